@@ -1,0 +1,2 @@
+//! The Polity host.
+fn main() {}

@@ -1,0 +1,1 @@
+//! capv-machine
