@@ -1,0 +1,283 @@
+//! `PolicyBinding`: which policies govern which kind, with which grants, limits and cloud.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::contract::{Json, Kind, Manifest, Role};
+
+/// The `apiVersion` of bindings.
+pub const API_VERSION: &str = "polity.dev/v1alpha1";
+/// The `kind` of bindings.
+pub const KIND: &str = "PolicyBinding";
+
+/// The sha256 of a policy's bytes, in hexadecimal: what a policy *is*.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PolicyId(pub std::sync::Arc<str>);
+
+/// `spec` of a PolicyBinding.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BindingSpec {
+    /// The kind governed.
+    pub governs: Governs,
+    /// A policy for each role.
+    pub policies: Policies,
+    /// The cloud its policies ask and act in; none for policies without cloud operations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cloud: Option<CloudRef>,
+    /// What a tenant is. Default: the namespace.
+    #[serde(default)]
+    pub tenant: Tenant,
+    /// What its policies may ask and do. Everything else is refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<Grant>,
+    /// Bounds, each with a default.
+    #[serde(default)]
+    pub limits: Limits,
+}
+
+/// The objects that a binding governs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Governs {
+    /// `v1`, or `group/version`.
+    pub api_version: String,
+    /// The kind.
+    pub kind: String,
+    /// Only objects of this namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Only the object of this name, which gets passes while it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+impl Governs {
+    /// The kind alone.
+    pub fn kind(&self) -> Kind {
+        Kind { api_version: self.api_version.clone(), kind: self.kind.clone() }
+    }
+}
+
+/// A policy for each role.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[allow(missing_docs, reason = "the roles are documented in wit/policy.wit")]
+pub struct Policies {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<PolicySource>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lifecycle: Option<PolicySource>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<PolicySource>,
+}
+
+/// Where a policy comes from, and how it is configured. Exactly one of `file` and `crate` is given.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PolicySource {
+    /// A file in the policy folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// For development: the folder of a policy crate, built with cargo.
+    #[serde(default, rename = "crate", skip_serializing_if = "Option::is_none")]
+    pub krate: Option<String>,
+    /// What the file's bytes must hash to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    /// As the manifest's schema says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<Value>,
+}
+
+/// A cloud by name, and what its adapter needs to know.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CloudRef {
+    /// `sim`
+    pub name: String,
+    /// As the adapter's schema says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<Value>,
+}
+
+/// What a tenant is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Tenant {
+    /// Its namespace.
+    #[default]
+    Namespace,
+    /// The value at this dotted path of the object.
+    Path(String),
+}
+
+/// Something that the binding allows. A grant reaches the primary's own namespace unless it says more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Grant {
+    /// Look at objects.
+    Ask(KindGrant),
+    /// See that Secrets exist.
+    Secrets(SecretGrant),
+    /// Call these operations: exact names, or a prefix that ends in `.*`.
+    Cloud(Vec<String>),
+    /// Take these permits: exact names, or a prefix that ends in `*`.
+    Permit(Vec<String>),
+    /// Describe credential plans.
+    Credential(bool),
+    /// Create objects.
+    Create(KindGrant),
+    /// Patch objects.
+    Patch(KindGrant),
+    /// Delete objects.
+    Delete(KindGrant),
+    /// Evict Pods.
+    Evict(KindGrant),
+    /// Mint these kinds of token.
+    Mint(Vec<String>),
+}
+
+/// A kind and how far the grant reaches.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct KindGrant {
+    /// `v1`, or `group/version`.
+    pub api_version: String,
+    /// The kind.
+    pub kind: String,
+    /// Namespaces reached: none is the primary's own; `["*"]` is all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<Vec<String>>,
+    /// Only the object of this name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Only objects that stand in this relation to the primary.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relation: Option<Relation>,
+    /// Dotted paths that policies may see; none is everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fields: Option<Vec<String>>,
+}
+
+impl KindGrant {
+    /// The kind alone.
+    pub fn kind(&self) -> Kind {
+        Kind { api_version: self.api_version.clone(), kind: self.kind.clone() }
+    }
+}
+
+/// `theirs` of the other object equals `ours` of the primary: dotted paths.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Relation {
+    /// `spec.providerID`
+    pub theirs: String,
+    /// `status.providerID`
+    pub ours: String,
+}
+
+/// Which Secrets may be seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SecretGrant {
+    /// As in [`KindGrant`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<Vec<String>>,
+    /// Only the Secret of this name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// Bounds on what a policy may use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Limits {
+    /// Fuel of one step: about instructions. The default is some hundred times what a shipped policy uses.
+    pub step_fuel: u64,
+    /// Fuel of a pass.
+    pub pass_fuel: u64,
+    /// Bytes of linear memory of one step.
+    pub memory: u64,
+    /// Milliseconds of wall time of one step: a seat belt.
+    pub step_wall: u64,
+    /// Steps of a pass.
+    pub steps: u32,
+    /// Journal entries of a pass.
+    pub entries: u32,
+    /// Bytes of journal of a pass.
+    pub journal: u64,
+    /// Bytes of one answer; more is `resource-exhausted`.
+    pub answer: u64,
+    /// Bytes that one step may return.
+    pub output: u64,
+    /// Passes of one tenant in flight.
+    pub passes_per_tenant: u32,
+    /// Passes that a key may start in a burst.
+    pub burst: u32,
+    /// Milliseconds in which a key earns one more pass.
+    pub refill: u64,
+    /// Events of one pass.
+    pub events: u32,
+    /// Notes of one pass.
+    pub notes: u32,
+    /// Cloud calls of this binding in flight.
+    pub cloud_calls: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            step_fuel: 50_000_000,
+            pass_fuel: 500_000_000,
+            memory: 16 << 20,
+            step_wall: 1_000,
+            steps: 64,
+            entries: 1_024,
+            journal: 8 << 20,
+            answer: 1 << 20,
+            output: 1 << 20,
+            passes_per_tenant: 64,
+            burst: 20,
+            refill: 1_000,
+            events: 16,
+            notes: 256,
+            cloud_calls: 64,
+        }
+    }
+}
+
+/// A policy as loaded: what it is, says of itself and is configured with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadedPolicy {
+    /// The digest of its bytes.
+    pub id: PolicyId,
+    /// What it says of itself.
+    pub manifest: std::sync::Arc<Manifest>,
+    /// Its configuration with defaults filled in.
+    pub config: Json,
+}
+
+/// A binding whose policies are loaded and whose needs are granted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Binding {
+    /// `metadata.name` of the PolicyBinding.
+    pub name: String,
+    /// Unix milliseconds: the oldest match governs an object.
+    pub created: u64,
+    /// What was asked for.
+    pub spec: BindingSpec,
+    /// Its policies by role.
+    pub policies: BTreeMap<Role, LoadedPolicy>,
+    /// What its cloud can do; empty without a cloud.
+    pub catalogue: std::sync::Arc<crate::catalogue::Catalogue>,
+}
+
+impl Binding {
+    /// The policy of a role.
+    pub fn policy(&self, role: Role) -> Option<&LoadedPolicy> {
+        self.policies.get(&role)
+    }
+}

@@ -1,0 +1,211 @@
+//! What core wants done, and what comes of it. The driver turns each call into a future and its reply into an input.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::sync::Arc;
+
+use crate::binding::PolicyId;
+use crate::contract::{Act, Answer, CredentialPlan, Kind, ObjectRef, Pass, Question, Role, Trial};
+use crate::fault::Stepped;
+use crate::object::Object;
+
+/// Names one call; its reply carries the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct CallId(pub u64);
+
+/// Something core cannot do itself.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Call {
+    /// Call a policy. Reply: [`Reply::Stepped`].
+    Step {
+        /// Which.
+        policy: PolicyId,
+        /// In which role.
+        role: Role,
+        /// With what.
+        pass: Arc<Pass>,
+    },
+    /// Ask the retry policy. Reply: [`Reply::Decided`].
+    Decide {
+        /// Which.
+        policy: PolicyId,
+        /// Of what.
+        trial: Trial,
+    },
+    /// Ask or act in a cloud. Reply: [`Reply::Answer`].
+    Cloud(CloudRequest),
+    /// What came of a create whose answer was lost. Reply: [`Reply::Settled`].
+    Settle {
+        /// Which cloud, as whom, for which object.
+        session: Session,
+        /// The entry in doubt.
+        entry: PendingEntry,
+    },
+    /// Build or fetch a session. Reply: [`Reply::Answer`] with `{handle, principal, account, cached}`.
+    Credential {
+        /// Which cloud.
+        cloud: String,
+        /// For whom: handles are valid for this object only.
+        owner: String,
+        /// What the identity policy described.
+        plan: CredentialPlan,
+    },
+    /// Read through to the API server: `object`, `objects` or `secret`. Reply: [`Reply::Answer`], unprojected.
+    Read(Question),
+    /// Make a token. Reply: [`Reply::Answer`].
+    Mint {
+        /// `bootstrap-token` or `password`.
+        kind: String,
+        /// Milliseconds.
+        ttl: u64,
+    },
+    /// Write to the cluster. Reply: [`Reply::Answer`] with the object as it stands then, `null` if it is gone.
+    Write(Write),
+    /// Write the lease. Reply: [`Reply::Lease`].
+    Lease(LeaseWrite),
+}
+
+/// On whose behalf a cloud is called.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Session {
+    /// The cloud's name in the binding.
+    pub cloud: String,
+    /// The handle of a credential; none for the binding's default session.
+    pub handle: Option<String>,
+    /// The primary's uid: stamped on what is created, compared on everything else.
+    pub owner: String,
+    /// The tenant that the primary belongs to.
+    pub tenant: String,
+}
+
+/// An operation of a cloud's catalogue to be performed once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CloudRequest {
+    /// On whose behalf.
+    pub session: Session,
+    /// `vm.clone`
+    pub operation: String,
+    /// As the policy gave them; sealed references are resolved by the adapter.
+    pub arguments: Value,
+    /// Creates: the key of the pending entry, a client token where the cloud has one.
+    pub key: Option<String>,
+}
+
+/// A create that was or may have been performed: an element of the primary's `status.pending`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingEntry {
+    /// `vm.clone`
+    pub operation: String,
+    /// What is being created.
+    pub intent: String,
+    /// Made when this entry was written.
+    pub key: String,
+    /// Unix milliseconds.
+    pub since: u64,
+}
+
+/// A write to the cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write {
+    /// JSON merge patch. `metadata.uid` and `metadata.resourceVersion` in it are the precondition.
+    Patch {
+        /// Which object.
+        object: ObjectRef,
+        /// `status`, or none.
+        subresource: Option<String>,
+        /// The patch, precondition included.
+        patch: Value,
+    },
+    /// An act of a policy on another object.
+    Act(Act),
+    /// A Kubernetes Event; failures are only logged.
+    Event {
+        /// On which object.
+        object: ObjectRef,
+        /// Its uid.
+        uid: String,
+        /// What happened.
+        event: crate::contract::Event,
+        /// Unix milliseconds.
+        now: u64,
+    },
+}
+
+/// A write of the lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseWrite {
+    /// Who writes; empty gives the lease up.
+    pub holder: String,
+    /// Milliseconds the holder may go without renewing.
+    pub duration: u64,
+    /// The version it was read at; none creates it.
+    pub version: Option<String>,
+    /// How often the lease changed hands.
+    pub transitions: u64,
+    /// Unix milliseconds, for people: nobody decides by it.
+    pub now: u64,
+}
+
+/// The lease as it was read or written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseRead {
+    /// Who holds it; empty when nobody.
+    pub holder: String,
+    /// Milliseconds.
+    pub duration: u64,
+    /// `resourceVersion`: it changes with each renewal.
+    pub version: String,
+    /// How often it changed hands.
+    pub transitions: u64,
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// Of [`Call::Step`].
+    Stepped(Stepped),
+    /// Of [`Call::Decide`]: milliseconds, or how the retry policy broke its contract.
+    Decided(Result<u64, crate::fault::Fault>),
+    /// Of everything that answers.
+    Answer(Answer),
+    /// Of [`Call::Settle`].
+    Settled(crate::contract::Doubt),
+    /// Of [`Call::Lease`]: the lease as it stands, none if it does not exist, or why it cannot be said.
+    Lease(Result<Option<LeaseRead>, crate::contract::Failure>),
+}
+
+/// What is watched.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Scope {
+    /// Which kind.
+    #[serde(flatten)]
+    pub kind: Kind,
+    /// None watches every namespace, or a cluster-scoped kind.
+    pub namespace: Option<String>,
+    /// One object by name.
+    pub name: Option<String>,
+    /// Pods of one node: `spec.nodeName`.
+    pub node: Option<String>,
+    /// Dotted paths that are kept of each object; empty keeps all.
+    pub fields: Vec<String>,
+}
+
+/// What a watch says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WatchEvent {
+    /// Everything in scope, at this moment: after the first list and after each relist.
+    Listed {
+        /// What there is.
+        objects: Vec<Object>,
+        /// The list's own version; what is missing and older than it is gone.
+        version: crate::object::ResourceVersion,
+    },
+    /// An object appeared or changed.
+    Applied(Object),
+    /// An object is gone; it carries the version of its deletion.
+    Deleted(Object),
+    /// The watch cannot say now: answers from its cache may be old.
+    Failed(String),
+}
