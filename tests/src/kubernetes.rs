@@ -1,0 +1,406 @@
+//! A real Kubernetes API server: kube-apiserver, etcd and kubectl as published, one server to a test.
+//!
+//! # Flow
+//!
+//! [`Assets::find`] has `tests/assets/fetch` bring the programs (once per machine, minutes; afterwards nothing),
+//! [`KubeServer::start`] runs them on free loopback ports with everything they write in a temporary folder.
+//! Dropping the [`KubeServer`] kills what it started, so keep it in the test and not in a `static`.
+//!
+//! # Guarantees
+//!
+//! - The kubeconfig stays valid across [`KubeServer::kill_apiserver`] and [`KubeServer::restart_apiserver`].
+//! - Nothing outside the temporary folder is read or written, the user's `~/.kube` included.
+//!
+//! # Caveats
+//!
+//! - Blocking: a test on a tokio runtime calls it before the runtime starts, or from `spawn_blocking`.
+//! - There is no kubelet, scheduler or controller-manager: what those would do, a test writes or misses.
+//! - Each server takes about 350 MB of memory.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// What `tests/assets/fetch` ends with where Go is absent or too old.
+const NO_GO: i32 = 3;
+
+/// A server is ready within 2 s on an idle machine; this leaves room for one that compiles at the same time.
+const READY_WITHIN: Duration = Duration::from_secs(120);
+
+/// Between two looks at a server that is not ready.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// How often a server that ends at once (another process took its port) is given other ports.
+const PORT_ATTEMPTS: usize = 5;
+
+const TOKEN: &str = "polity-tests";
+
+/// The folder with kube-apiserver, etcd and kubectl.
+#[derive(Debug, Clone)]
+pub struct Assets {
+    folder: PathBuf,
+}
+
+/// Why a test that needs the programs cannot run here.
+#[derive(Debug, Clone)]
+pub struct Skip {
+    reason: String,
+}
+
+impl Assets {
+    /// Finds the programs, building them when this machine has none: minutes, with progress on stderr.
+    /// The answer is kept for the life of the process.
+    ///
+    /// ```no_run
+    /// # use polity_tests::kubernetes::Assets;
+    /// let assets = match Assets::find() {
+    ///     Ok(assets) => assets,
+    ///     Err(skip) => return skip.print(),
+    /// };
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Skip`] where they would have to be built and Go is absent or too old.
+    ///
+    /// # Panics
+    ///
+    /// When the build fails; and instead of the skip when `POLITY_NO_SKIP=1`.
+    pub fn find() -> Result<Self, Skip> {
+        static FOUND: OnceLock<Found> = OnceLock::new();
+        match FOUND.get_or_init(fetch) {
+            Found::Here(assets) => Ok(assets.clone()),
+            Found::Failed(reason) => panic!("{reason}"),
+            Found::Missing(skip) if std::env::var_os("POLITY_NO_SKIP").is_some_and(|set| set == "1") => {
+                panic!("POLITY_NO_SKIP=1, but {skip}")
+            }
+            Found::Missing(skip) => Err(skip.clone()),
+        }
+    }
+
+    /// Where one of the programs is.
+    #[must_use]
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// The real kubectl, talking to the server that `kubeconfig` names; its caches go to `home`.
+    #[must_use]
+    pub fn kubectl(&self, kubeconfig: &Path, home: &Path) -> Command {
+        let mut command = Command::new(self.program("kubectl"));
+        command
+            .env("KUBECONFIG", kubeconfig)
+            .env("HOME", home)
+            .env_remove("KUBECACHEDIR")
+            .env_remove("KUBERC");
+        command
+    }
+}
+
+impl Skip {
+    /// Prints `skipped: TEST: why`, past the capture that hides what a passing test prints.
+    pub fn print(&self) {
+        let current = thread::current();
+        let test = current.name().unwrap_or("a test");
+        let _ = writeln!(io::stderr(), "skipped: {test}: {self}");
+    }
+}
+
+impl fmt::Display for Skip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+/// One kube-apiserver with an etcd of its own, killed when dropped.
+#[derive(Debug)]
+pub struct KubeServer {
+    // Dropped in this order: the servers before the folder that they write to.
+    apiserver: Option<Server>,
+    _etcd: Server,
+    etcd_url: String,
+    port: u16,
+    assets: Assets,
+    data: TempDir,
+}
+
+impl KubeServer {
+    /// Starts etcd and kube-apiserver with everything they write in `data`, and waits until they serve.
+    ///
+    /// # Panics
+    ///
+    /// When they do not; with the end of the server's log.
+    #[must_use]
+    pub fn start(assets: &Assets, data: TempDir) -> Self {
+        let (etcd, etcd_url) = start_etcd(assets, data.path());
+        fs::write(
+            data.path().join("tokens.csv"),
+            format!("{TOKEN},admin,1,\"system:masters\"\n"),
+        )
+        .expect("write the tokens");
+        let mut server = Self {
+            apiserver: None,
+            _etcd: etcd,
+            etcd_url,
+            port: 0,
+            assets: assets.clone(),
+            data,
+        };
+        for _ in 0..PORT_ATTEMPTS {
+            server.port = free_port();
+            server.write_kubeconfig();
+            match server.run_apiserver() {
+                Ok(()) => return server,
+                Err(log) if log.contains("address already in use") => {}
+                Err(log) => panic!("kube-apiserver did not become ready: {log}"),
+            }
+        }
+        panic!("kube-apiserver found no free port in {PORT_ATTEMPTS} attempts")
+    }
+
+    /// The kubeconfig of an administrator; it trusts the server's own certificate.
+    #[must_use]
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.data.path().join("kubeconfig")
+    }
+
+    /// The folder that this server writes to, deleted with it.
+    #[must_use]
+    pub fn data(&self) -> &Path {
+        self.data.path()
+    }
+
+    /// Ends the API server with SIGKILL; etcd, and so what it stored, remains. Nothing if it is not running.
+    pub fn kill_apiserver(&mut self) {
+        self.apiserver = None;
+    }
+
+    /// Starts the API server again (ending it first if it runs), at the same address, and waits until it serves.
+    ///
+    /// # Panics
+    ///
+    /// When it does not; with the end of its log.
+    pub fn restart_apiserver(&mut self) {
+        self.kill_apiserver();
+        if let Err(log) = self.run_apiserver() {
+            panic!("kube-apiserver did not become ready again: {log}");
+        }
+    }
+
+    /// Runs kubectl to its end. The answer may be a failure: that is for the test to judge.
+    ///
+    /// # Panics
+    ///
+    /// When kubectl cannot be run at all.
+    #[must_use]
+    pub fn kubectl<A: AsRef<OsStr>>(&self, args: &[A]) -> Output {
+        self.kubectl_command().args(args).output().expect("run kubectl")
+    }
+
+    /// kubectl with this server's kubeconfig, for what needs a standard input or runs on (`get -w`).
+    #[must_use]
+    pub fn kubectl_command(&self) -> Command {
+        self.assets.kubectl(&self.kubeconfig(), self.data.path())
+    }
+
+    /// Starts the API server on `self.port` and waits until it serves; otherwise the end of its log.
+    fn run_apiserver(&mut self) -> Result<(), String> {
+        let data = self.data.path().display();
+        let key = format!("{data}/pki/apiserver.key");
+        let mut command = Command::new(self.assets.program("kube-apiserver"));
+        command.args([
+            format!("--etcd-servers={}", self.etcd_url),
+            format!("--cert-dir={data}/pki"),
+            format!("--secure-port={}", self.port),
+            "--bind-address=127.0.0.1".into(),
+            "--advertise-address=127.0.0.1".into(),
+            "--service-account-issuer=https://kubernetes.default.svc".into(),
+            // The key of the certificate that it makes for itself before it reads this one: any RSA key will do.
+            format!("--service-account-key-file={key}"),
+            format!("--service-account-signing-key-file={key}"),
+            "--authorization-mode=RBAC".into(),
+            format!("--token-auth-file={data}/tokens.csv"),
+            "--service-cluster-ip-range=10.0.0.0/24".into(),
+            // Nothing here makes the `default` service account that it asks of every Pod.
+            "--disable-admission-plugins=ServiceAccount".into(),
+        ]);
+        let mut apiserver = Server::spawn(&mut command, self.data.path().join("kube-apiserver.log"));
+        apiserver.wait_until(|| self.serves())?;
+        self.apiserver = Some(apiserver);
+        Ok(())
+    }
+
+    /// Whether requests are answered. The `default` namespace may come a moment after `/readyz` says yes.
+    fn serves(&self) -> bool {
+        ["/readyz", "/api/v1/namespaces/default"].iter().all(|path| {
+            self.kubectl(&["get", "--raw", path, "--request-timeout=5s"])
+                .status
+                .success()
+        })
+    }
+
+    fn write_kubeconfig(&self) {
+        let authority = self.data.path().join("pki/apiserver.crt");
+        let text = format!(
+            "apiVersion: v1
+kind: Config
+current-context: real
+clusters:
+- name: real
+  cluster:
+    server: https://127.0.0.1:{port}
+    certificate-authority: {authority:?}
+users:
+- name: admin
+  user:
+    token: {TOKEN}
+contexts:
+- name: real
+  context:
+    cluster: real
+    user: admin
+",
+            port = self.port,
+        );
+        fs::write(self.kubeconfig(), text).expect("write the kubeconfig");
+    }
+}
+
+/// What came of looking for the programs.
+#[derive(Debug)]
+enum Found {
+    Here(Assets),
+    Missing(Skip),
+    Failed(String),
+}
+
+/// A running program, ended with SIGKILL when dropped.
+#[derive(Debug)]
+struct Server {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Server {
+    fn spawn(command: &mut Command, log: PathBuf) -> Self {
+        let output = File::create(&log).expect("create a log");
+        let errors = output.try_clone().expect("share a log");
+        let child = command.stdin(Stdio::null()).stdout(output).stderr(errors).spawn();
+        Self {
+            child: child.unwrap_or_else(|error| panic!("start {command:?}: {error}")),
+            log,
+        }
+    }
+
+    /// Waits until `ready`; if the program ends first, or takes too long, the end of its log.
+    fn wait_until(&mut self, ready: impl Fn() -> bool) -> Result<(), String> {
+        let started = Instant::now();
+        while started.elapsed() < READY_WITHIN {
+            if let Some(status) = self.child.try_wait().expect("look at a child") {
+                return Err(format!("it ended with {status}\n{}", self.log_end()));
+            }
+            if ready() {
+                return Ok(());
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        Err(format!("nothing within {READY_WITHIN:?}\n{}", self.log_end()))
+    }
+
+    fn log_end(&self) -> String {
+        let log = fs::read(&self.log).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<_> = log.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // An error means that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts etcd and says where it answers.
+fn start_etcd(assets: &Assets, data: &Path) -> (Server, String) {
+    for _ in 0..PORT_ATTEMPTS {
+        let (port, peer_port) = (free_port(), free_port());
+        let (url, peer_url) = (
+            format!("http://127.0.0.1:{port}"),
+            format!("http://127.0.0.1:{peer_port}"),
+        );
+        let mut command = Command::new(assets.program("etcd"));
+        command.arg("--data-dir").arg(data.join("etcd")).args([
+            format!("--listen-client-urls={url}"),
+            format!("--advertise-client-urls={url}"),
+            format!("--listen-peer-urls={peer_url}"),
+            format!("--initial-advertise-peer-urls={peer_url}"),
+            format!("--initial-cluster=default={peer_url}"),
+            // The data need not survive the machine, only the API server.
+            "--unsafe-no-fsync".into(),
+        ]);
+        let mut etcd = Server::spawn(&mut command, data.join("etcd.log"));
+        match etcd.wait_until(|| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()) {
+            Ok(()) => return (etcd, url),
+            Err(log) if log.contains("address already in use") => {}
+            Err(log) => panic!("etcd did not become ready: {log}"),
+        }
+    }
+    panic!("etcd found no free port in {PORT_ATTEMPTS} attempts")
+}
+
+/// A loopback port that nothing listens on.
+///
+/// From below the ranges that systems hand out by themselves (Linux from 32768, macOS from 49152): otherwise, while
+/// the API server is down, an outgoing connection could be given its port, one to that very port included.
+fn free_port() -> u16 {
+    const FIRST: u16 = 20_000;
+    const COUNT: u16 = 12_000;
+    static NEXT: OnceLock<AtomicU16> = OnceLock::new();
+    // Processes that start together begin in different places.
+    let next =
+        NEXT.get_or_init(|| AtomicU16::new((std::process::id().wrapping_mul(101) % u32::from(COUNT)) as u16));
+    (0..COUNT)
+        .map(|_| FIRST + next.fetch_add(1, Ordering::Relaxed) % COUNT)
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .expect("no free loopback port from 20000 to 31999")
+}
+
+/// Runs `tests/assets/fetch`, its progress on our stderr.
+fn fetch() -> Found {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/fetch");
+    let output = match Command::new(script)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+    {
+        Ok(output) => output,
+        Err(error) => return Found::Failed(format!("cannot run {script}: {error}")),
+    };
+    match output.status.code() {
+        Some(0) => {
+            let folder = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim_end());
+            Found::Here(Assets { folder })
+        }
+        Some(NO_GO) => Found::Missing(Skip {
+            reason: "there is no kube-apiserver here, and no Go that could build it (tests/assets/README.md)"
+                .into(),
+        }),
+        _ => Found::Failed(format!(
+            "{script} ended with {}: see what it printed above",
+            output.status
+        )),
+    }
+}
