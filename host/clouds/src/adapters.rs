@@ -1,0 +1,138 @@
+//! Which clouds this build has.
+
+use std::io;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::check::CatalogueError;
+use crate::cloud::Cloud;
+use crate::front::Front;
+use crate::sealed::SecretResolver;
+use crate::sim::{ConfigError, RestoreError, Sim, SimClock, SimCloud, SimConfig};
+
+/// Stores a snapshot durably, or says why it could not.
+pub type Persist = Box<dyn Fn(&str) -> io::Result<()> + Send + Sync>;
+
+/// A cloud that can be named in a binding.
+pub struct Adapter {
+    /// `sim`
+    pub name: &'static str,
+    /// The JSON Schema of its configuration.
+    pub schema: fn() -> Value,
+    /// Checks a configuration without opening anything.
+    pub check: fn(Option<&Value>) -> Result<(), OpenError>,
+    open: fn(Opening) -> Result<Arc<dyn Cloud>, OpenError>,
+}
+
+/// What an adapter is opened with.
+pub struct Opening {
+    /// From the binding; checked against the adapter's schema.
+    pub configuration: Option<Value>,
+    /// For whatever is drawn by chance.
+    pub seed: u64,
+    /// The driver's clock.
+    pub clock: Arc<dyn SimClock>,
+    /// Resolves sealed arguments.
+    pub secrets: Arc<dyn SecretResolver>,
+    /// `sim`: the snapshot to go on from. The seed and the start are then those of the snapshot.
+    pub saved: Option<String>,
+    /// `sim`: where snapshots go.
+    pub persist: Option<Persist>,
+}
+
+/// Why there is no such cloud.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// No adapter has this name.
+    #[error("unknown cloud {name:?}; this host has: {known}")]
+    Unknown {
+        /// As asked for.
+        name: String,
+        /// All there are, with commas.
+        known: String,
+    },
+    /// The configuration is not what the adapter's schema says.
+    #[error("the configuration of cloud {cloud:?} is not valid")]
+    Configuration {
+        /// The adapter.
+        cloud: &'static str,
+        /// Where and why.
+        #[source]
+        source: ConfigError,
+    },
+    /// What was stored cannot be continued from.
+    #[error("cloud {cloud:?} cannot be restored")]
+    Saved {
+        /// The adapter.
+        cloud: &'static str,
+        /// Why.
+        #[source]
+        source: RestoreError,
+    },
+    /// A defect of the adapter.
+    #[error("cloud {cloud:?} has a defect")]
+    Catalogue {
+        /// The adapter.
+        cloud: &'static str,
+        /// Which.
+        #[source]
+        source: CatalogueError,
+    },
+}
+
+/// All adapters of this build.
+pub fn adapters() -> &'static [Adapter] {
+    const ADAPTERS: &[Adapter] = &[Adapter {
+        name: SIM,
+        schema: SimConfig::schema,
+        check: |c| sim_config(c).map(|_| ()),
+        open: open_sim,
+    }];
+    ADAPTERS
+}
+
+/// Opens a cloud by name.
+pub fn open(name: &str, opening: Opening) -> Result<Arc<dyn Cloud>, OpenError> {
+    (adapter(name)?.open)(opening)
+}
+
+/// The adapter of this name.
+pub(crate) fn adapter(name: &str) -> Result<&'static Adapter, OpenError> {
+    adapters()
+        .iter()
+        .find(|adapter| adapter.name == name)
+        .ok_or_else(|| {
+            let known = adapters()
+                .iter()
+                .map(|adapter| adapter.name)
+                .collect::<Vec<_>>()
+                .join(", ");
+            OpenError::Unknown {
+                name: name.to_owned(),
+                known,
+            }
+        })
+}
+
+const SIM: &str = "sim";
+
+fn sim_config(configuration: Option<&Value>) -> Result<SimConfig, OpenError> {
+    configuration
+        .map_or_else(|| Ok(SimConfig::default()), SimConfig::from_value)
+        .map_err(|source| OpenError::Configuration { cloud: SIM, source })
+}
+
+fn open_sim(opening: Opening) -> Result<Arc<dyn Cloud>, OpenError> {
+    let config = sim_config(opening.configuration.as_ref())?;
+    let sim = match &opening.saved {
+        None => Sim::new(config, opening.seed, opening.clock.now_ms()),
+        Some(saved) => {
+            Sim::restore(config, saved).map_err(|source| OpenError::Saved { cloud: SIM, source })?
+        }
+    };
+    let cloud = SimCloud::new(sim, opening.clock, opening.persist);
+    let front =
+        Front::new(cloud, opening.secrets).map_err(|source| OpenError::Catalogue { cloud: SIM, source })?;
+    Ok(Arc::new(front))
+}

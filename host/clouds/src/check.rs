@@ -1,0 +1,120 @@
+//! Is this a request that the catalogue knows? Asked in one place, for every adapter.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jsonschema::Validator;
+use polity_core::call::CloudRequest;
+use polity_core::catalogue::{Catalogue, Operation, OperationEffect};
+use polity_core::contract::{Code, CredentialPlan, Failure};
+use serde_json::Value;
+
+/// A catalogue with its schemas compiled.
+pub struct Checked {
+    catalogue: Arc<Catalogue>,
+    arguments: BTreeMap<String, Validator>,
+    credential: Option<Validator>,
+}
+
+/// A schema of a catalogue does not compile: a defect of the adapter.
+#[derive(Debug, thiserror::Error)]
+#[error("the catalogue's schema of `{what}` does not compile: {message}")]
+pub struct CatalogueError {
+    what: String,
+    message: String,
+}
+
+impl Checked {
+    /// Compiles the schemas, once.
+    pub fn new(catalogue: Arc<Catalogue>) -> Result<Self, CatalogueError> {
+        let arguments = catalogue
+            .operations
+            .iter()
+            .map(|(name, operation)| Ok((name.clone(), compile(name, &operation.arguments)?)))
+            .collect::<Result<_, _>>()?;
+        let credential = catalogue
+            .credential
+            .as_ref()
+            .map(|s| compile("credential", s))
+            .transpose()?;
+        Ok(Checked {
+            catalogue,
+            arguments,
+            credential,
+        })
+    }
+
+    /// The catalogue itself.
+    pub fn catalogue(&self) -> &Arc<Catalogue> {
+        &self.catalogue
+    }
+
+    /// The operation requested, if it exists and the arguments are what its schema says.
+    pub fn request(&self, request: &CloudRequest) -> Result<&Operation, Failure> {
+        let name = &request.operation;
+        let (Some(operation), Some(validator)) =
+            (self.catalogue.operations.get(name), self.arguments.get(name))
+        else {
+            let message = format!("this cloud has no operation {name:?}");
+            return Err(Failure::new(Code::Unimplemented, message));
+        };
+        if request.key.is_some() != (operation.effect == OperationEffect::Create) {
+            let message = format!("{name}: creates have a key, and nothing else does");
+            return Err(Failure::new(Code::Internal, message));
+        }
+        against(validator, &request.arguments, name)?;
+        Ok(operation)
+    }
+
+    /// The plan as JSON, if the cloud has sessions of its own and the plan is what its schema says.
+    pub fn credential(&self, plan: &CredentialPlan) -> Result<Value, Failure> {
+        let Some(validator) = &self.credential else {
+            return Err(Failure::new(
+                Code::Unimplemented,
+                "this cloud has no credentials of its own",
+            ));
+        };
+        let plan = serde_json::from_str(&plan.plan).map_err(|e| {
+            Failure::new(
+                Code::InvalidArgument,
+                format!("the credential plan is not JSON: {e}"),
+            )
+        })?;
+        against(validator, &plan, "credential")?;
+        Ok(plan)
+    }
+}
+
+/// The first complaint by path, if any: `vm.clone: cpus: "two" is not of type "integer"`.
+fn against(validator: &Validator, value: &Value, what: &str) -> Result<(), Failure> {
+    match first_error(validator, value) {
+        None => Ok(()),
+        Some((path, message)) => Err(Failure::new(
+            Code::InvalidArgument,
+            format!("{what}: {path}: {message}"),
+        )),
+    }
+}
+
+/// Where and what the first mismatch is. Values are left out of the message: they may be long, and a tenant's.
+pub(crate) fn first_error(validator: &Validator, value: &Value) -> Option<(String, String)> {
+    validator
+        .iter_errors(value)
+        .map(|e| (dotted(&e.instance_path().to_string()), e.masked().to_string()))
+        .min()
+}
+
+/// `/networks/0` as `networks.0`; the whole document is `(document)`.
+fn dotted(pointer: &str) -> String {
+    match pointer.trim_start_matches('/') {
+        "" => "(document)".to_owned(),
+        path => path.replace('/', "."),
+    }
+}
+
+fn compile(what: &str, schema: &Value) -> Result<Validator, CatalogueError> {
+    jsonschema::validator_for(schema).map_err(|e| CatalogueError {
+        what: what.to_owned(),
+        message: e.to_string(),
+    })
+}

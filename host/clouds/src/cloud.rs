@@ -1,0 +1,55 @@
+//! What the host sees of a cloud.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use polity_core::call::{CloudRequest, PendingEntry, Session};
+use polity_core::catalogue::Catalogue;
+use polity_core::contract::{Answer, Code, CredentialPlan, Doubt, Failure};
+
+use crate::sim::SimCloud;
+
+/// A boxed future, so that clouds can be trait objects.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A cloud.
+///
+/// # Guarantees
+///
+/// - A request is performed at most once. Nothing is retried.
+/// - [`Doubt::Absent`] is a promise that the effect is not there and will not appear. It rests on a successful look
+///   later than `since` plus the operation's `visible_within`; whatever else stands in the way is [`Doubt::Unknown`].
+/// - `not-found` is what the cloud said, never a failure to ask it.
+pub trait Cloud: Send + Sync {
+    /// What it can do.
+    fn catalogue(&self) -> &Arc<Catalogue>;
+
+    /// Performs an operation once. The caller cuts it at the operation's longest duration.
+    fn perform(&self, request: CloudRequest) -> BoxFuture<'_, Answer>;
+
+    /// What came of a create whose answer was lost.
+    fn settle<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Doubt>;
+
+    /// Builds or fetches a session: `{handle, principal, account, cached}`. The handle is valid for this owner only.
+    fn credential<'a>(&'a self, plan: &'a CredentialPlan, owner: &'a str) -> BoxFuture<'a, Answer> {
+        let _ = (plan, owner);
+        unimplemented("this cloud has no credentials of its own")
+    }
+
+    /// Makes a token. `ttl` in milliseconds. The answer is a sealed reference.
+    fn mint<'a>(&'a self, kind: &'a str, ttl: u64) -> BoxFuture<'a, Answer> {
+        let _ = ttl;
+        unimplemented(&format!("this cloud mints no {kind}"))
+    }
+
+    /// The simulation behind it, for what only a simulation can tell: all VMs, faults to come.
+    fn simulation(&self) -> Option<&SimCloud> {
+        None
+    }
+}
+
+fn unimplemented(message: &str) -> BoxFuture<'static, Answer> {
+    let failure = Failure::new(Code::Unimplemented, message);
+    Box::pin(std::future::ready(Err(failure)))
+}

@@ -1,0 +1,84 @@
+//! Sealed arguments: a reference in the recording, a value only between here and the cloud.
+
+use polity_core::call::Session;
+use polity_core::catalogue::Operation;
+use polity_core::contract::{Code, Failure};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::cloud::BoxFuture;
+use crate::redact::Redactor;
+
+/// One key of a Secret, in the primary's own reach: the host knows which namespace that is.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SecretRef {
+    /// `metadata.name` of the Secret.
+    pub name: String,
+    /// A key of its `data`.
+    pub key: String,
+}
+
+/// Knows the values that sealed references name. The host hands one in.
+pub trait SecretResolver: Send + Sync {
+    /// The value, or why there is none. The failure must not carry any value.
+    fn resolve<'a>(
+        &'a self,
+        session: &'a Session,
+        secret: &'a SecretRef,
+    ) -> BoxFuture<'a, Result<Vec<u8>, Failure>>;
+}
+
+/// For hosts and tests without Secrets: every reference is `not-found`.
+pub struct NoSecrets;
+
+impl SecretResolver for NoSecrets {
+    fn resolve<'a>(
+        &'a self,
+        _: &'a Session,
+        secret: &'a SecretRef,
+    ) -> BoxFuture<'a, Result<Vec<u8>, Failure>> {
+        let failure = Failure::new(Code::NotFound, format!("no Secret {:?} here", secret.name));
+        Box::pin(std::future::ready(Err(failure)))
+    }
+}
+
+/// Replaces the sealed arguments that are present by their values, and returns what must not be seen again.
+pub(crate) async fn unseal(
+    operation: &Operation,
+    arguments: &mut Value,
+    session: &Session,
+    resolver: &dyn SecretResolver,
+) -> Result<Redactor, Failure> {
+    let mut redactor = Redactor::default();
+    for path in &operation.sealed {
+        let Some(place) = at_path(arguments, path) else {
+            continue;
+        };
+        let secret = reference(path, place)?;
+        let value = resolver.resolve(session, &secret).await?;
+        let text = String::from_utf8(value).map_err(|_| {
+            Failure::new(
+                Code::InvalidArgument,
+                format!("{path}: the Secret's value is not UTF-8"),
+            )
+        })?;
+        redactor.learn(&text);
+        *place = Value::String(text);
+    }
+    Ok(redactor)
+}
+
+fn reference(path: &str, value: &Value) -> Result<SecretRef, Failure> {
+    let inner = value.get("$secret").cloned().unwrap_or(Value::Null);
+    serde_json::from_value(inner).map_err(|_| {
+        let message = format!("{path}: expected {{\"$secret\": {{\"name\": .., \"key\": ..}}}}");
+        Failure::new(Code::InvalidArgument, message)
+    })
+}
+
+fn at_path<'a>(document: &'a mut Value, dotted: &str) -> Option<&'a mut Value> {
+    dotted
+        .split('.')
+        .try_fold(document, |value, field| value.get_mut(field))
+}

@@ -1,0 +1,411 @@
+//! What a simulated cloud is like: the adapter's configuration, and the `cloud` part of a scenario file.
+
+use polity_core::contract::Code;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::millis::{Between, Millis};
+use super::task::TaskKind;
+use super::vm::Power;
+
+/// How a simulated cloud behaves.
+///
+/// Without any configuration it behaves badly in every way that is allowed: no client tokens, searches and reads that
+/// lag behind writes, clones that nobody sees until they end. Fewer troubles are a switch, more are a [`FaultRule`].
+/// Times are counted from the start of the simulation; durations are written as in [`Millis`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct SimConfig {
+    /// What may be cloned. None listed: every name is a template with one disk.
+    pub templates: Vec<Template>,
+    /// What a NIC may be attached to. None listed: every name is a network with DHCP.
+    pub networks: Vec<Network>,
+    /// What a credential plan may name.
+    pub accounts: Vec<Account>,
+    /// Kind: a create with the key of an earlier one is answered with the task of that one.
+    pub tokens: bool,
+    /// False: two VMs of one folder may share a name. Then only a `lag` of 0 protects who searches before cloning.
+    pub unique_names: bool,
+    /// How far a search or a read may lag behind the writes, at most. Kind: 0.
+    pub lag: Millis,
+    /// How long an answer takes.
+    pub answers: Between,
+    /// How long a task waits before it runs.
+    pub queue: Between,
+    /// How long tasks run.
+    pub tasks: TaskDurations,
+    /// How long after power-on a NIC gets its address.
+    pub dhcp: Between,
+    /// How long an ended task can be asked for; never shorter than `lag`.
+    pub task_retention: Millis,
+    /// What goes wrong with calls. The first rule that fires decides.
+    pub faults: Vec<FaultRule>,
+    /// When the whole cloud cannot be reached.
+    pub outages: Vec<Outage>,
+    /// What other people do to VMs.
+    pub events: Vec<WorldEvent>,
+}
+
+impl Default for SimConfig {
+    fn default() -> Self {
+        SimConfig {
+            templates: Vec::new(),
+            networks: Vec::new(),
+            accounts: Vec::new(),
+            tokens: false,
+            unique_names: true,
+            lag: Millis::seconds(3),
+            answers: Between::new(20, 300),
+            queue: Between::new(0, 2_000),
+            tasks: TaskDurations::default(),
+            dhcp: Between::new(3_000, 30_000),
+            // As long as vCenter keeps them.
+            task_retention: Millis::seconds(600),
+            faults: Vec::new(),
+            outages: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+}
+
+/// Something that can be cloned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Template {
+    /// Its name or path, as `vm.clone` names it.
+    pub name: String,
+    /// The networks of its NICs, for clones that name none.
+    #[serde(default)]
+    pub networks: Vec<String>,
+    /// How many disks it has. Only a template with exactly one can be given another `diskGiB`.
+    #[serde(default = "one")]
+    pub disks: u32,
+    /// Who may clone it; none listed: everybody.
+    #[serde(default)]
+    pub tenants: Vec<String>,
+}
+
+/// Something that NICs attach to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Network {
+    /// As `vm.clone` names it.
+    pub name: String,
+    /// Whether NICs get an address.
+    #[serde(default = "yes")]
+    pub dhcp: bool,
+    /// Whether NICs are connected while the VM is on.
+    #[serde(default = "yes")]
+    pub connected: bool,
+}
+
+/// Someone whom a credential plan `{"account": name}` can name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Account {
+    /// As the plan names it.
+    pub name: String,
+    /// Whom the cloud believes to talk to.
+    pub principal: String,
+}
+
+/// How long each kind of task runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+#[allow(missing_docs, reason = "named as the operations are")]
+pub struct TaskDurations {
+    pub clone: Between,
+    pub reconfigure: Between,
+    pub power_on: Between,
+    pub power_off: Between,
+    pub destroy: Between,
+}
+
+impl Default for TaskDurations {
+    fn default() -> Self {
+        TaskDurations {
+            clone: Between::new(20_000, 90_000),
+            reconfigure: Between::new(1_000, 5_000),
+            power_on: Between::new(2_000, 8_000),
+            power_off: Between::new(2_000, 8_000),
+            destroy: Between::new(3_000, 10_000),
+        }
+    }
+}
+
+impl TaskDurations {
+    pub(crate) fn of(&self, kind: TaskKind) -> Between {
+        match kind {
+            TaskKind::Clone => self.clone,
+            TaskKind::Reconfigure => self.reconfigure,
+            TaskKind::PowerOn => self.power_on,
+            TaskKind::PowerOff => self.power_off,
+            TaskKind::Destroy => self.destroy,
+        }
+    }
+}
+
+/// Which calls go wrong, and how. A rule without `nth`, `count` and `probability` fires each time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FaultRule {
+    /// The operation; `*` stands for any characters. `settle` is what the host asks about creates in doubt.
+    #[serde(default = "anything")]
+    pub operation: String,
+    /// Only calls on VMs of this name; `*` stands for any characters.
+    #[serde(default = "anything")]
+    pub vm: String,
+    /// Only calls for the object of this uid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Only calls for objects of this tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// Not before.
+    #[serde(default)]
+    pub from: Millis,
+    /// Not at or after.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Millis>,
+    /// Only the nth call that matches, counted from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nth: Option<u64>,
+    /// Only the first so many that match.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// `nth` and `count` are counted for each owner by itself.
+    #[serde(default)]
+    pub each: bool,
+    /// Only as often as this, drawn from the seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probability: Option<f64>,
+    /// What goes wrong.
+    pub then: Trouble,
+}
+
+impl FaultRule {
+    /// Every call of an operation goes wrong like this; the fields narrow it down.
+    pub fn new(operation: &str, then: Trouble) -> Self {
+        FaultRule {
+            operation: operation.to_owned(),
+            vm: anything(),
+            owner: None,
+            tenant: None,
+            from: Millis(0),
+            until: None,
+            nth: None,
+            count: None,
+            each: false,
+            probability: None,
+            then,
+        }
+    }
+}
+
+/// How a call goes wrong.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum Trouble {
+    /// It is refused and nothing happens.
+    #[serde(rename_all = "camelCase")]
+    Fail {
+        /// `unavailable` and so on.
+        #[schemars(with = "String")]
+        code: Code,
+        /// For people. `{userData}` stands for the resolved argument: a cloud that repeats what it was given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+        /// The earliest sensible next try.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after: Option<Millis>,
+    },
+    /// It never arrives: nothing happens and nothing is answered.
+    LoseRequest,
+    /// It happens, and nothing is answered.
+    LoseAnswer,
+    /// Nothing is answered, and it happens only after this long. Widens `visible-within`.
+    HappenLate(Millis),
+    /// It happens at once and is answered after this long: not at all if that is too long for the operation.
+    AnswerAfter(Millis),
+    /// The task that it starts ends in this error. Matches only operations that start tasks.
+    FailTask {
+        /// `InsufficientResourcesFault` and so on.
+        fault: String,
+        /// For people.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
+    /// The task that it starts runs this long. Matches only operations that start tasks.
+    TaskTakes(Millis),
+}
+
+/// A time in which the cloud cannot be reached, not even to settle what is in doubt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Outage {
+    /// When it begins.
+    pub from: Millis,
+    /// When it is over.
+    pub until: Millis,
+    /// What callers see.
+    #[serde(default)]
+    pub calls: Unreachable,
+}
+
+/// What callers see of a cloud that is not there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Unreachable {
+    /// `unavailable` at once, effect none.
+    #[default]
+    Refused,
+    /// Nothing.
+    Silent,
+}
+
+/// Something that happens to a VM without anybody asking Polity; once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WorldEvent {
+    /// The VM's name. While there is no such VM, the event waits for it.
+    pub vm: String,
+    /// Not before.
+    #[serde(default)]
+    pub at: Millis,
+    /// This long after a power-on task of the VM ended. Without it: as soon as it may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after_power_on: Option<Millis>,
+    /// Given up at this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Millis>,
+    /// What happens.
+    pub does: Intervention,
+}
+
+/// What other people do to VMs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Intervention {
+    /// It is removed, whatever its power.
+    Vanish,
+    /// An operator turns it on.
+    PowerOn,
+    /// An operator turns it off.
+    PowerOff,
+    /// An operator suspends it.
+    Suspend,
+}
+
+impl Intervention {
+    /// The power it leads to; none for a VM that is gone.
+    pub(crate) fn power(self) -> Option<Power> {
+        match self {
+            Intervention::Vanish => None,
+            Intervention::PowerOn => Some(Power::On),
+            Intervention::PowerOff => Some(Power::Off),
+            Intervention::Suspend => Some(Power::Suspended),
+        }
+    }
+}
+
+/// A configuration that is not one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {message}")]
+pub struct ConfigError {
+    /// Dotted.
+    pub path: String,
+    /// What is wrong there.
+    pub message: String,
+}
+
+impl SimConfig {
+    /// The JSON Schema of a configuration.
+    pub fn schema() -> Value {
+        schemars::schema_for!(SimConfig).to_value()
+    }
+
+    /// Reads a configuration, checked against the schema, so that an error names its path. A file in YAML is read
+    /// into a JSON value first.
+    pub fn from_value(value: &Value) -> Result<Self, ConfigError> {
+        let validator =
+            jsonschema::validator_for(&Self::schema()).expect("schemars makes schemas that compile");
+        if let Some((path, message)) = crate::check::first_error(&validator, value) {
+            return Err(ConfigError { path, message });
+        }
+        let config = SimConfig::deserialize(value).map_err(|e| ConfigError {
+            path: "(document)".to_owned(),
+            message: e.to_string(),
+        })?;
+        config.check().map(|()| config)
+    }
+
+    /// What a schema cannot say.
+    fn check(&self) -> Result<(), ConfigError> {
+        let ranges = [
+            ("answers", self.answers),
+            ("queue", self.queue),
+            ("tasks.clone", self.tasks.clone),
+            ("tasks.reconfigure", self.tasks.reconfigure),
+            ("tasks.powerOn", self.tasks.power_on),
+            ("tasks.powerOff", self.tasks.power_off),
+            ("tasks.destroy", self.tasks.destroy),
+            ("dhcp", self.dhcp),
+        ];
+        for (path, range) in ranges {
+            ensure(range.min <= range.max, path, "min is larger than max")?;
+        }
+        for (i, rule) in self.faults.iter().enumerate() {
+            let path = format!("faults.{i}.probability");
+            ensure(
+                rule.probability.is_none_or(|p| (0.0..=1.0).contains(&p)),
+                &path,
+                "not between 0 and 1",
+            )?;
+            ensure(rule.nth != Some(0), &format!("faults.{i}.nth"), "counted from 1")?;
+        }
+        for (i, outage) in self.outages.iter().enumerate() {
+            ensure(
+                outage.from < outage.until,
+                &format!("outages.{i}.until"),
+                "not after `from`",
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The longest that any rule delays an effect.
+    pub(crate) fn latest_effect(&self) -> u64 {
+        let late = |rule: &FaultRule| match rule.then {
+            Trouble::HappenLate(by) => by.0,
+            _ => 0,
+        };
+        self.faults.iter().map(late).max().unwrap_or(0)
+    }
+
+    pub(crate) fn retention(&self) -> u64 {
+        self.task_retention.max(self.lag).0
+    }
+}
+
+fn ensure(holds: bool, path: &str, message: &str) -> Result<(), ConfigError> {
+    match holds {
+        true => Ok(()),
+        false => Err(ConfigError {
+            path: path.to_owned(),
+            message: message.to_owned(),
+        }),
+    }
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn anything() -> String {
+    "*".to_owned()
+}

@@ -1,0 +1,114 @@
+//! A simulated cloud in the manner of vSphere, which behaves as badly as clouds do.
+//!
+//! [`Sim`] is a state machine without clock and I/O: it is told the time, and chance comes from its seed. A simulation
+//! drives it directly; [`SimCloud`] puts it behind the [`Cloud`](crate::Cloud) trait, on the driver's clock.
+//!
+//! # Flow
+//!
+//! [`Sim::perform`] first lets everything happen that was due (tasks end, late effects arrive, operators intervene),
+//! then asks the scenario whether this call goes wrong, then performs it. **The effect comes before the answer**, which
+//! is on its way for [`Reply::after_ms`], or lost.
+//!
+//! # Guarantees
+//!
+//! - The same configuration, seed and calls give the same answers and the same [snapshot](Sim::snapshot).
+//! - Of what others own nothing is told and nothing changed: by id `permission-denied`, by search `not-found`.
+//! - A read by id never says `not-found` of a VM that exists. A search may, for as long as `lag`.
+//! - `task.get` never lags.
+//! - What [`Sim::settle`] calls absent does not appear later, if the call began within
+//!   [`BEGINS_WITHIN`] of its pending entry and both were timed by one clock.
+//!
+//! # Caveats
+//!
+//! There are no hosts, datastores or capacities. Templates, networks and folders are names.
+
+mod call;
+mod catalogue;
+mod cloud;
+mod config;
+mod draw;
+mod fault;
+mod lag;
+mod millis;
+mod persist;
+mod settle;
+mod task;
+mod view;
+mod vm;
+mod world;
+
+use std::sync::Arc;
+
+use polity_core::catalogue::Catalogue;
+use polity_core::contract::{Answer, Code, Failure};
+
+use crate::check::Checked;
+use world::World;
+
+pub use catalogue::{BEGINS_WITHIN, LONGEST};
+pub use cloud::{SimClock, SimCloud};
+pub use config::{
+    Account, ConfigError, FaultRule, Intervention, Network, Outage, SimConfig, TaskDurations, Template,
+    Trouble, Unreachable, WorldEvent,
+};
+pub use millis::{Between, Millis};
+pub use persist::RestoreError;
+pub use task::TaskKind;
+pub use view::{Effect, Happened, VmView};
+pub use vm::Power;
+
+/// A simulated cloud.
+pub struct Sim {
+    config: SimConfig,
+    checked: Checked,
+    world: World,
+    /// Every effect so far; none when nobody reads it.
+    log: Option<Vec<Effect>>,
+    /// Something changed that a restart must not forget.
+    dirty: bool,
+}
+
+/// What a caller gets, and when.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    /// Milliseconds until the answer is there; of a lost one, until the call is cut.
+    pub after_ms: u64,
+    /// None: it is lost. The caller sees [`lost`].
+    pub answer: Option<Answer>,
+}
+
+/// What a caller makes of an answer that did not come: `deadline-exceeded`; `read`: nothing has changed.
+pub fn lost(operation: &str, read: bool) -> Failure {
+    let failure = Failure::new(
+        Code::DeadlineExceeded,
+        format!("{operation}: no answer within {LONGEST} ms"),
+    );
+    if read { failure } else { failure.effect_unknown() }
+}
+
+impl Sim {
+    /// An empty cloud at this moment (Unix milliseconds), from which the configuration's times are counted.
+    pub fn new(config: SimConfig, seed: u64, start_ms: u64) -> Self {
+        let world = World::new(&config, seed, start_ms);
+        Self::with_world(config, world)
+    }
+
+    fn with_world(config: SimConfig, world: World) -> Self {
+        let checked = Checked::new(Arc::new(catalogue::catalogue(&config))).expect("our own schemas compile");
+        Sim {
+            config,
+            checked,
+            world,
+            log: Some(Vec::new()),
+            dirty: false,
+        }
+    }
+
+    /// What it can do.
+    pub fn catalogue(&self) -> &Arc<Catalogue> {
+        self.checked.catalogue()
+    }
+}
+
+#[cfg(test)]
+mod tests;

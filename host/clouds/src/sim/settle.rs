@@ -1,0 +1,90 @@
+//! What came of a create whose answer was lost.
+
+use polity_core::call::{PendingEntry, Session};
+use polity_core::catalogue::OperationEffect;
+use polity_core::contract::Doubt;
+use serde_json::json;
+
+use super::Sim;
+use super::fault::Subject;
+use super::task::{Task, TaskKind};
+
+impl Sim {
+    /// Looks for what a create did: `done` with its task, or with its VM where the task's record has expired.
+    ///
+    /// Without client tokens there is only the look of things: a clone of this name, stamped with this owner and
+    /// submitted since the entry was written. `absent` takes a look that succeeds later than `since` plus
+    /// `visible-within`, when neither lag nor a late effect can hide it; anything else is `unknown`. A clone that
+    /// failed was done: its task tells.
+    pub fn settle(&mut self, now_ms: u64, session: &Session, entry: &PendingEntry) -> Doubt {
+        let now = self.advance(now_ms);
+        let subject = Subject {
+            operation: "settle",
+            session,
+            vm: Some(entry.intent.clone()),
+        };
+        let blind = self.unreachable(now).is_some()
+            || self.trouble(now, &subject).is_some()
+            || self.authenticate(session).is_err();
+        let Some(visible_within) = self.visible_within(&entry.operation).filter(|_| !blind) else {
+            return Doubt::Unknown;
+        };
+        let then = self.look(now, &session.owner);
+        let traced = self
+            .traced_task(then, session, entry)
+            .or_else(|| self.traced_vm(then, session, entry));
+        match traced {
+            Some(answer) => Doubt::Done(answer.to_string().into()),
+            None if now > entry.since.saturating_add(visible_within) => Doubt::Absent,
+            None => Doubt::Unknown,
+        }
+    }
+
+    /// None for what is no create of this cloud: of that it can say nothing.
+    fn visible_within(&self, operation: &str) -> Option<u64> {
+        let operation = self.catalogue().operations.get(operation)?;
+        (operation.effect == OperationEffect::Create).then_some(operation.visible_within)
+    }
+
+    /// A clone that did not fail before one that did.
+    fn traced_task(&self, then: u64, session: &Session, entry: &PendingEntry) -> Option<serde_json::Value> {
+        let owner = self.world.owners.get(&session.owner)?;
+        let clones = owner
+            .tasks
+            .iter()
+            .map(|number| &self.world.tasks[number])
+            .filter(|task| {
+                task.kind == TaskKind::Clone
+                    && (entry.since..=then).contains(&task.submitted)
+                    && self.is(entry, &task.name, task.stamp.key.as_deref())
+            });
+        let task = clones.min_by_key(|task| (failed(task), task.number))?;
+        Some(json!({"task": task.id()}))
+    }
+
+    fn traced_vm(&self, then: u64, session: &Session, entry: &PendingEntry) -> Option<serde_json::Value> {
+        let owner = self.world.owners.get(&session.owner)?;
+        let vm = owner
+            .vms
+            .iter()
+            .map(|number| &self.world.vms[number])
+            .find(|vm| {
+                vm.submitted >= entry.since
+                    && vm.as_of(then).is_some_and(|v| !v.gone)
+                    && self.is(entry, &vm.name, vm.stamp.key.as_deref())
+            })?;
+        Some(json!({"vm": vm.id()}))
+    }
+
+    /// With client tokens the key tells; without, only the name.
+    fn is(&self, entry: &PendingEntry, name: &str, key: Option<&str>) -> bool {
+        match self.config.tokens {
+            true => key == Some(entry.key.as_str()),
+            false => name == entry.intent,
+        }
+    }
+}
+
+fn failed(task: &Task) -> bool {
+    matches!(task.ended, Some(Err(_)))
+}

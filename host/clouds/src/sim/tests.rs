@@ -1,0 +1,189 @@
+//! How the simulated cloud behaves.
+
+use polity_core::call::{CloudRequest, PendingEntry, Session};
+use polity_core::contract::{Answer, Code, Doubt, Effect as MayHave, Failure};
+use serde_json::{Value, json};
+
+use super::*;
+
+const START: u64 = 1_000_000;
+
+fn session(owner: &str) -> Session {
+    Session {
+        cloud: "sim".to_owned(),
+        handle: None,
+        owner: owner.to_owned(),
+        tenant: format!("ns-{owner}"),
+    }
+}
+
+fn request(owner: &str, operation: &str, arguments: Value) -> CloudRequest {
+    let key = (operation == "vm.clone").then(|| format!("key-{owner}"));
+    CloudRequest {
+        session: session(owner),
+        operation: operation.to_owned(),
+        arguments,
+        key,
+    }
+}
+
+fn clone_of(owner: &str, name: &str) -> CloudRequest {
+    request(owner, "vm.clone", clone_arguments(owner, name))
+}
+
+fn clone_arguments(owner: &str, name: &str) -> Value {
+    json!({
+        "name": name,
+        "instanceUuid": owner,
+        "template": "ubuntu",
+        "cpus": 2,
+        "coresPerSocket": 2,
+        "memoryMiB": 2048,
+        "networks": ["net"],
+    })
+}
+
+/// Fixed times, no lag: what happens when is known.
+fn plain() -> SimConfig {
+    let task = Between::exactly(10_000);
+    SimConfig {
+        lag: Millis(0),
+        answers: Between::exactly(10),
+        queue: Between::exactly(1_000),
+        tasks: TaskDurations {
+            clone: task,
+            reconfigure: task,
+            power_on: task,
+            power_off: task,
+            destroy: task,
+        },
+        dhcp: Between::exactly(5_000),
+        ..SimConfig::default()
+    }
+}
+
+/// A simulation and a hand on its clock.
+struct Bench {
+    sim: Sim,
+    now: u64,
+}
+
+impl Bench {
+    fn new(config: SimConfig) -> Self {
+        Bench {
+            sim: Sim::new(config, 7, START),
+            now: START,
+        }
+    }
+
+    fn reply(&mut self, owner: &str, operation: &str, arguments: Value) -> Reply {
+        self.sim.perform(self.now, &request(owner, operation, arguments))
+    }
+
+    fn call(&mut self, owner: &str, operation: &str, arguments: Value) -> Answer {
+        self.reply(owner, operation, arguments).answer.expect("an answer")
+    }
+
+    fn code(&mut self, owner: &str, operation: &str, arguments: Value) -> Code {
+        self.call(owner, operation, arguments)
+            .expect_err("a failure")
+            .code
+    }
+
+    fn clone_vm(&mut self, owner: &str, name: &str) -> Answer {
+        self.call(owner, "vm.clone", clone_arguments(owner, name))
+    }
+
+    /// Starts a task and waits until it has ended.
+    fn run(&mut self, owner: &str, operation: &str, arguments: Value) -> Value {
+        let answer = self.call(owner, operation, arguments).expect("a task");
+        self.now += 11_000;
+        self.call(owner, "task.get", json!({"id": answer["task"]}))
+            .expect("its record")
+    }
+
+    /// A VM of this owner, named as its owner, off.
+    fn vm(&mut self, owner: &str) -> Value {
+        let task = self.run(owner, "vm.clone", clone_arguments(owner, owner));
+        assert_eq!(task["state"], "success", "{task}");
+        json!({"id": task["vm"]})
+    }
+
+    fn entry(&self, name: &str) -> PendingEntry {
+        PendingEntry {
+            operation: "vm.clone".to_owned(),
+            intent: name.to_owned(),
+            key: format!("key-{name}"),
+            since: self.now,
+        }
+    }
+
+    fn settle(&mut self, owner: &str, entry: &PendingEntry) -> Doubt {
+        self.sim.settle(self.now, &session(owner), entry)
+    }
+}
+
+fn rule(operation: &str, then: Trouble) -> FaultRule {
+    FaultRule::new(operation, then)
+}
+
+fn with(rules: impl IntoIterator<Item = FaultRule>) -> SimConfig {
+    SimConfig {
+        faults: rules.into_iter().collect(),
+        ..plain()
+    }
+}
+
+fn done(answer: Value) -> Doubt {
+    Doubt::Done(answer.to_string().into())
+}
+
+#[test]
+fn a_machine_goes_from_nothing_to_running_with_an_address_and_back() {
+    let mut b = Bench::new(plain());
+    assert_eq!(
+        b.code("u", "vm.find", json!({"instanceUuid": "u"})),
+        Code::NotFound
+    );
+    let vm = b.vm("u");
+    let found = b.call("u", "vm.find", json!({"instanceUuid": "u"})).unwrap();
+    assert_eq!(
+        (&found["id"], &found["name"], &found["instanceUuid"]),
+        (&vm["id"], &json!("u"), &json!("u"))
+    );
+    assert_eq!(b.call("u", "vm.get", vm.clone()).unwrap(), found);
+    assert_eq!(
+        b.call("u", "vm.metadata", vm.clone()).unwrap(),
+        json!({"metadata": null})
+    );
+    let task = b.run("u", "vm.reconfigure", json!({"id": vm["id"], "metadata": "m"}));
+    assert_eq!(
+        (&task["state"], &task["kind"], &task["vm"]),
+        (&json!("success"), &json!("reconfigure"), &vm["id"])
+    );
+    assert_eq!(
+        b.call("u", "vm.metadata", vm.clone()).unwrap(),
+        json!({"metadata": "m"})
+    );
+    assert_eq!(
+        b.call("u", "vm.power", vm.clone()).unwrap(),
+        json!({"state": "off"})
+    );
+    assert_eq!(b.run("u", "vm.power-on", vm.clone())["state"], "success");
+    assert_eq!(
+        b.call("u", "vm.power", vm.clone()).unwrap(),
+        json!({"state": "on"})
+    );
+    b.now += 5_000;
+    let nics = b.call("u", "vm.nics", vm.clone()).unwrap();
+    assert_eq!(nics["nics"][0]["connected"], true);
+    assert_eq!(nics["nics"][0]["network"], "net");
+    assert!(
+        nics["nics"][0]["ips"][1].as_str().unwrap().starts_with("10."),
+        "{nics}"
+    );
+    assert_eq!(b.run("u", "vm.power-off", vm.clone())["state"], "success");
+    assert_eq!(b.run("u", "vm.destroy", vm.clone())["state"], "success");
+    assert_eq!(b.code("u", "vm.get", vm), Code::NotFound);
+    assert!(b.sim.vms(b.now).is_empty());
+}

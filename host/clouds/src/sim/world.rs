@@ -1,0 +1,352 @@
+//! What there is, and what is due to happen by itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use polity_core::call::CloudRequest;
+use serde::{Deserialize, Serialize};
+
+use super::Sim;
+use super::call::{Late, Plan};
+use super::config::{SimConfig, WorldEvent};
+use super::draw::draw;
+use super::task::{Task, TaskError, TaskKind};
+use super::view::Happened;
+use super::vm::{Power, Version, Vm};
+
+/// All that a snapshot holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct World {
+    pub(crate) seed: u64,
+    pub(crate) start: u64,
+    /// The latest time it was told.
+    pub(crate) now: u64,
+    pub(crate) vms: BTreeMap<u64, Vm>,
+    pub(crate) tasks: BTreeMap<u64, Task>,
+    pub(crate) owners: BTreeMap<String, Owner>,
+    /// Whose name it is: VMs that exist or are being cloned.
+    pub(crate) names: BTreeMap<String, u64>,
+    /// How often each fault rule matched, for each owner where the rule says so.
+    pub(crate) matched: BTreeMap<String, u64>,
+    pub(crate) events: Vec<EventState>,
+    pub(crate) handles: BTreeMap<String, Handle>,
+    /// No fault from now on.
+    pub(crate) calm: bool,
+    #[serde(with = "super::persist::pairs")]
+    due: BTreeMap<(u64, u64), Due>,
+    counter: u64,
+}
+
+/// What one primary has.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Owner {
+    pub(crate) vms: BTreeSet<u64>,
+    pub(crate) tasks: BTreeSet<u64>,
+    draws: u64,
+}
+
+/// A session handed out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Handle {
+    pub(crate) owner: String,
+    pub(crate) account: String,
+}
+
+/// Where a [`WorldEvent`] stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum EventState {
+    /// For a VM of its name, or for that one's power-on.
+    Waiting,
+    /// It is due.
+    Armed,
+    /// It happened.
+    Done,
+}
+
+/// Something that happens by itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Due {
+    /// A task ends.
+    End(u64),
+    /// A task's record expires.
+    Expire(u64),
+    /// The last trace of a VM is gone.
+    Forget(u64),
+    /// A call whose effect was late.
+    Arrive(Late),
+    /// An operator intervenes.
+    Intervene(usize),
+}
+
+impl World {
+    pub(crate) fn new(config: &SimConfig, seed: u64, start: u64) -> Self {
+        let mut world = World {
+            seed,
+            start,
+            now: start,
+            vms: BTreeMap::new(),
+            tasks: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            names: BTreeMap::new(),
+            matched: BTreeMap::new(),
+            events: Vec::new(),
+            handles: BTreeMap::new(),
+            calm: false,
+            due: BTreeMap::new(),
+            counter: 0,
+        };
+        world.expect(&config.events);
+        world
+    }
+
+    /// Schedules the events it does not know yet.
+    pub(crate) fn expect(&mut self, events: &[WorldEvent]) {
+        for (index, event) in events.iter().enumerate().skip(self.events.len()) {
+            let armed = event.after_power_on.is_none();
+            self.events.push(if armed {
+                EventState::Armed
+            } else {
+                EventState::Waiting
+            });
+            if armed {
+                self.schedule(self.start + event.at.0, Due::Intervene(index));
+            }
+        }
+    }
+
+    pub(crate) fn schedule(&mut self, at: u64, what: Due) {
+        let nth = self.number();
+        self.due.insert((at, nth), what);
+    }
+
+    /// A number that nothing else has.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
+    }
+
+    /// The owner's next number from the seed.
+    pub(crate) fn draw(&mut self, owner: &str) -> u64 {
+        let record = self.owner(owner);
+        record.draws += 1;
+        let nth = record.draws;
+        draw(self.seed, "call", owner, nth)
+    }
+
+    pub(crate) fn owner(&mut self, owner: &str) -> &mut Owner {
+        if !self.owners.contains_key(owner) {
+            self.owners.insert(owner.to_owned(), Owner::default());
+        }
+        self.owners.get_mut(owner).expect("inserted above")
+    }
+
+    /// Since the start: the time of scenarios.
+    pub(crate) fn elapsed(&self, now: u64) -> u64 {
+        now.saturating_sub(self.start)
+    }
+
+    pub(crate) fn next_due(&self) -> Option<u64> {
+        self.due.keys().next().map(|(at, _)| *at)
+    }
+
+    /// A call is still on its way.
+    pub(crate) fn expects_late_effects(&self) -> bool {
+        self.due.values().any(|due| matches!(due, Due::Arrive(_)))
+    }
+
+    pub(crate) fn remove_vm(&mut self, number: u64) {
+        let Some(vm) = self.vms.remove(&number) else {
+            return;
+        };
+        self.free_name(&vm.place, number);
+        self.owner(&vm.stamp.owner).vms.remove(&number);
+    }
+
+    fn free_name(&mut self, place: &str, number: u64) {
+        if self.names.get(place) == Some(&number) {
+            self.names.remove(place);
+        }
+    }
+
+    /// The VM of this name that exists, the oldest if there are more.
+    fn named(&self, name: &str) -> Option<u64> {
+        self.vms
+            .values()
+            .find(|vm| vm.exists() && vm.name == name)
+            .map(|vm| vm.number)
+    }
+
+    fn take_due(&mut self, now: u64) -> Option<(u64, Due)> {
+        let first = self.due.first_entry().filter(|e| e.key().0 <= now)?;
+        let ((at, _), due) = first.remove_entry();
+        Some((at, due))
+    }
+}
+
+impl Sim {
+    /// Lets everything happen that is due by now. Time never goes back: an earlier `now` is taken for the latest one.
+    pub fn advance(&mut self, now_ms: u64) -> u64 {
+        self.world.now = self.world.now.max(now_ms);
+        while let Some((at, due)) = self.world.take_due(self.world.now) {
+            self.happen(at, due);
+        }
+        self.world.now
+    }
+
+    fn happen(&mut self, at: u64, due: Due) {
+        match due {
+            Due::End(task) => self.end(at, task),
+            Due::Expire(task) => self.expire(task),
+            Due::Forget(vm) => self.world.remove_vm(vm),
+            Due::Arrive(late) => {
+                let request: CloudRequest = late.into();
+                // Nobody waits for the answer.
+                let _ = self.execute(at, &request, Plan::default());
+            }
+            Due::Intervene(event) => self.intervene(at, event),
+        }
+    }
+
+    fn end(&mut self, at: u64, number: u64) {
+        let Some(mut task) = self.world.tasks.remove(&number) else {
+            return;
+        };
+        let ended = self.work(at, &task);
+        let what = match &ended {
+            Ok(()) => Happened::Done,
+            Err(error) => Happened::Failed(error.fault.clone()),
+        };
+        self.note_task(at, &task, what);
+        task.ended = Some(ended.clone());
+        let (kind, vm) = (task.kind, task.vm);
+        self.world.tasks.insert(number, task);
+        self.world
+            .schedule(at + self.config.retention(), Due::Expire(number));
+        if ended.is_ok() {
+            self.wake_events(at, kind, vm);
+        }
+    }
+
+    /// Does what the task was for.
+    fn work(&mut self, at: u64, task: &Task) -> Result<(), TaskError> {
+        if let Some(error) = &task.doomed {
+            self.abandon(task);
+            return Err(error.clone());
+        }
+        let vm = self
+            .world
+            .vms
+            .get_mut(&task.vm)
+            .filter(|vm| vm.creating() || vm.exists());
+        let Some(vm) = vm else {
+            return Err(TaskError::new(
+                "ManagedObjectNotFound",
+                format!("VM {:?} is gone", task.name),
+            ));
+        };
+        vm.busy = None;
+        task.permitted(vm)?;
+        match task.kind {
+            TaskKind::Clone => vm.appear(at),
+            TaskKind::Reconfigure => vm.change(at, self.config.lag.0, |v| v.metadata = task.metadata.clone()),
+            TaskKind::PowerOn => self.set_power(at, task.vm, Some(Power::On)),
+            TaskKind::PowerOff => self.set_power(at, task.vm, Some(Power::Off)),
+            TaskKind::Destroy => self.set_power(at, task.vm, None),
+        }
+        Ok(())
+    }
+
+    /// A failed clone leaves nothing; any other failed task leaves the VM as it was.
+    fn abandon(&mut self, task: &Task) {
+        if task.kind == TaskKind::Clone {
+            self.world.remove_vm(task.vm);
+        } else if let Some(vm) = self.world.vms.get_mut(&task.vm) {
+            vm.busy = None;
+        }
+    }
+
+    /// Gives the VM this power; none removes it.
+    fn set_power(&mut self, at: u64, number: u64, power: Option<Power>) {
+        let (seed, dhcp, lag) = (self.world.seed, self.config.dhcp, self.config.lag.0);
+        let Some(vm) = self.world.vms.get_mut(&number) else {
+            return;
+        };
+        let lease =
+            |nth: usize| at + dhcp.pick(draw(seed, "dhcp", &vm.bios_uuid, at.wrapping_add(nth as u64)));
+        let leases: Vec<_> = vm
+            .nics
+            .iter()
+            .enumerate()
+            .map(|(i, nic)| (nic.dhcp && nic.connected).then(|| lease(i)))
+            .collect();
+        let edit = |version: &mut Version| match power {
+            Some(Power::On) => {
+                version.power = Power::On;
+                version.leases = leases;
+            }
+            other => {
+                version.gone = other.is_none();
+                version.power = other.unwrap_or(Power::Off);
+                version.leases.clear();
+            }
+        };
+        vm.change(at, lag, edit);
+        if power.is_none() {
+            let place = vm.place.clone();
+            self.world.free_name(&place, number);
+            self.world.schedule(at + lag + 1, Due::Forget(number));
+        }
+    }
+
+    fn expire(&mut self, number: u64) {
+        let Some(task) = self.world.tasks.remove(&number) else {
+            return;
+        };
+        self.world.owner(&task.stamp.owner).tasks.remove(&number);
+    }
+
+    /// Events that waited for this VM, or for its power-on.
+    fn wake_events(&mut self, at: u64, kind: TaskKind, vm: u64) {
+        let Some(name) = self.world.vms.get(&vm).map(|vm| vm.name.clone()) else {
+            return;
+        };
+        for index in 0..self.config.events.len() {
+            let event = &self.config.events[index];
+            if event.vm != name || self.world.events[index] != EventState::Waiting {
+                continue;
+            }
+            let earliest = self.world.start + event.at.0;
+            let due = match (kind, event.after_power_on) {
+                (TaskKind::Clone, None) => at,
+                (TaskKind::PowerOn, Some(after)) => at + after.0,
+                _ => continue,
+            };
+            self.world.events[index] = EventState::Armed;
+            self.world.schedule(due.max(earliest), Due::Intervene(index));
+        }
+    }
+
+    fn intervene(&mut self, at: u64, index: usize) {
+        let Some(event) = self.config.events.get(index).cloned() else {
+            return;
+        };
+        if self.world.calm || event.until.is_some_and(|until| self.world.elapsed(at) >= until.0) {
+            return;
+        }
+        let on = |vm: &u64| self.world.vms[vm].current().is_some_and(|v| v.power == Power::On);
+        let target = self
+            .world
+            .named(&event.vm)
+            .filter(|vm| event.after_power_on.is_none() || on(vm));
+        let Some(number) = target else {
+            self.world.events[index] = EventState::Waiting;
+            return;
+        };
+        self.world.events[index] = EventState::Done;
+        self.set_power(at, number, event.does.power());
+        self.dirty = true;
+        self.note_intervention(at, number, event.does);
+    }
+}
