@@ -57,7 +57,10 @@ pub struct Governs {
 impl Governs {
     /// The kind alone.
     pub fn kind(&self) -> Kind {
-        Kind { api_version: self.api_version.clone(), kind: self.kind.clone() }
+        Kind {
+            api_version: self.api_version.clone(),
+            kind: self.kind.clone(),
+        }
     }
 }
 
@@ -165,7 +168,10 @@ pub struct KindGrant {
 impl KindGrant {
     /// The kind alone.
     pub fn kind(&self) -> Kind {
-        Kind { api_version: self.api_version.clone(), kind: self.kind.clone() }
+        Kind {
+            api_version: self.api_version.clone(),
+            kind: self.kind.clone(),
+        }
     }
 }
 

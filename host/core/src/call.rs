@@ -61,8 +61,8 @@ pub enum Call {
     },
     /// Write to the cluster. Reply: [`Reply::Answer`] with the object as it stands then, `null` if it is gone.
     Write(Write),
-    /// Write the lease. Reply: [`Reply::Lease`].
-    Lease(LeaseWrite),
+    /// Write the lease, or with none only read it. Reply: [`Reply::Lease`].
+    Lease(Option<LeaseWrite>),
 }
 
 /// On whose behalf a cloud is called.

@@ -112,12 +112,20 @@ pub struct Failure {
 impl Failure {
     /// A failure that changed nothing.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Failure { code, message: message.into(), effect: Effect::None, retry_after: None }
+        Failure {
+            code,
+            message: message.into(),
+            effect: Effect::None,
+            retry_after: None,
+        }
     }
 
     /// The same failure, of a request that may have been performed.
     pub fn effect_unknown(self) -> Self {
-        Failure { effect: Effect::Unknown, ..self }
+        Failure {
+            effect: Effect::Unknown,
+            ..self
+        }
     }
 }
 
@@ -383,7 +391,10 @@ pub enum RetryClass {
 pub enum Next {
     Settled(Option<u64>),
     After(u64),
-    Retry { class: RetryClass, failure: Option<Failure> },
+    Retry {
+        class: RetryClass,
+        failure: Option<Failure>,
+    },
 }
 
 /// As in Kubernetes Events.

@@ -41,7 +41,11 @@ pub struct Fault {
 impl Fault {
     /// A fault that the same input brings again.
     pub fn new(kind: FaultKind, message: impl Into<String>) -> Self {
-        Fault { kind, message: message.into(), deterministic: true }
+        Fault {
+            kind,
+            message: message.into(),
+            deterministic: true,
+        }
     }
 }
 

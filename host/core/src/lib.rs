@@ -5,8 +5,22 @@
 //! seeded loop in place of an executor.
 
 pub mod binding;
+mod cache;
 pub mod call;
 pub mod catalogue;
 pub mod contract;
 pub mod fault;
+pub mod grants;
+pub mod key;
+pub mod lease;
+mod limits;
+pub mod machine;
 pub mod object;
+pub mod path;
+mod permit;
+pub mod plan;
+mod queue;
+pub mod record;
+pub mod retry;
+pub mod selector;
+pub mod time;

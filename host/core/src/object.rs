@@ -7,7 +7,9 @@ use serde_json::Value;
 use crate::contract::{Json, Kind, ObjectRef};
 
 /// An object's version. Kubernetes promises since 1.35 that these compare as numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub struct ResourceVersion(pub u64);
 
 /// A Kubernetes object, immutable and cheap to clone. Its `managedFields` were dropped.
@@ -31,7 +33,10 @@ impl Object {
         }
         let metadata = &value["metadata"];
         let uid = metadata["uid"].as_str().unwrap_or_default().to_owned();
-        let version = metadata["resourceVersion"].as_str().and_then(|v| v.parse().ok()).unwrap_or_default();
+        let version = metadata["resourceVersion"]
+            .as_str()
+            .and_then(|v| v.parse().ok())
+            .unwrap_or_default();
         let generation = metadata["generation"].as_u64();
         let deleting = metadata.get("deletionTimestamp").is_some_and(|t| !t.is_null());
         Object(Arc::new(Inner {
@@ -51,7 +56,10 @@ impl Object {
 
     /// The whole object as text, made once.
     pub fn json(&self) -> Json {
-        self.0.json.get_or_init(|| self.0.value.to_string().into()).clone()
+        self.0
+            .json
+            .get_or_init(|| self.0.value.to_string().into())
+            .clone()
     }
 
     /// `metadata.uid`
@@ -87,7 +95,10 @@ impl Object {
     /// `apiVersion` and `kind`
     pub fn kind(&self) -> Kind {
         let text = |key: &str| self.0.value[key].as_str().unwrap_or_default().to_owned();
-        Kind { api_version: text("apiVersion"), kind: text("kind") }
+        Kind {
+            api_version: text("apiVersion"),
+            kind: text("kind"),
+        }
     }
 
     /// The reference that names it.

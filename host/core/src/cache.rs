@@ -1,0 +1,420 @@
+//! What the watches showed: the objects of each scope, never older than this host's own writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::call::{Scope, WatchEvent};
+use crate::contract::{ListQuery, ObjectRef};
+use crate::object::{Object, ResourceVersion};
+use crate::path;
+use crate::selector::Selector;
+
+/// Metadata that a watch keeps whatever its scope's fields, beside what identifies an object.
+pub const KEPT_METADATA: [&str; 3] = ["generation", "deletionTimestamp", "labels"];
+
+/// Namespace and name of an object within a kind.
+pub type Place = (Option<String>, String);
+
+/// An object before and after an event.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// In which scope.
+    pub scope: Scope,
+    /// Where.
+    pub place: Place,
+    /// None if it was not there.
+    pub before: Option<Object>,
+    /// None if it is not there.
+    pub after: Option<Object>,
+}
+
+/// What the watches showed.
+#[derive(Debug, Default)]
+pub struct Cache {
+    scopes: BTreeMap<Scope, Watched>,
+}
+
+#[derive(Debug, Default)]
+struct Watched {
+    synced: bool,
+    objects: BTreeMap<Place, Object>,
+    /// Uids that this host saw end: a watch that lags must not bring them back.
+    ended: BTreeSet<String>,
+    /// Boot milliseconds since nobody depends on it; none while somebody does.
+    idle_since: Option<u64>,
+}
+
+/// What a cache can say.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sight<T> {
+    /// The watch is in scope and synced.
+    Known(T),
+    /// A watch is in scope, and has not listed yet or failed.
+    Unsynced,
+    /// No watch covers it.
+    Unwatched,
+}
+
+impl Cache {
+    /// Opens a scope: true if it was not open.
+    pub fn open(&mut self, scope: &Scope) -> bool {
+        let new = !self.scopes.contains_key(scope);
+        self.scopes.entry(scope.clone()).or_default().idle_since = None;
+        new
+    }
+
+    /// Closes a scope and forgets what it showed.
+    pub fn close(&mut self, scope: &Scope) {
+        self.scopes.remove(scope);
+    }
+
+    /// All open scopes.
+    pub fn scopes(&self) -> impl Iterator<Item = &Scope> {
+        self.scopes.keys()
+    }
+
+    /// Notes since when nobody depends on a scope; says how long that has been, in milliseconds.
+    pub fn idle(&mut self, scope: &Scope, now: u64, depended_on: bool) -> u64 {
+        let Some(watched) = self.scopes.get_mut(scope) else {
+            return 0;
+        };
+        if depended_on {
+            watched.idle_since = None;
+            return 0;
+        }
+        now - *watched.idle_since.get_or_insert(now)
+    }
+
+    /// Takes in what a watch says: what changed by it.
+    pub fn observe(&mut self, scope: &Scope, event: WatchEvent) -> Vec<Change> {
+        let Some(watched) = self.scopes.get_mut(scope) else {
+            return Vec::new();
+        };
+        match event {
+            WatchEvent::Applied(object) => watched.apply(scope, object).into_iter().collect(),
+            WatchEvent::Deleted(object) => watched.delete(scope, &object).into_iter().collect(),
+            WatchEvent::Listed { objects, version } => watched.list(scope, objects, version),
+            WatchEvent::Failed(_) => {
+                watched.synced = false;
+                Vec::new()
+            }
+        }
+    }
+
+    /// Enters an object that this host just wrote into every scope that covers it.
+    pub fn own_write(&mut self, object: &Object) -> Vec<Change> {
+        let (kind, place) = (object.kind(), place(object));
+        let node = path::get(object.value(), "spec.nodeName").and_then(Value::as_str);
+        let ended = ended_by_its_write(object);
+        self.scopes
+            .iter_mut()
+            .filter(|(scope, _)| scope.kind == kind && scope.covers_place(&place))
+            .filter(|(scope, _)| scope.node.as_deref().is_none_or(|n| Some(n) == node))
+            .filter_map(|(scope, watched)| match ended {
+                true => watched.end(scope, place.clone(), object.uid()),
+                false => watched.apply(scope, trimmed(scope, object)),
+            })
+            .collect()
+    }
+
+    /// Enters that this host saw an object gone.
+    pub fn own_delete(&mut self, reference: &ObjectRef, uid: &str) -> Vec<Change> {
+        let place = (reference.namespace.clone(), reference.name.clone());
+        self.scopes
+            .iter_mut()
+            .filter(|(scope, _)| scope.kind == reference.kind && scope.covers_place(&place))
+            .filter_map(|(scope, watched)| watched.end(scope, place.clone(), uid))
+            .collect()
+    }
+
+    /// One object, as the given scope shows it.
+    pub fn get(&self, scope: &Scope, place: &Place) -> Sight<Option<Object>> {
+        match self.scopes.get(scope) {
+            None => Sight::Unwatched,
+            Some(watched) if !watched.synced => Sight::Unsynced,
+            Some(watched) => Sight::Known(watched.objects.get(place).cloned()),
+        }
+    }
+
+    /// One object as it was last shown, synced or not.
+    pub fn last_known(&self, scope: &Scope, place: &Place) -> Option<&Object> {
+        self.scopes.get(scope)?.objects.get(place)
+    }
+
+    /// One object as any scope shows it.
+    pub fn find(&self, reference: &ObjectRef) -> Option<Object> {
+        let place = (reference.namespace.clone(), reference.name.clone());
+        self.scopes
+            .iter()
+            .filter(|(scope, _)| scope.kind == reference.kind)
+            .find_map(|(_, watched)| watched.objects.get(&place).cloned())
+    }
+
+    /// Whether a scope's watch has listed and did not fail since.
+    pub fn is_synced(&self, scope: &Scope) -> bool {
+        self.scopes.get(scope).is_some_and(|watched| watched.synced)
+    }
+
+    /// The objects that a query selects, as the given scope shows them, by namespace and name.
+    pub fn list(&self, scope: &Scope, query: &ListQuery) -> Sight<Vec<Object>> {
+        match self.scopes.get(scope) {
+            None => Sight::Unwatched,
+            Some(watched) if !watched.synced => Sight::Unsynced,
+            Some(watched) => Sight::Known(
+                watched
+                    .objects
+                    .values()
+                    .filter(|o| selects(query, o))
+                    .cloned()
+                    .collect(),
+            ),
+        }
+    }
+
+    /// Every object of a scope, synced or not.
+    pub fn all(&self, scope: &Scope) -> impl Iterator<Item = &Object> {
+        self.scopes
+            .get(scope)
+            .into_iter()
+            .flat_map(|watched| watched.objects.values())
+    }
+}
+
+/// An object as a scope's watch would show it.
+fn trimmed(scope: &Scope, object: &Object) -> Object {
+    if scope.fields.is_empty() {
+        return object.clone();
+    }
+    let mut fields = scope.fields.clone();
+    fields.extend(KEPT_METADATA.map(|field| format!("metadata.{field}")));
+    Object::new(path::project(object.value(), &fields))
+}
+
+/// A deleting object whose last finalizer is gone ceases with that very write.
+fn ended_by_its_write(object: &Object) -> bool {
+    let metadata = &object.value()["metadata"];
+    let grace = metadata["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
+    object.is_deleting() && grace == 0 && metadata["finalizers"].as_array().is_none_or(Vec::is_empty)
+}
+
+fn place(object: &Object) -> Place {
+    (object.namespace().map(str::to_owned), object.name().to_owned())
+}
+
+/// Whether a query selects an object of its kind.
+pub fn selects(query: &ListQuery, object: &Object) -> bool {
+    let in_namespace = query.namespace.is_none() || query.namespace.as_deref() == object.namespace();
+    let by_label = query
+        .label_selector
+        .as_deref()
+        .is_none_or(|text| Selector::parse(text).is_some_and(|s| s.matches(object.value())));
+    let by_field = query.field_selector.as_deref().is_none_or(|text| {
+        text.split(',').all(|term| {
+            term.split_once('=').is_some_and(|(field, value)| {
+                let value = value.trim_start_matches('=');
+                path::get(object.value(), field)
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+                    == value
+            })
+        })
+    });
+    in_namespace && by_label && by_field
+}
+
+impl Scope {
+    /// Whether an object at this place could be in scope, by namespace and name.
+    pub fn covers_place(&self, place: &Place) -> bool {
+        (self.namespace.is_none() || self.namespace == place.0)
+            && self.name.as_deref().is_none_or(|name| name == place.1)
+    }
+}
+
+impl Watched {
+    fn apply(&mut self, scope: &Scope, object: Object) -> Option<Change> {
+        let place = place(&object);
+        let stale = self
+            .objects
+            .get(&place)
+            .is_some_and(|known| known.version() >= object.version());
+        if stale || self.ended.contains(object.uid()) {
+            return None;
+        }
+        let before = self.objects.insert(place.clone(), object.clone());
+        Some(Change {
+            scope: scope.clone(),
+            place,
+            before,
+            after: Some(object),
+        })
+    }
+
+    fn delete(&mut self, scope: &Scope, object: &Object) -> Option<Change> {
+        self.ended.remove(object.uid());
+        let place = place(object);
+        let known = self.objects.get(&place)?;
+        if known.uid() != object.uid() || known.version() > object.version() {
+            return None;
+        }
+        let before = self.objects.remove(&place);
+        Some(Change {
+            scope: scope.clone(),
+            place,
+            before,
+            after: None,
+        })
+    }
+
+    fn end(&mut self, scope: &Scope, place: Place, uid: &str) -> Option<Change> {
+        self.ended.insert(uid.to_owned());
+        if self.objects.get(&place)?.uid() != uid {
+            return None;
+        }
+        let before = self.objects.remove(&place);
+        Some(Change {
+            scope: scope.clone(),
+            place,
+            before,
+            after: None,
+        })
+    }
+
+    fn list(&mut self, scope: &Scope, objects: Vec<Object>, version: ResourceVersion) -> Vec<Change> {
+        self.synced = true;
+        let listed: BTreeMap<Place, String> =
+            objects.iter().map(|o| (place(o), o.uid().to_owned())).collect();
+        let gone: Vec<Object> = self
+            .objects
+            .iter()
+            .filter(|(place, known)| {
+                known.version() <= version && listed.get(place).is_none_or(|uid| uid != known.uid())
+            })
+            .map(|(_, known)| known.clone())
+            .collect();
+        let mut changes = Vec::new();
+        for known in gone {
+            let place = place(&known);
+            let before = self.objects.remove(&place);
+            changes.push(Change {
+                scope: scope.clone(),
+                place,
+                before,
+                after: None,
+            });
+        }
+        self.ended.retain(|uid| listed.values().any(|u| u == uid));
+        changes.extend(objects.into_iter().filter_map(|object| self.apply(scope, object)));
+        changes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::Kind;
+    use serde_json::json;
+
+    fn scope() -> Scope {
+        let kind = Kind {
+            api_version: "v1".into(),
+            kind: "Node".into(),
+        };
+        Scope {
+            kind,
+            namespace: None,
+            name: None,
+            node: None,
+            fields: vec![],
+        }
+    }
+
+    fn node(version: u64, extra: Value) -> Object {
+        let mut metadata = json!({"name": "n", "uid": "u", "resourceVersion": version.to_string()});
+        metadata
+            .as_object_mut()
+            .unwrap()
+            .extend(extra.as_object().unwrap().clone());
+        Object::new(json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata}))
+    }
+
+    fn cache() -> Cache {
+        let mut cache = Cache::default();
+        cache.open(&scope());
+        cache
+    }
+
+    fn version(cache: &Cache) -> Option<u64> {
+        match cache.get(&scope(), &(None, "n".into())) {
+            Sight::Known(object) => object.map(|o| o.version().0),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_watch_that_lags_an_own_write_changes_nothing() {
+        let mut cache = cache();
+        cache.observe(
+            &scope(),
+            WatchEvent::Listed {
+                objects: vec![node(1, json!({}))],
+                version: ResourceVersion(1),
+            },
+        );
+        assert_eq!(cache.own_write(&node(5, json!({}))).len(), 1);
+        assert!(
+            cache
+                .observe(&scope(), WatchEvent::Applied(node(3, json!({}))))
+                .is_empty()
+        );
+        assert!(
+            cache
+                .observe(&scope(), WatchEvent::Applied(node(5, json!({}))))
+                .is_empty()
+        );
+        assert_eq!(version(&cache), Some(5));
+        let old = WatchEvent::Listed {
+            objects: vec![],
+            version: ResourceVersion(4),
+        };
+        assert!(cache.observe(&scope(), old).is_empty());
+        assert_eq!(version(&cache), Some(5));
+    }
+
+    #[test]
+    fn an_object_ended_by_an_own_write_does_not_come_back() {
+        let mut cache = cache();
+        let deleting = json!({"deletionTimestamp": "t", "finalizers": ["f"]});
+        cache.observe(
+            &scope(),
+            WatchEvent::Listed {
+                objects: vec![node(1, deleting.clone())],
+                version: ResourceVersion(1),
+            },
+        );
+        cache.own_write(&node(9, json!({"deletionTimestamp": "t"})));
+        assert_eq!(version(&cache), None);
+        assert!(
+            cache
+                .observe(&scope(), WatchEvent::Applied(node(8, deleting)))
+                .is_empty()
+        );
+        assert_eq!(version(&cache), None);
+    }
+
+    #[test]
+    fn not_found_is_said_only_by_a_synced_watch() {
+        let mut cache = cache();
+        assert_eq!(cache.get(&scope(), &(None, "n".into())), Sight::Unsynced);
+        cache.observe(
+            &scope(),
+            WatchEvent::Listed {
+                objects: vec![],
+                version: ResourceVersion(1),
+            },
+        );
+        assert_eq!(cache.get(&scope(), &(None, "n".into())), Sight::Known(None));
+        cache.observe(&scope(), WatchEvent::Failed("cut".into()));
+        assert_eq!(cache.get(&scope(), &(None, "n".into())), Sight::Unsynced);
+    }
+}

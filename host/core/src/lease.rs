@@ -1,0 +1,248 @@
+//! One holder at a time: when to take, renew and give up the lease, and until when anything may be started.
+//!
+//! A host trusts only its own clock. It holds the lease until `duration` after it *sent* the write that was
+//! acknowledged; it takes a foreign lease only after it saw the same version for `duration`. Since every holder stops
+//! at or before the moment that others start counting to, two never hold at once however their clocks differ.
+
+use crate::call::{LeaseRead, LeaseWrite};
+use crate::key::Now;
+
+/// Milliseconds a holder may go without renewing. Four times the longest call, so that work need not pause for renewals.
+pub const DURATION: u64 = 20_000;
+/// Milliseconds between renewals, and between looks at a foreign lease.
+pub const RENEW_EVERY: u64 = 4_000;
+/// Milliseconds after which a lease call is given up.
+pub const CALL_LONGEST: u64 = 5_000;
+
+/// What is to be done about the lease.
+#[derive(Debug, PartialEq, Eq)]
+pub enum LeaseAction {
+    /// Read it (none) or write it.
+    Call(Option<LeaseWrite>),
+    /// Nothing before this time (boot milliseconds).
+    Wait(u64),
+}
+
+/// The lease as this host sees it.
+#[derive(Debug)]
+pub struct Lease {
+    identity: String,
+    seen: Option<Seen>,
+    expires: Option<u64>,
+    sent: Option<u64>,
+    next: u64,
+    giving_up: bool,
+}
+
+#[derive(Debug)]
+struct Seen {
+    read: LeaseRead,
+    since: u64,
+}
+
+impl Lease {
+    /// A host of this identity, which must differ between processes.
+    pub fn new(identity: String) -> Self {
+        Lease {
+            identity,
+            seen: None,
+            expires: None,
+            sent: None,
+            next: 0,
+            giving_up: false,
+        }
+    }
+
+    /// Whether this host holds the lease now.
+    pub fn is_held(&self, now: Now) -> bool {
+        self.expires.is_some_and(|expires| now.boot < expires)
+    }
+
+    /// Whether something that takes up to `longest` milliseconds would end while the lease is held.
+    pub fn covers(&self, now: Now, longest: u64) -> bool {
+        self.expires.is_some_and(|expires| now.boot + longest <= expires)
+    }
+
+    /// Boot milliseconds at which a held lease ends unless it is renewed.
+    pub fn expires(&self) -> Option<u64> {
+        self.expires
+    }
+
+    /// Boot milliseconds at which [`Lease::poll`] has something to say.
+    pub fn deadline(&self) -> u64 {
+        let wanted = self.sent.map_or(self.next, |sent| sent + CALL_LONGEST);
+        self.expires.map_or(wanted, |expires| expires.min(wanted))
+    }
+
+    /// Gives the lease up as soon as possible and never takes it again.
+    pub fn give_up(&mut self) {
+        self.giving_up = true;
+        self.next = 0;
+    }
+
+    /// Whether a lease that was to be given up is not held any more.
+    pub fn is_given_up(&self) -> bool {
+        self.giving_up && self.expires.is_none() && self.sent.is_none()
+    }
+
+    /// What to do now.
+    pub fn poll(&mut self, now: Now) -> LeaseAction {
+        if self.expires.is_some_and(|expires| now.boot >= expires) {
+            self.expires = None;
+        }
+        match self.sent {
+            Some(sent) if now.boot < sent + CALL_LONGEST => return LeaseAction::Wait(sent + CALL_LONGEST),
+            Some(_) => self.sent = None,
+            None => {}
+        }
+        if now.boot < self.next {
+            return LeaseAction::Wait(self.next);
+        }
+        let action = self.decide(now);
+        match &action {
+            LeaseAction::Call(_) => self.sent = Some(now.boot),
+            LeaseAction::Wait(until) => self.next = *until,
+        }
+        action
+    }
+
+    fn decide(&self, now: Now) -> LeaseAction {
+        let Some(seen) = &self.seen else {
+            return LeaseAction::Call(None);
+        };
+        let ours = seen.read.holder == self.identity;
+        if self.giving_up {
+            return match ours && self.expires.is_some() {
+                true => LeaseAction::Call(Some(self.write(&seen.read, now, ""))),
+                false => LeaseAction::Wait(u64::MAX),
+            };
+        }
+        let stale = now.boot >= seen.since + seen.read.duration.max(1);
+        match ours || seen.read.holder.is_empty() || stale {
+            true => LeaseAction::Call(Some(self.write(&seen.read, now, &self.identity))),
+            false => LeaseAction::Call(None),
+        }
+    }
+
+    fn write(&self, read: &LeaseRead, now: Now, holder: &str) -> LeaseWrite {
+        LeaseWrite {
+            holder: holder.to_owned(),
+            duration: DURATION,
+            version: Some(read.version.clone()).filter(|v| !v.is_empty()),
+            transitions: read.transitions + u64::from(read.holder != holder && !holder.is_empty()),
+            now: now.unix,
+        }
+    }
+
+    /// Takes in what a read or write of the lease answered; none is a failure of any kind.
+    /// `wrote` says that it was a write of ours which was acknowledged.
+    pub fn answered(&mut self, now: Now, wrote: bool, read: Option<Option<LeaseRead>>) {
+        let sent = self.sent.take();
+        self.next = now.boot + RENEW_EVERY;
+        let Some(read) = read else {
+            // Somebody else may have written: look before writing again, soon.
+            self.seen = self.seen.take().filter(|_| self.expires.is_none());
+            self.next = now.boot + 1_000;
+            return;
+        };
+        let read = read.unwrap_or(LeaseRead {
+            holder: String::new(),
+            duration: 0,
+            version: String::new(),
+            transitions: 0,
+        });
+        let ours = read.holder == self.identity;
+        if wrote && ours {
+            self.expires = sent.map(|sent| sent + DURATION);
+        } else if !ours {
+            self.expires = None;
+        }
+        if !wrote && (ours || read.holder.is_empty()) {
+            self.next = now.boot;
+        }
+        let since = match &self.seen {
+            Some(seen) if seen.read.version == read.version => seen.since,
+            _ => now.boot,
+        };
+        self.seen = Some(Seen { read, since });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(boot: u64) -> Now {
+        Now { boot, unix: boot }
+    }
+
+    fn foreign(version: &str) -> LeaseRead {
+        LeaseRead {
+            holder: "other".into(),
+            duration: DURATION,
+            version: version.into(),
+            transitions: 0,
+        }
+    }
+
+    #[test]
+    fn an_absent_lease_is_created_and_held_from_when_the_write_was_sent() {
+        let mut lease = Lease::new("me".into());
+        assert_eq!(lease.poll(at(0)), LeaseAction::Call(None));
+        lease.answered(at(5), false, Some(None));
+        let LeaseAction::Call(Some(write)) = lease.poll(at(10)) else {
+            panic!("no write")
+        };
+        assert_eq!((write.holder.as_str(), write.version), ("me", None));
+        lease.answered(
+            at(400),
+            true,
+            Some(Some(LeaseRead {
+                holder: "me".into(),
+                duration: DURATION,
+                version: "1".into(),
+                transitions: 1,
+            })),
+        );
+        assert_eq!(lease.expires(), Some(10 + DURATION));
+        assert!(lease.covers(at(10 + DURATION - 5_000), 5_000));
+        assert!(!lease.covers(at(10 + DURATION - 4_999), 5_000));
+    }
+
+    #[test]
+    fn a_foreign_lease_is_taken_only_after_its_version_stood_still() {
+        let mut lease = Lease::new("me".into());
+        let mut taken = None;
+        for t in (0..60_000).step_by(500) {
+            // The other host renews until 20 s and then dies.
+            let version = (t.min(20_000) / 1_000).to_string();
+            if let LeaseAction::Call(call) = lease.poll(at(t)) {
+                if call.is_some() {
+                    taken = Some(t);
+                    break;
+                }
+                lease.answered(at(t), false, Some(Some(foreign(&version))));
+            }
+        }
+        assert!(taken.is_some_and(|t| t >= 20_000 + DURATION), "{taken:?}");
+    }
+
+    #[test]
+    fn a_lease_that_cannot_be_renewed_ends() {
+        let mut lease = Lease::new("me".into());
+        lease.poll(at(0));
+        lease.answered(at(0), false, Some(None));
+        lease.poll(at(0));
+        let mine = LeaseRead {
+            holder: "me".into(),
+            duration: DURATION,
+            version: "1".into(),
+            transitions: 1,
+        };
+        lease.answered(at(0), true, Some(Some(mine)));
+        assert!(lease.is_held(at(DURATION - 1)));
+        lease.answered(at(5_000), false, None);
+        assert!(lease.is_held(at(DURATION - 1)));
+        assert!(!lease.is_held(at(DURATION)));
+    }
+}

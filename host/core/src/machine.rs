@@ -1,0 +1,415 @@
+//! The machine: inputs in, outputs out.
+//!
+//! ```text
+//! watch event → queue → snapshot → step ↔ answers → conclusion → publication → requeue
+//!   wake.rs                pass.rs   ask.rs, act.rs               publish.rs     end.rs
+//! ```
+//!
+//! A pass is owned by the function that works on it: each either hands it on, puts it back to wait for a reply
+//! ([`Machine::suspend`]), or ends it.
+
+mod act;
+mod ask;
+mod call;
+mod end;
+mod pass;
+mod publish;
+mod wake;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use crate::binding::Binding;
+use crate::cache::Cache;
+use crate::call::{Call, CallId, Reply, Scope, WatchEvent};
+use crate::contract::{Cause, Code, Event, Question, Role, Trial};
+use crate::fault::Fault;
+use crate::key::{Key, Now, PassId};
+use crate::lease::{Lease, LeaseAction};
+use crate::limits::Bucket;
+use crate::object::Object;
+use crate::path::Digest;
+use crate::permit::Permits;
+use crate::queue::Queue;
+use crate::record::PassRecord;
+
+use call::{Delayed, Outstanding, Target};
+use pass::PassState;
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// Nothing but time passed.
+    Tick,
+    /// A binding is there, or is there in a new form.
+    Bound(Box<Binding>),
+    /// A binding is gone.
+    Unbound(String),
+    /// A watch said something.
+    Watched {
+        /// Which.
+        scope: Scope,
+        /// What.
+        event: WatchEvent,
+    },
+    /// A call ended.
+    Returned {
+        /// Which.
+        call: CallId,
+        /// How.
+        reply: Reply,
+    },
+    /// Finish what is in flight, give the lease up, and stop.
+    Stop,
+}
+
+/// Something to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// Do this; its reply comes back as [`Input::Returned`].
+    Call {
+        /// Names it.
+        id: CallId,
+        /// What.
+        call: Call,
+    },
+    /// A call took too long, or nobody waits for it any more.
+    Cancel(CallId),
+    /// Watch this.
+    Watch(Scope),
+    /// Nobody depends on this any more.
+    Unwatch(Scope),
+    /// A pass ended.
+    Recorded(Box<PassRecord>),
+    /// Nothing is in flight and the lease is given up.
+    Stopped,
+}
+
+/// Guards that the simulation takes away one by one, to see that it notices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+#[allow(missing_docs, reason = "each is named after what it guards")]
+pub struct Guards {
+    pub write_ahead: bool,
+    pub precondition: bool,
+    pub own_writes_wake_nothing: bool,
+    pub look_before_the_first_act: bool,
+    pub rebase_only_what_nobody_changed: bool,
+    pub not_found_needs_a_synced_watch: bool,
+    pub fencing: bool,
+}
+
+impl Default for Guards {
+    fn default() -> Self {
+        Guards {
+            write_ahead: true,
+            precondition: true,
+            own_writes_wake_nothing: true,
+            look_before_the_first_act: true,
+            rebase_only_what_nobody_changed: true,
+            not_found_needs_a_synced_watch: true,
+            fencing: true,
+        }
+    }
+}
+
+/// How a binding does: what its status says beside whether it is loaded.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Health {
+    /// Passes that ended.
+    pub passes: u64,
+    /// Passes that were given up before any effect.
+    pub discarded: u64,
+    /// Acts performed.
+    pub acts: u64,
+    /// Faults.
+    pub faults: u64,
+    /// The last fault since the binding changed, and on which object.
+    pub last_fault: Option<(Key, Fault)>,
+    /// What its policies requested and it does not grant.
+    pub ungranted: BTreeSet<String>,
+    /// An older binding that governs objects of this one.
+    pub overlapped_by: Option<String>,
+}
+
+/// The deterministic heart: everything that can happen goes in, everything that must be done comes out.
+pub struct Machine {
+    now: Now,
+    out: Vec<Output>,
+    last_call: u64,
+    last_pass: u64,
+    lease: Lease,
+    was_held: bool,
+    bindings: BTreeMap<Arc<str>, Arc<Binding>>,
+    health: BTreeMap<Arc<str>, Health>,
+    cache: Cache,
+    keys: BTreeMap<Key, KeyState>,
+    /// Which keys depend on what a scope shows.
+    dependents: BTreeMap<Scope, BTreeSet<Key>>,
+    queue: Queue,
+    passes: BTreeMap<PassId, Box<PassState>>,
+    in_flight: BTreeMap<Arc<str>, u32>,
+    calls: BTreeMap<CallId, Outstanding>,
+    call_deadlines: BTreeSet<(u64, CallId)>,
+    /// Passes whose next write or act waits for the lease to be renewed.
+    parked: Vec<PassId>,
+    /// Calls that wait until their cloud has room, by binding.
+    delayed: BTreeMap<Arc<str>, VecDeque<Delayed>>,
+    cloud_calls: BTreeMap<Arc<str>, u32>,
+    /// Questions that wait until a watch has listed.
+    unsynced: BTreeMap<Scope, Vec<CallId>>,
+    permits: Permits,
+    next_sweep: u64,
+    guards: Guards,
+    stopping: bool,
+}
+
+/// What is remembered of a key between passes.
+#[derive(Debug)]
+struct KeyState {
+    tenant: Arc<str>,
+    running: Option<PassId>,
+    causes: BTreeSet<Cause>,
+    waiting: Waiting,
+    /// The primary as the last pass saw or wrote it.
+    seen: Option<Object>,
+    deps: BTreeMap<(Role, Question), Dependency>,
+    attempt: u32,
+    row_since: Option<u64>,
+    faults: u32,
+    bucket: Bucket,
+    slowed: bool,
+    /// The outcome that the retry policy was asked about, and when.
+    trial: Option<(u64, Box<Trial>)>,
+    events: Vec<Event>,
+}
+
+/// What ends a key's wait before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waiting {
+    /// Any change of what its last pass saw.
+    ForAnyChange,
+    /// A change of the primary's generation, deletion, or requests.
+    ForSomethingNew,
+}
+
+/// Something a pass looked at.
+#[derive(Clone, Debug, PartialEq)]
+struct Dependency {
+    scope: Scope,
+    digest: Digest,
+}
+
+impl Machine {
+    /// A machine that competes for the lease as `identity`, which must differ between processes.
+    pub fn new(identity: impl Into<String>) -> Self {
+        Machine {
+            now: Now::default(),
+            out: Vec::new(),
+            last_call: 0,
+            last_pass: 0,
+            lease: Lease::new(identity.into()),
+            was_held: false,
+            bindings: BTreeMap::new(),
+            health: BTreeMap::new(),
+            cache: Cache::default(),
+            keys: BTreeMap::new(),
+            dependents: BTreeMap::new(),
+            queue: Queue::default(),
+            passes: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            call_deadlines: BTreeSet::new(),
+            parked: Vec::new(),
+            delayed: BTreeMap::new(),
+            cloud_calls: BTreeMap::new(),
+            unsynced: BTreeMap::new(),
+            permits: Permits::default(),
+            next_sweep: 0,
+            guards: Guards::default(),
+            stopping: false,
+        }
+    }
+
+    /// The same machine without some of its guards, for tests of the simulation.
+    #[doc(hidden)]
+    pub fn with_guards(mut self, guards: Guards) -> Self {
+        self.guards = guards;
+        self
+    }
+
+    /// Everything that can happen goes in, everything that must be done comes out, in order.
+    pub fn step(&mut self, now: Now, input: Input) -> Vec<Output> {
+        self.now = now;
+        match input {
+            Input::Tick => {}
+            Input::Bound(binding) => self.bind(*binding),
+            Input::Unbound(name) => self.unbind(&name),
+            Input::Watched { scope, event } => self.watched(&scope, event),
+            Input::Returned { call, reply } => self.returned(call, reply),
+            Input::Stop => self.stopping = true,
+        }
+        self.advance();
+        std::mem::take(&mut self.out)
+    }
+
+    /// Boot milliseconds at which the machine wants [`Input::Tick`] if nothing happens before.
+    pub fn deadline(&self) -> u64 {
+        let calls = self.call_deadlines.first().map(|(at, _)| *at);
+        [
+            self.queue.next_timer().filter(|_| self.was_held),
+            calls,
+            Some(self.next_sweep),
+            self.lease_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+        .unwrap_or(u64::MAX)
+    }
+
+    /// Whether this host holds the lease.
+    pub fn is_holder(&self) -> bool {
+        self.lease.is_held(self.now)
+    }
+
+    /// How a binding does.
+    pub fn health(&self, binding: &str) -> Option<&Health> {
+        self.health.get(binding)
+    }
+
+    /// The bindings, by name.
+    pub fn bindings(&self) -> impl Iterator<Item = &Arc<Binding>> {
+        self.bindings.values()
+    }
+
+    /// The keys of a binding: whether each has a pass in flight or a turn coming, and when its timer is due.
+    pub fn keys(&self) -> impl Iterator<Item = (&Key, KeyView)> {
+        self.keys.iter().map(|(key, state)| {
+            let view = KeyView {
+                running: state.running.is_some(),
+                queued: self.queue.is_queued(key),
+                due: self.queue.deadline(key),
+                attempt: state.attempt,
+                faults: state.faults,
+            };
+            (key, view)
+        })
+    }
+
+    /// Passes in flight.
+    pub fn passes_in_flight(&self) -> usize {
+        self.passes.len()
+    }
+
+    fn advance(&mut self) {
+        self.expire_calls();
+        self.poll_lease();
+        if self.is_holder() {
+            for key in self.queue.due(self.now.boot) {
+                self.wake(&key, Cause::Due);
+            }
+        }
+        self.start_passes();
+        self.sweep();
+        if self.stopping && self.passes.is_empty() {
+            self.lease.give_up();
+            self.poll_lease();
+            if self.lease.is_given_up() {
+                self.out.push(Output::Stopped);
+            }
+        }
+    }
+
+    fn lease_deadline(&self) -> Option<u64> {
+        Some(self.lease.deadline())
+    }
+
+    /// Turns the lease's wishes into calls, and its loss or gain into what follows from it.
+    fn poll_lease(&mut self) {
+        if let LeaseAction::Call(write) = self.lease.poll(self.now) {
+            let wrote = write.is_some();
+            self.emit(
+                Target::Lease { wrote },
+                Call::Lease(write),
+                crate::lease::CALL_LONGEST,
+            );
+        }
+        let held = self.is_holder();
+        match (self.was_held, held) {
+            (false, true) => {
+                self.was_held = true;
+                let keys: Vec<Key> = self.keys.keys().cloned().collect();
+                for key in keys {
+                    self.wake(&key, Cause::Resync);
+                }
+            }
+            (true, false) => {
+                self.was_held = false;
+                if self.guards.fencing {
+                    for id in self.passes.keys().copied().collect::<Vec<_>>() {
+                        if let Some(pass) = self.passes.remove(&id) {
+                            self.end(pass, crate::record::Outcome::LeaseLost);
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+        if held {
+            for id in std::mem::take(&mut self.parked) {
+                if let Some(pass) = self.passes.remove(&id) {
+                    self.unpark(pass);
+                }
+            }
+        }
+    }
+
+    fn start_passes(&mut self) {
+        if !(self.is_holder() || (!self.guards.fencing && self.was_held)) || self.stopping {
+            return;
+        }
+        loop {
+            let (in_flight, bindings) = (&self.in_flight, &self.bindings);
+            let limit = bindings
+                .values()
+                .map(|b| b.spec.limits.passes_per_tenant)
+                .min()
+                .unwrap_or(0);
+            let Some(key) = self
+                .queue
+                .pop(|tenant| in_flight.get(tenant).copied().unwrap_or(0) < limit)
+            else {
+                return;
+            };
+            self.start(&key);
+        }
+    }
+
+    /// Notes that a policy requested what it is not granted.
+    fn ungranted(&mut self, binding: &Arc<str>, failure: &crate::contract::Failure) {
+        if failure.code == Code::PermissionDenied && failure.message.starts_with("not granted") {
+            let health = self.health.entry(binding.clone()).or_default();
+            // A policy can word endlessly many requests; a few are enough to see what is missing.
+            if health.ungranted.len() < 16 {
+                health.ungranted.insert(failure.message.clone());
+            }
+        }
+    }
+}
+
+/// A key as the host shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyView {
+    /// A pass of it is in flight.
+    pub running: bool,
+    /// It waits for its turn.
+    pub queued: bool,
+    /// Boot milliseconds of its timer.
+    pub due: Option<u64>,
+    /// Passes in a row that ended in a failure.
+    pub attempt: u32,
+    /// Faults in a row.
+    pub faults: u32,
+}

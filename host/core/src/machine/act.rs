@@ -1,0 +1,423 @@
+//! Acts: checked, written ahead where they create, then performed one after another.
+
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::Machine;
+use super::ask::bad_json;
+use super::call::CLUSTER_LONGEST;
+use super::pass::{PassState, Purpose, pending_entries, primary_scope};
+use crate::binding::Grant;
+use crate::call::{Call, CloudRequest, PendingEntry, Write};
+use crate::catalogue::OperationEffect;
+use crate::contract::{Act, Answer, CloudAct, Code, Doubt, Effect, Failure, Json, ObjectRef, Request};
+use crate::grants;
+use crate::object::Object;
+use crate::record::{Outcome, WritePurpose, WriteRecord};
+
+impl Machine {
+    /// Begins the acts of a step.
+    pub(super) fn act(&mut self, mut pass: Box<PassState>, requests: Vec<Request>) {
+        if !pass.acted && self.guards.look_before_the_first_act && !self.primary_stands(&pass) {
+            return self.end(
+                pass,
+                Outcome::Discarded("the object changed before the first act".into()),
+            );
+        }
+        pass.answers = vec![None; requests.len()];
+        pass.entered.clear();
+        pass.batch = requests;
+        for index in 0..pass.batch.len() {
+            let Request::Act(act) = &pass.batch[index] else {
+                continue;
+            };
+            let act = act.clone();
+            if let Err(failure) = self.check_act(&pass, &act) {
+                self.ungranted(&pass.key.binding.clone(), &failure);
+                pass.answers[index] = Some(Err(failure));
+            } else if let Some(answer) =
+                done_before(&pass, &act).or_else(|| twice(&pass.batch[..index], &act))
+            {
+                pass.answers[index] = Some(answer);
+            }
+        }
+        self.add_finalizer(pass);
+    }
+
+    /// Whether the primary in the cache is still the one this pass read, as far as acts are concerned.
+    fn primary_stands(&self, pass: &PassState) -> bool {
+        let now = self
+            .cache
+            .last_known(&primary_scope(&pass.binding), &pass.place());
+        match (&pass.snapshot, now) {
+            (Some(then), Some(now)) => {
+                then.uid() == now.uid()
+                    && then.generation() == now.generation()
+                    && then.is_deleting() == now.is_deleting()
+            }
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
+    fn check_act(&self, pass: &PassState, act: &Act) -> Result<(), Failure> {
+        let primary = pass.snapshot.as_ref();
+        grants::check_act(&pass.binding, primary, act)?;
+        let (object, is): (&ObjectRef, fn(&Grant) -> bool) = match act {
+            Act::Patch(act) => (&act.object, |g| matches!(g, Grant::Patch(_))),
+            Act::Delete(act) => (&act.object, |g| matches!(g, Grant::Delete(_))),
+            Act::Evict(act) => (&act.object, |g| matches!(g, Grant::Evict(_))),
+            Act::Cloud(_) | Act::Create(_) | Act::Mint(_) => return self.check_finalizer(pass),
+        };
+        if let Some(other) = self.cache.find(object) {
+            grants::check_relation(&pass.binding, primary, is, &other)?;
+        }
+        self.check_finalizer(pass)
+    }
+
+    /// On a deleting object whose finalizer is gone nothing is done any more.
+    fn check_finalizer(&self, pass: &PassState) -> Result<(), Failure> {
+        match (&pass.current, pass.finalizer()) {
+            (Some(object), Some(finalizer)) if object.is_deleting() && !object.has_finalizer(finalizer) => {
+                Err(Failure::new(
+                    Code::FailedPrecondition,
+                    format!("{} is being deleted and no longer holds {finalizer}", pass.key),
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the finalizer first, where the lifecycle names one and the object lacks it.
+    fn add_finalizer(&mut self, pass: Box<PassState>) {
+        let unanswered = pass.answers.iter().any(Option::is_none);
+        let missing = match (&pass.current, pass.finalizer()) {
+            (Some(object), Some(finalizer)) if unanswered && !object.has_finalizer(finalizer) => {
+                let mut all = object.value()["metadata"]["finalizers"]
+                    .as_array()
+                    .cloned()
+                    .unwrap_or_default();
+                all.push(json!(finalizer));
+                Some(json!({"metadata": {"finalizers": all}}))
+            }
+            _ => None,
+        };
+        match missing {
+            None => self.write_ahead(pass),
+            Some(patch) => self.write_primary(pass, Purpose::AddFinalizer, None, patch),
+        }
+    }
+
+    pub(super) fn finalizer_added(&mut self, mut pass: Box<PassState>, answer: Answer) {
+        match self.primary_written(&mut pass, WritePurpose::AddFinalizer, answer) {
+            Ok(()) => self.write_ahead(pass),
+            Err(failure) => self.not_written(pass, failure, |_| true),
+        }
+    }
+
+    /// Enters every create of the step into `status.pending`, by one status patch.
+    fn write_ahead(&mut self, mut pass: Box<PassState>) {
+        let creates: Vec<(usize, CloudAct)> = pass
+            .batch
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| pass.answers[*index].is_none())
+            .filter_map(|(index, request)| match request {
+                Request::Act(Act::Cloud(act)) if act.intent.is_some() => Some((index, act.clone())),
+                _ => None,
+            })
+            .collect();
+        let Some(current) = pass.current.clone() else {
+            return self.perform(pass);
+        };
+        if creates.is_empty() {
+            return self.perform(pass);
+        }
+        let mut pending = pending_entries(current.value());
+        for (index, act) in creates {
+            let intent = act.intent.unwrap_or_default();
+            // What the cloud said is absent makes room for its successor.
+            pending.retain(|e| {
+                !(e.operation == act.operation && e.intent == intent && pass.resolved.contains(&e.key))
+            });
+            let key = fresh_key(&current, &act.operation, &intent, index);
+            let entry = PendingEntry {
+                operation: act.operation,
+                intent,
+                key,
+                since: self.now.unix,
+            };
+            pending.push(entry.clone());
+            pass.entered.insert(index, entry);
+        }
+        if !self.guards.write_ahead {
+            return self.perform(pass);
+        }
+        let patch = json!({"status": {"pending": pending}});
+        self.write_primary(pass, Purpose::WriteAhead, Some("status"), patch);
+    }
+
+    pub(super) fn written_ahead(&mut self, mut pass: Box<PassState>, answer: Answer) {
+        match self.primary_written(&mut pass, WritePurpose::WriteAhead, answer) {
+            Ok(()) => self.perform(pass),
+            Err(failure) => {
+                let creates: Vec<usize> = pass.entered.keys().copied().collect();
+                self.not_written(pass, failure, |index| creates.contains(&index));
+            }
+        }
+    }
+
+    /// A write that had to come before an act failed: nothing was done.
+    fn not_written(&mut self, mut pass: Box<PassState>, failure: Failure, affected: impl Fn(usize) -> bool) {
+        if !pass.acted {
+            return self.end(
+                pass,
+                Outcome::Discarded(format!("before the first act: {failure}")),
+            );
+        }
+        for index in 0..pass.batch.len() {
+            if pass.answers[index].is_none() && affected(index) {
+                let message = format!("not performed: {}", failure.message);
+                pass.answers[index] = Some(Err(Failure::new(Code::Aborted, message)));
+            }
+        }
+        pass.entered.clear();
+        self.perform(pass);
+    }
+
+    /// Performs the next act that has no answer; goes on with the policy when there is none.
+    fn perform(&mut self, mut pass: Box<PassState>) {
+        let Some(index) = pass.answers.iter().position(Option::is_none) else {
+            return self.acts_answered(pass);
+        };
+        let Request::Act(act) = pass.batch[index].clone() else {
+            return self.suspend(pass);
+        };
+        let purpose = Purpose::Answer {
+            index,
+            act: true,
+            synced: true,
+        };
+        let (call, longest) = match act {
+            Act::Cloud(act) => {
+                let arguments: Value = match serde_json::from_str(&act.arguments) {
+                    Ok(arguments) => arguments,
+                    Err(e) => {
+                        let answer = Err(bad_json(&act.operation, &e));
+                        return self.performed(pass, index, answer);
+                    }
+                };
+                let longest = pass
+                    .binding
+                    .catalogue
+                    .operations
+                    .get(&act.operation)
+                    .map(|o| o.longest);
+                let request = CloudRequest {
+                    session: pass.session(),
+                    operation: act.operation,
+                    arguments,
+                    key: pass.entered.get(&index).map(|entry| entry.key.clone()),
+                };
+                (Call::Cloud(request), longest.unwrap_or(CLUSTER_LONGEST))
+            }
+            Act::Mint(mint) => (
+                Call::Mint {
+                    kind: mint.kind,
+                    ttl: mint.ttl,
+                },
+                CLUSTER_LONGEST,
+            ),
+            act => (Call::Write(Write::Act(act)), CLUSTER_LONGEST),
+        };
+        pass.acted = true;
+        self.health.entry(pass.key.binding.clone()).or_default().acts += 1;
+        self.fenced(pass, purpose, call, longest);
+    }
+
+    /// An act has its answer.
+    pub(super) fn performed(&mut self, mut pass: Box<PassState>, index: usize, answer: Answer) {
+        let definite = answer
+            .as_ref()
+            .map_or_else(|failure| failure.effect == Effect::None, |_| true);
+        if definite && let Some(entry) = pass.entered.get(&index) {
+            pass.resolved.insert(entry.key.clone());
+        }
+        let answer = match (&pass.batch[index], answer) {
+            (Request::Act(Act::Cloud(_) | Act::Mint(_)), answer) => answer,
+            (Request::Act(act), Ok(object)) => {
+                let act = act.clone();
+                self.other_written(&mut pass, &act, object)
+            }
+            (_, answer) => answer,
+        };
+        pass.answers[index] = Some(answer);
+        self.perform(pass);
+    }
+
+    /// Enters what an act left behind into the cache: it wakes others, not this key.
+    /// The policy gets uid, version and generation, never content.
+    fn other_written(&mut self, pass: &mut PassState, act: &Act, object: Value) -> Answer {
+        let changes = match act {
+            Act::Delete(act) if object.is_null() => self.cache.own_delete(&act.object, &act.precondition.uid),
+            _ if object["metadata"].is_object() => self.cache.own_write(&Object::new(object.clone())),
+            _ => Vec::new(),
+        };
+        let kinds: Vec<_> = changes.iter().map(|change| change.scope.kind.clone()).collect();
+        let own = self.guards.own_writes_wake_nothing.then(|| pass.key.clone());
+        self.changed(changes, own.as_ref());
+        for kind in kinds {
+            self.absorb_own_write(pass, &kind);
+        }
+        let metadata = &object["metadata"];
+        Ok(json!({
+            "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"], "generation": metadata["generation"]
+        }))
+    }
+
+    fn acts_answered(&mut self, mut pass: Box<PassState>) {
+        let limit = pass.binding.spec.limits.answer;
+        let answers = std::mem::take(&mut pass.answers);
+        for (request, answer) in std::mem::take(&mut pass.batch)
+            .into_iter()
+            .zip(answers.into_iter().flatten())
+        {
+            pass.run
+                .append(request, answer.map(|value| Json::from(value.to_string())), limit);
+        }
+        self.call_policy(pass);
+    }
+
+    /// Writes the primary before an act, on the version that this pass knows.
+    fn write_primary(
+        &mut self,
+        pass: Box<PassState>,
+        purpose: Purpose,
+        subresource: Option<&str>,
+        mut patch: Value,
+    ) {
+        let Some(current) = pass.current.clone() else {
+            return self.perform(pass);
+        };
+        if self.guards.precondition {
+            patch["metadata"]["uid"] = json!(current.uid());
+            patch["metadata"]["resourceVersion"] = json!(current.version().0.to_string());
+        }
+        let write = Write::Patch {
+            object: current.reference(),
+            subresource: subresource.map(str::to_owned),
+            patch,
+        };
+        self.fenced(pass, purpose, Call::Write(write), CLUSTER_LONGEST);
+    }
+
+    /// Takes in what a write of the primary left: into the cache first, so that its echo is no news.
+    pub(super) fn primary_written(
+        &mut self,
+        pass: &mut PassState,
+        purpose: WritePurpose,
+        answer: Answer,
+    ) -> Result<(), Failure> {
+        match answer {
+            Ok(object) => {
+                let object = Object::new(object);
+                let version = Some(object.version().0);
+                pass.writes.push(WriteRecord {
+                    purpose,
+                    version,
+                    failure: None,
+                });
+                let changes = self.cache.own_write(&object);
+                pass.current = Some(object);
+                let own = self.guards.own_writes_wake_nothing.then(|| pass.key.clone());
+                self.changed(changes, own.as_ref());
+                Ok(())
+            }
+            Err(failure) => {
+                pass.writes.push(WriteRecord {
+                    purpose,
+                    version: None,
+                    failure: Some(failure.clone()),
+                });
+                Err(failure)
+            }
+        }
+    }
+}
+
+/// Nothing in doubt is performed again: what the cloud said was done is answered with that,
+/// and what it cannot tell is refused.
+fn done_before(pass: &PassState, act: &Act) -> Option<Answer> {
+    let Act::Cloud(CloudAct {
+        operation,
+        intent: Some(intent),
+        ..
+    }) = act
+    else {
+        return None;
+    };
+    let effect = pass.binding.catalogue.operations.get(operation)?.effect;
+    if effect != OperationEffect::Create {
+        return None;
+    }
+    for (entry, doubt) in pass.found.iter().zip(&pass.doubts) {
+        if entry.operation != *operation || entry.intent != *intent {
+            continue;
+        }
+        match doubt {
+            Some(Doubt::Done(answer)) => {
+                return Some(serde_json::from_str(answer).map_err(|e| bad_json(operation, &e)));
+            }
+            Some(Doubt::Absent) => {}
+            Some(Doubt::Unknown) | None => {
+                let message = format!("{operation} of {intent} is in doubt: the cloud cannot say yet");
+                return Some(Err(Failure::new(Code::FailedPrecondition, message)));
+            }
+        }
+    }
+    let again = pass.current.as_ref().is_some_and(|object| {
+        pending_entries(object.value())
+            .iter()
+            .any(|e| e.operation == *operation && e.intent == *intent && !pass.resolved.contains(&e.key))
+    });
+    again.then(|| {
+        let message = format!(
+            "{operation} of {intent} was requested before in this pass, and its outcome is not known"
+        );
+        Err(Failure::new(Code::FailedPrecondition, message))
+    })
+}
+
+/// The same create twice in one step.
+fn twice(earlier: &[Request], act: &Act) -> Option<Answer> {
+    let Act::Cloud(CloudAct {
+        operation,
+        intent: Some(intent),
+        ..
+    }) = act
+    else {
+        return None;
+    };
+    let same = |request: &Request| match request {
+        Request::Act(Act::Cloud(other)) => {
+            other.operation == *operation && other.intent.as_ref() == Some(intent)
+        }
+        _ => false,
+    };
+    earlier.iter().any(same).then(|| {
+        let message = format!("{operation} of {intent} is requested twice in one step");
+        Err(Failure::new(Code::FailedPrecondition, message))
+    })
+}
+
+/// A key that no other write of a pending entry makes: the version it is written on is part of it.
+fn fresh_key(current: &Object, operation: &str, intent: &str, index: usize) -> String {
+    let hash = Sha256::new_with_prefix(current.uid().as_bytes())
+        .chain_update(current.version().0.to_le_bytes())
+        .chain_update(operation.as_bytes())
+        .chain_update([0])
+        .chain_update(intent.as_bytes())
+        .chain_update(index.to_le_bytes())
+        .finalize();
+    hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,218 @@
+//! Calls: who waits for which reply, and until when.
+
+use std::sync::Arc;
+
+use super::pass::{PassState, Purpose};
+use super::{Machine, Output};
+use crate::call::{Call, CallId, Reply};
+use crate::contract::{Code, Doubt, Failure};
+use crate::key::{Key, PassId};
+use crate::object::Object;
+use crate::record::Outcome;
+
+/// Milliseconds after which a read or write of the cluster is cut: the longest that any act may take.
+pub(super) const CLUSTER_LONGEST: u64 = 5_000;
+/// Milliseconds after which a policy that has not returned is given up; its own wall limit is far below.
+pub(super) const STEP_LONGEST: u64 = 60_000;
+
+/// A call under way.
+#[derive(Debug)]
+pub(super) struct Outstanding {
+    target: Target,
+    deadline: u64,
+    /// The binding whose room in the cloud it takes.
+    cloud: Option<Arc<str>>,
+}
+
+/// Who waits for a reply.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Target {
+    Pass(PassId, Purpose),
+    /// A retry policy that changed while the key waited.
+    Redecide(Key),
+    /// A host condition outside a pass.
+    Condition(Key),
+    /// Nobody: an Event.
+    Nobody,
+    Lease {
+        wrote: bool,
+    },
+}
+
+/// A call that waits until its cloud has room.
+#[derive(Debug)]
+pub(super) struct Delayed {
+    pass: PassId,
+    purpose: Purpose,
+    call: Call,
+    longest: u64,
+}
+
+impl Machine {
+    /// Emits a call; its reply, or a failure once `longest` milliseconds have gone by, goes to `target`.
+    pub(super) fn emit(&mut self, target: Target, call: Call, longest: u64) -> CallId {
+        let id = self.expect(target, longest, None);
+        self.out.push(Output::Call { id, call });
+        id
+    }
+
+    /// Registers a reply that comes from within: a watch that lists.
+    pub(super) fn expect(&mut self, target: Target, longest: u64, cloud: Option<Arc<str>>) -> CallId {
+        self.last_call += 1;
+        let id = CallId(self.last_call);
+        let deadline = self.now.boot + longest;
+        self.calls.insert(
+            id,
+            Outstanding {
+                target,
+                deadline,
+                cloud,
+            },
+        );
+        self.call_deadlines.insert((deadline, id));
+        id
+    }
+
+    /// Emits a call that changes something, only if it ends while the lease is held; else waits for a renewal.
+    pub(super) fn fenced(&mut self, mut pass: Box<PassState>, purpose: Purpose, call: Call, longest: u64) {
+        let covered = self.lease.covers(self.now, longest) || !self.guards.fencing;
+        if covered {
+            self.emit(Target::Pass(pass.id, purpose), call, longest);
+            self.suspend(pass);
+        } else if self.is_holder() {
+            pass.parked = Some((purpose, call, longest));
+            self.parked.push(pass.id);
+            self.suspend(pass);
+        } else {
+            self.end(pass, Outcome::LeaseLost);
+        }
+    }
+
+    pub(super) fn unpark(&mut self, mut pass: Box<PassState>) {
+        match pass.parked.take() {
+            Some((purpose, call, longest)) => self.fenced(pass, purpose, call, longest),
+            None => self.suspend(pass),
+        }
+    }
+
+    /// Asks a cloud, or lines up until it has room.
+    pub(super) fn ask_cloud(&mut self, pass: &PassState, purpose: Purpose, call: Call, longest: u64) {
+        let binding: Arc<str> = pass.key.binding.clone();
+        let under_way = self.cloud_calls.entry(binding.clone()).or_default();
+        if *under_way >= pass.binding.spec.limits.cloud_calls {
+            let delayed = Delayed {
+                pass: pass.id,
+                purpose,
+                call,
+                longest,
+            };
+            self.delayed.entry(binding).or_default().push_back(delayed);
+            return;
+        }
+        *under_way += 1;
+        let id = self.expect(Target::Pass(pass.id, purpose), longest, Some(binding));
+        self.out.push(Output::Call { id, call });
+    }
+
+    /// Gives back the room that a call took, to the next in line.
+    fn release_cloud(&mut self, binding: &Arc<str>) {
+        while let Some(next) = self.delayed.get_mut(binding).and_then(|line| line.pop_front()) {
+            if self.passes.contains_key(&next.pass) {
+                let target = Target::Pass(next.pass, next.purpose);
+                let id = self.expect(target, next.longest, Some(binding.clone()));
+                self.out.push(Output::Call { id, call: next.call });
+                return;
+            }
+        }
+        if let Some(under_way) = self.cloud_calls.get_mut(binding) {
+            *under_way = under_way.saturating_sub(1);
+        }
+    }
+
+    fn forget_call(&mut self, id: CallId) -> Option<Target> {
+        let outstanding = self.calls.remove(&id)?;
+        self.call_deadlines.remove(&(outstanding.deadline, id));
+        if let Some(binding) = &outstanding.cloud {
+            self.release_cloud(binding);
+        }
+        Some(outstanding.target)
+    }
+
+    /// Takes in a reply. One that nobody waits for any more is dropped.
+    pub(super) fn returned(&mut self, id: CallId, reply: Reply) {
+        if let Some(target) = self.forget_call(id) {
+            self.deliver(target, reply);
+        }
+    }
+
+    /// A question that waited for a watch is answered from it now.
+    pub(super) fn answer_from_watch(&mut self, id: CallId) {
+        if let Some(Target::Pass(id, Purpose::Answer { index, .. })) = self.forget_call(id)
+            && let Some(pass) = self.passes.remove(&id)
+        {
+            self.watch_answered(pass, index);
+        }
+    }
+
+    fn deliver(&mut self, target: Target, reply: Reply) {
+        match (target, reply) {
+            (Target::Pass(id, purpose), reply) => {
+                if let Some(pass) = self.passes.remove(&id) {
+                    self.resume(pass, purpose, reply);
+                }
+            }
+            (Target::Redecide(key), Reply::Decided(Ok(wait))) => self.redecided(&key, wait),
+            (Target::Condition(key), Reply::Answer(Ok(object))) => {
+                self.condition_written(&key, Object::new(object))
+            }
+            (Target::Lease { wrote }, Reply::Lease(read)) => {
+                self.lease.answered(self.now, wrote && read.is_ok(), read.ok());
+            }
+            (Target::Lease { .. }, _) => self.lease.answered(self.now, false, None),
+            _ => {}
+        }
+    }
+
+    /// Cuts the calls whose time is up: what they did is not known.
+    pub(super) fn expire_calls(&mut self) {
+        while let Some(&(at, id)) = self.call_deadlines.first() {
+            if at > self.now.boot {
+                return;
+            }
+            self.out.push(Output::Cancel(id));
+            if let Some(target) = self.forget_call(id) {
+                let reply = cut(&target);
+                self.deliver(target, reply);
+            }
+        }
+    }
+
+    /// Drops every call that a pass still waits for.
+    pub(super) fn cancel_calls(&mut self, pass: PassId) {
+        let ids: Vec<CallId> = self
+            .calls
+            .iter()
+            .filter(|(_, o)| matches!(&o.target, Target::Pass(p, _) if *p == pass))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in ids {
+            self.out.push(Output::Cancel(id));
+            self.forget_call(id);
+        }
+    }
+}
+
+/// The reply of a call that was cut.
+fn cut(target: &Target) -> Reply {
+    let failure = Failure::new(Code::DeadlineExceeded, "no answer in time");
+    match target {
+        Target::Pass(_, Purpose::Settle(_)) => Reply::Settled(Doubt::Unknown),
+        Target::Pass(_, Purpose::Answer { synced: false, .. }) => Reply::Answer(Err(Failure::new(
+            Code::Unavailable,
+            "its watch has not listed in time",
+        ))),
+        Target::Pass(_, Purpose::Answer { act: false, .. } | Purpose::Reread) => Reply::Answer(Err(failure)),
+        Target::Lease { .. } => Reply::Lease(Err(failure)),
+        _ => Reply::Answer(Err(failure.effect_unknown())),
+    }
+}

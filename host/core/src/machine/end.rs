@@ -1,0 +1,323 @@
+//! The end of a pass: what is remembered, when the next one comes, and the recording.
+
+use serde_json::Value;
+
+use super::call::{CLUSTER_LONGEST, STEP_LONGEST};
+use super::pass::{PassState, Purpose};
+use super::publish::{kind_has_conditions, set_host_conditions};
+use super::{KeyState, Machine, Output, Target, Waiting};
+use crate::call::{Call, Reply, Write};
+use crate::contract::{Event, EventType, Failure, Next, RetryClass, Role, Trial};
+use crate::key::Key;
+use crate::object::Object;
+use crate::plan::{self, Part};
+use crate::record::{Outcome, PassRecord};
+use crate::retry::{default_wait, seed};
+
+/// Milliseconds that a retry policy may make a key wait at most: longer is taken for a mistake.
+const LONGEST_WAIT: u64 = 24 * 3_600_000;
+
+impl Machine {
+    /// Ends a pass. A retry policy may still have to say how long to wait.
+    pub(super) fn end(&mut self, mut pass: Box<PassState>, outcome: Outcome) {
+        if !matches!(outcome, Outcome::Published | Outcome::Denied | Outcome::Released) {
+            self.cancel_calls(pass.id);
+        }
+        let (class, failure) = match (&outcome, &pass.next) {
+            (
+                Outcome::Published | Outcome::Denied | Outcome::Released,
+                Some(Next::Retry { class, failure }),
+            ) => (*class, failure.clone()),
+            (Outcome::Discarded(_), _) => (RetryClass::Conflict, None),
+            (Outcome::Failed(failure), _) => (RetryClass::Short, Some(failure.clone())),
+            _ => return self.finish(pass, outcome, None),
+        };
+        let trial = self.trial(&pass, class, failure.as_ref());
+        let Some(policy) = pass.binding.policy(Role::Retry) else {
+            let wait = default_wait(&trial);
+            return self.finish(pass, outcome, Some((wait, trial)));
+        };
+        let call = Call::Decide {
+            policy: policy.id.clone(),
+            trial: trial.clone(),
+        };
+        pass.publication
+            .get_or_insert_with(super::publish::Publication::nothing)
+            .outcome = outcome;
+        pass.trial = Some(trial);
+        self.emit(Target::Pass(pass.id, Purpose::Decide), call, STEP_LONGEST);
+        self.suspend(pass);
+    }
+
+    /// The retry policy decided.
+    pub(super) fn decided(&mut self, mut pass: Box<PassState>, reply: Reply) {
+        let Some(trial) = pass.trial.take() else {
+            return self.suspend(pass);
+        };
+        let outcome = pass
+            .publication
+            .as_ref()
+            .map_or(Outcome::Published, |p| p.outcome.clone());
+        let wait = match reply {
+            Reply::Decided(Ok(wait)) => bounded(wait, &trial),
+            Reply::Decided(Err(fault)) => {
+                let health = self.health.entry(pass.key.binding.clone()).or_default();
+                health.faults += 1;
+                health.last_fault = Some((pass.key.clone(), fault));
+                default_wait(&trial)
+            }
+            _ => default_wait(&trial),
+        };
+        self.finish(pass, outcome, Some((wait, trial)));
+    }
+
+    fn trial(&self, pass: &PassState, class: RetryClass, failure: Option<&Failure>) -> Trial {
+        let state = self.keys.get(&pass.key);
+        let attempt = failure.map_or(0, |_| state.map_or(0, |s| s.attempt));
+        let since = state
+            .and_then(|s| s.row_since)
+            .map_or(0, |since| self.now.boot - since);
+        let policy = pass.binding.policy(Role::Retry);
+        Trial {
+            class,
+            code: failure.map(|f| f.code),
+            attempt,
+            since: if failure.is_some() { since } else { 0 },
+            retry_after: failure.and_then(|f| f.retry_after),
+            seed: seed(pass.uid(), attempt),
+            config: policy.map_or_else(|| "null".into(), |p| p.config.clone()),
+        }
+    }
+
+    /// Remembers what the next pass needs, releases what this one held, and records it.
+    fn finish(&mut self, mut pass: Box<PassState>, outcome: Outcome, waited: Option<(u64, Trial)>) {
+        self.permits.release(pass.id);
+        if let Some(count) = self.in_flight.get_mut(&pass.tenant) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.in_flight.remove(&pass.tenant);
+            }
+        }
+        let health = self.health.entry(pass.key.binding.clone()).or_default();
+        health.passes += 1;
+        health.discarded += u64::from(matches!(outcome, Outcome::Discarded(_)));
+        let wait = self.schedule(&mut pass, &outcome, waited);
+        self.announce(&mut pass, &outcome);
+        self.out.push(Output::Recorded(Box::new(PassRecord {
+            pass: pass.id,
+            kind: pass.binding.spec.governs.kind(),
+            uid: pass.uid().to_owned(),
+            started: pass.started,
+            ended: self.now,
+            causes: pass.causes.clone(),
+            attempt: pass.attempt,
+            object: pass.snapshot.as_ref().map(Object::json),
+            roles: std::mem::take(&mut pass.finished),
+            outcome,
+            writes: std::mem::take(&mut pass.writes),
+            next: pass.next.take(),
+            wait,
+            key: pass.key.clone(),
+        })));
+        self.look_again(&pass.key);
+    }
+
+    /// When the key passes next, and what ends its wait early.
+    fn schedule(
+        &mut self,
+        pass: &mut PassState,
+        outcome: &Outcome,
+        waited: Option<(u64, Trial)>,
+    ) -> Option<u64> {
+        let now = self.now.boot;
+        let state = self.keys.get_mut(&pass.key)?;
+        state.running = None;
+        let concluded = matches!(outcome, Outcome::Published | Outcome::Denied | Outcome::Released);
+        if *outcome == Outcome::LeaseLost {
+            return None;
+        }
+        if concluded || *outcome == Outcome::Faulted || matches!(outcome, Outcome::Failed(_)) {
+            let unseen = pass.publication.as_mut().and_then(|p| p.unseen.take());
+            state.seen = unseen.or_else(|| pass.current.clone());
+        }
+        if concluded {
+            state.faults = 0;
+            let old = std::mem::replace(&mut state.deps, std::mem::take(&mut pass.deps));
+            self.reindex(&pass.key, old);
+        }
+        let state = self.keys.get_mut(&pass.key)?;
+        let failed = waited.as_ref().is_some_and(|(_, trial)| trial.code.is_some());
+        if failed {
+            state.row_since.get_or_insert(pass.started.boot);
+            state.attempt += 1;
+        } else if concluded {
+            (state.attempt, state.row_since) = (0, None);
+        }
+        state.waiting = match waited.is_some() || *outcome == Outcome::Faulted {
+            true => Waiting::ForSomethingNew,
+            false => Waiting::ForAnyChange,
+        };
+        let wait = match (&waited, outcome, &pass.next) {
+            (Some((wait, _)), _, _) => Some(*wait),
+            (None, Outcome::Faulted, _) => {
+                state.faults += 1;
+                Some(quarantine(state, pass.uid()))
+            }
+            (None, _, Some(Next::Settled(recheck))) => *recheck,
+            (None, _, Some(Next::After(wait))) => Some(*wait),
+            _ => None,
+        };
+        // A discarded pass saw an old world: it does not wait for something new, but for the world to arrive.
+        if matches!(outcome, Outcome::Discarded(_)) {
+            state.waiting = Waiting::ForAnyChange;
+        }
+        state.trial = waited.map(|(_, trial)| (now, Box::new(trial)));
+        if let Some(wait) = wait {
+            self.queue.push_at(now + wait, pass.key.clone());
+        }
+        wait
+    }
+
+    /// Events on transitions: those that the last pass of this key did not also have. A fault also becomes a condition.
+    fn announce(&mut self, pass: &mut PassState, outcome: &Outcome) {
+        let mut events = pass
+            .publication
+            .as_mut()
+            .map(|p| std::mem::take(&mut p.events))
+            .unwrap_or_default();
+        let fault = pass.finished.iter().find_map(|role| role.fault.clone());
+        if let (Outcome::Faulted, Some(fault)) = (outcome, &fault) {
+            events = vec![Event {
+                kind: EventType::Warning,
+                reason: "PolicyFault".into(),
+                message: format!("{fault}").chars().take(1_024).collect(),
+            }];
+        }
+        if let Outcome::Failed(failure) = outcome {
+            events.push(Event {
+                kind: EventType::Warning,
+                reason: "PublicationFailed".into(),
+                message: failure.to_string().chars().take(1_024).collect(),
+            });
+        }
+        let Some(state) = self.keys.get_mut(&pass.key) else {
+            return;
+        };
+        if !matches!(
+            outcome,
+            Outcome::Published | Outcome::Denied | Outcome::Released | Outcome::Faulted | Outcome::Failed(_)
+        ) {
+            return;
+        }
+        let last = std::mem::replace(&mut state.events, events.clone());
+        let Some(current) = pass.current.clone() else {
+            return;
+        };
+        for event in events.into_iter().filter(|event| !last.contains(event)) {
+            if self.lease.covers(self.now, CLUSTER_LONGEST) {
+                let (object, uid) = (current.reference(), current.uid().to_owned());
+                let write = Write::Event {
+                    object,
+                    uid,
+                    event,
+                    now: self.now.unix,
+                };
+                self.emit(Target::Nobody, Call::Write(write), CLUSTER_LONGEST);
+            }
+        }
+        if let (Outcome::Faulted, Some(fault)) = (outcome, fault) {
+            self.mark_quarantined(pass, &current, fault.to_string());
+        }
+    }
+
+    fn mark_quarantined(&mut self, pass: &PassState, current: &Object, message: String) {
+        let mut desired: Value = current.value().clone();
+        let conditions = [("polity.dev/Quarantined", message)];
+        let supported = kind_has_conditions(&pass.binding);
+        set_host_conditions(
+            &mut desired,
+            current.value(),
+            &conditions,
+            supported,
+            self.now.unix,
+        );
+        if !self.lease.covers(self.now, CLUSTER_LONGEST) {
+            return;
+        }
+        if let Some(patch) = plan::write(Part::Status, current, &desired) {
+            let subresource = Some("status".to_owned());
+            let write = Write::Patch {
+                object: current.reference(),
+                subresource,
+                patch,
+            };
+            self.emit(
+                Target::Condition(pass.key.clone()),
+                Call::Write(write),
+                CLUSTER_LONGEST,
+            );
+        }
+    }
+
+    /// A condition of the host is written: no news to its key.
+    pub(super) fn condition_written(&mut self, key: &Key, object: Object) {
+        if let Some(state) = self.keys.get_mut(key)
+            && state.running.is_none()
+        {
+            state.seen = Some(object.clone());
+        }
+        let changes = self.cache.own_write(&object);
+        self.changed(changes, Some(key));
+    }
+
+    /// A changed retry policy starts no pass: it is asked again with each waiting key's recorded outcome.
+    pub(super) fn redecide(&mut self, binding: &crate::binding::Binding) {
+        let Some(policy) = binding.policy(Role::Retry) else {
+            return;
+        };
+        let waiting: Vec<(Key, Trial)> = self
+            .keys
+            .iter()
+            .filter(|(key, state)| *key.binding == *binding.name && state.running.is_none())
+            .filter_map(|(key, state)| Some((key.clone(), (*state.trial.as_ref()?.1).clone())))
+            .collect();
+        for (key, mut trial) in waiting {
+            trial.config = policy.config.clone();
+            let call = Call::Decide {
+                policy: policy.id.clone(),
+                trial,
+            };
+            self.emit(Target::Redecide(key), call, STEP_LONGEST);
+        }
+    }
+
+    pub(super) fn redecided(&mut self, key: &Key, wait: u64) {
+        let Some(state) = self.keys.get(key) else { return };
+        let (None, Some((since, trial))) = (state.running, &state.trial) else {
+            return;
+        };
+        let at = since + bounded(wait, trial);
+        if !self.queue.is_queued(key) {
+            self.queue.cancel(key);
+            self.queue.push_at(at, key.clone());
+        }
+    }
+}
+
+/// What a retry policy said, never less than the other side wished.
+fn bounded(wait: u64, trial: &Trial) -> u64 {
+    wait.min(LONGEST_WAIT).max(trial.retry_after.unwrap_or(0))
+}
+
+/// Milliseconds until a faulting object is tried again: as a failure that keeps coming back.
+fn quarantine(state: &KeyState, uid: &str) -> u64 {
+    default_wait(&Trial {
+        class: RetryClass::Short,
+        code: None,
+        attempt: state.faults.saturating_sub(1),
+        since: 0,
+        retry_after: None,
+        seed: seed(uid, state.faults),
+        config: "null".into(),
+    })
+}

@@ -1,0 +1,557 @@
+//! One pass: its roles, their steps, and what each step's reply leads to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::publish::Publication;
+use super::{Dependency, Machine, Target};
+use crate::binding::Binding;
+use crate::cache::{Place, Sight};
+use crate::call::{Call, PendingEntry, Reply, Scope, Session};
+use crate::contract::{
+    ActInDoubt, Answer, Ask, Cause, Conclusion, Doubt, Entry, Json, Next, Pass, Question, Request, Role,
+    Step, Trial, Verdict,
+};
+use crate::fault::{Fault, FaultKind, Stepped};
+use crate::key::{Key, Now, PassId};
+use crate::object::Object;
+use crate::path;
+use crate::record::{Outcome, RoleRecord, WriteRecord};
+
+/// A pass in flight.
+pub(super) struct PassState {
+    pub(super) id: PassId,
+    pub(super) key: Key,
+    pub(super) tenant: Arc<str>,
+    pub(super) binding: Arc<Binding>,
+    pub(super) started: Now,
+    pub(super) causes: Vec<Cause>,
+    pub(super) attempt: u32,
+    /// The primary as it was read.
+    pub(super) snapshot: Option<Object>,
+    /// The primary as this pass knows it: the snapshot with its own writes.
+    pub(super) current: Option<Object>,
+    /// What the identity policy granted.
+    pub(super) handle: Option<String>,
+    /// The role whose policy is being asked.
+    pub(super) run: RoleRun,
+    pub(super) finished: Vec<RoleRecord>,
+    /// What the identity concluded, to be published with the rest.
+    pub(super) judged: Option<Conclusion>,
+    /// Creates that the pass found in doubt, with what the cloud says; filled while settling.
+    pub(super) found: Vec<PendingEntry>,
+    pub(super) doubts: Vec<Option<Doubt>>,
+    /// Keys of pending entries whose outcome is known.
+    pub(super) resolved: BTreeSet<String>,
+    /// The requests under way and their answers.
+    pub(super) batch: Vec<Request>,
+    pub(super) answers: Vec<Option<Answer>>,
+    /// Keys of the pending entries of creates in the batch, by index.
+    pub(super) entered: BTreeMap<usize, PendingEntry>,
+    /// Whether anything may have been changed by this pass outside its primary.
+    pub(super) acted: bool,
+    pub(super) deps: BTreeMap<(Role, Question), Dependency>,
+    pub(super) writes: Vec<WriteRecord>,
+    pub(super) publication: Option<Publication>,
+    pub(super) next: Option<Next>,
+    /// What the retry policy is being asked.
+    pub(super) trial: Option<Trial>,
+    pub(super) parked: Option<(Purpose, Call, u64)>,
+    pub(super) slowed: bool,
+}
+
+/// The steps of one role.
+pub(super) struct RoleRun {
+    pub(super) role: Role,
+    pub(super) steps: u32,
+    pub(super) fuel: u64,
+    pub(super) journal: Vec<Entry>,
+    pub(super) journal_bytes: u64,
+    pub(super) pending: Vec<ActInDoubt>,
+    pub(super) handles: BTreeSet<String>,
+}
+
+/// What a pass waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Step,
+    /// A verdict on the pending entry of this index.
+    Settle(usize),
+    /// The answer to the request of this index. `synced` is false while a watch is waited for.
+    Answer {
+        index: usize,
+        act: bool,
+        synced: bool,
+    },
+    AddFinalizer,
+    WriteAhead,
+    Publish,
+    Reread,
+    Decide,
+}
+
+impl PassState {
+    pub(super) fn place(&self) -> Place {
+        (
+            self.key.namespace.as_deref().map(str::to_owned),
+            self.key.name.to_string(),
+        )
+    }
+
+    pub(super) fn uid(&self) -> &str {
+        self.snapshot.as_ref().map_or("", Object::uid)
+    }
+
+    pub(super) fn session(&self) -> Session {
+        Session {
+            cloud: self
+                .binding
+                .spec
+                .cloud
+                .as_ref()
+                .map_or_else(String::new, |cloud| cloud.name.clone()),
+            handle: self.handle.clone(),
+            owner: self.uid().to_owned(),
+            tenant: self.tenant.to_string(),
+        }
+    }
+
+    /// The finalizer that the lifecycle's manifest names.
+    pub(super) fn finalizer(&self) -> Option<&str> {
+        self.binding
+            .policy(Role::Lifecycle)?
+            .manifest
+            .finalizer
+            .as_deref()
+    }
+
+    /// Whether it was handed a create that happened or may have happened.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.doubts.iter().flatten().any(|doubt| *doubt != Doubt::Absent)
+    }
+}
+
+/// What a binding watches of its own kind.
+pub(super) fn primary_scope(binding: &Binding) -> Scope {
+    Scope {
+        kind: binding.spec.governs.kind(),
+        namespace: binding.spec.governs.namespace.clone(),
+        name: binding.spec.governs.name.clone(),
+        node: None,
+        fields: Vec::new(),
+    }
+}
+
+/// The entries of an object's `status.pending`.
+pub(super) fn pending_entries(object: &Value) -> Vec<PendingEntry> {
+    path::get(object, "status.pending")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| serde_json::from_value(entry.clone()).ok())
+        .collect()
+}
+
+impl Machine {
+    /// Starts a pass of a key from a fresh read.
+    pub(super) fn start(&mut self, key: &Key) {
+        let Some(binding) = self.bindings.get(&key.binding).cloned() else {
+            return;
+        };
+        let place = (key.namespace.as_deref().map(str::to_owned), key.name.to_string());
+        let snapshot = match self.cache.get(&primary_scope(&binding), &place) {
+            Sight::Known(object) => object,
+            // The watch lists again and wakes the key then.
+            Sight::Unsynced | Sight::Unwatched => return,
+        };
+        if snapshot.is_none() && binding.spec.governs.name.is_none() {
+            return self.forget(key);
+        }
+        let limits = &binding.spec.limits;
+        let Some(state) = self.keys.get_mut(key) else {
+            return;
+        };
+        if let Err(wait) = state.bucket.take(limits.burst, limits.refill, self.now.boot) {
+            state.slowed = true;
+            return self.queue.push_at(self.now.boot + wait, key.clone());
+        }
+        self.last_pass += 1;
+        let id = PassId(self.last_pass);
+        state.running = Some(id);
+        state.trial = None;
+        let pass = PassState {
+            id,
+            key: key.clone(),
+            tenant: state.tenant.clone(),
+            started: self.now,
+            causes: std::mem::take(&mut state.causes).into_iter().collect(),
+            attempt: state.attempt,
+            current: snapshot.clone(),
+            snapshot,
+            handle: None,
+            run: RoleRun::new(Role::Lifecycle),
+            finished: Vec::new(),
+            judged: None,
+            found: Vec::new(),
+            doubts: Vec::new(),
+            resolved: BTreeSet::new(),
+            batch: Vec::new(),
+            answers: Vec::new(),
+            entered: BTreeMap::new(),
+            acted: false,
+            deps: BTreeMap::new(),
+            writes: Vec::new(),
+            publication: None,
+            next: None,
+            trial: None,
+            parked: None,
+            slowed: std::mem::take(&mut state.slowed),
+            binding,
+        };
+        *self.in_flight.entry(pass.tenant.clone()).or_default() += 1;
+        let first = if pass.binding.policy(Role::Identity).is_some() {
+            Role::Identity
+        } else {
+            Role::Lifecycle
+        };
+        match first {
+            Role::Lifecycle => self.settle(Box::new(pass)),
+            role => self.begin(Box::new(pass), role),
+        }
+    }
+
+    /// Asks the cloud what came of each create that the pass found in doubt.
+    pub(super) fn settle(&mut self, mut pass: Box<PassState>) {
+        pass.found = pass
+            .current
+            .as_ref()
+            .map(|o| pending_entries(o.value()))
+            .unwrap_or_default();
+        pass.doubts = vec![None; pass.found.len()];
+        if pass.found.is_empty() {
+            return self.begin(pass, Role::Lifecycle);
+        }
+        for (index, entry) in pass.found.iter().enumerate() {
+            let call = Call::Settle {
+                session: pass.session(),
+                entry: entry.clone(),
+            };
+            self.ask_cloud(&pass, Purpose::Settle(index), call, super::call::CLUSTER_LONGEST);
+        }
+        self.suspend(pass);
+    }
+
+    fn settled(&mut self, mut pass: Box<PassState>, index: usize, doubt: Doubt) {
+        if doubt != Doubt::Unknown {
+            pass.resolved.insert(pass.found[index].key.clone());
+        }
+        pass.doubts[index] = Some(doubt);
+        match pass.doubts.iter().all(Option::is_some) {
+            true => self.begin(pass, Role::Lifecycle),
+            false => self.suspend(pass),
+        }
+    }
+
+    /// Begins the steps of a role, with what its last pass used already in the journal where a watch knows it.
+    pub(super) fn begin(&mut self, mut pass: Box<PassState>, role: Role) {
+        if pass.binding.policy(role).is_none() {
+            return self.conclude_without_lifecycle(pass);
+        }
+        pass.run = RoleRun::new(role);
+        if role == Role::Lifecycle {
+            pass.run.pending = pass
+                .found
+                .iter()
+                .zip(&pass.doubts)
+                .map(|(entry, doubt)| ActInDoubt {
+                    operation: entry.operation.clone(),
+                    intent: entry.intent.clone(),
+                    since: entry.since,
+                    state: doubt.clone().unwrap_or(Doubt::Unknown),
+                })
+                .collect();
+        }
+        self.prefetch(&mut pass);
+        self.call_policy(pass);
+    }
+
+    fn prefetch(&mut self, pass: &mut PassState) {
+        let Some(state) = self.keys.get(&pass.key) else {
+            return;
+        };
+        let questions: Vec<Question> = state
+            .deps
+            .keys()
+            .filter(|(role, _)| *role == pass.run.role)
+            .map(|(_, question)| question.clone())
+            .filter(|question| match question {
+                Question::Object(query) => !query.latest,
+                Question::Objects(query) => !query.latest,
+                _ => false,
+            })
+            .collect();
+        for question in questions {
+            if let Some(answer) = self.from_cache(pass, &question) {
+                let request = Request::Ask(Ask { round: 0, question });
+                pass.run.append(request, answer, pass.binding.spec.limits.answer);
+            }
+        }
+    }
+
+    pub(super) fn call_policy(&mut self, mut pass: Box<PassState>) {
+        let limits = &pass.binding.spec.limits;
+        pass.run.steps += 1;
+        if pass.run.steps > limits.steps || pass.run.journal.len() > limits.entries as usize {
+            let message = format!(
+                "more than {} steps or {} journal entries",
+                limits.steps, limits.entries
+            );
+            return self.fault(pass, Fault::new(FaultKind::TooLong, message));
+        }
+        let Some(policy) = pass.binding.policy(pass.run.role) else {
+            return self.suspend(pass);
+        };
+        let call = Call::Step {
+            policy: policy.id.clone(),
+            role: pass.run.role,
+            pass: Arc::new(Pass {
+                object: pass.snapshot.as_ref().map(Object::json),
+                now: pass.started.unix,
+                causes: pass.causes.clone(),
+                attempt: pass.attempt,
+                config: policy.config.clone(),
+                pending: pass.run.pending.clone(),
+                journal: pass.run.journal.clone(),
+            }),
+        };
+        self.emit(
+            Target::Pass(pass.id, Purpose::Step),
+            call,
+            super::call::STEP_LONGEST,
+        );
+        self.suspend(pass);
+    }
+
+    /// Puts a pass back to wait for a reply.
+    pub(super) fn suspend(&mut self, pass: Box<PassState>) {
+        self.passes.insert(pass.id, pass);
+    }
+
+    /// Goes on with a pass after a reply.
+    pub(super) fn resume(&mut self, pass: Box<PassState>, purpose: Purpose, reply: Reply) {
+        match (purpose, reply) {
+            (Purpose::Step, Reply::Stepped(stepped)) => self.stepped(pass, stepped),
+            (Purpose::Step, _) => {
+                let fault = Fault {
+                    kind: FaultKind::WallTime,
+                    message: "the step did not return".into(),
+                    deterministic: false,
+                };
+                self.fault(pass, fault);
+            }
+            (Purpose::Settle(index), Reply::Settled(doubt)) => self.settled(pass, index, doubt),
+            (Purpose::Settle(index), _) => self.settled(pass, index, Doubt::Unknown),
+            (
+                Purpose::Answer {
+                    index, act: false, ..
+                },
+                Reply::Answer(answer),
+            ) => {
+                self.asked(pass, index, answer);
+            }
+            (Purpose::Answer { index, act: true, .. }, Reply::Answer(answer)) => {
+                self.performed(pass, index, answer);
+            }
+            (Purpose::AddFinalizer, Reply::Answer(answer)) => self.finalizer_added(pass, answer),
+            (Purpose::WriteAhead, Reply::Answer(answer)) => self.written_ahead(pass, answer),
+            (Purpose::Publish, Reply::Answer(answer)) => self.published(pass, answer),
+            (Purpose::Reread, Reply::Answer(answer)) => self.reread(pass, answer),
+            (Purpose::Decide, reply) => self.decided(pass, reply),
+            (_, _) => self.suspend(pass),
+        }
+    }
+
+    fn stepped(&mut self, mut pass: Box<PassState>, stepped: Stepped) {
+        pass.run.fuel += stepped.fuel;
+        let limit = pass.binding.spec.limits.pass_fuel;
+        if pass.run.fuel > limit {
+            let message = format!("the pass used more than {limit} units of fuel");
+            return self.fault(pass, Fault::new(FaultKind::OutOfFuel, message));
+        }
+        match stepped.outcome {
+            Err(fault) => self.fault(pass, fault),
+            Ok(Step::Pending(requests)) => self.pending(pass, requests),
+            Ok(Step::Concluded { verdict, conclusion }) => self.concluded(pass, verdict, conclusion),
+        }
+    }
+
+    fn pending(&mut self, pass: Box<PassState>, requests: Vec<Request>) {
+        let asks = requests.iter().filter(|r| matches!(r, Request::Ask(_))).count();
+        if requests.is_empty() {
+            let message = "it waits, and for nothing";
+            return self.fault(pass, Fault::new(FaultKind::Stalled, message));
+        }
+        if asks != 0 && asks != requests.len() {
+            let message = "asks and acts in one step: acts may be returned only when no ask is missing";
+            return self.fault(pass, Fault::new(FaultKind::BadOutput, message));
+        }
+        let room = (pass.binding.spec.limits.entries as usize).saturating_sub(pass.run.journal.len());
+        if requests.len() > room {
+            let message = format!(
+                "{} requests in one step, and room for {room} in the journal",
+                requests.len()
+            );
+            return self.fault(pass, Fault::new(FaultKind::TooLong, message));
+        }
+        match asks {
+            0 => self.act(pass, requests),
+            _ => self.ask(pass, requests),
+        }
+    }
+
+    fn concluded(&mut self, mut pass: Box<PassState>, verdict: Option<Verdict>, conclusion: Conclusion) {
+        if let Some(message) = pass.run.unused_act(&conclusion.used) {
+            return self.fault(pass, Fault::new(FaultKind::JournalMismatch, message));
+        }
+        let record = pass.role_record(verdict.clone(), Some(conclusion.clone()), None);
+        let (role, used) = (pass.run.role, &conclusion.used);
+        let asked: BTreeSet<&Question> = used
+            .iter()
+            .filter_map(|index| match &pass.run.journal.get(*index as usize)?.request {
+                Request::Ask(ask) => Some(&ask.question),
+                Request::Act(_) => None,
+            })
+            .collect();
+        pass.deps
+            .retain(|(of, question), _| *of != role || asked.contains(question));
+        pass.finished.push(record);
+        match (role, verdict) {
+            (Role::Lifecycle, None) => self.publish(pass, conclusion, Outcome::Published),
+            (Role::Identity, Some(Verdict::Denied)) => self.publish(pass, conclusion, Outcome::Denied),
+            (Role::Identity, Some(Verdict::Granted(handle))) if pass.run.handles.contains(&handle) => {
+                pass.handle = Some(handle);
+                pass.judged = Some(conclusion);
+                self.settle(pass)
+            }
+            (Role::Identity, Some(Verdict::Released))
+                if pass.snapshot.as_ref().is_some_and(Object::is_deleting) =>
+            {
+                self.publish(pass, conclusion, Outcome::Released);
+            }
+            (Role::Identity, Some(Verdict::Granted(_))) => {
+                self.refault(pass, "it granted a handle that no ask of this pass answered");
+            }
+            (Role::Identity, Some(Verdict::Released)) => {
+                self.refault(pass, "it released an object that is not being deleted");
+            }
+            _ => self.refault(pass, "its conclusion does not fit its role"),
+        }
+    }
+
+    /// A fault found in a conclusion that is recorded already.
+    pub(super) fn refault(&mut self, mut pass: Box<PassState>, message: &str) {
+        pass.finished.pop();
+        self.fault(pass, Fault::new(FaultKind::BadOutput, message));
+    }
+
+    /// A binding that has only an identity policy: its conclusion is the pass's.
+    fn conclude_without_lifecycle(&mut self, mut pass: Box<PassState>) {
+        match pass.judged.take() {
+            Some(conclusion) => self.publish(pass, conclusion, Outcome::Published),
+            None => self.end(
+                pass,
+                Outcome::Discarded("the binding names no policy to ask".into()),
+            ),
+        }
+    }
+
+    /// Ends a pass whose policy broke its contract.
+    pub(super) fn fault(&mut self, mut pass: Box<PassState>, fault: Fault) {
+        let record = pass.role_record(None, None, Some(fault.clone()));
+        pass.finished.push(record);
+        let health = self.health.entry(pass.key.binding.clone()).or_default();
+        health.faults += 1;
+        health.last_fault = Some((pass.key.clone(), fault));
+        self.end(pass, Outcome::Faulted);
+    }
+}
+
+impl PassState {
+    fn role_record(
+        &mut self,
+        verdict: Option<Verdict>,
+        conclusion: Option<Conclusion>,
+        fault: Option<Fault>,
+    ) -> RoleRecord {
+        let policy = self.binding.policy(self.run.role);
+        RoleRecord {
+            role: self.run.role,
+            policy: policy
+                .map(|p| p.id.clone())
+                .unwrap_or(crate::binding::PolicyId("".into())),
+            config: policy.map(|p| p.config.clone()).unwrap_or("null".into()),
+            pending: self.run.pending.clone(),
+            steps: self.run.steps,
+            fuel: self.run.fuel,
+            journal: self.run.journal.clone(),
+            verdict,
+            conclusion,
+            fault,
+        }
+    }
+}
+
+impl RoleRun {
+    fn new(role: Role) -> Self {
+        RoleRun {
+            role,
+            steps: 0,
+            fuel: 0,
+            journal: Vec::new(),
+            journal_bytes: 0,
+            pending: Vec::new(),
+            handles: BTreeSet::new(),
+        }
+    }
+
+    /// Appends an answer; one that is too large for a pass becomes `resource-exhausted`.
+    pub(super) fn append(
+        &mut self,
+        request: Request,
+        answer: Result<Json, crate::contract::Failure>,
+        limit: u64,
+    ) {
+        let answer = answer.and_then(|json| match json.len() as u64 > limit {
+            true => Err(crate::contract::Failure::new(
+                crate::contract::Code::ResourceExhausted,
+                format!("the answer has {} bytes, a pass takes {limit}", json.len()),
+            )),
+            false => Ok(json),
+        });
+        self.journal_bytes += answer.as_ref().map_or(64, |json| json.len() as u64);
+        self.journal.push(Entry { request, answer });
+    }
+
+    /// Whether an act was made and is not among what the conclusion rests on.
+    fn unused_act(&self, used: &[u32]) -> Option<String> {
+        let used: BTreeSet<usize> = used.iter().map(|index| *index as usize).collect();
+        if let Some(index) = used.iter().find(|index| **index >= self.journal.len()) {
+            return Some(format!(
+                "it used entry {index} of a journal of {}",
+                self.journal.len()
+            ));
+        }
+        self.journal
+            .iter()
+            .enumerate()
+            .find(|(index, entry)| matches!(entry.request, Request::Act(_)) && !used.contains(index))
+            .map(|(index, entry)| {
+                format!(
+                    "it made an act and then concluded without it: entry {index}, {:?}",
+                    entry.request
+                )
+            })
+    }
+}

@@ -1,0 +1,469 @@
+//! Wakes: a key passes when what its pass would see changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::ask::{answer_list, answer_object, digest_of, shared};
+use super::pass::primary_scope;
+use super::{Dependency, KeyState, Machine, Output, Waiting};
+use crate::binding::{Binding, Tenant};
+use crate::cache::{Change, Place, Sight, selects};
+use crate::call::{Scope, WatchEvent};
+use crate::contract::{Cause, Question, Role};
+use crate::key::Key;
+use crate::limits::Bucket;
+use crate::object::Object;
+use crate::path;
+
+/// Annotations that ask for a pass: `request.polity.dev/<name>`, value: a nonce.
+const REQUEST: &str = "request.polity.dev/";
+/// Milliseconds over which the keys of a changed binding wake.
+const SPREAD: u64 = 60_000;
+/// Milliseconds without dependents after which a watch closes.
+const IDLE: u64 = 600_000;
+/// Milliseconds between looks for idle watches.
+const SWEEP_EVERY: u64 = 60_000;
+
+impl Machine {
+    /// A binding is there, or is there in a new form.
+    pub(super) fn bind(&mut self, binding: Binding) {
+        let name: Arc<str> = shared(&binding.name);
+        let binding = Arc::new(binding);
+        let old = self.bindings.insert(name.clone(), binding.clone());
+        let scope = primary_scope(&binding);
+        if let Some(old) = &old
+            && primary_scope(old) != scope
+        {
+            self.drop_keys(&name);
+        }
+        if self.cache.open(&scope) {
+            self.out.push(Output::Watch(scope.clone()));
+        }
+        self.assign_keys();
+        let Some(old) = old else { return };
+        if let Some(health) = self.health.get_mut(&name) {
+            health.last_fault = None;
+            health.ungranted.clear();
+        }
+        let same = |role| old.policy(role) == binding.policy(role);
+        if same(Role::Lifecycle) && same(Role::Identity) && old.spec.grants == binding.spec.grants {
+            if !same(Role::Retry) {
+                self.redecide(&binding);
+            }
+            return;
+        }
+        let keys: Vec<Key> = self
+            .keys
+            .keys()
+            .filter(|key| key.binding == name)
+            .cloned()
+            .collect();
+        for key in keys {
+            if let Some(state) = self.keys.get_mut(&key) {
+                state.causes.insert(Cause::Binding);
+                state.faults = 0;
+                if state.running.is_none() && !self.queue.is_queued(&key) {
+                    let at = self.now.boot + crate::retry::seed(&key.name, 0) % SPREAD;
+                    self.queue.push_at(at, key);
+                }
+            }
+        }
+    }
+
+    /// A binding is gone: its keys are, its passes in flight end as they began.
+    pub(super) fn unbind(&mut self, name: &str) {
+        if self.bindings.remove(name).is_some() {
+            self.drop_keys(&shared(name));
+            self.health.remove(name);
+            self.assign_keys();
+        }
+    }
+
+    fn drop_keys(&mut self, binding: &Arc<str>) {
+        let keys: Vec<Key> = self
+            .keys
+            .keys()
+            .filter(|key| key.binding == *binding)
+            .cloned()
+            .collect();
+        for key in keys {
+            self.forget(&key);
+        }
+    }
+
+    /// Gives every object its key under each binding that governs it.
+    fn assign_keys(&mut self) {
+        let bindings: Vec<Arc<Binding>> = self.bindings.values().cloned().collect();
+        for binding in &bindings {
+            let name = shared(&binding.name);
+            let older = bindings
+                .iter()
+                .find(|other| outranks(other, binding) && meet(other, binding));
+            self.health.entry(name.clone()).or_default().overlapped_by = older.map(|o| o.name.clone());
+            let scope = primary_scope(binding);
+            let mut places: Vec<(Place, Option<Object>)> = self
+                .cache
+                .all(&scope)
+                .map(|o| {
+                    (
+                        (o.namespace().map(str::to_owned), o.name().to_owned()),
+                        Some(o.clone()),
+                    )
+                })
+                .collect();
+            if let Some(one) = absent_place(binding)
+                && self.cache.is_synced(&scope)
+                && !places.iter().any(|(place, _)| *place == one)
+            {
+                places.push((one, None));
+            }
+            for (place, object) in places {
+                let key = key_at(&name, &place);
+                match self.governs(binding, &place) {
+                    true => self.add_key(binding, key, object.as_ref(), Cause::Resync),
+                    false => self.forget(&key),
+                }
+            }
+        }
+    }
+
+    /// Whether a binding governs what stands at a place: no older binding with a lifecycle does.
+    fn governs(&self, binding: &Binding, place: &Place) -> bool {
+        primary_scope(binding).covers_place(place)
+            && !self
+                .bindings
+                .values()
+                .any(|other| outranks(other, binding) && primary_scope(other).covers_place(place))
+    }
+
+    fn add_key(&mut self, binding: &Binding, key: Key, object: Option<&Object>, cause: Cause) {
+        if self.keys.contains_key(&key) {
+            return;
+        }
+        let state = KeyState {
+            tenant: tenant(binding, &key, object),
+            running: None,
+            causes: BTreeSet::new(),
+            waiting: Waiting::ForAnyChange,
+            seen: None,
+            deps: BTreeMap::new(),
+            attempt: 0,
+            row_since: None,
+            faults: 0,
+            bucket: Bucket::full(binding.spec.limits.burst, self.now.boot),
+            slowed: false,
+            trial: None,
+            events: Vec::new(),
+        };
+        self.keys.insert(key.clone(), state);
+        self.wake(&key, cause);
+    }
+
+    /// Forgets a key that has no pass in flight.
+    pub(super) fn forget(&mut self, key: &Key) {
+        self.queue.forget(key);
+        if let Some(state) = self.keys.remove(key) {
+            self.reindex(key, state.deps);
+        }
+    }
+
+    /// Queues a key, or notes the cause for when its pass ends.
+    pub(super) fn wake(&mut self, key: &Key, cause: Cause) {
+        let Some(state) = self.keys.get_mut(key) else {
+            return;
+        };
+        state.causes.insert(cause);
+        if state.running.is_none() {
+            let tenant = state.tenant.clone();
+            self.queue.push(&tenant, key.clone());
+        }
+    }
+
+    /// After a pass: wakes its key if something came up meanwhile.
+    pub(super) fn look_again(&mut self, key: &Key) {
+        let Some(state) = self.keys.get(key) else { return };
+        let Some(binding) = self.bindings.get(&key.binding).cloned() else {
+            return self.forget(key);
+        };
+        let place = place_of(key);
+        let now = self.cache.last_known(&primary_scope(&binding), &place).cloned();
+        let waits = state.waiting;
+        if now.is_none() && binding.spec.governs.name.is_none() {
+            return self.forget(key);
+        }
+        if state.causes.contains(&Cause::Binding) || state.causes.contains(&Cause::Resync) {
+            return self.wake(key, Cause::Resync);
+        }
+        if is_news(state, now.as_ref()) {
+            let cause = cause_of(state, now.as_ref());
+            return self.wake(key, cause);
+        }
+        if waits == Waiting::ForAnyChange && self.dependency_changed(key) {
+            return self.wake(key, Cause::Dependency);
+        }
+        if let Some(state) = self.keys.get_mut(key) {
+            state.causes.clear();
+        }
+    }
+
+    fn dependency_changed(&self, key: &Key) -> bool {
+        let (Some(state), Some(binding)) = (self.keys.get(key), self.bindings.get(&key.binding)) else {
+            return false;
+        };
+        state
+            .deps
+            .iter()
+            .any(|((_, question), dep)| self.differs(binding, state, question, dep))
+    }
+
+    /// Whether a dependency's answer is another now than when the pass used it.
+    fn differs(&self, binding: &Binding, state: &KeyState, question: &Question, dep: &Dependency) -> bool {
+        let primary = state.seen.as_ref();
+        let answer = match question {
+            Question::Object(query) => {
+                let place = (query.object.namespace.clone(), query.object.name.clone());
+                match self.cache.get(&dep.scope, &place) {
+                    Sight::Known(found) => answer_object(binding, primary, query, found.as_ref()),
+                    _ => return false,
+                }
+            }
+            Question::Objects(query) => match self.cache.list(&dep.scope, query) {
+                Sight::Known(found) => answer_list(binding, primary, query, &found),
+                _ => return false,
+            },
+            _ => return false,
+        };
+        digest_of(&answer) != dep.digest
+    }
+
+    /// A watch said something.
+    pub(super) fn watched(&mut self, scope: &Scope, event: WatchEvent) {
+        let listed = matches!(event, WatchEvent::Listed { .. });
+        let changes = self.cache.observe(scope, event);
+        self.changed(changes, None);
+        if !listed {
+            return;
+        }
+        for id in self.unsynced.remove(scope).unwrap_or_default() {
+            self.answer_from_watch(id);
+        }
+        let bindings: Vec<Arc<Binding>> = self.bindings.values().cloned().collect();
+        for binding in bindings.iter().filter(|binding| primary_scope(binding) == *scope) {
+            if let Some(place) = absent_place(binding) {
+                let key = key_at(&shared(&binding.name), &place);
+                self.add_key(binding, key, None, Cause::Resync);
+            }
+            // Keys whose turn came while the watch could not say.
+            let stranded: Vec<Key> = self
+                .keys
+                .iter()
+                .filter(|(key, s)| {
+                    *key.binding == *binding.name && s.running.is_none() && !s.causes.is_empty()
+                })
+                .map(|(key, _)| key.clone())
+                .collect();
+            for key in stranded {
+                self.wake(&key, Cause::Resync);
+            }
+        }
+    }
+
+    /// Wakes whoever sees a difference, except for the key whose own write it is.
+    pub(super) fn changed(&mut self, changes: Vec<Change>, own: Option<&Key>) {
+        for change in changes {
+            self.primary_changed(&change, own);
+            self.dependents_changed(&change, own);
+        }
+    }
+
+    fn primary_changed(&mut self, change: &Change, own: Option<&Key>) {
+        let bindings: Vec<Arc<Binding>> = self
+            .bindings
+            .values()
+            .filter(|b| primary_scope(b) == change.scope && self.governs(b, &change.place))
+            .cloned()
+            .collect();
+        for binding in bindings {
+            let key = key_at(&shared(&binding.name), &change.place);
+            let Some(state) = self.keys.get(&key) else {
+                if change.after.is_some() {
+                    self.add_key(&binding, key, change.after.as_ref(), Cause::Created);
+                }
+                continue;
+            };
+            if own == Some(&key) || state.running.is_some() {
+                continue;
+            }
+            match &change.after {
+                None if binding.spec.governs.name.is_none() => self.forget(&key),
+                after if is_news(state, after.as_ref()) => {
+                    let cause = cause_of(state, after.as_ref());
+                    self.wake(&key, cause);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn dependents_changed(&mut self, change: &Change, own: Option<&Key>) {
+        let Some(keys) = self.dependents.get(&change.scope) else {
+            return;
+        };
+        let mut woken = Vec::new();
+        for key in keys.iter().filter(|key| own != Some(*key)) {
+            let (Some(state), Some(binding)) = (self.keys.get(key), self.bindings.get(&key.binding)) else {
+                continue;
+            };
+            if state.running.is_some() || state.waiting != Waiting::ForAnyChange {
+                continue;
+            }
+            let concerned = state.deps.iter().any(|((_, question), dep)| {
+                dep.scope == change.scope
+                    && concerns(question, change)
+                    && self.differs(binding, state, question, dep)
+            });
+            if concerned {
+                woken.push(key.clone());
+            }
+        }
+        for key in woken {
+            self.wake(&key, Cause::Dependency);
+        }
+    }
+
+    /// Keeps the index of dependents in step with what a key depends on now.
+    pub(super) fn reindex(&mut self, key: &Key, old: BTreeMap<(Role, Question), Dependency>) {
+        let empty = BTreeMap::new();
+        let new = self.keys.get(key).map_or(&empty, |state| &state.deps);
+        let kept: BTreeSet<&Scope> = new.values().map(|dep| &dep.scope).collect();
+        for scope in old
+            .values()
+            .map(|dep| &dep.scope)
+            .filter(|scope| !kept.contains(scope))
+        {
+            if let Some(keys) = self.dependents.get_mut(scope) {
+                keys.remove(key);
+            }
+        }
+        for scope in kept {
+            self.dependents
+                .entry(scope.clone())
+                .or_default()
+                .insert(key.clone());
+        }
+    }
+
+    /// Closes watches that nobody has depended on for a while.
+    pub(super) fn sweep(&mut self) {
+        if self.now.boot < self.next_sweep {
+            return;
+        }
+        self.next_sweep = self.now.boot + SWEEP_EVERY;
+        let primaries: BTreeSet<Scope> = self.bindings.values().map(|b| primary_scope(b)).collect();
+        let scopes: Vec<Scope> = self.cache.scopes().cloned().collect();
+        for scope in scopes {
+            let depended = primaries.contains(&scope)
+                || self.unsynced.contains_key(&scope)
+                || self.dependents.get(&scope).is_some_and(|keys| !keys.is_empty());
+            if self.cache.idle(&scope, self.now.boot, depended) >= IDLE {
+                self.cache.close(&scope);
+                self.dependents.remove(&scope);
+                self.out.push(Output::Unwatch(scope));
+            }
+        }
+    }
+}
+
+/// Whether a change can concern the answer to a question of its scope.
+fn concerns(question: &Question, change: &Change) -> bool {
+    match question {
+        Question::Object(query) => {
+            change.place == (query.object.namespace.clone(), query.object.name.clone())
+        }
+        Question::Objects(query) => [&change.before, &change.after]
+            .into_iter()
+            .flatten()
+            .any(|object| selects(query, object)),
+        _ => false,
+    }
+}
+
+/// Whether the primary is another than the last pass saw, as far as the key's wait lets that count.
+fn is_news(state: &KeyState, now: Option<&Object>) -> bool {
+    match (&state.seen, now, state.waiting) {
+        (None, None, _) => false,
+        (Some(seen), Some(now), Waiting::ForAnyChange) => {
+            seen.version() != now.version() && !path::same_content(seen.value(), now.value())
+        }
+        (Some(seen), Some(now), Waiting::ForSomethingNew) => {
+            seen.uid() != now.uid()
+                || seen.generation() != now.generation()
+                || seen.is_deleting() != now.is_deleting()
+                || requests(seen) != requests(now)
+        }
+        _ => true,
+    }
+}
+
+fn requests(object: &Object) -> Vec<(&String, &Value)> {
+    object.value()["metadata"]["annotations"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| name.starts_with(REQUEST))
+        .collect()
+}
+
+fn cause_of(state: &KeyState, now: Option<&Object>) -> Cause {
+    match (&state.seen, now) {
+        (None, _) => Cause::Created,
+        (Some(_), None) => Cause::Deleted,
+        (Some(seen), Some(now)) if now.is_deleting() && !seen.is_deleting() => Cause::Deleted,
+        (Some(seen), Some(now)) if requests(seen) != requests(now) => Cause::Requested,
+        _ => Cause::Changed,
+    }
+}
+
+/// Whether `other` comes before `binding` where both name a lifecycle.
+fn outranks(other: &Binding, binding: &Binding) -> bool {
+    let both = other.policy(Role::Lifecycle).is_some() && binding.policy(Role::Lifecycle).is_some();
+    both && (other.created, &other.name) < (binding.created, &binding.name)
+        && other.spec.governs.kind() == binding.spec.governs.kind()
+}
+
+/// Whether two bindings of one kind can govern one object.
+fn meet(a: &Binding, b: &Binding) -> bool {
+    let (a, b) = (&a.spec.governs, &b.spec.governs);
+    let apart = |x: &Option<String>, y: &Option<String>| matches!((x, y), (Some(x), Some(y)) if x != y);
+    !apart(&a.namespace, &b.namespace) && !apart(&a.name, &b.name)
+}
+
+/// Where the one object that a binding names would stand.
+fn absent_place(binding: &Binding) -> Option<Place> {
+    let name = binding.spec.governs.name.clone()?;
+    Some((binding.spec.governs.namespace.clone(), name))
+}
+
+fn key_at(binding: &Arc<str>, place: &Place) -> Key {
+    Key {
+        binding: binding.clone(),
+        namespace: place.0.as_deref().map(Arc::from),
+        name: Arc::from(place.1.as_str()),
+    }
+}
+
+fn place_of(key: &Key) -> Place {
+    (key.namespace.as_deref().map(str::to_owned), key.name.to_string())
+}
+
+fn tenant(binding: &Binding, key: &Key, object: Option<&Object>) -> Arc<str> {
+    match &binding.spec.tenant {
+        Tenant::Namespace => key.namespace.clone().unwrap_or_else(|| shared("")),
+        Tenant::Path(path) => object
+            .and_then(|o| path::get(o.value(), path))
+            .and_then(Value::as_str)
+            .map_or_else(|| shared(""), shared),
+    }
+}

@@ -1,0 +1,166 @@
+//! Which key next: each at most once, tenants in turn, deadlines in order.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use crate::key::Key;
+
+/// Keys that wait for a turn, and keys that wait for a time.
+#[derive(Debug, Default)]
+pub struct Queue {
+    ready: BTreeMap<Arc<str>, VecDeque<Key>>,
+    turn: VecDeque<Arc<str>>,
+    queued: BTreeSet<Key>,
+    timers: BTreeSet<(u64, Key)>,
+    deadlines: BTreeMap<Key, u64>,
+}
+
+impl Queue {
+    /// Queues a key for its tenant's next turn; a timer of it is dropped.
+    pub fn push(&mut self, tenant: &Arc<str>, key: Key) {
+        self.cancel(&key);
+        if self.queued.insert(key.clone()) {
+            let line = self.ready.entry(tenant.clone()).or_default();
+            if line.is_empty() {
+                self.turn.push_back(tenant.clone());
+            }
+            line.push_back(key);
+        }
+    }
+
+    /// Wakes a key at a time (boot milliseconds), unless an earlier time stands or it is queued.
+    pub fn push_at(&mut self, at: u64, key: Key) {
+        if self.queued.contains(&key) || self.deadlines.get(&key).is_some_and(|known| *known <= at) {
+            return;
+        }
+        self.cancel(&key);
+        self.deadlines.insert(key.clone(), at);
+        self.timers.insert((at, key));
+    }
+
+    /// Drops the timer of a key.
+    pub fn cancel(&mut self, key: &Key) {
+        if let Some(at) = self.deadlines.remove(key) {
+            self.timers.remove(&(at, key.clone()));
+        }
+    }
+
+    /// Forgets a key.
+    pub fn forget(&mut self, key: &Key) {
+        self.cancel(key);
+        if self.queued.remove(key) {
+            for line in self.ready.values_mut() {
+                line.retain(|k| k != key);
+            }
+            self.ready.retain(|_, line| !line.is_empty());
+            self.turn.retain(|tenant| self.ready.contains_key(tenant));
+        }
+    }
+
+    /// Boot milliseconds of the earliest timer.
+    pub fn next_timer(&self) -> Option<u64> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// When a key's timer is due.
+    pub fn deadline(&self, key: &Key) -> Option<u64> {
+        self.deadlines.get(key).copied()
+    }
+
+    /// The keys whose time has come.
+    pub fn due(&mut self, now: u64) -> Vec<Key> {
+        let mut due = Vec::new();
+        while self.timers.first().is_some_and(|(at, _)| *at <= now) {
+            if let Some((_, key)) = self.timers.pop_first() {
+                self.deadlines.remove(&key);
+                due.push(key);
+            }
+        }
+        due
+    }
+
+    /// The next key of the next tenant that may start one.
+    pub fn pop(&mut self, mut may_start: impl FnMut(&Arc<str>) -> bool) -> Option<Key> {
+        for _ in 0..self.turn.len() {
+            let tenant = self.turn.pop_front()?;
+            if !may_start(&tenant) {
+                self.turn.push_back(tenant);
+                continue;
+            }
+            let line = self.ready.get_mut(&tenant)?;
+            let key = line.pop_front();
+            match line.is_empty() {
+                true => {
+                    self.ready.remove(&tenant);
+                }
+                false => self.turn.push_back(tenant),
+            }
+            if let Some(key) = &key {
+                self.queued.remove(key);
+            }
+            return key;
+        }
+        None
+    }
+
+    /// Whether a key waits for its turn.
+    pub fn is_queued(&self, key: &Key) -> bool {
+        self.queued.contains(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key {
+            binding: "b".into(),
+            namespace: None,
+            name: name.into(),
+        }
+    }
+
+    #[test]
+    fn later_deadline_does_not_delay_a_queued_key() {
+        let mut queue = Queue::default();
+        queue.push_at(10, key("a"));
+        queue.push_at(20, key("a"));
+        assert_eq!(queue.next_timer(), Some(10));
+        queue.push(&"t".into(), key("a"));
+        queue.push_at(5, key("a"));
+        assert_eq!(queue.next_timer(), None);
+        assert_eq!(queue.pop(|_| true), Some(key("a")));
+        assert_eq!(queue.pop(|_| true), None);
+    }
+
+    #[test]
+    fn a_key_is_queued_at_most_once() {
+        let mut queue = Queue::default();
+        queue.push(&"t".into(), key("a"));
+        queue.push(&"t".into(), key("a"));
+        assert!(queue.pop(|_| true).is_some());
+        assert!(queue.pop(|_| true).is_none());
+    }
+
+    #[test]
+    fn one_tenant_with_many_keys_does_not_hold_up_another() {
+        let mut queue = Queue::default();
+        for i in 0..100 {
+            queue.push(&"big".into(), key(&format!("big-{i}")));
+        }
+        queue.push(&"small".into(), key("small"));
+        let order: Vec<Key> = std::iter::from_fn(|| queue.pop(|_| true)).take(2).collect();
+        assert_eq!(order[1], key("small"));
+    }
+
+    #[test]
+    fn a_tenant_at_its_limit_is_passed_over() {
+        let mut queue = Queue::default();
+        queue.push(&"full".into(), key("a"));
+        queue.push(&"free".into(), key("b"));
+        assert_eq!(queue.pop(|tenant| &**tenant != "full"), Some(key("b")));
+        assert_eq!(queue.pop(|tenant| &**tenant != "full"), None);
+        assert_eq!(queue.pop(|_| true), Some(key("a")));
+    }
+}

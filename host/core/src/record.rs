@@ -1,0 +1,123 @@
+//! The recording of a pass: all that is needed to explain it and to replay it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::binding::PolicyId;
+use crate::contract::{ActInDoubt, Cause, Conclusion, Entry, Failure, Json, Kind, Next, Role, Verdict};
+use crate::fault::Fault;
+use crate::key::{Key, Now, PassId};
+use crate::plan::Part;
+
+/// One pass, as it happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PassRecord {
+    /// Its number in this host's life.
+    pub pass: PassId,
+    /// Which object, under which binding.
+    pub key: Key,
+    /// The object's kind.
+    pub kind: Kind,
+    /// The object's uid; empty while it is absent.
+    pub uid: String,
+    /// When it started.
+    pub started: Now,
+    /// When it ended.
+    pub ended: Now,
+    /// Why it ran.
+    pub causes: Vec<Cause>,
+    /// Passes in a row before it that ended in a failure.
+    pub attempt: u32,
+    /// The object as it was read.
+    pub object: Option<Json>,
+    /// The steps of each role, in order.
+    pub roles: Vec<RoleRecord>,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// What was written to the object.
+    pub writes: Vec<WriteRecord>,
+    /// What the pass asked for next; none if it was dropped.
+    pub next: Option<Next>,
+    /// Milliseconds until the next try, as it was decided in the end.
+    pub wait: Option<u64>,
+}
+
+/// What one role did in a pass.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RoleRecord {
+    /// Which role.
+    pub role: Role,
+    /// The policy's digest.
+    pub policy: PolicyId,
+    /// Its configuration.
+    pub config: Json,
+    /// What it was handed as in doubt.
+    pub pending: Vec<ActInDoubt>,
+    /// Calls into the policy.
+    pub steps: u32,
+    /// Fuel used by them.
+    pub fuel: u64,
+    /// What it asked and did.
+    pub journal: Vec<Entry>,
+    /// How it ended.
+    pub verdict: Option<Verdict>,
+    /// How it ended.
+    pub conclusion: Option<Conclusion>,
+    /// How it broke its contract.
+    pub fault: Option<Fault>,
+}
+
+/// One write to the primary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WriteRecord {
+    /// What it was for.
+    pub purpose: WritePurpose,
+    /// The version it left; none if it failed.
+    pub version: Option<u64>,
+    /// Why it failed.
+    pub failure: Option<Failure>,
+}
+
+/// Why the host wrote to the primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WritePurpose {
+    /// The finalizer before the first act.
+    AddFinalizer,
+    /// Pending entries before creates.
+    WriteAhead,
+    /// The conclusion.
+    Publish(Part),
+}
+
+/// What came of a pass.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// Its conclusion is published.
+    Published,
+    /// Its identity was denied; what the identity policy concluded is published.
+    Denied,
+    /// Its identity let go of the object.
+    Released,
+    /// It was given up before any effect: it will run again.
+    Discarded(String),
+    /// A policy broke its contract.
+    Faulted,
+    /// Its conclusion could not be published.
+    Failed(Failure),
+    /// The lease was lost in the middle.
+    LeaseLost,
+}
+
+impl PassRecord {
+    /// The notes of all roles, in order.
+    pub fn notes(&self) -> impl Iterator<Item = &str> {
+        self.roles
+            .iter()
+            .filter_map(|role| role.conclusion.as_ref())
+            .flat_map(|conclusion| conclusion.notes.iter().map(String::as_str))
+    }
+}
