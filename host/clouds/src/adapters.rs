@@ -98,7 +98,7 @@ pub fn open(name: &str, opening: Opening) -> Result<Arc<dyn Cloud>, OpenError> {
 }
 
 /// The adapter of this name.
-pub(crate) fn adapter(name: &str) -> Result<&'static Adapter, OpenError> {
+pub fn adapter(name: &str) -> Result<&'static Adapter, OpenError> {
     adapters()
         .iter()
         .find(|adapter| adapter.name == name)

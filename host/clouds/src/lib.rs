@@ -20,9 +20,12 @@ mod redact;
 mod sealed;
 pub mod sim;
 
-pub use adapters::{Adapter, OpenError, Opening, Persist, adapters, open};
+pub use adapters::{Adapter, OpenError, Opening, Persist, adapter, adapters, open};
 pub use check::{CatalogueError, Checked};
 pub use cloud::{BoxFuture, Cloud};
 pub use front::Front;
 pub use redact::Redactor;
 pub use sealed::{NoSecrets, SecretRef, SecretResolver};
+
+#[cfg(test)]
+mod tests;

@@ -77,8 +77,8 @@ impl Sim {
         match self.checked.request(request) {
             Ok(_) => self.perform_checked(now_ms, request),
             Err(failure) => {
-                let now = self.advance(now_ms);
-                self.answered(now, request, Err(failure))
+                self.advance(now_ms);
+                self.answered(request, Err(failure))
             }
         }
     }
@@ -88,7 +88,7 @@ impl Sim {
         let now = self.advance(now_ms);
         if let Some(unreachable) = self.unreachable(now) {
             return match unreachable {
-                Some(failure) => self.answered(now, request, Err(failure)),
+                Some(failure) => self.answered(request, Err(failure)),
                 None => Reply::LOST,
             };
         }
@@ -112,7 +112,7 @@ impl Sim {
                     retry_after,
                     ..Failure::new(code, message)
                 };
-                self.answered(now, request, Err(failure))
+                self.answered(request, Err(failure))
             }
             Trouble::LoseRequest => Reply::LOST,
             Trouble::LoseAnswer => {
@@ -155,10 +155,10 @@ impl Sim {
 
     fn untroubled(&mut self, now: u64, request: &CloudRequest, plan: Plan) -> Reply {
         let answer = self.execute(now, request, plan);
-        self.answered(now, request, answer)
+        self.answered(request, answer)
     }
 
-    fn answered(&mut self, _now: u64, request: &CloudRequest, answer: Answer) -> Reply {
+    fn answered(&mut self, request: &CloudRequest, answer: Answer) -> Reply {
         let draw = self.world.draw(&request.session.owner);
         let after_ms = self.config.answers.pick(draw);
         if after_ms < LONGEST {

@@ -68,6 +68,7 @@ impl SimCloud {
             && let Some(persist) = &self.persist
         {
             persist(&sim.snapshot()).map_err(|e| {
+                sim.dirty = true;
                 let message = format!("the simulated cloud cannot store what it did: {e}");
                 Failure::new(Code::Internal, message).effect_unknown()
             })?;

@@ -7,6 +7,6 @@ impl Sim {
     /// see an earlier moment.
     pub(crate) fn look(&mut self, at: u64, owner: &str) -> u64 {
         let draw = self.world.draw(owner);
-        at.saturating_sub(draw % (self.config.lag.0.saturating_add(1).max(1)))
+        at.saturating_sub(draw % (self.config.lag.0 + 1))
     }
 }

@@ -108,6 +108,11 @@ impl Sim {
     pub fn catalogue(&self) -> &Arc<Catalogue> {
         self.checked.catalogue()
     }
+
+    /// The latest time it was told; Unix milliseconds.
+    pub fn now(&self) -> u64 {
+        self.world.now
+    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,15 @@
 //! How the simulated cloud behaves.
 
 use polity_core::call::{CloudRequest, PendingEntry, Session};
-use polity_core::contract::{Answer, Code, Doubt, Effect as MayHave, Failure};
+use polity_core::contract::{Answer, Code, Doubt};
 use serde_json::{Value, json};
 
 use super::*;
+
+mod behaviour;
+mod faults;
+mod honesty;
+mod settle;
 
 const START: u64 = 1_000_000;
 
@@ -136,54 +141,4 @@ fn with(rules: impl IntoIterator<Item = FaultRule>) -> SimConfig {
 
 fn done(answer: Value) -> Doubt {
     Doubt::Done(answer.to_string().into())
-}
-
-#[test]
-fn a_machine_goes_from_nothing_to_running_with_an_address_and_back() {
-    let mut b = Bench::new(plain());
-    assert_eq!(
-        b.code("u", "vm.find", json!({"instanceUuid": "u"})),
-        Code::NotFound
-    );
-    let vm = b.vm("u");
-    let found = b.call("u", "vm.find", json!({"instanceUuid": "u"})).unwrap();
-    assert_eq!(
-        (&found["id"], &found["name"], &found["instanceUuid"]),
-        (&vm["id"], &json!("u"), &json!("u"))
-    );
-    assert_eq!(b.call("u", "vm.get", vm.clone()).unwrap(), found);
-    assert_eq!(
-        b.call("u", "vm.metadata", vm.clone()).unwrap(),
-        json!({"metadata": null})
-    );
-    let task = b.run("u", "vm.reconfigure", json!({"id": vm["id"], "metadata": "m"}));
-    assert_eq!(
-        (&task["state"], &task["kind"], &task["vm"]),
-        (&json!("success"), &json!("reconfigure"), &vm["id"])
-    );
-    assert_eq!(
-        b.call("u", "vm.metadata", vm.clone()).unwrap(),
-        json!({"metadata": "m"})
-    );
-    assert_eq!(
-        b.call("u", "vm.power", vm.clone()).unwrap(),
-        json!({"state": "off"})
-    );
-    assert_eq!(b.run("u", "vm.power-on", vm.clone())["state"], "success");
-    assert_eq!(
-        b.call("u", "vm.power", vm.clone()).unwrap(),
-        json!({"state": "on"})
-    );
-    b.now += 5_000;
-    let nics = b.call("u", "vm.nics", vm.clone()).unwrap();
-    assert_eq!(nics["nics"][0]["connected"], true);
-    assert_eq!(nics["nics"][0]["network"], "net");
-    assert!(
-        nics["nics"][0]["ips"][1].as_str().unwrap().starts_with("10."),
-        "{nics}"
-    );
-    assert_eq!(b.run("u", "vm.power-off", vm.clone())["state"], "success");
-    assert_eq!(b.run("u", "vm.destroy", vm.clone())["state"], "success");
-    assert_eq!(b.code("u", "vm.get", vm), Code::NotFound);
-    assert!(b.sim.vms(b.now).is_empty());
 }

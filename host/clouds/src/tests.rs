@@ -1,0 +1,326 @@
+//! The simulated cloud as the host sees it: by name, behind the front, on a clock.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures::executor::block_on;
+use polity_core::call::{CloudRequest, PendingEntry, Session};
+use polity_core::contract::{Answer, Code, CredentialPlan, Doubt, Effect, Failure};
+use serde_json::{Value, json};
+
+use crate::sim::{Sim, SimClock, SimConfig};
+use crate::{
+    BoxFuture, Cloud, NoSecrets, OpenError, Opening, Persist, SecretRef, SecretResolver, adapter, open,
+};
+
+/// Time that passes only while somebody sleeps.
+#[derive(Default)]
+struct Clock(AtomicU64);
+
+impl SimClock for Clock {
+    fn now_ms(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn sleep_ms(&self, millis: u64) -> BoxFuture<'_, ()> {
+        self.0.fetch_add(millis, Ordering::SeqCst);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// One Secret, `boot`, with one key, `data`.
+struct OneSecret;
+
+const SECRET: &str = "#cloud-config\npassword: hunter22-and-more\n";
+
+impl SecretResolver for OneSecret {
+    fn resolve<'a>(
+        &'a self,
+        session: &'a Session,
+        secret: &'a SecretRef,
+    ) -> BoxFuture<'a, Result<Vec<u8>, Failure>> {
+        assert_eq!(session.owner, "u");
+        let found = secret.name == "boot" && secret.key == "data";
+        let missing = || Failure::new(Code::NotFound, format!("no Secret {:?}", secret.name));
+        Box::pin(std::future::ready(
+            found.then(|| SECRET.as_bytes().to_vec()).ok_or_else(missing),
+        ))
+    }
+}
+
+fn opening(configuration: Value) -> Opening {
+    Opening {
+        configuration: Some(configuration),
+        seed: 7,
+        clock: Arc::new(Clock(AtomicU64::new(1_000))),
+        secrets: Arc::new(NoSecrets),
+        saved: None,
+        persist: None,
+    }
+}
+
+fn request(operation: &str, arguments: Value) -> CloudRequest {
+    let session = Session {
+        cloud: "sim".into(),
+        handle: None,
+        owner: "u".into(),
+        tenant: "t".into(),
+    };
+    let key = (operation == "vm.clone").then(|| "key".to_owned());
+    CloudRequest {
+        session,
+        operation: operation.to_owned(),
+        arguments,
+        key,
+    }
+}
+
+fn clone_vm(more: Value) -> CloudRequest {
+    let mut arguments = json!({
+        "name": "m", "instanceUuid": "u", "template": "t", "cpus": 1, "coresPerSocket": 1, "memoryMiB": 1, "networks": [],
+    });
+    arguments
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    request("vm.clone", arguments)
+}
+
+fn sealed(name: &str) -> CloudRequest {
+    clone_vm(json!({"userData": {"$secret": {"name": name, "key": "data"}}}))
+}
+
+fn perform(cloud: &Arc<dyn Cloud>, request: CloudRequest) -> Answer {
+    block_on(cloud.perform(request))
+}
+
+fn error_chain(error: &dyn std::error::Error) -> String {
+    let source = error.source().map(|s| format!(": {}", error_chain(s)));
+    format!("{error}{}", source.unwrap_or_default())
+}
+
+#[test]
+fn an_unknown_cloud_is_refused_with_the_names_of_those_there_are() {
+    let error = open("foo", opening(json!({}))).err().unwrap();
+    assert_eq!(error.to_string(), r#"unknown cloud "foo"; this host has: sim"#);
+}
+
+#[test]
+fn a_configuration_is_checked_before_anything_is_opened_and_its_path_named() {
+    let check = adapter("sim").unwrap().check;
+    assert!(check(None).is_ok() && check(Some(&json!({"lag": "2s"}))).is_ok());
+    let error = check(Some(&json!({"faults": [{"then": "explode"}]}))).unwrap_err();
+    assert!(matches!(error, OpenError::Configuration { .. }));
+    assert!(
+        error_chain(&error).contains("faults.0.then: "),
+        "{}",
+        error_chain(&error)
+    );
+    assert_eq!(
+        open("sim", opening(json!({"x": 1}))).err().unwrap().to_string(),
+        error.to_string()
+    );
+}
+
+#[test]
+fn a_request_is_checked_before_the_cloud_sees_it() {
+    let cloud = open("sim", opening(json!({}))).unwrap();
+    assert_eq!(
+        perform(&cloud, request("no.such", json!({}))).unwrap_err().code,
+        Code::Unimplemented
+    );
+    let failure = perform(&cloud, clone_vm(json!({"cpus": "two"}))).unwrap_err();
+    assert_eq!(
+        (failure.code, failure.effect),
+        (Code::InvalidArgument, Effect::None)
+    );
+    assert!(failure.message.starts_with("vm.clone: cpus: "), "{failure}");
+    assert!(
+        cloud
+            .simulation()
+            .unwrap()
+            .inspect(|sim, now| sim.vms(now))
+            .is_empty()
+    );
+}
+
+#[test]
+fn answers_take_their_time_and_lost_ones_the_longest_there_is() {
+    let clock = Arc::new(Clock::default());
+    let configuration = json!({
+        "answers": {"min": 70, "max": 70},
+        "faults": [{"operation": "vm.clone", "then": "loseAnswer"}, {"operation": "vm.find", "then": "loseRequest"}],
+    });
+    let cloud = open(
+        "sim",
+        Opening {
+            clock: clock.clone(),
+            ..opening(configuration)
+        },
+    )
+    .unwrap();
+    let _ = perform(&cloud, request("vm.get", json!({"id": "vm-1"})));
+    assert_eq!(clock.now_ms(), 70);
+    let failure = perform(&cloud, clone_vm(json!({}))).unwrap_err();
+    assert_eq!(
+        (failure.code, failure.effect),
+        (Code::DeadlineExceeded, Effect::Unknown)
+    );
+    assert_eq!(clock.now_ms(), 5_070);
+    let failure = perform(&cloud, request("vm.find", json!({"instanceUuid": "u"}))).unwrap_err();
+    assert_eq!(
+        (failure.code, failure.effect),
+        (Code::DeadlineExceeded, Effect::None)
+    );
+    let entry = PendingEntry {
+        operation: "vm.clone".into(),
+        intent: "m".into(),
+        key: "key".into(),
+        since: 70,
+    };
+    clock.0.store(100_000, Ordering::SeqCst);
+    let session = clone_vm(json!({})).session;
+    assert!(matches!(block_on(cloud.settle(&session, &entry)), Doubt::Done(_)));
+}
+
+#[test]
+fn a_sealed_argument_is_resolved_and_never_seen_again() {
+    let echo = json!({"fail": {"code": "internal", "message": "bad user data: {userData}"}});
+    let configuration = json!({"faults": [{"operation": "vm.clone", "nth": 1, "then": echo}]});
+    let stored = Arc::new(Mutex::new(String::new()));
+    let log = stored.clone();
+    let persist: Persist = Box::new(move |snapshot| {
+        log.lock().unwrap().push_str(snapshot);
+        Ok(())
+    });
+    let opening = Opening {
+        secrets: Arc::new(OneSecret),
+        persist: Some(persist),
+        ..opening(configuration)
+    };
+    let cloud = open("sim", opening).unwrap();
+    let failure = perform(&cloud, sealed("boot")).unwrap_err();
+    assert_eq!(failure.message, "bad user data: [redacted]");
+    assert!(perform(&cloud, sealed("boot")).is_ok());
+    let failure = perform(&cloud, sealed("other")).unwrap_err();
+    assert_eq!((failure.code, failure.effect), (Code::NotFound, Effect::None));
+    let plain = perform(&cloud, clone_vm(json!({"userData": SECRET}))).unwrap_err();
+    assert_eq!(plain.code, Code::InvalidArgument, "only a reference is taken");
+    assert!(!plain.message.contains("hunter22"), "{plain}");
+    let stored = stored.lock().unwrap();
+    assert!(stored.contains("\"vms\"") && !stored.contains("hunter22"));
+}
+
+#[test]
+fn a_late_call_is_stored_without_its_secrets() {
+    let configuration = json!({"faults": [{"operation": "vm.clone", "then": {"happenLate": "9s"}}]});
+    let cloud = open(
+        "sim",
+        Opening {
+            secrets: Arc::new(OneSecret),
+            ..opening(configuration)
+        },
+    )
+    .unwrap();
+    assert_eq!(
+        perform(&cloud, sealed("boot")).unwrap_err().code,
+        Code::DeadlineExceeded
+    );
+    let snapshot = cloud.simulation().unwrap().inspect(|sim, _| sim.snapshot());
+    assert!(
+        snapshot.contains("arrive") && !snapshot.contains("hunter22"),
+        "{snapshot}"
+    );
+}
+
+/// A snapshot is stored while no answer has left; the sleep is what comes before an answer.
+#[test]
+fn what_a_call_did_is_stored_before_its_answer_leaves() {
+    struct Strict(Arc<AtomicBool>);
+    impl SimClock for Strict {
+        fn now_ms(&self) -> u64 {
+            5
+        }
+        fn sleep_ms(&self, _: u64) -> BoxFuture<'_, ()> {
+            assert!(self.0.load(Ordering::SeqCst), "answered before it was stored");
+            Box::pin(std::future::ready(()))
+        }
+    }
+    let stored = Arc::new(AtomicBool::new(false));
+    let (flag, saved) = (stored.clone(), Arc::new(Mutex::new(String::new())));
+    let place = saved.clone();
+    let persist: Persist = Box::new(move |snapshot| {
+        *place.lock().unwrap() = snapshot.to_owned();
+        flag.store(true, Ordering::SeqCst);
+        Ok(())
+    });
+    let clock = Arc::new(Strict(stored));
+    let opening = Opening {
+        clock,
+        persist: Some(persist),
+        ..opening(json!({}))
+    };
+    let cloud = open("sim", opening).unwrap();
+    let task = perform(&cloud, clone_vm(json!({}))).unwrap();
+    let mut restored = Sim::restore(SimConfig::default(), &saved.lock().unwrap()).unwrap();
+    let known = restored.perform(5, &request("task.get", json!({"id": task["task"]})));
+    assert!(known.answer.unwrap().is_ok());
+}
+
+#[test]
+fn a_call_that_could_not_be_stored_is_in_doubt() {
+    let full = Arc::new(AtomicBool::new(true));
+    let disk = full.clone();
+    let writes = Arc::new(AtomicU64::new(0));
+    let count = writes.clone();
+    let persist: Persist = Box::new(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+        if disk.load(Ordering::SeqCst) {
+            Err(std::io::Error::other("disk full"))
+        } else {
+            Ok(())
+        }
+    });
+    let cloud = open(
+        "sim",
+        Opening {
+            persist: Some(persist),
+            ..opening(json!({}))
+        },
+    )
+    .unwrap();
+    let failure = perform(&cloud, clone_vm(json!({}))).unwrap_err();
+    assert_eq!((failure.code, failure.effect), (Code::Internal, Effect::Unknown));
+    assert!(failure.message.contains("disk full"), "{failure}");
+    full.store(false, Ordering::SeqCst);
+    assert_eq!(
+        perform(&cloud, request("vm.get", json!({"id": "vm-1"})))
+            .unwrap_err()
+            .code,
+        Code::NotFound
+    );
+    assert_eq!(
+        writes.load(Ordering::SeqCst),
+        2,
+        "the next call stores what the last one could not"
+    );
+    let _ = perform(&cloud, request("vm.get", json!({"id": "vm-1"})));
+    assert_eq!(writes.load(Ordering::SeqCst), 2, "reads store nothing");
+}
+
+#[test]
+fn credentials_are_answered_where_there_are_accounts_and_nothing_is_minted() {
+    let configuration = json!({"accounts": [{"name": "prod", "principal": "arn:prod"}]});
+    let cloud = open("sim", opening(configuration)).unwrap();
+    let plan = |plan: Value| CredentialPlan {
+        plan: plan.to_string().into(),
+    };
+    let answer = block_on(cloud.credential(&plan(json!({"account": "prod"})), "u")).unwrap();
+    assert_eq!(answer["account"], "prod");
+    let failure = block_on(cloud.credential(&plan(json!({"role": "prod"})), "u")).unwrap_err();
+    assert_eq!(failure.code, Code::InvalidArgument);
+    assert_eq!(
+        block_on(cloud.mint("password", 1)).unwrap_err().code,
+        Code::Unimplemented
+    );
+}
