@@ -5,12 +5,11 @@ use polity_core::contract::{Answer, Code, Failure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::config::{Template, Trouble};
-use super::draw::uuid;
 use super::fault::Subject;
+use super::scenario::Trouble;
 use super::task::{self, Task, TaskError, TaskKind};
 use super::view::Happened;
-use super::vm::{self, Nic, Stamp, Vm};
+use super::vm::{self, Stamp, Vm};
 use super::world::Due;
 use super::{LONGEST, Reply, Sim};
 
@@ -278,135 +277,8 @@ impl Sim {
         Ok(json!({"task": format!("task-{task}")}))
     }
 
-    fn clone_vm(&mut self, at: u64, request: &CloudRequest, plan: Plan) -> Answer {
-        if let Some(earlier) = self.by_token(request) {
-            return earlier;
-        }
-        let arguments = &request.arguments;
-        let template = self.template(&request.session, text(arguments, "template"))?;
-        let name = text(arguments, "name").to_owned();
-        let place = json!([text(arguments, "datacenter"), text(arguments, "folder"), name]).to_string();
-        if self.config.unique_names && self.world.names.contains_key(&place) {
-            return self.duplicate(at, request, name);
-        }
-        let (nics, unfit) = self.hardware(arguments, &template);
-        let number = self.world.number();
-        let doomed = plan.doomed.or(unfit);
-        let task = self.submit(
-            at,
-            request,
-            TaskKind::Clone,
-            (number, name.clone()),
-            Plan { doomed, ..plan },
-            None,
-        );
-        let bios_uuid = uuid(self.world.seed, &format!("{} {task}", request.session.owner));
-        let uuids = [text(arguments, "instanceUuid").to_owned(), bios_uuid];
-        let mut vm = Vm::new(number, name, place.clone(), uuids, stamp(request), at);
-        vm.nics = nics;
-        vm.busy = Some(task);
-        self.world.vms.insert(number, vm);
-        self.world.names.insert(place, number);
-        self.world.owner(&request.session.owner).vms.insert(number);
-        Ok(json!({"task": format!("task-{task}")}))
-    }
-
-    /// vSphere says it at once or by a task that fails soon, as it happens to notice.
-    fn duplicate(&mut self, at: u64, request: &CloudRequest, name: String) -> Answer {
-        let message = format!("DuplicateName: the name {name:?} is taken in its folder");
-        if self.world.draw(&request.session.owner) % 2 == 0 {
-            return Err(Failure::new(Code::AlreadyExists, message));
-        }
-        let number = self.world.number();
-        let plan = Plan {
-            doomed: Some(TaskError::new("DuplicateName", message)),
-            takes: Some(1_000),
-        };
-        let task = self.submit(at, request, TaskKind::Clone, (number, name), plan, None);
-        Ok(json!({"task": format!("task-{task}")}))
-    }
-
-    /// With client tokens: what the earlier call with this key was answered.
-    fn by_token(&mut self, request: &CloudRequest) -> Option<Answer> {
-        let key = request.key.as_deref().filter(|_| self.config.tokens)?;
-        let owner = self.world.owners.get(&request.session.owner)?;
-        let task = owner
-            .tasks
-            .iter()
-            .find(|t| self.world.tasks[t].stamp.key.as_deref() == Some(key));
-        if let Some(task) = task {
-            return Some(Ok(json!({"task": format!("task-{task}")})));
-        }
-        let vm = owner
-            .vms
-            .iter()
-            .find(|v| self.world.vms[v].stamp.key.as_deref() == Some(key))?;
-        let message = format!("vm-{vm} was made with this key, and the task's record has expired");
-        Some(Err(Failure::new(Code::AlreadyExists, message)))
-    }
-
-    fn template(&self, session: &Session, name: &str) -> Result<Template, Failure> {
-        if self.config.templates.is_empty() {
-            return Ok(Template {
-                name: name.to_owned(),
-                networks: Vec::new(),
-                disks: 1,
-                tenants: Vec::new(),
-            });
-        }
-        let template = self.config.templates.iter().find(|t| t.name == name);
-        let template =
-            template.ok_or_else(|| Failure::new(Code::NotFound, format!("no template {name:?}")))?;
-        if !template.tenants.is_empty() && !template.tenants.contains(&session.tenant) {
-            let message = format!("tenant {:?} may not clone template {name:?}", session.tenant);
-            return Err(Failure::new(Code::PermissionDenied, message));
-        }
-        Ok(template.clone())
-    }
-
-    /// The NICs, and what about the hardware will make the clone fail.
-    fn hardware(&self, arguments: &Value, template: &Template) -> (Vec<Nic>, Option<TaskError>) {
-        let asked: Vec<String> = arguments["networks"]
-            .as_array()
-            .map(|names| {
-                names
-                    .iter()
-                    .filter_map(Value::as_str)
-                    .map(str::to_owned)
-                    .collect()
-            })
-            .unwrap_or_default();
-        let names = if asked.is_empty() {
-            &template.networks
-        } else {
-            &asked
-        };
-        let mut unfit = None;
-        if arguments.get("diskGiB").is_some() && template.disks != 1 {
-            let message = format!(
-                "template {:?} has {} disks, not one",
-                template.name, template.disks
-            );
-            unfit = Some(TaskError::new("InvalidSpec", message));
-        }
-        let mut nic = |name: &String| {
-            let network = self.config.networks.iter().find(|n| n.name == *name);
-            if network.is_none() && !self.config.networks.is_empty() {
-                unfit = Some(TaskError::new("InvalidArgument", format!("no network {name:?}")));
-            }
-            let (dhcp, connected) = network.map_or((true, true), |n| (n.dhcp, n.connected));
-            Nic {
-                network: name.clone(),
-                dhcp,
-                connected,
-            }
-        };
-        let nics = names.iter().map(&mut nic).collect();
-        (nics, unfit)
-    }
-
     /// Enters a task and when it will end.
-    fn submit(
+    pub(crate) fn submit(
         &mut self,
         at: u64,
         request: &CloudRequest,
@@ -490,7 +362,7 @@ fn echo(message: Option<String>, request: &CloudRequest) -> String {
     message.replace("{userData}", text(&request.arguments, "userData"))
 }
 
-fn stamp(request: &CloudRequest) -> Stamp {
+pub(crate) fn stamp(request: &CloudRequest) -> Stamp {
     let Session { owner, tenant, .. } = request.session.clone();
     Stamp {
         owner,
@@ -514,6 +386,6 @@ fn no_vm(id: &str) -> Failure {
 }
 
 /// A text argument; empty if it is not there.
-fn text<'a>(arguments: &'a Value, field: &str) -> &'a str {
+pub(crate) fn text<'a>(arguments: &'a Value, field: &str) -> &'a str {
     arguments.get(field).and_then(Value::as_str).unwrap_or_default()
 }

@@ -4,8 +4,8 @@ use polity_core::call::Session;
 use polity_core::contract::{Code, Failure};
 
 use super::Sim;
-use super::config::{FaultRule, Trouble, Unreachable};
 use super::draw::chance;
+use super::scenario::{FaultRule, Trouble, Unreachable};
 use super::task::TaskKind;
 use super::world::EventState;
 

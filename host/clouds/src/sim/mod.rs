@@ -24,6 +24,7 @@
 
 mod call;
 mod catalogue;
+mod clone;
 mod cloud;
 mod config;
 mod draw;
@@ -31,6 +32,7 @@ mod fault;
 mod lag;
 mod millis;
 mod persist;
+mod scenario;
 mod settle;
 mod task;
 mod view;
@@ -47,12 +49,10 @@ use world::World;
 
 pub use catalogue::{BEGINS_WITHIN, LONGEST};
 pub use cloud::{SimClock, SimCloud};
-pub use config::{
-    Account, ConfigError, FaultRule, Intervention, Network, Outage, SimConfig, TaskDurations, Template,
-    Trouble, Unreachable, WorldEvent,
-};
+pub use config::{Account, ConfigError, Network, SimConfig, TaskDurations, Template};
 pub use millis::{Between, Millis};
 pub use persist::RestoreError;
+pub use scenario::{FaultRule, Intervention, Outage, Trouble, Unreachable, WorldEvent};
 pub use task::TaskKind;
 pub use view::{Effect, Happened, VmView};
 pub use vm::Power;

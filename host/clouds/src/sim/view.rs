@@ -1,7 +1,7 @@
 //! What only a simulation can tell: all there is, and all that happened.
 
 use super::Sim;
-use super::config::Intervention;
+use super::scenario::Intervention;
 use super::task::Task;
 use super::vm::{self, Power};
 

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Sim;
 use super::call::{Late, Plan};
-use super::config::{SimConfig, WorldEvent};
+use super::config::SimConfig;
 use super::draw::draw;
+use super::scenario::WorldEvent;
 use super::task::{Task, TaskError, TaskKind};
 use super::view::Happened;
 use super::vm::{Power, Version, Vm};
