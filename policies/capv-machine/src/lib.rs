@@ -1,1 +1,63 @@
-//! capv-machine
+//! One virtual machine of a vSphere-style cloud: from nothing to *running with addresses*, and back to nothing.
+//!
+//! Every change of the cloud is a task. The policy never waits inside a pass: it writes the task down, asks to be
+//! called again, and does nothing else until that task has ended. So there is at most one changing call in a pass and
+//! at most one task in flight for a machine.
+//!
+//! The flow is [`reconcile`]; each stage has a file of its own, and [`edges`] says which arrows of the drawing
+//! (CAPV-01 to CAPV-38) there are.
+
+mod backoff;
+#[cfg(feature = "cases")]
+pub mod cases;
+mod config;
+mod delete;
+mod doubt;
+pub mod edges;
+mod live;
+mod lookup;
+mod metadata;
+mod object;
+mod task;
+
+use std::ops::ControlFlow::Break;
+
+use polity_sdk::prelude::*;
+
+pub use config::Config;
+pub use edges::manifest;
+pub use object::{
+    Device, Machine, MachineSpec, MachineStatus, NetworkSpec, NicStatus, Phase, Route, TaskKind,
+};
+
+/// A pass of this policy.
+pub type Cx = Context<Machine, Config>;
+
+/// Which action next?
+#[polity_sdk::policy(lifecycle)]
+pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
+    let mut machine = cx.object_mut();
+    if machine.in_maintenance() {
+        return Ok(requeue(&cx));
+    }
+    if let Break(wait) = doubt::resolve(&cx, &mut machine)? {
+        return Ok(wait);
+    }
+    if let Break(wait) = task::check(&cx, &mut machine).await? {
+        return Ok(wait);
+    }
+    cx.note("CAPV-11");
+    lookup::find(&cx, &mut machine).await?;
+    if machine.metadata.deleting() {
+        cx.note("CAPV-19");
+        delete::tear_down(&cx, &mut machine).await
+    } else {
+        cx.note("CAPV-22");
+        live::bring_up(&cx, &mut machine).await
+    }
+}
+
+/// The drawing's "requeue": a new pass, with a new read, after the default period.
+fn requeue(cx: &Cx) -> Next {
+    Next::after(cx.config().requeue_period)
+}

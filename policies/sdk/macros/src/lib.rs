@@ -1,1 +1,183 @@
-//! macros
+//! The attribute `#[polity_sdk::policy]`. See there.
+//!
+//! It leaves the function as it is and adds, for wasm targets only, what makes the crate a component: the exports of
+//! its role's world, the section that says which world that is, the allocator and the panic hook. Natively nothing is
+//! added: the names of the exports do not link there.
+
+use proc_macro::TokenStream;
+use proc_macro2::{Literal, Span, TokenStream as Tokens};
+use quote::{format_ident, quote};
+use syn::parse::{Parse, ParseStream};
+use syn::{Ident, ItemFn, Path, Token};
+use wit_parser::{Resolve, UnresolvedPackageGroup};
+
+/// The contract. The macro carries it, so that a policy's crate may lie anywhere.
+const WIT: [(&str, &str); 2] = [
+    ("types.wit", include_str!("../../../../wit/types.wit")),
+    ("policy.wit", include_str!("../../../../wit/policy.wit")),
+];
+
+/// Makes a function a policy.
+///
+/// `#[policy(lifecycle)]` and `#[policy(identity)]` take an `async fn` from a `Context` to `Result<Next, Failure>` or
+/// `Result<Judgement, Failure>`; `#[policy(retry)]` takes an `fn` from a `Trial` to a `Duration`. Beside it stands a
+/// function `manifest() -> Manifest`, or another one that is named: `#[policy(lifecycle, manifest = my::manifest)]`.
+#[proc_macro_attribute]
+pub fn policy(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let function = syn::parse_macro_input!(item as ItemFn);
+    let arguments = syn::parse_macro_input!(arguments as Arguments);
+    expand(&arguments, &function)
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
+}
+
+struct Arguments {
+    role: Role,
+    manifest: Path,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Role {
+    Lifecycle,
+    Identity,
+    Retry,
+}
+
+impl Parse for Arguments {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let role: Ident = input.parse()?;
+        let role = match role.to_string().as_str() {
+            "lifecycle" => Role::Lifecycle,
+            "identity" => Role::Identity,
+            "retry" => Role::Retry,
+            _ => {
+                return Err(syn::Error::new(
+                    role.span(),
+                    "expected lifecycle, identity or retry",
+                ));
+            }
+        };
+        let mut manifest = syn::parse_quote!(manifest);
+        if !input.is_empty() {
+            input.parse::<Token![,]>()?;
+            let key: Ident = input.parse()?;
+            if key != "manifest" {
+                return Err(syn::Error::new(key.span(), "expected manifest = path"));
+            }
+            input.parse::<Token![=]>()?;
+            manifest = input.parse()?;
+        }
+        Ok(Arguments { role, manifest })
+    }
+}
+
+impl Role {
+    fn name(self) -> &'static str {
+        match self {
+            Role::Lifecycle => "lifecycle",
+            Role::Identity => "identity",
+            Role::Retry => "retry",
+        }
+    }
+
+    /// The interface's function, implemented with the policy's.
+    fn implementation(self, policy: &Ident) -> Tokens {
+        let contract = quote!(::polity_sdk::contract);
+        match self {
+            Role::Lifecycle => quote! {
+                fn step(pass: #contract::Pass) -> #contract::Step {
+                    ::polity_sdk::wasm::say_panics();
+                    ::polity_sdk::step::lifecycle(pass, #policy)
+                }
+            },
+            Role::Identity => quote! {
+                fn step(pass: #contract::Pass) -> #contract::IdentityStep {
+                    ::polity_sdk::wasm::say_panics();
+                    ::polity_sdk::step::identity(pass, #policy)
+                }
+            },
+            Role::Retry => quote! {
+                fn decide(trial: #contract::RetryTrial) -> u64 {
+                    ::polity_sdk::wasm::say_panics();
+                    ::polity_sdk::step::retry(trial, #policy)
+                }
+            },
+        }
+    }
+}
+
+fn expand(arguments: &Arguments, function: &ItemFn) -> syn::Result<Tokens> {
+    let signature = &function.sig;
+    let asynchronous = arguments.role != Role::Retry;
+    if signature.asyncness.is_some() != asynchronous {
+        let expected = if asynchronous {
+            "an async fn"
+        } else {
+            "a fn that is not async"
+        };
+        let message = format!("a policy of the {} role is {expected}", arguments.role.name());
+        return Err(syn::Error::new_spanned(signature, message));
+    }
+    let (role, manifest) = (arguments.role.name(), &arguments.manifest);
+    let implementation = arguments.role.implementation(&signature.ident);
+    let interface = format_ident!("{role}");
+    let export_role = format_ident!("__export_polity_policy_{role}_0_1_0_cabi");
+    let world =
+        encoded_world(&format!("{role}-policy")).map_err(|e| syn::Error::new(Span::call_site(), e))?;
+    let (size, section) = (world.len(), format!("component-type:polity:{role}-policy"));
+    let world = Literal::byte_string(&world);
+
+    Ok(quote! {
+        #function
+
+        #[cfg(target_arch = "wasm32")]
+        #[allow(unsafe_code, missing_docs, unreachable_pub, clippy::all, reason = "the glue of a component")]
+        const _: () = {
+            use ::polity_sdk::bindings::exports::polity::policy as exported;
+
+            #[global_allocator]
+            static ALLOCATOR: ::polity_sdk::wasm::Bump = ::polity_sdk::wasm::Bump::new();
+
+            #[used]
+            #[unsafe(link_section = #section)]
+            static WORLD: [u8; #size] = *#world;
+
+            struct Component;
+
+            impl exported::policy_info::Guest for Component {
+                fn describe() -> exported::policy_info::Manifest {
+                    ::polity_sdk::wasm::say_panics();
+                    #manifest().into_contract()
+                }
+            }
+
+            impl exported::#interface::Guest for Component {
+                #implementation
+            }
+
+            exported::policy_info::__export_polity_policy_policy_info_0_1_0_cabi!(
+                Component with_types_in ::polity_sdk::bindings::exports::polity::policy::policy_info
+            );
+            exported::#interface::#export_role!(
+                Component with_types_in ::polity_sdk::bindings::exports::polity::policy::#interface
+            );
+        };
+    })
+}
+
+/// The component type of a world, as `wit-component` looks for it in a custom section.
+fn encoded_world(name: &str) -> Result<Vec<u8>, String> {
+    let mut resolve = Resolve::default();
+    // The two files are one package; only one of them may be parsed as the main file.
+    let source = WIT
+        .map(|(_, text)| text.replacen("package polity:policy@0.1.0;", "", 1))
+        .concat();
+    let source = format!("package polity:policy@0.1.0;\n{source}");
+    let group = UnresolvedPackageGroup::parse("policy.wit", &source).map_err(|e| format!("{e:?}"))?;
+    let package = resolve.push_group(group).map_err(|e| format!("{e:?}"))?;
+    let world = resolve
+        .select_world(&[package], Some(name))
+        .map_err(|e| format!("{e:?}"))?;
+    wit_component::metadata::encode(&resolve, world, wit_component::StringEncoding::UTF8, None)
+        .map_err(|e| format!("{e:?}"))
+}

@@ -1,0 +1,36 @@
+//! Taking a machine down (CAPV-20, CAPV-21).
+
+use polity_sdk::machine::Power;
+use polity_sdk::prelude::*;
+
+use crate::Cx;
+use crate::backoff::{Change, submit};
+use crate::object::{FINALIZER, Machine, Phase, TaskKind};
+
+/// Stops the VM, destroys it, and lets go of the object once no VM is left. A VM that runs cannot be destroyed, so
+/// this is two tasks, one after the other.
+pub(crate) async fn tear_down(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
+    let Some(vm) = machine.status.machine_ref.clone() else {
+        cx.note("CAPV-21");
+        machine.metadata.remove_finalizer(FINALIZER);
+        return Ok(Next::settled());
+    };
+    let (edge, act, message) = match cx.ask(machine::power(&vm)).await? {
+        Power::On | Power::Suspended => ("CAPV-20a", machine::power_off(&vm), "the VM is being stopped"),
+        Power::Off => ("CAPV-20b", machine::destroy(&vm), "the VM is being destroyed"),
+    };
+    let (kind, phase) = (TaskKind::Delete, Phase::Deleting);
+    submit(
+        cx,
+        machine,
+        Change {
+            edge,
+            submit: act,
+            kind,
+            phase,
+            reason: "Deleting",
+            message,
+        },
+    )
+    .await
+}

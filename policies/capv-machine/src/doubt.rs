@@ -1,0 +1,35 @@
+//! A clone whose answer was lost (CAPV-36 to CAPV-38): decided before everything else, deleting or not.
+
+use std::ops::ControlFlow::{self, Break, Continue};
+
+use polity_sdk::Doubt;
+use polity_sdk::machine::Cloned;
+use polity_sdk::prelude::*;
+
+use crate::object::{Machine, Phase, TaskKind};
+use crate::{Cx, requeue};
+
+/// What became of the clone in doubt, if there is one.
+pub(crate) fn resolve(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<Next>, Failure> {
+    for clone in cx.pending().iter().filter(|act| act.operation == "vm.clone") {
+        match &clone.state {
+            Doubt::Unknown => {
+                cx.note("CAPV-36");
+                let message = "a clone may be under way: the cloud cannot say yet";
+                machine.not_yet(cx, Phase::Cloning, "WaitingForClone", message);
+                return Ok(Break(requeue(cx)));
+            }
+            Doubt::Done(answer) => {
+                let cloned = Cloned::read(answer)?;
+                cx.note("CAPV-37");
+                match cloned {
+                    Cloned::Task(task) => machine.track(task, TaskKind::Clone, clone.written()),
+                    // The task is forgotten already: its VM is adopted as in CAPV-13.
+                    Cloned::Vm(vm) => machine.status.machine_ref = Some(vm),
+                }
+            }
+            Doubt::Absent => cx.note("CAPV-38"),
+        }
+    }
+    Ok(Continue(()))
+}

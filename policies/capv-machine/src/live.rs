@@ -1,0 +1,151 @@
+//! Bringing a machine up (CAPV-23 to CAPV-30).
+
+use std::net::IpAddr;
+
+use polity_sdk::machine::{Nic, Power, VmSpec};
+use polity_sdk::prelude::*;
+
+use crate::backoff::{Change, submit};
+use crate::object::{Machine, NicStatus, Phase, TaskKind};
+use crate::{Cx, metadata};
+
+/// Clones, configures, starts, and waits for addresses: one of them in a pass.
+pub(crate) async fn bring_up(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
+    let Some(vm) = machine.status.machine_ref.clone() else {
+        return clone(cx, machine).await;
+    };
+
+    cx.note("CAPV-24");
+    let (given, nics) = join!(cx.ask(machine::metadata(&vm)), cx.ask(machine::nics(&vm)));
+    let (given, nics) = (given?, nics?);
+    let wanted = metadata::of(machine, &nics);
+    if given.as_deref() != Some(wanted.as_str()) {
+        let change = Change {
+            edge: "CAPV-25",
+            submit: machine::reconfigure(&vm, &wanted),
+            kind: TaskKind::Reconfigure,
+            phase: Phase::Reconfiguring,
+            reason: "Reconfiguring",
+            message: "the VM is being given its metadata",
+        };
+        return submit(cx, machine, change).await;
+    }
+
+    cx.note("CAPV-26");
+    record_interfaces(machine, &nics);
+    if cx.ask(machine::power(&vm)).await? != Power::On {
+        let change = Change {
+            edge: "CAPV-27",
+            submit: machine::power_on(&vm),
+            kind: TaskKind::Power,
+            phase: Phase::PoweringOn,
+            reason: "PoweringOn",
+            message: "the VM is being started",
+        };
+        return submit(cx, machine, change).await;
+    }
+
+    cx.note("CAPV-28");
+    machine.status.retry_after = None;
+    if !has_addresses(&nics) {
+        cx.note("CAPV-30");
+        machine.not_yet(
+            cx,
+            Phase::WaitingForAddresses,
+            "WaitingForIP",
+            "the VM runs and has no addresses yet",
+        );
+        let config = cx.config();
+        return Ok(Next::after(config.ip_wait.unwrap_or(config.requeue_period)));
+    }
+    cx.note("CAPV-29");
+    record_addresses(machine, &nics);
+    machine.provisioned(cx);
+    Ok(Next::settled_for(cx.config().resync))
+}
+
+async fn clone(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
+    if machine.status.phase == Some(Phase::Missing) && !cx.config().recreate_missing {
+        // Somebody else decides what becomes of it. Should the VM be seen again, CAPV-13 adopts it.
+        return Ok(Next::settled_for(cx.config().resync));
+    }
+    let (name, spec) = (&machine.metadata.name, &machine.spec);
+    let cpus = spec.num_cpus.unwrap_or(2).max(2);
+    let vm = VmSpec {
+        name,
+        instance_uuid: &machine.metadata.uid,
+        template: &spec.template,
+        datacenter: spec.datacenter.as_deref(),
+        folder: spec.folder.as_deref(),
+        datastore: spec.datastore.as_deref(),
+        resource_pool: spec.resource_pool.as_deref(),
+        cpus,
+        cores_per_socket: spec.num_cores_per_socket.unwrap_or(cpus),
+        memory_mib: spec.memory_mib.unwrap_or(2048),
+        disk_gib: spec.disk_gib,
+        networks: spec
+            .network
+            .devices
+            .iter()
+            .map(|device| device.network_name.as_str())
+            .collect(),
+    };
+    let change = Change {
+        edge: "CAPV-23",
+        submit: machine::clone_vm(&vm),
+        kind: TaskKind::Clone,
+        phase: Phase::Cloning,
+        reason: "WaitingForClone",
+        message: "the template is being cloned",
+    };
+    submit(cx, machine, change).await
+}
+
+/// What is plugged in where; addresses stay until CAPV-29 has new ones.
+fn record_interfaces(machine: &mut Machine, nics: &[Nic]) {
+    let known = std::mem::take(&mut machine.status.network);
+    let ip_addrs = |mac: &str| {
+        known
+            .iter()
+            .find(|nic| nic.mac == mac)
+            .map(|nic| nic.ip_addrs.clone())
+            .unwrap_or_default()
+    };
+    machine.status.network = nics
+        .iter()
+        .map(|nic| NicStatus {
+            network_name: nic.network.clone(),
+            mac: nic.mac.clone(),
+            connected: nic.connected,
+            ip_addrs: ip_addrs(&nic.mac),
+        })
+        .collect();
+}
+
+/// Whether the VM can be reached: each connected interface has an address, and at least one is connected.
+fn has_addresses(nics: &[Nic]) -> bool {
+    let mut connected = nics.iter().filter(|nic| nic.connected).peekable();
+    connected.peek().is_some() && connected.all(|nic| nic.ips.iter().any(|ip| is_reachable(ip)))
+}
+
+fn record_addresses(machine: &mut Machine, nics: &[Nic]) {
+    for (recorded, nic) in machine.status.network.iter_mut().zip(nics) {
+        recorded.ip_addrs.clone_from(&nic.ips);
+    }
+    let mut addresses: Vec<String> = Vec::new();
+    for ip in nics.iter().filter(|nic| nic.connected).flat_map(|nic| &nic.ips) {
+        if is_reachable(ip) && !addresses.contains(ip) {
+            addresses.push(ip.clone());
+        }
+    }
+    machine.status.addresses = addresses;
+}
+
+/// Loopback and link-local addresses are of no use to anyone else.
+fn is_reachable(ip: &str) -> bool {
+    match ip.parse() {
+        Ok(IpAddr::V4(ip)) => !(ip.is_loopback() || ip.is_link_local() || ip.is_unspecified()),
+        Ok(IpAddr::V6(ip)) => !(ip.is_loopback() || ip.is_unicast_link_local() || ip.is_unspecified()),
+        Err(_) => false,
+    }
+}

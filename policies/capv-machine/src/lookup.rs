@@ -1,0 +1,51 @@
+//! Which VM is this machine's (CAPV-12 to CAPV-18)?
+//!
+//! Only a definite `not-found` counts as "there is none"; any other failure ends the pass and clears nothing.
+
+use polity_sdk::prelude::*;
+
+use crate::Cx;
+use crate::object::{Machine, Phase};
+
+/// Finds the VM by the machine's uid if none is known, then makes sure that the known one is there.
+pub(crate) async fn find(cx: &Cx, machine: &mut Machine) -> Result<(), Failure> {
+    if machine.status.machine_ref.is_some() {
+        cx.note("CAPV-15");
+    } else {
+        cx.note("CAPV-12");
+        match cx
+            .ask(machine::vm_by_instance_uuid(&machine.metadata.uid))
+            .await
+            .found()?
+        {
+            Some(vm) => {
+                cx.note("CAPV-13");
+                machine.status.machine_ref = Some(vm.id);
+            }
+            None => cx.note("CAPV-14"),
+        }
+    }
+    verify(cx, machine).await
+}
+
+/// The drawing asks for the VM when the reference is *absent*, which can never do anything: it means present.
+async fn verify(cx: &Cx, machine: &mut Machine) -> Result<(), Failure> {
+    let Some(id) = &machine.status.machine_ref else {
+        cx.note("CAPV-18");
+        return Ok(());
+    };
+    match cx.ask(machine::vm(id)).await.found()? {
+        Some(vm) => {
+            cx.note("CAPV-17");
+            machine.status.bios_uuid = vm.bios_uuid;
+        }
+        None => {
+            cx.note("CAPV-16");
+            let message = format!("the VM {id} is gone");
+            cx.event(EventType::Warning, "VMNotFound", message.clone());
+            machine.not_yet(cx, Phase::Missing, "NotFound", message);
+            machine.forget_vm();
+        }
+    }
+    Ok(())
+}

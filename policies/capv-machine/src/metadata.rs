@@ -1,0 +1,106 @@
+//! The guest metadata: what cloud-init in the VM is told.
+
+use std::collections::BTreeMap;
+
+use polity_sdk::machine::Nic;
+use polity_sdk::prelude::*;
+
+use crate::object::{Device, Machine, Route};
+
+/// Computed from the spec and the MAC addresses that the VM *reports*: those in `status` are written only once the
+/// metadata is right. JSON is YAML to cloud-init; the order of the fields is fixed, so equal metadata is equal text.
+pub(crate) fn of(machine: &Machine, nics: &[Nic]) -> String {
+    let name = &machine.metadata.name;
+    let macs = macs(&machine.spec.network.devices, nics);
+    let ethernets = machine.spec.network.devices.iter().zip(macs).enumerate();
+    let guest = Guest {
+        instance_id: name,
+        local_hostname: name,
+        network: Network {
+            version: 2,
+            ethernets: ethernets
+                .map(|(n, (device, mac))| (format!("id{n}"), ethernet(n, device, mac)))
+                .collect(),
+        },
+    };
+    serde_json::to_string(&guest).expect("metadata has a JSON form")
+}
+
+/// The MAC of each device: the nth device on a network is the VM's nth interface on that network.
+fn macs<'a>(devices: &[Device], nics: &'a [Nic]) -> Vec<Option<&'a str>> {
+    let mut free: Vec<&Nic> = nics.iter().collect();
+    devices
+        .iter()
+        .map(|device| {
+            let at = free.iter().position(|nic| nic.network == device.network_name)?;
+            Some(free.remove(at).mac.as_str())
+        })
+        .collect()
+}
+
+fn ethernet<'a>(n: usize, device: &'a Device, mac: Option<&'a str>) -> Ethernet<'a> {
+    let resolver = Nameservers {
+        addresses: &device.nameservers,
+        search: &device.search_domains,
+    };
+    Ethernet {
+        r#match: mac.map(|macaddress| Match { macaddress }),
+        set_name: mac.map(|_| format!("eth{n}")),
+        dhcp4: device.dhcp4,
+        dhcp6: device.dhcp6,
+        addresses: &device.ip_addrs,
+        gateway4: device.gateway4.as_deref(),
+        gateway6: device.gateway6.as_deref(),
+        mtu: device.mtu,
+        routes: &device.routes,
+        nameservers: (!resolver.addresses.is_empty() || !resolver.search.is_empty()).then_some(resolver),
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Guest<'a> {
+    instance_id: &'a str,
+    local_hostname: &'a str,
+    network: Network<'a>,
+}
+
+/// Version 2 of cloud-init's network configuration.
+#[derive(Serialize)]
+struct Network<'a> {
+    version: u8,
+    ethernets: BTreeMap<String, Ethernet<'a>>,
+}
+
+#[derive(Serialize)]
+struct Ethernet<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    r#match: Option<Match<'a>>,
+    #[serde(rename = "set-name", skip_serializing_if = "Option::is_none")]
+    set_name: Option<String>,
+    dhcp4: bool,
+    dhcp6: bool,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    addresses: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gateway4: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gateway6: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mtu: Option<u32>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    routes: &'a [Route],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nameservers: Option<Nameservers<'a>>,
+}
+
+#[derive(Serialize)]
+struct Match<'a> {
+    macaddress: &'a str,
+}
+
+#[derive(Serialize)]
+struct Nameservers<'a> {
+    addresses: &'a [String],
+    search: &'a [String],
+}

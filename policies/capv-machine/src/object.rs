@@ -1,0 +1,264 @@
+//! The Machine: what a person writes, and what this policy writes.
+//!
+//! Which VM and which task belong to a machine stands in `status`: a tenant can write `spec`.
+
+use polity_sdk::prelude::*;
+
+use crate::Cx;
+
+/// The finalizer that keeps a Machine until its VM is gone.
+pub(crate) const FINALIZER: &str = "capv.polity.dev/machine";
+/// While this annotation is present, nothing is asked and nothing is done.
+const MAINTENANCE: &str = "capv.polity.dev/maintenance";
+/// The condition: the VM is as it should be.
+const PROVISIONED: &str = "VMProvisioned";
+
+/// A virtual machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Machine {
+    /// Name and uid: the VM's name and its instance UUID.
+    pub metadata: Metadata,
+    /// What is wanted.
+    pub spec: MachineSpec,
+    /// What is.
+    #[serde(default)]
+    pub status: MachineStatus,
+}
+
+impl Kind for Machine {
+    const API_VERSION: &'static str = "capv.polity.dev/v1alpha1";
+    const KIND: &'static str = "Machine";
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+/// What is wanted of a machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineSpec {
+    /// The template that is cloned.
+    pub template: String,
+    /// The datacenter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datacenter: Option<String>,
+    /// The inventory folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
+    /// Where the disk lies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datastore: Option<String>,
+    /// The resource pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_pool: Option<String>,
+    /// Processors; at least 2.
+    #[serde(default, rename = "numCPUs", skip_serializing_if = "Option::is_none")]
+    pub num_cpus: Option<u32>,
+    /// Cores on a socket; as many as processors by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub num_cores_per_socket: Option<u32>,
+    /// Memory; 2048 by default.
+    #[serde(default, rename = "memoryMiB", skip_serializing_if = "Option::is_none")]
+    pub memory_mib: Option<u64>,
+    /// Size of the disk; the template's by default.
+    #[serde(default, rename = "diskGiB", skip_serializing_if = "Option::is_none")]
+    pub disk_gib: Option<u64>,
+    /// The network.
+    #[serde(default)]
+    pub network: NetworkSpec,
+    /// When a running task is reported as too slow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_timeout: Option<Period>,
+}
+
+/// The network of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct NetworkSpec {
+    /// The network interfaces, in order.
+    pub devices: Vec<Device>,
+}
+
+/// How one network interface is to be set up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Device {
+    /// The network that it is plugged into.
+    pub network_name: String,
+    /// Whether it gets an IPv4 address by DHCP.
+    #[serde(default)]
+    pub dhcp4: bool,
+    /// Whether it gets an IPv6 address by DHCP.
+    #[serde(default)]
+    pub dhcp6: bool,
+    /// Fixed addresses: `10.0.0.5/24`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ip_addrs: Vec<String>,
+    /// The IPv4 gateway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway4: Option<String>,
+    /// The IPv6 gateway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway6: Option<String>,
+    /// The largest packet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
+    /// Further routes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<Route>,
+    /// Name servers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nameservers: Vec<String>,
+    /// Domains that names are looked up in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub search_domains: Vec<String>,
+}
+
+/// A route.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Route {
+    /// Where to: `10.1.0.0/16`.
+    pub to: String,
+    /// Through whom.
+    pub via: String,
+    /// Lower comes first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<u32>,
+}
+
+/// What is known of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MachineStatus {
+    /// Where the machine is on its way, for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// The cloud's id of the VM; absent while no VM is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine_ref: Option<String>,
+    /// The UUID that the guest sees.
+    #[serde(rename = "biosUUID", skip_serializing_if = "Option::is_none")]
+    pub bios_uuid: Option<String>,
+    /// The task in flight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_ref: Option<String>,
+    /// What that task does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_kind: Option<TaskKind>,
+    /// When it was submitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_since: Option<Time>,
+    /// The network interfaces of the VM.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub network: Vec<NicStatus>,
+    /// All its addresses.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<String>,
+    /// After a failed task: nothing is changed before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<Time>,
+    /// `VMProvisioned`.
+    #[serde(skip_serializing_if = "Conditions::is_empty")]
+    pub conditions: Conditions,
+}
+
+/// Where a machine is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Phase {
+    /// Its template is being cloned.
+    Cloning,
+    /// It is being given other metadata.
+    Reconfiguring,
+    /// It is being started.
+    PoweringOn,
+    /// It runs and has no addresses yet.
+    WaitingForAddresses,
+    /// It runs and has addresses.
+    Running,
+    /// A task failed; nothing is changed for a while.
+    BackingOff,
+    /// Its VM has vanished and is not made anew.
+    Missing,
+    /// It is being taken down.
+    Deleting,
+}
+
+/// What a task does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TaskKind {
+    /// Makes the VM.
+    Clone,
+    /// Gives it other metadata.
+    Reconfigure,
+    /// Starts it.
+    Power,
+    /// Stops or destroys it, because the machine is being deleted.
+    Delete,
+}
+
+/// A network interface as the VM reports it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NicStatus {
+    /// The network that it is plugged into.
+    pub network_name: String,
+    /// Its MAC address.
+    pub mac: String,
+    /// Whether it is plugged in.
+    #[serde(default)]
+    pub connected: bool,
+    /// Its addresses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ip_addrs: Vec<String>,
+}
+
+impl Machine {
+    /// Whether a person works on the VM.
+    pub(crate) fn in_maintenance(&self) -> bool {
+        self.metadata.annotations.contains_key(MAINTENANCE)
+    }
+
+    /// Writes down the task in flight.
+    pub(crate) fn track(&mut self, task: String, kind: TaskKind, since: Time) {
+        self.status.task_ref = Some(task);
+        self.status.task_kind = Some(kind);
+        self.status.task_since = Some(since);
+    }
+
+    /// Forgets the task.
+    pub(crate) fn forget_task(&mut self) {
+        self.status.task_ref = None;
+        self.status.task_kind = None;
+        self.status.task_since = None;
+    }
+
+    /// Forgets the VM, and what was known of it.
+    pub(crate) fn forget_vm(&mut self) {
+        self.status.machine_ref = None;
+        self.status.bios_uuid = None;
+        self.status.network.clear();
+        self.status.addresses.clear();
+    }
+
+    /// The VM is not as it should be yet: why, for machines and for people.
+    pub(crate) fn not_yet(&mut self, cx: &Cx, phase: Phase, reason: &str, message: impl Into<String>) {
+        self.status.phase = Some(phase);
+        self.status
+            .conditions
+            .set(cx.now(), PROVISIONED, ConditionStatus::False, reason, message);
+    }
+
+    /// The VM is as it should be.
+    pub(crate) fn provisioned(&mut self, cx: &Cx) {
+        if !self.status.conditions.is_true(PROVISIONED) {
+            let message = format!("the VM runs with {}", self.status.addresses.join(", "));
+            cx.event(EventType::Normal, "Provisioned", message);
+        }
+        self.status.phase = Some(Phase::Running);
+        self.status
+            .conditions
+            .set(cx.now(), PROVISIONED, ConditionStatus::True, "Provisioned", "");
+    }
+}

@@ -1,0 +1,93 @@
+//! The task in flight (CAPV-02 to CAPV-09).
+
+use std::ops::ControlFlow::{self, Break, Continue};
+use std::time::Duration;
+
+use polity_sdk::machine::{TaskError, TaskState};
+use polity_sdk::prelude::*;
+
+use crate::object::{Machine, Phase};
+use crate::{Cx, backoff, requeue};
+
+/// Nothing else happens while a task runs.
+pub(crate) async fn check(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<Next>, Failure> {
+    let Some(id) = machine.status.task_ref.clone() else {
+        cx.note("CAPV-03");
+        return Ok(Continue(()));
+    };
+    cx.note("CAPV-02");
+    let Some(task) = cx.ask(machine::task(&id)).await.found()? else {
+        // Gives the cloud time to become consistent, rather than going on in this pass.
+        cx.note("CAPV-08");
+        machine.forget_task();
+        return Ok(Break(requeue(cx)));
+    };
+    cx.note("CAPV-04");
+    match task.state {
+        TaskState::Queued | TaskState::Running => {
+            cx.note("CAPV-05");
+            report_slowness(cx, machine);
+            Ok(Break(requeue(cx)))
+        }
+        TaskState::Success => {
+            succeeded(cx, machine);
+            Ok(Continue(()))
+        }
+        TaskState::Error => {
+            let error = task.error.unwrap_or_default();
+            if already_as_requested(&error) {
+                succeeded(cx, machine)
+            } else {
+                failed(cx, machine, &error)
+            }
+            Ok(Continue(()))
+        }
+        TaskState::Other(state) => {
+            cx.note("CAPV-09");
+            Err(Failure::new(
+                Code::Internal,
+                format!("task {id} is in the unknown state {state:?}"),
+            ))
+        }
+    }
+}
+
+fn succeeded(cx: &Cx, machine: &mut Machine) {
+    cx.note("CAPV-06");
+    machine.forget_task();
+    machine.status.retry_after = None;
+}
+
+/// Asking for the power state that the VM has already is no failure.
+fn already_as_requested(error: &TaskError) -> bool {
+    error.fault == "InvalidPowerState" && error.existing.is_some() && error.existing == error.requested
+}
+
+/// The failure is written down and the pass goes on; [`backoff`] keeps it from changing anything for a while.
+fn failed(cx: &Cx, machine: &mut Machine, error: &TaskError) {
+    cx.note("CAPV-07");
+    let message = if error.message.is_empty() {
+        error.fault.clone()
+    } else {
+        format!("{}: {}", error.fault, error.message)
+    };
+    cx.event(EventType::Warning, "TaskFailed", message.clone());
+    let phase = machine.status.phase.unwrap_or(Phase::BackingOff);
+    machine.not_yet(cx, phase, "TaskFailed", message);
+    machine.forget_task();
+    backoff::arm(cx, machine);
+}
+
+/// A task that runs longer than it should is still waited for: a second one beside it would be worse.
+fn report_slowness(cx: &Cx, machine: &mut Machine) {
+    let timeout = machine.spec.task_timeout.or(cx.config().task_timeout);
+    let (Some(timeout), Some(since)) = (timeout, machine.status.task_since) else {
+        return;
+    };
+    if cx.now().since(since) > Duration::from(timeout) {
+        let message = format!("the task has run for more than {timeout}");
+        cx.event(EventType::Warning, "TaskSlow", message.clone());
+        let phase = machine.status.phase.unwrap_or(Phase::Cloning);
+        machine.not_yet(cx, phase, "TaskSlow", message);
+    }
+}

@@ -1,0 +1,122 @@
+//! Requests to the binding's cloud, by operation. [`machine`](crate::machine) has the typed ones.
+
+use std::marker::PhantomData;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::contract::{self, CloudAct, CloudCall, CredentialPlan, Failure, Question};
+use crate::request::{self, Act, Ask};
+
+/// Asks a `read` operation of the cloud's catalogue.
+pub fn ask<A: DeserializeOwned>(operation: &str, arguments: &impl Serialize) -> CloudAsk<A> {
+    let call = CloudCall {
+        operation: operation.to_owned(),
+        arguments: request::write(arguments),
+    };
+    CloudAsk {
+        call,
+        answer: PhantomData,
+    }
+}
+
+/// Performs a `change` operation.
+pub fn change<A: DeserializeOwned>(operation: &str, arguments: &impl Serialize) -> CloudDo<A> {
+    let act = CloudAct {
+        operation: operation.to_owned(),
+        arguments: request::write(arguments),
+        intent: None,
+    };
+    CloudDo {
+        act,
+        answer: PhantomData,
+    }
+}
+
+/// Performs a `create` operation. `intent` names what is created; it is derivable from the stored object, never
+/// from a counter, so that the same intention is recognised after a crash.
+pub fn create<A: DeserializeOwned>(operation: &str, intent: &str, arguments: &impl Serialize) -> CloudDo<A> {
+    let act = CloudAct {
+        operation: operation.to_owned(),
+        arguments: request::write(arguments),
+        intent: Some(intent.to_owned()),
+    };
+    CloudDo {
+        act,
+        answer: PhantomData,
+    }
+}
+
+/// Asks for credentials by a plan of secrets and roles, by name; identity role only.
+pub fn credential(plan: &impl Serialize) -> CredentialAsk {
+    CredentialAsk(CredentialPlan {
+        plan: request::write(plan),
+    })
+}
+
+/// A `read` operation. See [`ask`].
+#[derive(Clone, Debug)]
+pub struct CloudAsk<A> {
+    call: CloudCall,
+    answer: PhantomData<fn() -> A>,
+}
+
+impl<A: DeserializeOwned> Ask for CloudAsk<A> {
+    type Answer = A;
+
+    fn question(self, _: Option<&str>) -> Question {
+        Question::Cloud(self.call)
+    }
+
+    fn read(json: &str) -> Result<A, Failure> {
+        request::read(json)
+    }
+}
+
+/// A `change` or `create` operation. See [`change`] and [`create`].
+#[derive(Clone, Debug)]
+pub struct CloudDo<A> {
+    act: CloudAct,
+    answer: PhantomData<fn() -> A>,
+}
+
+impl<A: DeserializeOwned> Act for CloudDo<A> {
+    type Answer = A;
+
+    fn act(self, _: Option<&str>) -> contract::Act {
+        contract::Act::Cloud(self.act)
+    }
+
+    fn read(json: &str) -> Result<A, Failure> {
+        request::read(json)
+    }
+}
+
+/// A credential plan. See [`credential`].
+#[derive(Clone, Debug)]
+pub struct CredentialAsk(CredentialPlan);
+
+/// What a credential plan is answered with.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+pub struct Credential {
+    /// Names the session to the host, in this pass only.
+    pub handle: String,
+    /// Who the session acts as.
+    pub principal: String,
+    /// The account it acts in.
+    pub account: String,
+    /// Whether the host had the session already.
+    pub cached: bool,
+}
+
+impl Ask for CredentialAsk {
+    type Answer = Credential;
+
+    fn question(self, _: Option<&str>) -> Question {
+        Question::Credential(self.0)
+    }
+
+    fn read(json: &str) -> Result<Credential, Failure> {
+        request::read(json)
+    }
+}

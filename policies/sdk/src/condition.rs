@@ -1,0 +1,119 @@
+//! Conditions: what a person, or another controller, reads first.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Time;
+
+/// True, False or Unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[allow(missing_docs, reason = "the names are the documentation")]
+pub enum ConditionStatus {
+    True,
+    False,
+    Unknown,
+}
+
+/// One condition, as Kubernetes objects have them in `status.conditions`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// What the condition is about: `Ready`. Unique in its list.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Whether it holds.
+    pub status: ConditionStatus,
+    /// CamelCase: why it is as it is.
+    #[serde(default)]
+    pub reason: String,
+    /// For people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// When `status` last changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<Time>,
+}
+
+/// `status.conditions`: at most one of each type. Merged by type when published.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub struct Conditions(Vec<Condition>);
+
+impl Conditions {
+    /// The condition of this type.
+    pub fn get(&self, kind: &str) -> Option<&Condition> {
+        self.0.iter().find(|condition| condition.kind == kind)
+    }
+
+    /// Whether the condition of this type is there and True.
+    pub fn is_true(&self, kind: &str) -> bool {
+        self.get(kind)
+            .is_some_and(|condition| condition.status == ConditionStatus::True)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Sets the condition of this type. `lastTransitionTime` becomes `now` only if `status` changes, and nothing
+    /// changes at all if everything is as it was.
+    pub fn set(
+        &mut self,
+        now: Time,
+        kind: &str,
+        status: ConditionStatus,
+        reason: &str,
+        message: impl Into<String>,
+    ) {
+        let message = message.into();
+        match self.0.iter_mut().find(|condition| condition.kind == kind) {
+            Some(condition) => {
+                if condition.status != status {
+                    condition.status = status;
+                    condition.last_transition_time = Some(now.whole_seconds());
+                }
+                reason.clone_into(&mut condition.reason);
+                condition.message = message;
+            }
+            None => self.0.push(Condition {
+                kind: kind.to_owned(),
+                status,
+                reason: reason.to_owned(),
+                message,
+                last_transition_time: Some(now.whole_seconds()),
+            }),
+        }
+    }
+
+    /// Removes the condition of this type.
+    pub fn remove(&mut self, kind: &str) {
+        self.0.retain(|condition| condition.kind != kind);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_transition_time_changes_only_with_the_status() {
+        let (then, now) = (Time::from_unix_ms(1_000), Time::from_unix_ms(9_900));
+        let mut conditions = Conditions::default();
+        conditions.set(then, "Ready", ConditionStatus::False, "Starting", "one");
+        conditions.set(now, "Ready", ConditionStatus::False, "Waiting", "two");
+        let ready = conditions.get("Ready").unwrap();
+        assert_eq!(
+            (ready.reason.as_str(), ready.message.as_str()),
+            ("Waiting", "two")
+        );
+        assert_eq!(ready.last_transition_time, Some(then));
+        conditions.set(now, "Ready", ConditionStatus::True, "Done", "");
+        assert_eq!(
+            conditions.get("Ready").unwrap().last_transition_time,
+            Some(Time::from_unix_ms(9_000))
+        );
+        assert!(conditions.is_true("Ready"));
+    }
+}

@@ -1,0 +1,316 @@
+//! What a policy sees of its pass.
+
+use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::future::Future;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{self, Poll};
+
+use crate::contract::{self, ActInDoubt, Event, EventType, Failure, Question, Request};
+use crate::{Act, Ask, Kind, Permit, Time};
+
+/// One pass, as its policy sees it: the object, the time, the configuration, and what can be asked and done.
+///
+/// `T` is the primary's type, `C` that of the configuration. Cloning is cheap and gives the same pass.
+pub struct Context<T, C = serde_json::Value> {
+    pub(crate) pass: Rc<PassState<T, C>>,
+}
+
+impl<T, C> Clone for Context<T, C> {
+    fn clone(&self) -> Self {
+        Context {
+            pass: Rc::clone(&self.pass),
+        }
+    }
+}
+
+pub(crate) struct PassState<T, C> {
+    /// As it was handed in.
+    pub(crate) object: Option<T>,
+    /// As the policy has edited it; none while it has not.
+    pub(crate) edited: RefCell<Option<T>>,
+    pub(crate) config: C,
+    pub(crate) journal: Rc<Journal>,
+}
+
+/// What does not depend on the policy's types, so that it is compiled once.
+pub(crate) struct Journal {
+    pub(crate) now: Time,
+    pub(crate) attempt: u32,
+    pub(crate) pending: Vec<ActInDoubt>,
+    /// The primary's namespace.
+    pub(crate) home: Option<String>,
+    pub(crate) entries: Vec<contract::Entry>,
+    /// One for each entry: whether this run used it.
+    pub(crate) used: Vec<Cell<bool>>,
+    /// Asks and acts that the journal does not answer, in order of registration.
+    pub(crate) asks: RefCell<Vec<contract::Ask>>,
+    pub(crate) acts: RefCell<Vec<contract::Act>>,
+    pub(crate) notes: RefCell<Vec<String>>,
+    pub(crate) events: RefCell<Vec<Event>>,
+    /// What the test kit watches.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(crate) watch: crate::test::Watch,
+}
+
+impl Journal {
+    /// The answer to an ask, if the journal holds it; otherwise the ask is registered, once.
+    fn answer_ask(&self, ask: &contract::Ask) -> Option<&Result<String, Failure>> {
+        let found = self
+            .entries
+            .iter()
+            .position(|entry| matches!(&entry.request, Request::Ask(a) if a == ask));
+        #[cfg(not(target_arch = "wasm32"))]
+        self.watch.asked(ask, found);
+        let Some(index) = found else {
+            let mut asks = self.asks.borrow_mut();
+            if !asks.contains(ask) {
+                asks.push(ask.clone());
+            }
+            return None;
+        };
+        self.used[index].set(true);
+        Some(&self.entries[index].answer)
+    }
+
+    /// The answer to the nth act of this content, if the journal holds it; otherwise the act is registered.
+    /// An answer that this run used belongs to an earlier equal act, so the first unused one is this act's.
+    fn answer_act(&self, act: &contract::Act) -> Option<&Result<String, Failure>> {
+        let found =
+            self.entries.iter().zip(&self.used).position(
+                |(entry, used)| matches!(&entry.request, Request::Act(a) if !used.get() && a == act),
+            );
+        #[cfg(not(target_arch = "wasm32"))]
+        self.watch.acted(act, found);
+        let Some(index) = found else {
+            self.acts.borrow_mut().push(act.clone());
+            return None;
+        };
+        self.used[index].set(true);
+        Some(&self.entries[index].answer)
+    }
+}
+
+impl<T: Kind, C> Context<T, C> {
+    /// The primary object as the pass found it.
+    ///
+    /// # Panics
+    /// While the object is absent, which only kinds that say
+    /// [`RUNS_WHILE_ABSENT`](Kind::RUNS_WHILE_ABSENT) are called for.
+    pub fn object(&self) -> &T {
+        self.object_if_present()
+            .expect("the object is absent: look with object_if_present()")
+    }
+
+    /// The primary object as the pass found it; none while the one object that the binding names is absent.
+    pub fn object_if_present(&self) -> Option<&T> {
+        self.pass.object.as_ref()
+    }
+
+    /// The primary object to be edited. What differs at the end becomes a merge patch of just those fields.
+    ///
+    /// # Panics
+    /// While the object is absent, or while another `Edit` is alive: pass the one you have down as `&mut T`.
+    pub fn object_mut(&self) -> Edit<'_, T> {
+        let Ok(mut edited) = self.pass.edited.try_borrow_mut() else {
+            panic!("object_mut() while an earlier one is alive: pass that one down as &mut");
+        };
+        if edited.is_none() {
+            *edited = Some(self.object().clone());
+        }
+        Edit(RefMut::map(edited, |edited| {
+            edited.as_mut().expect("filled above")
+        }))
+    }
+
+    /// The time of the pass; the same in each of its steps.
+    pub fn now(&self) -> Time {
+        self.pass.journal.now
+    }
+
+    /// The binding's configuration.
+    pub fn config(&self) -> &C {
+        &self.pass.config
+    }
+
+    /// How many passes in a row before this one ended in `retry` with a failure.
+    pub fn attempt(&self) -> u32 {
+        self.pass.journal.attempt
+    }
+
+    /// Creates whose outcome was not known when the pass began.
+    pub fn pending(&self) -> &[ActInDoubt] {
+        &self.pass.journal.pending
+    }
+
+    /// Asks. Equal asks share one answer: what the world was like when the pass first asked.
+    pub fn ask<A: Ask>(&self, ask: A) -> Asking<A> {
+        self.ask_again(0, ask)
+    }
+
+    /// Asks anew: once for each round, which begins at 1. For looking again after an act.
+    pub fn ask_again<A: Ask>(&self, round: u32, ask: A) -> Asking<A> {
+        let journal = Rc::clone(&self.pass.journal);
+        let question = ask.question(journal.home.as_deref());
+        Asking {
+            journal,
+            ask: contract::Ask { round, question },
+            polled: false,
+            answer: PhantomData,
+        }
+    }
+
+    /// Acts: performed once, in the order in which acts are awaited, when no ask is open.
+    pub fn act<A: Act>(&self, act: A) -> Acting<A> {
+        let journal = Rc::clone(&self.pass.journal);
+        let act = act.act(journal.home.as_deref());
+        Acting {
+            journal,
+            act,
+            polled: false,
+            answer: PhantomData,
+        }
+    }
+
+    /// Asks for a permit: mutual exclusion between the passes of one binding and tenant, held until this pass is
+    /// published. None while another pass holds it.
+    pub async fn permit(&self, name: &str) -> Result<Option<Permit<T, C>>, Failure> {
+        let held = self.ask(PermitAsk(name)).await?;
+        Ok(held.then(|| Permit::of(self.clone())))
+    }
+
+    /// Leaves a short machine-readable remark: the id of an edge of the workflow that was really taken.
+    pub fn note(&self, id: impl Into<String>) {
+        self.pass.journal.notes.borrow_mut().push(id.into());
+    }
+
+    /// Writes a Kubernetes Event on the primary; the host writes it on transitions only.
+    pub fn event(&self, kind: EventType, reason: &str, message: impl Into<String>) {
+        let event = Event {
+            kind,
+            reason: reason.to_owned(),
+            message: message.into(),
+        };
+        self.pass.journal.events.borrow_mut().push(event);
+    }
+
+    /// The notes so far, for policies that derive one from another.
+    pub fn notes(&self) -> Ref<'_, [String]> {
+        Ref::map(self.pass.journal.notes.borrow(), Vec::as_slice)
+    }
+}
+
+/// The primary object while it is edited. See [`Context::object_mut`].
+pub struct Edit<'a, T>(RefMut<'a, T>);
+
+impl<T> Deref for Edit<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Edit<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+/// A question on its way. Nothing is asked until it is awaited.
+#[must_use = "nothing is asked until this is awaited"]
+pub struct Asking<A> {
+    journal: Rc<Journal>,
+    ask: contract::Ask,
+    polled: bool,
+    answer: PhantomData<fn() -> A>,
+}
+
+impl<A: Ask> Future for Asking<A> {
+    type Output = Result<A::Answer, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<Self::Output> {
+        self.polled = true;
+        match self.journal.answer_ask(&self.ask) {
+            None => Poll::Pending,
+            Some(answer) => Poll::Ready(read(answer, A::read)),
+        }
+    }
+}
+
+/// Something to be done, on its way. Nothing is done until it is awaited.
+#[must_use = "nothing is done until this is awaited"]
+pub struct Acting<A> {
+    journal: Rc<Journal>,
+    act: contract::Act,
+    polled: bool,
+    answer: PhantomData<fn() -> A>,
+}
+
+impl<A: Act> Future for Acting<A> {
+    type Output = Result<A::Answer, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<Self::Output> {
+        if self.polled {
+            // Registered in this step already; a second poll must not ask for it twice.
+            return Poll::Pending;
+        }
+        self.polled = true;
+        match self.journal.answer_act(&self.act) {
+            None => Poll::Pending,
+            Some(answer) => Poll::Ready(read(answer, A::read)),
+        }
+    }
+}
+
+fn read<A>(answer: &Result<String, Failure>, read: fn(&str) -> Result<A, Failure>) -> Result<A, Failure> {
+    match answer {
+        Ok(json) => read(json),
+        Err(failure) => Err(failure.clone()),
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+impl<A> Drop for Asking<A> {
+    fn drop(&mut self) {
+        if !self.polled {
+            self.journal
+                .watch
+                .dropped(crate::test::describe(&Request::Ask(self.ask.clone())));
+        }
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+impl<A> Drop for Acting<A> {
+    fn drop(&mut self) {
+        if !self.polled {
+            self.journal
+                .watch
+                .dropped(crate::test::describe(&Request::Act(self.act.clone())));
+        }
+    }
+}
+
+/// Whether a permit is held.
+struct PermitAsk<'a>(&'a str);
+
+impl Ask for PermitAsk<'_> {
+    type Answer = bool;
+
+    fn question(self, _: Option<&str>) -> Question {
+        Question::Permit(self.0.to_owned())
+    }
+
+    fn read(json: &str) -> Result<bool, Failure> {
+        crate::request::read::<Permission>(json).map(|permission| permission == Permission::Held)
+    }
+}
+
+#[derive(PartialEq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Permission {
+    Held,
+    Busy,
+}

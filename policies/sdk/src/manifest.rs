@@ -1,0 +1,157 @@
+//! What a policy says of itself.
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+
+use crate::bindings::exports::polity::policy::policy_info;
+use crate::{Crd, Kind};
+
+pub use policy_info::{Edge, Need, Role};
+
+/// The manifest, built by name; see `policy-info` in `wit/policy.wit`.
+#[derive(Clone, Debug)]
+pub struct Manifest(policy_info::Manifest);
+
+impl Manifest {
+    /// Of a policy that answers: which action next?
+    pub fn lifecycle(name: &str, version: &str) -> Self {
+        Manifest::new(Role::Lifecycle, name, version)
+    }
+
+    /// Of a policy that answers: which principal may act for this object?
+    pub fn identity(name: &str, version: &str) -> Self {
+        Manifest::new(Role::Identity, name, version)
+    }
+
+    /// Of a policy that answers: how long until the next try?
+    pub fn retry(name: &str, version: &str) -> Self {
+        Manifest::new(Role::Retry, name, version)
+    }
+
+    fn new(role: Role, name: &str, version: &str) -> Self {
+        Manifest(policy_info::Manifest {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            role,
+            governs: Vec::new(),
+            needs: Vec::new(),
+            writes: Vec::new(),
+            config_schema: "{}".to_owned(),
+            finalizer: None,
+            crd: None,
+            edges: Vec::new(),
+        })
+    }
+
+    /// A kind whose objects it can govern. Without any, it governs every kind.
+    pub fn governs<K: Kind>(mut self) -> Self {
+        self.0.governs.push(kind::<K>());
+        self
+    }
+
+    /// The CustomResourceDefinition of its kind.
+    pub fn crd(mut self, crd: Crd) -> Self {
+        self.0.crd = Some(crd.json().to_string());
+        self
+    }
+
+    /// The finalizer that the host keeps on an object before the first act.
+    pub fn finalizer(mut self, finalizer: &str) -> Self {
+        self.0.finalizer = Some(finalizer.to_owned());
+        self
+    }
+
+    /// Something it wants to be allowed.
+    pub fn needs(mut self, need: Need) -> Self {
+        self.0.needs.push(need);
+        self
+    }
+
+    /// Operations of the cloud that it wants to be allowed.
+    pub fn needs_cloud<'a>(mut self, operations: impl IntoIterator<Item = &'a str>) -> Self {
+        self.0
+            .needs
+            .extend(operations.into_iter().map(|name| Need::Cloud(name.to_owned())));
+        self
+    }
+
+    /// Dotted paths of the primary that it writes; conditions by type: `status.conditions[Ready]`.
+    pub fn writes<'a>(mut self, paths: impl IntoIterator<Item = &'a str>) -> Self {
+        self.0.writes.extend(paths.into_iter().map(str::to_owned));
+        self
+    }
+
+    /// The type of its configuration.
+    pub fn config<C: JsonSchema>(mut self) -> Self {
+        let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+        let schema = settings.into_generator().into_root_schema_for::<C>();
+        self.0.config_schema = schema.as_value().to_string();
+        self
+    }
+
+    /// The edges of its workflow: the vocabulary of its notes.
+    pub fn edges(mut self, edges: impl IntoIterator<Item = Edge>) -> Self {
+        self.0.edges.extend(edges);
+        self
+    }
+
+    /// As the contract has it.
+    pub fn into_contract(self) -> policy_info::Manifest {
+        self.0
+    }
+
+    /// As the contract has it.
+    pub fn as_contract(&self) -> &policy_info::Manifest {
+        &self.0
+    }
+}
+
+fn kind<K: Kind>() -> policy_info::Kind {
+    policy_info::Kind {
+        api_version: K::API_VERSION.to_owned(),
+        kind: K::KIND.to_owned(),
+    }
+}
+
+impl Need {
+    /// Look at objects of a kind.
+    pub fn objects_of<K: Kind>() -> Need {
+        Need::Objects(kind::<K>())
+    }
+
+    /// Create objects of a kind.
+    pub fn create_of<K: Kind>() -> Need {
+        Need::Create(kind::<K>())
+    }
+
+    /// Patch objects of a kind.
+    pub fn patch_of<K: Kind>() -> Need {
+        Need::Patch(kind::<K>())
+    }
+
+    /// Delete objects of a kind.
+    pub fn delete_of<K: Kind>() -> Need {
+        Need::Delete(kind::<K>())
+    }
+}
+
+impl Edge {
+    /// An edge that the policy notes itself.
+    pub fn noted(id: &str, meaning: &str) -> Edge {
+        Edge {
+            id: id.to_owned(),
+            meaning: meaning.to_owned(),
+            derived_from: None,
+        }
+    }
+
+    /// An edge that the host derives: `from` is `started`, `published`, `requeued`, `failed`, `succeeded`,
+    /// `concluded` or another id; several are separated by commas and any of them will do.
+    pub fn derived(id: &str, meaning: &str, from: &str) -> Edge {
+        Edge {
+            id: id.to_owned(),
+            meaning: meaning.to_owned(),
+            derived_from: Some(from.to_owned()),
+        }
+    }
+}

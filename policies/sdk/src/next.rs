@@ -1,0 +1,189 @@
+//! What a pass ends with.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::Time;
+use crate::contract::{Code, Effect, Failure, Next, Retry, RetryClass};
+use crate::time::millis;
+
+impl Next {
+    /// Nothing to do until something changes.
+    pub fn settled() -> Next {
+        Next::Settled(None)
+    }
+
+    /// Nothing to do; look again after this long even if nothing changes.
+    pub fn settled_for(length: impl Into<Duration>) -> Next {
+        Next::Settled(Some(millis(length.into())))
+    }
+
+    /// In progress: look again after this long, or when something the pass used changes.
+    pub fn after(length: impl Into<Duration>) -> Next {
+        Next::After(millis(length.into()))
+    }
+
+    /// Something stands in the way, without a failure: the retry policy says how long to wait.
+    pub fn retry(class: RetryClass) -> Next {
+        Next::Retry(Retry { class, failure: None })
+    }
+
+    /// A failure stands in the way: the retry policy says how long to wait.
+    pub fn failed(class: RetryClass, failure: Failure) -> Next {
+        Next::Retry(Retry {
+            class,
+            failure: Some(failure),
+        })
+    }
+}
+
+impl Failure {
+    /// A failure that changed nothing.
+    pub fn new(code: Code, message: impl Into<String>) -> Failure {
+        Failure {
+            code,
+            message: message.into(),
+            effect: Effect::None,
+            retry_after: None,
+        }
+    }
+
+    /// Whether what was asked for definitely does not exist.
+    pub fn is_not_found(&self) -> bool {
+        self.code == Code::NotFound
+    }
+}
+
+impl Code {
+    /// The code as the contract spells it: `not-found`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Code::Cancelled => "cancelled",
+            Code::Unknown => "unknown",
+            Code::InvalidArgument => "invalid-argument",
+            Code::DeadlineExceeded => "deadline-exceeded",
+            Code::NotFound => "not-found",
+            Code::AlreadyExists => "already-exists",
+            Code::PermissionDenied => "permission-denied",
+            Code::ResourceExhausted => "resource-exhausted",
+            Code::FailedPrecondition => "failed-precondition",
+            Code::Aborted => "aborted",
+            Code::OutOfRange => "out-of-range",
+            Code::Unimplemented => "unimplemented",
+            Code::Internal => "internal",
+            Code::Unavailable => "unavailable",
+            Code::DataLoss => "data-loss",
+            Code::Unauthenticated => "unauthenticated",
+        }
+    }
+}
+
+/// Tells a definite `not-found` from a failure to look.
+pub trait Found<T> {
+    /// `Ok(None)` for `not-found`; every other failure stays one.
+    fn found(self) -> Result<Option<T>, Failure>;
+}
+
+impl<T> Found<T> for Result<T, Failure> {
+    fn found(self) -> Result<Option<T>, Failure> {
+        match self {
+            Ok(answer) => Ok(Some(answer)),
+            Err(failure) if failure.is_not_found() => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+/// May the lifecycle act, and as whom?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// With the session behind this handle, which was answered in this very pass.
+    Granted(String),
+    /// No: the lifecycle is not run.
+    Denied,
+    /// The object is being deleted and its identity is gone: let go of it.
+    Released,
+}
+
+/// What an identity policy ends with. `Err(f)` is `Denied` with `retry(short, f)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    /// May the lifecycle act?
+    pub verdict: Verdict,
+    /// When to judge again.
+    pub next: Next,
+}
+
+impl Judgement {
+    /// Granted, with the session behind this handle.
+    pub fn granted(handle: impl Into<String>, next: Next) -> Self {
+        Judgement {
+            verdict: Verdict::Granted(handle.into()),
+            next,
+        }
+    }
+
+    /// Denied.
+    pub fn denied(next: Next) -> Self {
+        Judgement {
+            verdict: Verdict::Denied,
+            next,
+        }
+    }
+
+    /// Released.
+    pub fn released() -> Self {
+        Judgement {
+            verdict: Verdict::Released,
+            next: Next::settled(),
+        }
+    }
+}
+
+/// What a retry policy is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trial<C> {
+    /// Which sort of wait.
+    pub class: RetryClass,
+    /// The failure's code; none for a wait without a failure.
+    pub code: Option<Code>,
+    /// How many such passes came before in an unbroken row.
+    pub attempt: u32,
+    /// How long that row has lasted.
+    pub since: Duration,
+    /// The other side's wish. The host never waits less.
+    pub retry_after: Option<Duration>,
+    /// The only randomness there is: derived from the object's uid and the attempt.
+    pub seed: u64,
+    /// The retry policy's configuration.
+    pub config: C,
+}
+
+impl fmt::Display for Next {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Next::Settled(None) => f.write_str("settled"),
+            Next::Settled(Some(ms)) => write!(f, "settled({ms} ms)"),
+            Next::After(ms) => write!(f, "after({ms} ms)"),
+            Next::Retry(retry) => match &retry.failure {
+                None => write!(f, "retry({:?})", retry.class),
+                Some(failure) => {
+                    write!(
+                        f,
+                        "retry({:?}, {}: {})",
+                        retry.class,
+                        failure.code.as_str(),
+                        failure.message
+                    )
+                }
+            },
+        }
+    }
+}
+
+impl crate::ActInDoubt {
+    /// When the entry was written.
+    pub fn written(&self) -> Time {
+        Time::from_unix_ms(self.since)
+    }
+}

@@ -1,0 +1,28 @@
+//! Mutual exclusion between the passes of one binding.
+
+use crate::cluster::{ObjectAsk, ObjectsAsk};
+use crate::{Asking, Context, Kind};
+
+/// A permit that this pass holds until it is published. What it protects is read through to the API server:
+/// a cache may not show yet what the last holder wrote.
+#[derive(Clone)]
+#[must_use = "what a permit protects is asked for through it"]
+pub struct Permit<T: Kind, C> {
+    cx: Context<T, C>,
+}
+
+impl<T: Kind, C> Permit<T, C> {
+    pub(crate) fn of(cx: Context<T, C>) -> Self {
+        Permit { cx }
+    }
+
+    /// Asks for one object, latest.
+    pub fn object<K: Kind>(&self, ask: ObjectAsk<K>) -> Asking<ObjectAsk<K>> {
+        self.cx.ask(ask.latest())
+    }
+
+    /// Asks for objects, latest.
+    pub fn objects<K: Kind>(&self, ask: ObjectsAsk<K>) -> Asking<ObjectsAsk<K>> {
+        self.cx.ask(ask.latest())
+    }
+}

@@ -1,0 +1,219 @@
+//! One call of a policy: a pass in, requests or a conclusion out.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{self, Poll, Waker};
+
+use serde::de::DeserializeOwned;
+
+use crate::bindings::exports::polity::policy::identity;
+use crate::context::{Journal, PassState};
+use crate::contract::{
+    Code, Conclusion, Failure, IdentityStep, Next, Pass, Request, RetryClass, RetryTrial, Step,
+};
+use crate::time::millis;
+use crate::{Context, Judgement, Kind, Time, Trial, Verdict, patch};
+
+/// One step of a lifecycle policy.
+pub fn lifecycle<T, C, F>(pass: Pass, policy: impl FnOnce(Context<T, C>) -> F) -> Step
+where
+    T: Kind,
+    C: DeserializeOwned,
+    F: Future<Output = Result<Next, Failure>>,
+{
+    match run(pass, policy) {
+        Outcome::Pending(requests) => Step::Pending(requests),
+        Outcome::Absent => Step::Concluded(empty(Next::settled())),
+        Outcome::Undecodable(failure) => Step::Concluded(empty(Next::failed(RetryClass::Long, failure))),
+        Outcome::Ready(end, mut conclusion) => {
+            conclusion.next = end.unwrap_or_else(|failure| Next::failed(RetryClass::Short, failure));
+            Step::Concluded(conclusion)
+        }
+    }
+}
+
+/// One step of an identity policy. Whatever goes wrong is a denial.
+pub fn identity<T, C, F>(pass: Pass, policy: impl FnOnce(Context<T, C>) -> F) -> IdentityStep
+where
+    T: Kind,
+    C: DeserializeOwned,
+    F: Future<Output = Result<Judgement, Failure>>,
+{
+    let (judgement, mut conclusion) = match run(pass, policy) {
+        Outcome::Pending(requests) => return IdentityStep::Pending(requests),
+        Outcome::Absent => (Judgement::denied(Next::settled()), empty(Next::settled())),
+        Outcome::Undecodable(failure) => (
+            Judgement::denied(Next::failed(RetryClass::Long, failure)),
+            empty(Next::settled()),
+        ),
+        Outcome::Ready(end, conclusion) => {
+            let denied = |failure| Judgement::denied(Next::failed(RetryClass::Short, failure));
+            (end.unwrap_or_else(denied), conclusion)
+        }
+    };
+    conclusion.next = judgement.next;
+    let verdict = match judgement.verdict {
+        Verdict::Granted(handle) => identity::Verdict::Granted(handle),
+        Verdict::Denied => identity::Verdict::Denied,
+        Verdict::Released => identity::Verdict::Released,
+    };
+    IdentityStep::Concluded(identity::Judgement { verdict, conclusion })
+}
+
+/// The one call of a retry policy. A configuration that does not decode waits a minute: the host checked it against
+/// the schema, so this is the policy's mistake, and it must not be a hot one.
+pub fn retry<C: DeserializeOwned>(
+    trial: RetryTrial,
+    policy: impl FnOnce(Trial<C>) -> std::time::Duration,
+) -> u64 {
+    let Ok(config) = serde_json::from_str(&trial.config) else {
+        return 60_000;
+    };
+    millis(policy(Trial {
+        class: trial.class,
+        code: trial.code,
+        attempt: trial.attempt,
+        since: std::time::Duration::from_millis(trial.since),
+        retry_after: trial.retry_after.map(std::time::Duration::from_millis),
+        seed: trial.seed,
+        config,
+    }))
+}
+
+enum Outcome<R> {
+    Pending(Vec<Request>),
+    /// The object is absent and the kind does not run without it.
+    Absent,
+    /// The object or the configuration is not what the policy's types say.
+    Undecodable(Failure),
+    /// The policy's end, and a conclusion that lacks only its `next`.
+    Ready(Result<R, Failure>, Conclusion),
+}
+
+/// The flow of a step: decode, poll once, collect.
+fn run<T, C, F, R>(pass: Pass, policy: impl FnOnce(Context<T, C>) -> F) -> Outcome<R>
+where
+    T: Kind,
+    C: DeserializeOwned,
+    F: Future<Output = Result<R, Failure>>,
+{
+    let object: Option<T> = match pass
+        .object
+        .as_deref()
+        .map(|json| decode(json, "the object"))
+        .transpose()
+    {
+        Ok(object) => object,
+        Err(failure) => return Outcome::Undecodable(failure),
+    };
+    if object.is_none() && !T::RUNS_WHILE_ABSENT {
+        return Outcome::Absent;
+    }
+    let config: C = match decode(&pass.config, "the configuration") {
+        Ok(config) => config,
+        Err(failure) => return Outcome::Undecodable(failure),
+    };
+    let journal = Rc::new(Journal {
+        now: Time::from_unix_ms(pass.now),
+        attempt: pass.attempt,
+        pending: pass.pending,
+        home: object
+            .as_ref()
+            .and_then(|object| object.metadata().namespace.clone()),
+        used: vec![Cell::new(false); pass.journal.len()],
+        entries: pass.journal,
+        asks: RefCell::default(),
+        acts: RefCell::default(),
+        notes: RefCell::default(),
+        events: RefCell::default(),
+        #[cfg(not(target_arch = "wasm32"))]
+        watch: crate::test::Watch::default(),
+    });
+    let state = Rc::new(PassState {
+        object,
+        edited: RefCell::new(None),
+        config,
+        journal: Rc::clone(&journal),
+    });
+
+    let polled = {
+        let future = pin!(policy(Context {
+            pass: Rc::clone(&state)
+        }));
+        let polled = future.poll(&mut task::Context::from_waker(Waker::noop()));
+        #[cfg(not(target_arch = "wasm32"))]
+        journal.watch.polled(polled.is_ready());
+        polled
+    };
+    match polled {
+        Poll::Pending => Outcome::Pending(journal.requests()),
+        Poll::Ready(end) => {
+            let edited = state.edited.borrow();
+            let patch = match (&state.object, &*edited, &pass.object) {
+                (Some(before), Some(after), Some(stored)) => patch::between(before, after, stored),
+                _ => None,
+            };
+            Outcome::Ready(end, journal.conclusion(patch))
+        }
+    }
+}
+
+impl Journal {
+    /// Asks if any is open, otherwise acts.
+    fn requests(&self) -> Vec<Request> {
+        let asks = self.asks.take();
+        if asks.is_empty() {
+            self.acts.take().into_iter().map(Request::Act).collect()
+        } else {
+            asks.into_iter().map(Request::Ask).collect()
+        }
+    }
+
+    /// All of a conclusion but its `next`.
+    fn conclusion(&self, patch: Option<String>) -> Conclusion {
+        let used = (0u32..)
+            .zip(&self.used)
+            .filter(|(_, used)| used.get())
+            .map(|(index, _)| index)
+            .collect();
+        Conclusion {
+            patch,
+            events: self.events.take(),
+            notes: self.notes.take(),
+            next: Next::settled(),
+            used,
+        }
+    }
+}
+
+fn empty(next: Next) -> Conclusion {
+    Conclusion {
+        patch: None,
+        events: Vec::new(),
+        notes: Vec::new(),
+        next,
+        used: Vec::new(),
+    }
+}
+
+/// Reads JSON. Only where that fails it is read again, slower, to learn at which field.
+fn decode<T: DeserializeOwned>(json: &str, what: &str) -> Result<T, Failure> {
+    serde_json::from_str(json).map_err(|error| undecodable::<T>(json, what, &error))
+}
+
+#[cold]
+fn undecodable<T: DeserializeOwned>(json: &str, what: &str, error: &serde_json::Error) -> Failure {
+    let located: Result<T, _> =
+        serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(json));
+    let message = match located {
+        Err(located) => format!(
+            "{what} does not decode at {}: {}",
+            located.path(),
+            located.inner()
+        ),
+        Ok(_) => format!("{what} does not decode: {error}"),
+    };
+    Failure::new(Code::InvalidArgument, message)
+}

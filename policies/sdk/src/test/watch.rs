@@ -1,0 +1,84 @@
+//! What a run of a policy does besides its result: the kit's witness.
+//!
+//! Natively every run is watched; the kit collects what was seen through a thread-local, so that neither the policy
+//! nor the step has a parameter for it.
+
+use std::cell::{Cell, RefCell};
+
+use crate::contract;
+
+/// One run of a policy: one step.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    /// Leaves in the order in which they were polled.
+    pub(crate) polls: Vec<Poll>,
+    /// Requests that were made and dropped without being awaited, while the policy ran.
+    pub(crate) dropped: Vec<String>,
+    /// Requests that were awaited and open when the policy ended all the same.
+    pub(crate) abandoned: Vec<String>,
+}
+
+/// A request at the moment it was awaited, and the journal entry that answered it.
+#[derive(Clone, Debug)]
+pub(crate) enum Poll {
+    Ask(contract::Ask, Option<usize>),
+    Act(contract::Act, Option<usize>),
+}
+
+#[derive(Default)]
+pub(crate) struct Watch {
+    seen: RefCell<Seen>,
+    /// The policy's future was polled; what is dropped now is dropped with it.
+    over: Cell<bool>,
+}
+
+thread_local! {
+    static LAST: RefCell<Seen> = RefCell::default();
+}
+
+impl Watch {
+    pub(crate) fn asked(&self, ask: &contract::Ask, answered: Option<usize>) {
+        self.seen
+            .borrow_mut()
+            .polls
+            .push(Poll::Ask(ask.clone(), answered));
+    }
+
+    pub(crate) fn acted(&self, act: &contract::Act, answered: Option<usize>) {
+        self.seen
+            .borrow_mut()
+            .polls
+            .push(Poll::Act(act.clone(), answered));
+    }
+
+    pub(crate) fn dropped(&self, request: String) {
+        if !self.over.get() {
+            self.seen.borrow_mut().dropped.push(request);
+        }
+    }
+
+    /// The policy's future was polled, and is ready or not.
+    pub(crate) fn polled(&self, ready: bool) {
+        self.over.set(true);
+        let mut seen = self.seen.take();
+        if ready {
+            seen.abandoned = seen.polls.iter().filter_map(Poll::open).collect();
+        }
+        LAST.set(seen);
+    }
+
+    /// What the last run on this thread did.
+    pub(crate) fn last() -> Seen {
+        LAST.take()
+    }
+}
+
+impl Poll {
+    fn open(&self) -> Option<String> {
+        match self {
+            Poll::Ask(ask, None) => Some(super::describe(&contract::Request::Ask(ask.clone()))),
+            Poll::Act(act, None) => Some(super::describe(&contract::Request::Act(act.clone()))),
+            _ => None,
+        }
+    }
+}
