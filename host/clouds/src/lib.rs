@@ -10,8 +10,6 @@
 //! Never here: decisions (nothing is retried, nothing is remembered for a policy), addresses from objects, user data in
 //! an answer.
 
-#![warn(clippy::large_futures)]
-
 mod adapters;
 mod check;
 mod cloud;

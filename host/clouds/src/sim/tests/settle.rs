@@ -156,3 +156,35 @@ fn with_tokens_the_key_tells_and_the_name_does_not() {
     b.now += VISIBLE_WITHIN + 1;
     assert_eq!(b.settle("u", &other), Doubt::Absent);
 }
+
+#[test]
+fn between_the_end_of_a_task_record_and_the_first_sight_of_its_vm_nothing_is_absent() {
+    for seed in 0..50 {
+        let config = SimConfig {
+            lag: Millis::seconds(10),
+            task_retention: Millis(0),
+            ..plain()
+        };
+        let slow = FaultRule::new("vm.clone", Trouble::TaskTakes(Millis::seconds(60)));
+        let config = SimConfig {
+            faults: vec![slow],
+            ..config
+        };
+        let mut b = Bench {
+            sim: Sim::new(config, seed, START),
+            now: START,
+        };
+        let entry = b.entry("m");
+        b.clone_vm("u", "m").unwrap();
+        b.now += 61_000;
+        for _ in 0..24 {
+            let said = b.settle("u", &entry);
+            assert!(
+                matches!(said, Doubt::Done(_)),
+                "seed {seed}, {} ms after the end: {said:?}",
+                b.now - START
+            );
+            b.now += 500;
+        }
+    }
+}
