@@ -1,1 +1,40 @@
-//! standalone
+//! An embedded Kubernetes API server: a [`tower::Service`] over a store in memory or in one file.
+//!
+//! **Flow.** [`Api`] reads a request, [`path`] and [`target`] find what it is about, [`verbs`] do it on the
+//! [`Store`], [`view`] shows the result. A watch is a place in the history of its table.
+//!
+//! **Guarantees.** A write is on the disk before it is answered. What is not done is refused with the `Status` a
+//! client expects: server-side apply, strategic merge, dry run, exec, logs, eviction, CEL rules, conversion webhooks.
+//!
+//! **What it never does.** It reads no clock but the one it is given, opens no file, decides nothing about policies,
+//! and runs no pods: nodes and pods are objects like any other.
+
+mod admission;
+mod api;
+mod deletion;
+mod discovery;
+mod kinds;
+mod metadata;
+mod namespaces;
+mod openapi;
+mod owners;
+mod path;
+mod query;
+mod refusal;
+mod reply;
+mod schema;
+mod selector;
+mod serve;
+mod store;
+mod table;
+mod target;
+mod time;
+mod verbs;
+mod view;
+mod watch;
+
+pub use api::{Api, BoxError};
+pub use reply::Body;
+pub use serve::{kubeconfig, serve};
+pub use store::{Store, StoreError};
+pub use time::Clock;

@@ -1,0 +1,137 @@
+//! What every written object goes through: type, pruning, defaults, validation.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    kinds::{Rules, admit_crd},
+    metadata::{NameRule, problems},
+    query::FieldValidation,
+    refusal::Refusal,
+    target::Target,
+};
+
+/// Checks that a body is an object of the kind and place that its path names, and takes its place from there.
+pub(crate) fn check_place(target: &Target, object: &mut Value) -> Result<(), Refusal> {
+    let (version, kind) = (target.api_version(), &target.kind.kind);
+    let Some(fields) = object.as_object_mut() else {
+        return Err(Refusal::bad_request("the body is no JSON object"));
+    };
+    for (field, wanted) in [("apiVersion", &version), ("kind", kind)] {
+        let found = fields.entry(field).or_insert_with(|| json!(wanted));
+        if found.as_str() != Some(wanted) {
+            let message =
+                format!("the {field} in the data ({found}) does not match the expected {field} ({wanted})");
+            return Err(Refusal::bad_request(message));
+        }
+    }
+    let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
+    let Some(metadata) = metadata.as_object_mut() else {
+        return Err(Refusal::bad_request("metadata is no JSON object"));
+    };
+    metadata.remove("managedFields");
+    metadata.remove("selfLink");
+    place(metadata, "namespace", target.namespace.as_deref())?;
+    match target.name.as_deref() {
+        Some(name) => place(metadata, "name", Some(name)),
+        None => Ok(()),
+    }
+}
+
+fn place(metadata: &mut Map<String, Value>, field: &str, wanted: Option<&str>) -> Result<(), Refusal> {
+    let found = metadata
+        .get(field)
+        .and_then(Value::as_str)
+        .filter(|found| !found.is_empty());
+    match (found, wanted) {
+        (Some(found), Some(wanted)) if found != wanted => Err(Refusal::bad_request(format!(
+            "the {field} of the provided object ({found}) does not match the {field} on the request ({wanted})"
+        ))),
+        (Some(found), None) => Err(Refusal::bad_request(format!(
+            "{field} must not be set on a cluster-scoped object: {found}"
+        ))),
+        (None, Some(wanted)) => {
+            metadata.insert(field.to_owned(), json!(wanted));
+            Ok(())
+        }
+        (None, None) => {
+            metadata.remove(field);
+            Ok(())
+        }
+        (Some(_), Some(_)) => Ok(()),
+    }
+}
+
+/// Brings an object into the form in which it is stored. Answers warnings about fields that were dropped.
+///
+/// # Errors
+/// 422 with every violation and its path; 400 for unknown fields where they are refused.
+pub(crate) fn conform(
+    target: &Target,
+    object: &mut Value,
+    unknown_fields: FieldValidation,
+    now: &str,
+) -> Result<Vec<String>, Refusal> {
+    target.kind.to_storage(object);
+    let schema = &target.version().schema;
+    let unknown = schema.prune(object);
+    let unknown: Vec<String> = unknown
+        .iter()
+        .map(|path| format!("unknown field \"{}\"", path.escape_debug()))
+        .collect();
+    if unknown_fields == FieldValidation::Strict && !unknown.is_empty() {
+        let (kind, version) = (&target.kind.kind, &target.version().name);
+        let message = format!(
+            "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: {}",
+            unknown.join(", ")
+        );
+        return Err(Refusal::bad_request(message));
+    }
+    schema.fill_in(object);
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let mut causes = schema.validate(object);
+    if causes.is_empty() {
+        causes = problems(object, target.name_rule());
+    }
+    if causes.is_empty() {
+        causes = builtin_rules(target, object, now).err().unwrap_or_default();
+    }
+    if !causes.is_empty() {
+        return Err(Refusal::invalid(target.kind.invalid_subject(&name), &causes));
+    }
+    Ok(if unknown_fields == FieldValidation::Warn {
+        unknown
+    } else {
+        Vec::new()
+    })
+}
+
+fn builtin_rules(target: &Target, object: &mut Value, now: &str) -> Result<(), Vec<crate::refusal::Cause>> {
+    match target.kind.rules {
+        Rules::Crd => admit_crd(object, now)?,
+        Rules::Secret => merge_string_data(object),
+        Rules::Namespace => {
+            let name = object["metadata"]["name"].clone();
+            debug_assert_eq!(target.name_rule(), NameRule::Label);
+            if !object["metadata"]["labels"].is_object() {
+                object["metadata"]["labels"] = json!({});
+            }
+            object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// `stringData` is for writing only: it ends up, encoded, in `data`.
+fn merge_string_data(secret: &mut Value) {
+    let Some(Value::Object(texts)) = secret.as_object_mut().and_then(|s| s.remove("stringData")) else {
+        return;
+    };
+    if !secret["data"].is_object() {
+        secret["data"] = json!({});
+    }
+    for (key, text) in texts {
+        secret["data"][key] = json!(STANDARD.encode(text.as_str().unwrap_or_default()));
+    }
+}

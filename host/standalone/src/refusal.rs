@@ -1,0 +1,314 @@
+//! What the server refuses, as the `Status` object that Kubernetes clients understand.
+
+use serde_json::{Value, json};
+
+/// A refused request: becomes an HTTP error whose body is a `Status`.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct Refusal {
+    /// The HTTP status, also `code` in the `Status`.
+    pub(crate) code: u16,
+    /// Machine-readable: one of the `StatusReason`s of meta/v1.
+    pub(crate) reason: &'static str,
+    /// For a person: what was refused, and why.
+    pub(crate) message: String,
+    details: Option<Value>,
+}
+
+/// One reason why an object is invalid.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Cause {
+    /// Machine-readable: one of the `CauseType`s of meta/v1.
+    pub(crate) reason: &'static str,
+    /// The path of the field, as `spec.disks[0].size`.
+    pub(crate) field: String,
+    /// What is wrong with it, without the path.
+    pub(crate) message: String,
+}
+
+impl Cause {
+    /// The value does not satisfy its schema.
+    pub(crate) fn invalid(field: &str, value: &Value, why: &str) -> Self {
+        let message = format!("Invalid value: {}: {why}", shown(value));
+        Self {
+            reason: "FieldValueInvalid",
+            field: field.to_owned(),
+            message,
+        }
+    }
+
+    /// The field must be there.
+    pub(crate) fn required(field: &str, why: &str) -> Self {
+        let message = if why.is_empty() {
+            "Required value".to_owned()
+        } else {
+            format!("Required value: {why}")
+        };
+        Self {
+            reason: "FieldValueRequired",
+            field: field.to_owned(),
+            message,
+        }
+    }
+
+    /// The field must not be there, or not change like this.
+    pub(crate) fn forbidden(field: &str, why: &str) -> Self {
+        Self {
+            reason: "FieldValueForbidden",
+            field: field.to_owned(),
+            message: format!("Forbidden: {why}"),
+        }
+    }
+
+    /// The value is none of a fixed set.
+    pub(crate) fn unsupported(field: &str, value: &Value, supported: &[String]) -> Self {
+        let message = format!(
+            "Unsupported value: {}: supported values: {}",
+            shown(value),
+            supported.join(", ")
+        );
+        Self {
+            reason: "FieldValueNotSupported",
+            field: field.to_owned(),
+            message,
+        }
+    }
+}
+
+/// A value in an error message: values can be huge, messages must not be.
+fn shown(value: &Value) -> String {
+    const MOST: usize = 256;
+    let mut text = value.to_string();
+    if text.len() > MOST {
+        let cut = (0..=MOST).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
+        text.truncate(cut);
+        text.push('…');
+    }
+    text
+}
+
+/// Which object a refusal speaks of. `kind` is the plural of the resource, or for `Invalid` the kind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) kind: &'a str,
+    pub(crate) name: &'a str,
+}
+
+impl Subject<'_> {
+    fn qualified(&self) -> String {
+        if self.group.is_empty() {
+            self.kind.to_owned()
+        } else {
+            format!("{}.{}", self.kind, self.group)
+        }
+    }
+
+    fn details(&self) -> Value {
+        let mut details = json!({ "kind": self.kind });
+        if !self.name.is_empty() {
+            details["name"] = json!(self.name);
+        }
+        if !self.group.is_empty() {
+            details["group"] = json!(self.group);
+        }
+        details
+    }
+}
+
+impl Refusal {
+    fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+        }
+    }
+
+    fn about(code: u16, reason: &'static str, subject: Subject<'_>, message: String) -> Self {
+        Self {
+            code,
+            reason,
+            message,
+            details: Some(subject.details()),
+        }
+    }
+
+    /// 400: the request makes no sense.
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+
+    /// 401: no bearer token, or a wrong one.
+    pub(crate) fn unauthorized() -> Self {
+        Self::new(
+            401,
+            "Unauthorized",
+            "Unauthorized: this server wants its bearer token",
+        )
+    }
+
+    /// 403: the request is understood and never carried out.
+    pub(crate) fn forbidden(subject: Subject<'_>, why: &str) -> Self {
+        let message = format!("{} \"{}\" is forbidden: {why}", subject.qualified(), subject.name);
+        Self::about(403, "Forbidden", subject, message)
+    }
+
+    /// 403: nothing new in a namespace that is going away.
+    pub(crate) fn namespace_terminating(subject: Subject<'_>, namespace: &str) -> Self {
+        let why =
+            format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let mut refusal = Self::forbidden(subject, &why);
+        let cause = json!({
+            "reason": "NamespaceTerminating",
+            "field": "metadata.namespace",
+            "message": format!("namespace {namespace} is being terminated"),
+        });
+        if let Some(details) = &mut refusal.details {
+            details["causes"] = json!([cause]);
+        }
+        refusal
+    }
+
+    /// 404: no such object.
+    pub(crate) fn not_found(subject: Subject<'_>) -> Self {
+        let message = format!("{} \"{}\" not found", subject.qualified(), subject.name);
+        Self::about(404, "NotFound", subject, message)
+    }
+
+    /// 404: no such path.
+    pub(crate) fn no_such_path() -> Self {
+        Self::new(
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+        )
+    }
+
+    /// 405: the path is there, the verb is not.
+    pub(crate) fn method_not_allowed(message: impl Into<String>) -> Self {
+        Self::new(405, "MethodNotAllowed", message)
+    }
+
+    /// 406: none of the representations that the client accepts.
+    pub(crate) fn not_acceptable() -> Self {
+        Self::new(
+            406,
+            "NotAcceptable",
+            "only application/json is served, also as Table and PartialObjectMetadata",
+        )
+    }
+
+    /// 409: the name is taken.
+    pub(crate) fn already_exists(subject: Subject<'_>) -> Self {
+        let message = format!("{} \"{}\" already exists", subject.qualified(), subject.name);
+        Self::about(409, "AlreadyExists", subject, message)
+    }
+
+    /// 409: a precondition does not hold.
+    pub(crate) fn conflict(subject: Subject<'_>, why: &str) -> Self {
+        let message = format!(
+            "Operation cannot be fulfilled on {} \"{}\": {why}",
+            subject.qualified(),
+            subject.name
+        );
+        Self::about(409, "Conflict", subject, message)
+    }
+
+    /// 410: the resourceVersion or continue token is older than the history kept.
+    pub(crate) fn expired(message: impl Into<String>) -> Self {
+        Self::new(410, "Expired", message)
+    }
+
+    /// 413: the body is larger than the limit.
+    pub(crate) fn too_large(limit: usize) -> Self {
+        Self::new(
+            413,
+            "RequestEntityTooLarge",
+            format!("Request entity too large: limit is {limit} bytes"),
+        )
+    }
+
+    /// 413: a patch with too many operations.
+    pub(crate) fn too_large_patch(message: String) -> Self {
+        Self::new(413, "RequestEntityTooLarge", message)
+    }
+
+    /// 415: a body this server does not read.
+    pub(crate) fn unsupported_media(message: impl Into<String>) -> Self {
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// 422: the object is not what its kind allows.
+    pub(crate) fn invalid(subject: Subject<'_>, causes: &[Cause]) -> Self {
+        let lines: Vec<String> = causes
+            .iter()
+            .map(|cause| format!("{}: {}", cause.field, cause.message))
+            .collect();
+        let what = if let [one] = &lines[..] {
+            one.clone()
+        } else {
+            format!("[{}]", lines.join(", "))
+        };
+        let message = format!("{} \"{}\" is invalid: {what}", subject.qualified(), subject.name);
+        let mut refusal = Self::about(422, "Invalid", subject, message);
+        if let Some(details) = &mut refusal.details {
+            details["causes"] = causes
+                .iter()
+                .map(|c| json!({ "reason": c.reason, "message": c.message, "field": c.field }))
+                .collect();
+        }
+        refusal
+    }
+
+    /// 422: a patch that cannot be applied to the object as it is.
+    pub(crate) fn unprocessable(message: impl Into<String>) -> Self {
+        Self::new(422, "Invalid", message)
+    }
+
+    /// 500: our fault, or the disk's.
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self::new(500, "InternalError", message)
+    }
+
+    /// 501: a real API server does it, this one does not.
+    pub(crate) fn not_implemented(what: &str) -> Self {
+        Self::new(
+            501,
+            "NotImplemented",
+            format!("{what} is not implemented by the standalone API server"),
+        )
+    }
+
+    /// 504: a resourceVersion from the future.
+    pub(crate) fn too_new(asked: u64, current: u64) -> Self {
+        let mut refusal = Self::new(
+            504,
+            "Timeout",
+            format!("Too large resource version: {asked}, current: {current}"),
+        );
+        refusal.details = Some(json!({
+            "causes": [{ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" }],
+            "retryAfterSeconds": 1,
+        }));
+        refusal
+    }
+
+    /// The `Status` object.
+    pub(crate) fn status(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code,
+        });
+        if let Some(details) = &self.details {
+            status["details"] = details.clone();
+        }
+        status
+    }
+}

@@ -1,0 +1,74 @@
+//! Answers on their way out.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt as _};
+use http::{
+    HeaderValue, Response, StatusCode,
+    header::{CONTENT_TYPE, WARNING},
+};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use serde_json::Value;
+
+use crate::refusal::Refusal;
+
+/// The body of an answer: whole, or a stream of watch events.
+pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// JSON, whole.
+pub(crate) fn json(code: StatusCode, bytes: impl Into<Bytes>) -> Response<Body> {
+    whole(code, HeaderValue::from_static("application/json"), bytes.into())
+}
+
+/// Plain text.
+pub(crate) fn text(text: &'static str) -> Response<Body> {
+    whole(
+        StatusCode::OK,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+        Bytes::from_static(text.as_bytes()),
+    )
+}
+
+/// JSON with a content type that says more than that.
+pub(crate) fn typed(content_type: &'static str, value: &Value) -> Response<Body> {
+    whole(
+        StatusCode::OK,
+        HeaderValue::from_static(content_type),
+        value.to_string().into(),
+    )
+}
+
+/// A refusal's `Status`.
+pub(crate) fn refusal(refusal: &Refusal) -> Response<Body> {
+    let code = StatusCode::from_u16(refusal.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    json(code, refusal.status().to_string())
+}
+
+/// Watch events.
+pub(crate) fn stream(events: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
+    let frames = events.map(|bytes| Ok(Frame::data(bytes)));
+    let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// Adds `Warning` headers (RFC 7234 §5.5, code 299), as kubectl shows them.
+pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
+    for warning in warnings {
+        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            response.headers_mut().append(WARNING, value);
+        }
+    }
+}
+
+fn whole(code: StatusCode, content_type: HeaderValue, bytes: Bytes) -> Response<Body> {
+    let mut response = Response::new(Full::new(bytes).boxed_unsync());
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}

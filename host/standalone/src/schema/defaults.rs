@@ -1,0 +1,39 @@
+//! Filling in defaults.
+
+use serde_json::Value;
+
+use super::Schema;
+
+impl Schema {
+    /// Fills in defaults. A null where the schema allows none counts as absent, as in a real API server.
+    pub(crate) fn fill_in(&self, value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                fields.retain(|name, field| {
+                    !field.is_null() || self.field(name).is_none_or(|schema| !schema.forbids_null())
+                });
+                for (name, schema) in &self.properties {
+                    if let (Some(default), false) = (&schema.default, fields.contains_key(name)) {
+                        fields.insert(name.clone(), default.clone());
+                    }
+                }
+                for (name, field) in fields {
+                    if let Some(schema) = self.field(name) {
+                        schema.fill_in(field);
+                    }
+                }
+            }
+            Value::Array(items) => {
+                if let Some(schema) = &self.items {
+                    items.iter_mut().for_each(|item| schema.fill_in(item));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A schema that says nothing about its value says nothing about null either.
+    fn forbids_null(&self) -> bool {
+        !self.nullable && self.kind.is_some()
+    }
+}

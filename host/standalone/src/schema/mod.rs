@@ -1,0 +1,181 @@
+//! Structural schemas (apiextensions.k8s.io/v1): compiled once, then used to prune, default and validate.
+
+mod compile;
+mod defaults;
+mod format;
+mod prune;
+mod validate;
+
+use std::{collections::BTreeMap, fmt};
+
+use regex::Regex;
+use serde_json::Value;
+
+pub(crate) use compile::compile;
+
+use format::Format;
+
+/// A compiled schema. `Schema::default()` allows nothing to be known about the value, and everything.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Schema {
+    kind: Option<Type>,
+    nullable: bool,
+    int_or_string: bool,
+    preserve_unknown: bool,
+    /// The value is itself an object with apiVersion, kind and metadata.
+    embedded: bool,
+    properties: BTreeMap<String, Schema>,
+    additional: Additional,
+    items: Option<Box<Schema>>,
+    required: Vec<String>,
+    default: Option<Value>,
+    options: Option<Vec<Value>>,
+    limits: Limits,
+    list: ListType,
+    all_of: Vec<Schema>,
+    any_of: Vec<Schema>,
+    one_of: Vec<Schema>,
+    not: Option<Box<Schema>>,
+}
+
+/// The JSON types that a structural schema can name.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Type {
+    Object,
+    Array,
+    String,
+    Integer,
+    Number,
+    Boolean,
+}
+
+impl Type {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Object => "object",
+            Self::Array => "array",
+            Self::String => "string",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+        }
+    }
+}
+
+/// What fields an object may have beside its `properties`.
+#[derive(Clone, Debug, Default)]
+enum Additional {
+    /// Not said: they are pruned, unless unknown fields are preserved.
+    #[default]
+    Unsaid,
+    /// `additionalProperties: true`
+    Any,
+    /// `additionalProperties: {...}`
+    Each(Box<Schema>),
+}
+
+/// `x-kubernetes-list-type`
+#[derive(Clone, Debug, Default)]
+enum ListType {
+    #[default]
+    Atomic,
+    Set,
+    /// With `x-kubernetes-list-map-keys`.
+    Map(Vec<String>),
+}
+
+/// Bounds on a value; which of them apply depends on its type.
+#[derive(Clone, Debug, Default)]
+struct Limits {
+    minimum: Option<f64>,
+    exclusive_minimum: bool,
+    maximum: Option<f64>,
+    exclusive_maximum: bool,
+    multiple_of: Option<f64>,
+    min_length: Option<u64>,
+    max_length: Option<u64>,
+    pattern: Option<Regex>,
+    format: Option<Format>,
+    min_items: Option<u64>,
+    max_items: Option<u64>,
+    unique_items: bool,
+    min_properties: Option<u64>,
+    max_properties: Option<u64>,
+}
+
+impl Schema {
+    /// The same, with a property added or replaced.
+    pub(crate) fn with(mut self, name: &str, schema: Schema) -> Self {
+        self.properties.insert(name.to_owned(), schema);
+        self
+    }
+
+    /// A string.
+    pub(crate) fn string() -> Self {
+        Self {
+            kind: Some(Type::String),
+            ..Self::default()
+        }
+    }
+}
+
+/// Where a value is inside its object. Most values are fine, so the text is made only for those that are not.
+#[derive(Clone, Copy)]
+struct Path<'a> {
+    parent: Option<&'a Path<'a>>,
+    step: Step<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Root,
+    Field(&'a str),
+    Item(usize),
+}
+
+impl<'a> Path<'a> {
+    const ROOT: Path<'static> = Path {
+        parent: None,
+        step: Step::Root,
+    };
+
+    fn field(&'a self, name: &'a str) -> Path<'a> {
+        Path {
+            parent: Some(self),
+            step: Step::Field(name),
+        }
+    }
+
+    fn item(&'a self, index: usize) -> Path<'a> {
+        Path {
+            parent: Some(self),
+            step: Step::Item(index),
+        }
+    }
+}
+
+/// `spec.disks[0].size`
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(parent) = self.parent {
+            parent.fmt(f)?;
+        }
+        match self.step {
+            Step::Root => Ok(()),
+            Step::Field(name) if self.parent.is_none_or(|p| matches!(p.step, Step::Root)) => {
+                f.write_str(name)
+            }
+            Step::Field(name) => write!(f, ".{name}"),
+            Step::Item(index) => write!(f, "[{index}]"),
+        }
+    }
+}
+
+/// `parent.child`, without a dot at the root.
+fn child(parent: &str, name: &str) -> String {
+    if parent.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{parent}.{name}")
+    }
+}

@@ -1,0 +1,56 @@
+//! Dropping fields that the schema does not know.
+
+use serde_json::Value;
+
+use super::{Additional, Path, Schema};
+
+impl Schema {
+    /// Drops unknown fields from `value`, and says their paths.
+    pub(crate) fn prune(&self, value: &mut Value) -> Vec<String> {
+        let mut unknown = Vec::new();
+        self.prune_at(&Path::ROOT, value, &mut unknown);
+        unknown
+    }
+
+    fn prune_at(&self, path: &Path<'_>, value: &mut Value, unknown: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => {
+                fields.retain(|name, _| {
+                    let keep = self.knows(name);
+                    if !keep {
+                        unknown.push(path.field(name).to_string());
+                    }
+                    keep
+                });
+                for (name, field) in fields {
+                    if let Some(schema) = self.field(name) {
+                        schema.prune_at(&path.field(name), field, unknown);
+                    }
+                }
+            }
+            Value::Array(items) => {
+                if let Some(schema) = &self.items {
+                    for (index, item) in items.iter_mut().enumerate() {
+                        schema.prune_at(&path.item(index), item, unknown);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn knows(&self, name: &str) -> bool {
+        self.preserve_unknown
+            || self.properties.contains_key(name)
+            || !matches!(self.additional, Additional::Unsaid)
+            || (self.embedded && matches!(name, "apiVersion" | "kind" | "metadata"))
+    }
+
+    /// The schema of a field, where there is one.
+    pub(super) fn field(&self, name: &str) -> Option<&Schema> {
+        self.properties.get(name).or(match &self.additional {
+            Additional::Each(schema) => Some(schema),
+            _ => None,
+        })
+    }
+}

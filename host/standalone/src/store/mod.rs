@@ -1,0 +1,150 @@
+//! Where objects are: in memory for reading, in `redb` for keeping, when a file is given.
+//!
+//! **Flow.** A write holds the writers' lock, works out its changes on what is stored ([`Write`]), commits them to
+//! the disk in one transaction, then shows them to readers and watches. Readers never wait for the disk.
+//!
+//! **Guarantees.** What was answered was committed before. Changes have resourceVersions without gaps or repeats,
+//! also across restarts. All that one request changes (garbage collected dependents included) is one transaction.
+//!
+//! **Caveats.** The history for watches is in memory and bounded: a watch that is too far behind, or that
+//! began before a restart, is told 410.
+
+mod disk;
+mod state;
+mod write;
+
+use std::{
+    fs::File,
+    sync::{Mutex, PoisonError, RwLock, RwLockReadGuard},
+};
+
+pub(crate) use state::{Change, Key, Object, State, Stored};
+pub(crate) use write::Write;
+
+use crate::{
+    refusal::Refusal,
+    time::{Clock, now},
+};
+use disk::Disk;
+
+/// How many changes each resource remembers for watches: at 10,000 writes a second a watcher may be almost half
+/// a second behind; a changed object of 2 KB takes some 8 KB here.
+const HISTORY: usize = 4_096;
+
+/// What can be wrong with the file that keeps the objects.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The file is not ours, is damaged, is in use by another process, or cannot be read or written.
+    #[error("opening the database of the standalone API server")]
+    Open(#[from] redb::DatabaseError),
+    /// Reading what is kept, or writing the first of it.
+    #[error("reading the database of the standalone API server")]
+    Read(#[from] redb::Error),
+    /// An object in the file is not what this version writes.
+    #[error("reading {key} from the database of the standalone API server: {why}")]
+    Object {
+        /// Resource, namespace and name.
+        key: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// All objects of one standalone server.
+pub struct Store {
+    clock: Clock,
+    seed: [u8; 16],
+    writer: Mutex<Option<Disk>>,
+    state: RwLock<State>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// An empty store that ends with the process. `seed` makes uids and generated names: the same seed and the
+    /// same requests give the same ones.
+    pub fn in_memory(clock: Clock, seed: [u8; 16]) -> Self {
+        Self::with(State::new(0, HISTORY), None, clock, seed)
+    }
+
+    /// A store kept in `file`: what is in it continues, also the resourceVersions. The file is locked while open.
+    ///
+    /// # Errors
+    /// When the file is no database of ours, damaged, or open in another process.
+    pub fn open(file: File, clock: Clock, seed: [u8; 16]) -> Result<Self, StoreError> {
+        let disk = Disk::open(file)?;
+        let state = disk.load(HISTORY)?;
+        Ok(Self::with(state, Some(disk), clock, seed))
+    }
+
+    /// The same, remembering at most `changes` changes of each resource for watches that begin in the past.
+    #[must_use]
+    pub fn with_history(self, changes: usize) -> Self {
+        self.state.write().unwrap_or_else(PoisonError::into_inner).history = changes;
+        self
+    }
+
+    fn with(state: State, disk: Option<Disk>, clock: Clock, seed: [u8; 16]) -> Self {
+        let store = Self {
+            clock,
+            seed,
+            writer: Mutex::new(disk),
+            state: RwLock::new(state),
+        };
+        let begun = store.write(crate::namespaces::begin);
+        if let Err(refusal) = begun {
+            tracing::error!(%refusal, "the first namespaces could not be written");
+        }
+        store
+    }
+
+    /// Whether writes wait for a disk.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.writer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_some()
+    }
+
+    /// What is stored now. Hold it briefly: writers wait for it.
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time of the clock.
+    pub(crate) fn now(&self) -> jiff::Timestamp {
+        now(&self.clock)
+    }
+
+    /// Works out changes and makes them, all or none. A refusal changes nothing.
+    pub(crate) fn write<T>(
+        &self,
+        work: impl FnOnce(&mut Write<'_>) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        // A panic inside `work` leaves the state as it was: it is changed below only.
+        let mut disk = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.read();
+        let mut write = Write::new(&state, self.now(), &self.seed);
+        let answer = work(&mut write)?;
+        let changes = write.into_changes();
+        drop(state);
+        if changes.is_empty() {
+            return Ok(answer);
+        }
+        if let Some(disk) = disk.as_mut() {
+            disk.commit(&changes).map_err(|error| {
+                tracing::error!(%error, "a write was not kept");
+                Refusal::internal("the database could not keep the write")
+            })?;
+        }
+        self.state
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .apply(changes);
+        Ok(answer)
+    }
+}

@@ -1,0 +1,343 @@
+//! What is stored, as readers see it: objects, the history of their changes, and the indexes that writes need.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Arc, OnceLock},
+};
+
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::{
+    kinds::{CRD_RESOURCE, Registry, custom_kind},
+    refusal::Refusal,
+};
+
+/// An object as it is stored: shared, never changed.
+pub(crate) type Object = Arc<Stored>;
+
+/// The JSON of an object, as a value and, once somebody asked, as bytes.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) value: Value,
+    json: OnceLock<Bytes>,
+}
+
+impl Stored {
+    pub(crate) fn new(value: Value) -> Object {
+        Arc::new(Self {
+            value,
+            json: OnceLock::new(),
+        })
+    }
+
+    /// The bytes of the JSON.
+    pub(crate) fn json(&self) -> &Bytes {
+        self.json.get_or_init(|| self.value.to_string().into())
+    }
+
+    /// `metadata.uid`, empty where there is none.
+    pub(crate) fn uid(&self) -> &str {
+        self.value["metadata"]["uid"].as_str().unwrap_or_default()
+    }
+}
+
+/// Names one stored object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    /// As [`crate::kinds::Kind::storage`].
+    pub(crate) resource: Arc<str>,
+    /// Empty for cluster-scoped objects.
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Arc<str>,
+}
+
+/// One change of one object.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) revision: u64,
+    pub(crate) key: Key,
+    /// None: it was created.
+    pub(crate) previous: Option<Object>,
+    /// With `metadata.resourceVersion` equal to `revision`, also where it was deleted.
+    pub(crate) object: Object,
+    pub(crate) deleted: bool,
+}
+
+/// The objects of one resource, sorted by namespace and name.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) objects: BTreeMap<(Arc<str>, Arc<str>), Object>,
+    /// The youngest last.
+    history: VecDeque<Arc<Change>>,
+    /// Changes up to this revision are no longer in `history`.
+    forgotten: u64,
+    /// The revision of the youngest change, for watches to wait on.
+    progress: watch::Sender<u64>,
+    /// The kind is served no more: watches end once they have seen all changes.
+    pub(crate) closed: bool,
+}
+
+impl Table {
+    fn new(forgotten: u64) -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            history: VecDeque::new(),
+            forgotten,
+            progress: watch::Sender::new(forgotten),
+            closed: false,
+        }
+    }
+
+    /// The changes after `revision`, oldest first; 410 where some of them are forgotten.
+    pub(crate) fn since(
+        &self,
+        revision: u64,
+    ) -> Result<impl DoubleEndedIterator<Item = &Arc<Change>>, Refusal> {
+        if revision < self.forgotten {
+            let message = format!("too old resource version: {revision} ({})", self.forgotten);
+            return Err(Refusal::expired(message));
+        }
+        let first = self.history.partition_point(|change| change.revision <= revision);
+        Ok(self.history.range(first..))
+    }
+
+    /// The objects as they were at `revision`.
+    pub(crate) fn at(&self, revision: u64) -> Result<BTreeMap<(Arc<str>, Arc<str>), Object>, Refusal> {
+        let mut objects = self.objects.clone();
+        for change in self.since(revision)?.rev() {
+            let key = (change.key.namespace.clone(), change.key.name.clone());
+            match &change.previous {
+                Some(previous) => objects.insert(key, previous.clone()),
+                None => objects.remove(&key),
+            };
+        }
+        Ok(objects)
+    }
+
+    /// The objects of a namespace, or of all.
+    pub(crate) fn of_namespace(
+        &self,
+        namespace: Option<&str>,
+    ) -> impl Iterator<Item = (&(Arc<str>, Arc<str>), &Object)> {
+        let from: (Arc<str>, Arc<str>) = (namespace.unwrap_or_default().into(), "".into());
+        let namespace = namespace.map(str::to_owned);
+        self.objects
+            .range(from..)
+            .take_while(move |((found, _), _)| namespace.as_deref().is_none_or(|wanted| wanted == &**found))
+    }
+
+    /// Tells when something changed.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.progress.subscribe()
+    }
+
+    fn remember(&mut self, change: Arc<Change>, most: usize) {
+        let revision = change.revision;
+        self.history.push_back(change);
+        while self.history.len() > most {
+            if let Some(oldest) = self.history.pop_front() {
+                self.forgotten = oldest.revision;
+            }
+        }
+        self.progress.send_replace(revision);
+    }
+}
+
+/// Everything stored, and the kinds that are served.
+#[derive(Debug)]
+pub(crate) struct State {
+    /// The resourceVersion of the last change of anything.
+    pub(crate) revision: u64,
+    pub(crate) registry: Arc<Registry>,
+    /// How many changes each table remembers.
+    pub(crate) history: usize,
+    tables: BTreeMap<Arc<str>, Table>,
+    uids: BTreeMap<String, Key>,
+    owned: BTreeMap<String, BTreeSet<Key>>,
+    in_namespace: BTreeMap<Arc<str>, usize>,
+    /// Where a history begins for a table made later: nothing is known before.
+    born: u64,
+}
+
+impl State {
+    pub(crate) fn new(revision: u64, history: usize) -> Self {
+        let registry = Registry::builtin();
+        let mut state = Self {
+            revision,
+            registry: Arc::new(registry.clone()),
+            history,
+            tables: BTreeMap::new(),
+            uids: BTreeMap::new(),
+            owned: BTreeMap::new(),
+            in_namespace: BTreeMap::new(),
+            born: revision,
+        };
+        for kind in registry.all() {
+            state.table_mut(&kind.storage);
+        }
+        state
+    }
+
+    /// The objects of a resource; none for one that is not served.
+    pub(crate) fn table(&self, resource: &str) -> Option<&Table> {
+        self.tables.get(resource)
+    }
+
+    /// One object.
+    pub(crate) fn get(&self, key: &Key) -> Option<&Object> {
+        let table = self.tables.get(&key.resource)?;
+        table.objects.get(&(key.namespace.clone(), key.name.clone()))
+    }
+
+    /// Every resource that is or was served, with its objects.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (&Arc<str>, &Table)> {
+        self.tables.iter()
+    }
+
+    /// The object with this uid.
+    pub(crate) fn with_uid(&self, uid: &str) -> Option<&Key> {
+        self.uids.get(uid)
+    }
+
+    /// The objects with an owner reference to this uid.
+    pub(crate) fn owned_by(&self, uid: &str) -> impl Iterator<Item = &Key> {
+        self.owned.get(uid).into_iter().flatten()
+    }
+
+    /// How many objects are in a namespace.
+    pub(crate) fn count_in(&self, namespace: &str) -> usize {
+        self.in_namespace.get(namespace).copied().unwrap_or(0)
+    }
+
+    fn table_mut(&mut self, resource: &Arc<str>) -> &mut Table {
+        let born = self.born;
+        self.tables
+            .entry(resource.clone())
+            .or_insert_with(|| Table::new(born))
+    }
+
+    /// Makes changes visible, in their order.
+    pub(crate) fn apply(&mut self, changes: Vec<Change>) {
+        for change in changes {
+            self.revision = change.revision;
+            self.place(
+                &change.key,
+                change.previous.as_ref(),
+                (!change.deleted).then_some(&change.object),
+            );
+            if &*change.key.resource == CRD_RESOURCE {
+                self.serve(&change);
+            }
+            let history = self.history;
+            self.table_mut(&change.key.resource.clone())
+                .remember(Arc::new(change), history);
+        }
+    }
+
+    /// Puts an object that was kept on disk back in its place, without history.
+    pub(crate) fn restore(&mut self, key: Key, object: Object) {
+        self.place(&key, None, Some(&object));
+        if &*key.resource == CRD_RESOURCE {
+            let change = Change {
+                revision: self.revision,
+                key,
+                previous: None,
+                object,
+                deleted: false,
+            };
+            self.serve(&change);
+        }
+    }
+
+    fn place(&mut self, key: &Key, previous: Option<&Object>, next: Option<&Object>) {
+        if let Some(previous) = previous {
+            self.unindex(key, previous);
+        }
+        if let Some(next) = next {
+            self.index(key, next);
+        }
+        match (previous.is_some(), next.is_some()) {
+            (false, true) => *self.in_namespace.entry(key.namespace.clone()).or_default() += 1,
+            (true, false) => self.leave_namespace(&key.namespace),
+            _ => {}
+        }
+        let place = (key.namespace.clone(), key.name.clone());
+        let table = self.table_mut(&key.resource);
+        match next {
+            Some(object) => table.objects.insert(place, object.clone()),
+            None => table.objects.remove(&place),
+        };
+    }
+
+    fn leave_namespace(&mut self, namespace: &Arc<str>) {
+        if let Some(count) = self.in_namespace.get_mut(namespace) {
+            *count -= 1;
+            if *count == 0 {
+                self.in_namespace.remove(namespace);
+            }
+        }
+    }
+
+    fn index(&mut self, key: &Key, object: &Object) {
+        self.uids.insert(object.uid().to_owned(), key.clone());
+        for owner in owner_uids(&object.value) {
+            self.owned
+                .entry(owner.to_owned())
+                .or_default()
+                .insert(key.clone());
+        }
+    }
+
+    fn unindex(&mut self, key: &Key, object: &Object) {
+        self.uids.remove(object.uid());
+        for owner in owner_uids(&object.value) {
+            if let Some(keys) = self.owned.get_mut(owner) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.owned.remove(owner);
+                }
+            }
+        }
+    }
+
+    /// Serves the kind of a CRD that was written, or no more that of one that is gone.
+    fn serve(&mut self, change: &Change) {
+        let spec = &change.object.value["spec"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        if change.deleted {
+            Arc::make_mut(&mut self.registry).remove(&text(&spec["group"]), &text(&spec["names"]["plural"]));
+            if let Some(table) = self.tables.get_mut(&change.key.name) {
+                table.closed = true;
+                table.progress.send_modify(|_| {});
+            }
+            return;
+        }
+        let unchanged = change
+            .previous
+            .as_ref()
+            .is_some_and(|previous| previous.value["spec"] == *spec);
+        if unchanged {
+            return;
+        }
+        match custom_kind(&change.object.value) {
+            Ok(kind) => {
+                self.table_mut(&kind.storage).closed = false;
+                Arc::make_mut(&mut self.registry).insert(Arc::new(kind));
+            }
+            Err(causes) => {
+                tracing::error!(crd = %change.key.name, ?causes, "a stored CRD is not served");
+            }
+        }
+    }
+}
+
+/// The uids in an object's owner references.
+pub(crate) fn owner_uids(object: &Value) -> impl Iterator<Item = &str> {
+    let owners = object["metadata"]["ownerReferences"].as_array();
+    owners
+        .into_iter()
+        .flatten()
+        .filter_map(|owner| owner["uid"].as_str())
+}

@@ -1,0 +1,218 @@
+//! The changes of one request, worked out before any of them is made.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::state::{Change, Key, Object, State, Stored, owner_uids};
+use crate::{kinds::Registry, time::rfc3339};
+
+/// What is stored, with the changes so far on top.
+pub(crate) struct Write<'a> {
+    state: &'a State,
+    seed: &'a [u8; 16],
+    now: Timestamp,
+    revision: u64,
+    on_top: BTreeMap<Key, Option<Object>>,
+    owned: BTreeMap<String, BTreeSet<Key>>,
+    count: BTreeMap<Arc<str>, isize>,
+    changes: Vec<Change>,
+}
+
+impl<'a> Write<'a> {
+    pub(super) fn new(state: &'a State, now: Timestamp, seed: &'a [u8; 16]) -> Self {
+        Self {
+            state,
+            seed,
+            now,
+            revision: state.revision,
+            on_top: BTreeMap::new(),
+            owned: BTreeMap::new(),
+            count: BTreeMap::new(),
+            changes: Vec::new(),
+        }
+    }
+
+    pub(super) fn into_changes(self) -> Vec<Change> {
+        self.changes
+    }
+
+    /// The time of this write, as metadata says it.
+    pub(crate) fn now(&self) -> String {
+        rfc3339(self.now)
+    }
+
+    /// The time so many seconds from now, as metadata says it.
+    pub(crate) fn now_plus(&self, seconds: i64) -> String {
+        let later = jiff::SignedDuration::from_secs(seconds);
+        rfc3339(self.now.checked_add(later).unwrap_or(self.now))
+    }
+
+    /// The kinds served before this write.
+    pub(crate) fn registry(&self) -> &'a Registry {
+        &self.state.registry
+    }
+
+    /// The resourceVersion of the last change so far.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// One object.
+    pub(crate) fn get(&self, key: &Key) -> Option<Object> {
+        match self.on_top.get(key) {
+            Some(found) => found.clone(),
+            None => self.state.get(key).cloned(),
+        }
+    }
+
+    /// The object with this uid.
+    pub(crate) fn with_uid(&self, uid: &str) -> Option<(Key, Object)> {
+        let key = self.state.with_uid(uid)?;
+        let object = self.get(key).filter(|object| object.uid() == uid)?;
+        Some((key.clone(), object))
+    }
+
+    /// The objects with an owner reference to this uid.
+    pub(crate) fn owned_by(&self, uid: &str) -> Vec<(Key, Object)> {
+        let mut keys: BTreeSet<&Key> = self.state.owned_by(uid).collect();
+        keys.extend(self.owned.get(uid).into_iter().flatten());
+        let owned = |object: &Object| owner_uids(&object.value).any(|owner| owner == uid);
+        let found = keys
+            .into_iter()
+            .filter_map(|key| Some((key.clone(), self.get(key).filter(owned)?)));
+        found.collect()
+    }
+
+    /// Every object of a namespace, of every resource.
+    pub(crate) fn content_of(&self, namespace: &str) -> Vec<Key> {
+        let mut keys = Vec::new();
+        for (resource, table) in self.state.tables() {
+            for ((namespace, name), _) in table.of_namespace(Some(namespace)) {
+                let (namespace, name) = (namespace.clone(), name.clone());
+                keys.push(Key {
+                    resource: resource.clone(),
+                    namespace,
+                    name,
+                });
+            }
+        }
+        keys
+    }
+
+    /// Every object of a resource, in the order of lists.
+    pub(crate) fn all_of(&self, resource: &Arc<str>, namespace: Option<&str>) -> Vec<(Key, Object)> {
+        let Some(table) = self.state.table(resource) else {
+            return Vec::new();
+        };
+        let keys = table.of_namespace(namespace).map(|((namespace, name), _)| Key {
+            resource: resource.clone(),
+            namespace: namespace.clone(),
+            name: name.clone(),
+        });
+        keys.filter_map(|key| self.get(&key).map(|object| (key, object)))
+            .collect()
+    }
+
+    /// Whether a resource has objects left.
+    pub(crate) fn is_empty(&self, resource: &str) -> bool {
+        let Some(table) = self.state.table(resource) else {
+            return true;
+        };
+        let here = |key: &Key| &*key.resource == resource;
+        let (added, removed) =
+            self.on_top
+                .iter()
+                .filter(|(key, _)| here(key))
+                .fold((0, 0), |(a, r), (key, o)| {
+                    match (self.state.get(key).is_some(), o.is_some()) {
+                        (false, true) => (a + 1, r),
+                        (true, false) => (a, r + 1),
+                        _ => (a, r),
+                    }
+                });
+        table.objects.len() + added == removed
+    }
+
+    /// How many objects are in a namespace.
+    pub(crate) fn count_in(&self, namespace: &str) -> usize {
+        let change = self.count.get(namespace).copied().unwrap_or(0);
+        self.state.count_in(namespace).saturating_add_signed(change)
+    }
+
+    /// A new uid, in the form of a random UUID (RFC 9562 version 4).
+    pub(crate) fn new_uid(&self) -> String {
+        let mut bytes = self.digest("uid");
+        bytes[6] = (bytes[6] & 0x0f) | 0x40;
+        bytes[8] = (bytes[8] & 0x3f) | 0x80;
+        let hex: String = bytes[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        format!(
+            "{}-{}-{}-{}-{}",
+            &hex[..8],
+            &hex[8..12],
+            &hex[12..16],
+            &hex[16..20],
+            &hex[20..]
+        )
+    }
+
+    /// Five characters for `generateName`, without vowels and look-alikes (apimachinery `rand.String`).
+    pub(crate) fn new_suffix(&self, attempt: u32) -> String {
+        const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+        let bytes = self.digest(&format!("name {attempt}"));
+        bytes[..5]
+            .iter()
+            .map(|&byte| char::from(LETTERS[usize::from(byte) % LETTERS.len()]))
+            .collect()
+    }
+
+    /// Unique: a revision is used once, and what it makes is made at most once per purpose.
+    fn digest(&self, purpose: &str) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        hash.update(self.seed);
+        hash.update(self.revision.to_be_bytes());
+        hash.update(purpose);
+        hash.finalize().into()
+    }
+
+    /// Creates or replaces an object; answers it with its new resourceVersion.
+    pub(crate) fn put(&mut self, key: &Key, value: Value) -> Object {
+        self.change(key, value, false)
+    }
+
+    /// Removes an object; answers its last state, which carries the resourceVersion of the removal.
+    pub(crate) fn remove(&mut self, key: &Key, value: Value) -> Object {
+        self.change(key, value, true)
+    }
+
+    fn change(&mut self, key: &Key, mut value: Value, deleted: bool) -> Object {
+        self.revision += 1;
+        value["metadata"]["resourceVersion"] = Value::from(self.revision.to_string());
+        let object = Stored::new(value);
+        let previous = self.get(key);
+        let delta = isize::from(!deleted) - isize::from(previous.is_some());
+        *self.count.entry(key.namespace.clone()).or_default() += delta;
+        for owner in owner_uids(&object.value) {
+            self.owned
+                .entry(owner.to_owned())
+                .or_default()
+                .insert(key.clone());
+        }
+        self.on_top
+            .insert(key.clone(), (!deleted).then(|| object.clone()));
+        let (revision, key) = (self.revision, key.clone());
+        self.changes.push(Change {
+            revision,
+            key,
+            previous,
+            object: object.clone(),
+            deleted,
+        });
+        object
+    }
+}

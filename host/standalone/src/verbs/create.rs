@@ -1,0 +1,115 @@
+//! Creating an object.
+
+use serde_json::{Value, json};
+
+use super::{Call, Written};
+use crate::{
+    admission::{check_place, conform},
+    deletion,
+    kinds::Rules,
+    namespaces,
+    refusal::{Cause, Refusal},
+    store::Write,
+    target::Target,
+};
+
+/// How often a generated name may be taken before the client is told (as a real API server since 1.30).
+const NAME_ATTEMPTS: u32 = 8;
+/// How much of `generateName` is used, so that the name fits a label (apiserver `maxGeneratedNameLength`).
+const GENERATED: usize = 58;
+
+/// Creates the object in the body.
+pub(crate) fn create(call: &Call<'_>) -> Result<Written, Refusal> {
+    let unknown_fields = call.begin_write()?;
+    let target = call.target;
+    if target.name.is_some() || (target.kind.namespaced && target.namespace.is_none()) {
+        return Err(target.verb_refused());
+    }
+    let mut object = call.json()?;
+    check_name(target, &object)?;
+    check_place(target, &mut object)?;
+    call.store.write(|write| {
+        let name = free_name(write, target, &mut object)?;
+        if let Some(namespace) = &target.namespace {
+            namespaces::require(write, namespace, target.subject(&name))?;
+        }
+        prepare(write, target, &mut object)?;
+        let warnings = conform(target, &mut object, unknown_fields, &write.now())?;
+        let key = target.key(&name);
+        if write.get(&key).is_some() {
+            return Err(Refusal::already_exists(target.subject(&name)));
+        }
+        let object = deletion::put(write, &key, object);
+        Ok(Written { object, warnings })
+    })
+}
+
+/// Refuses an object that nobody can name, or that has been stored before.
+fn check_name(target: &Target, object: &Value) -> Result<(), Refusal> {
+    let metadata = &object["metadata"];
+    let has = |field: &str| metadata[field].as_str().is_some_and(|text| !text.is_empty());
+    if has("resourceVersion") {
+        return Err(Refusal::bad_request(
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    if !has("name") && !has("generateName") {
+        let cause = Cause::required("metadata.name", "name or generateName is required");
+        return Err(Refusal::invalid(target.kind.invalid_subject(""), &[cause]));
+    }
+    Ok(())
+}
+
+/// The object's name; where it leaves that to the server, one that is not taken.
+fn free_name(write: &Write<'_>, target: &Target, object: &mut Value) -> Result<String, Refusal> {
+    let metadata = &mut object["metadata"];
+    if let Some(name) = metadata["name"].as_str().filter(|name| !name.is_empty()) {
+        return Ok(name.to_owned());
+    }
+    let base: String = metadata["generateName"]
+        .as_str()
+        .unwrap_or_default()
+        .chars()
+        .take(GENERATED)
+        .collect();
+    let names = (0..NAME_ATTEMPTS).map(|attempt| format!("{base}{}", write.new_suffix(attempt)));
+    let free = names
+        .into_iter()
+        .find(|name| write.get(&target.key(name)).is_none());
+    let name = free.ok_or_else(|| Refusal::already_exists(target.subject(&base)))?;
+    metadata["name"] = json!(name);
+    Ok(name)
+}
+
+/// What the server decides about a new object.
+fn prepare(write: &Write<'_>, target: &Target, object: &mut Value) -> Result<(), Refusal> {
+    if target.version().status
+        && let Some(fields) = object.as_object_mut()
+    {
+        fields.remove("status");
+    }
+    match target.kind.rules {
+        Rules::Namespace => namespaces::prepare(object),
+        Rules::Pod => object["status"] = json!({ "phase": "Pending" }),
+        _ => {}
+    }
+    let counts = target.kind.rules.counts_generations();
+    let (uid, now) = (write.new_uid(), write.now());
+    let Some(metadata) = object["metadata"].as_object_mut() else {
+        return Err(Refusal::bad_request("metadata is no JSON object"));
+    };
+    for field in [
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "resourceVersion",
+    ] {
+        metadata.remove(field);
+    }
+    metadata.insert("uid".to_owned(), json!(uid));
+    metadata.insert("creationTimestamp".to_owned(), json!(now));
+    if counts {
+        metadata.insert("generation".to_owned(), json!(1));
+    }
+    Ok(())
+}

@@ -1,0 +1,52 @@
+//! What can be done with objects.
+
+mod create;
+mod delete;
+mod patch;
+mod read;
+mod update;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+pub(crate) use create::create;
+pub(crate) use delete::{Answer, delete, delete_collection};
+pub(crate) use patch::{PatchKind, patch};
+pub(crate) use read::{get, list, selection};
+pub(crate) use update::update;
+
+use crate::{
+    query::{FieldValidation, Query},
+    refusal::Refusal,
+    store::{Object, Store},
+    target::Target,
+};
+
+/// A request for objects, taken apart.
+pub(crate) struct Call<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) target: &'a Target,
+    pub(crate) query: &'a Query,
+    pub(crate) body: &'a Bytes,
+}
+
+/// An object that was written.
+pub(crate) struct Written {
+    pub(crate) object: Object,
+    /// For the `Warning` header.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Call<'_> {
+    /// The body as JSON.
+    fn json(&self) -> Result<Value, Refusal> {
+        serde_json::from_slice(self.body)
+            .map_err(|error| Refusal::bad_request(format!("the body is no JSON: {error}")))
+    }
+
+    /// What every write checks first.
+    fn begin_write(&self) -> Result<FieldValidation, Refusal> {
+        self.query.refuse_dry_run()?;
+        self.query.field_validation()
+    }
+}

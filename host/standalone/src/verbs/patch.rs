@@ -1,0 +1,97 @@
+//! Patching an object: RFC 6902 (JSON patch) and RFC 7386 (merge patch).
+
+use serde_json::Value;
+
+use super::{Call, Written, update::replace};
+use crate::{admission::check_place, refusal::Refusal};
+
+/// How many operations a JSON patch may have (apiserver `maxJSONPatchOperations`).
+const OPERATIONS: usize = 10_000;
+
+/// How the body of a patch is to be read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum PatchKind {
+    Json,
+    Merge,
+}
+
+impl PatchKind {
+    /// By content type; 415 for the kinds of patches that this server does not apply.
+    pub(crate) fn of(content_type: Option<&str>) -> Result<Self, Refusal> {
+        let media = content_type
+            .unwrap_or_default()
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim();
+        let supported = "application/json-patch+json and application/merge-patch+json are";
+        match media {
+            "application/json-patch+json" => Ok(Self::Json),
+            "application/merge-patch+json" => Ok(Self::Merge),
+            "application/apply-patch+yaml" | "application/apply-patch+cbor" => {
+                Err(Refusal::unsupported_media(format!(
+                    "server-side apply is not supported by the standalone API server, {supported}"
+                )))
+            }
+            "application/strategic-merge-patch+json" => Err(Refusal::unsupported_media(format!(
+                "strategic merge patch is not supported by the standalone API server, {supported}"
+            ))),
+            other => Err(Refusal::unsupported_media(format!(
+                "patches of type {other:?} are not supported, {supported}"
+            ))),
+        }
+    }
+}
+
+/// Patches an object, or its status.
+pub(crate) fn patch(call: &Call<'_>, kind: PatchKind) -> Result<Written, Refusal> {
+    let unknown_fields = call.begin_write()?;
+    let target = call.target;
+    let (key, name) = target.named()?;
+    let patch = Patch::parse(call.json()?, kind)?;
+    call.store.write(|write| {
+        let stored = write
+            .get(&key)
+            .ok_or_else(|| Refusal::not_found(target.subject(name)))?;
+        let served = target.kind.from_storage(target.version(), &stored.value);
+        let mut object = served.unwrap_or_else(|| stored.value.clone());
+        patch.apply(&mut object)?;
+        check_place(target, &mut object)?;
+        replace(write, target, (&key, &stored), object, unknown_fields)
+    })
+}
+
+enum Patch {
+    Json(json_patch::Patch),
+    Merge(Value),
+}
+
+impl Patch {
+    fn parse(body: Value, kind: PatchKind) -> Result<Self, Refusal> {
+        match kind {
+            PatchKind::Merge if body.is_object() => Ok(Self::Merge(body)),
+            PatchKind::Merge => Err(Refusal::bad_request("a merge patch is a JSON object")),
+            PatchKind::Json => {
+                let patch: json_patch::Patch = serde_json::from_value(body)
+                    .map_err(|error| Refusal::bad_request(format!("the body is no JSON patch: {error}")))?;
+                if patch.len() > OPERATIONS {
+                    let message = format!("a JSON patch has at most {OPERATIONS} operations");
+                    return Err(Refusal::too_large_patch(message));
+                }
+                Ok(Self::Json(patch))
+            }
+        }
+    }
+
+    fn apply(&self, object: &mut Value) -> Result<(), Refusal> {
+        match self {
+            Self::Merge(patch) => json_patch::merge(object, patch),
+            Self::Json(patch) => json_patch::patch(object, patch).map_err(|error| {
+                Refusal::unprocessable(format!(
+                    "the server rejected our request due to an error in our request: {error}"
+                ))
+            })?,
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! Replacing an object, and what update and patch have in common.
+
+use serde_json::{Value, json};
+
+use super::{Call, Written};
+use crate::{
+    admission::{check_place, conform},
+    deletion::{self, Preconditions},
+    kinds::Rules,
+    metadata::{finalizers_of, is_deleting},
+    query::FieldValidation,
+    refusal::{Cause, Refusal},
+    store::{Key, Object, Write},
+    target::Target,
+};
+
+/// Metadata that only the server changes.
+const SERVER_OWNED: [&str; 6] = [
+    "uid",
+    "creationTimestamp",
+    "generation",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generateName",
+];
+
+/// Replaces an object, or its status, with the body.
+pub(crate) fn update(call: &Call<'_>) -> Result<Written, Refusal> {
+    let unknown_fields = call.begin_write()?;
+    let target = call.target;
+    let (key, name) = target.named()?;
+    let mut object = call.json()?;
+    check_place(target, &mut object)?;
+    let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    if version.is_empty() && target.kind.rules.wants_version() {
+        let cause = Cause::invalid(
+            "metadata.resourceVersion",
+            &json!(0),
+            "must be specified for an update",
+        );
+        return Err(Refusal::invalid(target.kind.invalid_subject(name), &[cause]));
+    }
+    call.store.write(|write| {
+        let stored = write
+            .get(&key)
+            .ok_or_else(|| Refusal::not_found(target.subject(name)))?;
+        replace(write, target, (&key, &stored), object, unknown_fields)
+    })
+}
+
+/// Stores `object`, in the form of the request, in place of `stored`.
+pub(super) fn replace(
+    write: &mut Write<'_>,
+    target: &Target,
+    (key, stored): (&Key, &Object),
+    mut object: Value,
+    unknown_fields: FieldValidation,
+) -> Result<Written, Refusal> {
+    check_preconditions(target, key, &stored.value, &object)?;
+    target.kind.to_storage(&mut object);
+    let mut next = combine(target, &stored.value, object);
+    let warnings = conform(target, &mut next, unknown_fields, &write.now())?;
+    if next == stored.value {
+        return Ok(Written {
+            object: stored.clone(),
+            warnings,
+        });
+    }
+    check_change(target, key, &stored.value, &next)?;
+    if target.kind.rules.counts_generations() && content_differs(target, &stored.value, &next) {
+        let generation = stored.value["metadata"]["generation"].as_i64().unwrap_or(0);
+        next["metadata"]["generation"] = json!(generation + 1);
+    }
+    let object = deletion::put(write, key, next);
+    Ok(Written { object, warnings })
+}
+
+/// A uid or resourceVersion in the body is one that the object must have.
+fn check_preconditions(target: &Target, key: &Key, stored: &Value, object: &Value) -> Result<(), Refusal> {
+    let text = |field: &str| object["metadata"][field].as_str().filter(|text| !text.is_empty());
+    let uid = Preconditions {
+        uid: text("uid").map(str::to_owned),
+        resource_version: None,
+    };
+    uid.check(stored)
+        .map_err(|why| Refusal::conflict(target.subject(&key.name), &why))?;
+    let current = stored["metadata"]["resourceVersion"].as_str();
+    if text("resourceVersion").is_some_and(|wanted| Some(wanted) != current) {
+        let why =
+            "the object has been modified; please apply your changes to the latest version and try again";
+        return Err(Refusal::conflict(target.subject(&key.name), why));
+    }
+    Ok(())
+}
+
+/// The part of `object` that this request may change, on top of what is stored.
+fn combine(target: &Target, stored: &Value, mut object: Value) -> Value {
+    if target.status {
+        let mut next = stored.clone();
+        take(&mut next, "status", object.get("status").cloned());
+        return next;
+    }
+    if target.version().status {
+        take(&mut object, "status", stored.get("status").cloned());
+    }
+    let (old, new) = (&stored["metadata"], &mut object["metadata"]);
+    for field in SERVER_OWNED.into_iter().chain(["resourceVersion"]) {
+        take(new, field, old.get(field).cloned());
+    }
+    object
+}
+
+fn take(object: &mut Value, field: &str, value: Option<Value>) {
+    let Some(fields) = object.as_object_mut() else {
+        return;
+    };
+    match value {
+        Some(value) => fields.insert(field.to_owned(), value),
+        None => fields.remove(field),
+    };
+}
+
+/// Refuses what may not change.
+fn check_change(target: &Target, key: &Key, stored: &Value, next: &Value) -> Result<(), Refusal> {
+    let mut causes = Vec::new();
+    if is_deleting(stored) {
+        let known: Vec<&str> = finalizers_of(stored).collect();
+        let added: Vec<&str> = finalizers_of(next)
+            .filter(|finalizer| !known.contains(finalizer))
+            .collect();
+        if !added.is_empty() {
+            let why = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers {added:?}"
+            );
+            causes.push(Cause::forbidden("metadata.finalizers", &why));
+        }
+    }
+    causes.extend(immutable_changes(target, stored, next));
+    if causes.is_empty() {
+        return Ok(());
+    }
+    Err(Refusal::invalid(target.kind.invalid_subject(&key.name), &causes))
+}
+
+fn immutable_changes(target: &Target, stored: &Value, next: &Value) -> Vec<Cause> {
+    let changed = |field: &&str| stored.pointer(field) != next.pointer(field);
+    let frozen: &[&str] = match target.kind.rules {
+        Rules::Crd => &[
+            "/spec/group",
+            "/spec/scope",
+            "/spec/names/plural",
+            "/spec/names/kind",
+        ],
+        Rules::Secret => &["/type"],
+        _ => &[],
+    };
+    let mut causes: Vec<Cause> = frozen
+        .iter()
+        .filter(|field| changed(field))
+        .map(|field| Cause::forbidden(&field[1..].replace('/', "."), "field is immutable"))
+        .collect();
+    if stored["immutable"] == true && target.kind.group.is_empty() {
+        let contents = ["/immutable", "/data", "/binaryData"].into_iter().filter(changed);
+        causes.extend(
+            contents.map(|field| Cause::forbidden(&field[1..], "field is immutable when `immutable` is set")),
+        );
+    }
+    causes
+}
+
+/// Whether anything but metadata, and status where it is a subresource, differs.
+fn content_differs(target: &Target, stored: &Value, next: &Value) -> bool {
+    let counts = |field: &str| field != "metadata" && (field != "status" || !target.version().status);
+    let (Some(old), Some(new)) = (stored.as_object(), next.as_object()) else {
+        return true;
+    };
+    let changed = new
+        .iter()
+        .any(|(field, value)| counts(field) && old.get(field) != Some(value));
+    changed || old.keys().any(|field| counts(field) && !new.contains_key(field))
+}
