@@ -103,6 +103,7 @@ pub mod machine;
 mod manifest;
 mod next;
 mod patch;
+mod path;
 mod permit;
 mod request;
 pub mod step;

@@ -14,7 +14,7 @@ use crate::contract::{
     Code, Conclusion, Failure, IdentityStep, Next, Pass, Request, RetryClass, RetryTrial, Step,
 };
 use crate::time::millis;
-use crate::{Context, Judgement, Kind, Time, Trial, Verdict, patch};
+use crate::{Context, Judgement, Kind, Time, Trial, Verdict, patch, path};
 
 /// One step of a lifecycle policy.
 pub fn lifecycle<T, C, F>(pass: Pass, policy: impl FnOnce(Context<T, C>) -> F) -> Step
@@ -198,22 +198,16 @@ fn empty(next: Next) -> Conclusion {
     }
 }
 
-/// Reads JSON. Only where that fails it is read again, slower, to learn at which field.
+/// Reads JSON. A failure says at which field.
 fn decode<T: DeserializeOwned>(json: &str, what: &str) -> Result<T, Failure> {
-    serde_json::from_str(json).map_err(|error| undecodable::<T>(json, what, &error))
+    serde_json::from_str(json).map_err(|error| undecodable(json, what, &error))
 }
 
 #[cold]
-fn undecodable<T: DeserializeOwned>(json: &str, what: &str, error: &serde_json::Error) -> Failure {
-    let located: Result<T, _> =
-        serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(json));
-    let message = match located {
-        Err(located) => format!(
-            "{what} does not decode at {}: {}",
-            located.path(),
-            located.inner()
-        ),
-        Ok(_) => format!("{what} does not decode: {error}"),
+fn undecodable(json: &str, what: &str, error: &serde_json::Error) -> Failure {
+    let message = match path::of(json, error.line(), error.column()) {
+        path if path.is_empty() => format!("{what} does not decode: {error}"),
+        path => format!("{what} does not decode at {path}: {error}"),
     };
     Failure::new(Code::InvalidArgument, message)
 }

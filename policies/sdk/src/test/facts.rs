@@ -23,7 +23,10 @@ pub struct Facts {
 
 impl Facts {
     pub(crate) fn in_namespace(home: Option<&str>) -> Self {
-        Facts { home: home.map(str::to_owned), ..Facts::default() }
+        Facts {
+            home: home.map(str::to_owned),
+            ..Facts::default()
+        }
     }
 
     /// This ask, in round 0, has this answer.

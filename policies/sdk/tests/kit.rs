@@ -1,0 +1,168 @@
+//! The test kit fails a test that a broken policy would pass.
+
+#[allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "shared by the tests of this crate"
+)]
+mod thing;
+
+use std::cell::Cell;
+
+use polity_sdk::contract::Request;
+use polity_sdk::prelude::*;
+use polity_sdk::test::World;
+use serde_json::json;
+use thing::Thing;
+
+type Cx = Context<Thing>;
+
+/// A world in which every VM is off and everything can be done.
+fn world() -> World {
+    let mut world = thing::world();
+    world.responds(|request| match request {
+        Request::Ask(_) => Some(Ok(r#"{"state":"off"}"#.into())),
+        Request::Act(_) => Some(Ok(r#"{"task":"t"}"#.into())),
+    });
+    world
+}
+
+#[test]
+#[should_panic(expected = "say ask_again")]
+fn an_ask_after_an_act_that_is_answered_from_before_it_fails() {
+    async fn policy(cx: Cx) -> Result<Next, Failure> {
+        cx.ask(machine::power("a")).await?;
+        cx.act(machine::power_on("a")).await?;
+        cx.ask(machine::power("a")).await?;
+        Ok(Next::settled())
+    }
+    world().pass(policy);
+}
+
+#[test]
+fn branches_of_a_batch_may_ask_the_same() {
+    async fn start(cx: &Cx, id: &str) -> Result<String, Failure> {
+        cx.ask(machine::power("gateway")).await?;
+        cx.act(machine::power_on(id)).await
+    }
+    async fn policy(cx: Cx) -> Result<Next, Failure> {
+        let (a, b) = join!(start(&cx, "a"), start(&cx, "b"));
+        (a?, b?);
+        Ok(Next::settled())
+    }
+    assert_eq!(world().pass(policy).acts().len(), 2);
+}
+
+#[test]
+#[should_panic(expected = "was made and never awaited")]
+fn a_request_that_is_never_awaited_fails() {
+    async fn policy(cx: Cx) -> Result<Next, Failure> {
+        drop(cx.act(machine::power_on("a")));
+        Ok(Next::settled())
+    }
+    world().pass(policy);
+}
+
+#[test]
+#[should_panic(expected = "dropped without its answer")]
+fn a_request_that_is_given_up_fails() {
+    async fn policy(cx: Cx) -> Result<Next, Failure> {
+        let mut asking = Box::pin(cx.ask(machine::power("a")));
+        std::future::poll_fn(|task| {
+            let _ = asking.as_mut().poll(task);
+            std::task::Poll::Ready(())
+        })
+        .await;
+        Ok(Next::settled())
+    }
+    world().pass(policy);
+}
+
+#[test]
+#[should_panic(expected = "an act was performed and not used")]
+fn an_act_that_the_end_does_not_rest_on_fails() {
+    async fn policy(cx: Cx) -> Result<Next, Failure> {
+        let on = cx.ask(machine::power("a")).await;
+        // Wrong: once "b" is answered, the policy takes another way and forgets what it did.
+        if on.is_ok() && cx.ask(machine::power("b")).await.is_ok() && !told_off(&cx) {
+            cx.act(machine::power_on("a")).await?;
+        }
+        Ok(Next::settled())
+    }
+    /// State outside of the object, just what a policy must not have.
+    fn told_off(cx: &Cx) -> bool {
+        thread_local!(static RUNS: Cell<u32> = const { Cell::new(0) });
+        let _ = cx;
+        RUNS.set(RUNS.get() + 1);
+        RUNS.get() > 2
+    }
+    world().pass(policy);
+}
+
+#[test]
+#[should_panic(expected = "two runs of the same step differ")]
+fn state_outside_of_the_object_fails() {
+    async fn policy(cx: Cx) -> Result<Next, Failure> {
+        thread_local!(static RUNS: Cell<u32> = const { Cell::new(0) });
+        RUNS.set(RUNS.get() + 1);
+        cx.note(RUNS.get().to_string());
+        Ok(Next::settled())
+    }
+    world().pass(policy);
+}
+
+#[test]
+#[should_panic(expected = "stalled")]
+fn waiting_for_nothing_fails() {
+    async fn policy(_: Cx) -> Result<Next, Failure> {
+        std::future::pending::<()>().await;
+        Ok(Next::settled())
+    }
+    world().pass(policy);
+}
+
+#[test]
+#[should_panic(expected = "asks for ever")]
+fn asking_for_ever_fails() {
+    async fn policy(cx: Cx) -> Result<Next, Failure> {
+        for n in 0.. {
+            cx.ask(machine::power(&n.to_string())).await?;
+        }
+        Ok(Next::settled())
+    }
+    world().pass(policy);
+}
+
+#[test]
+#[should_panic(expected = "no fact of this test answers vm.power")]
+fn an_ask_without_a_fact_fails() {
+    async fn policy(cx: Cx) -> Result<Next, Failure> {
+        cx.ask(machine::power("a")).await?;
+        Ok(Next::settled())
+    }
+    thing::world().pass(policy);
+}
+
+#[test]
+fn a_world_keeps_the_finalizer_before_the_first_act_and_lets_go_of_the_object_after_it() {
+    async fn policy(cx: Cx) -> Result<Next, Failure> {
+        if cx.object().metadata.deleting() {
+            cx.object_mut().metadata.remove_finalizer("example.com/held");
+            return Ok(Next::settled());
+        }
+        cx.act(machine::power_on("a")).await?;
+        Ok(Next::settled())
+    }
+    let manifest = Manifest::lifecycle("t", "1").finalizer("example.com/held");
+    let mut world = world().manifest(&manifest);
+    world.pass(policy);
+    assert_eq!(
+        world.object().unwrap()["metadata"]["finalizers"],
+        json!(["example.com/held"])
+    );
+    world.delete();
+    assert!(world.object().is_some());
+    world.pass(policy);
+    assert!(world.object().is_none());
+}
