@@ -1,1 +1,30 @@
-//! sandbox
+//! The sandbox: WebAssembly policies, loaded from bytes and called one step at a time.
+//!
+//! ```text
+//! bytes → component → imports, role and manifest checked → compiled → Policy::step(pass) → Stepped
+//!         load.rs                                          engine.rs   policy.rs
+//! ```
+//!
+//! This is the only crate of the host that sees the generated types of `wit/`; [`convert`] turns them into core's.
+//!
+//! # Guarantees
+//!
+//! - A policy can call one function, `diagnostics.panicked`, and nothing else: no clock, no randomness, no file.
+//! - Every step runs in a fresh instance: nothing that one step leaves in memory is seen by another.
+//! - The same step uses the same fuel and returns the same bytes, or faults the same way. Two seat belts are not
+//!   deterministic and marked so: wall time and the host's stack.
+//!
+//! # Never here
+//!
+//! Whether a request is allowed, whether its JSON is valid, what happens next: that is core's.
+
+mod convert;
+mod engine;
+mod load;
+mod policy;
+mod state;
+mod wit;
+
+pub use engine::{Allocation, Sandbox, SandboxConfig};
+pub use load::LoadError;
+pub use policy::{Policy, ReusedInstance};
