@@ -9,6 +9,7 @@
 //! **What it never does.** It reads no clock but the one it is given, opens no file, decides nothing about policies,
 //! and runs no pods: nodes and pods are objects like any other.
 
+mod access;
 mod admission;
 mod api;
 mod deletion;
@@ -33,8 +34,9 @@ mod verbs;
 mod view;
 mod watch;
 
+pub use access::{Access, AccessError};
 pub use api::{Api, BoxError};
 pub use reply::Body;
-pub use serve::{kubeconfig, serve};
+pub use serve::serve;
 pub use store::{Store, StoreError};
 pub use time::Clock;

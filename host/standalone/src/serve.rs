@@ -1,27 +1,29 @@
-//! Serving the API on a port: HTTP/1.1 on loopback, with a bearer token.
+//! Serving the API on a port: HTTP/1.1 over TLS, with a bearer token.
 
 use std::{
     convert::Infallible,
     future::{Future, poll_fn},
     io,
-    net::SocketAddr,
     pin::pin,
     time::Duration,
 };
 
 use futures::StreamExt as _;
-use http::{Request, Response, header::AUTHORIZATION};
-use http_body_util::BodyExt as _;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, BodyStream, StreamBody};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
+    server::graceful::{GracefulShutdown, Watcher},
 };
-use tokio::{net::TcpListener, sync::watch};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+};
 use tower::Service as _;
 
 use crate::{
-    Api,
+    Access, Api,
     path::{Route, parse},
     refusal::Refusal,
     reply::{self, Body},
@@ -29,18 +31,20 @@ use crate::{
 
 /// How long requests in flight may take after shutdown began: a write to the disk takes milliseconds.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long a TLS handshake may take: on loopback it takes milliseconds.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long `accept` is left alone after it failed (no file descriptors left, most likely).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves `api` until `shutdown` is ready, then ends the watches, waits for requests in flight and returns.
-/// All paths but the health checks want `Authorization: Bearer TOKEN`.
+/// All paths but the health checks want the bearer token.
 ///
 /// # Errors
 /// When the listener has no local address, that is, is no listener.
 pub async fn serve(
     listener: TcpListener,
     api: Api,
-    token: String,
+    access: Access,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
     listener.local_addr()?;
@@ -52,28 +56,20 @@ pub async fn serve(
             () = &mut shutdown => break,
             accepted = listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        match accepted {
+            Ok((stream, _)) => {
+                let door = Door {
+                    api: api.clone(),
+                    access: access.clone(),
+                    stopping: stopping.clone(),
+                };
+                tokio::spawn(door.welcome(stream, graceful.watcher()));
+            }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
             }
-        };
-        let door = Door {
-            api: api.clone(),
-            token: token.clone(),
-            stopping: stopping.clone(),
-        };
-        let service = service_fn(move |request| door.clone().enter(request));
-        let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new());
-        let connection = graceful.watch(builder.serve_connection(TokioIo::new(stream), service));
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended badly");
-            }
-        });
+        }
     }
     drop(listener);
     stop.send_replace(true);
@@ -87,37 +83,37 @@ pub async fn serve(
 #[derive(Clone)]
 struct Door {
     api: Api,
-    token: String,
+    access: Access,
     stopping: watch::Receiver<bool>,
 }
 
 impl Door {
+    async fn welcome(self, stream: TcpStream, watcher: Watcher) {
+        // Small answers go out at once.
+        let _ = stream.set_nodelay(true);
+        let handshake = self.access.acceptor().accept(stream);
+        let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, handshake).await else {
+            tracing::debug!("a TLS handshake failed");
+            return;
+        };
+        let service = service_fn(move |request| self.clone().enter(request));
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new());
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        if let Err(error) = watcher.watch(connection).await {
+            tracing::debug!(%error, "a connection ended badly");
+        }
+    }
+
     async fn enter(mut self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
-        if !self.is_open_to(&request) {
+        let is_health = matches!(parse(request.uri().path()), Ok(Route::Health));
+        if !is_health && !self.access.is_granted(request.headers()) {
             return Ok(reply::refusal(&Refusal::unauthorized()));
         }
         poll_fn(|cx| tower::Service::<Request<Incoming>>::poll_ready(&mut self.api, cx)).await?;
         let response = self.api.call(request).await?;
         Ok(response.map(|body| until(body, self.stopping)))
     }
-
-    fn is_open_to(&self, request: &Request<Incoming>) -> bool {
-        if matches!(parse(request.uri().path()), Ok(Route::Health)) {
-            return true;
-        }
-        let header = request
-            .headers()
-            .get(AUTHORIZATION)
-            .map_or(&b""[..], |value| value.as_bytes());
-        header
-            .strip_prefix(b"Bearer ")
-            .is_some_and(|token| same(token, self.token.as_bytes()))
-    }
-}
-
-/// Compares without telling by its duration how much is right.
-fn same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (x, y)| differs | (x ^ y)) == 0
 }
 
 /// A body that ends, between two watch events, when the server stops.
@@ -128,30 +124,6 @@ fn until(body: Body, mut stopping: watch::Receiver<bool>) -> Body {
     let stopped = async move {
         let _ = stopping.wait_for(|stop| *stop).await;
     };
-    let frames = http_body_util::BodyStream::new(body).take_until(Box::pin(stopped));
-    http_body_util::StreamBody::new(frames).boxed_unsync()
-}
-
-/// A kubeconfig with one context, for a server at `address` that wants `token`.
-pub fn kubeconfig(address: SocketAddr, token: &str) -> String {
-    let token = serde_json::Value::from(token);
-    format!(
-        "apiVersion: v1\n\
-         kind: Config\n\
-         clusters:\n\
-         - name: polity\n  \
-           cluster:\n    \
-             server: http://{address}\n\
-         users:\n\
-         - name: polity\n  \
-           user:\n    \
-             token: {token}\n\
-         contexts:\n\
-         - name: polity\n  \
-           context:\n    \
-             cluster: polity\n    \
-             user: polity\n    \
-             namespace: default\n\
-         current-context: polity\n"
-    )
+    let frames = BodyStream::new(body).take_until(Box::pin(stopped));
+    StreamBody::new(frames).boxed_unsync()
 }

@@ -1,0 +1,259 @@
+//! Deletion: finalizers, owners, namespaces, kinds, pods.
+
+mod common;
+
+use common::{create, raw, refusal, thing, thing_resource, things, with_things};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+fn finalizers(names: &[&str]) -> Value {
+    json!({ "metadata": { "finalizers": names } })
+}
+
+fn owned_by(owner: &DynamicObject, blocks: bool) -> Value {
+    json!({ "metadata": { "ownerReferences": [{
+        "apiVersion": "example.test/v1", "kind": "Thing", "name": owner.name_any(),
+        "uid": owner.uid().unwrap(), "blockOwnerDeletion": blocks,
+    }] } })
+}
+
+async fn names(api: &Api<DynamicObject>) -> Vec<String> {
+    api.list(&ListParams::default())
+        .await
+        .unwrap()
+        .iter()
+        .map(ResourceExt::name_any)
+        .collect()
+}
+
+#[tokio::test]
+async fn a_finalizer_keeps_an_object_until_it_is_removed() {
+    let client = with_things().await;
+    let api = things(&client);
+    create(&api, "one", finalizers(&["example.test/x"])).await;
+    let deleting = api
+        .delete("one", &DeleteParams::default())
+        .await
+        .unwrap()
+        .left()
+        .unwrap();
+    assert!(deleting.metadata.deletion_timestamp.is_some());
+    assert_eq!(deleting.metadata.generation, Some(2));
+    assert_eq!(deleting.metadata.deletion_grace_period_seconds, Some(0));
+
+    let again = api
+        .delete("one", &DeleteParams::default())
+        .await
+        .unwrap()
+        .left()
+        .unwrap();
+    assert_eq!(
+        again.resource_version(),
+        deleting.resource_version(),
+        "a second deletion changes nothing"
+    );
+
+    let more = finalizers(&["example.test/x", "example.test/y"]);
+    let (code, message) = refusal(
+        api.patch("one", &PatchParams::default(), &Patch::Merge(&more))
+            .await,
+    );
+    assert_eq!(code, 422);
+    assert!(message.contains("no new finalizers can be added"), "{message}");
+
+    api.patch("one", &PatchParams::default(), &Patch::Merge(&finalizers(&[])))
+        .await
+        .unwrap();
+    assert_eq!(refusal(api.get("one").await).0, 404);
+}
+
+#[tokio::test]
+async fn dependents_go_with_their_last_owner() {
+    let client = with_things().await;
+    let api = things(&client);
+    let first = create(&api, "first", json!({})).await;
+    let second = create(&api, "second", json!({})).await;
+    create(&api, "child", owned_by(&first, false)).await;
+    let child = api.get("child").await.unwrap();
+    create(&api, "grandchild", owned_by(&child, false)).await;
+    let mut both = owned_by(&first, false);
+    let other = owned_by(&second, false)["metadata"]["ownerReferences"][0].clone();
+    both["metadata"]["ownerReferences"]
+        .as_array_mut()
+        .unwrap()
+        .push(other);
+    create(&api, "shared", both).await;
+
+    api.delete("first", &DeleteParams::background()).await.unwrap();
+    assert_eq!(names(&api).await, ["second", "shared"]);
+    let shared = api.get("shared").await.unwrap();
+    assert_eq!(
+        shared.owner_references().len(),
+        1,
+        "the reference to the owner that is gone is dropped"
+    );
+    api.delete("second", &DeleteParams::background()).await.unwrap();
+    assert_eq!(names(&api).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn orphans_stay_without_their_owner() {
+    let client = with_things().await;
+    let api = things(&client);
+    let owner = create(&api, "owner", json!({})).await;
+    create(&api, "child", owned_by(&owner, false)).await;
+    api.delete("owner", &DeleteParams::orphan()).await.unwrap();
+    assert_eq!(names(&api).await, ["child"]);
+    assert!(api.get("child").await.unwrap().owner_references().is_empty());
+}
+
+#[tokio::test]
+async fn a_foreground_deletion_waits_for_blocking_dependents() {
+    let client = with_things().await;
+    let api = things(&client);
+    let owner = create(&api, "owner", json!({})).await;
+    let mut child = owned_by(&owner, true);
+    child["metadata"]["finalizers"] = json!(["example.test/x"]);
+    create(&api, "child", child).await;
+    let deleting = api
+        .delete("owner", &DeleteParams::foreground())
+        .await
+        .unwrap()
+        .left()
+        .unwrap();
+    assert_eq!(deleting.finalizers(), ["foregroundDeletion"]);
+    assert!(
+        api.get("child")
+            .await
+            .unwrap()
+            .metadata
+            .deletion_timestamp
+            .is_some()
+    );
+    api.patch("child", &PatchParams::default(), &Patch::Merge(&finalizers(&[])))
+        .await
+        .unwrap();
+    assert_eq!(names(&api).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_dependent_of_nobody_is_collected_and_one_of_an_unknown_kind_is_not() {
+    let client = with_things().await;
+    let api = things(&client);
+    let owner = create(&api, "owner", json!({})).await;
+    api.delete("owner", &DeleteParams::default()).await.unwrap();
+    create(&api, "late", owned_by(&owner, false)).await;
+    assert_eq!(refusal(api.get("late").await).0, 404);
+
+    let mut foreign = owned_by(&owner, false);
+    foreign["metadata"]["ownerReferences"][0]["apiVersion"] = json!("elsewhere.test/v1");
+    create(&api, "foreign", foreign).await;
+    api.get("foreign").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_long_chain_of_owners_goes_at_once() {
+    let client = with_things().await;
+    let api = things(&client);
+    let mut last = create(&api, "link-0", json!({})).await;
+    for index in 1..2_000 {
+        last = create(&api, &format!("link-{index}"), owned_by(&last, false)).await;
+    }
+    api.delete("link-0", &DeleteParams::default()).await.unwrap();
+    assert_eq!(names(&api).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_namespace_goes_after_its_content() {
+    let client = with_things().await;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "team" } });
+    let namespace = serde_json::from_value(namespace).unwrap();
+    let created = namespaces
+        .create(&PostParams::default(), &namespace)
+        .await
+        .unwrap();
+    assert_eq!(created.labels()["kubernetes.io/metadata.name"], "team");
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), "team", &thing_resource());
+    create(&api, "plain", json!({})).await;
+    create(&api, "kept", finalizers(&["example.test/x"])).await;
+
+    let deleting = namespaces
+        .delete("team", &DeleteParams::default())
+        .await
+        .unwrap()
+        .left()
+        .unwrap();
+    assert_eq!(deleting.status.unwrap().phase.as_deref(), Some("Terminating"));
+    assert_eq!(names(&api).await, ["kept"]);
+    let (code, message) = refusal(api.create(&PostParams::default(), &thing("new", json!({}))).await);
+    assert_eq!(code, 403);
+    assert!(message.contains("being terminated"), "{message}");
+
+    api.patch("kept", &PatchParams::default(), &Patch::Merge(&finalizers(&[])))
+        .await
+        .unwrap();
+    assert_eq!(refusal(namespaces.get("team").await).0, 404);
+    assert_eq!(
+        refusal(namespaces.delete("default", &DeleteParams::default()).await).0,
+        403
+    );
+}
+
+#[tokio::test]
+async fn a_crd_waits_for_its_instances() {
+    let client = with_things().await;
+    let api = things(&client);
+    create(&api, "plain", json!({})).await;
+    create(&api, "kept", finalizers(&["example.test/x"])).await;
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.test";
+    raw(&client, "DELETE", path, &[], "").await;
+    assert_eq!(names(&api).await, ["kept"]);
+    api.patch("kept", &PatchParams::default(), &Patch::Merge(&finalizers(&[])))
+        .await
+        .unwrap();
+    assert_eq!(raw(&client, "GET", path, &[], "").await.0, 404);
+    assert_eq!(refusal(api.list(&ListParams::default()).await).0, 404);
+}
+
+#[tokio::test]
+async fn a_pod_on_a_node_ends_gracefully() {
+    let client = with_things().await;
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
+    let pod = |name: &str, node: Value| -> Pod {
+        let spec = json!({ "nodeName": node, "containers": [{ "name": "c", "image": "i" }] });
+        serde_json::from_value(json!({ "metadata": { "name": name }, "spec": spec })).unwrap()
+    };
+    pods.create(&PostParams::default(), &pod("pending", json!(null)))
+        .await
+        .unwrap();
+    assert!(
+        pods.delete("pending", &DeleteParams::default())
+            .await
+            .unwrap()
+            .is_right()
+    );
+
+    pods.create(&PostParams::default(), &pod("running", json!("n1")))
+        .await
+        .unwrap();
+    let ending = pods
+        .delete("running", &DeleteParams::default())
+        .await
+        .unwrap()
+        .left()
+        .unwrap();
+    assert_eq!(ending.metadata.deletion_grace_period_seconds, Some(30));
+    assert_eq!(
+        ending.metadata.deletion_timestamp.unwrap().0.to_string(),
+        "1970-01-01T00:00:30Z"
+    );
+    pods.delete("running", &DeleteParams::default().grace_period(0))
+        .await
+        .unwrap();
+    assert_eq!(refusal(pods.get("running").await).0, 404);
+}

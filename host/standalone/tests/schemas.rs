@@ -1,0 +1,249 @@
+//! CRDs and what their schemas say about objects.
+
+mod common;
+
+use common::{create, define, empty, raw, thing_crd, things, with_things};
+use serde_json::{Value, json};
+
+const THINGS: &str = "/apis/example.test/v1/namespaces/default/things";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+fn body(spec: Value) -> String {
+    json!({
+        "apiVersion": "example.test/v1", "kind": "Thing", "metadata": { "name": "one" }, "spec": spec,
+    })
+    .to_string()
+}
+
+#[tokio::test]
+async fn every_violation_is_said_with_its_path() {
+    let client = with_things().await;
+    let cases = [
+        (json!({}), "spec.size", "Required value", "FieldValueRequired"),
+        (
+            json!({ "size": "big" }),
+            "spec.size",
+            "must be of type integer: \"string\"",
+            "FieldValueTypeInvalid",
+        ),
+        (
+            json!({ "size": 0 }),
+            "spec.size",
+            "should be greater than or equal to 1",
+            "FieldValueInvalid",
+        ),
+        (
+            json!({ "size": 10 }),
+            "spec.size",
+            "should be less than or equal to 9",
+            "FieldValueInvalid",
+        ),
+        (
+            json!({ "size": 1, "color": "blue" }),
+            "spec.color",
+            "Unsupported value: \"blue\": supported values: \"red\", \"green\"",
+            "FieldValueNotSupported",
+        ),
+        (
+            json!({ "size": 1, "disks": [{ "name": "A" }] }),
+            "spec.disks[0].name",
+            "should match '^[a-z]+$'",
+            "FieldValueInvalid",
+        ),
+        (
+            json!({ "size": 1, "disks": [{ "name": "abcdefghi" }] }),
+            "spec.disks[0].name",
+            "Too long: may not be more than 8 bytes",
+            "FieldValueTooLong",
+        ),
+        (
+            json!({ "size": 1, "disks": [{ "name": "a" }, { "name": "b" }, { "name": "c" }] }),
+            "spec.disks",
+            "Too many: 3: must have at most 2 items",
+            "FieldValueTooMany",
+        ),
+        (
+            json!({ "size": 1, "disks": [{ "name": "a" }, { "name": "a" }] }),
+            "spec.disks[1]",
+            "Duplicate value: {\"name\":\"a\"}",
+            "FieldValueDuplicate",
+        ),
+        (
+            json!({ "size": 1, "labels": { "a": 1 } }),
+            "spec.labels.a",
+            "of type string",
+            "FieldValueTypeInvalid",
+        ),
+        (
+            json!({ "size": 1, "port": 1.5 }),
+            "spec.port",
+            "of type integer,string",
+            "FieldValueTypeInvalid",
+        ),
+    ];
+    for (spec, field, message, reason) in cases {
+        let (code, status) = raw(&client, "POST", THINGS, &[], &body(spec.clone())).await;
+        assert_eq!(
+            (code, &status["reason"]),
+            (422, &json!("Invalid")),
+            "{spec}: {status}"
+        );
+        let cause = &status["details"]["causes"][0];
+        assert_eq!(
+            (&cause["field"], &cause["reason"]),
+            (&json!(field), &json!(reason)),
+            "{status}"
+        );
+        assert!(cause["message"].as_str().unwrap().contains(message), "{status}");
+        let start = "Thing.example.test \"one\" is invalid: ";
+        assert!(status["message"].as_str().unwrap().starts_with(start), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_patch_cannot_make_an_object_invalid() {
+    let client = with_things().await;
+    create(&things(&client), "one", json!({})).await;
+    let merge = [("content-type", "application/merge-patch+json")];
+    let path = format!("{THINGS}/one");
+    let (code, status) = raw(&client, "PATCH", &path, &merge, "{\"spec\":{\"size\":99}}").await;
+    assert_eq!(
+        (code, &status["details"]["causes"][0]["field"]),
+        (422, &json!("spec.size"))
+    );
+}
+
+#[tokio::test]
+async fn defaults_are_filled_in_and_unknown_fields_dropped() {
+    let client = with_things().await;
+    let spec = json!({
+        "size": 1, "disks": [{ "name": "a" }], "raw": { "any": { "thing": 1 } }, "port": "http",
+        "note": null, "color": null, "nope": { "deep": 1 },
+    });
+    let (code, created) = raw(&client, "POST", THINGS, &[], &body(spec)).await;
+    assert_eq!(code, 201, "{created}");
+    let expected = json!({
+        "size": 1, "color": "red", "disks": [{ "name": "a", "gib": 10 }], "raw": { "any": { "thing": 1 } },
+        "port": "http", "note": null,
+    });
+    assert_eq!(created["spec"], expected);
+}
+
+#[tokio::test]
+async fn unknown_fields_are_refused_warned_of_or_ignored_as_asked() {
+    let client = with_things().await;
+    let spec = || body(json!({ "size": 1, "nope": 1 }));
+    let strict = format!("{THINGS}?fieldValidation=Strict");
+    let (code, status) = raw(&client, "POST", &strict, &[], &spec()).await;
+    assert_eq!((code, &status["reason"]), (400, &json!("BadRequest")));
+    let message = status["message"].as_str().unwrap();
+    assert!(
+        message.ends_with("strict decoding error: unknown field \"spec.nope\""),
+        "{message}"
+    );
+
+    for (path, warned) in [
+        (THINGS.to_owned(), true),
+        (format!("{THINGS}?fieldValidation=Ignore"), false),
+    ] {
+        let request = http::Request::post(path)
+            .body(kube::client::Body::from(spec().into_bytes()))
+            .unwrap();
+        let response = client.send(request).await.unwrap();
+        let warning = response
+            .headers()
+            .get("warning")
+            .map(|value| value.to_str().unwrap().to_owned());
+        assert_eq!(
+            warning,
+            warned.then(|| "299 - \"unknown field \\\"spec.nope\\\"\"".to_owned())
+        );
+        raw(&client, "DELETE", &format!("{THINGS}/one"), &[], "").await;
+    }
+}
+
+#[tokio::test]
+async fn a_crd_that_this_server_cannot_honour_is_refused_by_name() {
+    let client = empty();
+    let refused = |change: Value, what: &'static str| {
+        let client = client.clone();
+        let mut crd = thing_crd();
+        json_patch::merge(&mut crd, &change);
+        async move {
+            let (code, status) = raw(&client, "POST", CRDS, &[], &crd.to_string()).await;
+            assert_eq!(code, 422, "{status}");
+            assert!(status["message"].as_str().unwrap().contains(what), "{status}");
+        }
+    };
+    let webhook = json!({ "strategy": "Webhook", "webhook": {} });
+    refused(
+        json!({ "spec": { "conversion": webhook } }),
+        "strategy Webhook is not supported",
+    )
+    .await;
+    refused(
+        json!({ "metadata": { "name": "other.example.test" } }),
+        "metadata.name",
+    )
+    .await;
+    refused(json!({ "spec": { "scope": "Galaxy" } }), "spec.scope").await;
+    refused(json!({ "spec": { "group": "nodots" } }), "spec.group").await;
+    refused(json!({ "spec": { "versions": [] } }), "exactly one version").await;
+
+    let mut crd = thing_crd();
+    let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    schema["properties"]["spec"]["x-kubernetes-validations"] = json!([{ "rule": "true" }]);
+    let (code, status) = raw(&client, "POST", CRDS, &[], &crd.to_string()).await;
+    assert_eq!(code, 422);
+    assert!(
+        status["message"]
+            .as_str()
+            .unwrap()
+            .contains("x-kubernetes-validations (CEL rules)"),
+        "{status}"
+    );
+}
+
+#[tokio::test]
+async fn versions_of_a_kind_show_the_same_objects() {
+    let client = empty();
+    let mut crd = thing_crd();
+    let mut beta = crd["spec"]["versions"][0].clone();
+    beta["name"] = json!("v1beta1");
+    beta["storage"] = json!(false);
+    crd["spec"]["versions"].as_array_mut().unwrap().push(beta);
+    define(&client, crd).await;
+    create(&things(&client), "one", json!({})).await;
+    let (_, beta) = raw(&client, "GET", &THINGS.replace("/v1/", "/v1beta1/"), &[], "").await;
+    assert_eq!(beta["apiVersion"], "example.test/v1beta1");
+    assert_eq!(beta["items"][0]["apiVersion"], "example.test/v1beta1");
+    let (_, group) = raw(&client, "GET", "/apis/example.test", &[], "").await;
+    assert_eq!(group["preferredVersion"]["version"], "v1");
+}
+
+#[tokio::test]
+async fn a_changed_crd_governs_the_next_write() {
+    let client = with_things().await;
+    let path = format!("{CRDS}/things.example.test");
+    let patch = json!([{
+        "op": "replace",
+        "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size/maximum",
+        "value": 99,
+    }]);
+    let json_patch = [("content-type", "application/json-patch+json")];
+    assert_eq!(
+        raw(&client, "PATCH", &path, &json_patch, &patch.to_string())
+            .await
+            .0,
+        200
+    );
+    assert_eq!(
+        raw(&client, "POST", THINGS, &[], &body(json!({ "size": 50 })))
+            .await
+            .0,
+        201
+    );
+    let (_, crd) = raw(&client, "GET", &path, &[], "").await;
+    assert_eq!(crd["metadata"]["generation"], 2);
+    assert_eq!(crd["status"]["conditions"][1]["type"], "Established");
+}
