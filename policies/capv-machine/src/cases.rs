@@ -1,1 +1,971 @@
-//! cases
+//! The table of cases, edge by edge: an object, what is true of the cloud, and all that the policy does.
+//!
+//! It is data. Two drivers run it and must find the same: the tests of this crate run the policy natively, those of
+//! the host as a component in the sandbox. [`each_case!`](crate::each_case) makes a test of each case.
+
+use polity_sdk::contract::{Pass, Request, Step};
+use polity_sdk::prelude::*;
+use polity_sdk::test::{Ended, World};
+use polity_sdk::{ActInDoubt, Doubt};
+use serde_json::{Value, json};
+
+/// One pass.
+#[derive(Clone, Debug)]
+pub struct Case {
+    object: Value,
+    config: Value,
+    in_doubt: Option<Doubt>,
+    /// What each operation of the cloud answers.
+    cloud: Vec<(&'static str, Result<Value, Failure>)>,
+    requests: Vec<Vec<String>>,
+    notes: Vec<String>,
+    patch: Option<Value>,
+    events: Vec<&'static str>,
+    next: Next,
+}
+
+impl Case {
+    /// Runs the pass with a policy that is given as its steps.
+    pub fn run(&self, step: impl FnMut(Pass) -> Step) -> Ended {
+        let mut world = World::new(&self.object).config(self.config.clone());
+        if let Some(state) = &self.in_doubt {
+            let (operation, intent) = ("vm.clone".to_owned(), "m-1".to_owned());
+            world.set_pending(vec![ActInDoubt {
+                operation,
+                intent,
+                since: NOW_MS - 90_000,
+                state: state.clone(),
+            }]);
+        }
+        let cloud = self.cloud.clone();
+        world.responds(move |request| {
+            let operation = match request {
+                Request::Ask(ask) => match &ask.question {
+                    polity_sdk::contract::Question::Cloud(call) => &call.operation,
+                    _ => return None,
+                },
+                Request::Act(polity_sdk::contract::Act::Cloud(act)) => &act.operation,
+                Request::Act(_) => return None,
+            };
+            let (_, answer) = cloud.iter().find(|(name, _)| name == operation)?;
+            Some(answer.clone().map(|json| json.to_string()))
+        });
+        world.pass_with(step)
+    }
+
+    /// Requires that the pass did what the table says, and nothing else.
+    ///
+    /// # Panics
+    /// If it did not.
+    pub fn check(&self, ended: &Ended) {
+        assert_eq!(ended.notes, self.notes, "notes");
+        assert_eq!(ended.requests(), self.requests, "requests of each step");
+        assert_eq!(ended.patch, self.patch, "patch");
+        let events: Vec<&str> = ended.events.iter().map(|event| event.reason.as_str()).collect();
+        assert_eq!(events, self.events, "events");
+        assert_eq!(ended.next, self.next, "next");
+    }
+
+    fn config(mut self, config: Value) -> Self {
+        self.config = config;
+        self
+    }
+
+    fn in_doubt(mut self, state: Doubt) -> Self {
+        self.in_doubt = Some(state);
+        self
+    }
+
+    /// An operation and what it answers.
+    fn cloud(mut self, operation: &'static str, answer: Value) -> Self {
+        self.cloud.push((operation, Ok(answer)));
+        self
+    }
+
+    /// An operation and how it fails.
+    fn fails(mut self, operation: &'static str, code: Code) -> Self {
+        self.cloud.push((operation, Err(Failure::new(code, "no"))));
+        self
+    }
+
+    fn lacks(self, operation: &'static str) -> Self {
+        self.fails(operation, Code::NotFound)
+    }
+
+    /// What the next step requests: `vm.get {"id":"vm-1"}`.
+    fn step<const N: usize>(mut self, requests: [&str; N]) -> Self {
+        self.requests.push(requests.map(str::to_owned).to_vec());
+        self
+    }
+
+    /// `"02 04"` means CAPV-02 and CAPV-04.
+    fn notes(mut self, ids: &str) -> Self {
+        self.notes = ids.split(' ').map(|id| format!("CAPV-{id}")).collect();
+        self
+    }
+
+    fn patch(mut self, patch: Value) -> Self {
+        self.patch = Some(patch);
+        self
+    }
+
+    fn event(mut self, reason: &'static str) -> Self {
+        self.events.push(reason);
+        self
+    }
+
+    fn next(mut self, next: Next) -> Self {
+        self.next = next;
+        self
+    }
+
+    /// An ordinary failure: `retry(short)`.
+    fn failed(self, code: Code, message: &str) -> Self {
+        self.next(Next::failed(RetryClass::Short, Failure::new(code, message)))
+    }
+}
+
+// What the cases have in common: one machine, its VM, and the time of the pass.
+
+/// 2026-01-01T00:00:00Z, when the passes of the test kit run.
+const NOW_MS: u64 = 1_767_225_600_000;
+const NOW: &str = "2026-01-01T00:00:00Z";
+const EARLIER: &str = "2025-12-31T23:00:00Z";
+
+const TASK: &str = r#"task.get {"id":"task-1"}"#;
+const FIND: &str = r#"vm.find {"instanceUuid":"uid-1"}"#;
+const GET: &str = r#"vm.get {"id":"vm-1"}"#;
+const METADATA: &str = r#"vm.metadata {"id":"vm-1"}"#;
+const NICS: &str = r#"vm.nics {"id":"vm-1"}"#;
+const POWER: &str = r#"vm.power {"id":"vm-1"}"#;
+const POWER_ON: &str = r#"vm.power-on {"id":"vm-1"}"#;
+const POWER_OFF: &str = r#"vm.power-off {"id":"vm-1"}"#;
+const DESTROY: &str = r#"vm.destroy {"id":"vm-1"}"#;
+const CLONE: &str = concat!(
+    r#"vm.clone {"name":"m-1","instanceUuid":"uid-1","template":"ubuntu","cpus":2,"coresPerSocket":2,"#,
+    r#""memoryMiB":2048,"networks":["prod"]}"#
+);
+
+/// What a VM with the interface of [`nics`] is to be told.
+const RIGHT: &str = concat!(
+    r#"{"instance-id":"m-1","local-hostname":"m-1","network":{"version":2,"ethernets":{"id0":"#,
+    r#"{"match":{"macaddress":"00:50:56:00:00:01"},"set-name":"eth0","dhcp4":true,"dhcp6":false}}}}"#
+);
+
+fn reconfigure(metadata: &str) -> String {
+    format!("vm.reconfigure {}", json!({"id": "vm-1", "metadata": metadata}))
+}
+
+/// A machine with this status.
+fn machine(status: Value) -> Case {
+    Case {
+        object: json!({
+            "apiVersion": "capv.polity.dev/v1alpha1",
+            "kind": "Machine",
+            "metadata": {
+                "name": "m-1", "namespace": "team", "uid": "uid-1", "resourceVersion": "5", "generation": 1,
+                "finalizers": ["capv.polity.dev/machine"],
+            },
+            "spec": {"template": "ubuntu", "network": {"devices": [{"networkName": "prod", "dhcp4": true}]}},
+            "status": status,
+        }),
+        config: json!({}),
+        in_doubt: None,
+        cloud: Vec::new(),
+        requests: Vec::new(),
+        notes: Vec::new(),
+        patch: None,
+        events: Vec::new(),
+        next: Next::settled(),
+    }
+}
+
+/// A machine that is being deleted.
+fn deleting(status: Value) -> Case {
+    machine(status).edited(|object| object["metadata"]["deletionTimestamp"] = NOW.into())
+}
+
+/// A machine whose task is in flight.
+fn tasked(kind: &str, task: Value) -> Case {
+    machine(json!({"taskRef": "task-1", "taskKind": kind, "taskSince": EARLIER, "phase": "Cloning"}))
+        .cloud("task.get", task)
+}
+
+/// A machine whose VM is there.
+fn with_vm(status: Value) -> Case {
+    let mut status = status;
+    status["machineRef"] = "vm-1".into();
+    status["biosUUID"] = "bios-1".into();
+    machine(status).cloud("vm.get", vm())
+}
+
+impl Case {
+    fn edited(mut self, edit: impl FnOnce(&mut Value)) -> Self {
+        edit(&mut self.object);
+        self
+    }
+
+    /// The VM has the right metadata and this interface.
+    fn configured(self, nics: Value) -> Self {
+        self.cloud("vm.metadata", json!({"metadata": RIGHT}))
+            .cloud("vm.nics", nics)
+    }
+}
+
+fn task(state: &str) -> Value {
+    json!({"id": "task-1", "state": state, "kind": "clone"})
+}
+
+fn vm() -> Value {
+    json!({"id": "vm-1", "name": "m-1", "instanceUuid": "uid-1", "biosUuid": "bios-1"})
+}
+
+fn nics(ips: &[&str]) -> Value {
+    json!({"nics": [{"network": "prod", "mac": "00:50:56:00:00:01", "connected": true, "ips": ips}]})
+}
+
+fn power(state: &str) -> Value {
+    json!({"state": state})
+}
+
+fn submitted() -> Value {
+    json!({"task": "task-2"})
+}
+
+/// The interfaces as CAPV-26 writes them, with the addresses of CAPV-29.
+fn network(ips: &[&str]) -> Value {
+    let mut nic = json!({"networkName": "prod", "mac": "00:50:56:00:00:01", "connected": true});
+    if !ips.is_empty() {
+        nic["ipAddrs"] = json!(ips);
+    }
+    json!([nic])
+}
+
+fn not_yet(reason: &str, message: &str) -> Value {
+    let (kind, status) = ("VMProvisioned", "False");
+    json!([{"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": NOW}])
+}
+
+fn provisioned(since: &str) -> Value {
+    json!([{"type": "VMProvisioned", "status": "True", "reason": "Provisioned", "lastTransitionTime": since}])
+}
+
+/// What is written when a change was submitted.
+fn in_flight(kind: &str, phase: &str, reason: &str, message: &str) -> Value {
+    json!({
+        "taskRef": "task-2", "taskKind": kind, "taskSince": NOW, "phase": phase,
+        "conditions": not_yet(reason, message),
+    })
+}
+
+fn cloning() -> Value {
+    in_flight(
+        "clone",
+        "Cloning",
+        "WaitingForClone",
+        "the template is being cloned",
+    )
+}
+
+fn reconfiguring() -> Value {
+    in_flight(
+        "reconfigure",
+        "Reconfiguring",
+        "Reconfiguring",
+        "the VM is being given its metadata",
+    )
+}
+
+fn powering_on() -> Value {
+    in_flight("power", "PoweringOn", "PoweringOn", "the VM is being started")
+}
+
+fn stopping() -> Value {
+    in_flight("delete", "Deleting", "Deleting", "the VM is being stopped")
+}
+
+fn destroying() -> Value {
+    in_flight("delete", "Deleting", "Deleting", "the VM is being destroyed")
+}
+
+fn waiting_for_ip() -> Value {
+    not_yet("WaitingForIP", "the VM runs and has no addresses yet")
+}
+
+/// A status patch: these fields, and `null` for those.
+fn status(mut fields: Value, erased: &[&str]) -> Value {
+    for field in erased {
+        fields[field] = Value::Null;
+    }
+    json!({"status": fields})
+}
+
+const TASK_FIELDS: [&str; 3] = ["taskRef", "taskKind", "taskSince"];
+
+fn requeue() -> Next {
+    Next::After(20_000)
+}
+
+fn resync() -> Next {
+    Next::Settled(Some(600_000))
+}
+
+/// Declares the cases, and the macro that makes a test of each.
+macro_rules! cases {
+    ($dollar:tt $($name:ident: $case:expr;)+) => {
+        $(
+            #[doc = concat!("Case `", stringify!($name), "`.")]
+            pub fn $name() -> Case {
+                $case
+            }
+        )+
+
+        /// Makes a test of each case, which calls this function with it.
+        #[macro_export]
+        macro_rules! each_case {
+            ($dollar driver:path) => {
+                $(
+                    #[test]
+                    fn $name() {
+                        $dollar driver($dollar crate::cases::$name());
+                    }
+                )+
+            };
+        }
+    };
+}
+
+cases! { $
+
+// The task in flight.
+
+capv_02_unreachable_cloud_fails_and_forgets_nothing:
+    machine(json!({"taskRef": "task-1", "taskKind": "clone"}))
+        .fails("task.get", Code::Unavailable)
+        .step([TASK])
+        .notes("02")
+        .failed(Code::Unavailable, "no");
+
+capv_03_without_a_task_the_pass_goes_on:
+    machine(json!({}))
+        .lacks("vm.find")
+        .cloud("vm.clone", submitted())
+        .step([FIND]).step([CLONE])
+        .notes("03 11 12 14 18 22 23")
+        .patch(status(cloning(), &[]))
+        .next(requeue());
+
+capv_05_running_task_requeues:
+    tasked("clone", task("running"))
+        .step([TASK])
+        .notes("02 04 05")
+        .next(requeue());
+
+capv_05_queued_task_requeues:
+    tasked("clone", task("queued"))
+        .step([TASK])
+        .notes("02 04 05")
+        .next(requeue());
+
+capv_05_waits_as_long_as_the_binding_says:
+    tasked("clone", task("queued"))
+        .config(json!({"requeuePeriod": "1m30s"}))
+        .step([TASK])
+        .notes("02 04 05")
+        .next(Next::After(90_000));
+
+capv_05_a_slow_task_is_reported_and_still_waited_for:
+    tasked("clone", task("running"))
+        .config(json!({"taskTimeout": "30m"}))
+        .step([TASK])
+        .notes("02 04 05")
+        .event("TaskSlow")
+        .patch(status(json!({"conditions": not_yet("TaskSlow", "the task has run for more than 30m")}), &[]))
+        .next(requeue());
+
+capv_05_the_timeout_of_the_machine_comes_first:
+    tasked("clone", task("running"))
+        .edited(|object| object["spec"]["taskTimeout"] = "2h".into())
+        .config(json!({"taskTimeout": "30m"}))
+        .step([TASK])
+        .notes("02 04 05")
+        .next(requeue());
+
+capv_05_deletion_waits_for_the_task_too:
+    deleting(json!({"taskRef": "task-1", "taskKind": "clone"}))
+        .cloud("task.get", task("running"))
+        .step([TASK])
+        .notes("02 04 05")
+        .next(requeue());
+
+capv_06_successful_task_is_forgotten_and_the_pass_goes_on:
+    tasked("clone", task("success"))
+        .cloud("vm.find", vm()).cloud("vm.get", vm())
+        .cloud("vm.metadata", json!({"metadata": null})).cloud("vm.nics", nics(&[]))
+        .cloud("vm.reconfigure", submitted())
+        .step([TASK]).step([FIND]).step([GET]).step([METADATA, NICS]).step([&reconfigure(RIGHT)])
+        .notes("02 04 06 11 12 13 17 22 24 25")
+        .patch({
+            let mut written = reconfiguring();
+            written["machineRef"] = "vm-1".into();
+            written["biosUUID"] = "bios-1".into();
+            status(written, &[])
+        })
+        .next(requeue());
+
+capv_06_a_vm_that_is_on_already_counts_as_started:
+    with_vm(json!({"taskRef": "task-1", "taskKind": "power", "phase": "PoweringOn"}))
+        .cloud("task.get", json!({"id": "task-1", "state": "error", "kind": "power-on", "error": {
+            "fault": "InvalidPowerState", "message": "it is on", "existing": "on", "requested": "on",
+        }}))
+        .configured(nics(&["10.0.0.1"]))
+        .cloud("vm.power", power("on"))
+        .step([TASK]).step([GET]).step([METADATA, NICS]).step([POWER])
+        .notes("02 04 06 11 15 17 22 24 26 28 29")
+        .event("Provisioned")
+        .patch(status(json!({
+            "phase": "Running", "network": network(&["10.0.0.1"]), "addresses": ["10.0.0.1"],
+            "conditions": provisioned(NOW),
+        }), &["taskRef", "taskKind"]))
+        .next(resync());
+
+capv_07_failed_task_is_written_down_and_holds_changes_back:
+    tasked("clone", json!({"id": "task-1", "state": "error", "kind": "clone", "error": {
+            "fault": "FileNotFound", "message": "no such template",
+        }}))
+        .lacks("vm.find")
+        .step([TASK]).step([FIND])
+        .notes("02 04 07 11 12 14 18 22")
+        .event("TaskFailed")
+        .patch(status(json!({
+            "phase": "BackingOff", "retryAfter": "2026-01-01T00:01:00Z",
+            "conditions": not_yet("TaskFailed", "FileNotFound: no such template"),
+        }), &TASK_FIELDS))
+        .next(Next::After(60_000));
+
+capv_07_another_power_state_than_the_requested_is_a_failure:
+    with_vm(json!({"taskRef": "task-1", "taskKind": "power", "phase": "PoweringOn"}))
+        .cloud("task.get", json!({"id": "task-1", "state": "error", "kind": "power-on", "error": {
+            "fault": "InvalidPowerState", "existing": "suspended", "requested": "on",
+        }}))
+        .configured(nics(&[]))
+        .cloud("vm.power", power("suspended"))
+        .step([TASK]).step([GET]).step([METADATA, NICS]).step([POWER])
+        .notes("02 04 07 11 15 17 22 24 26")
+        .event("TaskFailed")
+        .patch(status(json!({
+            "phase": "BackingOff", "retryAfter": "2026-01-01T00:01:00Z", "network": network(&[]),
+            "conditions": not_yet("TaskFailed", "InvalidPowerState"),
+        }), &["taskRef", "taskKind"]))
+        .next(Next::After(60_000));
+
+// f-2: the literal seed.
+capv_07_without_backoff_the_same_pass_tries_again:
+    tasked("clone", json!({"id": "task-1", "state": "error", "error": {"fault": "FileNotFound"}}))
+        .config(json!({"failureBackoff": "0"}))
+        .lacks("vm.find")
+        .cloud("vm.clone", submitted())
+        .step([TASK]).step([FIND]).step([CLONE])
+        .notes("02 04 07 11 12 14 18 22 23")
+        .event("TaskFailed")
+        .patch(json!({"status": {
+            "taskRef": "task-2", "taskSince": NOW,
+            "conditions": not_yet("WaitingForClone", "the template is being cloned"),
+        }}))
+        .next(requeue());
+
+capv_07_the_vm_of_a_failed_clone_is_adopted:
+    tasked("clone", json!({"id": "task-1", "state": "error", "error": {"fault": "DuplicateName"}}))
+        .cloud("vm.find", vm()).cloud("vm.get", vm())
+        .cloud("vm.metadata", json!({"metadata": null})).cloud("vm.nics", nics(&[]))
+        .step([TASK]).step([FIND]).step([GET]).step([METADATA, NICS])
+        .notes("02 04 07 11 12 13 17 22 24")
+        .event("TaskFailed")
+        .patch(status(json!({
+            "phase": "BackingOff", "retryAfter": "2026-01-01T00:01:00Z", "machineRef": "vm-1", "biosUUID": "bios-1",
+            "conditions": not_yet("TaskFailed", "DuplicateName"),
+        }), &TASK_FIELDS))
+        .next(Next::After(60_000));
+
+capv_08_missing_task_is_forgotten_and_requeues:
+    machine(json!({"taskRef": "task-1", "taskKind": "clone"}))
+        .lacks("task.get")
+        .step([TASK])
+        .notes("02 08")
+        .patch(status(json!({}), &["taskRef", "taskKind"]))
+        .next(requeue());
+
+capv_09_unknown_state_of_a_task_fails_and_forgets_nothing:
+    tasked("clone", task("paused"))
+        .step([TASK])
+        .notes("02 04 09")
+        .failed(Code::Internal, "task task-1 is in the unknown state \"paused\"");
+
+// Which VM?
+
+capv_12_unreachable_cloud_fails_and_clones_nothing:
+    machine(json!({}))
+        .fails("vm.find", Code::Unavailable)
+        .step([FIND])
+        .notes("03 11 12")
+        .failed(Code::Unavailable, "no");
+
+capv_13_a_vm_with_the_machines_uid_is_adopted:
+    machine(json!({}))
+        .cloud("vm.find", vm()).cloud("vm.get", vm())
+        .configured(nics(&["10.0.0.1"]))
+        .cloud("vm.power", power("on"))
+        .step([FIND]).step([GET]).step([METADATA, NICS]).step([POWER])
+        .notes("03 11 12 13 17 22 24 26 28 29")
+        .event("Provisioned")
+        .patch(json!({"status": {
+            "machineRef": "vm-1", "biosUUID": "bios-1", "phase": "Running",
+            "network": network(&["10.0.0.1"]), "addresses": ["10.0.0.1"], "conditions": provisioned(NOW),
+        }}))
+        .next(resync());
+
+capv_16_a_vanished_vm_is_made_anew_in_the_same_pass:
+    with_vm(json!({"network": network(&["10.0.0.1"]), "addresses": ["10.0.0.1"]}))
+        .gone()
+        .cloud("vm.clone", submitted())
+        .step([GET]).step([CLONE])
+        .notes("03 11 15 16 22 23")
+        .event("VMNotFound")
+        .patch(status(cloning(), &["machineRef", "biosUUID", "network", "addresses"]))
+        .next(requeue());
+
+// f-7
+capv_16_a_vanished_vm_is_not_made_anew_where_the_binding_says_so:
+    with_vm(json!({"phase": "Running"}))
+        .gone()
+        .config(json!({"recreateMissing": false}))
+        .step([GET])
+        .notes("03 11 15 16 22")
+        .event("VMNotFound")
+        .patch(status(
+            json!({"phase": "Missing", "conditions": not_yet("NotFound", "the VM vm-1 is gone")}),
+            &["machineRef", "biosUUID"],
+        ))
+        .next(resync());
+
+capv_14_a_missing_vm_stays_missing_where_the_binding_says_so:
+    machine(json!({"phase": "Missing"}))
+        .config(json!({"recreateMissing": false}))
+        .lacks("vm.find")
+        .step([FIND])
+        .notes("03 11 12 14 18 22")
+        .next(resync());
+
+capv_23_the_first_vm_is_made_whatever_the_binding_says_of_missing_ones:
+    machine(json!({}))
+        .config(json!({"recreateMissing": false}))
+        .lacks("vm.find")
+        .cloud("vm.clone", submitted())
+        .step([FIND]).step([CLONE])
+        .notes("03 11 12 14 18 22 23")
+        .patch(status(cloning(), &[]))
+        .next(requeue());
+
+capv_13_a_missing_vm_that_is_seen_again_is_adopted:
+    machine(json!({"phase": "Missing"}))
+        .config(json!({"recreateMissing": false}))
+        .cloud("vm.find", vm()).cloud("vm.get", vm())
+        .configured(nics(&[])).cloud("vm.power", power("on"))
+        .step([FIND]).step([GET]).step([METADATA, NICS]).step([POWER])
+        .notes("03 11 12 13 17 22 24 26 28 30")
+        .patch(json!({"status": {
+            "machineRef": "vm-1", "biosUUID": "bios-1", "phase": "WaitingForAddresses",
+            "network": network(&[]), "conditions": waiting_for_ip(),
+        }}))
+        .next(requeue());
+
+// f-4
+capv_15_a_failure_to_look_is_not_a_missing_vm:
+    machine(json!({"machineRef": "vm-1"}))
+        .fails("vm.get", Code::DeadlineExceeded)
+        .step([GET])
+        .notes("03 11 15")
+        .failed(Code::DeadlineExceeded, "no");
+
+capv_15_a_vm_of_somebody_else_is_not_touched:
+    machine(json!({"machineRef": "vm-1"}))
+        .fails("vm.get", Code::PermissionDenied)
+        .step([GET])
+        .notes("03 11 15")
+        .failed(Code::PermissionDenied, "no");
+
+// f-1: drawn "no", which would ask for a VM that nobody knows.
+capv_18_without_a_reference_no_vm_is_asked_for:
+    deleting(json!({}))
+        .lacks("vm.find")
+        .step([FIND])
+        .notes("03 11 12 14 18 19 21")
+        .patch(json!({"metadata": {"finalizers": []}}))
+        .next(Next::settled());
+
+// Deleting.
+
+capv_20a_a_vm_that_is_on_is_stopped:
+    deleting(json!({"machineRef": "vm-1", "biosUUID": "bios-1"}))
+        .cloud("vm.get", vm()).cloud("vm.power", power("on")).cloud("vm.power-off", submitted())
+        .step([GET]).step([POWER]).step([POWER_OFF])
+        .notes("03 11 15 17 19 20a")
+        .patch(status(stopping(), &[]))
+        .next(requeue());
+
+capv_20a_a_suspended_vm_is_stopped:
+    deleting(json!({"machineRef": "vm-1", "biosUUID": "bios-1"}))
+        .cloud("vm.get", vm()).cloud("vm.power", power("suspended")).cloud("vm.power-off", submitted())
+        .step([GET]).step([POWER]).step([POWER_OFF])
+        .notes("03 11 15 17 19 20a")
+        .patch(status(stopping(), &[]))
+        .next(requeue());
+
+capv_20b_a_vm_that_is_off_is_destroyed:
+    deleting(json!({"machineRef": "vm-1", "biosUUID": "bios-1"}))
+        .cloud("vm.get", vm()).cloud("vm.power", power("off")).cloud("vm.destroy", submitted())
+        .step([GET]).step([POWER]).step([DESTROY])
+        .notes("03 11 15 17 19 20b")
+        .patch(status(destroying(), &[]))
+        .next(requeue());
+
+capv_20b_the_vm_of_a_clone_that_ended_during_deletion_is_destroyed:
+    deleting(json!({"taskRef": "task-1", "taskKind": "clone"}))
+        .cloud("task.get", task("success"))
+        .cloud("vm.find", vm()).cloud("vm.get", vm())
+        .cloud("vm.power", power("off")).cloud("vm.destroy", submitted())
+        .step([TASK]).step([FIND]).step([GET]).step([POWER]).step([DESTROY])
+        .notes("02 04 06 11 12 13 17 19 20b")
+        .patch({
+            let mut written = destroying();
+            written["machineRef"] = "vm-1".into();
+            written["biosUUID"] = "bios-1".into();
+            status(written, &[])
+        })
+        .next(requeue());
+
+capv_19_unknown_power_of_a_vm_stops_nothing:
+    deleting(json!({"machineRef": "vm-1", "biosUUID": "bios-1"}))
+        .cloud("vm.get", vm()).fails("vm.power", Code::Unavailable)
+        .step([GET]).step([POWER])
+        .notes("03 11 15 17 19")
+        .failed(Code::Unavailable, "no");
+
+capv_19_deletion_waits_after_a_failed_task_too:
+    deleting(json!({"machineRef": "vm-1", "biosUUID": "bios-1", "retryAfter": "2026-01-01T00:00:12.500Z"}))
+        .cloud("vm.get", vm()).cloud("vm.power", power("on"))
+        .step([GET]).step([POWER])
+        .notes("03 11 15 17 19")
+        .patch(json!({"status": {"phase": "BackingOff"}}))
+        .next(Next::After(12_500));
+
+capv_21_the_finalizer_is_removed_once_the_vm_is_gone:
+    deleting(json!({"taskRef": "task-1", "taskKind": "delete", "machineRef": "vm-1", "phase": "Deleting"}))
+        .edited(|object| object["metadata"]["finalizers"] = json!(["capv.polity.dev/machine", "example.com/theirs"]))
+        .cloud("task.get", json!({"id": "task-1", "state": "success", "kind": "destroy"}))
+        .lacks("vm.get")
+        .step([TASK]).step([GET])
+        .notes("02 04 06 11 15 16 19 21")
+        .patch(json!({
+            "metadata": {"finalizers": ["example.com/theirs"]},
+            "status": {"taskRef": null, "taskKind": null, "machineRef": null},
+        }))
+        .next(Next::settled());
+
+// Bringing up.
+
+capv_23_a_clone_takes_what_the_spec_says:
+    machine(json!({}))
+        .edited(|object| {
+            object["spec"] = json!({
+                "template": "ubuntu", "datacenter": "dc", "folder": "f", "datastore": "ds", "resourcePool": "rp",
+                "numCPUs": 1, "numCoresPerSocket": 4, "memoryMiB": 512, "diskGiB": 20,
+            });
+        })
+        .lacks("vm.find")
+        .cloud("vm.clone", submitted())
+        .step([FIND])
+        .step([concat!(
+            r#"vm.clone {"name":"m-1","instanceUuid":"uid-1","template":"ubuntu","datacenter":"dc","folder":"f","#,
+            r#""datastore":"ds","resourcePool":"rp","cpus":2,"coresPerSocket":4,"memoryMiB":512,"diskGiB":20,"#,
+            r#""networks":[]}"#
+        )])
+        .notes("03 11 12 14 18 22 23")
+        .patch(status(cloning(), &[]))
+        .next(requeue());
+
+capv_22_a_clone_that_is_not_accepted_fails_and_tracks_no_task:
+    machine(json!({}))
+        .lacks("vm.find")
+        .fails("vm.clone", Code::ResourceExhausted)
+        .step([FIND]).step([CLONE])
+        .notes("03 11 12 14 18 22")
+        .failed(Code::ResourceExhausted, "no");
+
+capv_23_an_expired_backoff_holds_nothing_back:
+    machine(json!({"retryAfter": NOW, "phase": "BackingOff"}))
+        .lacks("vm.find")
+        .cloud("vm.clone", submitted())
+        .step([FIND]).step([CLONE])
+        .notes("03 11 12 14 18 22 23")
+        .patch(status(cloning(), &["retryAfter"]))
+        .next(requeue());
+
+capv_25_other_metadata_is_put_right_without_a_power_cycle:
+    with_vm(json!({"phase": "Running", "network": network(&["10.0.0.1"]), "addresses": ["10.0.0.1"]}))
+        .cloud("vm.metadata", json!({"metadata": "{}"})).cloud("vm.nics", nics(&["10.0.0.1"]))
+        .cloud("vm.reconfigure", submitted())
+        .step([GET]).step([METADATA, NICS]).step([&reconfigure(RIGHT)])
+        .notes("03 11 15 17 22 24 25")
+        .patch(status(reconfiguring(), &[]))
+        .next(requeue());
+
+// f-8: computed from status, this would be reconfigured for ever.
+capv_26_metadata_is_computed_from_what_the_vm_reports_not_from_status:
+    with_vm(json!({"network": [{"networkName": "prod", "mac": "00:50:56:ff:ff:ff", "connected": true}]}))
+        .configured(nics(&[]))
+        .cloud("vm.power", power("off")).cloud("vm.power-on", submitted())
+        .step([GET]).step([METADATA, NICS]).step([POWER]).step([POWER_ON])
+        .notes("03 11 15 17 22 24 26 27")
+        .patch({
+            let mut written = powering_on();
+            written["network"] = network(&[]);
+            status(written, &[])
+        })
+        .next(requeue());
+
+// The order of the VM's interfaces is not that of the spec's devices.
+capv_25_each_device_is_matched_to_an_interface_on_its_network:
+    with_vm(json!({}))
+        .edited(|object| {
+            object["spec"]["network"]["devices"] = json!([
+                {"networkName": "storage", "ipAddrs": ["10.9.0.1/24"], "mtu": 9000,
+                 "routes": [{"to": "10.8.0.0/16", "via": "10.9.0.254", "metric": 3}]},
+                {"networkName": "prod", "dhcp4": true, "nameservers": ["10.0.0.2"], "searchDomains": ["example.com"]},
+                {"networkName": "storage", "gateway4": "10.9.0.254", "gateway6": "fd00::1", "dhcp6": true},
+            ]);
+        })
+        .cloud("vm.metadata", json!({"metadata": null}))
+        .cloud("vm.nics", json!({"nics": [
+            {"network": "prod", "mac": "p", "connected": true, "ips": []},
+            {"network": "storage", "mac": "s1", "connected": true, "ips": []},
+        ]}))
+        .cloud("vm.reconfigure", submitted())
+        .step([GET]).step([METADATA, NICS])
+        .step([&reconfigure(concat!(
+            r#"{"instance-id":"m-1","local-hostname":"m-1","network":{"version":2,"ethernets":{"#,
+            r#""id0":{"match":{"macaddress":"s1"},"set-name":"eth0","dhcp4":false,"dhcp6":false,"#,
+            r#""addresses":["10.9.0.1/24"],"mtu":9000,"routes":[{"to":"10.8.0.0/16","via":"10.9.0.254","metric":3}]},"#,
+            r#""id1":{"match":{"macaddress":"p"},"set-name":"eth1","dhcp4":true,"dhcp6":false,"#,
+            r#""nameservers":{"addresses":["10.0.0.2"],"search":["example.com"]}},"#,
+            r#""id2":{"dhcp4":false,"dhcp6":true,"gateway4":"10.9.0.254","gateway6":"fd00::1"}}}}"#
+        ))])
+        .notes("03 11 15 17 22 24 25")
+        .patch(status(reconfiguring(), &[]))
+        .next(requeue());
+
+capv_24_unknown_interfaces_reconfigure_nothing:
+    with_vm(json!({}))
+        .cloud("vm.metadata", json!({"metadata": null})).fails("vm.nics", Code::Unavailable)
+        .step([GET]).step([METADATA, NICS])
+        .notes("03 11 15 17 22 24")
+        .failed(Code::Unavailable, "no");
+
+capv_27_a_suspended_vm_is_started:
+    with_vm(json!({"network": network(&[])}))
+        .configured(nics(&[]))
+        .cloud("vm.power", power("suspended")).cloud("vm.power-on", submitted())
+        .step([GET]).step([METADATA, NICS]).step([POWER]).step([POWER_ON])
+        .notes("03 11 15 17 22 24 26 27")
+        .patch(status(powering_on(), &[]))
+        .next(requeue());
+
+capv_29_a_machine_that_is_as_it_should_be_changes_nothing:
+    with_vm(json!({
+            "phase": "Running", "network": network(&["10.0.0.1"]), "addresses": ["10.0.0.1"],
+            "conditions": provisioned(EARLIER),
+        }))
+        .configured(nics(&["10.0.0.1"]))
+        .cloud("vm.power", power("on"))
+        .step([GET]).step([METADATA, NICS]).step([POWER])
+        .notes("03 11 15 17 22 24 26 28 29")
+        .next(resync());
+
+capv_29_other_addresses_are_written_down:
+    with_vm(json!({
+            "phase": "Running", "network": network(&["10.0.0.1"]), "addresses": ["10.0.0.1"],
+            "conditions": provisioned(EARLIER),
+        }))
+        .configured(nics(&["fe80::1", "10.0.0.2", "fd00::2"]))
+        .cloud("vm.power", power("on"))
+        .config(json!({"resync": "1h"}))
+        .step([GET]).step([METADATA, NICS]).step([POWER])
+        .notes("03 11 15 17 22 24 26 28 29")
+        .patch(json!({"status": {
+            "network": network(&["fe80::1", "10.0.0.2", "fd00::2"]), "addresses": ["10.0.0.2", "fd00::2"],
+        }}))
+        .next(Next::Settled(Some(3_600_000)));
+
+capv_29_an_interface_that_is_not_plugged_in_needs_no_address:
+    with_vm(json!({}))
+        .configured(json!({"nics": [
+            {"network": "prod", "mac": "00:50:56:00:00:01", "connected": true, "ips": ["10.0.0.1"]},
+            {"network": "spare", "mac": "00:50:56:00:00:02", "connected": false, "ips": ["10.5.0.1"]},
+        ]}))
+        .cloud("vm.power", power("on"))
+        .step([GET]).step([METADATA, NICS]).step([POWER])
+        .notes("03 11 15 17 22 24 26 28 29")
+        .event("Provisioned")
+        .patch(json!({"status": {
+            "phase": "Running", "addresses": ["10.0.0.1"], "conditions": provisioned(NOW),
+            "network": [
+                {"networkName": "prod", "mac": "00:50:56:00:00:01", "connected": true, "ipAddrs": ["10.0.0.1"]},
+                {"networkName": "spare", "mac": "00:50:56:00:00:02", "connected": false, "ipAddrs": ["10.5.0.1"]},
+            ],
+        }}))
+        .next(resync());
+
+// f-9
+capv_30_every_interface_that_is_plugged_in_needs_an_address:
+    with_vm(json!({"network": network(&[])}))
+        .configured(json!({"nics": [
+            {"network": "prod", "mac": "00:50:56:00:00:01", "connected": true, "ips": ["10.0.0.1"]},
+            {"network": "other", "mac": "00:50:56:00:00:02", "connected": true, "ips": []},
+        ]}))
+        .cloud("vm.power", power("on"))
+        .step([GET]).step([METADATA, NICS]).step([POWER])
+        .notes("03 11 15 17 22 24 26 28 30")
+        .patch(json!({"status": {
+            "phase": "WaitingForAddresses", "conditions": waiting_for_ip(),
+            "network": [
+                {"networkName": "prod", "mac": "00:50:56:00:00:01", "connected": true},
+                {"networkName": "other", "mac": "00:50:56:00:00:02", "connected": true},
+            ],
+        }}))
+        .next(requeue());
+
+capv_30_loopback_and_link_local_addresses_do_not_count:
+    with_vm(json!({"network": network(&[])}))
+        .configured(nics(&["127.0.0.1", "169.254.7.7", "fe80::1", "::1", "nonsense"]))
+        .cloud("vm.power", power("on"))
+        .config(json!({"ipWait": "10s"}))
+        .step([GET]).step([METADATA, NICS]).step([POWER])
+        .notes("03 11 15 17 22 24 26 28 30")
+        .patch(json!({"status": {"phase": "WaitingForAddresses", "conditions": waiting_for_ip()}}))
+        .next(Next::After(10_000));
+
+// A clone in doubt.
+
+capv_36_a_clone_that_the_cloud_knows_nothing_of_yet_stops_everything:
+    machine(json!({}))
+        .in_doubt(Doubt::Unknown)
+        .notes("36")
+        .patch(json!({"status": {
+            "phase": "Cloning",
+            "conditions": not_yet("WaitingForClone", "a clone may be under way: the cloud cannot say yet"),
+        }}))
+        .next(requeue());
+
+capv_36_a_clone_in_doubt_stops_deletion_too:
+    deleting(json!({"phase": "Cloning"}))
+        .in_doubt(Doubt::Unknown)
+        .notes("36")
+        .patch(json!({"status": {
+            "conditions": not_yet("WaitingForClone", "a clone may be under way: the cloud cannot say yet"),
+        }}))
+        .next(requeue());
+
+capv_37_the_task_of_a_clone_in_doubt_is_tracked:
+    machine(json!({}))
+        .in_doubt(Doubt::Done(r#"{"task":"task-1"}"#.into()))
+        .cloud("task.get", task("running"))
+        .step([TASK])
+        .notes("37 02 04 05")
+        .patch(json!({"status": {"taskRef": "task-1", "taskKind": "clone", "taskSince": "2025-12-31T23:58:30Z"}}))
+        .next(requeue());
+
+capv_37_the_vm_of_a_clone_whose_task_is_forgotten_is_adopted:
+    machine(json!({}))
+        .in_doubt(Doubt::Done(r#"{"vm":"vm-1"}"#.into()))
+        .cloud("vm.get", vm())
+        .configured(nics(&[])).cloud("vm.power", power("off")).cloud("vm.power-on", submitted())
+        .step([GET]).step([METADATA, NICS]).step([POWER]).step([POWER_ON])
+        .notes("37 03 11 15 17 22 24 26 27")
+        .patch({
+            let mut written = powering_on();
+            written["machineRef"] = "vm-1".into();
+            written["biosUUID"] = "bios-1".into();
+            written["network"] = network(&[]);
+            status(written, &[])
+        })
+        .next(requeue());
+
+capv_37_the_vm_of_a_clone_in_doubt_is_destroyed_with_the_machine:
+    deleting(json!({}))
+        .in_doubt(Doubt::Done(r#"{"vm":"vm-1"}"#.into()))
+        .cloud("vm.get", vm()).cloud("vm.power", power("off")).cloud("vm.destroy", submitted())
+        .step([GET]).step([POWER]).step([DESTROY])
+        .notes("37 03 11 15 17 19 20b")
+        .patch({
+            let mut written = destroying();
+            written["machineRef"] = "vm-1".into();
+            written["biosUUID"] = "bios-1".into();
+            status(written, &[])
+        })
+        .next(requeue());
+
+capv_38_a_clone_that_was_not_made_is_made_as_usual:
+    machine(json!({}))
+        .in_doubt(Doubt::Absent)
+        .lacks("vm.find")
+        .cloud("vm.clone", submitted())
+        .step([FIND]).step([CLONE])
+        .notes("38 03 11 12 14 18 22 23")
+        .patch(status(cloning(), &[]))
+        .next(requeue());
+
+capv_38_a_clone_that_was_not_made_lets_go_of_the_machine:
+    deleting(json!({}))
+        .in_doubt(Doubt::Absent)
+        .lacks("vm.find")
+        .step([FIND])
+        .notes("38 03 11 12 14 18 19 21")
+        .patch(json!({"metadata": {"finalizers": []}}))
+        .next(Next::settled());
+
+// What is not in the drawing.
+
+maintenance_skips_everything_and_requeues:
+    deleting(json!({"taskRef": "task-1", "taskKind": "clone"}))
+        .edited(|object| object["metadata"]["annotations"] = json!({"capv.polity.dev/maintenance": ""}))
+        .in_doubt(Doubt::Unknown)
+        .next(requeue());
+
+what_others_wrote_is_left_alone:
+    machine(json!({"foreign": {"a": 1}, "pending": [], "conditions": [
+            {"type": "polity.dev/Slowed", "status": "False", "reason": "R", "observedGeneration": 3},
+        ]}))
+        .edited(|object| object["spec"]["unknown"] = json!([1]))
+        .lacks("vm.find")
+        .cloud("vm.clone", submitted())
+        .step([FIND]).step([CLONE])
+        .notes("03 11 12 14 18 22 23")
+        .patch({
+            let mut written = cloning();
+            let ours = written["conditions"][0].clone();
+            written["conditions"] = json!([
+                {"type": "polity.dev/Slowed", "status": "False", "reason": "R", "observedGeneration": 3},
+                ours,
+            ]);
+            status(written, &[])
+        })
+        .next(requeue());
+}
+
+impl Case {
+    /// The known VM does not exist.
+    fn gone(mut self) -> Self {
+        self.cloud.retain(|(operation, _)| *operation != "vm.get");
+        self.lacks("vm.get")
+    }
+}

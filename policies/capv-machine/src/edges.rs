@@ -94,7 +94,7 @@ const EDGES: [(&str, &str, &str); 40] = [
     (
         "CAPV-10",
         "The task decides the pass: everything else is skipped.",
-        "CAPV-05,CAPV-08,CAPV-09",
+        "CAPV-05 CAPV-08 CAPV-09",
     ),
     ("CAPV-11", "No task stands in the way: the VM is looked up.", ""),
     (
@@ -120,7 +120,7 @@ const EDGES: [(&str, &str, &str); 40] = [
     (
         "CAPV-20",
         "The machine is being deleted and has a VM: it is taken down.",
-        "CAPV-20a,CAPV-20b",
+        "CAPV-20a CAPV-20b",
     ),
     ("CAPV-20a", "The VM is on or suspended: it is stopped.", ""),
     ("CAPV-20b", "The VM is off: it is destroyed.", ""),
@@ -155,7 +155,7 @@ const EDGES: [(&str, &str, &str); 40] = [
     (
         "CAPV-33",
         "The pass did not ask for another one.",
-        "failed,succeeded",
+        "failed succeeded",
     ),
     ("CAPV-34", "The pass failed.", "failed"),
     ("CAPV-35", "The pass succeeded.", "succeeded"),

@@ -8,7 +8,7 @@
 //! (CAPV-01 to CAPV-38) there are.
 
 mod backoff;
-#[cfg(feature = "cases")]
+#[cfg(not(target_arch = "wasm32"))]
 pub mod cases;
 mod config;
 mod delete;

@@ -41,9 +41,11 @@ async fn verify(cx: &Cx, machine: &mut Machine) -> Result<(), Failure> {
         }
         None => {
             cx.note("CAPV-16");
-            let message = format!("the VM {id} is gone");
-            cx.event(EventType::Warning, "VMNotFound", message.clone());
-            machine.not_yet(cx, Phase::Missing, "NotFound", message);
+            if !machine.metadata.deleting() {
+                let message = format!("the VM {id} is gone");
+                cx.event(EventType::Warning, "VMNotFound", message.clone());
+                machine.not_yet(cx, Phase::Missing, "NotFound", message);
+            }
             machine.forget_vm();
         }
     }

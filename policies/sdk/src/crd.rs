@@ -97,7 +97,7 @@ impl Crd {
                     "kind": self.kind,
                     "listKind": format!("{}List", self.kind),
                     "plural": self.plural,
-                    "singular": self.kind.to_lowercase(),
+                    "singular": self.kind.to_ascii_lowercase(),
                     "shortNames": self.short_names,
                 },
                 "versions": [{

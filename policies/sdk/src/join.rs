@@ -113,7 +113,11 @@ impl<F: Future> Slots for Vec<Slot<F>> {
     type Output = Vec<F::Output>;
 
     fn poll(&mut self, task: &mut Context<'_>) -> bool {
-        self.iter_mut().fold(true, |ready, slot| slot.poll(task) && ready)
+        let mut ready = true;
+        for slot in self {
+            ready &= slot.poll(task);
+        }
+        ready
     }
 
     fn take(&mut self) -> Self::Output {

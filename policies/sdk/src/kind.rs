@@ -59,11 +59,9 @@ pub struct Metadata {
     /// Annotations.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// What must be let go of before the object disappears.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// What must be let go of before the object disappears. Merged by key when published.
     pub finalizers: Vec<String>,
     /// Who owns the object.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<OwnerReference>,
 }
 

@@ -146,7 +146,7 @@ impl Edge {
     }
 
     /// An edge that the host derives: `from` is `started`, `published`, `requeued`, `failed`, `succeeded`,
-    /// `concluded` or another id; several are separated by commas and any of them will do.
+    /// `concluded` or another id; several are separated by spaces, and any of them will do.
     pub fn derived(id: &str, meaning: &str, from: &str) -> Edge {
         Edge {
             id: id.to_owned(),

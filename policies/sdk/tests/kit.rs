@@ -48,7 +48,8 @@ fn branches_of_a_batch_may_ask_the_same() {
     }
     async fn policy(cx: Cx) -> Result<Next, Failure> {
         let (a, b) = join!(start(&cx, "a"), start(&cx, "b"));
-        (a?, b?);
+        a?;
+        b?;
         Ok(Next::settled())
     }
     assert_eq!(world().pass(policy).acts().len(), 2);

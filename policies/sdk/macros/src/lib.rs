@@ -138,9 +138,8 @@ fn expand(arguments: &Arguments, function: &ItemFn) -> syn::Result<Tokens> {
             #[global_allocator]
             static ALLOCATOR: ::polity_sdk::wasm::Bump = ::polity_sdk::wasm::Bump::new();
 
-            #[used]
             #[unsafe(link_section = #section)]
-            static WORLD: [u8; #size] = *#world;
+            pub static WORLD: [u8; #size] = *#world;
 
             struct Component;
 

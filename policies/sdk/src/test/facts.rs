@@ -94,10 +94,10 @@ impl Facts {
             .iter_mut()
             .rev()
             .find_map(|respond| respond(request))
-            .or_else(|| self.from_store(request))
+            .or_else(|| self.stored(request))
     }
 
-    fn from_store(&self, request: &Request) -> Option<Answer> {
+    fn stored(&self, request: &Request) -> Option<Answer> {
         let Request::Ask(ask) = request else { return None };
         match &ask.question {
             Question::Object(query) if !self.objects.is_empty() => Some(self.object(&query.object)),
