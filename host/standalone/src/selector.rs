@@ -149,7 +149,8 @@ impl Fields {
             let same = match found {
                 Some(Value::String(text)) => *text == requirement.value,
                 None | Some(Value::Null) => requirement.value.is_empty() || requirement.value == "false",
-                Some(other) => other.to_string() == requirement.value,
+                Some(Value::Bool(flag)) => requirement.value == if *flag { "true" } else { "false" },
+                Some(other) => *other == requirement.value,
             };
             same == requirement.equal
         })

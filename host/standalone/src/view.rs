@@ -123,21 +123,14 @@ impl Presenter {
     }
 
     fn write_plain(&self, object: &Object, out: &mut Vec<u8>) {
-        match self
-            .target
-            .kind
-            .from_storage(self.target.version(), &object.value)
-        {
+        match self.target.kind.in_version(self.target.version(), &object.value) {
             Some(converted) => append(out, &converted),
             None => out.extend_from_slice(object.json()),
         }
     }
 
     fn served(&self, object: &Object) -> Value {
-        let converted = self
-            .target
-            .kind
-            .from_storage(self.target.version(), &object.value);
+        let converted = self.target.kind.in_version(self.target.version(), &object.value);
         converted.unwrap_or_else(|| object.value.clone())
     }
 

@@ -152,6 +152,7 @@ fn node() -> Kind {
             ),
             ("Version", "string", ".status.nodeInfo.kubeletVersion"),
         ])
+        .rules(Rules::Node)
 }
 
 fn pod() -> Kind {

@@ -62,6 +62,8 @@ pub(crate) enum Rules {
     Plain,
     /// Nothing special; an update names its resourceVersion.
     Versioned,
+    /// Its status may come with its creation.
+    Node,
     /// Holds content that goes with it.
     Namespace,
     /// Ends gracefully once a node has it.
@@ -126,7 +128,7 @@ impl Kind {
     }
 
     /// A stored object in the form of this version; none where it is stored in that form.
-    pub(crate) fn from_storage(&self, version: &Version, stored: &Value) -> Option<Value> {
+    pub(crate) fn in_version(&self, version: &Version, stored: &Value) -> Option<Value> {
         let wanted = self.api_version(version);
         if stored["apiVersion"] == wanted.as_str() {
             return None;

@@ -18,7 +18,7 @@ use std::{
     sync::{Mutex, PoisonError, RwLock, RwLockReadGuard},
 };
 
-pub(crate) use state::{Change, Key, Object, State, Stored};
+pub(crate) use state::{Change, Key, Object, Place, State, Stored};
 pub(crate) use write::Write;
 
 use crate::{

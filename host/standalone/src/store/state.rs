@@ -53,6 +53,9 @@ pub(crate) struct Key {
     pub(crate) name: Arc<str>,
 }
 
+/// Namespace and name: the order of lists.
+pub(crate) type Place = (Arc<str>, Arc<str>);
+
 /// One change of one object.
 #[derive(Debug)]
 pub(crate) struct Change {
@@ -68,7 +71,7 @@ pub(crate) struct Change {
 /// The objects of one resource, sorted by namespace and name.
 #[derive(Debug)]
 pub(crate) struct Table {
-    pub(crate) objects: BTreeMap<(Arc<str>, Arc<str>), Object>,
+    pub(crate) objects: BTreeMap<Place, Object>,
     /// The youngest last.
     history: VecDeque<Arc<Change>>,
     /// Changes up to this revision are no longer in `history`.
@@ -104,7 +107,7 @@ impl Table {
     }
 
     /// The objects as they were at `revision`.
-    pub(crate) fn at(&self, revision: u64) -> Result<BTreeMap<(Arc<str>, Arc<str>), Object>, Refusal> {
+    pub(crate) fn at(&self, revision: u64) -> Result<BTreeMap<Place, Object>, Refusal> {
         let mut objects = self.objects.clone();
         for change in self.since(revision)?.rev() {
             let key = (change.key.namespace.clone(), change.key.name.clone());
@@ -117,11 +120,8 @@ impl Table {
     }
 
     /// The objects of a namespace, or of all.
-    pub(crate) fn of_namespace(
-        &self,
-        namespace: Option<&str>,
-    ) -> impl Iterator<Item = (&(Arc<str>, Arc<str>), &Object)> {
-        let from: (Arc<str>, Arc<str>) = (namespace.unwrap_or_default().into(), "".into());
+    pub(crate) fn of_namespace(&self, namespace: Option<&str>) -> impl Iterator<Item = (&Place, &Object)> {
+        let from: Place = (namespace.unwrap_or_default().into(), "".into());
         let namespace = namespace.map(str::to_owned);
         self.objects
             .range(from..)

@@ -84,6 +84,7 @@ fn free_name(write: &Write<'_>, target: &Target, object: &mut Value) -> Result<S
 /// What the server decides about a new object.
 fn prepare(write: &Write<'_>, target: &Target, object: &mut Value) -> Result<(), Refusal> {
     if target.version().status
+        && target.kind.rules != Rules::Node
         && let Some(fields) = object.as_object_mut()
     {
         fields.remove("status");

@@ -11,7 +11,7 @@ use crate::{
     query::Query,
     refusal::Refusal,
     selector::{Fields, Labels, Selection},
-    store::{Object, State},
+    store::{Object, Place, State},
     target::Target,
 };
 
@@ -111,7 +111,7 @@ pub(crate) fn list(call: &Call<'_>) -> Result<Page, Refusal> {
 }
 
 /// The revision to list at, and the object to begin after.
-fn start(query: &Query, state: &State) -> Result<(u64, Option<(Arc<str>, Arc<str>)>), Refusal> {
+fn start(query: &Query, state: &State) -> Result<(u64, Option<Place>), Refusal> {
     if let Some(token) = query.get("continue") {
         let token = Continue::decode(token)?;
         check_not_newer(state, token.revision)?;

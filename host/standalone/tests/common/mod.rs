@@ -64,7 +64,6 @@ pub fn thing_resource() -> ApiResource {
         api_version: "example.test/v1".to_owned(),
         kind: "Thing".to_owned(),
         plural: "things".to_owned(),
-        ..ApiResource::erase::<CustomResourceDefinition>(&())
     }
 }
 

@@ -1,0 +1,101 @@
+//! The API on a port: TLS, token, limits, shutdown.
+
+mod common;
+
+use std::{future::Future, sync::Arc};
+
+use common::{Events, Seconds, define, raw, refusal, thing_crd, things};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, Client, Config,
+    api::{ListParams, WatchParams},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use polity_standalone::{Access, Api as Server, Store, serve};
+use tokio::{net::TcpListener, sync::oneshot};
+
+struct Running {
+    kubeconfig: String,
+    stop: oneshot::Sender<()>,
+    server: tokio::task::JoinHandle<std::io::Result<()>>,
+}
+
+async fn start() -> Running {
+    let store = Arc::new(Store::in_memory(Seconds::default().clock(), [0; 16]));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let access = Access::new("s3cret \"quoted\"").unwrap();
+    let kubeconfig = access.kubeconfig(listener.local_addr().unwrap());
+    let (stop, stopped) = oneshot::channel();
+    let shutdown: std::pin::Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async {
+        let _ = stopped.await;
+    });
+    let server = tokio::spawn(serve(listener, Server::new(store), access, shutdown));
+    Running {
+        kubeconfig,
+        stop,
+        server,
+    }
+}
+
+impl Running {
+    async fn client(&self, edit: impl FnOnce(&mut Config)) -> Client {
+        let kubeconfig = Kubeconfig::from_yaml(&self.kubeconfig).unwrap();
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+            .await
+            .unwrap();
+        edit(&mut config);
+        Client::try_from(config).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn the_kubeconfig_opens_the_server() {
+    let running = start().await;
+    let client = running.client(|_| ()).await;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    assert_eq!(
+        namespaces.list(&ListParams::default()).await.unwrap().items.len(),
+        2
+    );
+    let version = client.apiserver_version().await.unwrap();
+    assert!(
+        version.git_version.starts_with("v1.36."),
+        "{}",
+        version.git_version
+    );
+}
+
+#[tokio::test]
+async fn without_the_token_only_health_is_shown() {
+    let running = start().await;
+    let client = running
+        .client(|config| config.auth_info = Default::default())
+        .await;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    assert_eq!(refusal(namespaces.list(&ListParams::default()).await).0, 401);
+    let (code, body) = raw(&client, "GET", "/readyz", &[], "").await;
+    assert_eq!((code, body.as_str()), (200, Some("ok")));
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused() {
+    let running = start().await;
+    let client = running.client(|_| ()).await;
+    let body = "x".repeat((3 << 20) + 1);
+    let (code, status) = raw(&client, "POST", "/api/v1/namespaces", &[], &body).await;
+    assert_eq!(
+        (code, status["reason"].as_str()),
+        (413, Some("RequestEntityTooLarge"))
+    );
+}
+
+#[tokio::test]
+async fn a_shutdown_ends_watches() {
+    let running = start().await;
+    let client = running.client(|_| ()).await;
+    define(&client, thing_crd()).await;
+    let mut events = Events::of(&things(&client), &WatchParams::default(), "0").await;
+    running.stop.send(()).unwrap();
+    assert!(events.ended().await);
+    running.server.await.unwrap().unwrap();
+}
