@@ -1,1 +1,64 @@
-//! cluster
+//! The cluster: watches, reads, writes and the lease, over kube. No decision is made here.
+//!
+//! ```text
+//! Scope → path.rs ← discovery.rs          Write → write.rs, event.rs ┐
+//!   └ watch.rs → WatchEvent → core        Question → read.rs         ├→ Answer → core
+//!                                         LeaseWrite → lease.rs      ┘
+//! ```
+//!
+//! Objects are JSON values throughout: the host knows their kinds only by name. Standalone's embedded API is a service
+//! behind the same client, and nothing here can tell.
+//!
+//! # Guarantees
+//!
+//! - A watch shows everything in scope, in the order of versions, from one full list to the next; while it cannot, it
+//!   says so.
+//! - Every call ends within [`LONGEST`]. What a write that was cut may have done is `effect: unknown`.
+//! - The content of a Secret never leaves [`Cluster::read`].
+
+mod apply;
+mod connect;
+mod discovery;
+mod error;
+mod event;
+mod lease;
+mod path;
+mod read;
+mod request;
+mod watch;
+mod write;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+
+pub use apply::Applied;
+pub use connect::ConnectError;
+
+use discovery::Discovery;
+
+/// The longest that a read or a write takes before it is cut.
+pub const LONGEST: Duration = Duration::from_secs(5);
+
+/// A cluster, or what looks like one.
+#[derive(Clone)]
+pub struct Cluster {
+    client: kube::Client,
+    discovery: Arc<Discovery>,
+    lease: (String, String),
+    /// Keys the digests of Secrets, so that they mean nothing outside this installation.
+    installation: Arc<OnceCell<String>>,
+}
+
+impl Cluster {
+    /// Speaks through this client; the lease stands at this namespace and name.
+    pub fn new(client: kube::Client, lease: (&str, &str)) -> Self {
+        Cluster {
+            client,
+            discovery: Arc::default(),
+            lease: (lease.0.to_owned(), lease.1.to_owned()),
+            installation: Arc::default(),
+        }
+    }
+}
