@@ -214,8 +214,13 @@ fn check_json(content_type: Option<&str>) -> Result<(), Refusal> {
     if media.is_empty() || media == "application/json" {
         return Ok(());
     }
+    let hint = if media == "application/vnd.kubernetes.protobuf" {
+        " (kubectl sends JSON where it is given files: `create -f`, `apply -f`)"
+    } else {
+        ""
+    };
     Err(Refusal::unsupported_media(format!(
-        "bodies of type {media:?} are not supported, application/json is"
+        "bodies of type {media:?} are not supported by the standalone API server, application/json is{hint}"
     )))
 }
 

@@ -235,6 +235,12 @@ impl Refusal {
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
+    /// 413: an object that grew, by patches, beyond what can be kept.
+    pub(crate) fn object_too_large(name: &str, limit: usize) -> Self {
+        let message = format!("object {name:?} is too large: an object has at most {limit} bytes of JSON");
+        Self::new(413, "RequestEntityTooLarge", message)
+    }
+
     /// 415: a body this server does not read.
     pub(crate) fn unsupported_media(message: impl Into<String>) -> Self {
         Self::new(415, "UnsupportedMediaType", message)

@@ -184,6 +184,42 @@ async fn a_json_patch_is_applied_whole_or_not_at_all() {
 }
 
 #[tokio::test]
+async fn copies_cannot_blow_an_object_up() {
+    let client = with_things().await;
+    let api = things(&client);
+    create(
+        &api,
+        "one",
+        json!({ "spec": { "raw": { "a": "x".repeat(1000) } } }),
+    )
+    .await;
+    let path = "/apis/example.test/v1/namespaces/default/things/one";
+    let headers = [("content-type", "application/json-patch+json")];
+    let double = |n: usize| json!({ "op": "copy", "from": "/spec/raw", "path": format!("/spec/raw/{n}") });
+    let patch: Vec<serde_json::Value> = (0..64).map(double).collect();
+    assert_eq!(
+        raw(&client, "PATCH", path, &headers, &json!(patch).to_string())
+            .await
+            .0,
+        413
+    );
+
+    let half = json!({ "spec": { "raw": { "b": "x".repeat(1 << 20) } } });
+    api.patch("one", &PatchParams::default(), &Patch::Merge(&half))
+        .await
+        .unwrap();
+    let half = json!({ "spec": { "raw": { "c": "x".repeat(1 << 20) } } });
+    assert_eq!(
+        refusal(
+            api.patch("one", &PatchParams::default(), &Patch::Merge(&half))
+                .await
+        )
+        .0,
+        413
+    );
+}
+
+#[tokio::test]
 async fn generated_names_differ() {
     let client = with_things().await;
     let api = things(&client);

@@ -35,17 +35,18 @@ pub(crate) fn admit(crd: &mut Value, now: &str) -> Result<(), Vec<Cause>> {
     kind_of(crd)?;
     let accepted = crd["spec"]["names"].clone();
     let versions = crd["spec"]["versions"].as_array().into_iter().flatten();
-    let stored: Vec<&Value> = versions
+    let stored: Vec<Value> = versions
         .filter(|v| v["storage"] == true)
-        .map(|v| &v["name"])
+        .map(|v| v["name"].clone())
         .collect();
-    let stored = json!(stored);
     let status = &mut crd["status"];
     if !status.is_object() {
         *status = json!({});
     }
     status["acceptedNames"] = accepted;
-    fill(status, "storedVersions", stored);
+    let known = status["storedVersions"].as_array().cloned().unwrap_or_default();
+    let added = stored.into_iter().filter(|version| !known.contains(version));
+    status["storedVersions"] = known.iter().cloned().chain(added).collect();
     fill(
         status,
         "conditions",

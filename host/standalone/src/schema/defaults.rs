@@ -9,9 +9,9 @@ impl Schema {
     pub(crate) fn fill_in(&self, value: &mut Value) {
         match value {
             Value::Object(fields) => {
-                fields.retain(|name, field| {
-                    !field.is_null() || self.field(name).is_none_or(|schema| !schema.forbids_null())
-                });
+                if fields.values().any(Value::is_null) {
+                    fields.retain(|name, field| !field.is_null() || self.allows_null(name));
+                }
                 for (name, schema) in &self.properties {
                     if let (Some(default), false) = (&schema.default, fields.contains_key(name)) {
                         fields.insert(name.clone(), default.clone());
@@ -33,7 +33,8 @@ impl Schema {
     }
 
     /// A schema that says nothing about its value says nothing about null either.
-    fn forbids_null(&self) -> bool {
-        !self.nullable && self.kind.is_some()
+    fn allows_null(&self, field: &str) -> bool {
+        self.field(field)
+            .is_none_or(|schema| schema.nullable || schema.kind.is_none())
     }
 }

@@ -15,13 +15,12 @@ impl Schema {
     fn prune_at(&self, path: &Path<'_>, value: &mut Value, unknown: &mut Vec<String>) {
         match value {
             Value::Object(fields) => {
-                fields.retain(|name, _| {
-                    let keep = self.knows(name);
-                    if !keep {
-                        unknown.push(path.field(name).to_string());
-                    }
-                    keep
-                });
+                let before = unknown.len();
+                let strange = fields.keys().filter(|name| !self.knows(name));
+                unknown.extend(strange.map(|name| path.field(name).to_string()));
+                if unknown.len() > before {
+                    fields.retain(|name, _| self.knows(name));
+                }
                 for (name, field) in fields {
                     if let Some(schema) = self.field(name) {
                         schema.prune_at(&path.field(name), field, unknown);

@@ -31,6 +31,9 @@ use disk::Disk;
 /// a second behind; a changed object of 2 KB takes some 8 KB here.
 const HISTORY: usize = 4_096;
 
+/// How large one object may be, in bytes of JSON: the limit that etcd sets in a real cluster.
+const OBJECT: usize = 3 << 19;
+
 /// What can be wrong with the file that keeps the objects.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -48,12 +51,16 @@ pub enum StoreError {
         /// What is wrong with it.
         why: String,
     },
+    /// The namespaces that are always there could not be written.
+    #[error("writing the first objects to the database of the standalone API server: {0}")]
+    Begin(String),
 }
 
 /// All objects of one standalone server.
 pub struct Store {
     clock: Clock,
     seed: [u8; 16],
+    durable: bool,
     writer: Mutex<Option<Disk>>,
     state: RwLock<State>,
 }
@@ -69,6 +76,7 @@ impl Store {
     /// same requests give the same ones.
     pub fn in_memory(clock: Clock, seed: [u8; 16]) -> Self {
         Self::with(State::new(0, HISTORY), None, clock, seed)
+            .expect("the first write to memory is our own, and no disk can refuse it")
     }
 
     /// A store kept in `file`: what is in it continues, also the resourceVersions. The file is locked while open.
@@ -78,7 +86,7 @@ impl Store {
     pub fn open(file: File, clock: Clock, seed: [u8; 16]) -> Result<Self, StoreError> {
         let disk = Disk::open(file)?;
         let state = disk.load(HISTORY)?;
-        Ok(Self::with(state, Some(disk), clock, seed))
+        Self::with(state, Some(disk), clock, seed).map_err(|refusal| StoreError::Begin(refusal.message))
     }
 
     /// The same, remembering at most `changes` changes of each resource for watches that begin in the past.
@@ -88,26 +96,22 @@ impl Store {
         self
     }
 
-    fn with(state: State, disk: Option<Disk>, clock: Clock, seed: [u8; 16]) -> Self {
+    fn with(state: State, disk: Option<Disk>, clock: Clock, seed: [u8; 16]) -> Result<Self, Refusal> {
+        let durable = disk.is_some();
         let store = Self {
             clock,
             seed,
+            durable,
             writer: Mutex::new(disk),
             state: RwLock::new(state),
         };
-        let begun = store.write(crate::namespaces::begin);
-        if let Err(refusal) = begun {
-            tracing::error!(%refusal, "the first namespaces could not be written");
-        }
-        store
+        store.write(crate::namespaces::begin)?;
+        Ok(store)
     }
 
     /// Whether writes wait for a disk.
     pub(crate) fn is_durable(&self) -> bool {
-        self.writer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_some()
+        self.durable
     }
 
     /// What is stored now. Hold it briefly: writers wait for it.
@@ -132,6 +136,9 @@ impl Store {
         let answer = work(&mut write)?;
         let changes = write.into_changes();
         drop(state);
+        if let Some(change) = changes.iter().find(|change| change.object.json().len() > OBJECT) {
+            return Err(Refusal::object_too_large(&change.key.name, OBJECT));
+        }
         if changes.is_empty() {
             return Ok(answer);
         }

@@ -34,7 +34,12 @@ impl Stored {
 
     /// The bytes of the JSON.
     pub(crate) fn json(&self) -> &Bytes {
-        self.json.get_or_init(|| self.value.to_string().into())
+        self.json.get_or_init(|| {
+            // Writing to memory cannot fail, and a `Value` has only string keys.
+            serde_json::to_vec(&self.value)
+                .expect("a JSON value is serialised to memory")
+                .into()
+        })
     }
 
     /// `metadata.uid`, empty where there is none.

@@ -1,5 +1,6 @@
 //! Patching an object: RFC 6902 (JSON patch) and RFC 7386 (merge patch).
 
+use json_patch::PatchOperation;
 use serde_json::Value;
 
 use super::{Call, Written, update::replace};
@@ -7,6 +8,10 @@ use crate::{admission::check_place, refusal::Refusal};
 
 /// How many operations a JSON patch may have (apiserver `maxJSONPatchOperations`).
 const OPERATIONS: usize = 10_000;
+
+/// How much `copy` operations of one patch may copy, in bytes (apiserver `MaxJSONPatchCopyBytes`): a row of
+/// them can double the object each time.
+const COPIED: usize = 3 << 20;
 
 /// How the body of a patch is to be read.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,12 +91,35 @@ impl Patch {
     fn apply(&self, object: &mut Value) -> Result<(), Refusal> {
         match self {
             Self::Merge(patch) => json_patch::merge(object, patch),
-            Self::Json(patch) => json_patch::patch(object, patch).map_err(|error| {
-                Refusal::unprocessable(format!(
-                    "the server rejected our request due to an error in our request: {error}"
-                ))
-            })?,
+            Self::Json(patch) => {
+                let mut copied = 0;
+                for operation in &patch.0 {
+                    copied += size_of_copy(object, operation);
+                    if copied > COPIED {
+                        return Err(Refusal::too_large_patch(format!(
+                            "a JSON patch copies at most {COPIED} bytes"
+                        )));
+                    }
+                    // Operations that were applied before a failing one are lost with the copy they changed.
+                    json_patch::patch(object, std::slice::from_ref(operation)).map_err(refused)?;
+                }
+            }
         }
         Ok(())
     }
+}
+
+fn size_of_copy(object: &Value, operation: &PatchOperation) -> usize {
+    let PatchOperation::Copy(copy) = operation else {
+        return 0;
+    };
+    object
+        .pointer(copy.from.as_str())
+        .map_or(0, |value| value.to_string().len())
+}
+
+fn refused(error: json_patch::PatchError) -> Refusal {
+    Refusal::unprocessable(format!(
+        "the server rejected our request due to an error in our request: {error}"
+    ))
 }

@@ -67,7 +67,10 @@ pub(super) fn replace(
         });
     }
     check_change(target, key, &stored.value, &next)?;
-    if target.kind.rules.counts_generations() && content_differs(target, &stored.value, &next) {
+    if !target.status
+        && target.kind.rules.counts_generations()
+        && content_differs(target, &stored.value, &next)
+    {
         let generation = stored.value["metadata"]["generation"].as_i64().unwrap_or(0);
         next["metadata"]["generation"] = json!(generation + 1);
     }
@@ -96,9 +99,7 @@ fn check_preconditions(target: &Target, key: &Key, stored: &Value, object: &Valu
 /// The part of `object` that this request may change, on top of what is stored.
 fn combine(target: &Target, stored: &Value, mut object: Value) -> Value {
     if target.status {
-        let mut next = stored.clone();
-        take(&mut next, "status", object.get("status").cloned());
-        return next;
+        return with_status(stored, object);
     }
     if target.version().status {
         take(&mut object, "status", stored.get("status").cloned());
@@ -108,6 +109,24 @@ fn combine(target: &Target, stored: &Value, mut object: Value) -> Value {
         take(new, field, old.get(field).cloned());
     }
     object
+}
+
+/// What is stored, with the status of `object`. Mostly nothing else differs: then no copy is made.
+fn with_status(stored: &Value, mut object: Value) -> Value {
+    fn rest(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
+        object
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(field, _)| *field != "status")
+    }
+    if rest(stored).eq(rest(&object)) {
+        return object;
+    }
+    let status = object.as_object_mut().and_then(|fields| fields.remove("status"));
+    let mut next = stored.clone();
+    take(&mut next, "status", status);
+    next
 }
 
 fn take(object: &mut Value, field: &str, value: Option<Value>) {
