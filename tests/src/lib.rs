@@ -1,3 +1,4 @@
 //! tests
 
 pub mod kubernetes;
+pub mod simulation;

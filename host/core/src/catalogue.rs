@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+/// Milliseconds within which the call of a create begins, counted from when its pending entry was written: what begins
+/// later is not performed. The `visible_within` of a catalogue rests on it.
+pub const BEGINS_WITHIN: u64 = 10_000;
+
 /// What an operation does to the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

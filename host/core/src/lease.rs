@@ -31,6 +31,8 @@ pub struct Lease {
     expires: Option<u64>,
     sent: Option<u64>,
     next: u64,
+    /// Somebody may have written since: read before writing again.
+    look: bool,
     giving_up: bool,
 }
 
@@ -49,6 +51,7 @@ impl Lease {
             expires: None,
             sent: None,
             next: 0,
+            look: true,
             giving_up: false,
         }
     }
@@ -76,8 +79,10 @@ impl Lease {
 
     /// Gives the lease up as soon as possible and never takes it again.
     pub fn give_up(&mut self) {
-        self.giving_up = true;
-        self.next = 0;
+        if !self.giving_up {
+            self.giving_up = true;
+            self.next = 0;
+        }
     }
 
     /// Whether a lease that was to be given up is not held any more.
@@ -92,7 +97,7 @@ impl Lease {
         }
         match self.sent {
             Some(sent) if now.boot < sent + CALL_LONGEST => return LeaseAction::Wait(sent + CALL_LONGEST),
-            Some(_) => self.sent = None,
+            Some(_) => (self.sent, self.look) = (None, true),
             None => {}
         }
         if now.boot < self.next {
@@ -107,7 +112,7 @@ impl Lease {
     }
 
     fn decide(&self, now: Now) -> LeaseAction {
-        let Some(seen) = &self.seen else {
+        let Some(seen) = self.seen.as_ref().filter(|_| !self.look) else {
             return LeaseAction::Call(None);
         };
         let ours = seen.read.holder == self.identity;
@@ -139,9 +144,8 @@ impl Lease {
     pub fn answered(&mut self, now: Now, wrote: bool, read: Option<Option<LeaseRead>>) {
         let sent = self.sent.take();
         self.next = now.boot + RENEW_EVERY;
+        self.look = read.is_none();
         let Some(read) = read else {
-            // Somebody else may have written: look before writing again, soon.
-            self.seen = self.seen.take().filter(|_| self.expires.is_none());
             self.next = now.boot + 1_000;
             return;
         };
@@ -225,6 +229,25 @@ mod tests {
             }
         }
         assert!(taken.is_some_and(|t| t >= 20_000 + DURATION), "{taken:?}");
+    }
+
+    #[test]
+    fn a_write_whose_answer_was_lost_is_looked_for_before_the_next() {
+        let mut lease = Lease::new("me".into());
+        lease.poll(at(0));
+        lease.answered(at(0), false, Some(None));
+        assert!(matches!(lease.poll(at(0)), LeaseAction::Call(Some(_))));
+        lease.answered(at(5_000), false, None);
+        assert_eq!(lease.poll(at(6_000)), LeaseAction::Call(None));
+        let mine = LeaseRead {
+            holder: "me".into(),
+            ..foreign("7")
+        };
+        lease.answered(at(6_100), false, Some(Some(mine)));
+        let LeaseAction::Call(Some(write)) = lease.poll(at(6_100)) else {
+            panic!("no write")
+        };
+        assert_eq!(write.version.as_deref(), Some("7"));
     }
 
     #[test]

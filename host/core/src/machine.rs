@@ -180,6 +180,8 @@ struct KeyState {
     faults: u32,
     bucket: Bucket,
     slowed: bool,
+    /// Since when this host knows of each pending entry, by its key: boot milliseconds.
+    known: BTreeMap<String, u64>,
     /// The outcome that the retry policy was asked about, and when.
     trial: Option<(u64, Box<Trial>)>,
     events: Vec<Event>,
@@ -313,7 +315,7 @@ impl Machine {
         }
         self.start_passes();
         self.sweep();
-        if self.stopping && self.passes.is_empty() {
+        if self.stopping && self.passes.is_empty() && !self.is_writing() {
             self.lease.give_up();
             self.poll_lease();
             if self.lease.is_given_up() {

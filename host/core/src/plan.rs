@@ -263,6 +263,26 @@ pub fn diff(from: &Value, to: &Value) -> Option<Value> {
     }
 }
 
+/// Applies a JSON merge patch as an API server does: lists are values like any other.
+pub fn apply(patch: &Value, to: &mut Value) {
+    let Value::Object(fields) = patch else {
+        *to = patch.clone();
+        return;
+    };
+    if !to.is_object() {
+        *to = Value::Object(Map::new());
+    }
+    let Value::Object(target) = to else { return };
+    for (name, value) in fields {
+        match value {
+            Value::Null => {
+                target.remove(name);
+            }
+            value => apply(value, target.entry(name).or_insert(Value::Null)),
+        }
+    }
+}
+
 /// The patch that one part of a publication needs, precondition included; none if that part stands already.
 pub fn write(part: Part, current: &Object, desired: &Value) -> Option<Value> {
     let now = current.value();

@@ -10,9 +10,8 @@ use super::config::SimConfig;
 /// Milliseconds after which a call is cut: what the design allows at most.
 pub const LONGEST: u64 = 5_000;
 
-/// Milliseconds within which the call of a create begins, counted from the `since` of its pending entry. `visible-within`
-/// rests on it: a call that begins later may have its effect after [`Absent`](polity_core::contract::Doubt::Absent).
-pub const BEGINS_WITHIN: u64 = 10_000;
+/// A call that begins later than this may have its effect after [`Absent`](polity_core::contract::Doubt::Absent).
+pub use polity_core::catalogue::BEGINS_WITHIN;
 
 /// The operations, with a `visible-within` that fits how late this cloud may be.
 pub(crate) fn catalogue(config: &SimConfig) -> Catalogue {

@@ -66,6 +66,8 @@ pub struct Sim {
     log: Option<Vec<Effect>>,
     /// Something changed that a restart must not forget.
     dirty: bool,
+    /// A guard that tests take away: see [`Sim::settle_without_a_look`].
+    blindly: bool,
 }
 
 /// What a caller gets, and when.
@@ -101,6 +103,7 @@ impl Sim {
             world,
             log: Some(Vec::new()),
             dirty: false,
+            blindly: false,
         }
     }
 

@@ -9,7 +9,7 @@ use super::call::CLUSTER_LONGEST;
 use super::pass::{PassState, Purpose, pending_entries, primary_scope};
 use crate::binding::Grant;
 use crate::call::{Call, CloudRequest, PendingEntry, Write};
-use crate::catalogue::OperationEffect;
+use crate::catalogue::{BEGINS_WITHIN, OperationEffect};
 use crate::contract::{Act, Answer, CloudAct, Code, Doubt, Effect, Failure, Json, ObjectRef, Request};
 use crate::grants;
 use crate::object::Object;
@@ -134,6 +134,7 @@ impl Machine {
             return self.perform(pass);
         }
         let mut pending = pending_entries(current.value());
+        pass.entered_at = self.now.boot;
         for (index, act) in creates {
             let intent = act.intent.unwrap_or_default();
             // What the cloud said is absent makes room for its successor.
@@ -148,6 +149,9 @@ impl Machine {
                 since: self.now.unix,
             };
             pending.push(entry.clone());
+            if let Some(state) = self.keys.get_mut(&pass.key) {
+                state.known.insert(entry.key.clone(), self.now.boot);
+            }
             pass.entered.insert(index, entry);
         }
         if !self.guards.write_ahead {
@@ -176,9 +180,8 @@ impl Machine {
             );
         }
         for index in 0..pass.batch.len() {
-            if pass.answers[index].is_none() && affected(index) {
-                let message = format!("not performed: {}", failure.message);
-                pass.answers[index] = Some(Err(Failure::new(Code::Aborted, message)));
+            if affected(index) {
+                pass.abort(index, &failure.message);
             }
         }
         pass.entered.clear();
@@ -186,7 +189,10 @@ impl Machine {
     }
 
     /// Performs the next act that has no answer; goes on with the policy when there is none.
-    fn perform(&mut self, mut pass: Box<PassState>) {
+    pub(super) fn perform(&mut self, pass: Box<PassState>) {
+        if self.is_too_late(&pass) {
+            return self.give_up_entered(pass);
+        }
         let Some(index) = pass.answers.iter().position(Option::is_none) else {
             return self.acts_answered(pass);
         };
@@ -230,9 +236,32 @@ impl Machine {
             ),
             act => (Call::Write(Write::Act(act)), CLUSTER_LONGEST),
         };
-        pass.acted = true;
-        self.health.entry(pass.key.binding.clone()).or_default().acts += 1;
         self.fenced(pass, purpose, call, longest);
+    }
+
+    /// Whether acts that are left may not begin any more: the primary changed before the first, or the entries of
+    /// creates were made so long ago that the cloud would call absent what they bring into being.
+    fn is_too_late(&self, pass: &PassState) -> bool {
+        let left = |index: &usize| pass.answers[*index].is_none();
+        let changed = !pass.acted && self.guards.look_before_the_first_act && !self.primary_stands(pass);
+        let old = self.now.boot > pass.entered_at + BEGINS_WITHIN && pass.entered.keys().any(left);
+        (changed && (0..pass.answers.len()).any(|index| left(&index))) || old
+    }
+
+    /// Gives up acts that may not begin any more. What was written ahead of them is known not to have happened: the
+    /// policy is told so, and its conclusion takes the entries away again.
+    fn give_up_entered(&mut self, mut pass: Box<PassState>) {
+        if pass.entered.is_empty() {
+            let why = "the object changed before the first act";
+            return self.end(pass, Outcome::Discarded(why.into()));
+        }
+        let all = !pass.acted;
+        for index in 0..pass.batch.len() {
+            if all || pass.entered.contains_key(&index) {
+                pass.abort(index, "the object changed, or it took too long to begin");
+            }
+        }
+        self.perform(pass);
     }
 
     /// An act has its answer.
@@ -341,6 +370,18 @@ impl Machine {
                 });
                 Err(failure)
             }
+        }
+    }
+}
+
+impl PassState {
+    /// Answers an act that was not begun.
+    fn abort(&mut self, index: usize, why: &str) {
+        if self.answers[index].is_none() {
+            let failure = Failure::new(Code::Aborted, format!("not performed: {why}"));
+            self.answers[index] = Some(Err(failure));
+            self.resolved
+                .extend(self.entered.get(&index).map(|entry| entry.key.clone()));
         }
     }
 }

@@ -224,7 +224,7 @@ impl Machine {
     }
 
     /// What the cache knows now of a question that an earlier pass used; none if it does not.
-    pub(super) fn from_cache(
+    pub(super) fn watched_answer(
         &mut self,
         pass: &mut PassState,
         question: &Question,

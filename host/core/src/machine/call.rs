@@ -77,6 +77,10 @@ impl Machine {
     pub(super) fn fenced(&mut self, mut pass: Box<PassState>, purpose: Purpose, call: Call, longest: u64) {
         let covered = self.lease.covers(self.now, longest) || !self.guards.fencing;
         if covered {
+            if matches!(purpose, Purpose::Answer { act: true, .. }) {
+                pass.acted = true;
+                self.health.entry(pass.key.binding.clone()).or_default().acts += 1;
+            }
             self.emit(Target::Pass(pass.id, purpose), call, longest);
             self.suspend(pass);
         } else if self.is_holder() {
@@ -90,6 +94,8 @@ impl Machine {
 
     pub(super) fn unpark(&mut self, mut pass: Box<PassState>) {
         match pass.parked.take() {
+            // The world may have changed meanwhile.
+            Some((Purpose::Answer { act: true, .. }, ..)) => self.perform(pass),
             Some((purpose, call, longest)) => self.fenced(pass, purpose, call, longest),
             None => self.suspend(pass),
         }
@@ -127,6 +133,13 @@ impl Machine {
         if let Some(under_way) = self.cloud_calls.get_mut(binding) {
             *under_way = under_way.saturating_sub(1);
         }
+    }
+
+    /// Whether a write outside of any pass is under way: an Event, or a condition of the host.
+    pub(super) fn is_writing(&self) -> bool {
+        self.calls
+            .values()
+            .any(|call| matches!(call.target, Target::Nobody | Target::Condition(_)))
     }
 
     fn forget_call(&mut self, id: CallId) -> Option<Target> {

@@ -136,10 +136,12 @@ impl Machine {
         if *outcome == Outcome::LeaseLost {
             return None;
         }
-        if concluded || *outcome == Outcome::Faulted || matches!(outcome, Outcome::Failed(_)) {
-            let unseen = pass.publication.as_mut().and_then(|p| p.unseen.take());
-            state.seen = unseen.or_else(|| pass.current.clone());
-        }
+        let unseen = pass.publication.as_mut().and_then(|p| p.unseen.take());
+        let own = match self.guards.own_writes_wake_nothing {
+            true => &pass.current,
+            false => &pass.snapshot,
+        };
+        state.seen = unseen.or_else(|| own.clone());
         if concluded {
             state.faults = 0;
             let old = std::mem::replace(&mut state.deps, std::mem::take(&mut pass.deps));

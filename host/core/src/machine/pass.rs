@@ -43,6 +43,8 @@ pub(super) struct PassState {
     /// Creates that the pass found in doubt, with what the cloud says; filled while settling.
     pub(super) found: Vec<PendingEntry>,
     pub(super) doubts: Vec<Option<Doubt>>,
+    /// When the cloud was asked for them; boot milliseconds.
+    pub(super) looked: u64,
     /// Keys of pending entries whose outcome is known.
     pub(super) resolved: BTreeSet<String>,
     /// The requests under way and their answers.
@@ -50,6 +52,8 @@ pub(super) struct PassState {
     pub(super) answers: Vec<Option<Answer>>,
     /// Keys of the pending entries of creates in the batch, by index.
     pub(super) entered: BTreeMap<usize, PendingEntry>,
+    /// When those entries were made; boot milliseconds.
+    pub(super) entered_at: u64,
     /// Whether anything may have been changed by this pass outside its primary.
     pub(super) acted: bool,
     pub(super) deps: BTreeMap<(Role, Question), Dependency>,
@@ -196,10 +200,12 @@ impl Machine {
             judged: None,
             found: Vec::new(),
             doubts: Vec::new(),
+            looked: 0,
             resolved: BTreeSet::new(),
             batch: Vec::new(),
             answers: Vec::new(),
             entered: BTreeMap::new(),
+            entered_at: 0,
             acted: false,
             deps: BTreeMap::new(),
             writes: Vec::new(),
@@ -230,6 +236,8 @@ impl Machine {
             .map(|o| pending_entries(o.value()))
             .unwrap_or_default();
         pass.doubts = vec![None; pass.found.len()];
+        pass.looked = self.now.boot;
+        self.know(&pass.key, &pass.found);
         if pass.found.is_empty() {
             return self.begin(pass, Role::Lifecycle);
         }
@@ -243,7 +251,34 @@ impl Machine {
         self.suspend(pass);
     }
 
+    /// Notes since when this host knows of each pending entry of a key.
+    fn know(&mut self, key: &Key, entries: &[PendingEntry]) {
+        if let Some(state) = self.keys.get_mut(key) {
+            let known = std::mem::take(&mut state.known);
+            let since = |entry: &PendingEntry| known.get(&entry.key).copied().unwrap_or(self.now.boot);
+            state.known = entries.iter().map(|e| (e.key.clone(), since(e))).collect();
+        }
+    }
+
+    /// Whether this host has known of an entry for so long that what it announced would be seen by now. The adapter
+    /// counts by unix time, which jumps; a clock that does not is asked as well.
+    fn would_be_visible(&self, pass: &PassState, entry: &PendingEntry) -> bool {
+        let known = self
+            .keys
+            .get(&pass.key)
+            .and_then(|state| state.known.get(&entry.key));
+        let operation = pass.binding.catalogue.operations.get(&entry.operation);
+        match (known, operation) {
+            (Some(since), Some(operation)) => pass.looked >= since + operation.visible_within,
+            _ => false,
+        }
+    }
+
     fn settled(&mut self, mut pass: Box<PassState>, index: usize, doubt: Doubt) {
+        let doubt = match doubt {
+            Doubt::Absent if !self.would_be_visible(&pass, &pass.found[index]) => Doubt::Unknown,
+            doubt => doubt,
+        };
         if doubt != Doubt::Unknown {
             pass.resolved.insert(pass.found[index].key.clone());
         }
@@ -293,7 +328,7 @@ impl Machine {
             })
             .collect();
         for question in questions {
-            if let Some(answer) = self.from_cache(pass, &question) {
+            if let Some(answer) = self.watched_answer(pass, &question) {
                 let request = Request::Ask(Ask { round: 0, question });
                 pass.run.append(request, answer, pass.binding.spec.limits.answer);
             }

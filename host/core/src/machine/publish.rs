@@ -177,7 +177,10 @@ impl Machine {
             );
         }
         let acted = pass.acted;
-        let own_version = pass.current.as_ref().map(Object::version);
+        let news = pass.is_news(&fresh, self.now.unix);
+        // What was read here is newer than what the watch showed: no pass may see less.
+        let changes = self.cache.own_write(&fresh);
+        self.changed(changes, Some(&pass.key));
         let before = pass.current.replace(fresh.clone());
         let Some(publication) = pass.publication.as_mut() else {
             return self.suspend(pass);
@@ -206,7 +209,7 @@ impl Machine {
                 ),
             });
         }
-        if own_version != Some(fresh.version()) && publication.unseen.is_none() {
+        if news && publication.unseen.is_none() {
             publication.unseen = before;
         }
         self.write_next(pass);
@@ -263,6 +266,19 @@ impl PassState {
                 Part::Finalizer => publication.edits = None,
             }
         }
+    }
+
+    /// Whether a version that was read after a failed write holds more than that write, which may have been performed.
+    fn is_news(&self, fresh: &Object, unix: u64) -> bool {
+        let Some((part, current)) = self.next_part() else {
+            return true;
+        };
+        let mut written = current.value().clone();
+        if let Some(patch) = plan::write(part, &current, &self.desired(&current, unix)) {
+            plan::apply(&patch, &mut written);
+        }
+        written["metadata"]["generation"] = fresh.value()["metadata"]["generation"].clone();
+        fresh.version() != current.version() && !crate::path::same_content(&written, fresh.value())
     }
 
     /// What the primary shall look like: the policies' edits, the pending entries that stand, the host's conditions.
@@ -410,21 +426,23 @@ fn keeps_finalizer(pass: &PassState, patch: &mut Value) -> bool {
     if !standing && !pass.is_in_doubt() {
         return false;
     }
-    let Some(wanted) = patch["metadata"]["finalizers"].as_array_mut() else {
-        if patch["metadata"]
-            .as_object()
-            .is_some_and(|m| m.contains_key("finalizers"))
-        {
-            patch["metadata"]["finalizers"] = snapshot.value()["metadata"]["finalizers"].clone();
-            return true;
-        }
+    let Some(wanted) = patch.pointer_mut("/metadata/finalizers") else {
         return false;
     };
-    if snapshot.has_finalizer(finalizer) && !wanted.iter().any(|f| f == finalizer) {
-        wanted.push(json!(finalizer));
-        return true;
+    match wanted {
+        Value::Array(wanted) if snapshot.has_finalizer(finalizer) => {
+            let removes = !wanted.iter().any(|f| f == finalizer);
+            if removes {
+                wanted.push(json!(finalizer));
+            }
+            removes
+        }
+        Value::Null => {
+            *wanted = snapshot.value()["metadata"]["finalizers"].clone();
+            true
+        }
+        _ => false,
     }
-    false
 }
 
 /// The identity's patch, and the lifecycle's finalizer removed.

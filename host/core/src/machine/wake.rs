@@ -154,6 +154,7 @@ impl Machine {
             faults: 0,
             bucket: Bucket::full(binding.spec.limits.burst, self.now.boot),
             slowed: false,
+            known: BTreeMap::new(),
             trial: None,
             events: Vec::new(),
         };

@@ -1,0 +1,92 @@
+//! One simulated host process: a machine of core, its clocks, and what the driver would hold for it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use polity_core::call::{CallId, Scope};
+use polity_core::key::Now;
+use polity_core::machine::{Guards, Input, Machine};
+
+/// A host process and its successors at the same place.
+pub struct Host {
+    /// Counts the processes: what is addressed to an earlier one reaches nobody.
+    pub life: u32,
+    /// Differs between processes.
+    pub identity: String,
+    /// None while no process runs.
+    pub machine: Option<Machine>,
+    /// Its boot clock is ahead of the world by this.
+    pub boot_offset: u64,
+    /// Its unix clock is behind the world's by this.
+    pub behind: u64,
+    /// Stands still: what reaches it waits.
+    pub paused: bool,
+    /// What waits.
+    pub inbox: VecDeque<Input>,
+    /// Its watches.
+    pub watches: BTreeMap<Scope, Watch>,
+    /// Calls that were neither cancelled nor answered, and whether each writes an object.
+    pub calls: BTreeMap<CallId, bool>,
+    /// When the next tick is scheduled; world time.
+    pub tick_at: u64,
+}
+
+/// A watch of one scope.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// Counts the connections: what an earlier one had to say is lost.
+    pub connection: u64,
+    /// It listed and has not broken since.
+    pub live: bool,
+    /// What it says next is said after this; world time.
+    pub said: u64,
+}
+
+impl Host {
+    /// A place where no process has run yet.
+    pub fn new() -> Self {
+        Host {
+            life: 0,
+            identity: String::new(),
+            machine: None,
+            boot_offset: 0,
+            behind: 0,
+            paused: false,
+            inbox: VecDeque::new(),
+            watches: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            tick_at: u64::MAX,
+        }
+    }
+
+    /// Starts a process.
+    pub fn start(&mut self, index: usize, boot_offset: u64, guards: Guards) {
+        self.life += 1;
+        self.identity = format!("host-{index}.{}", self.life);
+        self.machine = Some(Machine::new(self.identity.clone()).with_guards(guards));
+        self.boot_offset = boot_offset;
+        self.tick_at = u64::MAX;
+    }
+
+    /// Ends the process: nothing of it is left but what it has sent.
+    pub fn crash(&mut self) {
+        self.machine = None;
+        self.paused = false;
+        self.inbox.clear();
+        self.watches.clear();
+        self.calls.clear();
+    }
+
+    /// What its clocks show.
+    pub fn clocks(&self, now: u64, unix: u64) -> Now {
+        Now {
+            boot: now + self.boot_offset,
+            unix: unix - self.behind,
+        }
+    }
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self::new()
+    }
+}

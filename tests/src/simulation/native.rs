@@ -1,0 +1,264 @@
+//! Policies as plain Rust functions over the contract's types: small ones that the shipped policies are no match for
+//! (cluster objects, permits, a verdict), and what is needed to write them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use polity_core::contract::{
+    Act, Answer, Ask, CloudAct, CloudCall, Conclusion, Event, Failure, Json, Kind, Next, ObjectQuery,
+    ObjectRef, Pass, Question, Request, RetryClass, Step, Verdict,
+};
+use polity_core::fault::Stepped;
+use polity_core::plan;
+use serde_json::{Value, json};
+
+/// The journal does not hold it yet.
+pub struct Pending(Vec<Request>);
+
+/// What a native policy sees and does in one step.
+pub struct Cx<'a> {
+    /// The pass.
+    pub pass: &'a Pass,
+    /// The primary; edits of it become the patch.
+    pub object: Value,
+    /// When to look again, unless the policy fails.
+    pub events: Vec<Event>,
+    /// Edge ids.
+    pub notes: Vec<String>,
+    /// For identity policies.
+    pub verdict: Option<Verdict>,
+    used: BTreeSet<u32>,
+    acts: BTreeMap<Act, usize>,
+}
+
+impl Cx<'_> {
+    /// Asks.
+    pub fn ask(&mut self, question: Question) -> Result<Answer, Pending> {
+        let request = Request::Ask(Ask { round: 0, question });
+        self.nth(request, 0)
+    }
+
+    /// Asks a cloud.
+    pub fn cloud(&mut self, operation: &str, arguments: Value) -> Result<Answer, Pending> {
+        self.ask(Question::Cloud(CloudCall {
+            operation: operation.into(),
+            arguments: text(&arguments),
+        }))
+    }
+
+    /// Asks for one object, as a watch shows it.
+    pub fn object(&mut self, api: &str, kind: &str, namespace: &str, name: &str) -> Result<Answer, Pending> {
+        let kind = Kind {
+            api_version: api.into(),
+            kind: kind.into(),
+        };
+        let object = ObjectRef {
+            kind,
+            namespace: Some(namespace.into()),
+            name: name.into(),
+        };
+        self.ask(Question::Object(ObjectQuery {
+            object,
+            projection: Vec::new(),
+            latest: false,
+        }))
+    }
+
+    /// Acts.
+    pub fn act(&mut self, act: Act) -> Result<Answer, Pending> {
+        let nth = self.acts.entry(act.clone()).or_default();
+        *nth += 1;
+        let nth = *nth - 1;
+        self.nth(Request::Act(act), nth)
+    }
+
+    /// Acts in a cloud.
+    pub fn change(
+        &mut self,
+        operation: &str,
+        arguments: Value,
+        intent: Option<&str>,
+    ) -> Result<Answer, Pending> {
+        self.act(Act::Cloud(CloudAct {
+            operation: operation.into(),
+            arguments: text(&arguments),
+            intent: intent.map(str::to_owned),
+        }))
+    }
+
+    fn nth(&mut self, request: Request, nth: usize) -> Result<Answer, Pending> {
+        let found = self
+            .pass
+            .journal
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| entry.request == request)
+            .nth(nth);
+        let Some((index, entry)) = found else {
+            return Err(Pending(vec![request]));
+        };
+        self.used.insert(index as u32);
+        Ok(entry
+            .answer
+            .clone()
+            .map(|json| serde_json::from_str(&json).unwrap_or(Value::Null)))
+    }
+}
+
+/// `retry(short, failure)`.
+pub fn failed(failure: Failure) -> Next {
+    Next::Retry {
+        class: RetryClass::Short,
+        failure: Some(failure),
+    }
+}
+
+/// Text of a JSON value.
+pub fn text(value: &Value) -> Json {
+    value.to_string().into()
+}
+
+/// One step of a native policy. Each request counts 1,000 fuel, so that recordings have something to show.
+pub fn step(pass: &Pass, policy: impl FnOnce(&mut Cx<'_>) -> Result<Next, Pending>) -> Stepped {
+    let parsed = |json: &Json| serde_json::from_str(json).unwrap_or(Value::Null);
+    let before: Value = pass.object.as_ref().map_or(Value::Null, parsed);
+    let mut cx = Cx {
+        pass,
+        object: before.clone(),
+        events: Vec::new(),
+        notes: Vec::new(),
+        verdict: None,
+        used: BTreeSet::new(),
+        acts: BTreeMap::new(),
+    };
+    let step = match policy(&mut cx) {
+        Err(Pending(requests)) => Step::Pending(requests),
+        Ok(next) => Step::Concluded {
+            verdict: cx.verdict,
+            conclusion: Conclusion {
+                patch: plan::diff(&before, &cx.object).map(|patch| text(&patch)),
+                events: cx.events,
+                notes: cx.notes,
+                next,
+                used: cx.used.into_iter().collect(),
+            },
+        },
+    };
+    Stepped {
+        outcome: Ok(step),
+        fuel: 1_000 + 1_000 * pass.journal.len() as u64,
+    }
+}
+
+/// The policy of Widgets: `status.seen` is the value of the ConfigMap that `spec.source` names.
+pub fn widget(cx: &mut Cx<'_>) -> Result<Next, Pending> {
+    let field = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+    let (namespace, source) = (
+        field(&cx.object["metadata"]["namespace"]),
+        field(&cx.object["spec"]["source"]),
+    );
+    let seen = match cx.object("v1", "ConfigMap", &namespace, &source)? {
+        Ok(map) => field(&map["data"]["value"]),
+        Err(failure) if failure.code == polity_core::contract::Code::NotFound => "nothing".to_owned(),
+        Err(failure) => return Ok(failed(failure)),
+    };
+    cx.object["status"]["seen"] = json!(seen);
+    cx.object["status"]["observedGeneration"] = cx.object["metadata"]["generation"].clone();
+    Ok(Next::Settled(None))
+}
+
+/// A small workflow in the manner of capv-machine: clone, power on, be deleted. No task is waited for in a pass.
+pub fn machine(cx: &mut Cx<'_>) -> Result<Next, Pending> {
+    const AGAIN: Next = Next::After(20_000);
+    let name = cx.object["metadata"]["name"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    let uid = cx.object["metadata"]["uid"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    for entry in cx.pass.pending.iter() {
+        match &entry.state {
+            polity_core::contract::Doubt::Unknown => return Ok(AGAIN),
+            polity_core::contract::Doubt::Done(answer) => {
+                let answer: Value = serde_json::from_str(answer).unwrap_or(Value::Null);
+                if answer["task"].is_string() {
+                    cx.object["status"]["taskRef"] = answer["task"].clone();
+                }
+            }
+            polity_core::contract::Doubt::Absent => {}
+        }
+    }
+    if let Some(task) = cx.object["status"]["taskRef"].as_str().map(str::to_owned) {
+        match cx.cloud("task.get", json!({"id": task}))? {
+            Ok(task) if task["state"] == "success" || task["state"] == "error" => {
+                forget(&mut cx.object, "taskRef");
+                if task["kind"] == "clone" && task["state"] == "success" {
+                    cx.object["status"]["machineRef"] = task["vm"].clone();
+                }
+            }
+            Ok(_) => return Ok(AGAIN),
+            Err(failure) if is_absent(&failure) => {
+                forget(&mut cx.object, "taskRef");
+                return Ok(AGAIN);
+            }
+            Err(failure) => return Ok(failed(failure)),
+        }
+    }
+    let looked = match cx.object["status"]["machineRef"].as_str().map(str::to_owned) {
+        Some(vm) => cx.cloud("vm.get", json!({"id": vm}))?,
+        None => cx.cloud("vm.find", json!({"instanceUuid": uid}))?,
+    };
+    let vm = match looked {
+        Ok(vm) => vm["id"].as_str().map(str::to_owned),
+        Err(failure) if is_absent(&failure) => None,
+        Err(failure) => return Ok(failed(failure)),
+    };
+    match &vm {
+        Some(vm) => cx.object["status"]["machineRef"] = json!(vm),
+        None => forget(&mut cx.object, "machineRef"),
+    }
+    let deleting = cx.object["metadata"]["deletionTimestamp"].is_string();
+    let power = match &vm {
+        None => Value::Null,
+        Some(vm) => match cx.cloud("vm.power", json!({"id": vm}))? {
+            Ok(power) => power["state"].clone(),
+            Err(failure) => return Ok(failed(failure)),
+        },
+    };
+    let act = match (deleting, &vm, power.as_str()) {
+        (true, None, _) => {
+            cx.object["metadata"]["finalizers"] = json!([]);
+            return Ok(Next::Settled(None));
+        }
+        (true, Some(vm), Some("off")) => cx.change("vm.destroy", json!({"id": vm}), None)?,
+        (true, Some(vm), _) => cx.change("vm.power-off", json!({"id": vm}), None)?,
+        (false, None, _) => {
+            let spec = json!({"name": name, "instanceUuid": uid, "template": "t", "cpus": 2, "coresPerSocket": 2,
+                "memoryMiB": 2048, "networks": ["lan"]});
+            cx.change("vm.clone", spec, Some(&name))?
+        }
+        (false, Some(_), Some("on")) => {
+            cx.object["status"]["phase"] = json!("Running");
+            return Ok(Next::Settled(Some(600_000)));
+        }
+        (false, Some(vm), _) => cx.change("vm.power-on", json!({"id": vm}), None)?,
+    };
+    match act {
+        Ok(answer) => {
+            cx.object["status"]["taskRef"] = answer["task"].clone();
+            Ok(AGAIN)
+        }
+        Err(failure) => Ok(failed(failure)),
+    }
+}
+
+fn is_absent(failure: &Failure) -> bool {
+    failure.code == polity_core::contract::Code::NotFound
+}
+
+fn forget(object: &mut Value, field: &str) {
+    if let Some(status) = object["status"].as_object_mut() {
+        status.remove(field);
+    }
+}

@@ -1,0 +1,498 @@
+//! What must hold at every instant (architecture §9), told by somebody who sees everything.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use polity_clouds::sim::{Effect, Happened, VmView};
+use polity_core::contract::{Act, Cause, Code, Next, Pass, Question, Request};
+use polity_core::key::Key;
+use polity_core::object::Object;
+use polity_core::record::{Outcome, PassRecord};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::store::{Change, Place, Store};
+
+/// What was broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rule {
+    /// At most one VM for a primary and intent.
+    OneVm,
+    /// Every VM has a live object.
+    NoLeak,
+    /// No act without the finalizer.
+    Finalizer,
+    /// A pending entry stands before each create.
+    WriteAhead,
+    /// Only the lease holder acts and publishes.
+    Fencing,
+    /// Own writes wake nothing.
+    OwnWrite,
+    /// During `retry` only something new wakes.
+    Heartbeat,
+    /// A key never runs twice at once.
+    Twice,
+    /// A pass never sees the primary older than its host's own write.
+    Stale,
+    /// Nobody's newer write is overwritten.
+    Overwritten,
+    /// `not-found` is never a failure to look.
+    NotFound,
+    /// An act of a pass is performed once.
+    ActOnce,
+    /// No first act on an object that changed, as far as the host could know.
+    Looked,
+    /// Everything settles once faults stop.
+    Settles,
+    /// A policy that breaks no contract does not fault.
+    Fault,
+    /// The machine asks for its next turn at a time that passes.
+    Progress,
+}
+
+/// A rule was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub rule: Rule,
+    /// How.
+    pub message: String,
+}
+
+/// What the oracle says.
+pub type Verdict = Result<(), Violation>;
+
+/// A broken rule, unless this holds.
+pub fn ensure(holds: bool, rule: Rule, message: impl FnOnce() -> String) -> Verdict {
+    match holds {
+        true => Ok(()),
+        false => Err(Violation {
+            rule,
+            message: message(),
+        }),
+    }
+}
+
+/// What the oracle remembers.
+#[derive(Debug, Default)]
+pub struct Oracle {
+    effects: usize,
+    /// By identity of the host.
+    hosts: BTreeMap<String, Seen>,
+    /// The version of the last write by anybody but a host, by uid and element.
+    foreign: BTreeMap<(String, String), u64>,
+    /// When a place was empty last; world time.
+    absent: BTreeMap<Place, u64>,
+    /// Passes that ended.
+    pub passes: u64,
+}
+
+/// What one host process knows.
+#[derive(Debug, Default)]
+struct Seen {
+    /// By uid: the newest version of an own write that was acknowledged.
+    acknowledged: BTreeMap<String, u64>,
+    acknowledged_all: BTreeSet<u64>,
+    /// By uid: what a watch or an own write showed last.
+    shown: BTreeMap<String, Meta>,
+    /// By uid.
+    open: BTreeMap<String, Open>,
+    /// By key: the last record, without its journal.
+    last: BTreeMap<Key, Last>,
+}
+
+#[derive(Debug)]
+struct Last {
+    ended: u64,
+    version: u64,
+    uid: String,
+    waits: bool,
+    requests: Vec<(String, Value)>,
+    meta: Meta,
+}
+
+/// A pass in flight.
+#[derive(Debug)]
+struct Open {
+    started: u64,
+    snapshot: Meta,
+    acts: Vec<(String, String)>,
+}
+
+/// What identifies a version of an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Meta {
+    version: u64,
+    generation: u64,
+    deleting: bool,
+}
+
+impl Meta {
+    fn of(object: &Object) -> Self {
+        Meta {
+            version: object.version().0,
+            generation: object.generation().unwrap_or(0),
+            deleting: object.is_deleting(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Snapshot {
+    metadata: SnapshotMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SnapshotMetadata {
+    uid: String,
+    resource_version: String,
+    #[serde(default)]
+    generation: u64,
+    #[serde(default)]
+    deletion_timestamp: Option<String>,
+}
+
+/// The world at this instant, as far as a rule needs it.
+pub struct Instant<'a> {
+    /// World time.
+    pub now: u64,
+    /// What stands in the API server.
+    pub store: &'a Store,
+}
+
+impl Oracle {
+    /// A process of a host calls a policy.
+    pub fn steps(&mut self, host: &str, pass: &Pass) -> Verdict {
+        let Some(Ok(Snapshot { metadata })) = pass.object.as_deref().map(serde_json::from_str) else {
+            return Ok(());
+        };
+        let snapshot = Meta {
+            version: metadata.resource_version.parse().unwrap_or(0),
+            generation: metadata.generation,
+            deleting: metadata.deletion_timestamp.is_some(),
+        };
+        let seen = self.hosts.entry(host.to_owned()).or_default();
+        let own = seen.acknowledged.get(&metadata.uid).copied().unwrap_or(0);
+        if !seen.open.contains_key(&metadata.uid) {
+            ensure(snapshot.version >= own, Rule::Stale, || {
+                format!(
+                    "{host} passes {} at version {}, and wrote version {own}",
+                    metadata.uid, snapshot.version
+                )
+            })?;
+        }
+        let open = seen.open.entry(metadata.uid.clone()).or_insert(Open {
+            started: pass.now,
+            snapshot,
+            acts: Vec::new(),
+        });
+        ensure(
+            open.started == pass.now && open.snapshot == snapshot,
+            Rule::Twice,
+            || {
+                format!(
+                    "{host} runs {} again while a pass is under way: {open:?}, {snapshot:?}",
+                    metadata.uid
+                )
+            },
+        )
+    }
+
+    /// A process of a host emits an act on a cloud.
+    pub fn acts(&mut self, host: &str, uid: &str, operation: &str, arguments: &Value) -> Verdict {
+        let seen = self.hosts.entry(host.to_owned()).or_default();
+        let shown = seen.shown.get(uid).copied();
+        let Some(open) = seen.open.get_mut(uid) else {
+            return ensure(false, Rule::ActOnce, || {
+                format!("{host}: {operation} for {uid} outside of any pass")
+            });
+        };
+        if let Some(shown) =
+            shown.filter(|shown| open.acts.is_empty() && shown.version > open.snapshot.version)
+        {
+            let same =
+                shown.generation == open.snapshot.generation && shown.deleting == open.snapshot.deleting;
+            ensure(same, Rule::Looked, || {
+                format!(
+                    "{host}: {operation} for {uid} as of {:?}, and it had been shown {shown:?}",
+                    open.snapshot
+                )
+            })?;
+        }
+        open.acts.push((operation.to_owned(), arguments.to_string()));
+        Ok(())
+    }
+
+    /// A watch showed an object to a process, or its own write was acknowledged.
+    pub fn shows(&mut self, host: &str, object: &Object) {
+        let meta = Meta::of(object);
+        let seen = self.hosts.entry(host.to_owned()).or_default();
+        let shown = seen.shown.entry(object.uid().to_owned()).or_default();
+        if shown.version < meta.version {
+            *shown = meta;
+        }
+    }
+
+    /// A process learns that its write of this object stands.
+    pub fn acknowledges(&mut self, host: &str, object: &Object) {
+        self.shows(host, object);
+        let seen = self.hosts.entry(host.to_owned()).or_default();
+        let newest = seen.acknowledged.entry(object.uid().to_owned()).or_default();
+        *newest = (*newest).max(object.version().0);
+        seen.acknowledged_all.insert(object.version().0);
+    }
+
+    /// Something that changes the world is about to be done for a process.
+    pub fn changes(&self, instant: &Instant<'_>, host: &str, what: impl FnOnce() -> String) -> Verdict {
+        let holder = instant.store.holder();
+        ensure(holder == host, Rule::Fencing, || {
+            format!("{host} does not hold the lease, {holder:?} does: {}", what())
+        })
+    }
+
+    /// An object changed. `reader` is the host that wrote, if a host did.
+    pub fn changed(&mut self, now: u64, change: &Change, by_host: bool) -> Verdict {
+        if change.after.is_none() {
+            self.absent.insert(change.place.clone(), now);
+        } else if change.before.is_none() && now > 0 {
+            self.absent.entry(change.place.clone()).or_insert(now);
+        }
+        let uid = change.shown.uid().to_owned();
+        let elements = changed_elements(change);
+        if !by_host {
+            for element in elements {
+                self.foreign.insert((uid.clone(), element), change.version);
+            }
+            return Ok(());
+        }
+        let snapshot = self
+            .hosts
+            .get(&change.author)
+            .and_then(|seen| seen.open.get(&uid));
+        let Some(read) = snapshot.map(|open| open.snapshot.version) else {
+            return Ok(());
+        };
+        for element in elements {
+            let foreign = self.foreign.get(&(uid.clone(), element.clone()));
+            let newer = foreign.copied().filter(|version| *version > read);
+            ensure(newer.is_none(), Rule::Overwritten, || {
+                format!(
+                    "{} read {:?} at version {read} and overwrote {element}, which somebody wrote at {newer:?}",
+                    change.author, change.place
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// New effects in the cloud.
+    pub fn effects(&mut self, instant: &Instant<'_>, effects: &[Effect], vms: &[VmView]) -> Verdict {
+        let new = &effects[self.effects..];
+        self.effects = effects.len();
+        for effect in new.iter().filter(|effect| effect.what == Happened::Submitted) {
+            self.submitted(instant, effect)?;
+        }
+        let mut intents = BTreeSet::new();
+        for vm in vms {
+            ensure(intents.insert((&vm.owner, &vm.name)), Rule::OneVm, || {
+                format!("two VMs of {} named {}: {vms:?}", vm.owner, vm.name)
+            })?;
+        }
+        self.no_leak(instant, vms)
+    }
+
+    /// Every VM has a live object.
+    pub fn no_leak(&self, instant: &Instant<'_>, vms: &[VmView]) -> Verdict {
+        vms.iter().try_for_each(|vm| {
+            ensure(instant.store.by_uid(&vm.owner).is_some(), Rule::NoLeak, || {
+                format!("the object of {vm:?} is gone")
+            })
+        })
+    }
+
+    fn submitted(&self, instant: &Instant<'_>, effect: &Effect) -> Verdict {
+        let owner = instant.store.by_uid(&effect.owner);
+        let held = owner.is_some_and(|o| o.has_finalizer(super::bindings::FINALIZER));
+        ensure(held, Rule::Finalizer, || {
+            format!("{effect:?}: its object has no finalizer, {owner:?}")
+        })?;
+        let (Some(key), Some(owner)) = (&effect.key, owner) else {
+            return Ok(());
+        };
+        let pending = &owner.value()["status"]["pending"];
+        let stands = pending
+            .as_array()
+            .is_some_and(|all| all.iter().any(|entry| entry["key"] == **key));
+        ensure(stands, Rule::WriteAhead, || {
+            format!("{effect:?}: pending is {pending}")
+        })
+    }
+
+    /// A pass of a process ended.
+    pub fn recorded(&mut self, instant: &Instant<'_>, host: &str, record: &PassRecord) -> Verdict {
+        self.passes += 1;
+        if record.outcome == Outcome::Faulted {
+            let fault = record.roles.iter().find_map(|role| role.fault.as_ref());
+            return ensure(false, Rule::Fault, || format!("{}: {fault:?}", record.key));
+        }
+        self.not_found(instant, record)?;
+        let seen = self.hosts.entry(host.to_owned()).or_default();
+        let open = seen.open.remove(&record.uid);
+        if let Some(open) = &open {
+            acts_once(record, &open.acts)?;
+        }
+        let Some(object) = &record.object else {
+            return Ok(());
+        };
+        let value: Value = serde_json::from_str(object).unwrap_or_default();
+        let snapshot = Object::new(value);
+        let meta = Meta::of(&snapshot);
+        let requests = requests(&snapshot);
+        if let Some(last) = seen.last.get(&record.key).filter(|last| last.uid == record.uid) {
+            ensure(record.started.boot >= last.ended, Rule::Twice, || {
+                format!(
+                    "{} of {host} began at {} before the pass before ended",
+                    record.key, record.started.boot
+                )
+            })?;
+            let only_changed = record
+                .causes
+                .iter()
+                .all(|cause| matches!(cause, Cause::Changed | Cause::Created));
+            if only_changed && last.waits {
+                let news = (meta.generation, meta.deleting) != (last.meta.generation, last.meta.deleting)
+                    || requests != last.requests;
+                ensure(news, Rule::Heartbeat, || {
+                    format!("{} waited to retry and was woken by nothing new", record.key)
+                })?;
+            }
+            if only_changed {
+                let between = instant.store.log().iter().rev();
+                let own = between
+                    .take_while(|change| change.version > last.version)
+                    .filter(|c| c.version <= meta.version && c.shown.uid() == record.uid)
+                    .all(|c| c.author == host && seen.acknowledged_all.contains(&c.version));
+                ensure(!own, Rule::OwnWrite, || {
+                    format!(
+                        "{} of {host} was woken by its own writes: {:?}, it saw versions {} and then {}",
+                        record.key, record.causes, last.version, meta.version
+                    )
+                })?;
+            }
+        }
+        let waits = record.outcome == Outcome::Published && matches!(record.next, Some(Next::Retry { .. }));
+        let last = Last {
+            ended: record.ended.boot,
+            version: meta.version,
+            uid: record.uid.clone(),
+            waits,
+            requests,
+            meta,
+        };
+        seen.last.insert(record.key.clone(), last);
+        Ok(())
+    }
+
+    /// What was there all along is never said to be missing.
+    fn not_found(&self, instant: &Instant<'_>, record: &PassRecord) -> Verdict {
+        /// The longest that a host may stand still, a watch lag and a list take.
+        const LONG_AGO: u64 = 120_000;
+        for entry in record.roles.iter().flat_map(|role| &role.journal) {
+            let (Request::Ask(ask), Err(failure)) = (&entry.request, &entry.answer) else {
+                continue;
+            };
+            let (Question::Object(query), Code::NotFound) = (&ask.question, failure.code) else {
+                continue;
+            };
+            let namespace = query.object.namespace.clone().unwrap_or_default();
+            let place = (
+                query.object.kind.kind.clone(),
+                namespace,
+                query.object.name.clone(),
+            );
+            let missing = self
+                .absent
+                .get(&place)
+                .is_some_and(|at| at + LONG_AGO > instant.now);
+            let there = instant.store.get(&place).is_some() && !missing;
+            ensure(!there, Rule::NotFound, || {
+                format!(
+                    "{} was told that {place:?} is not there, and it was all along",
+                    record.key
+                )
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// No act of the journal was emitted more often than the policy asked for it.
+fn acts_once(record: &PassRecord, emitted: &[(String, String)]) -> Verdict {
+    let mut asked: BTreeMap<(String, String), i64> = BTreeMap::new();
+    let journal = record.roles.iter().flat_map(|role| &role.journal);
+    for entry in journal {
+        if let Request::Act(Act::Cloud(act)) = &entry.request {
+            let arguments: Value = serde_json::from_str(&act.arguments).unwrap_or_default();
+            *asked
+                .entry((act.operation.clone(), arguments.to_string()))
+                .or_default() += 1;
+        }
+    }
+    // A pass that ended without a conclusion may have an act that is in no journal yet.
+    let ended = !record.roles.is_empty();
+    for act in emitted {
+        let left = asked.entry(act.clone()).or_insert(i64::from(!ended));
+        *left -= 1;
+        ensure(*left >= 0, Rule::ActOnce, || {
+            format!("{}: {act:?} was performed once too often", record.key)
+        })?;
+    }
+    Ok(())
+}
+
+/// The request annotations of an object.
+fn requests(object: &Object) -> Vec<(String, Value)> {
+    object.value()["metadata"]["annotations"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| name.starts_with("request.polity.dev/"))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// What a change changed: fields of `status`, conditions by type, labels by key, finalizers, the spec.
+fn changed_elements(change: &Change) -> Vec<String> {
+    let (Some(before), Some(after)) = (&change.before, &change.after) else {
+        return Vec::new();
+    };
+    let (before, after) = (elements(before.value()), elements(after.value()));
+    let differs = |(name, value): &(&String, &Value)| before.get(*name) != Some(*value);
+    let gone = before.keys().filter(|name| !after.contains_key(*name)).cloned();
+    after
+        .iter()
+        .filter(differs)
+        .map(|(name, _)| name.clone())
+        .chain(gone)
+        .collect()
+}
+
+fn elements(object: &Value) -> BTreeMap<String, Value> {
+    let mut found = BTreeMap::new();
+    found.insert("spec".to_owned(), object["spec"].clone());
+    for part in ["labels", "annotations"] {
+        for (name, value) in object["metadata"][part].as_object().into_iter().flatten() {
+            found.insert(format!("{part}.{name}"), value.clone());
+        }
+    }
+    for (name, value) in object["status"].as_object().into_iter().flatten() {
+        if name != "conditions" {
+            found.insert(format!("status.{name}"), value.clone());
+        }
+    }
+    for condition in object["status"]["conditions"].as_array().into_iter().flatten() {
+        let kind = condition["type"].as_str().unwrap_or_default();
+        found.insert(format!("condition {kind}"), condition.clone());
+    }
+    found
+}

@@ -1,0 +1,251 @@
+//! An API server's objects in memory, with what a controller can rely on: versions, generations, the status
+//! subresource, merge patches, preconditions, finalizers and deletion.
+
+use std::collections::BTreeMap;
+
+use polity_core::call::{LeaseRead, LeaseWrite};
+use polity_core::contract::{Code, Failure};
+use polity_core::object::{Object, ResourceVersion};
+use serde_json::{Value, json};
+
+/// Kind, namespace, name.
+pub type Place = (String, String, String);
+
+/// A change of an object, in the order of versions.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The version that it made.
+    pub version: u64,
+    /// Where.
+    pub place: Place,
+    /// Who wrote: the identity of a host, or `user`.
+    pub author: String,
+    /// None if it was created.
+    pub before: Option<Object>,
+    /// None if it is gone.
+    pub after: Option<Object>,
+    /// The object as a watch shows it; of one that is gone, with the version of its end.
+    pub shown: Object,
+}
+
+/// What an API server stores.
+#[derive(Debug, Default)]
+pub struct Store {
+    objects: BTreeMap<Place, Object>,
+    version: u64,
+    uids: u64,
+    lease: Option<LeaseRead>,
+    log: Vec<Change>,
+}
+
+impl Store {
+    /// The version of the last write.
+    pub fn version(&self) -> ResourceVersion {
+        ResourceVersion(self.version)
+    }
+
+    /// Every change so far.
+    pub fn log(&self) -> &[Change] {
+        &self.log
+    }
+
+    /// The lease's holder; empty if nobody holds it.
+    pub fn holder(&self) -> &str {
+        self.lease.as_ref().map_or("", |lease| &lease.holder)
+    }
+
+    /// One object.
+    pub fn get(&self, place: &Place) -> Option<&Object> {
+        self.objects.get(place)
+    }
+
+    /// The object of this uid.
+    pub fn by_uid(&self, uid: &str) -> Option<&Object> {
+        self.objects.values().find(|object| object.uid() == uid)
+    }
+
+    /// All objects, by kind, namespace and name.
+    pub fn all(&self) -> impl Iterator<Item = (&Place, &Object)> {
+        self.objects.iter()
+    }
+
+    /// Creates an object.
+    pub fn create(&mut self, author: &str, mut value: Value) -> Result<Object, Failure> {
+        let place = place(&value);
+        if self.objects.contains_key(&place) {
+            return Err(Failure::new(
+                Code::AlreadyExists,
+                format!("{place:?} exists already"),
+            ));
+        }
+        self.uids += 1;
+        value["metadata"]["uid"] = json!(format!("uid-{}", self.uids));
+        value["metadata"]["generation"] = json!(1);
+        Ok(self.put(author, place, value))
+    }
+
+    /// Patches the object, or its status; what `patch` says of uid and version must hold.
+    pub fn patch(
+        &mut self,
+        author: &str,
+        place: &Place,
+        subresource: Option<&str>,
+        patch: &Value,
+    ) -> Result<Object, Failure> {
+        let current = self.objects.get(place).ok_or_else(|| gone(place))?.clone();
+        precondition(&current, patch)?;
+        let mut patch = patch.clone();
+        if let Some(Value::Object(metadata)) = patch.get_mut("metadata") {
+            metadata.remove("uid");
+            metadata.remove("resourceVersion");
+        }
+        let mut value = current.value().clone();
+        match (subresource, patch.as_object_mut()) {
+            (Some(part), Some(fields)) => fields.retain(|name, _| name == part),
+            (None, Some(fields)) => {
+                fields.remove("status");
+            }
+            _ => {}
+        }
+        merge(&mut value, &patch);
+        if &value == current.value() {
+            return Ok(current);
+        }
+        let finalizers = |v: &Value| v["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
+        if current.is_deleting() && finalizers(&value) > finalizers(current.value()) {
+            let message = "no finalizer can be added while the object is being deleted";
+            return Err(Failure::new(Code::InvalidArgument, message));
+        }
+        if value["spec"] != current.value()["spec"] {
+            value["metadata"]["generation"] = json!(current.generation().unwrap_or(0) + 1);
+        }
+        if current.is_deleting() && finalizers(&value) == 0 {
+            return Ok(self.end(author, place, value));
+        }
+        Ok(self.put(author, place.clone(), value))
+    }
+
+    /// Deletes an object, as soon as it has no finalizer.
+    pub fn delete(&mut self, author: &str, place: &Place, unix: u64) -> Result<(), Failure> {
+        let current = self.objects.get(place).ok_or_else(|| gone(place))?.clone();
+        if current.is_deleting() {
+            return Ok(());
+        }
+        let mut value = current.value().clone();
+        let held = value["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
+        value["metadata"]["deletionTimestamp"] = json!(polity_core::time::rfc3339(unix));
+        value["metadata"]["generation"] = json!(current.generation().unwrap_or(0) + 1);
+        match held {
+            0 => self.end(author, place, value),
+            _ => self.put(author, place.clone(), value),
+        };
+        Ok(())
+    }
+
+    /// Reads the lease, or writes it on the version it was read at.
+    pub fn lease(&mut self, write: Option<&LeaseWrite>) -> Result<Option<LeaseRead>, Failure> {
+        let Some(write) = write else {
+            return Ok(self.lease.clone());
+        };
+        if self.lease.as_ref().map(|lease| &lease.version) != write.version.as_ref() {
+            return Err(Failure::new(Code::Aborted, "the lease has another version"));
+        }
+        self.version += 1;
+        self.lease = Some(LeaseRead {
+            holder: write.holder.clone(),
+            duration: write.duration,
+            version: self.version.to_string(),
+            transitions: write.transitions,
+        });
+        Ok(self.lease.clone())
+    }
+
+    fn put(&mut self, author: &str, place: Place, value: Value) -> Object {
+        let object = self.versioned(value);
+        let before = self.objects.insert(place.clone(), object.clone());
+        let (after, shown) = (Some(object.clone()), object.clone());
+        self.note(author, place, before, after, shown);
+        object
+    }
+
+    fn end(&mut self, author: &str, place: &Place, value: Value) -> Object {
+        let object = self.versioned(value);
+        let before = self.objects.remove(place);
+        self.note(author, place.clone(), before, None, object.clone());
+        object
+    }
+
+    fn versioned(&mut self, mut value: Value) -> Object {
+        self.version += 1;
+        value["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        Object::new(value)
+    }
+
+    fn note(
+        &mut self,
+        author: &str,
+        place: Place,
+        before: Option<Object>,
+        after: Option<Object>,
+        shown: Object,
+    ) {
+        self.log.push(Change {
+            version: self.version,
+            place,
+            author: author.to_owned(),
+            before,
+            after,
+            shown,
+        });
+    }
+}
+
+fn gone(place: &Place) -> Failure {
+    Failure::new(
+        Code::NotFound,
+        format!("{} {}/{} not found", place.0, place.1, place.2),
+    )
+}
+
+fn precondition(current: &Object, patch: &Value) -> Result<(), Failure> {
+    let uid = patch["metadata"]["uid"].as_str();
+    let version = patch["metadata"]["resourceVersion"].as_str();
+    if uid.is_some_and(|uid| uid != current.uid()) {
+        return Err(Failure::new(Code::Aborted, "the object has another uid"));
+    }
+    if version.is_some_and(|version| version != current.version().0.to_string()) {
+        return Err(Failure::new(Code::Aborted, "the object has another version"));
+    }
+    Ok(())
+}
+
+/// JSON merge patch, RFC 7386.
+pub fn merge(into: &mut Value, patch: &Value) {
+    let Value::Object(fields) = patch else {
+        *into = patch.clone();
+        return;
+    };
+    if !into.is_object() {
+        *into = json!({});
+    }
+    for (name, value) in fields {
+        match (value, into.as_object_mut()) {
+            (Value::Null, Some(target)) => {
+                target.remove(name);
+            }
+            (value, Some(target)) => merge(target.entry(name).or_insert(Value::Null), value),
+            _ => {}
+        }
+    }
+}
+
+/// Where an object stands.
+pub fn place(value: &Value) -> Place {
+    let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+    let metadata = &value["metadata"];
+    (
+        text(&value["kind"]),
+        text(&metadata["namespace"]),
+        text(&metadata["name"]),
+    )
+}
