@@ -18,6 +18,11 @@ pub(crate) fn check_place(target: &Target, object: &mut Value) -> Result<(), Ref
         return Err(Refusal::bad_request("the body is no JSON object"));
     };
     for (field, wanted) in [("apiVersion", &version), ("kind", kind)] {
+        if target.kind.rules == Rules::Custom && !fields.contains_key(field) {
+            let message =
+                format!("the object provided is unrecognized (must be of type {kind}): {field} is missing");
+            return Err(Refusal::bad_request(message));
+        }
         let found = fields.entry(field).or_insert_with(|| json!(wanted));
         if found.as_str() != Some(wanted) {
             let message =
@@ -87,6 +92,7 @@ pub(crate) fn conform(
         );
         return Err(Refusal::bad_request(message));
     }
+    tidy(object);
     schema.fill_in(object);
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let mut causes = schema.validate(object);
@@ -104,6 +110,22 @@ pub(crate) fn conform(
     } else {
         Vec::new()
     })
+}
+
+/// Drops what says nothing from metadata, as a real API server does: `finalizers: []`, `creationTimestamp: null`.
+fn tidy(object: &mut Value) {
+    let Some(metadata) = object["metadata"].as_object_mut() else {
+        return;
+    };
+    let says_nothing = |value: &Value| match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    };
+    if metadata.values().any(says_nothing) {
+        metadata.retain(|_, value| !says_nothing(value));
+    }
 }
 
 fn builtin_rules(target: &Target, object: &mut Value, now: &str) -> Result<(), Vec<crate::refusal::Cause>> {

@@ -266,7 +266,8 @@ impl Sweep {
     fn drop_finalizer(&mut self, write: &mut Write<'_>, key: &Key, finalizer: &str) {
         let Some(object) = write.get(key) else { return };
         let mut value = object.value.clone();
-        if let Some(finalizers) = value["metadata"]["finalizers"].as_array_mut() {
+        let metadata = &mut value["metadata"];
+        if let Some(finalizers) = metadata["finalizers"].as_array_mut() {
             finalizers.retain(|found| found != finalizer);
         }
         if value != object.value {

@@ -108,18 +108,9 @@ fn annotations(metadata: &Value, causes: &mut Vec<Cause>) {
 }
 
 fn finalizers(metadata: &Value, causes: &mut Vec<Cause>) {
-    for (index, finalizer) in metadata["finalizers"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .enumerate()
-    {
+    for finalizer in metadata["finalizers"].as_array().into_iter().flatten() {
         if !finalizer.as_str().is_some_and(is_qualified) {
-            causes.push(Cause::invalid(
-                &format!("metadata.finalizers[{index}]"),
-                finalizer,
-                NOT_QUALIFIED,
-            ));
+            causes.push(Cause::invalid("metadata.finalizers", finalizer, NOT_QUALIFIED));
         }
     }
 }
@@ -215,7 +206,7 @@ mod tests {
             "metadata.labels",
             "metadata.labels",
             "metadata.annotations",
-            "metadata.finalizers[0]",
+            "metadata.finalizers",
         ];
         assert_eq!(fields, expected);
         let good = json!({ "metadata": {

@@ -268,6 +268,16 @@ impl Refusal {
         refusal
     }
 
+    /// 422: parameters of a list or watch that do not go together.
+    pub(crate) fn list_option(field: &str, why: &str) -> Self {
+        let subject = Subject {
+            group: "meta.k8s.io",
+            kind: "ListOptions",
+            name: "",
+        };
+        Self::invalid(subject, &[Cause::forbidden(field, why)])
+    }
+
     /// 422: a patch that cannot be applied to the object as it is.
     pub(crate) fn unprocessable(message: impl Into<String>) -> Self {
         Self::new(422, "Invalid", message)
@@ -292,7 +302,7 @@ impl Refusal {
         let mut refusal = Self::new(
             504,
             "Timeout",
-            format!("Too large resource version: {asked}, current: {current}"),
+            format!("Timeout: Too large resource version: {asked}, current: {current}"),
         );
         refusal.details = Some(json!({
             "causes": [{ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" }],

@@ -81,6 +81,7 @@ pub(crate) fn watch(
     } else {
         VecDeque::new()
     };
+    let bookmarks = query.flag("allowWatchBookmarks") == Some(true);
     let revision = if from_now || asked == 0 {
         state.revision
     } else {
@@ -94,9 +95,9 @@ pub(crate) fn watch(
         selection,
         changed,
         initial,
-        closing_bookmark: initial_events == Some(true),
+        closing_bookmark: initial_events == Some(true) && bookmarks,
         revision,
-        bookmarks: query.flag("allowWatchBookmarks") == Some(true),
+        bookmarks,
         quiet: 0,
         headed: false,
         deadline,
@@ -104,24 +105,19 @@ pub(crate) fn watch(
     })
 }
 
-/// A streaming list says how new it must be, and takes the bookmark that ends it.
+/// A streaming list says how new it must be.
 fn check_parameters(query: &Query, initial_events: Option<bool>) -> Result<(), Refusal> {
     let version_match = query.get("resourceVersionMatch");
     match (initial_events, version_match) {
         (Some(_), Some("NotOlderThan")) | (None, None) => {}
         (Some(_), _) => {
             let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-            return Err(Refusal::bad_request(why));
+            return Err(Refusal::list_option("resourceVersionMatch", why));
         }
         (None, Some(_)) => {
             let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-            return Err(Refusal::bad_request(why));
+            return Err(Refusal::list_option("resourceVersionMatch", why));
         }
-    }
-    if initial_events == Some(true) && query.flag("allowWatchBookmarks") != Some(true) {
-        return Err(Refusal::bad_request(
-            "sendInitialEvents requires allowWatchBookmarks",
-        ));
     }
     Ok(())
 }
@@ -240,7 +236,7 @@ impl Watch {
     fn bookmark(&mut self, annotations: Value, out: &mut Vec<u8>) {
         self.quiet = 0;
         let target = &self.presenter.target;
-        let mut metadata = json!({ "resourceVersion": self.revision.to_string(), "creationTimestamp": null });
+        let mut metadata = json!({ "resourceVersion": self.revision.to_string() });
         if !annotations.is_null() {
             metadata["annotations"] = annotations;
         }

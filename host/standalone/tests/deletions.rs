@@ -72,6 +72,32 @@ async fn a_finalizer_keeps_an_object_until_it_is_removed() {
 }
 
 #[tokio::test]
+async fn an_empty_list_of_finalizers_is_none() {
+    let client = with_things().await;
+    let mut object = finalizers(&[]);
+    object["metadata"]["annotations"] = json!({});
+    create(&things(&client), "one", object).await;
+    let path = "/apis/example.test/v1/namespaces/default/things/one";
+    let (_, stored) = raw(&client, "GET", path, &[], "").await;
+    let fields: Vec<&str> = stored["metadata"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    let mut expected = [
+        "creationTimestamp",
+        "generation",
+        "name",
+        "namespace",
+        "resourceVersion",
+        "uid",
+    ];
+    expected.sort_unstable();
+    assert_eq!(fields, expected);
+}
+
+#[tokio::test]
 async fn dependents_go_with_their_last_owner() {
     let client = with_things().await;
     let api = things(&client);

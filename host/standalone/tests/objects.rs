@@ -124,14 +124,17 @@ async fn a_write_based_on_an_old_version_conflicts() {
         409
     );
     let other = json!({ "metadata": { "uid": "someone-else" }, "spec": { "size": 3 } });
-    assert_eq!(
-        refusal(
-            api.patch("one", &PatchParams::default(), &Patch::Merge(&other))
-                .await
-        )
-        .0,
-        409
+    let (code, message) = refusal(
+        api.patch("one", &PatchParams::default(), &Patch::Merge(&other))
+            .await,
     );
+    assert_eq!(code, 422, "a patch cannot change a uid, as in a real API server");
+    assert!(message.contains("metadata.uid"), "{message}");
+    let mut other = api.get("one").await.unwrap();
+    other.metadata.uid = Some("someone-else".to_owned());
+    let (code, message) = refusal(api.replace("one", &PostParams::default(), &other).await);
+    assert_eq!(code, 409, "in a replacement it is a precondition");
+    assert!(message.contains("UID in precondition: someone-else"), "{message}");
 
     let mut unversioned = old.clone();
     unversioned.metadata.resource_version = None;

@@ -66,7 +66,7 @@ async fn a_streaming_list_says_how_new_it_must_be() {
     let client = with_things().await;
     let path = "/apis/example.test/v1/things?watch=true&allowWatchBookmarks=true&sendInitialEvents=true";
     let (code, status) = raw(&client, "GET", path, &[], "").await;
-    assert_eq!(code, 400, "{status}");
+    assert_eq!(code, 422, "{status}");
 }
 
 #[tokio::test]

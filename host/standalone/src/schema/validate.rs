@@ -65,12 +65,15 @@ impl Schema {
         let found = match value {
             Value::Null => "null",
             Value::Bool(_) => "boolean",
-            Value::Number(_) => "number",
+            Value::Number(number) if number.is_f64() => "number",
+            Value::Number(_) => "integer",
             Value::String(_) => "string",
             Value::Array(_) => "array",
             Value::Object(_) => "object",
         };
         let why = format!("{path} in body must be of type {wanted}: \"{found}\"");
+        // As a real API server: the type stands in place of the value.
+        let value = &Value::from(found);
         Cause {
             reason: "FieldValueTypeInvalid",
             ..Cause::invalid(&path.to_string(), value, &why)

@@ -122,6 +122,10 @@ fn start(query: &Query, state: &State) -> Result<(u64, Option<Place>), Refusal> 
     match (query.get("resourceVersionMatch"), asked) {
         (None | Some("NotOlderThan"), _) => Ok((state.revision, None)),
         (Some("Exact"), Some(revision)) if revision > 0 => Ok((revision, None)),
+        (Some("Exact"), _) => {
+            let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+            Err(Refusal::list_option("resourceVersionMatch", why))
+        }
         (Some(other), _) => Err(Refusal::bad_request(format!(
             "invalid resourceVersionMatch {other:?}"
         ))),

@@ -44,6 +44,17 @@ pub(crate) fn update(call: &Call<'_>) -> Result<Written, Refusal> {
         let stored = write
             .get(&key)
             .ok_or_else(|| Refusal::not_found(target.subject(name)))?;
+        // In a replacement a uid is a precondition; in a patch it is an attempt to change it.
+        let uid = object["metadata"]["uid"]
+            .as_str()
+            .filter(|uid| !uid.is_empty())
+            .map(str::to_owned);
+        let same = Preconditions {
+            uid,
+            resource_version: None,
+        };
+        same.check(&stored.value)
+            .map_err(|why| Refusal::conflict(target.subject(name), &why))?;
         replace(write, target, (&key, &stored), object, unknown_fields)
     })
 }
@@ -56,7 +67,8 @@ pub(super) fn replace(
     mut object: Value,
     unknown_fields: FieldValidation,
 ) -> Result<Written, Refusal> {
-    check_preconditions(target, key, &stored.value, &object)?;
+    check_version(target, key, &stored.value, &object)?;
+    check_uid(target, key, &stored.value, &object)?;
     target.kind.to_storage(&mut object);
     let mut next = combine(target, &stored.value, object);
     let warnings = conform(target, &mut next, unknown_fields, &write.now())?;
@@ -78,22 +90,28 @@ pub(super) fn replace(
     Ok(Written { object, warnings })
 }
 
-/// A uid or resourceVersion in the body is one that the object must have.
-fn check_preconditions(target: &Target, key: &Key, stored: &Value, object: &Value) -> Result<(), Refusal> {
-    let text = |field: &str| object["metadata"][field].as_str().filter(|text| !text.is_empty());
-    let uid = Preconditions {
-        uid: text("uid").map(str::to_owned),
-        resource_version: None,
-    };
-    uid.check(stored)
-        .map_err(|why| Refusal::conflict(target.subject(&key.name), &why))?;
+/// A resourceVersion in the body is one that the object must have.
+fn check_version(target: &Target, key: &Key, stored: &Value, object: &Value) -> Result<(), Refusal> {
+    let wanted = object["metadata"]["resourceVersion"]
+        .as_str()
+        .filter(|version| !version.is_empty());
     let current = stored["metadata"]["resourceVersion"].as_str();
-    if text("resourceVersion").is_some_and(|wanted| Some(wanted) != current) {
+    if wanted.is_some_and(|wanted| Some(wanted) != current) {
         let why =
             "the object has been modified; please apply your changes to the latest version and try again";
         return Err(Refusal::conflict(target.subject(&key.name), why));
     }
     Ok(())
+}
+
+/// An object keeps its uid.
+fn check_uid(target: &Target, key: &Key, stored: &Value, object: &Value) -> Result<(), Refusal> {
+    let uid = &object["metadata"]["uid"];
+    if uid.as_str().is_none_or(str::is_empty) || *uid == stored["metadata"]["uid"] {
+        return Ok(());
+    }
+    let cause = Cause::invalid("metadata.uid", uid, "field is immutable");
+    Err(Refusal::invalid(target.kind.invalid_subject(&key.name), &[cause]))
 }
 
 /// The part of `object` that this request may change, on top of what is stored.
