@@ -98,6 +98,7 @@ mod condition;
 mod context;
 mod crd;
 pub mod join;
+mod json;
 mod kind;
 pub mod machine;
 mod manifest;

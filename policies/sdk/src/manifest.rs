@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 
 use crate::bindings::exports::polity::policy::policy_info;
-use crate::{Crd, Kind};
+use crate::{Crd, Kind, json};
 
 pub use policy_info::{Edge, Need, Role};
 
@@ -51,7 +51,7 @@ impl Manifest {
 
     /// The CustomResourceDefinition of its kind.
     pub fn crd(mut self, crd: Crd) -> Self {
-        self.0.crd = Some(crd.json().to_string());
+        self.0.crd = Some(json::text(&crd.json()));
         self
     }
 
@@ -85,7 +85,7 @@ impl Manifest {
     pub fn config<C: JsonSchema>(mut self) -> Self {
         let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
         let schema = settings.into_generator().into_root_schema_for::<C>();
-        self.0.config_schema = schema.as_value().to_string();
+        self.0.config_schema = json::text(schema.as_value());
         self
     }
 

@@ -4,115 +4,126 @@
 //! neither, so it is not in the patch and stays as it is stored. A merge patch replaces lists as a whole; there, the
 //! elements are completed from the stored object.
 
+use std::cell::OnceCell;
+
 use serde::Serialize;
-use serde_json::{Map, Value};
+
+use crate::json::Json;
 
 /// The merge patch from `before` to `after`; none if they are equal. `stored` is the object's full JSON.
 pub(crate) fn between<T: Serialize + PartialEq>(before: &T, after: &T, stored: &str) -> Option<String> {
     if before == after {
         return None;
     }
-    let value = |object: &T| serde_json::to_value(object).expect("an object has a JSON form");
-    let stored = serde_json::from_str(stored).unwrap_or(Value::Null);
-    let patch = difference(&value(before), value(after), &stored)?;
-    Some(patch.to_string())
+    let text = |object: &T| serde_json::to_string(object).expect("an object has a JSON form");
+    let (before, after) = (text(before), text(after));
+    let stored = Stored {
+        text: stored,
+        tree: OnceCell::new(),
+    };
+    let patch = difference(&Json::read(&before), &Json::read(&after), &At::Top(&stored))?;
+    let mut text = String::with_capacity(256);
+    patch.write(&mut text);
+    Some(text)
+}
+
+/// The stored object, read only if a list has changed.
+struct Stored<'a> {
+    text: &'a str,
+    tree: OnceCell<Json<'a>>,
+}
+
+/// A place in the stored object.
+enum At<'p, 'a> {
+    Top(&'p Stored<'a>),
+    Field(&'p At<'p, 'a>, &'p str),
+    Element(&'p Json<'a>),
+}
+
+impl<'p, 'a> At<'p, 'a> {
+    fn value(&'p self) -> Option<&'p Json<'a>> {
+        match self {
+            At::Top(stored) => Some(stored.tree.get_or_init(|| Json::read(stored.text))),
+            At::Field(parent, key) => parent.value()?.get(key),
+            At::Element(value) => Some(value),
+        }
+    }
 }
 
 /// The merge patch from `before` to `after`, or none.
-fn difference(before: &Value, after: Value, stored: &Value) -> Option<Value> {
+fn difference<'a>(before: &Json<'a>, after: &Json<'a>, stored: &At<'_, 'a>) -> Option<Json<'a>> {
     match (before, after) {
-        (Value::Object(before), Value::Object(after)) => {
-            let patch = object_difference(before, after, stored);
-            (!patch.is_empty()).then_some(Value::Object(patch))
+        (Json::Object(was), Json::Object(fields)) => {
+            let gone = was.iter().filter(|(key, _)| after.get(key).is_none());
+            let mut patch: Vec<_> = gone.map(|(key, _)| (*key, Json::NULL)).collect();
+            for (key, value) in fields {
+                let change = match before.get(key) {
+                    Some(old) => difference(old, value, &At::Field(stored, key)),
+                    None => Some(without_nulls(value)),
+                };
+                patch.extend(change.map(|change| (*key, change)));
+            }
+            (!patch.is_empty()).then_some(Json::Object(patch))
         }
-        (before, after) if *before == after => None,
-        (before, Value::Array(after)) => Some(complete_list(before, after, stored)),
-        (_, after) => Some(after),
+        (before, after) if before == after => None,
+        (Json::Array(before), Json::Array(after)) => Some(complete_list(before, after, stored)),
+        (_, after) => Some(after.clone()),
     }
-}
-
-fn object_difference(
-    before: &Map<String, Value>,
-    after: Map<String, Value>,
-    stored: &Value,
-) -> Map<String, Value> {
-    let mut patch = Map::new();
-    for field in before.keys().filter(|field| !after.contains_key(*field)) {
-        patch.insert(field.clone(), Value::Null);
-    }
-    for (field, after) in after {
-        let stored = stored.get(&field).unwrap_or(&Value::Null);
-        let change = match before.get(&field) {
-            Some(before) => difference(before, after, stored),
-            None => Some(without_nulls(after)),
-        };
-        if let Some(change) = change {
-            patch.insert(field, change);
-        }
-    }
-    patch
 }
 
 /// In a merge patch a null erases: a field that never was needs none.
-fn without_nulls(mut value: Value) -> Value {
-    if let Value::Object(fields) = &mut value {
-        fields.retain(|_, value| !value.is_null());
-        for value in fields.values_mut() {
-            *value = without_nulls(value.take());
+fn without_nulls<'a>(value: &Json<'a>) -> Json<'a> {
+    match value {
+        Json::Object(fields) => {
+            let some = fields.iter().filter(|(_, value)| *value != Json::NULL);
+            Json::Object(some.map(|(key, value)| (*key, without_nulls(value))).collect())
         }
+        value => value.clone(),
     }
-    value
 }
 
 /// Names by which an element of a list is recognised.
-const KEYS: [&str; 5] = ["uid", "type", "key", "name", "id"];
+const KEYS: [&str; 5] = ["\"uid\"", "\"type\"", "\"key\"", "\"name\"", "\"id\""];
 
 /// The new list, each element completed with the fields that its stored form has and the policy's type does not.
-fn complete_list(before: &Value, after: Vec<Value>, stored: &Value) -> Value {
-    let before = before.as_array().map_or(&[][..], Vec::as_slice);
-    let stored = stored.as_array().map_or(&[][..], Vec::as_slice);
+fn complete_list<'a>(before: &[Json<'a>], after: &[Json<'a>], stored: &At<'_, 'a>) -> Json<'a> {
+    let stored = stored.value().map_or(&[][..], Json::elements);
     if before.len() != stored.len() {
-        return Value::Array(after);
+        return Json::Array(after.to_vec());
     }
-    let complete = |element: Value| {
-        let Some(at) = before.iter().position(|old| same(old, &element)) else {
-            return element;
+    let complete = |element: &Json<'a>| {
+        let Some(at) = before.iter().position(|old| same(old, element)) else {
+            return element.clone();
         };
         let mut full = stored[at].clone();
-        if let Some(change) = difference(&before[at], element, &stored[at]) {
+        if let Some(change) = difference(&before[at], element, &At::Element(&stored[at])) {
             merge(&mut full, change);
         }
         full
     };
-    Value::Array(after.into_iter().map(complete).collect())
+    Json::Array(after.iter().map(complete).collect())
 }
 
 /// Whether two elements are the same thing: equal, or equal in the first key that they have.
-fn same(old: &Value, new: &Value) -> bool {
-    let key = KEYS.iter().find(|key| new.get(**key).is_some());
-    match key {
-        Some(key) => old.get(*key) == new.get(*key),
+fn same(old: &Json<'_>, new: &Json<'_>) -> bool {
+    match KEYS.iter().find(|key| new.get(key).is_some()) {
+        Some(key) => old.get(key) == new.get(key),
         None => old == new,
     }
 }
 
 /// Applies a merge patch (RFC 7396).
-pub(crate) fn merge(target: &mut Value, patch: Value) {
-    let Value::Object(patch) = patch else {
+fn merge<'a>(target: &mut Json<'a>, patch: Json<'a>) {
+    let (Json::Object(fields), Json::Object(patch)) = (&mut *target, &patch) else {
         *target = patch;
         return;
     };
-    if !target.is_object() {
-        *target = Value::Object(Map::new());
-    }
-    let Some(fields) = target.as_object_mut() else {
-        return;
-    };
-    for (field, change) in patch {
-        if change.is_null() {
-            fields.remove(&field);
-        } else {
-            merge(fields.entry(field).or_insert(Value::Null), change);
+    for (key, change) in patch {
+        fields.retain(|(name, _)| name != key || *change != Json::NULL);
+        match fields.iter_mut().find(|(name, _)| name == key) {
+            Some((_, value)) => merge(value, change.clone()),
+            None if *change != Json::NULL => fields.push((*key, change.clone())),
+            None => {}
         }
     }
 }
@@ -121,7 +132,7 @@ pub(crate) fn merge(target: &mut Value, patch: Value) {
 mod tests {
     use super::*;
     use serde::Deserialize;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     #[serde(default)]

@@ -147,7 +147,7 @@ where
         journal.watch.polled(polled.is_ready());
         polled
     };
-    match polled {
+    let outcome = match polled {
         Poll::Pending => Outcome::Pending(journal.requests()),
         Poll::Ready(end) => {
             let edited = state.edited.borrow();
@@ -157,6 +157,15 @@ where
             };
             Outcome::Ready(end, journal.conclusion(patch))
         }
+    };
+    leave((state, journal, pass.object, pass.config));
+    outcome
+}
+
+/// An instance ends with its step: freeing what it holds, piece by piece, would be work for nothing.
+fn leave<T>(held: T) {
+    if cfg!(target_arch = "wasm32") {
+        std::mem::forget(held);
     }
 }
 

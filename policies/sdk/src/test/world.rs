@@ -13,7 +13,7 @@ use crate::contract::{
     ActInDoubt, Conclusion, Entry, Event, Failure, IdentityStep, Next, Pass, Request, Step,
 };
 use crate::time::millis;
-use crate::{Context, Judgement, Kind, Manifest, Time, Verdict, patch, step};
+use crate::{Context, Judgement, Kind, Manifest, Time, Verdict, step};
 
 use super::drive::{Driven, describe, drive};
 use super::facts::Facts;
@@ -118,7 +118,7 @@ impl World {
 
     /// Changes the primary object as somebody else would: with a merge patch.
     pub fn edit(&mut self, change: Value) {
-        patch::merge(self.object.get_or_insert(Value::Null), change);
+        merge(self.object.get_or_insert(Value::Null), change);
     }
 
     /// Somebody deletes the primary object: gone, or deleting while a finalizer holds it.
@@ -271,6 +271,27 @@ impl World {
             Next::Retry(_) => retry,
         };
         self.now = Time::from_unix_ms(self.now.unix_ms() + millis(length));
+    }
+}
+
+/// Applies a merge patch (RFC 7396).
+fn merge(target: &mut Value, patch: Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch;
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    let Some(fields) = target.as_object_mut() else {
+        return;
+    };
+    for (field, change) in patch {
+        if change.is_null() {
+            fields.remove(&field);
+        } else {
+            merge(fields.entry(field).or_insert(Value::Null), change);
+        }
     }
 }
 
