@@ -1,0 +1,370 @@
+//! Bindings: from an object of the cluster to policies that run, and back to its status.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use polity_core::binding::{self, API_VERSION, Binding, BindingSpec, KIND, LoadedPolicy, PolicySource};
+use polity_core::call::{Scope, WatchEvent, Write};
+use polity_core::contract::{Kind, Manifest, Role};
+use polity_core::grants;
+use polity_core::machine::Health;
+use polity_core::object::Object;
+use polity_core::time::rfc3339;
+use polity_sandbox::Policy;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::clouds::Clouds;
+use crate::driver::Happening;
+use crate::policies::Policies;
+
+/// Real seconds between looks at whether a policy's file was replaced.
+const LOOK_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// What is watched to know the bindings.
+pub(crate) fn scope() -> Scope {
+    Scope {
+        kind: Kind { api_version: API_VERSION.into(), kind: KIND.into() },
+        namespace: None,
+        name: None,
+        node: None,
+        fields: Vec::new(),
+    }
+}
+
+/// A binding that can run, and the policies it runs.
+pub(crate) struct Ready {
+    pub(crate) binding: Binding,
+    pub(crate) policies: Vec<(Arc<Policy>, Arc<[u8]>)>,
+}
+
+/// What came of loading a binding.
+pub(crate) struct Loaded {
+    pub(crate) name: String,
+    serial: u64,
+    result: Result<Ready, String>,
+}
+
+/// The bindings of the cluster.
+pub(crate) struct Bindings {
+    policies: Arc<Policies>,
+    clouds: Arc<Clouds>,
+    sender: mpsc::UnboundedSender<Happening>,
+    known: BTreeMap<String, Known>,
+    serial: u64,
+}
+
+struct Known {
+    object: Object,
+    /// The newest attempt to load it: results of older ones come too late.
+    serial: u64,
+    loading: bool,
+    problem: Option<String>,
+    /// What runs, as the status shows it.
+    running: Value,
+    stamps: Vec<Option<(u64, u64)>>,
+    written: Option<Value>,
+}
+
+impl Bindings {
+    pub(crate) fn new(
+        policies: Arc<Policies>,
+        clouds: Arc<Clouds>,
+        sender: mpsc::UnboundedSender<Happening>,
+    ) -> Self {
+        Bindings { policies, clouds, sender, known: BTreeMap::new(), serial: 0 }
+    }
+
+    /// Looks once a second whether a policy's file was replaced.
+    pub(crate) fn watch_files(&self) {
+        let sender = self.sender.clone();
+        tokio::spawn(async move {
+            let mut tick = tokio::time::interval(LOOK_EVERY);
+            loop {
+                tick.tick().await;
+                if sender.send(Happening::PoliciesChanged).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Takes in what the watch of bindings says; the names of those that are gone.
+    pub(crate) fn observe(&mut self, event: WatchEvent) -> Vec<String> {
+        let mut gone = Vec::new();
+        match event {
+            WatchEvent::Applied(object) => self.seen(object),
+            WatchEvent::Deleted(object) => gone.push(object.name().to_owned()),
+            WatchEvent::Listed { objects, .. } => {
+                gone.extend(self.known.keys().filter(|n| !objects.iter().any(|o| o.name() == *n)).cloned());
+                objects.into_iter().for_each(|object| self.seen(object));
+            }
+            WatchEvent::Failed(message) => tracing::warn!(message, "the watch of bindings failed"),
+        }
+        gone.retain(|name| self.known.remove(name).is_some());
+        gone
+    }
+
+    fn seen(&mut self, object: Object) {
+        let name = object.name().to_owned();
+        let same = self.known.get(&name).is_some_and(|known| {
+            known.object.uid() == object.uid() && known.object.value()["spec"] == object.value()["spec"]
+        });
+        match self.known.get_mut(&name) {
+            Some(known) if same => known.object = object,
+            Some(known) => {
+                known.object = object;
+                self.load(&name);
+            }
+            None => {
+                let known = Known {
+                    object,
+                    serial: 0,
+                    loading: false,
+                    problem: None,
+                    running: Value::Null,
+                    stamps: Vec::new(),
+                    written: None,
+                };
+                self.known.insert(name.clone(), known);
+                self.load(&name);
+            }
+        }
+    }
+
+    /// Loads again what names a file that was replaced.
+    pub(crate) fn reload_changed(&mut self) {
+        let changed: Vec<String> = self
+            .known
+            .iter()
+            .filter(|(_, known)| !known.loading && known.stamps != stamps(&self.policies, &known.object))
+            .map(|(name, _)| name.clone())
+            .collect();
+        changed.iter().for_each(|name| self.load(name));
+    }
+
+    fn load(&mut self, name: &str) {
+        self.serial += 1;
+        let Some(known) = self.known.get_mut(name) else { return };
+        (known.serial, known.loading) = (self.serial, true);
+        known.stamps = stamps(&self.policies, &known.object);
+        let (policies, clouds, sender) = (self.policies.clone(), self.clouds.clone(), self.sender.clone());
+        let (name, object, serial) = (name.to_owned(), known.object.clone(), self.serial);
+        tokio::task::spawn_blocking(move || {
+            let result = load(&policies, &clouds, &object).map_err(|e| format!("{e:#}"));
+            let _ = sender.send(Happening::Loaded(Box::new(Loaded { name, serial, result })));
+        });
+    }
+
+    /// Takes in what came of loading; none if it comes too late.
+    pub(crate) fn loaded(&mut self, loaded: Loaded) -> Option<Result<Ready, String>> {
+        let known = self.known.get_mut(&loaded.name).filter(|known| known.serial == loaded.serial)?;
+        known.loading = false;
+        match loaded.result {
+            Ok(ready) => {
+                known.problem = None;
+                known.running = running(&ready.binding);
+                Some(Ok(ready))
+            }
+            Err(problem) => {
+                known.problem = Some(problem.clone());
+                Some(Err(problem))
+            }
+        }
+    }
+
+    /// Why bindings are not loaded, by name.
+    pub(crate) fn problems(&self) -> BTreeMap<String, String> {
+        self.known.iter().filter_map(|(name, known)| Some((name.clone(), known.problem.clone()?))).collect()
+    }
+
+    /// Bindings that are being loaded.
+    pub(crate) fn loading(&self) -> usize {
+        self.known.values().filter(|known| known.loading).count()
+    }
+
+    /// The statuses that have news, as writes.
+    pub(crate) fn statuses(&mut self, health: impl Fn(&str) -> Option<Health>, unix: u64) -> Vec<(String, Write)> {
+        let mut writes = Vec::new();
+        for (name, known) in self.known.iter_mut().filter(|(_, known)| !known.loading) {
+            let status = status(known, &health(name).unwrap_or_default(), unix);
+            if known.written.as_ref() == Some(&status) {
+                continue;
+            }
+            known.written = Some(status.clone());
+            let metadata = json!({"uid": known.object.uid()});
+            let write = Write::Patch {
+                object: known.object.reference(),
+                subresource: Some("status".into()),
+                patch: json!({"metadata": metadata, "status": status}),
+            };
+            writes.push((name.clone(), write));
+        }
+        writes
+    }
+}
+
+fn stamps(policies: &Policies, object: &Object) -> Vec<Option<(u64, u64)>> {
+    let Ok(spec) = serde_json::from_value::<BindingSpec>(object.value()["spec"].clone()) else { return Vec::new() };
+    sources(&spec).into_iter().map(|(_, source)| policies.stamp(source)).collect()
+}
+
+fn sources(spec: &BindingSpec) -> Vec<(Role, &PolicySource)> {
+    let policies = &spec.policies;
+    [
+        (Role::Identity, &policies.identity),
+        (Role::Lifecycle, &policies.lifecycle),
+        (Role::Retry, &policies.retry),
+    ]
+    .into_iter()
+    .filter_map(|(role, source)| Some((role, source.as_ref()?)))
+    .collect()
+}
+
+/// Loads everything that a binding names, and checks that it fits together.
+pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Result<Ready> {
+    let spec = object.value()["spec"].clone();
+    let spec: BindingSpec = serde_path_to_error::deserialize(spec).map_err(|e| {
+        let path = e.path().to_string();
+        anyhow!("spec.{path}: {}", e.into_inner())
+    })?;
+    let sources = sources(&spec);
+    if spec.policies.lifecycle.is_none() && spec.policies.identity.is_none() {
+        bail!("spec.policies: a lifecycle or an identity policy is needed");
+    }
+    let catalogue = match &spec.cloud {
+        Some(cloud) => clouds.open(cloud).context("spec.cloud")?.catalogue().clone(),
+        None => Arc::default(),
+    };
+    let (mut loaded, mut kept) = (BTreeMap::new(), Vec::new());
+    for (role, source) in sources {
+        let at = || format!("spec.policies.{}", role_name(role));
+        let (policy, bytes) = policies.load(source).with_context(at)?;
+        let manifest = policy.manifest().clone();
+        if manifest.role != role {
+            bail!("{}: {} is a policy for the role {}", at(), manifest.name, role_name(manifest.role));
+        }
+        let config = configuration(&manifest, source.configuration.as_ref())
+            .with_context(|| format!("{}.configuration", at()))?;
+        loaded.insert(role, LoadedPolicy { id: policy.id().clone(), manifest, config: config.to_string().into() });
+        kept.push((policy, bytes));
+    }
+    let manifests: Vec<&Manifest> = loaded.values().map(|policy| &*policy.manifest).collect();
+    let mut wrong = Vec::new();
+    for (index, manifest) in manifests.iter().enumerate() {
+        wrong.extend(grants::check_load(&spec, &catalogue, manifest, &manifests[..index]));
+    }
+    if !wrong.is_empty() {
+        bail!("{}", wrong.join("; "));
+    }
+    let binding = Binding {
+        name: object.name().to_owned(),
+        created: created(object),
+        spec,
+        policies: loaded,
+        catalogue,
+    };
+    Ok(Ready { binding, policies: kept })
+}
+
+/// The order of creation. Kubernetes tells it to the second; versions order what was created within one.
+fn created(object: &Object) -> u64 {
+    let text = object.value()["metadata"]["creationTimestamp"].as_str().unwrap_or_default();
+    text.bytes().filter(u8::is_ascii_digit).fold(0, |n, digit| n * 10 + u64::from(digit - b'0'))
+}
+
+fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::Identity => "identity",
+        Role::Lifecycle => "lifecycle",
+        Role::Retry => "retry",
+    }
+}
+
+/// A policy's configuration as its schema wants it, defaults filled in.
+fn configuration(manifest: &Manifest, given: Option<&Value>) -> Result<Value> {
+    let mut config = given.cloned().unwrap_or_else(|| json!({}));
+    if let (Value::Object(config), Value::Object(properties)) =
+        (&mut config, &manifest.config_schema["properties"])
+    {
+        for (name, schema) in properties {
+            if let Some(default) = schema.get("default").filter(|d| !d.is_null()) {
+                config.entry(name).or_insert_with(|| default.clone());
+            }
+        }
+    }
+    let validator = jsonschema::validator_for(&manifest.config_schema)
+        .map_err(|e| anyhow!("the schema of {} is not valid: {e}", manifest.name))?;
+    let wrong: Vec<String> = validator
+        .iter_errors(&config)
+        .map(|e| format!("{}: {e}", e.instance_path().to_string().trim_start_matches('/').replace('/', ".")))
+        .collect();
+    match wrong.is_empty() {
+        true => Ok(config),
+        false => bail!("{}", wrong.join("; ")),
+    }
+}
+
+fn running(binding: &Binding) -> Value {
+    binding
+        .policies
+        .iter()
+        .map(|(role, policy)| {
+            let shown = json!({
+                "name": policy.manifest.name, "version": policy.manifest.version, "sha256": &*policy.id.0
+            });
+            (role_name(*role).to_owned(), shown)
+        })
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+fn status(known: &Known, health: &Health, unix: u64) -> Value {
+    let loaded = match &known.problem {
+        None => ("Loaded", "True", "Loaded", "every policy is loaded".to_owned()),
+        Some(problem) => ("Loaded", "False", "CannotLoad", problem.clone()),
+    };
+    let healthy = match &health.last_fault {
+        None => ("Healthy", "True", "NoFault", "no policy broke its contract since it was loaded".to_owned()),
+        Some((key, fault)) => ("Healthy", "False", "PolicyFault", format!("on {key}: {fault}")),
+    };
+    let ungranted = match health.ungranted.is_empty() {
+        true => ("Ungranted", "False", "EverythingGranted", "nothing was refused".to_owned()),
+        false => {
+            let all: Vec<&str> = health.ungranted.iter().map(String::as_str).collect();
+            ("Ungranted", "True", "Refused", all.join("; "))
+        }
+    };
+    let overlap = match &health.overlapped_by {
+        None => ("Overlap", "False", "NoOverlap", "no older binding governs the same objects".to_owned()),
+        Some(older) => ("Overlap", "True", "OlderBinding", format!("objects of both are governed by {older}")),
+    };
+    let old = known.object.value()["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let before = known.written.as_ref().and_then(|w| w["conditions"].as_array().cloned()).unwrap_or(old);
+    let conditions: Vec<Value> = [loaded, healthy, ungranted, overlap]
+        .into_iter()
+        .map(|(kind, state, reason, message)| {
+            let since = before
+                .iter()
+                .find(|c| c["type"] == kind && c["status"] == state)
+                .and_then(|c| c["lastTransitionTime"].as_str().map(str::to_owned))
+                .unwrap_or_else(|| rfc3339(unix));
+            let message: String = message.chars().take(4_096).collect();
+            json!({"type": kind, "status": state, "reason": reason, "message": message, "lastTransitionTime": since})
+        })
+        .collect();
+    json!({
+        "observedGeneration": known.object.generation(),
+        "policies": known.running,
+        "passes": health.passes,
+        "acts": health.acts,
+        "faults": health.faults,
+        "conditions": conditions,
+    })
+}
+
+/// The binding that a manifest file holds; none for other kinds.
+pub(crate) fn is_binding(object: &Value) -> bool {
+    object["apiVersion"] == binding::API_VERSION && object["kind"] == binding::KIND
+}

@@ -1,0 +1,50 @@
+//! `polity crds`: the CustomResourceDefinitions, ready for `kubectl apply -f -`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Result;
+use clap::Args;
+use polity_core::binding::PolicySource;
+use polity_sandbox::{Sandbox, SandboxConfig};
+use serde_json::Value;
+
+use crate::policies::Policies;
+use crate::progress::{Format, print, say};
+
+/// Print the CustomResourceDefinitions of bindings and of policies, ready for `kubectl apply -f -`.
+#[derive(Debug, Args)]
+pub(super) struct Crds {
+    /// Policies whose kinds are printed too: wasm files, or folders of policy crates, which cargo builds.
+    #[arg(value_name = "POLICY")]
+    policies: Vec<PathBuf>,
+}
+
+impl Crds {
+    pub(super) fn run(self, format: Format) -> Result<ExitCode> {
+        show(&crate::crds::policy_binding(), format)?;
+        let sandbox = Arc::new(Sandbox::new(SandboxConfig::default())?);
+        for path in &self.policies {
+            let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
+            let (file, krate) = if path.is_dir() { (None, name) } else { (name, None) };
+            let source = PolicySource { file, krate, sha256: None, configuration: None };
+            let policies =
+                Policies::new(sandbox.clone(), folder, true, Box::new(move |message| say(format, message)));
+            let (policy, _) = policies.load(&source)?;
+            if let Some(crd) = &policy.manifest().crd {
+                show(crd, format)?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn show(crd: &Value, format: Format) -> Result<()> {
+    match format {
+        Format::Json => print(&crd),
+        Format::Text => print(&format_args!("---\n{}", serde_yaml_ng::to_string(crd)?.trim_end())),
+    }
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! `polity explain`: the timeline of an object's passes.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use polity_core::contract::{Act, Entry, Question, Request};
+use polity_core::record::{PassRecord, RoleRecord, WritePurpose};
+use polity_core::time::rfc3339;
+
+use crate::progress::{Format, duration, print, printable, then};
+use crate::recording::{self, Recording};
+
+/// Characters of an answer that are shown unless all are asked for.
+const SHOWN: usize = 160;
+
+/// Show the passes of an object, and why each step was taken.
+#[derive(Debug, Args)]
+pub(super) struct Explain {
+    /// The kind, with its group if others have the same name: `Machine` or `machine.capv.polity.dev`.
+    #[arg(value_name = "KIND[.GROUP]")]
+    kind: String,
+    /// The object, with its namespace if it has one.
+    #[arg(value_name = "[NS/]NAME")]
+    name: String,
+    /// The recording; the default is that of the last `polity run`.
+    #[arg(long, value_name = "DIR")]
+    recordings: Option<PathBuf>,
+    /// Only the newest passes.
+    #[arg(long, value_name = "N")]
+    last: Option<usize>,
+    /// Show answers and patches whole.
+    #[arg(long)]
+    full: bool,
+}
+
+impl Explain {
+    pub(super) fn run(self, format: Format) -> Result<ExitCode> {
+        let folder = self.recordings.clone().map_or_else(recording::latest, Ok)?;
+        let recording = Recording::open(&folder)?;
+        let manifests = recording.manifests()?;
+        let mut passes = Vec::new();
+        recording.passes(|record| {
+            if self.is_of(&record) {
+                passes.push(record);
+            }
+        })?;
+        if passes.is_empty() {
+            bail!("the recording {} holds no pass of {} {}", folder.display(), self.kind, self.name);
+        }
+        let skipped = self.last.map_or(0, |last| passes.len().saturating_sub(last));
+        for record in &passes[skipped..] {
+            match format {
+                Format::Json => print(&serde_json::to_string(record)?),
+                Format::Text => {
+                    let edges = crate::edges::taken(record, &manifests);
+                    self.show(record, &edges);
+                }
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn is_of(&self, record: &PassRecord) -> bool {
+        let (kind, group) = self.kind.split_once('.').map_or((self.kind.as_str(), None), |(k, g)| (k, Some(g)));
+        let of_group = record.kind.api_version.split_once('/').map_or("", |(group, _)| group);
+        let plural = format!("{}s", record.kind.kind);
+        (record.kind.kind.eq_ignore_ascii_case(kind) || plural.eq_ignore_ascii_case(kind))
+            && group.is_none_or(|group| group.eq_ignore_ascii_case(of_group))
+            && record.key.to_string() == self.name
+    }
+
+    fn show(&self, record: &PassRecord, edges: &[String]) {
+        let causes: Vec<String> = record.causes.iter().map(|c| format!("{c:?}").to_lowercase()).collect();
+        let attempt = if record.attempt > 0 { format!(", attempt {}", record.attempt) } else { String::new() };
+        line(&format!(
+            "{}  pass {}  because: {}{attempt}",
+            rfc3339(record.started.unix),
+            record.pass.0,
+            if causes.is_empty() { "-".into() } else { causes.join(", ") },
+        ));
+        record.roles.iter().for_each(|role| self.show_role(role));
+        for write in &record.writes {
+            let what = match write.purpose {
+                WritePurpose::AddFinalizer => "finalizer".to_owned(),
+                WritePurpose::WriteAhead => "pending entries".to_owned(),
+                WritePurpose::Publish(part) => format!("{part:?}").to_lowercase(),
+            };
+            match (&write.version, &write.failure) {
+                (Some(version), _) => line(&format!("    wrote   {what}, version {version}")),
+                (None, Some(failure)) => line(&format!("    write   {what} failed: {failure}")),
+                (None, None) => {}
+            }
+        }
+        line(&format!("    edges   {}", if edges.is_empty() { "-".into() } else { edges.join(" ") }));
+        line(&format!("    then    {}", then(record)));
+    }
+
+    fn show_role(&self, role: &RoleRecord) {
+        for doubt in &role.pending {
+            let state = format!("{:?}", doubt.state);
+            line(&format!("    doubt   {} of {}: {}", doubt.operation, doubt.intent, self.short(&state)));
+        }
+        for (index, entry) in role.journal.iter().enumerate() {
+            let used = role.conclusion.as_ref().is_none_or(|c| c.used.contains(&(index as u32)));
+            if !used {
+                continue;
+            }
+            let (verb, what) = self.request(entry);
+            let answer = match &entry.answer {
+                Ok(json) => self.short(json),
+                Err(failure) => failure.to_string(),
+            };
+            line(&format!("    {verb}     {what} → {answer}"));
+        }
+        if let Some(verdict) = &role.verdict {
+            line(&format!("    verdict {verdict:?}"));
+        }
+        if let Some(fault) = &role.fault {
+            line(&format!("    fault   {fault}"));
+        }
+        let Some(conclusion) = &role.conclusion else { return };
+        if !conclusion.notes.is_empty() {
+            line(&format!("    notes   {}", conclusion.notes.join(" ")));
+        }
+        if let Some(patch) = conclusion.patch.as_deref().filter(|patch| *patch != "{}") {
+            line(&format!("    patch   {}", self.short(patch)));
+        }
+        for event in &conclusion.events {
+            line(&format!("    event   {:?} {}: {}", event.kind, event.reason, event.message));
+        }
+    }
+
+    fn request(&self, entry: &Entry) -> (&'static str, String) {
+        match &entry.request {
+            Request::Ask(ask) => {
+                let round = if ask.round > 0 { format!(" (round {})", ask.round) } else { String::new() };
+                let what = match &ask.question {
+                    Question::Object(q) => format!("{} {}", q.object.kind.kind, q.object.name),
+                    Question::Objects(q) => format!("list of {}", q.kind.kind),
+                    Question::Secret(object) => format!("Secret {}", object.name),
+                    Question::Cloud(call) => format!("{} {}", call.operation, self.short(&call.arguments)),
+                    Question::Permit(name) => format!("permit {name}"),
+                    Question::Credential(_) => "credential".into(),
+                };
+                ("ask", what + &round)
+            }
+            Request::Act(act) => {
+                let what = match act {
+                    Act::Cloud(act) => format!("{} {}", act.operation, self.short(&act.arguments)),
+                    Act::Create(object) => format!("create {}", self.short(object)),
+                    Act::Patch(act) => format!("patch {} {}", act.object.kind.kind, act.object.name),
+                    Act::Delete(act) => format!("delete {} {}", act.object.kind.kind, act.object.name),
+                    Act::Evict(act) => format!("evict {}", act.object.name),
+                    Act::Mint(act) => format!("mint {} for {}", act.kind, duration(act.ttl)),
+                };
+                ("act", what)
+            }
+        }
+    }
+
+    fn short(&self, text: &str) -> String {
+        match self.full || text.chars().count() <= SHOWN {
+            true => text.to_owned(),
+            false => text.chars().take(SHOWN).chain(['…']).collect(),
+        }
+    }
+}
+
+/// One line, whatever stands in the texts of objects.
+fn line(text: &str) {
+    print(&printable(text));
+}

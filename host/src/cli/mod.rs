@@ -1,0 +1,58 @@
+//! The command line: one file for each command.
+
+mod crds;
+mod edges;
+mod explain;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::progress::Format;
+
+/// A controller host for Kubernetes-style reconciliation whose every decision is made by a policy: a WebAssembly
+/// component that can do nothing but decide.
+#[derive(Debug, Parser)]
+#[command(name = "polity", version, max_term_width = 110)]
+pub struct Cli {
+    /// How output is written: `json` writes one document a line.
+    #[arg(short, long, global = true, value_enum, default_value_t)]
+    output: Format,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the host: with an embedded API and a simulated cloud, or against a cluster.
+    Run(run::Run),
+    /// Show the passes of an object, and why each step was taken.
+    Explain(explain::Explain),
+    /// Count which edges of the policies' workflows recordings took.
+    Edges(edges::Edges),
+    /// Print the CustomResourceDefinitions of bindings and of policies, ready for `kubectl apply -f -`.
+    Crds(crds::Crds),
+}
+
+impl Cli {
+    /// Runs the command. An error is printed with its causes, once.
+    pub fn run(self) -> ExitCode {
+        let wanted = std::env::var("POLITY_LOG").unwrap_or_else(|_| "warn".into());
+        tracing_subscriber::fmt()
+            .with_env_filter(tracing_subscriber::EnvFilter::new(wanted))
+            .with_writer(std::io::stderr)
+            .without_time()
+            .init();
+        let done = match self.command {
+            Command::Run(run) => run.run(self.output),
+            Command::Explain(explain) => explain.run(self.output),
+            Command::Edges(edges) => edges.run(self.output),
+            Command::Crds(crds) => crds.run(self.output),
+        };
+        done.unwrap_or_else(|e| {
+            crate::progress::say(self.output, &format!("{e:#}"));
+            ExitCode::from(2)
+        })
+    }
+}

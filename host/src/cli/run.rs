@@ -1,0 +1,358 @@
+//! `polity run`: the host, standalone or against a cluster.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{Args, ValueEnum};
+use polity_clouds::sim::Millis;
+use polity_cluster::Cluster;
+use polity_core::object::Object;
+use polity_sandbox::{Allocation, Sandbox, SandboxConfig};
+use serde_json::Value;
+
+use crate::clock::Clock;
+use crate::clouds::Clouds;
+use crate::data::Data;
+use crate::driver::{Driver, Handle, Parts};
+use crate::manifests::Manifests;
+use crate::policies::Policies;
+use crate::progress::{Ends, Format, Progress, say};
+use crate::recording::{self, Recorder};
+use crate::scenario::{Running, Scenario};
+use crate::{bindings, crds, standalone};
+
+/// Real milliseconds between looks at whether everything is settled.
+const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
+/// When `--until-settled` gives up without a scenario that says so: an hour of the driver's clock.
+const DEADLINE: Millis = Millis::seconds(3_600);
+/// Where the lease stands in a cluster.
+const LEASE: (&str, &str) = ("kube-system", "polity");
+
+/// Run the host.
+///
+/// Without --kubeconfig, --context or --in-cluster it runs standalone: with an embedded Kubernetes API and a simulated
+/// cloud, so that nothing else is needed. The files given are applied first; bindings and their policies' CRDs too.
+#[derive(Debug, Args)]
+pub(super) struct Run {
+    /// Manifests to apply: files, or folders with .yaml, .yml and .json files. One of them may be a Scenario.
+    #[arg(value_name = "DIR|FILE")]
+    paths: Vec<PathBuf>,
+    /// Run against the cluster of this kubeconfig.
+    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
+    kubeconfig: Option<PathBuf>,
+    /// Run against the cluster of this context.
+    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
+    context: Option<String>,
+    /// Run against the cluster whose service account this process has.
+    #[arg(long, help_heading = "Cluster", conflicts_with_all = ["kubeconfig", "context"])]
+    in_cluster: bool,
+    /// Keep objects, the simulated cloud and recordings here.
+    #[arg(long, value_name = "DIR", help_heading = "Standalone")]
+    data: Option<PathBuf>,
+    /// Serve the embedded API on this loopback port (0: any free one) and write a kubeconfig.
+    #[arg(long, value_name = "PORT", help_heading = "Standalone")]
+    listen: Option<u16>,
+    /// Where the kubeconfig of --listen goes.
+    #[arg(long, value_name = "FILE", default_value = "polity.kubeconfig", help_heading = "Standalone")]
+    write_kubeconfig: PathBuf,
+    /// How many times as fast as real time the clock runs; the default is the scenario's, otherwise 1.
+    #[arg(long, value_name = "N", help_heading = "Standalone")]
+    speed: Option<f64>,
+    /// The folder that bindings name policy files in; the default is the folder of the first DIR or FILE.
+    #[arg(long, value_name = "DIR")]
+    policies: Option<PathBuf>,
+    /// Let bindings name policy crates, which cargo builds. Always allowed in standalone.
+    #[arg(long)]
+    build_crates: bool,
+    /// Exit 0 when every governed object is settled, denied or gone, the scenario has nothing left to do and what it
+    /// expects holds; exit 1 at the deadline, saying what is stuck and why.
+    #[arg(long)]
+    until_settled: bool,
+    /// When --until-settled gives up, on the driver's clock: `10m`. The default is the scenario's, otherwise 1h.
+    #[arg(long, value_name = "DURATION", value_parser = millis)]
+    deadline: Option<Millis>,
+    /// Record every pass here, and keep all of them. Without it the newest 64 MiB are kept, in the data folder or a
+    /// temporary one.
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
+    /// Where the memory of policies comes from.
+    #[arg(long, value_enum, default_value_t)]
+    sandbox: Memory,
+}
+
+/// Where the memory of policies comes from.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Memory {
+    /// Allocated for each step: scales with cores.
+    #[default]
+    OnDemand,
+    /// From a pool with guard pages, keeping the compiler's mitigations against Spectre.
+    Pooling,
+}
+
+fn millis(text: &str) -> Result<Millis, String> {
+    serde_json::from_value(Value::String(text.to_owned())).map_err(|e| e.to_string())
+}
+
+impl Run {
+    pub(super) fn run(self, format: Format) -> Result<ExitCode> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let code = runtime.block_on(self.host(format));
+        // A policy that is being built or compiled is not waited for.
+        runtime.shutdown_background();
+        code
+    }
+
+    fn is_standalone(&self) -> bool {
+        self.kubeconfig.is_none() && self.context.is_none() && !self.in_cluster
+    }
+
+    async fn host(self, format: Format) -> Result<ExitCode> {
+        let manifests = Manifests::read(&self.paths)?;
+        let scenario = manifests.scenario.clone();
+        if !self.is_standalone() && (self.data.is_some() || self.listen.is_some() || self.speed.is_some()) {
+            bail!("--data, --listen and --speed are for standalone; they do not go with a cluster");
+        }
+        let data = self.data.as_deref().map(Data::open).transpose()?.map(Arc::new);
+        let speed = match self.is_standalone() {
+            true => self.speed.or(scenario.as_ref().and_then(|s| s.speed)).unwrap_or(1.0),
+            false => 1.0,
+        };
+        if !(speed > 0.0 && speed <= 10_000.0) {
+            bail!("--speed {speed}: a number above 0 and up to 10000 is needed");
+        }
+        let clock = Arc::new(Clock::resume(speed, saved_time(data.as_deref())?));
+        let cluster = Arc::new(self.cluster(&clock, data.as_deref(), format).await?);
+        let sandbox = Arc::new(Sandbox::new(SandboxConfig {
+            allocation: match self.sandbox {
+                Memory::OnDemand => Allocation::OnDemand,
+                Memory::Pooling => Allocation::Pooling,
+            },
+            ..SandboxConfig::default()
+        })?);
+        let folder = self.policies.clone().or(manifests.folder.clone()).unwrap_or_else(|| PathBuf::from("."));
+        let builds = self.build_crates || self.is_standalone();
+        let policies =
+            Arc::new(Policies::new(sandbox.clone(), &folder, builds, Box::new(move |m| say(format, m))));
+        let seed = scenario.as_ref().map_or(0, |s| s.seed);
+        let cloud = scenario.as_ref().and_then(|s| s.cloud.clone());
+        let clouds = Arc::new(Clouds::new(clock.clone(), data.clone(), seed, cloud));
+
+        apply(&manifests, &cluster, &policies, &clouds, self.is_standalone(), format).await?;
+
+        let recorder = self.recorder(data.as_deref(), &sandbox.engine_version())?;
+        let ends = Arc::new(Ends::default());
+        let started = clock.now().boot;
+        let (driver, handle) = Driver::new(Parts {
+            identity: identity(),
+            clock: clock.clone(),
+            cluster: cluster.clone(),
+            clouds: clouds.clone(),
+            policies,
+            observer: Box::new(Progress::new(format, started, ends.clone(), Some(recorder))),
+        });
+        let driver = tokio::spawn(driver.run());
+        let says: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(move |message: &str| say(format, message));
+        let running = scenario.as_ref().map(|s| s.start(&clock, &cluster, says));
+
+        let deadline = self.deadline.or(scenario.as_ref().and_then(|s| s.deadline)).unwrap_or(DEADLINE);
+        let end = Settling { handle: &handle, ends: &ends, clouds: &clouds, running: running.as_ref() };
+        let code = tokio::select! {
+            stuck = end.wait(&clock, deadline), if self.until_settled => {
+                report(stuck, scenario.as_ref(), &cluster, &clouds, deadline, format).await?
+            }
+            () = interrupted() => {
+                say(format, "stopping: what is in flight is finished first");
+                ExitCode::SUCCESS
+            }
+        };
+        handle.stop();
+        tokio::select! {
+            ended = driver => { ended.context("the driver failed")?; }
+            () = interrupted() => say(format, "stopped in the middle"),
+        }
+        if let Some(data) = &data {
+            save_time(data, &clock)?;
+        }
+        Ok(code)
+    }
+
+    async fn cluster(&self, clock: &Arc<Clock>, data: Option<&Data>, format: Format) -> Result<Cluster> {
+        if !self.is_standalone() {
+            return Cluster::connect(self.kubeconfig.as_deref(), self.context.as_deref(), LEASE)
+                .await
+                .context("cannot connect to the cluster");
+        }
+        let api = standalone::open(clock, data)?;
+        if let Some(port) = self.listen {
+            let served = standalone::serve(api.clone(), port, &self.write_kubeconfig).await?;
+            let kubeconfig = served.kubeconfig.display().to_string();
+            say(format, &format!("serving https://{}: kubectl --kubeconfig {kubeconfig} get machines", served.address));
+        }
+        Ok(Cluster::new(kube::Client::new(api, "default"), LEASE))
+    }
+
+    fn recorder(&self, data: Option<&Data>, engine: &str) -> Result<Recorder> {
+        let (folder, keep_all) = match (&self.record, data) {
+            (Some(folder), _) => (folder.clone(), true),
+            (None, Some(data)) => (data.path().join("recordings"), false),
+            (None, None) => {
+                let name = format!("polity-recordings-{}", std::process::id());
+                (std::env::temp_dir().join(name), false)
+            }
+        };
+        let recorder = Recorder::open(&folder, keep_all, engine)?;
+        recording::remember_latest(&std::path::absolute(&folder)?)?;
+        Ok(recorder)
+    }
+}
+
+/// Applies what the files hold: CRDs first, those of the bindings' policies among them, then everything else.
+async fn apply(
+    manifests: &Manifests,
+    cluster: &Cluster,
+    policies: &Arc<Policies>,
+    clouds: &Arc<Clouds>,
+    standalone: bool,
+    format: Format,
+) -> Result<()> {
+    let mut definitions = Vec::new();
+    if standalone || !manifests.bindings.is_empty() {
+        definitions.push(crds::policy_binding());
+    }
+    for binding in &manifests.bindings {
+        // A binding that does not load is applied all the same: its status says what is wrong.
+        let (policies, clouds, object) = (policies.clone(), clouds.clone(), Object::new(binding.clone()));
+        let loaded =
+            tokio::task::spawn_blocking(move || bindings::load(&policies, &clouds, &object)).await?;
+        match loaded {
+            Ok(ready) => definitions
+                .extend(ready.binding.policies.values().filter_map(|policy| policy.manifest.crd.clone())),
+            Err(e) => say(format, &format!("binding {}: {e:#}", binding["metadata"]["name"])),
+        }
+    }
+    let (given, objects): (Vec<&Value>, Vec<&Value>) =
+        manifests.objects.iter().partition(|o| o["kind"] == "CustomResourceDefinition");
+    for definition in definitions.iter().chain(given) {
+        apply_one(cluster, definition).await?;
+        let name = definition["metadata"]["name"].as_str().unwrap_or_default();
+        cluster.wait_established(name).await.map_err(|f| anyhow!("{f}"))?;
+    }
+    let (namespaces, rest): (Vec<&Value>, Vec<&Value>) =
+        objects.into_iter().partition(|o| o["kind"] == "Namespace");
+    for object in namespaces.into_iter().chain(manifests.bindings.iter()).chain(rest) {
+        apply_one(cluster, object).await?;
+    }
+    Ok(())
+}
+
+async fn apply_one(cluster: &Cluster, object: &Value) -> Result<()> {
+    let applied = cluster.apply(object).await;
+    applied.map(|_| ()).map_err(|failure| {
+        let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
+        anyhow!("{failure}").context(format!("cannot apply {} {}", text(kind), text(name)))
+    })
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Waits until everything is settled, or the deadline.
+struct Settling<'a> {
+    handle: &'a Handle,
+    ends: &'a Ends,
+    clouds: &'a Clouds,
+    running: Option<&'a Running>,
+}
+
+impl Settling<'_> {
+    /// What is stuck at the deadline; empty if everything settled before.
+    async fn wait(&self, clock: &Clock, deadline: Millis) -> Vec<String> {
+        let end = clock.now().boot + deadline.0;
+        loop {
+            let Some(view) = self.handle.view().await else { return vec!["the driver stopped".into()] };
+            let mut stuck = self.ends.unsettled(&view);
+            if let Some(left) = self.running.map(Running::steps_left).filter(|left| *left > 0) {
+                stuck.push(format!("the scenario has {left} steps left"));
+            }
+            for cloud in self.clouds.all() {
+                let Some(sim) = cloud.simulation() else { continue };
+                if sim.inspect(|sim, now| sim.has_unfinished_faults(now)) {
+                    stuck.push("the scenario's faults have not all happened".into());
+                }
+            }
+            if stuck.is_empty() || clock.now().boot >= end {
+                return stuck;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+/// Says whether everything settled and what the scenario expects holds.
+async fn report(
+    stuck: Vec<String>,
+    scenario: Option<&Scenario>,
+    cluster: &Cluster,
+    clouds: &Clouds,
+    deadline: Millis,
+    format: Format,
+) -> Result<ExitCode> {
+    if !stuck.is_empty() {
+        say(format, &format!("not settled after {}:", crate::progress::duration(deadline.0)));
+        stuck.iter().for_each(|one| say(format, &format!("  {one}")));
+        return Ok(ExitCode::FAILURE);
+    }
+    say(format, "everything is settled");
+    let mut holds = true;
+    for expectation in scenario.iter().flat_map(|s| &s.expect) {
+        let verdict = expectation.check(cluster, clouds).await?;
+        match verdict.wrong.is_empty() {
+            true => say(format, &format!("  as expected: {}", verdict.that)),
+            false => {
+                holds = false;
+                say(format, &format!("  not as expected: {}", verdict.that));
+                verdict.wrong.iter().for_each(|why| say(format, &format!("    {why}")));
+            }
+        }
+    }
+    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// SIGINT or SIGTERM.
+async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut terminate) => tokio::select! {
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        },
+        Err(_) => {
+            let _ = tokio::signal::ctrl_c().await;
+        }
+    }
+}
+
+/// Differs between processes: two hosts of one name must not share a lease.
+fn identity() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let mut random = [0; 4];
+    let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
+    format!("{host}-{}-{}", std::process::id(), crate::policies::hex(&random))
+}
+
+/// Virtual time goes on where the last run left it: times in objects must not lie in the future.
+fn saved_time(data: Option<&Data>) -> Result<u64> {
+    let Some(text) = data.map(|data| data.read(TIME)).transpose()?.flatten() else { return Ok(0) };
+    text.trim().parse().with_context(|| format!("{} holds no time", Path::new(TIME).display()))
+}
+
+/// The file in the data folder that remembers virtual time.
+const TIME: &str = "time";
+
+fn save_time(data: &Data, clock: &Clock) -> Result<()> {
+    data.replace(TIME, &clock.now().unix.to_string()).context("cannot remember the time")
+}

@@ -1,0 +1,79 @@
+//! The clouds that are open, by the name that sessions carry.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use polity_clouds::sim::SimClock;
+use polity_clouds::{Cloud, NoSecrets, Opening};
+use polity_core::binding::CloudRef;
+use serde_json::Value;
+
+use crate::clock::Clock;
+use crate::data::Data;
+
+/// The clouds that are open.
+///
+/// Bindings that name a cloud with the same configuration share it; sessions name it by [`Clouds::name_of`].
+pub struct Clouds {
+    clock: Arc<Clock>,
+    data: Option<Arc<Data>>,
+    seed: u64,
+    /// A scenario's configuration of the simulated cloud, in place of the bindings'.
+    scenario: Option<Value>,
+    open: Mutex<BTreeMap<String, Arc<dyn Cloud>>>,
+}
+
+impl Clouds {
+    /// No cloud is open yet. With `data`, the simulated cloud is kept in it.
+    pub fn new(clock: Arc<Clock>, data: Option<Arc<Data>>, seed: u64, scenario: Option<Value>) -> Self {
+        Clouds { clock, data, seed, scenario, open: Mutex::default() }
+    }
+
+    /// The cloud of this name.
+    pub fn get(&self, name: &str) -> Option<Arc<dyn Cloud>> {
+        self.lock().get(name).cloned()
+    }
+
+    /// Opens the cloud that a binding names, unless it is open.
+    pub fn open(&self, cloud: &CloudRef) -> Result<Arc<dyn Cloud>> {
+        let mut open = self.lock();
+        if let Some(known) = open.get(&cloud.name) {
+            return Ok(known.clone());
+        }
+        let saved = match &self.data {
+            Some(data) => data.read(&file(&cloud.name)).context("cannot read the simulated cloud's data")?,
+            None => None,
+        };
+        let persist = self.data.clone().map(|data| {
+            let file = file(&cloud.name);
+            let write: polity_clouds::Persist = Box::new(move |snapshot| data.replace(&file, snapshot));
+            write
+        });
+        let clock: Arc<dyn SimClock> = self.clock.clone();
+        let opening = Opening {
+            configuration: self.scenario.clone().or_else(|| cloud.configuration.clone()),
+            seed: self.seed,
+            clock,
+            secrets: Arc::new(NoSecrets),
+            saved,
+            persist,
+        };
+        let opened = polity_clouds::open(&cloud.name, opening)?;
+        open.insert(cloud.name.clone(), opened.clone());
+        Ok(opened)
+    }
+
+    /// Every open cloud.
+    pub fn all(&self) -> Vec<Arc<dyn Cloud>> {
+        self.lock().values().cloned().collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<dyn Cloud>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn file(cloud: &str) -> String {
+    format!("cloud-{cloud}.json")
+}

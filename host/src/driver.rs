@@ -1,0 +1,367 @@
+//! The only event loop: turns outputs of core into futures, and their results into inputs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use polity_cluster::Cluster;
+use polity_core::binding::{Binding, PolicyId};
+use polity_core::call::{Call, CallId, Reply, Scope, WatchEvent};
+use polity_core::contract::{Code, Doubt, Failure};
+use polity_core::key::Key;
+use polity_core::machine::{Health, Input, KeyView, Machine, Output};
+use polity_core::record::PassRecord;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+use crate::bindings::{Bindings, Loaded};
+use crate::clock::Clock;
+use crate::clouds::Clouds;
+use crate::workers::Workers;
+
+/// Inputs that are taken in before the outputs of the first are looked at again: bounds how long one turn takes.
+const TURN: usize = 256;
+/// Milliseconds of the clock between looks at whether a binding's status has news.
+const STATUS_EVERY: u64 = 2_000;
+
+/// Something that reaches the driver.
+pub(crate) enum Happening {
+    Input(Input),
+    /// The watch of the bindings said something.
+    Bindings(WatchEvent),
+    /// A binding's policies are loaded, or cannot be.
+    Loaded(Box<Loaded>),
+    /// A policy's file changed.
+    PoliciesChanged,
+    Ask(oneshot::Sender<View>),
+}
+
+/// What the driver tells of itself.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// Every key, and how it waits.
+    pub keys: Vec<(Key, KeyView)>,
+    /// How each binding does.
+    pub health: BTreeMap<String, Health>,
+    /// Bindings that could not be loaded, with the reason.
+    pub unloaded: BTreeMap<String, String>,
+    /// Bindings that are still being loaded.
+    pub loading: usize,
+    /// Whether this host holds the lease.
+    pub holder: bool,
+    /// Passes in flight.
+    pub passes: usize,
+}
+
+/// Sees every pass that ends, in order.
+pub trait Observer: Send {
+    /// A pass ended.
+    fn passed(&mut self, record: &PassRecord);
+    /// A policy takes part from now on.
+    fn policy_loaded(&mut self, id: &PolicyId, policy: &polity_sandbox::Policy, bytes: &[u8]);
+    /// Something that a person who watches should know.
+    fn says(&mut self, message: &str);
+}
+
+/// Reaches a running driver.
+#[derive(Clone)]
+pub struct Handle {
+    happenings: mpsc::UnboundedSender<Happening>,
+}
+
+impl Handle {
+    /// What the driver tells of itself; none once it has stopped.
+    pub async fn view(&self) -> Option<View> {
+        let (answer, view) = oneshot::channel();
+        self.happenings.send(Happening::Ask(answer)).ok()?;
+        view.await.ok()
+    }
+
+    /// Lets the driver finish what is in flight, give its lease up and stop.
+    pub fn stop(&self) {
+        let _ = self.happenings.send(Happening::Input(Input::Stop));
+    }
+}
+
+/// The event loop and what it drives.
+pub struct Driver {
+    machine: Machine,
+    clock: Arc<Clock>,
+    cluster: Arc<Cluster>,
+    clouds: Arc<Clouds>,
+    bindings: Bindings,
+    workers: Workers,
+    observer: Box<dyn Observer>,
+    happenings: mpsc::UnboundedReceiver<Happening>,
+    sender: mpsc::UnboundedSender<Happening>,
+    calls: BTreeMap<CallId, AbortHandle>,
+    watches: BTreeMap<Scope, AbortHandle>,
+    next_status: u64,
+}
+
+/// What a driver is made of.
+pub struct Parts {
+    /// Differs between processes.
+    pub identity: String,
+    /// Its clock.
+    pub clock: Arc<Clock>,
+    /// Its cluster.
+    pub cluster: Arc<Cluster>,
+    /// Its clouds.
+    pub clouds: Arc<Clouds>,
+    /// Loads policies.
+    pub policies: Arc<crate::policies::Policies>,
+    /// Sees every pass.
+    pub observer: Box<dyn Observer>,
+}
+
+impl Driver {
+    /// A driver, and what reaches it while it runs.
+    pub fn new(parts: Parts) -> (Self, Handle) {
+        let (sender, happenings) = mpsc::unbounded_channel();
+        let driver = Driver {
+            machine: Machine::new(parts.identity),
+            bindings: Bindings::new(parts.policies.clone(), parts.clouds.clone(), sender.clone()),
+            workers: Workers::start(sender.clone()),
+            clock: parts.clock,
+            cluster: parts.cluster,
+            clouds: parts.clouds,
+            observer: parts.observer,
+            happenings,
+            sender: sender.clone(),
+            calls: BTreeMap::new(),
+            watches: BTreeMap::new(),
+            next_status: 0,
+        };
+        (driver, Handle { happenings: sender })
+    }
+
+    /// Runs until it is told to stop and nothing is in flight any more.
+    pub async fn run(mut self) {
+        self.watch_bindings();
+        let mut turn = Vec::with_capacity(TURN);
+        loop {
+            let deadline = self.machine.deadline().min(self.next_status);
+            tokio::select! {
+                biased;
+                count = self.happenings.recv_many(&mut turn, TURN) => if count == 0 { return },
+                () = self.clock.sleep_until(deadline) => turn.push(Happening::Input(Input::Tick)),
+            }
+            for happening in turn.drain(..) {
+                if self.take_in(happening) {
+                    return;
+                }
+            }
+            self.write_statuses();
+        }
+    }
+
+    /// Takes in one happening; true once the machine has stopped.
+    fn take_in(&mut self, happening: Happening) -> bool {
+        match happening {
+            Happening::Input(input) => {
+                if let Input::Returned { call, .. } = &input {
+                    self.calls.remove(call);
+                }
+                return self.step(input);
+            }
+            Happening::Bindings(event) => {
+                for name in self.bindings.observe(event) {
+                    self.observer.says(&format!("binding {name} is gone"));
+                    self.step(Input::Unbound(name));
+                }
+            }
+            Happening::Loaded(loaded) => self.loaded(*loaded),
+            Happening::PoliciesChanged => self.bindings.reload_changed(),
+            Happening::Ask(answer) => {
+                let _ = answer.send(self.view());
+            }
+        }
+        false
+    }
+
+    fn loaded(&mut self, loaded: Loaded) {
+        let name = loaded.name.clone();
+        match self.bindings.loaded(loaded) {
+            None => {}
+            Some(Ok(ready)) => {
+                for (policy, bytes) in &ready.policies {
+                    self.workers.policy(policy.clone());
+                    self.observer.policy_loaded(policy.id(), policy, bytes);
+                }
+                self.step(Input::Bound(Box::new(ready.binding)));
+            }
+            Some(Err(problem)) => self.observer.says(&format!("binding {name} is not loaded: {problem}")),
+        }
+        self.next_status = 0;
+    }
+
+    fn step(&mut self, input: Input) -> bool {
+        let outputs = self.machine.step(self.clock.now(), input);
+        let mut stopped = false;
+        for output in outputs {
+            match output {
+                Output::Call { id, call } => self.call(id, call),
+                Output::Cancel(id) => {
+                    if let Some(call) = self.calls.remove(&id) {
+                        call.abort();
+                    }
+                }
+                Output::Watch(scope) => self.watch(scope),
+                Output::Unwatch(scope) => {
+                    if let Some(watch) = self.watches.remove(&scope) {
+                        watch.abort();
+                    }
+                }
+                Output::Recorded(record) => self.observer.passed(&record),
+                Output::Stopped => stopped = true,
+            }
+        }
+        stopped
+    }
+
+    fn call(&mut self, id: CallId, call: Call) {
+        let cluster = self.cluster.clone();
+        match call {
+            Call::Step { policy, role: _, pass } => {
+                let limits = self.limits_of(&policy);
+                self.workers.step(id, policy, pass, limits);
+            }
+            Call::Decide { policy, trial } => {
+                let limits = self.limits_of(&policy);
+                self.workers.decide(id, policy, trial, limits);
+            }
+            Call::Cloud(request) => match self.clouds.get(&request.session.cloud) {
+                Some(cloud) => self.spawn(id, async move { Reply::Answer(cloud.perform(request).await) }),
+                None => self.reply(id, Reply::Answer(Err(no_cloud(&request.session.cloud)))),
+            },
+            Call::Settle { session, entry } => match self.clouds.get(&session.cloud) {
+                Some(cloud) => {
+                    self.spawn(id, async move { Reply::Settled(cloud.settle(&session, &entry).await) });
+                }
+                None => self.reply(id, Reply::Settled(Doubt::Unknown)),
+            },
+            Call::Credential { cloud, owner, plan } => match self.clouds.get(&cloud) {
+                Some(cloud) => {
+                    self.spawn(id, async move { Reply::Answer(cloud.credential(&plan, &owner).await) });
+                }
+                None => self.reply(id, Reply::Answer(Err(no_cloud(&cloud)))),
+            },
+            Call::Mint { kind, .. } => {
+                let message = format!("this host does not mint {kind}");
+                self.reply(id, Reply::Answer(Err(Failure::new(Code::Unimplemented, message))));
+            }
+            Call::Read(question) => {
+                self.spawn(id, async move { Reply::Answer(cluster.read(&question).await) });
+            }
+            Call::Write(write) => {
+                self.spawn(id, async move { Reply::Answer(cluster.write(&write).await) });
+            }
+            Call::Lease(write) => {
+                self.spawn(id, async move { Reply::Lease(cluster.lease(write.as_ref()).await) });
+            }
+        }
+    }
+
+    /// The limits of the binding that names this policy.
+    fn limits_of(&self, policy: &PolicyId) -> polity_core::binding::Limits {
+        let names = |binding: &&Arc<Binding>| binding.policies.values().any(|p| p.id == *policy);
+        self.machine.bindings().find(names).map(|b| b.spec.limits.clone()).unwrap_or_default()
+    }
+
+    fn spawn(&mut self, id: CallId, future: impl Future<Output = Reply> + Send + 'static) {
+        let sender = self.sender.clone();
+        let task = tokio::spawn(async move {
+            let reply = future.await;
+            let _ = sender.send(Happening::Input(Input::Returned { call: id, reply }));
+        });
+        self.calls.insert(id, task.abort_handle());
+    }
+
+    fn reply(&self, id: CallId, reply: Reply) {
+        let _ = self.sender.send(Happening::Input(Input::Returned { call: id, reply }));
+    }
+
+    fn watch(&mut self, scope: Scope) {
+        let (cluster, sender) = (self.cluster.clone(), self.sender.clone());
+        let watched = scope.clone();
+        let task = tokio::spawn(async move {
+            let mut events = std::pin::pin!(cluster.watch(watched.clone()));
+            while let Some(event) = events.next().await {
+                let input = Input::Watched { scope: watched.clone(), event };
+                if sender.send(Happening::Input(input)).is_err() {
+                    return;
+                }
+            }
+        });
+        self.watches.insert(scope, task.abort_handle());
+    }
+
+    fn watch_bindings(&mut self) {
+        let (cluster, sender) = (self.cluster.clone(), self.sender.clone());
+        let scope = crate::bindings::scope();
+        let watched = scope.clone();
+        let task = tokio::spawn(async move {
+            let mut events = std::pin::pin!(cluster.watch(watched));
+            while let Some(event) = events.next().await {
+                if sender.send(Happening::Bindings(event)).is_err() {
+                    return;
+                }
+            }
+        });
+        self.watches.insert(scope, task.abort_handle());
+        self.bindings.watch_files();
+    }
+
+    fn view(&self) -> View {
+        View {
+            keys: self.machine.keys().map(|(key, view)| (key.clone(), view)).collect(),
+            health: self
+                .machine
+                .bindings()
+                .filter_map(|b| Some((b.name.clone(), self.machine.health(&b.name)?.clone())))
+                .collect(),
+            unloaded: self.bindings.problems(),
+            loading: self.bindings.loading(),
+            holder: self.machine.is_holder(),
+            passes: self.machine.passes_in_flight(),
+        }
+    }
+
+    /// Writes the statuses of bindings that have news. Only the lease holder does.
+    fn write_statuses(&mut self) {
+        let now = self.clock.now();
+        if now.boot < self.next_status {
+            return;
+        }
+        self.next_status = now.boot + STATUS_EVERY;
+        if !self.machine.is_holder() {
+            return;
+        }
+        let machine = &self.machine;
+        for write in self.bindings.statuses(|name| machine.health(name).cloned(), now.unix) {
+            let (cluster, name) = (self.cluster.clone(), write.0);
+            tokio::spawn(async move {
+                if let Err(failure) = cluster.write(&write.1).await {
+                    tracing::debug!(binding = name, %failure, "the status of a binding is not written");
+                }
+            });
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        for task in self.calls.values().chain(self.watches.values()) {
+            task.abort();
+        }
+    }
+}
+
+fn no_cloud(name: &str) -> Failure {
+    let message = match name {
+        "" => "this binding names no cloud".to_owned(),
+        name => format!("cloud {name:?} is not open"),
+    };
+    Failure::new(Code::Unimplemented, message)
+}

@@ -1,0 +1,26 @@
+//! The Polity host: wiring only. Decisions are made by policies, what follows from them by `polity-core`.
+//!
+//! ```text
+//! cli/run.rs ─ standalone.rs or a kubeconfig ─ driver.rs ─┬─ bindings.rs, policies.rs   which policies run
+//!                                                         ├─ workers.rs                 steps
+//!                                                         ├─ clouds.rs                  cloud calls
+//!                                                         └─ progress.rs, recording.rs  what is seen and kept
+//! ```
+
+mod bindings;
+pub mod cli;
+pub mod clock;
+pub mod clouds;
+pub mod crds;
+mod data;
+pub mod driver;
+pub mod edges;
+pub mod manifests;
+pub mod policies;
+pub mod progress;
+pub mod recording;
+pub mod scenario;
+pub mod standalone;
+mod workers;
+
+pub use data::Data;

@@ -1,0 +1,139 @@
+//! Where policies come from: files of the policy folder, and for development crates that cargo builds.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use polity_core::binding::PolicySource;
+use polity_sandbox::{Policy, Sandbox};
+use sha2::{Digest, Sha256};
+
+/// The target that policies are compiled for.
+const TARGET: &str = "wasm32-unknown-unknown";
+/// Bytes of a policy file: the sandbox's own limit is lower, this one bounds what is read at all.
+const LARGEST: u64 = 64 << 20;
+
+/// Loads policies.
+pub struct Policies {
+    sandbox: Arc<Sandbox>,
+    path: PathBuf,
+    folder: Option<Dir>,
+    builds_crates: bool,
+    says: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+impl Policies {
+    /// Loads files from `folder`, and from nowhere else. `builds_crates` allows bindings to name crates by paths
+    /// relative to it, which run their build scripts: for development only.
+    pub fn new(
+        sandbox: Arc<Sandbox>,
+        folder: &Path,
+        builds_crates: bool,
+        says: Box<dyn Fn(&str) + Send + Sync>,
+    ) -> Self {
+        let opened = Dir::open_ambient_dir(folder, ambient_authority()).ok();
+        Policies { sandbox, path: folder.to_owned(), folder: opened, builds_crates, says }
+    }
+
+    /// Loads what a binding names: the policy and its bytes.
+    pub fn load(&self, source: &PolicySource) -> Result<(Arc<Policy>, Arc<[u8]>)> {
+        let (name, bytes) = match (&source.file, &source.krate) {
+            (Some(file), None) => (file.clone(), self.read(file)?),
+            (None, Some(krate)) => (krate.clone(), self.build(krate)?),
+            _ => bail!("exactly one of `file` and `crate` is needed"),
+        };
+        if let Some(wanted) = &source.sha256 {
+            let found = hex(&Sha256::digest(&bytes));
+            if !wanted.eq_ignore_ascii_case(&found) {
+                bail!("{name} has sha256 {found}, the binding wants {wanted}");
+            }
+        }
+        let policy = self.sandbox.load(&bytes).with_context(|| format!("cannot load {name}"))?;
+        Ok((policy, bytes.into()))
+    }
+
+    /// What changes when a policy's file is replaced: its length and time. None for crates and missing files.
+    pub(crate) fn stamp(&self, source: &PolicySource) -> Option<(u64, u64)> {
+        let metadata = self.folder.as_ref()?.metadata(source.file.as_ref()?).ok()?;
+        let modified = metadata.modified().ok()?.into_std();
+        let nanos = modified.duration_since(std::time::UNIX_EPOCH).ok()?.as_nanos();
+        Some((metadata.len(), nanos as u64))
+    }
+
+    fn read(&self, file: &str) -> Result<Vec<u8>> {
+        let folder = self
+            .folder
+            .as_ref()
+            .ok_or_else(|| anyhow!("the policy folder {} cannot be opened", self.path.display()))?;
+        let shown = || format!("{:?} in the policy folder {}", file, self.path.display());
+        let metadata = folder.metadata(file).with_context(|| format!("cannot open {}", shown()))?;
+        if !metadata.is_file() || metadata.len() > LARGEST {
+            bail!("{} is no file of at most {LARGEST} bytes", shown());
+        }
+        folder.read(file).with_context(|| format!("cannot read {}", shown()))
+    }
+
+    fn build(&self, krate: &str) -> Result<Vec<u8>> {
+        if !self.builds_crates {
+            bail!("policies from crates are for development: build {krate:?} and name its wasm file instead");
+        }
+        let folder = self.path.join(krate);
+        if !folder.join("Cargo.toml").is_file() {
+            bail!("there is no policy crate at {}", folder.display());
+        }
+        self.add_target(&folder)?;
+        (self.says)(&format!("building {} for {TARGET}", folder.display()));
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
+            .args(["build", "--lib", "--target", TARGET, "--profile", "wasm"])
+            .args(["--message-format", "json-render-diagnostics"])
+            .current_dir(&folder)
+            .stdout(Stdio::piped())
+            .stdin(Stdio::null())
+            .spawn()
+            .context("cannot start cargo")?;
+        let stdout = cargo.stdout.take().context("cargo has no output")?;
+        let mut artifact = None;
+        for line in BufReader::new(stdout).lines() {
+            let message: serde_json::Value = serde_json::from_str(&line?).unwrap_or_default();
+            // Dependencies report artifacts of their own; the policy's comes last.
+            let files = message["filenames"].as_array().into_iter().flatten();
+            for file in files.filter_map(|f| f.as_str()).filter(|f| f.ends_with(".wasm")) {
+                artifact = Some(PathBuf::from(file));
+            }
+        }
+        if !cargo.wait()?.success() {
+            bail!("cargo cannot build {}; its errors are above", folder.display());
+        }
+        let artifact = artifact.ok_or_else(|| {
+            anyhow!("{} makes no wasm file: its [lib] needs crate-type = [\"cdylib\", \"rlib\"]", folder.display())
+        })?;
+        std::fs::read(&artifact).with_context(|| format!("cannot read {}", artifact.display()))
+    }
+
+    /// Brings the wasm target where rustup can and it is missing.
+    fn add_target(&self, folder: &Path) -> Result<()> {
+        let sysroot = Command::new("rustc").args(["--print", "sysroot"]).current_dir(folder).output();
+        let Ok(sysroot) = sysroot else { return Ok(()) };
+        let sysroot = String::from_utf8_lossy(&sysroot.stdout).trim().to_owned();
+        if Path::new(&sysroot).join("lib/rustlib").join(TARGET).is_dir() {
+            return Ok(());
+        }
+        (self.says)(&format!("installing the Rust target {TARGET}"));
+        let added = Command::new("rustup").args(["target", "add", TARGET]).current_dir(folder).status();
+        match added {
+            Ok(status) if status.success() => Ok(()),
+            _ => bail!(
+                "the Rust target {TARGET} is missing and rustup could not add it; the README says how to go without rustup"
+            ),
+        }
+    }
+}
+
+/// Lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

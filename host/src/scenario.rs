@@ -1,0 +1,373 @@
+//! Scenario files: what happens to the cloud and the objects of an example, and what must hold in the end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context, Result, anyhow};
+use futures::StreamExt as _;
+use polity_clouds::sim::Millis;
+use polity_cluster::Cluster;
+use polity_core::call::{Scope, WatchEvent, Write};
+use polity_core::contract::{Act, Code, Kind, ListQuery, ObjectDelete, ObjectRef, Precondition, Question};
+use polity_core::object::Object;
+use polity_core::path;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::clock::Clock;
+use crate::clouds::Clouds;
+
+/// The `apiVersion` of scenario files.
+pub const API_VERSION: &str = "polity.dev/v1alpha1";
+/// The `kind` of scenario files.
+pub const KIND: &str = "Scenario";
+
+/// A scenario file. Times count from the start, on the driver's clock.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Scenario {
+    /// [`API_VERSION`]
+    pub api_version: String,
+    /// [`KIND`]
+    pub kind: String,
+    /// For whatever is drawn by chance.
+    #[serde(default)]
+    pub seed: u64,
+    /// How many times as fast as real time; `run --speed` overrides it.
+    #[serde(default)]
+    pub speed: Option<f64>,
+    /// When `--until-settled` gives up.
+    #[serde(default)]
+    pub deadline: Option<Millis>,
+    /// How the simulated cloud behaves: in place of the bindings' configuration.
+    #[serde(default)]
+    pub cloud: Option<Value>,
+    /// What happens to objects.
+    #[serde(default)]
+    pub steps: Vec<Step>,
+    /// What must hold in the end.
+    #[serde(default)]
+    pub expect: Vec<Expectation>,
+}
+
+/// Something that a person or another program does. It waits for `at`, then for `when`, then for `after`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Step {
+    /// Not before this time.
+    #[serde(default)]
+    pub at: Option<Millis>,
+    /// Not before this holds.
+    #[serde(default)]
+    pub when: Option<Condition>,
+    /// This long after that.
+    #[serde(default)]
+    pub after: Option<Millis>,
+    /// Create an object, or merge it into the one that stands at its name.
+    #[serde(default)]
+    pub apply: Option<Value>,
+    /// Patch an object.
+    #[serde(default)]
+    pub patch: Option<Patch>,
+    /// Delete an object.
+    #[serde(default)]
+    pub delete: Option<ObjectRef>,
+}
+
+/// A value of an object.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Condition {
+    /// Which object.
+    pub object: ObjectRef,
+    /// Dotted path.
+    pub path: String,
+    /// The value; none: any value at all.
+    #[serde(default)]
+    pub equals: Option<Value>,
+}
+
+/// A merge patch.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Patch {
+    /// Which object.
+    pub object: ObjectRef,
+    /// JSON merge patch.
+    pub patch: Value,
+    /// `status`, or none.
+    #[serde(default)]
+    pub subresource: Option<String>,
+}
+
+/// What must hold in the end.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Expectation {
+    /// For people: what is expected.
+    pub that: String,
+    /// Of these objects.
+    #[serde(default)]
+    pub objects: Option<Objects>,
+    /// Of the simulated cloud's VMs.
+    #[serde(default)]
+    pub vms: Option<Vms>,
+}
+
+/// Objects of a kind.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Objects {
+    /// `v1`, or `group/version`.
+    pub api_version: String,
+    /// The kind.
+    pub kind: String,
+    /// None: all namespaces.
+    #[serde(default)]
+    pub namespace: Option<String>,
+    /// How many there are.
+    #[serde(default)]
+    pub count: Option<usize>,
+    /// What holds of each.
+    #[serde(default)]
+    pub each: Vec<Check>,
+}
+
+/// What holds of a value.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Check {
+    /// Dotted path.
+    pub path: String,
+    /// Equal to this.
+    #[serde(default)]
+    pub equals: Option<Value>,
+    /// A list that holds this.
+    #[serde(default)]
+    pub contains: Option<Value>,
+    /// Present and not empty, or absent.
+    #[serde(default)]
+    pub present: Option<bool>,
+}
+
+/// VMs of the simulated cloud.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Vms {
+    /// How many there are.
+    pub count: usize,
+    /// Exactly one for each object of this kind, by its uid, and none without one.
+    #[serde(default)]
+    pub one_for_each: Option<Objects>,
+}
+
+/// A scenario that is under way.
+pub struct Running {
+    left: Arc<AtomicUsize>,
+}
+
+impl Running {
+    /// Steps that have not been taken yet.
+    pub fn steps_left(&self) -> usize {
+        self.left.load(Ordering::SeqCst)
+    }
+}
+
+impl Scenario {
+    /// Starts every step, each waiting for its moment.
+    pub fn start(&self, clock: &Arc<Clock>, cluster: &Arc<Cluster>, says: Arc<dyn Fn(&str) + Send + Sync>) -> Running {
+        let left = Arc::new(AtomicUsize::new(self.steps.len()));
+        let start = clock.now().boot;
+        for step in self.steps.clone() {
+            let (clock, cluster, left, says) = (clock.clone(), cluster.clone(), left.clone(), says.clone());
+            tokio::spawn(async move {
+                if let Some(at) = step.at {
+                    clock.sleep_until(start + at.0).await;
+                }
+                if let Some(condition) = &step.when {
+                    condition.wait(&cluster).await;
+                }
+                if let Some(after) = step.after {
+                    clock.sleep(after.0).await;
+                }
+                match step.take(&cluster).await {
+                    Ok(done) => says(&format!("scenario: {done}")),
+                    Err(e) => says(&format!("scenario: {e:#}")),
+                }
+                left.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+        Running { left }
+    }
+}
+
+impl Step {
+    async fn take(&self, cluster: &Cluster) -> Result<String> {
+        if let Some(object) = &self.apply {
+            cluster.apply(object).await.map_err(|f| anyhow!("{f}")).context("cannot apply an object")?;
+            return Ok(format!("applied {}", named(&Object::new(object.clone()).reference())));
+        }
+        if let Some(patch) = &self.patch {
+            let write = Write::Patch {
+                object: patch.object.clone(),
+                subresource: patch.subresource.clone(),
+                patch: patch.patch.clone(),
+            };
+            cluster.write(&write).await.map_err(|f| anyhow!("{f}"))?;
+            return Ok(format!("patched {}", named(&patch.object)));
+        }
+        let object = self.delete.as_ref().context("a step has one of apply, patch, delete")?;
+        let query = polity_core::contract::ObjectQuery {
+            object: object.clone(),
+            projection: Vec::new(),
+            latest: true,
+        };
+        let found = cluster.read(&Question::Object(query)).await.map_err(|f| anyhow!("{f}"))?;
+        let delete = ObjectDelete {
+            object: object.clone(),
+            precondition: Precondition { uid: Object::new(found).uid().to_owned(), resource_version: None },
+            grace_period_seconds: None,
+            propagation_policy: None,
+        };
+        cluster.write(&Write::Act(Act::Delete(delete))).await.map_err(|f| anyhow!("{f}"))?;
+        Ok(format!("deleted {}", named(object)))
+    }
+}
+
+impl Condition {
+    async fn wait(&self, cluster: &Arc<Cluster>) {
+        let scope = Scope {
+            kind: self.object.kind.clone(),
+            namespace: self.object.namespace.clone(),
+            name: Some(self.object.name.clone()),
+            node: None,
+            fields: Vec::new(),
+        };
+        let mut events = std::pin::pin!(cluster.watch(scope));
+        while let Some(event) = events.next().await {
+            let held = match event {
+                WatchEvent::Applied(object) => self.holds(object.value()),
+                WatchEvent::Listed { objects, .. } => objects.iter().any(|object| self.holds(object.value())),
+                _ => false,
+            };
+            if held {
+                return;
+            }
+        }
+    }
+
+    fn holds(&self, object: &Value) -> bool {
+        match (path::get(object, &self.path), &self.equals) {
+            (Some(value), Some(wanted)) => value == wanted,
+            (found, None) => found.is_some(),
+            (None, Some(_)) => false,
+        }
+    }
+}
+
+fn named(object: &ObjectRef) -> String {
+    match &object.namespace {
+        Some(namespace) => format!("{} {namespace}/{}", object.kind.kind, object.name),
+        None => format!("{} {}", object.kind.kind, object.name),
+    }
+}
+
+/// What an expectation came to.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Verdict {
+    /// What was expected.
+    pub that: String,
+    /// What is wrong; empty if it holds.
+    pub wrong: Vec<String>,
+}
+
+impl Expectation {
+    /// Looks whether it holds.
+    pub async fn check(&self, cluster: &Cluster, clouds: &Clouds) -> Result<Verdict> {
+        let mut wrong = Vec::new();
+        if let Some(objects) = &self.objects {
+            let found = objects.list(cluster).await?;
+            if let Some(count) = objects.count.filter(|count| *count != found.len()) {
+                wrong.push(format!("there are {} {}, not {count}", found.len(), objects.kind));
+            }
+            for object in &found {
+                let failed = objects.each.iter().filter_map(|check| check.wrong(object));
+                wrong.extend(failed.map(|why| format!("{} {why}", object["metadata"]["name"])));
+            }
+        }
+        if let Some(vms) = &self.vms {
+            wrong.extend(vms.wrong(cluster, clouds).await?);
+        }
+        Ok(Verdict { that: self.that.clone(), wrong })
+    }
+}
+
+impl Objects {
+    async fn list(&self, cluster: &Cluster) -> Result<Vec<Value>> {
+        let question = Question::Objects(ListQuery {
+            kind: Kind { api_version: self.api_version.clone(), kind: self.kind.clone() },
+            namespace: self.namespace.clone(),
+            label_selector: None,
+            field_selector: None,
+            projection: Vec::new(),
+            limit: 0,
+            latest: true,
+        });
+        match cluster.read(&question).await {
+            Ok(Value::Array(objects)) => Ok(objects),
+            Ok(other) => Err(anyhow!("a list of {} is {other}", self.kind)),
+            Err(failure) if failure.code == Code::NotFound => Ok(Vec::new()),
+            Err(failure) => Err(anyhow!("{failure}")),
+        }
+    }
+}
+
+impl Check {
+    fn wrong(&self, object: &Value) -> Option<String> {
+        let found = path::get(object, &self.path);
+        let shown = found.cloned().unwrap_or(Value::Null);
+        if let Some(wanted) = &self.equals
+            && found != Some(wanted)
+        {
+            return Some(format!("{} is {shown}, not {wanted}", self.path));
+        }
+        if let Some(wanted) = &self.contains
+            && !found.and_then(Value::as_array).is_some_and(|list| list.contains(wanted))
+        {
+            return Some(format!("{} is {shown}, without {wanted}", self.path));
+        }
+        let empty = |v: &Value| *v == json!([]) || *v == json!({}) || *v == json!("");
+        match self.present {
+            Some(present) if found.is_some_and(|v| !empty(v)) != present => {
+                Some(format!("{} is {shown}", self.path))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Vms {
+    async fn wrong(&self, cluster: &Cluster, clouds: &Clouds) -> Result<Vec<String>> {
+        let mut wrong = Vec::new();
+        let all = clouds.all();
+        let Some(cloud) = all.iter().find_map(|cloud| cloud.simulation()) else {
+            return Ok(vec!["no simulated cloud is open".into()]);
+        };
+        let vms = cloud.inspect(|sim, now| sim.vms(now));
+        if vms.len() != self.count {
+            wrong.push(format!("there are {} VMs, not {}", vms.len(), self.count));
+        }
+        let Some(objects) = &self.one_for_each else { return Ok(wrong) };
+        let owners = objects.list(cluster).await?;
+        for owner in &owners {
+            let uid = owner["metadata"]["uid"].as_str().unwrap_or_default();
+            let count = vms.iter().filter(|vm| vm.owner == uid).count();
+            if count != 1 {
+                wrong.push(format!("{} has {count} VMs, not 1", owner["metadata"]["name"]));
+            }
+        }
+        let orphans = vms.iter().filter(|vm| !owners.iter().any(|o| o["metadata"]["uid"] == *vm.owner));
+        wrong.extend(orphans.map(|vm| format!("VM {} belongs to no {}", vm.name, objects.kind)));
+        Ok(wrong)
+    }
+}

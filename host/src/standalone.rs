@@ -1,0 +1,70 @@
+//! Standalone: the embedded API on the driver's clock, in memory or in the data folder, served if asked for.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use polity_standalone::{Access, Api, Store};
+
+use crate::clock::Clock;
+use crate::data::Data;
+
+/// Opens the embedded API: in the data folder if there is one.
+pub fn open(clock: &Arc<Clock>, data: Option<&Data>) -> Result<Api> {
+    let now = clock.clone();
+    let clock: polity_standalone::Clock =
+        Arc::new(move || UNIX_EPOCH + Duration::from_millis(now.now().unix));
+    let mut seed = [0; 16];
+    rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
+        .context("the system has no randomness")?;
+    let store = match data {
+        None => Store::in_memory(clock, seed),
+        Some(data) => Store::open(data.database()?, clock, seed).context("cannot open the data of the embedded API")?,
+    };
+    Ok(Api::new(Arc::new(store)))
+}
+
+/// A server that kubectl can talk to.
+pub struct Served {
+    /// Where the kubeconfig was written.
+    pub kubeconfig: std::path::PathBuf,
+    /// Where it listens.
+    pub address: SocketAddr,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Served {
+    /// Ends the server at once.
+    pub fn stop(&self) {
+        self.task.abort();
+    }
+}
+
+/// Serves the API on loopback with a fresh token, and writes a kubeconfig that only this user can read.
+pub async fn serve(api: Api, port: u16, kubeconfig: &std::path::Path) -> Result<Served> {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", port))
+        .await
+        .with_context(|| format!("cannot listen on 127.0.0.1:{port}"))?;
+    let address = listener.local_addr()?;
+    let mut secret = [0; 32];
+    rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())
+        .context("the system has no randomness")?;
+    let access = Access::new(&crate::policies::hex(&secret)).context("cannot make a certificate")?;
+    write_private(kubeconfig, &access.kubeconfig(address))
+        .with_context(|| format!("cannot write {}", kubeconfig.display()))?;
+    let task = tokio::spawn(async move {
+        if let Err(e) = polity_standalone::serve(listener, api, access, std::future::pending()).await {
+            tracing::error!("the embedded API is no longer served: {e}");
+        }
+    });
+    Ok(Served { kubeconfig: kubeconfig.to_owned(), address, task })
+}
+
+fn write_private(path: &std::path::Path, text: &str) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}

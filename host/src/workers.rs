@@ -1,0 +1,132 @@
+//! Threads that call policies: one for each core, fed in order.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use polity_core::binding::{Limits, PolicyId};
+use polity_core::call::{CallId, Reply};
+use polity_core::contract::{Pass, Trial};
+use polity_core::fault::{Fault, FaultKind, Stepped};
+use polity_core::machine::Input;
+use polity_sandbox::Policy;
+use tokio::sync::mpsc;
+
+use crate::driver::Happening;
+
+/// The threads that call policies.
+pub(crate) struct Workers {
+    policies: BTreeMap<PolicyId, Arc<Policy>>,
+    line: Arc<Line>,
+}
+
+struct Line {
+    jobs: Mutex<Jobs>,
+    come: Condvar,
+}
+
+#[derive(Default)]
+struct Jobs {
+    waiting: std::collections::VecDeque<Job>,
+    closed: bool,
+}
+
+struct Job {
+    id: CallId,
+    policy: Arc<Policy>,
+    limits: Limits,
+    work: Work,
+}
+
+enum Work {
+    Step(Arc<Pass>),
+    Decide(Trial),
+}
+
+impl Workers {
+    /// Starts a thread for each core. Replies go to the driver.
+    pub(crate) fn start(replies: mpsc::UnboundedSender<Happening>) -> Self {
+        let line = Arc::new(Line { jobs: Mutex::default(), come: Condvar::new() });
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        for number in 0..cores {
+            let (line, replies) = (line.clone(), replies.clone());
+            let named = std::thread::Builder::new().name(format!("policy-{number}"));
+            let started = named.spawn(move || {
+                while let Some(job) = line.next() {
+                    let (id, reply) = (job.id, job.run());
+                    let input = Input::Returned { call: id, reply };
+                    if replies.send(Happening::Input(input)).is_err() {
+                        return;
+                    }
+                }
+            });
+            if let Err(e) = started {
+                tracing::error!(%e, "cannot start a thread for policies");
+            }
+        }
+        Workers { policies: BTreeMap::new(), line }
+    }
+
+    /// Makes a policy known.
+    pub(crate) fn policy(&mut self, policy: Arc<Policy>) {
+        self.policies.insert(policy.id().clone(), policy);
+    }
+
+    pub(crate) fn step(&self, id: CallId, policy: PolicyId, pass: Arc<Pass>, limits: Limits) {
+        self.push(id, &policy, limits, Work::Step(pass));
+    }
+
+    pub(crate) fn decide(&self, id: CallId, policy: PolicyId, trial: Trial, limits: Limits) {
+        self.push(id, &policy, limits, Work::Decide(trial));
+    }
+
+    fn push(&self, id: CallId, policy: &PolicyId, limits: Limits, work: Work) {
+        // A binding reaches the machine only after its policies were made known here.
+        let Some(policy) = self.policies.get(policy).cloned() else { return };
+        let mut jobs = self.line.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.waiting.push_back(Job { id, policy, limits, work });
+        self.line.come.notify_one();
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.line.jobs.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.line.come.notify_all();
+    }
+}
+
+impl Line {
+    fn next(&self) -> Option<Job> {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if jobs.closed {
+                return None;
+            }
+            if let Some(job) = jobs.waiting.pop_front() {
+                return Some(job);
+            }
+            jobs = self.come.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Job {
+    /// A panic of the host inside a step is a bug of ours; it must not take the other objects down with it.
+    fn run(&self) -> Reply {
+        let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match &self.work {
+            Work::Step(pass) => Reply::Stepped(self.policy.step(pass, &self.limits)),
+            Work::Decide(trial) => Reply::Decided(self.policy.decide(trial, &self.limits).0),
+        }));
+        called.unwrap_or_else(|_| {
+            let fault = Fault {
+                kind: FaultKind::Trap,
+                message: "the sandbox itself failed; this is a bug of Polity".into(),
+                deterministic: false,
+            };
+            match self.work {
+                Work::Step(_) => Reply::Stepped(Stepped { outcome: Err(fault), fuel: 0 }),
+                Work::Decide(_) => Reply::Decided(Err(fault)),
+            }
+        })
+    }
+}
