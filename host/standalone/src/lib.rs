@@ -1,7 +1,7 @@
 //! An embedded Kubernetes API server: a [`tower::Service`] over a store in memory or in one file.
 //!
-//! **Flow.** [`Api`] reads a request, [`path`] and [`target`] find what it is about, [`verbs`] do it on the
-//! [`Store`], [`view`] shows the result. A watch is a place in the history of its table.
+//! **Flow.** [`Api`] reads a request, `path` and `target` find what it is about, `verbs` do it on the
+//! [`Store`], `view` shows the result. A watch is a place in the history of its table.
 //!
 //! **Guarantees.** A write is on the disk before it is answered. What is not done is refused with the `Status` a
 //! client expects: server-side apply, strategic merge, dry run, exec, logs, eviction, CEL rules, conversion webhooks.
