@@ -1,4 +1,5 @@
 //! tests
 
+pub mod guests;
 pub mod kubernetes;
 pub mod simulation;

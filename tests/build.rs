@@ -1,0 +1,49 @@
+//! Compiles the shipped policies and the misbehaving one to WebAssembly, into a target folder of their own: the shared one is locked by the
+//! cargo that runs this script.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const POLICIES: [&str; 1] = ["capv-machine"];
+
+fn main() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("tests lies in the workspace");
+    let target = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo says where")).join("guests");
+    for source in ["policies", "wit", "Cargo.lock", "Cargo.toml", ".cargo"] {
+        println!("cargo::rerun-if-changed={}", workspace.join(source).display());
+    }
+    let mut cargo = Command::new("cargo");
+    cargo
+        .current_dir(workspace)
+        .args(["build", "--profile", "wasm", "--target", "wasm32-unknown-unknown"]);
+    cargo.arg("--target-dir").arg(&target);
+    for policy in POLICIES {
+        cargo.args(["--package", policy]);
+    }
+    // What the outer cargo says of itself is not meant for the inner one.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        let cargos = text.starts_with("CARGO") && !["CARGO_HOME", "CARGO_NET_OFFLINE"].contains(&&*text);
+        if cargos || text.starts_with("RUSTC") || text == "RUSTFLAGS" || text == "TARGET" {
+            cargo.env_remove(&name);
+        }
+    }
+    let status = cargo.status().expect("cargo runs");
+    assert!(
+        status.success(),
+        "the policies do not compile to wasm32-unknown-unknown: {status}"
+    );
+    for policy in POLICIES {
+        let file = policy.replace('-', "_");
+        let path = target
+            .join("wasm32-unknown-unknown/wasm")
+            .join(format!("{file}.wasm"));
+        println!(
+            "cargo::rustc-env=GUEST_{}={}",
+            file.to_uppercase(),
+            path.display()
+        );
+    }
+}

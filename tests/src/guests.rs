@@ -1,0 +1,6 @@
+//! Policies as WebAssembly, compiled by the build script.
+
+/// The shipped policy `capv-machine`, a core module.
+pub fn capv_machine() -> &'static [u8] {
+    include_bytes!(env!("GUEST_CAPV_MACHINE"))
+}
