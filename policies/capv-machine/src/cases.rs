@@ -413,6 +413,21 @@ capv_06_successful_task_is_forgotten_and_the_pass_goes_on:
         })
         .next(requeue());
 
+capv_13_what_a_clone_has_just_made_is_known_from_its_task_and_not_searched_for:
+    tasked("clone", json!({"id": "task-1", "state": "success", "kind": "clone", "vm": "vm-1"}))
+        .cloud("vm.get", vm())
+        .cloud("vm.metadata", json!({"metadata": null})).cloud("vm.nics", nics(&[]))
+        .cloud("vm.reconfigure", submitted())
+        .step([TASK]).step([GET]).step([METADATA, NICS]).step([&reconfigure(RIGHT)])
+        .notes("02 04 06 11 12 13 17 22 24 25")
+        .patch({
+            let mut written = reconfiguring();
+            written["machineRef"] = "vm-1".into();
+            written["biosUUID"] = "bios-1".into();
+            status(written, &[])
+        })
+        .next(requeue());
+
 capv_06_a_vm_that_is_on_already_counts_as_started:
     with_vm(json!({"taskRef": "task-1", "taskKind": "power", "phase": "PoweringOn"}))
         .cloud("task.get", json!({"id": "task-1", "state": "error", "kind": "power-on", "error": {

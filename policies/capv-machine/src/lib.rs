@@ -20,7 +20,7 @@ mod metadata;
 mod object;
 mod task;
 
-use std::ops::ControlFlow::Break;
+use std::ops::ControlFlow::{Break, Continue};
 
 use polity_sdk::prelude::*;
 
@@ -43,11 +43,12 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
     if let Break(wait) = doubt::resolve(&cx, &mut machine)? {
         return Ok(wait);
     }
-    if let Break(wait) = task::check(&cx, &mut machine).await? {
-        return Ok(wait);
-    }
+    let cloned = match task::check(&cx, &mut machine).await? {
+        Break(wait) => return Ok(wait),
+        Continue(cloned) => cloned,
+    };
     cx.note("CAPV-11");
-    lookup::find(&cx, &mut machine).await?;
+    lookup::find(&cx, &mut machine, cloned).await?;
     if machine.metadata.deleting() {
         cx.note("CAPV-19");
         delete::tear_down(&cx, &mut machine).await

@@ -8,9 +8,16 @@ use crate::Cx;
 use crate::object::{Machine, Phase};
 
 /// Finds the VM by the machine's uid if none is known, then makes sure that the known one is there.
-pub(crate) async fn find(cx: &Cx, machine: &mut Machine) -> Result<(), Failure> {
+///
+/// What a clone has just made is known from its task: a search may not show it yet, and a machine that is being
+/// deleted would be let go without its VM.
+pub(crate) async fn find(cx: &Cx, machine: &mut Machine, cloned: Option<String>) -> Result<(), Failure> {
     if machine.status.machine_ref.is_some() {
         cx.note("CAPV-15");
+    } else if let Some(vm) = cloned {
+        cx.note("CAPV-12");
+        cx.note("CAPV-13");
+        machine.status.machine_ref = Some(vm);
     } else {
         cx.note("CAPV-12");
         match cx

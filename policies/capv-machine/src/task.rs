@@ -6,14 +6,17 @@ use std::time::Duration;
 use polity_sdk::machine::{TaskError, TaskState};
 use polity_sdk::prelude::*;
 
-use crate::object::{Machine, Phase};
+use crate::object::{Machine, Phase, TaskKind};
 use crate::{Cx, backoff, requeue};
 
-/// Nothing else happens while a task runs.
-pub(crate) async fn check(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<Next>, Failure> {
+/// Nothing else happens while a task runs. Goes on with the VM that a clone which has just ended made.
+pub(crate) async fn check(
+    cx: &Cx,
+    machine: &mut Machine,
+) -> Result<ControlFlow<Next, Option<String>>, Failure> {
     let Some(id) = machine.status.task_ref.clone() else {
         cx.note("CAPV-03");
-        return Ok(Continue(()));
+        return Ok(Continue(None));
     };
     cx.note("CAPV-02");
     let Some(task) = cx.ask(machine::task(&id)).await.found()? else {
@@ -30,8 +33,9 @@ pub(crate) async fn check(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<
             Ok(Break(requeue(cx)))
         }
         TaskState::Success => {
+            let cloned = task.vm.filter(|_| machine.status.task_kind == Some(TaskKind::Clone));
             succeeded(cx, machine);
-            Ok(Continue(()))
+            Ok(Continue(cloned))
         }
         TaskState::Error => {
             let error = task.error.unwrap_or_default();
@@ -40,7 +44,7 @@ pub(crate) async fn check(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<
             } else {
                 failed(cx, machine, &error)
             }
-            Ok(Continue(()))
+            Ok(Continue(None))
         }
         TaskState::Other(state) => {
             cx.note("CAPV-09");
