@@ -4,14 +4,21 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const POLICIES: [&str; 1] = ["capv-machine"];
+const POLICIES: [&str; 2] = ["capv-machine", "hostile"];
 
 fn main() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("tests lies in the workspace");
     let target = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo says where")).join("guests");
-    for source in ["policies", "wit", "Cargo.lock", "Cargo.toml", ".cargo"] {
+    for source in [
+        "policies",
+        "tests/hostile",
+        "wit",
+        "Cargo.lock",
+        "Cargo.toml",
+        ".cargo",
+    ] {
         println!("cargo::rerun-if-changed={}", workspace.join(source).display());
     }
     let mut cargo = Command::new("cargo");

@@ -4,3 +4,8 @@
 pub fn capv_machine() -> &'static [u8] {
     include_bytes!(env!("GUEST_CAPV_MACHINE"))
 }
+
+/// A policy that misbehaves in the way its configuration names; see `tests/hostile`.
+pub fn hostile() -> &'static [u8] {
+    include_bytes!(env!("GUEST_HOSTILE"))
+}

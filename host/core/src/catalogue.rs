@@ -36,6 +36,10 @@ pub struct Operation {
     pub longest: u64,
     /// Creates: milliseconds after which what was created is seen by everybody who looks.
     pub visible_within: u64,
+    /// Creates: the dotted path of the argument that must equal the act's intent. What is settled is looked for by the
+    /// intent, so a policy must not create under another name than it said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<String>,
     /// Dotted paths of arguments that take a sealed reference.
     pub sealed: Vec<String>,
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::binding::{Binding, Grant, KindGrant};
 use crate::call::Scope;
 use crate::catalogue::{Catalogue, OperationEffect};
-use crate::contract::{Act, Code, Failure, Kind, ListQuery, Manifest, Need, ObjectRef, Question, Role};
+use crate::contract::{Act, CloudAct, Code, Failure, Kind, ListQuery, Manifest, Need, ObjectRef, Question, Role};
 use crate::object::Object;
 use crate::path;
 
@@ -168,6 +168,7 @@ pub fn check_act(binding: &Binding, primary: Option<&Object>, act: &Act) -> Resu
                     Code::InvalidArgument,
                     format!("{} creates nothing: its act takes no intent", act.operation),
                 )),
+                (OperationEffect::Create, Some(intent)) => check_intent(binding, act, intent),
                 _ => Ok(()),
             }
         }
@@ -194,6 +195,20 @@ pub fn check_act(binding: &Binding, primary: Option<&Object>, act: &Act) -> Resu
             .any(|grant| matches!(grant, Grant::Mint(kinds) if kinds.contains(&act.kind)))
             .then_some(())
             .ok_or_else(|| refused(format_args!("mint {}", act.kind))),
+    }
+}
+
+/// Whether a create is named as its intent says, where the catalogue knows by which argument.
+fn check_intent(binding: &Binding, act: &CloudAct, intent: &str) -> Result<(), Failure> {
+    let operation = binding.catalogue.operations.get(&act.operation);
+    let Some(path) = operation.and_then(|o| o.intent.as_deref()) else { return Ok(()) };
+    let arguments: Value = serde_json::from_str(&act.arguments).unwrap_or_default();
+    match path::get(&arguments, path).and_then(Value::as_str) {
+        Some(named) if named == intent => Ok(()),
+        _ => Err(Failure::new(
+            Code::InvalidArgument,
+            format!("{}: its argument {path} must be its intent {intent}", act.operation),
+        )),
     }
 }
 

@@ -156,6 +156,7 @@ fn clone(visible_within: u64) -> Named {
     (
         name,
         Operation {
+            intent: Some("name".to_owned()),
             sealed: vec!["userData".to_owned()],
             ..operation
         },
@@ -198,6 +199,7 @@ fn operation(
         answer,
         longest: LONGEST,
         visible_within,
+        intent: None,
         sealed: Vec::new(),
     }
 }

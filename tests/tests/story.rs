@@ -1,0 +1,170 @@
+//! The main job, as a user runs it: the binary, the example, the recording, and what can be read from it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use polity_tests::guests;
+
+fn polity() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_polity-under-test"))
+}
+
+fn example(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../examples/capv-machine")
+        .join(file)
+}
+
+/// A folder with the example's manifests and its policy as a file.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for file in ["machines.yaml", "scenario.yaml"] {
+        std::fs::copy(example(file), folder.path().join(file)).expect("the example is there");
+    }
+    let binding = std::fs::read_to_string(example("binding.yaml")).expect("the example is there");
+    let binding = binding.replace("crate: ../../policies/capv-machine", "file: capv-machine.wasm");
+    std::fs::write(folder.path().join("binding.yaml"), binding).expect("written");
+    std::fs::write(folder.path().join("capv-machine.wasm"), guests::capv_machine()).expect("written");
+    folder
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn shown(output: &Output) -> String {
+    format!("{}\n{}", text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn ten_machines_converge_and_the_recording_explains_why() {
+    let (folder, recording) = (folder(), tempfile::tempdir().expect("a folder"));
+    let run = polity()
+        .args(["run", "--until-settled", "--record"])
+        .arg(recording.path())
+        .arg(folder.path())
+        .output()
+        .expect("it runs");
+    assert!(run.status.success(), "{}", shown(&run));
+    let said = text(&run.stderr);
+    assert!(said.contains("everything is settled"), "{said}");
+    assert!(!said.contains("not as expected"), "{said}");
+
+    let explained = polity()
+        .args([
+            "explain",
+            "Machine.capv.polity.dev",
+            "team-a/machine-01",
+            "--recordings",
+        ])
+        .arg(recording.path())
+        .output()
+        .expect("it runs");
+    assert!(explained.status.success(), "{}", shown(&explained));
+    let notes: Vec<String> = text(&explained.stdout)
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("notes"))
+        .map(|notes| notes.trim().to_owned())
+        .collect();
+    // The happy path of the specification: 23, then 25, 27, and 29 in the end, with 05 and 30 as often as it takes.
+    let position = |id: &str| notes.iter().position(|n| n.split(' ').any(|x| x == id));
+    let path: Vec<Option<usize>> = ["CAPV-23", "CAPV-25", "CAPV-27", "CAPV-29"]
+        .map(position)
+        .to_vec();
+    assert!(path.iter().all(Option::is_some) && path.is_sorted(), "{notes:#?}");
+
+    let edges = polity()
+        .args(["edges", "--allow-missing"])
+        .arg(recording.path())
+        .output()
+        .expect("it runs");
+    assert!(edges.status.success(), "{}", shown(&edges));
+    let lost = polity()
+        .args([
+            "explain",
+            "machine",
+            "team-a/machine-04",
+            "-o",
+            "json",
+            "--recordings",
+        ])
+        .arg(recording.path())
+        .output()
+        .expect("it runs");
+    let clones = text(&lost.stdout).matches(r#""effect":"unknown""#).count();
+    assert!(clones > 0, "the lost answer of the clone is in the recording");
+}
+
+#[test]
+fn help_is_there_for_every_command() {
+    for command in [
+        &["--help"][..],
+        &["run", "--help"],
+        &["explain", "--help"],
+        &["edges", "--help"],
+        &["crds", "--help"],
+    ] {
+        let output = polity().args(command).output().expect("it runs");
+        assert!(
+            output.status.success() && text(&output.stdout).contains("Usage: "),
+            "{command:?}"
+        );
+    }
+}
+
+#[test]
+fn the_definitions_are_ready_to_apply() {
+    let folder = folder();
+    let output = polity()
+        .arg("crds")
+        .arg(folder.path().join("capv-machine.wasm"))
+        .output()
+        .expect("it runs");
+    let crds = text(&output.stdout);
+    assert!(output.status.success(), "{}", shown(&output));
+    for name in ["policybindings.polity.dev", "machines.capv.polity.dev"] {
+        assert!(crds.contains(name), "{name} is missing");
+    }
+}
+
+#[test]
+fn a_folder_without_manifests_and_an_unknown_recording_say_what_to_do() {
+    let empty = tempfile::tempdir().expect("a folder");
+    let run = polity().arg("run").arg(empty.path()).output().expect("it runs");
+    assert!(
+        !run.status.success() && text(&run.stderr).contains("holds no manifests"),
+        "{}",
+        shown(&run)
+    );
+    let explain = polity()
+        .args(["explain", "Machine", "a/b", "--recordings"])
+        .arg(empty.path())
+        .output()
+        .expect("it runs");
+    assert!(
+        !explain.status.success() && text(&explain.stderr).contains("holds no recording"),
+        "{}",
+        shown(&explain)
+    );
+}
+
+#[test]
+fn what_is_stuck_at_the_deadline_is_said_with_the_reason() {
+    let folder = folder();
+    let binding = std::fs::read_to_string(folder.path().join("binding.yaml")).expect("read");
+    std::fs::write(
+        folder.path().join("binding.yaml"),
+        binding.replace("capv-machine.wasm", "missing.wasm"),
+    )
+    .expect("written");
+    // Its kind is not served without the policy that carries its definition.
+    std::fs::remove_file(folder.path().join("machines.yaml")).expect("removed");
+    std::fs::remove_file(folder.path().join("scenario.yaml")).expect("removed");
+    let run = polity()
+        .args(["run", "--until-settled", "--deadline", "1s"])
+        .arg(folder.path())
+        .output()
+        .expect("it runs");
+    assert_eq!(run.status.code(), Some(1), "{}", shown(&run));
+    assert!(text(&run.stderr).contains("missing.wasm"), "{}", shown(&run));
+}
