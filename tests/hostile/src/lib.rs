@@ -70,7 +70,10 @@ pub async fn misbehave(cx: Context<Thing, Config>) -> Result<Next, Failure> {
         Mischief::Allocate => allocate(),
         Mischief::Panic => panic!("out of cheese"),
         #[allow(unsafe_code, reason = "this is the mischief: a text that breaks the promise of its type")]
-        Mischief::Garbage => cx.note(unsafe { std::str::from_utf8_unchecked(&[0xff, 0xfe]) }),
+        Mischief::Garbage => {
+            let bytes = std::hint::black_box([0xff, 0xfe]);
+            cx.note(unsafe { std::str::from_utf8_unchecked(&bytes) });
+        }
         Mischief::Huge => cx.note(&"x".repeat(6 << 20)),
         Mischief::Stall => pending().await,
         Mischief::AskForEver => {
