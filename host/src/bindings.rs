@@ -25,7 +25,10 @@ const LOOK_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
 /// What is watched to know the bindings.
 pub(crate) fn scope() -> Scope {
     Scope {
-        kind: Kind { api_version: API_VERSION.into(), kind: KIND.into() },
+        kind: Kind {
+            api_version: API_VERSION.into(),
+            kind: KIND.into(),
+        },
         namespace: None,
         name: None,
         node: None,
@@ -73,7 +76,13 @@ impl Bindings {
         clouds: Arc<Clouds>,
         sender: mpsc::UnboundedSender<Happening>,
     ) -> Self {
-        Bindings { policies, clouds, sender, known: BTreeMap::new(), serial: 0 }
+        Bindings {
+            policies,
+            clouds,
+            sender,
+            known: BTreeMap::new(),
+            serial: 0,
+        }
     }
 
     /// Looks once a second whether a policy's file was replaced.
@@ -97,7 +106,12 @@ impl Bindings {
             WatchEvent::Applied(object) => self.seen(object),
             WatchEvent::Deleted(object) => gone.push(object.name().to_owned()),
             WatchEvent::Listed { objects, .. } => {
-                gone.extend(self.known.keys().filter(|n| !objects.iter().any(|o| o.name() == *n)).cloned());
+                gone.extend(
+                    self.known
+                        .keys()
+                        .filter(|n| !objects.iter().any(|o| o.name() == *n))
+                        .cloned(),
+                );
                 objects.into_iter().for_each(|object| self.seen(object));
             }
             WatchEvent::Failed(message) => tracing::warn!(message, "the watch of bindings failed"),
@@ -146,7 +160,9 @@ impl Bindings {
 
     fn load(&mut self, name: &str) {
         self.serial += 1;
-        let Some(known) = self.known.get_mut(name) else { return };
+        let Some(known) = self.known.get_mut(name) else {
+            return;
+        };
         (known.serial, known.loading) = (self.serial, true);
         known.stamps = stamps(&self.policies, &known.object);
         let (policies, clouds, sender) = (self.policies.clone(), self.clouds.clone(), self.sender.clone());
@@ -159,7 +175,10 @@ impl Bindings {
 
     /// Takes in what came of loading; none if it comes too late.
     pub(crate) fn loaded(&mut self, loaded: Loaded) -> Option<Result<Ready, String>> {
-        let known = self.known.get_mut(&loaded.name).filter(|known| known.serial == loaded.serial)?;
+        let known = self
+            .known
+            .get_mut(&loaded.name)
+            .filter(|known| known.serial == loaded.serial)?;
         known.loading = false;
         match loaded.result {
             Ok(ready) => {
@@ -176,7 +195,10 @@ impl Bindings {
 
     /// Why bindings are not loaded, by name.
     pub(crate) fn problems(&self) -> BTreeMap<String, String> {
-        self.known.iter().filter_map(|(name, known)| Some((name.clone(), known.problem.clone()?))).collect()
+        self.known
+            .iter()
+            .filter_map(|(name, known)| Some((name.clone(), known.problem.clone()?)))
+            .collect()
     }
 
     /// Bindings that are being loaded.
@@ -185,7 +207,11 @@ impl Bindings {
     }
 
     /// The statuses that have news, as writes.
-    pub(crate) fn statuses(&mut self, health: impl Fn(&str) -> Option<Health>, unix: u64) -> Vec<(String, Write)> {
+    pub(crate) fn statuses(
+        &mut self,
+        health: impl Fn(&str) -> Option<Health>,
+        unix: u64,
+    ) -> Vec<(String, Write)> {
         let mut writes = Vec::new();
         for (name, known) in self.known.iter_mut().filter(|(_, known)| !known.loading) {
             let status = status(known, &health(name).unwrap_or_default(), unix);
@@ -206,8 +232,13 @@ impl Bindings {
 }
 
 fn stamps(policies: &Policies, object: &Object) -> Vec<Option<(u64, u64)>> {
-    let Ok(spec) = serde_json::from_value::<BindingSpec>(object.value()["spec"].clone()) else { return Vec::new() };
-    sources(&spec).into_iter().map(|(_, source)| policies.stamp(source)).collect()
+    let Ok(spec) = serde_json::from_value::<BindingSpec>(object.value()["spec"].clone()) else {
+        return Vec::new();
+    };
+    sources(&spec)
+        .into_iter()
+        .map(|(_, source)| policies.stamp(source))
+        .collect()
 }
 
 fn sources(spec: &BindingSpec) -> Vec<(Role, &PolicySource)> {
@@ -243,17 +274,34 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
         let (policy, bytes) = policies.load(source).with_context(at)?;
         let manifest = policy.manifest().clone();
         if manifest.role != role {
-            bail!("{}: {} is a policy for the role {}", at(), manifest.name, role_name(manifest.role));
+            bail!(
+                "{}: {} is a policy for the role {}",
+                at(),
+                manifest.name,
+                role_name(manifest.role)
+            );
         }
         let config = configuration(&manifest, source.configuration.as_ref())
             .with_context(|| format!("{}.configuration", at()))?;
-        loaded.insert(role, LoadedPolicy { id: policy.id().clone(), manifest, config: config.to_string().into() });
+        loaded.insert(
+            role,
+            LoadedPolicy {
+                id: policy.id().clone(),
+                manifest,
+                config: config.to_string().into(),
+            },
+        );
         kept.push((policy, bytes));
     }
     let manifests: Vec<&Manifest> = loaded.values().map(|policy| &*policy.manifest).collect();
     let mut wrong = Vec::new();
     for (index, manifest) in manifests.iter().enumerate() {
-        wrong.extend(grants::check_load(&spec, &catalogue, manifest, &manifests[..index]));
+        wrong.extend(grants::check_load(
+            &spec,
+            &catalogue,
+            manifest,
+            &manifests[..index],
+        ));
     }
     if !wrong.is_empty() {
         bail!("{}", wrong.join("; "));
@@ -265,13 +313,20 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
         policies: loaded,
         catalogue,
     };
-    Ok(Ready { binding, policies: kept })
+    Ok(Ready {
+        binding,
+        policies: kept,
+    })
 }
 
 /// The order of creation. Kubernetes tells it to the second; versions order what was created within one.
 fn created(object: &Object) -> u64 {
-    let text = object.value()["metadata"]["creationTimestamp"].as_str().unwrap_or_default();
-    text.bytes().filter(u8::is_ascii_digit).fold(0, |n, digit| n * 10 + u64::from(digit - b'0'))
+    let text = object.value()["metadata"]["creationTimestamp"]
+        .as_str()
+        .unwrap_or_default();
+    text.bytes()
+        .filter(u8::is_ascii_digit)
+        .fold(0, |n, digit| n * 10 + u64::from(digit - b'0'))
 }
 
 fn role_name(role: Role) -> &'static str {
@@ -298,7 +353,15 @@ fn configuration(manifest: &Manifest, given: Option<&Value>) -> Result<Value> {
         .map_err(|e| anyhow!("the schema of {} is not valid: {e}", manifest.name))?;
     let wrong: Vec<String> = validator
         .iter_errors(&config)
-        .map(|e| format!("{}: {e}", e.instance_path().to_string().trim_start_matches('/').replace('/', ".")))
+        .map(|e| {
+            format!(
+                "{}: {e}",
+                e.instance_path()
+                    .to_string()
+                    .trim_start_matches('/')
+                    .replace('/', ".")
+            )
+        })
         .collect();
     match wrong.is_empty() {
         true => Ok(config),
@@ -326,22 +389,49 @@ fn status(known: &Known, health: &Health, unix: u64) -> Value {
         Some(problem) => ("Loaded", "False", "CannotLoad", problem.clone()),
     };
     let healthy = match &health.last_fault {
-        None => ("Healthy", "True", "NoFault", "no policy broke its contract since it was loaded".to_owned()),
+        None => (
+            "Healthy",
+            "True",
+            "NoFault",
+            "no policy broke its contract since it was loaded".to_owned(),
+        ),
         Some((key, fault)) => ("Healthy", "False", "PolicyFault", format!("on {key}: {fault}")),
     };
     let ungranted = match health.ungranted.is_empty() {
-        true => ("Ungranted", "False", "EverythingGranted", "nothing was refused".to_owned()),
+        true => (
+            "Ungranted",
+            "False",
+            "EverythingGranted",
+            "nothing was refused".to_owned(),
+        ),
         false => {
             let all: Vec<&str> = health.ungranted.iter().map(String::as_str).collect();
             ("Ungranted", "True", "Refused", all.join("; "))
         }
     };
     let overlap = match &health.overlapped_by {
-        None => ("Overlap", "False", "NoOverlap", "no older binding governs the same objects".to_owned()),
-        Some(older) => ("Overlap", "True", "OlderBinding", format!("objects of both are governed by {older}")),
+        None => (
+            "Overlap",
+            "False",
+            "NoOverlap",
+            "no older binding governs the same objects".to_owned(),
+        ),
+        Some(older) => (
+            "Overlap",
+            "True",
+            "OlderBinding",
+            format!("objects of both are governed by {older}"),
+        ),
     };
-    let old = known.object.value()["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let before = known.written.as_ref().and_then(|w| w["conditions"].as_array().cloned()).unwrap_or(old);
+    let old = known.object.value()["status"]["conditions"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let before = known
+        .written
+        .as_ref()
+        .and_then(|w| w["conditions"].as_array().cloned())
+        .unwrap_or(old);
     let conditions: Vec<Value> = [loaded, healthy, ungranted, overlap]
         .into_iter()
         .map(|(kind, state, reason, message)| {

@@ -20,14 +20,25 @@ pub struct Clock {
 impl Clock {
     /// A clock that starts at the present moment.
     pub fn new(speed: f64) -> Self {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
-        Clock { speed, started: Instant::now(), boot: boot_ms(), unix }
+        let unix = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_millis() as u64;
+        Clock {
+            speed,
+            started: Instant::now(),
+            boot: boot_ms(),
+            unix,
+        }
     }
 
     /// A clock that goes on from a moment of virtual time, as standalone data remembers it.
     pub fn resume(speed: f64, unix: u64) -> Self {
         let clock = Clock::new(speed);
-        Clock { unix: clock.unix.max(unix), ..clock }
+        Clock {
+            unix: clock.unix.max(unix),
+            ..clock
+        }
     }
 
     /// How many times as fast as real time.
@@ -48,7 +59,10 @@ impl Clock {
     /// Both clocks, read together.
     pub fn now(&self) -> Now {
         let elapsed = self.elapsed();
-        Now { boot: self.boot + elapsed, unix: self.unix + elapsed }
+        Now {
+            boot: self.boot + elapsed,
+            unix: self.unix + elapsed,
+        }
     }
 
     /// Passes so many milliseconds of this clock.

@@ -27,7 +27,13 @@ pub struct Clouds {
 impl Clouds {
     /// No cloud is open yet. With `data`, the simulated cloud is kept in it.
     pub fn new(clock: Arc<Clock>, data: Option<Arc<Data>>, seed: u64, scenario: Option<Value>) -> Self {
-        Clouds { clock, data, seed, scenario, open: Mutex::default() }
+        Clouds {
+            clock,
+            data,
+            seed,
+            scenario,
+            open: Mutex::default(),
+        }
     }
 
     /// The cloud of this name.
@@ -42,7 +48,9 @@ impl Clouds {
             return Ok(known.clone());
         }
         let saved = match &self.data {
-            Some(data) => data.read(&file(&cloud.name)).context("cannot read the simulated cloud's data")?,
+            Some(data) => data
+                .read(&file(&cloud.name))
+                .context("cannot read the simulated cloud's data")?,
             None => None,
         };
         let persist = self.data.clone().map(|data| {

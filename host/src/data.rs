@@ -21,12 +21,18 @@ impl Data {
         let dir = Dir::open_ambient_dir(path, ambient_authority())
             .with_context(|| format!("cannot open {}", path.display()))?;
         let mut options = OpenOptions::new();
-        let lock = dir.open_with("lock", options.create(true).write(true)).context("cannot open its lock file")?;
+        let lock = dir
+            .open_with("lock", options.create(true).write(true))
+            .context("cannot open its lock file")?;
         // Held until the process ends, however it ends.
         if rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
             bail!("{} is in use by another process", path.display());
         }
-        Ok(Data { path: path.to_owned(), dir, _lock: lock })
+        Ok(Data {
+            path: path.to_owned(),
+            dir,
+            _lock: lock,
+        })
     }
 
     /// The folder's path.

@@ -191,7 +191,9 @@ impl Driver {
                 }
                 self.step(Input::Bound(Box::new(ready.binding)));
             }
-            Some(Err(problem)) => self.observer.says(&format!("binding {name} is not loaded: {problem}")),
+            Some(Err(problem)) => self
+                .observer
+                .says(&format!("binding {name} is not loaded: {problem}")),
         }
         self.next_status = 0;
     }
@@ -223,7 +225,11 @@ impl Driver {
     fn call(&mut self, id: CallId, call: Call) {
         let cluster = self.cluster.clone();
         match call {
-            Call::Step { policy, role: _, pass } => {
+            Call::Step {
+                policy,
+                role: _,
+                pass,
+            } => {
                 let limits = self.limits_of(&policy);
                 self.workers.step(id, policy, pass, limits);
             }
@@ -237,13 +243,19 @@ impl Driver {
             },
             Call::Settle { session, entry } => match self.clouds.get(&session.cloud) {
                 Some(cloud) => {
-                    self.spawn(id, async move { Reply::Settled(cloud.settle(&session, &entry).await) });
+                    self.spawn(
+                        id,
+                        async move { Reply::Settled(cloud.settle(&session, &entry).await) },
+                    );
                 }
                 None => self.reply(id, Reply::Settled(Doubt::Unknown)),
             },
             Call::Credential { cloud, owner, plan } => match self.clouds.get(&cloud) {
                 Some(cloud) => {
-                    self.spawn(id, async move { Reply::Answer(cloud.credential(&plan, &owner).await) });
+                    self.spawn(
+                        id,
+                        async move { Reply::Answer(cloud.credential(&plan, &owner).await) },
+                    );
                 }
                 None => self.reply(id, Reply::Answer(Err(no_cloud(&cloud)))),
             },
@@ -258,7 +270,10 @@ impl Driver {
                 self.spawn(id, async move { Reply::Answer(cluster.write(&write).await) });
             }
             Call::Lease(write) => {
-                self.spawn(id, async move { Reply::Lease(cluster.lease(write.as_ref()).await) });
+                self.spawn(
+                    id,
+                    async move { Reply::Lease(cluster.lease(write.as_ref()).await) },
+                );
             }
         }
     }
@@ -266,7 +281,11 @@ impl Driver {
     /// The limits of the binding that names this policy.
     fn limits_of(&self, policy: &PolicyId) -> polity_core::binding::Limits {
         let names = |binding: &&Arc<Binding>| binding.policies.values().any(|p| p.id == *policy);
-        self.machine.bindings().find(names).map(|b| b.spec.limits.clone()).unwrap_or_default()
+        self.machine
+            .bindings()
+            .find(names)
+            .map(|b| b.spec.limits.clone())
+            .unwrap_or_default()
     }
 
     fn spawn(&mut self, id: CallId, future: impl Future<Output = Reply> + Send + 'static) {
@@ -279,7 +298,9 @@ impl Driver {
     }
 
     fn reply(&self, id: CallId, reply: Reply) {
-        let _ = self.sender.send(Happening::Input(Input::Returned { call: id, reply }));
+        let _ = self
+            .sender
+            .send(Happening::Input(Input::Returned { call: id, reply }));
     }
 
     fn watch(&mut self, scope: Scope) {
@@ -288,7 +309,10 @@ impl Driver {
         let task = tokio::spawn(async move {
             let mut events = std::pin::pin!(cluster.watch(watched.clone()));
             while let Some(event) = events.next().await {
-                let input = Input::Watched { scope: watched.clone(), event };
+                let input = Input::Watched {
+                    scope: watched.clone(),
+                    event,
+                };
                 if sender.send(Happening::Input(input)).is_err() {
                     return;
                 }
@@ -315,7 +339,11 @@ impl Driver {
 
     fn view(&self) -> View {
         View {
-            keys: self.machine.keys().map(|(key, view)| (key.clone(), view)).collect(),
+            keys: self
+                .machine
+                .keys()
+                .map(|(key, view)| (key.clone(), view))
+                .collect(),
             health: self
                 .machine
                 .bindings()
@@ -339,7 +367,10 @@ impl Driver {
             return;
         }
         let machine = &self.machine;
-        for write in self.bindings.statuses(|name| machine.health(name).cloned(), now.unix) {
+        for write in self
+            .bindings
+            .statuses(|name| machine.health(name).cloned(), now.unix)
+        {
             let (cluster, name) = (self.cluster.clone(), write.0);
             tokio::spawn(async move {
                 if let Err(failure) = cluster.write(&write.1).await {

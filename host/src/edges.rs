@@ -7,14 +7,19 @@ use polity_core::record::{Outcome, PassRecord};
 
 /// Whether something that an edge is derived from holds of a pass.
 fn holds(what: &str, record: &PassRecord, taken: &[String]) -> bool {
-    let published = matches!(record.outcome, Outcome::Published | Outcome::Denied | Outcome::Released);
+    let published = matches!(
+        record.outcome,
+        Outcome::Published | Outcome::Denied | Outcome::Released
+    );
     match what {
         "started" => true,
         "published" => published,
         "concluded" => record.next.is_some(),
         "requeued" => published && matches!(record.next, Some(Next::After(_))),
         "settled" | "succeeded" => published && matches!(record.next, Some(Next::Settled(_))),
-        "failed" => matches!(record.next, Some(Next::Retry { .. })) || matches!(record.outcome, Outcome::Failed(_)),
+        "failed" => {
+            matches!(record.next, Some(Next::Retry { .. })) || matches!(record.outcome, Outcome::Failed(_))
+        }
         id => taken.iter().any(|t| t == id),
     }
 }
@@ -22,8 +27,11 @@ fn holds(what: &str, record: &PassRecord, taken: &[String]) -> bool {
 /// The edges that a pass took, in the order of notes, then derived ones in the order of the manifest.
 pub fn taken(record: &PassRecord, manifests: &BTreeMap<String, Manifest>) -> Vec<String> {
     let mut taken: Vec<String> = record.notes().map(str::to_owned).collect();
-    let policies: Vec<&Manifest> =
-        record.roles.iter().filter_map(|role| manifests.get(&*role.policy.0)).collect();
+    let policies: Vec<&Manifest> = record
+        .roles
+        .iter()
+        .filter_map(|role| manifests.get(&*role.policy.0))
+        .collect();
     for manifest in policies {
         for edge in &manifest.edges {
             let derived = edge.derived_from.as_deref().is_some_and(|what| {

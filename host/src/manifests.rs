@@ -27,7 +27,11 @@ impl Manifests {
     pub fn read(paths: &[PathBuf]) -> Result<Self> {
         let mut all = Manifests::default();
         for path in paths {
-            let folder = if path.is_dir() { path.clone() } else { path.parent().unwrap_or(Path::new(".")).into() };
+            let folder = if path.is_dir() {
+                path.clone()
+            } else {
+                path.parent().unwrap_or(Path::new(".")).into()
+            };
             all.folder.get_or_insert(folder);
             for file in files(path)? {
                 all.read_file(&file)?;
@@ -38,7 +42,8 @@ impl Manifests {
     }
 
     fn read_file(&mut self, file: &Path) -> Result<()> {
-        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let text =
+            std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
         for (number, document) in serde_yaml_ng::Deserializer::from_str(&text).enumerate() {
             let at = || format!("{}, document {}", file.display(), number + 1);
             let value = Value::deserialize(document).with_context(at)?;
@@ -76,10 +81,14 @@ fn files(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let entries = std::fs::read_dir(path).with_context(|| format!("cannot read the folder {}", path.display()))?;
+    let entries =
+        std::fs::read_dir(path).with_context(|| format!("cannot read the folder {}", path.display()))?;
     let mut files: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|file| file.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json"))
+        .filter(|file| {
+            file.extension()
+                .is_some_and(|e| e == "yaml" || e == "yml" || e == "json")
+        })
         .collect();
     files.sort();
     match files.is_empty() {

@@ -36,7 +36,13 @@ impl Policies {
         says: Box<dyn Fn(&str) + Send + Sync>,
     ) -> Self {
         let opened = Dir::open_ambient_dir(folder, ambient_authority()).ok();
-        Policies { sandbox, path: folder.to_owned(), folder: opened, builds_crates, says }
+        Policies {
+            sandbox,
+            path: folder.to_owned(),
+            folder: opened,
+            builds_crates,
+            says,
+        }
     }
 
     /// Loads what a binding names: the policy and its bytes.
@@ -52,7 +58,10 @@ impl Policies {
                 bail!("{name} has sha256 {found}, the binding wants {wanted}");
             }
         }
-        let policy = self.sandbox.load(&bytes).with_context(|| format!("cannot load {name}"))?;
+        let policy = self
+            .sandbox
+            .load(&bytes)
+            .with_context(|| format!("cannot load {name}"))?;
         Ok((policy, bytes.into()))
     }
 
@@ -70,11 +79,15 @@ impl Policies {
             .as_ref()
             .ok_or_else(|| anyhow!("the policy folder {} cannot be opened", self.path.display()))?;
         let shown = || format!("{:?} in the policy folder {}", file, self.path.display());
-        let metadata = folder.metadata(file).with_context(|| format!("cannot open {}", shown()))?;
+        let metadata = folder
+            .metadata(file)
+            .with_context(|| format!("cannot open {}", shown()))?;
         if !metadata.is_file() || metadata.len() > LARGEST {
             bail!("{} is no file of at most {LARGEST} bytes", shown());
         }
-        folder.read(file).with_context(|| format!("cannot read {}", shown()))
+        folder
+            .read(file)
+            .with_context(|| format!("cannot read {}", shown()))
     }
 
     fn build(&self, krate: &str) -> Result<Vec<u8>> {
@@ -109,21 +122,30 @@ impl Policies {
             bail!("cargo cannot build {}; its errors are above", folder.display());
         }
         let artifact = artifact.ok_or_else(|| {
-            anyhow!("{} makes no wasm file: its [lib] needs crate-type = [\"cdylib\", \"rlib\"]", folder.display())
+            anyhow!(
+                "{} makes no wasm file: its [lib] needs crate-type = [\"cdylib\", \"rlib\"]",
+                folder.display()
+            )
         })?;
         std::fs::read(&artifact).with_context(|| format!("cannot read {}", artifact.display()))
     }
 
     /// Brings the wasm target where rustup can and it is missing.
     fn add_target(&self, folder: &Path) -> Result<()> {
-        let sysroot = Command::new("rustc").args(["--print", "sysroot"]).current_dir(folder).output();
+        let sysroot = Command::new("rustc")
+            .args(["--print", "sysroot"])
+            .current_dir(folder)
+            .output();
         let Ok(sysroot) = sysroot else { return Ok(()) };
         let sysroot = String::from_utf8_lossy(&sysroot.stdout).trim().to_owned();
         if Path::new(&sysroot).join("lib/rustlib").join(TARGET).is_dir() {
             return Ok(());
         }
         (self.says)(&format!("installing the Rust target {TARGET}"));
-        let added = Command::new("rustup").args(["target", "add", TARGET]).current_dir(folder).status();
+        let added = Command::new("rustup")
+            .args(["target", "add", TARGET])
+            .current_dir(folder)
+            .status();
         match added {
             Ok(status) if status.success() => Ok(()),
             _ => bail!(

@@ -41,8 +41,11 @@ impl Ends {
     /// What is not settled, denied or gone, with the reason; empty if everything is.
     pub fn unsettled(&self, view: &View) -> Vec<String> {
         let ends = self.lock();
-        let mut stuck: Vec<String> =
-            view.unloaded.iter().map(|(name, why)| format!("binding {name} is not loaded: {why}")).collect();
+        let mut stuck: Vec<String> = view
+            .unloaded
+            .iter()
+            .map(|(name, why)| format!("binding {name} is not loaded: {why}"))
+            .collect();
         if view.loading > 0 {
             stuck.push(format!("{} bindings are being loaded", view.loading));
         }
@@ -79,7 +82,15 @@ impl Progress {
     /// `started` in boot milliseconds: lines count from there.
     pub fn new(format: Format, started: u64, ends: Arc<Ends>, recorder: Option<Recorder>) -> Self {
         let bold = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        Progress { format, started, ends, recorder, manifests: BTreeMap::new(), last: BTreeMap::new(), bold }
+        Progress {
+            format,
+            started,
+            ends,
+            recorder,
+            manifests: BTreeMap::new(),
+            last: BTreeMap::new(),
+            bold,
+        }
     }
 
     fn line(&mut self, record: &PassRecord) {
@@ -99,7 +110,11 @@ impl Progress {
                 "edges": edges, "next": then, "pass": record.pass,
             })),
             Format::Text => {
-                let (on, off) = if self.bold { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
+                let (on, off) = if self.bold {
+                    ("\x1b[1m", "\x1b[0m")
+                } else {
+                    ("", "")
+                };
                 let object = printable(&record.key.to_string());
                 print(&format_args!(
                     "{:>8.1}s  {kind} {on}{object}{off}  {:<20} {}  → {then}",
@@ -119,7 +134,13 @@ impl Observer for Progress {
             (Outcome::Published, Some(Next::Settled(_))) => true,
             _ => false,
         };
-        self.ends.lock().insert(record.key.clone(), End { settled, why: then(record) });
+        self.ends.lock().insert(
+            record.key.clone(),
+            End {
+                settled,
+                why: then(record),
+            },
+        );
         self.line(record);
         if let Some(recorder) = &mut self.recorder
             && let Err(e) = recorder.pass(record)
@@ -137,7 +158,10 @@ impl Observer for Progress {
         {
             tracing::error!("the policy is not recorded: {e:#}");
         }
-        self.says(&format!("policy {} {} is loaded ({:.12})", manifest.name, manifest.version, id.0));
+        self.says(&format!(
+            "policy {} {} is loaded ({:.12})",
+            manifest.name, manifest.version, id.0
+        ));
     }
 
     fn says(&mut self, message: &str) {
@@ -184,7 +208,10 @@ pub fn phase(record: &PassRecord) -> String {
 /// What comes after a pass, in words.
 pub fn then(record: &PassRecord) -> String {
     let wait = record.wait.map(duration);
-    let in_time = |what: &str| wait.as_ref().map_or_else(|| what.to_owned(), |wait| format!("{what} in {wait}"));
+    let in_time = |what: &str| {
+        wait.as_ref()
+            .map_or_else(|| what.to_owned(), |wait| format!("{what} in {wait}"))
+    };
     match (&record.outcome, &record.next) {
         (Outcome::Discarded(why), _) => format!("{} (discarded: {why})", in_time("again")),
         (Outcome::Faulted, _) => {
@@ -197,7 +224,13 @@ pub fn then(record: &PassRecord) -> String {
         (Outcome::Denied, _) => in_time("denied, looks again"),
         (Outcome::Released, _) => "released".into(),
         (Outcome::Published, Some(Next::Settled(_))) => in_time("settled, looks again"),
-        (Outcome::Published, Some(Next::Retry { failure: Some(failure), .. })) => {
+        (
+            Outcome::Published,
+            Some(Next::Retry {
+                failure: Some(failure),
+                ..
+            }),
+        ) => {
             format!("{} ({failure})", in_time("retries"))
         }
         (Outcome::Published, _) => in_time("next"),

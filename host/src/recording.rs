@@ -52,13 +52,25 @@ impl Recorder {
         let dir = Dir::open_ambient_dir(path, ambient_authority())
             .with_context(|| format!("cannot open {}", path.display()))?;
         for folder in ["policies", "passes"] {
-            dir.create_dir_all(folder).with_context(|| format!("cannot create {folder}"))?;
+            dir.create_dir_all(folder)
+                .with_context(|| format!("cannot create {folder}"))?;
         }
-        let header = Header { format: 1, polity: env!("CARGO_PKG_VERSION").into(), engine: engine.into() };
+        let header = Header {
+            format: 1,
+            polity: env!("CARGO_PKG_VERSION").into(),
+            engine: engine.into(),
+        };
         let header = serde_json::to_string(&header)?;
         let segment = segments(&dir)?.last().map_or(1, |last| last + 1);
         let file = create(&dir, segment, &header)?;
-        Ok(Recorder { dir, written: header.len() as u64, header, segment, file, keep_all })
+        Ok(Recorder {
+            dir,
+            written: header.len() as u64,
+            header,
+            segment,
+            file,
+            keep_all,
+        })
     }
 
     /// Keeps what a policy says of itself, and its bytes, for `edges` and replay.
@@ -89,7 +101,10 @@ impl Recorder {
     }
 
     fn drop_old(&self) -> Result<()> {
-        for old in segments(&self.dir)?.into_iter().filter(|n| n + KEPT <= self.segment) {
+        for old in segments(&self.dir)?
+            .into_iter()
+            .filter(|n| n + KEPT <= self.segment)
+        {
             self.dir.remove_file(name(old))?;
         }
         Ok(())
@@ -111,9 +126,16 @@ fn create(dir: &Dir, segment: u64, header: &str) -> Result<File> {
 
 fn segments(dir: &Dir) -> Result<Vec<u64>> {
     let mut numbers = Vec::new();
-    for entry in dir.read_dir("passes").context("this folder holds no recording: it has no `passes`")? {
+    for entry in dir
+        .read_dir("passes")
+        .context("this folder holds no recording: it has no `passes`")?
+    {
         let name = entry?.file_name();
-        if let Some(number) = name.to_str().and_then(|n| n.strip_suffix(".jsonl")).and_then(|n| n.parse().ok()) {
+        if let Some(number) = name
+            .to_str()
+            .and_then(|n| n.strip_suffix(".jsonl"))
+            .and_then(|n| n.parse().ok())
+        {
             numbers.push(number);
         }
     }
@@ -137,7 +159,10 @@ impl Recording {
     /// Hands every pass to `see`, oldest first. A last line that a crash cut short is left out.
     pub fn passes(&self, mut see: impl FnMut(PassRecord)) -> Result<()> {
         for segment in segments(&self.dir)? {
-            let file = self.dir.open(name(segment)).with_context(|| format!("cannot open {}", name(segment)))?;
+            let file = self
+                .dir
+                .open(name(segment))
+                .with_context(|| format!("cannot open {}", name(segment)))?;
             let mut lines = BufReader::new(file).lines().skip(1).enumerate().peekable();
             while let Some((number, line)) = lines.next() {
                 let line = line.with_context(|| format!("cannot read {}", name(segment)))?;
@@ -156,11 +181,18 @@ impl Recording {
     /// The manifests of the policies that took part, by digest.
     pub fn manifests(&self) -> Result<BTreeMap<String, Manifest>> {
         let mut manifests = BTreeMap::new();
-        for entry in self.dir.read_dir("policies").context("this folder holds no recording: it has no `policies`")? {
+        for entry in self
+            .dir
+            .read_dir("policies")
+            .context("this folder holds no recording: it has no `policies`")?
+        {
             let name = entry?.file_name();
-            let Some(digest) = name.to_str().and_then(|n| n.strip_suffix(".json")) else { continue };
+            let Some(digest) = name.to_str().and_then(|n| n.strip_suffix(".json")) else {
+                continue;
+            };
             let text = self.dir.read(format!("policies/{digest}.json"))?;
-            let manifest = serde_json::from_slice(&text).with_context(|| format!("policies/{digest}.json"))?;
+            let manifest =
+                serde_json::from_slice(&text).with_context(|| format!("policies/{digest}.json"))?;
             manifests.insert(digest.to_owned(), manifest);
         }
         Ok(manifests)
@@ -186,7 +218,8 @@ pub fn remember_latest(folder: &std::path::Path) -> Result<()> {
 /// The folder of the newest recording.
 pub fn latest() -> Result<std::path::PathBuf> {
     let pointer = latest_pointer();
-    let text = std::fs::read_to_string(&pointer)
-        .context("no recording is known: name its folder with --recordings DIR, or start `polity run` first")?;
+    let text = std::fs::read_to_string(&pointer).context(
+        "no recording is known: name its folder with --recordings DIR, or start `polity run` first",
+    )?;
     Ok(text.into())
 }

@@ -175,7 +175,12 @@ impl Running {
 
 impl Scenario {
     /// Starts every step, each waiting for its moment.
-    pub fn start(&self, clock: &Arc<Clock>, cluster: &Arc<Cluster>, says: Arc<dyn Fn(&str) + Send + Sync>) -> Running {
+    pub fn start(
+        &self,
+        clock: &Arc<Clock>,
+        cluster: &Arc<Cluster>,
+        says: Arc<dyn Fn(&str) + Send + Sync>,
+    ) -> Running {
         let left = Arc::new(AtomicUsize::new(self.steps.len()));
         let start = clock.now().boot;
         for step in self.steps.clone() {
@@ -204,8 +209,15 @@ impl Scenario {
 impl Step {
     async fn take(&self, cluster: &Cluster) -> Result<String> {
         if let Some(object) = &self.apply {
-            cluster.apply(object).await.map_err(|f| anyhow!("{f}")).context("cannot apply an object")?;
-            return Ok(format!("applied {}", named(&Object::new(object.clone()).reference())));
+            cluster
+                .apply(object)
+                .await
+                .map_err(|f| anyhow!("{f}"))
+                .context("cannot apply an object")?;
+            return Ok(format!(
+                "applied {}",
+                named(&Object::new(object.clone()).reference())
+            ));
         }
         if let Some(patch) = &self.patch {
             let write = Write::Patch {
@@ -216,20 +228,32 @@ impl Step {
             cluster.write(&write).await.map_err(|f| anyhow!("{f}"))?;
             return Ok(format!("patched {}", named(&patch.object)));
         }
-        let object = self.delete.as_ref().context("a step has one of apply, patch, delete")?;
+        let object = self
+            .delete
+            .as_ref()
+            .context("a step has one of apply, patch, delete")?;
         let query = polity_core::contract::ObjectQuery {
             object: object.clone(),
             projection: Vec::new(),
             latest: true,
         };
-        let found = cluster.read(&Question::Object(query)).await.map_err(|f| anyhow!("{f}"))?;
+        let found = cluster
+            .read(&Question::Object(query))
+            .await
+            .map_err(|f| anyhow!("{f}"))?;
         let delete = ObjectDelete {
             object: object.clone(),
-            precondition: Precondition { uid: Object::new(found).uid().to_owned(), resource_version: None },
+            precondition: Precondition {
+                uid: Object::new(found).uid().to_owned(),
+                resource_version: None,
+            },
             grace_period_seconds: None,
             propagation_policy: None,
         };
-        cluster.write(&Write::Act(Act::Delete(delete))).await.map_err(|f| anyhow!("{f}"))?;
+        cluster
+            .write(&Write::Act(Act::Delete(delete)))
+            .await
+            .map_err(|f| anyhow!("{f}"))?;
         Ok(format!("deleted {}", named(object)))
     }
 }
@@ -298,14 +322,20 @@ impl Expectation {
         if let Some(vms) = &self.vms {
             wrong.extend(vms.wrong(cluster, clouds).await?);
         }
-        Ok(Verdict { that: self.that.clone(), wrong })
+        Ok(Verdict {
+            that: self.that.clone(),
+            wrong,
+        })
     }
 }
 
 impl Objects {
     async fn list(&self, cluster: &Cluster) -> Result<Vec<Value>> {
         let question = Question::Objects(ListQuery {
-            kind: Kind { api_version: self.api_version.clone(), kind: self.kind.clone() },
+            kind: Kind {
+                api_version: self.api_version.clone(),
+                kind: self.kind.clone(),
+            },
             namespace: self.namespace.clone(),
             label_selector: None,
             field_selector: None,
@@ -332,7 +362,9 @@ impl Check {
             return Some(format!("{} is {shown}, not {wanted}", self.path));
         }
         if let Some(wanted) = &self.contains
-            && !found.and_then(Value::as_array).is_some_and(|list| list.contains(wanted))
+            && !found
+                .and_then(Value::as_array)
+                .is_some_and(|list| list.contains(wanted))
         {
             return Some(format!("{} is {shown}, without {wanted}", self.path));
         }
@@ -357,7 +389,9 @@ impl Vms {
         if vms.len() != self.count {
             wrong.push(format!("there are {} VMs, not {}", vms.len(), self.count));
         }
-        let Some(objects) = &self.one_for_each else { return Ok(wrong) };
+        let Some(objects) = &self.one_for_each else {
+            return Ok(wrong);
+        };
         let owners = objects.list(cluster).await?;
         for owner in &owners {
             let uid = owner["metadata"]["uid"].as_str().unwrap_or_default();
@@ -366,7 +400,9 @@ impl Vms {
                 wrong.push(format!("{} has {count} VMs, not 1", owner["metadata"]["name"]));
             }
         }
-        let orphans = vms.iter().filter(|vm| !owners.iter().any(|o| o["metadata"]["uid"] == *vm.owner));
+        let orphans = vms
+            .iter()
+            .filter(|vm| !owners.iter().any(|o| o["metadata"]["uid"] == *vm.owner));
         wrong.extend(orphans.map(|vm| format!("VM {} belongs to no {}", vm.name, objects.kind)));
         Ok(wrong)
     }

@@ -21,7 +21,9 @@ pub fn open(clock: &Arc<Clock>, data: Option<&Data>) -> Result<Api> {
         .context("the system has no randomness")?;
     let store = match data {
         None => Store::in_memory(clock, seed),
-        Some(data) => Store::open(data.database()?, clock, seed).context("cannot open the data of the embedded API")?,
+        Some(data) => {
+            Store::open(data.database()?, clock, seed).context("cannot open the data of the embedded API")?
+        }
     };
     Ok(Api::new(Arc::new(store)))
 }
@@ -59,12 +61,20 @@ pub async fn serve(api: Api, port: u16, kubeconfig: &std::path::Path) -> Result<
             tracing::error!("the embedded API is no longer served: {e}");
         }
     });
-    Ok(Served { kubeconfig: kubeconfig.to_owned(), address, task })
+    Ok(Served {
+        kubeconfig: kubeconfig.to_owned(),
+        address,
+        task,
+    })
 }
 
 fn write_private(path: &std::path::Path, text: &str) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
-    let mut file =
-        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)?;
     file.write_all(text.as_bytes())
 }

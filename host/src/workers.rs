@@ -45,7 +45,10 @@ enum Work {
 impl Workers {
     /// Starts a thread for each core. Replies go to the driver.
     pub(crate) fn start(replies: mpsc::UnboundedSender<Happening>) -> Self {
-        let line = Arc::new(Line { jobs: Mutex::default(), come: Condvar::new() });
+        let line = Arc::new(Line {
+            jobs: Mutex::default(),
+            come: Condvar::new(),
+        });
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         for number in 0..cores {
             let (line, replies) = (line.clone(), replies.clone());
@@ -63,7 +66,10 @@ impl Workers {
                 tracing::error!(%e, "cannot start a thread for policies");
             }
         }
-        Workers { policies: BTreeMap::new(), line }
+        Workers {
+            policies: BTreeMap::new(),
+            line,
+        }
     }
 
     /// Makes a policy known.
@@ -81,16 +87,27 @@ impl Workers {
 
     fn push(&self, id: CallId, policy: &PolicyId, limits: Limits, work: Work) {
         // A binding reaches the machine only after its policies were made known here.
-        let Some(policy) = self.policies.get(policy).cloned() else { return };
+        let Some(policy) = self.policies.get(policy).cloned() else {
+            return;
+        };
         let mut jobs = self.line.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.waiting.push_back(Job { id, policy, limits, work });
+        jobs.waiting.push_back(Job {
+            id,
+            policy,
+            limits,
+            work,
+        });
         self.line.come.notify_one();
     }
 }
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        self.line.jobs.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.line
+            .jobs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .closed = true;
         self.line.come.notify_all();
     }
 }
@@ -124,7 +141,10 @@ impl Job {
                 deterministic: false,
             };
             match self.work {
-                Work::Step(_) => Reply::Stepped(Stepped { outcome: Err(fault), fuel: 0 }),
+                Work::Step(_) => Reply::Stepped(Stepped {
+                    outcome: Err(fault),
+                    fuel: 0,
+                }),
                 Work::Decide(_) => Reply::Decided(Err(fault)),
             }
         })

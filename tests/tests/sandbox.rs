@@ -198,7 +198,7 @@ fn waiting_for_nothing_is_pending_with_no_requests() {
 }
 
 #[test]
-fn a_pool_runs_the_same_steps_to_the_same_bytes() {
+fn a_pool_runs_the_same_steps_to_the_same_ends() {
     let pooled = Sandbox::new(SandboxConfig {
         allocation: Allocation::Pooling,
         ..SandboxConfig::default()
@@ -208,7 +208,8 @@ fn a_pool_runs_the_same_steps_to_the_same_bytes() {
         .load(guests::hostile())
         .expect("it loads");
     for mischief in ["behave", "panic", "garbage", "stall", "loop"] {
+        // The fuel differs: without copy-on-write, filling the memory is part of the step. A recording names the engine.
         let other = policy.step(&pass(mischief), &Limits::default());
-        assert_eq!(other, step(mischief), "{mischief}");
+        assert_eq!(other.outcome, step(mischief).outcome, "{mischief}");
     }
 }

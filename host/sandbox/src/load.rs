@@ -99,15 +99,21 @@ pub(crate) fn load(
 }
 
 /// Compiles on a thread of its own: one that takes too long is left behind and ends by itself, its size being bounded.
+/// The tools that read a policy are not all made for hostile bytes: a panic of theirs is a refusal, not ours to die of.
 fn compile(engine: &Engine, bytes: &[u8], limit: Duration) -> Result<Component, LoadError> {
-    let bytes = componentise(bytes)?;
     let (sender, receiver) = mpsc::channel();
-    let engine = engine.clone();
+    let (engine, bytes) = (engine.clone(), bytes.to_vec());
     std::thread::spawn(move || {
-        let _ = sender.send(Component::from_binary(&engine, &bytes));
+        let compiled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let component = componentise(&bytes)?;
+            Component::from_binary(&engine, &component).map_err(|e| LoadError::Compile(format!("{e:#}")))
+        }));
+        let damaged =
+            || LoadError::Compile("it is damaged in a way that stopped the tools reading it".into());
+        let _ = sender.send(compiled.unwrap_or_else(|_| Err(damaged())));
     });
     match receiver.recv_timeout(limit) {
-        Ok(compiled) => compiled.map_err(|e| LoadError::Compile(format!("{e:#}"))),
+        Ok(compiled) => compiled,
         Err(mpsc::RecvTimeoutError::Timeout) => Err(LoadError::CompileTime(limit)),
         Err(mpsc::RecvTimeoutError::Disconnected) => Err(LoadError::Compile("the compiler failed".into())),
     }

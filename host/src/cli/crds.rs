@@ -26,12 +26,24 @@ impl Crds {
         show(&crate::crds::policy_binding(), format)?;
         let sandbox = Arc::new(Sandbox::new(SandboxConfig::default())?);
         for path in &self.policies {
-            let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let folder = path
+                .parent()
+                .filter(|p| !p.as_os_str().is_empty())
+                .unwrap_or(Path::new("."));
             let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
             let (file, krate) = if path.is_dir() { (None, name) } else { (name, None) };
-            let source = PolicySource { file, krate, sha256: None, configuration: None };
-            let policies =
-                Policies::new(sandbox.clone(), folder, true, Box::new(move |message| say(format, message)));
+            let source = PolicySource {
+                file,
+                krate,
+                sha256: None,
+                configuration: None,
+            };
+            let policies = Policies::new(
+                sandbox.clone(),
+                folder,
+                true,
+                Box::new(move |message| say(format, message)),
+            );
             let (policy, _) = policies.load(&source)?;
             if let Some(crd) = &policy.manifest().crd {
                 show(crd, format)?;
@@ -44,7 +56,10 @@ impl Crds {
 fn show(crd: &Value, format: Format) -> Result<()> {
     match format {
         Format::Json => print(&crd),
-        Format::Text => print(&format_args!("---\n{}", serde_yaml_ng::to_string(crd)?.trim_end())),
+        Format::Text => print(&format_args!(
+            "---\n{}",
+            serde_yaml_ng::to_string(crd)?.trim_end()
+        )),
     }
     Ok(())
 }

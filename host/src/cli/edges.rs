@@ -36,18 +36,24 @@ impl Edges {
             let recording = Recording::open(folder)?;
             let manifests = recording.manifests()?;
             for manifest in manifests.values().filter(|m| self.wants(&m.name)) {
-                tables.entry(manifest.name.clone()).or_insert_with(|| manifest.edges.clone());
+                tables
+                    .entry(manifest.name.clone())
+                    .or_insert_with(|| manifest.edges.clone());
             }
             recording.passes(|record| {
                 let taken = crate::edges::taken(&record, &manifests);
                 for role in &record.roles {
-                    let Some(manifest) = manifests.get(&*role.policy.0).filter(|m| self.wants(&m.name)) else {
+                    let Some(manifest) = manifests.get(&*role.policy.0).filter(|m| self.wants(&m.name))
+                    else {
                         continue;
                     };
                     let noted = role.conclusion.iter().flat_map(|c| &c.notes);
-                    let derived = taken
-                        .iter()
-                        .filter(|id| manifest.edges.iter().any(|e| e.id == **id && e.derived_from.is_some()));
+                    let derived = taken.iter().filter(|id| {
+                        manifest
+                            .edges
+                            .iter()
+                            .any(|e| e.id == **id && e.derived_from.is_some())
+                    });
                     for id in noted.chain(derived) {
                         *counts.entry((manifest.name.clone(), id.clone())).or_default() += 1;
                     }
@@ -57,22 +63,34 @@ impl Edges {
         let (mut unknown, mut missing) = (Vec::new(), Vec::new());
         for (policy, table) in &tables {
             for edge in table {
-                let count = counts.get(&(policy.clone(), edge.id.clone())).copied().unwrap_or(0);
+                let count = counts
+                    .get(&(policy.clone(), edge.id.clone()))
+                    .copied()
+                    .unwrap_or(0);
                 if count == 0 {
                     missing.push(edge.id.clone());
                 }
                 match format {
                     Format::Json => {
-                        print(&json!({"policy": policy, "id": edge.id, "count": count, "meaning": edge.meaning}));
+                        print(
+                            &json!({"policy": policy, "id": edge.id, "count": count, "meaning": edge.meaning}),
+                        );
                     }
                     Format::Text => {
-                        print(&format_args!("{:<12} {count:>8}  {}", edge.id, printable(&edge.meaning)));
+                        print(&format_args!(
+                            "{:<12} {count:>8}  {}",
+                            edge.id,
+                            printable(&edge.meaning)
+                        ));
                     }
                 }
             }
         }
         for (policy, id) in counts.keys() {
-            if !tables.get(policy).is_some_and(|table| table.iter().any(|edge| edge.id == *id)) {
+            if !tables
+                .get(policy)
+                .is_some_and(|table| table.iter().any(|edge| edge.id == *id))
+            {
                 unknown.push(format!("{policy}: {id}"));
             }
         }
@@ -83,7 +101,11 @@ impl Edges {
             say(format, &format!("never taken: {}", missing.join(", ")));
         }
         let failed = !unknown.is_empty() || (!missing.is_empty() && !self.allow_missing);
-        Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        Ok(if failed {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        })
     }
 
     fn wants(&self, policy: &str) -> bool {

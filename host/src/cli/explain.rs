@@ -47,7 +47,12 @@ impl Explain {
             }
         })?;
         if passes.is_empty() {
-            bail!("the recording {} holds no pass of {} {}", folder.display(), self.kind, self.name);
+            bail!(
+                "the recording {} holds no pass of {} {}",
+                folder.display(),
+                self.kind,
+                self.name
+            );
         }
         let skipped = self.last.map_or(0, |last| passes.len().saturating_sub(last));
         for record in &passes[skipped..] {
@@ -63,8 +68,15 @@ impl Explain {
     }
 
     fn is_of(&self, record: &PassRecord) -> bool {
-        let (kind, group) = self.kind.split_once('.').map_or((self.kind.as_str(), None), |(k, g)| (k, Some(g)));
-        let of_group = record.kind.api_version.split_once('/').map_or("", |(group, _)| group);
+        let (kind, group) = self
+            .kind
+            .split_once('.')
+            .map_or((self.kind.as_str(), None), |(k, g)| (k, Some(g)));
+        let of_group = record
+            .kind
+            .api_version
+            .split_once('/')
+            .map_or("", |(group, _)| group);
         let plural = format!("{}s", record.kind.kind);
         (record.kind.kind.eq_ignore_ascii_case(kind) || plural.eq_ignore_ascii_case(kind))
             && group.is_none_or(|group| group.eq_ignore_ascii_case(of_group))
@@ -72,13 +84,25 @@ impl Explain {
     }
 
     fn show(&self, record: &PassRecord, edges: &[String]) {
-        let causes: Vec<String> = record.causes.iter().map(|c| format!("{c:?}").to_lowercase()).collect();
-        let attempt = if record.attempt > 0 { format!(", attempt {}", record.attempt) } else { String::new() };
+        let causes: Vec<String> = record
+            .causes
+            .iter()
+            .map(|c| format!("{c:?}").to_lowercase())
+            .collect();
+        let attempt = if record.attempt > 0 {
+            format!(", attempt {}", record.attempt)
+        } else {
+            String::new()
+        };
         line(&format!(
             "{}  pass {}  because: {}{attempt}",
             rfc3339(record.started.unix),
             record.pass.0,
-            if causes.is_empty() { "-".into() } else { causes.join(", ") },
+            if causes.is_empty() {
+                "-".into()
+            } else {
+                causes.join(", ")
+            },
         ));
         record.roles.iter().for_each(|role| self.show_role(role));
         for write in &record.writes {
@@ -93,17 +117,32 @@ impl Explain {
                 (None, None) => {}
             }
         }
-        line(&format!("    edges   {}", if edges.is_empty() { "-".into() } else { edges.join(" ") }));
+        line(&format!(
+            "    edges   {}",
+            if edges.is_empty() {
+                "-".into()
+            } else {
+                edges.join(" ")
+            }
+        ));
         line(&format!("    then    {}", then(record)));
     }
 
     fn show_role(&self, role: &RoleRecord) {
         for doubt in &role.pending {
             let state = format!("{:?}", doubt.state);
-            line(&format!("    doubt   {} of {}: {}", doubt.operation, doubt.intent, self.short(&state)));
+            line(&format!(
+                "    doubt   {} of {}: {}",
+                doubt.operation,
+                doubt.intent,
+                self.short(&state)
+            ));
         }
         for (index, entry) in role.journal.iter().enumerate() {
-            let used = role.conclusion.as_ref().is_none_or(|c| c.used.contains(&(index as u32)));
+            let used = role
+                .conclusion
+                .as_ref()
+                .is_none_or(|c| c.used.contains(&(index as u32)));
             if !used {
                 continue;
             }
@@ -120,7 +159,9 @@ impl Explain {
         if let Some(fault) = &role.fault {
             line(&format!("    fault   {fault}"));
         }
-        let Some(conclusion) = &role.conclusion else { return };
+        let Some(conclusion) = &role.conclusion else {
+            return;
+        };
         if !conclusion.notes.is_empty() {
             line(&format!("    notes   {}", conclusion.notes.join(" ")));
         }
@@ -128,14 +169,21 @@ impl Explain {
             line(&format!("    patch   {}", self.short(patch)));
         }
         for event in &conclusion.events {
-            line(&format!("    event   {:?} {}: {}", event.kind, event.reason, event.message));
+            line(&format!(
+                "    event   {:?} {}: {}",
+                event.kind, event.reason, event.message
+            ));
         }
     }
 
     fn request(&self, entry: &Entry) -> (&'static str, String) {
         match &entry.request {
             Request::Ask(ask) => {
-                let round = if ask.round > 0 { format!(" (round {})", ask.round) } else { String::new() };
+                let round = if ask.round > 0 {
+                    format!(" (round {})", ask.round)
+                } else {
+                    String::new()
+                };
                 let what = match &ask.question {
                     Question::Object(q) => format!("{} {}", q.object.kind.kind, q.object.name),
                     Question::Objects(q) => format!("list of {}", q.kind.kind),

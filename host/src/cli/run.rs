@@ -55,7 +55,12 @@ pub(super) struct Run {
     #[arg(long, value_name = "PORT", help_heading = "Standalone")]
     listen: Option<u16>,
     /// Where the kubeconfig of --listen goes.
-    #[arg(long, value_name = "FILE", default_value = "polity.kubeconfig", help_heading = "Standalone")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "polity.kubeconfig",
+        help_heading = "Standalone"
+    )]
     write_kubeconfig: PathBuf,
     /// How many times as fast as real time the clock runs; the default is the scenario's, otherwise 1.
     #[arg(long, value_name = "N", help_heading = "Standalone")]
@@ -117,7 +122,10 @@ impl Run {
         }
         let data = self.data.as_deref().map(Data::open).transpose()?.map(Arc::new);
         let speed = match self.is_standalone() {
-            true => self.speed.or(scenario.as_ref().and_then(|s| s.speed)).unwrap_or(1.0),
+            true => self
+                .speed
+                .or(scenario.as_ref().and_then(|s| s.speed))
+                .unwrap_or(1.0),
             false => 1.0,
         };
         if !(speed > 0.0 && speed <= 10_000.0) {
@@ -132,15 +140,31 @@ impl Run {
             },
             ..SandboxConfig::default()
         })?);
-        let folder = self.policies.clone().or(manifests.folder.clone()).unwrap_or_else(|| PathBuf::from("."));
+        let folder = self
+            .policies
+            .clone()
+            .or(manifests.folder.clone())
+            .unwrap_or_else(|| PathBuf::from("."));
         let builds = self.build_crates || self.is_standalone();
-        let policies =
-            Arc::new(Policies::new(sandbox.clone(), &folder, builds, Box::new(move |m| say(format, m))));
+        let policies = Arc::new(Policies::new(
+            sandbox.clone(),
+            &folder,
+            builds,
+            Box::new(move |m| say(format, m)),
+        ));
         let seed = scenario.as_ref().map_or(0, |s| s.seed);
         let cloud = scenario.as_ref().and_then(|s| s.cloud.clone());
         let clouds = Arc::new(Clouds::new(clock.clone(), data.clone(), seed, cloud));
 
-        apply(&manifests, &cluster, &policies, &clouds, self.is_standalone(), format).await?;
+        apply(
+            &manifests,
+            &cluster,
+            &policies,
+            &clouds,
+            self.is_standalone(),
+            format,
+        )
+        .await?;
 
         let recorder = self.recorder(data.as_deref(), &sandbox.engine_version())?;
         let ends = Arc::new(Ends::default());
@@ -157,8 +181,16 @@ impl Run {
         let says: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(move |message: &str| say(format, message));
         let running = scenario.as_ref().map(|s| s.start(&clock, &cluster, says));
 
-        let deadline = self.deadline.or(scenario.as_ref().and_then(|s| s.deadline)).unwrap_or(DEADLINE);
-        let end = Settling { handle: &handle, ends: &ends, clouds: &clouds, running: running.as_ref() };
+        let deadline = self
+            .deadline
+            .or(scenario.as_ref().and_then(|s| s.deadline))
+            .unwrap_or(DEADLINE);
+        let end = Settling {
+            handle: &handle,
+            ends: &ends,
+            clouds: &clouds,
+            running: running.as_ref(),
+        };
         let code = tokio::select! {
             stuck = end.wait(&clock, deadline), if self.until_settled => {
                 report(stuck, scenario.as_ref(), &cluster, &clouds, deadline, format).await?
@@ -189,7 +221,13 @@ impl Run {
         if let Some(port) = self.listen {
             let served = standalone::serve(api.clone(), port, &self.write_kubeconfig).await?;
             let kubeconfig = served.kubeconfig.display().to_string();
-            say(format, &format!("serving https://{}: kubectl --kubeconfig {kubeconfig} get machines", served.address));
+            say(
+                format,
+                &format!(
+                    "serving https://{}: kubectl --kubeconfig {kubeconfig} get machines",
+                    served.address
+                ),
+            );
         }
         Ok(Cluster::new(kube::Client::new(api, "default"), LEASE))
     }
@@ -225,16 +263,22 @@ async fn apply(
     for binding in &manifests.bindings {
         // A binding that does not load is applied all the same: its status says what is wrong.
         let (policies, clouds, object) = (policies.clone(), clouds.clone(), Object::new(binding.clone()));
-        let loaded =
-            tokio::task::spawn_blocking(move || bindings::load(&policies, &clouds, &object)).await?;
+        let loaded = tokio::task::spawn_blocking(move || bindings::load(&policies, &clouds, &object)).await?;
         match loaded {
-            Ok(ready) => definitions
-                .extend(ready.binding.policies.values().filter_map(|policy| policy.manifest.crd.clone())),
+            Ok(ready) => definitions.extend(
+                ready
+                    .binding
+                    .policies
+                    .values()
+                    .filter_map(|policy| policy.manifest.crd.clone()),
+            ),
             Err(e) => say(format, &format!("binding {}: {e:#}", binding["metadata"]["name"])),
         }
     }
-    let (given, objects): (Vec<&Value>, Vec<&Value>) =
-        manifests.objects.iter().partition(|o| o["kind"] == "CustomResourceDefinition");
+    let (given, objects): (Vec<&Value>, Vec<&Value>) = manifests
+        .objects
+        .iter()
+        .partition(|o| o["kind"] == "CustomResourceDefinition");
     for definition in definitions.iter().chain(given) {
         apply_one(cluster, definition).await?;
         let name = definition["metadata"]["name"].as_str().unwrap_or_default();
@@ -242,7 +286,11 @@ async fn apply(
     }
     let (namespaces, rest): (Vec<&Value>, Vec<&Value>) =
         objects.into_iter().partition(|o| o["kind"] == "Namespace");
-    for object in namespaces.into_iter().chain(manifests.bindings.iter()).chain(rest) {
+    for object in namespaces
+        .into_iter()
+        .chain(manifests.bindings.iter())
+        .chain(rest)
+    {
         apply_one(cluster, object).await?;
     }
     Ok(())
@@ -273,7 +321,9 @@ impl Settling<'_> {
     async fn wait(&self, clock: &Clock, deadline: Millis) -> Vec<String> {
         let end = clock.now().boot + deadline.0;
         loop {
-            let Some(view) = self.handle.view().await else { return vec!["the driver stopped".into()] };
+            let Some(view) = self.handle.view().await else {
+                return vec!["the driver stopped".into()];
+            };
             let mut stuck = self.ends.unsettled(&view);
             if let Some(left) = self.running.map(Running::steps_left).filter(|left| *left > 0) {
                 stuck.push(format!("the scenario has {left} steps left"));
@@ -302,7 +352,10 @@ async fn report(
     format: Format,
 ) -> Result<ExitCode> {
     if !stuck.is_empty() {
-        say(format, &format!("not settled after {}:", crate::progress::duration(deadline.0)));
+        say(
+            format,
+            &format!("not settled after {}:", crate::progress::duration(deadline.0)),
+        );
         stuck.iter().for_each(|one| say(format, &format!("  {one}")));
         return Ok(ExitCode::FAILURE);
     }
@@ -315,11 +368,18 @@ async fn report(
             false => {
                 holds = false;
                 say(format, &format!("  not as expected: {}", verdict.that));
-                verdict.wrong.iter().for_each(|why| say(format, &format!("    {why}")));
+                verdict
+                    .wrong
+                    .iter()
+                    .for_each(|why| say(format, &format!("    {why}")));
             }
         }
     }
-    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if holds {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// SIGINT or SIGTERM.
@@ -346,13 +406,18 @@ fn identity() -> String {
 
 /// Virtual time goes on where the last run left it: times in objects must not lie in the future.
 fn saved_time(data: Option<&Data>) -> Result<u64> {
-    let Some(text) = data.map(|data| data.read(TIME)).transpose()?.flatten() else { return Ok(0) };
-    text.trim().parse().with_context(|| format!("{} holds no time", Path::new(TIME).display()))
+    let Some(text) = data.map(|data| data.read(TIME)).transpose()?.flatten() else {
+        return Ok(0);
+    };
+    text.trim()
+        .parse()
+        .with_context(|| format!("{} holds no time", Path::new(TIME).display()))
 }
 
 /// The file in the data folder that remembers virtual time.
 const TIME: &str = "time";
 
 fn save_time(data: &Data, clock: &Clock) -> Result<()> {
-    data.replace(TIME, &clock.now().unix.to_string()).context("cannot remember the time")
+    data.replace(TIME, &clock.now().unix.to_string())
+        .context("cannot remember the time")
 }

@@ -69,7 +69,10 @@ pub async fn misbehave(cx: Context<Thing, Config>) -> Result<Next, Failure> {
         Mischief::Recurse => cx.note(&recurse(u64::from(calls)).to_string()),
         Mischief::Allocate => allocate(),
         Mischief::Panic => panic!("out of cheese"),
-        #[allow(unsafe_code, reason = "this is the mischief: a text that breaks the promise of its type")]
+        #[allow(
+            unsafe_code,
+            reason = "this is the mischief: a text that breaks the promise of its type"
+        )]
         Mischief::Garbage => {
             let bytes = std::hint::black_box([0xff, 0xfe]);
             cx.note(unsafe { std::str::from_utf8_unchecked(&bytes) });
