@@ -33,7 +33,9 @@ pub(crate) async fn check(
             Ok(Break(requeue(cx)))
         }
         TaskState::Success => {
-            let cloned = task.vm.filter(|_| machine.status.task_kind == Some(TaskKind::Clone));
+            let cloned = task
+                .vm
+                .filter(|_| machine.status.task_kind == Some(TaskKind::Clone));
             succeeded(cx, machine);
             Ok(Continue(cloned))
         }
