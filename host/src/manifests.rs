@@ -52,7 +52,7 @@ impl Manifests {
             }
             if value["apiVersion"] == scenario::API_VERSION && value["kind"] == scenario::KIND {
                 let scenario: Scenario = serde_path_to_error::deserialize(value)
-                    .map_err(|e| anyhow!("{}: {}", e.path().to_string(), e.inner()))
+                    .map_err(|e| anyhow!("{}: {}", e.path(), e.inner()))
                     .with_context(at)?;
                 if self.scenario.replace(scenario).is_some() {
                     bail!("{}: there is more than one scenario", at());

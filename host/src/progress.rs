@@ -129,11 +129,10 @@ impl Progress {
 
 impl Observer for Progress {
     fn passed(&mut self, record: &PassRecord) {
-        let settled = match (&record.outcome, &record.next) {
-            (Outcome::Denied | Outcome::Released, _) => true,
-            (Outcome::Published, Some(Next::Settled(_))) => true,
-            _ => false,
-        };
+        let settled = matches!(
+            (&record.outcome, &record.next),
+            (Outcome::Denied | Outcome::Released, _) | (Outcome::Published, Some(Next::Settled(_)))
+        );
         self.ends.lock().insert(
             record.key.clone(),
             End {
