@@ -64,9 +64,9 @@ static CALLS: AtomicU32 = AtomicU32::new(0);
 pub async fn misbehave(cx: Context<Thing, Config>) -> Result<Next, Failure> {
     let calls = CALLS.fetch_add(1, Ordering::Relaxed) + 1;
     match cx.config().mischief {
-        Mischief::Behave => cx.note(&format!("call-{calls}")),
+        Mischief::Behave => cx.note(format!("call-{calls}")),
         Mischief::Loop => spin(),
-        Mischief::Recurse => cx.note(&recurse(u64::from(calls)).to_string()),
+        Mischief::Recurse => cx.note(recurse(u64::from(calls)).to_string()),
         Mischief::Allocate => allocate(),
         Mischief::Panic => panic!("out of cheese"),
         #[allow(
@@ -77,7 +77,7 @@ pub async fn misbehave(cx: Context<Thing, Config>) -> Result<Next, Failure> {
             let bytes = std::hint::black_box([0xff, 0xfe]);
             cx.note(unsafe { std::str::from_utf8_unchecked(&bytes) });
         }
-        Mischief::Huge => cx.note(&"x".repeat(6 << 20)),
+        Mischief::Huge => cx.note("x".repeat(6 << 20)),
         Mischief::Stall => pending().await,
         Mischief::AskForEver => {
             for n in 0.. {
