@@ -1,18 +1,26 @@
 //! Applying manifests: create, or merge into what stands there. Unknown fields are refused, not dropped.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use polity_core::call::{Scope, WatchEvent};
 use polity_core::contract::{Code, Failure, Kind};
 use polity_core::object::Object;
-use serde_json::Value;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::Cluster;
+use crate::error::Verb;
+use crate::request::{named, until};
 use crate::write::MANAGER;
 
+/// How long applying one object may take. Nobody's lease hangs on it; admission webhooks may take 30 s.
+const LONGEST: Duration = Duration::from_secs(40);
 /// How long a new CRD may take to be served.
 const ESTABLISHED: Duration = Duration::from_secs(30);
+/// Between looks at whether an established kind is in the discovery: servers write no event when it is.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 const STRICT: (&str, &str) = ("fieldValidation", "Strict");
 
 /// What applying an object did.
@@ -27,26 +35,60 @@ pub enum Applied {
 }
 
 impl Cluster {
-    /// Creates an object, or merges it into the one that stands at its name.
+    /// Creates an object, or merges it into the one that stands at its name: lists are replaced, and what the manifest
+    /// does not name stays. A namespaced object that names no namespace goes to the client's default one.
     pub async fn apply(&self, object: &Value) -> Result<Applied, Failure> {
-        let created = self.create(object, &[MANAGER, STRICT]).await;
-        match created {
+        let reference = Object::new(object.clone()).reference();
+        let end = Instant::now() + LONGEST;
+        until(end, Verb::Patch, &named(&reference), self.apply_now(object)).await
+    }
+
+    async fn apply_now(&self, object: &Value) -> Result<Applied, Failure> {
+        let mut object = object.clone();
+        let reference = Object::new(object.clone()).reference();
+        if reference.namespace.is_none() && self.resource(&reference.kind).await?.namespaced {
+            object["metadata"]["namespace"] = json!(self.client.default_namespace());
+        }
+        let reference = Object::new(object.clone()).reference();
+        match self.create(&object, &[MANAGER, STRICT]).await {
             Err(failure) if failure.code == Code::AlreadyExists => {}
             other => return other.map(|_| Applied::Created),
         }
-        let reference = Object::new(object.clone()).reference();
         let before = self.get(&reference).await?;
-        let after = self.merge(&reference, None, object, &[MANAGER, STRICT]).await?;
-        let same = before["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"];
-        Ok(if same {
-            Applied::Unchanged
-        } else {
-            Applied::Changed
-        })
+        let after = self.merge(&reference, None, &object, &[MANAGER, STRICT]).await?;
+        let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+        match version(&before) == version(&after) {
+            true => Ok(Applied::Unchanged),
+            false => Ok(Applied::Changed),
+        }
     }
 
-    /// Waits until a CustomResourceDefinition is served.
+    /// Waits until a CustomResourceDefinition is established and its kind is served.
     pub async fn wait_established(&self, name: &str) -> Result<(), Failure> {
+        let end = Instant::now() + ESTABLISHED;
+        let mut trouble = String::new();
+        let waited = timeout_at(end, async {
+            for kind in self.established(name, &mut trouble).await? {
+                while let Err(failure) = self.resource(&kind).await {
+                    trouble = failure.to_string();
+                    sleep(LOOK_EVERY).await;
+                }
+            }
+            Ok(())
+        });
+        match waited.await {
+            Ok(done) => done,
+            Err(_) => {
+                let seconds = ESTABLISHED.as_secs();
+                let message =
+                    format!("the CustomResourceDefinition {name} is not served after {seconds} s: {trouble}");
+                Err(Failure::new(Code::DeadlineExceeded, message))
+            }
+        }
+    }
+
+    /// The kinds that an established CRD serves. `trouble` is what stands in the way so far.
+    async fn established(&self, name: &str, trouble: &mut String) -> Result<Vec<Kind>, Failure> {
         let kind = Kind {
             api_version: "apiextensions.k8s.io/v1".into(),
             kind: "CustomResourceDefinition".into(),
@@ -58,31 +100,153 @@ impl Cluster {
             node: None,
             fields: Vec::new(),
         };
-        let waited = tokio::time::timeout(ESTABLISHED, async {
-            let mut events = std::pin::pin!(self.watch(scope));
-            while let Some(event) = events.next().await {
-                let established = match &event {
-                    WatchEvent::Applied(object) => is_established(object),
-                    WatchEvent::Listed { objects, .. } => objects.iter().any(is_established),
-                    _ => false,
-                };
-                if established {
-                    return;
+        let mut events = pin!(self.watch(scope));
+        while let Some(event) = events.next().await {
+            let crd = match event {
+                WatchEvent::Applied(object) => Some(object),
+                WatchEvent::Listed { objects, .. } => objects.into_iter().next(),
+                WatchEvent::Deleted(_) => None,
+                WatchEvent::Failed(message) => {
+                    *trouble = message;
+                    continue;
                 }
+            };
+            let Some(crd) = crd else {
+                *trouble = "it is not there".to_owned();
+                continue;
+            };
+            if condition(&crd, "Established").is_some_and(|c| c["status"] == "True") {
+                return Ok(kinds(&crd));
             }
-        });
-        waited.await.map_err(|_| {
-            Failure::new(
-                Code::DeadlineExceeded,
-                format!("the CustomResourceDefinition {name} is not served in time"),
-            )
-        })
+            *trouble = "it is not established yet".to_owned();
+            if let Some(refused) = condition(&crd, "NamesAccepted").filter(|c| c["status"] == "False") {
+                let why = refused["message"].as_str().unwrap_or_default();
+                let message = format!("the names of the CustomResourceDefinition {name} are refused: {why}");
+                return Err(Failure::new(Code::FailedPrecondition, message));
+            }
+        }
+        Ok(Vec::new())
     }
 }
 
-fn is_established(crd: &Object) -> bool {
-    crd.value()["status"]["conditions"].as_array().is_some_and(|all| {
-        all.iter()
-            .any(|c| c["type"] == "Established" && c["status"] == "True")
-    })
+fn condition<'a>(crd: &'a Object, kind: &str) -> Option<&'a Value> {
+    let conditions = crd.value()["status"]["conditions"].as_array()?;
+    conditions.iter().find(|condition| condition["type"] == kind)
+}
+
+fn kinds(crd: &Object) -> Vec<Kind> {
+    let spec = &crd.value()["spec"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (group, kind) = (text(&spec["group"]), text(&spec["names"]["kind"]));
+    let versions = spec["versions"].as_array().into_iter().flatten();
+    versions
+        .filter(|version| version["served"] == true)
+        .map(|version| Kind {
+            api_version: format!("{group}/{}", text(&version["name"])),
+            kind: kind.clone(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{Fake, Reply, Then, not_served, refusal, widget};
+
+    fn crd(conditions: Value) -> Value {
+        let versions = json!([{"name": "v1", "served": true}, {"name": "v0", "served": false}]);
+        json!({
+            "metadata": {"name": "widgets.g", "resourceVersion": "5"},
+            "spec": {"group": "g", "names": {"kind": "Widget"}, "versions": versions},
+            "status": {"conditions": conditions},
+        })
+    }
+
+    fn list(crd: Value) -> Reply {
+        Reply::json(200, json!({"metadata": {"resourceVersion": "5"}, "items": [crd]}))
+    }
+
+    fn discovery(name: &str, kind: &str) -> Reply {
+        Reply::json(
+            200,
+            json!({"resources": [{"name": name, "kind": kind, "namespaced": false}]}),
+        )
+    }
+
+    #[tokio::test]
+    async fn what_is_not_there_is_created_strictly() {
+        let fake = Fake::serving([Reply::json(201, widget("x", 1))]);
+        assert_eq!(fake.cluster().apply(&widget("x", 0)).await, Ok(Applied::Created));
+        assert_eq!(
+            fake.paths(),
+            ["POST /apis/g/v1/namespaces/a/widgets?fieldManager=polity&fieldValidation=Strict"]
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_there_is_merged_into() {
+        for (after, expected) in [(2, Applied::Changed), (1, Applied::Unchanged)] {
+            let fake = Fake::serving([
+                refusal(409, "AlreadyExists", "x"),
+                Reply::json(200, widget("x", 1)),
+                Reply::json(200, widget("x", after)),
+            ]);
+            assert_eq!(fake.cluster().apply(&widget("x", 0)).await, Ok(expected));
+            assert_eq!(
+                fake.paths()[2],
+                "PATCH /apis/g/v1/namespaces/a/widgets/x?fieldManager=polity&fieldValidation=Strict"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_namespaced_object_without_a_namespace_goes_to_the_default_one() {
+        let mut object = widget("x", 0);
+        object["metadata"] = json!({"name": "x"});
+        let fake = Fake::serving([Reply::json(201, json!({}))]);
+        assert!(fake.cluster().apply(&object).await.is_ok());
+        let seen = &fake.seen()[0];
+        assert!(seen.path.starts_with("/apis/g/v1/namespaces/default/widgets?"));
+        assert_eq!(seen.body["metadata"]["namespace"], "default");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_crd_is_waited_for_until_its_kind_is_served() {
+        let established = crd(json!([{"type": "Established", "status": "True"}]));
+        let modified = json!({"type": "MODIFIED", "object": established});
+        let fake = Fake::answering([
+            discovery("customresourcedefinitions", "CustomResourceDefinition"),
+            list(crd(json!([]))),
+            Reply::Watch(vec![modified], Then::Silence),
+            not_served(),
+            discovery("widgets", "Widget"),
+        ]);
+        assert_eq!(fake.cluster().wait_established("widgets.g").await, Ok(()));
+        assert_eq!(fake.paths()[3..], ["GET /apis/g/v1", "GET /apis/g/v1"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_crd_that_never_serves_says_why() {
+        let fake = Fake::answering([
+            discovery("customresourcedefinitions", "CustomResourceDefinition"),
+            list(crd(json!([]))),
+        ]);
+        let failure = fake
+            .cluster()
+            .wait_established("widgets.g")
+            .await
+            .expect_err("never");
+        assert_eq!(failure.code, Code::DeadlineExceeded);
+        assert!(failure.message.contains("widgets.g"), "{failure}");
+
+        let refused = json!([{"type": "NamesAccepted", "status": "False", "message": "taken"}]);
+        let fake = Fake::serving([list(crd(refused))]);
+        let failure = fake
+            .cluster()
+            .wait_established("widgets.g")
+            .await
+            .expect_err("refused");
+        assert_eq!(failure.code, Code::FailedPrecondition);
+        assert!(failure.message.ends_with("taken"), "{failure}");
+    }
 }

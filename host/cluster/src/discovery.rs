@@ -1,10 +1,10 @@
 //! Which kinds are served, and how: asked for once, and again when a kind is missing.
 
 use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
 
 use polity_core::contract::{Code, Failure, Kind};
 use serde_json::Value;
-use tokio::sync::Mutex;
 
 use crate::Cluster;
 use crate::error::Verb;
@@ -12,47 +12,137 @@ use crate::path::{self, Resource};
 
 /// Kinds that are known to be served.
 #[derive(Default)]
-pub(crate) struct Discovery(Mutex<BTreeMap<Kind, Resource>>);
+pub(crate) struct Discovery(RwLock<BTreeMap<Kind, Resource>>);
+
+impl Discovery {
+    fn get(&self, kind: &Kind) -> Option<Resource> {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(kind)
+            .cloned()
+    }
+
+    /// Enters what a group and version serves.
+    fn enter(&self, root: &str, list: &Value, api_version: &str) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        for resource in list["resources"].as_array().into_iter().flatten() {
+            let (Some(plural), Some(kind)) = (resource["name"].as_str(), resource["kind"].as_str()) else {
+                continue;
+            };
+            // `machines/status` is a subresource.
+            if plural.contains('/') {
+                continue;
+            }
+            let kind = Kind {
+                api_version: api_version.to_owned(),
+                kind: kind.to_owned(),
+            };
+            let resource = Resource {
+                root: root.to_owned(),
+                plural: plural.to_owned(),
+                namespaced: resource["namespaced"].as_bool().unwrap_or(false),
+            };
+            known.insert(kind, resource);
+        }
+    }
+
+    /// Forgets the group and version that a path lies in: the server does not serve that path.
+    pub(crate) fn forget(&self, path: &str) {
+        let lies_in = |resource: &Resource| {
+            path.strip_prefix(&resource.root)
+                .is_some_and(|p| p.starts_with('/'))
+        };
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, resource| !lies_in(resource));
+    }
+}
 
 impl Cluster {
     /// How a kind is served; `unimplemented` if it is not.
     pub(crate) async fn resource(&self, kind: &Kind) -> Result<Resource, Failure> {
-        let mut known = self.discovery.0.lock().await;
-        if let Some(resource) = known.get(kind) {
-            return Ok(resource.clone());
+        if let Some(resource) = self.discovery.get(kind) {
+            return Ok(resource);
         }
-        let root = path::root(&kind.api_version);
+        let root = path::root(&kind.api_version)?;
         let what = format!("discovery of {}", kind.api_version);
-        let list = match self.call(Verb::Read, &what, "GET", &root, None).await {
-            Err(failure) if failure.code == Code::NotFound => Value::Null,
+        let list = match self.call(Verb::Get, &what, &root, None).await {
+            Err(failure) if failure.code == Code::Unimplemented => Value::Null,
             other => other?,
         };
-        for resource in list["resources"].as_array().into_iter().flatten() {
-            let (Some(name), Some(served)) = (resource["name"].as_str(), resource["kind"].as_str()) else {
-                continue;
-            };
-            if !name.contains('/') {
-                let kind = Kind {
-                    api_version: kind.api_version.clone(),
-                    kind: served.to_owned(),
-                };
-                let namespaced = resource["namespaced"].as_bool().unwrap_or(false);
-                known.insert(
-                    kind,
-                    Resource {
-                        root: root.clone(),
-                        plural: name.to_owned(),
-                        namespaced,
-                    },
-                );
-            }
-        }
-        known.get(kind).cloned().ok_or_else(|| {
+        self.discovery.enter(&root, &list, &kind.api_version);
+        self.discovery.get(kind).ok_or_else(|| {
             let message = format!(
                 "the API server does not serve {} of {}",
                 kind.kind, kind.api_version
             );
             Failure::new(Code::Unimplemented, message)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{Fake, Reply, kind, not_found, not_served};
+    use serde_json::json;
+
+    fn group(plural: &str) -> Reply {
+        Reply::json(
+            200,
+            json!({"resources": [
+                {"name": plural, "kind": "Widget", "namespaced": true},
+                {"name": format!("{plural}/status"), "kind": "Widget", "namespaced": true},
+            ]}),
+        )
+    }
+
+    #[tokio::test]
+    async fn a_kind_is_looked_up_once() {
+        let fake = Fake::answering([group("widgets")]);
+        let cluster = fake.cluster();
+        for _ in 0..2 {
+            let resource = cluster.resource(&kind("g/v1", "Widget")).await.expect("served");
+            assert_eq!((resource.plural.as_str(), resource.namespaced), ("widgets", true));
+        }
+        assert_eq!(fake.paths(), ["GET /apis/g/v1"]);
+    }
+
+    #[tokio::test]
+    async fn a_kind_that_is_not_served_is_named_and_looked_for_again() {
+        let fake = Fake::answering([not_served(), group("widgets")]);
+        let cluster = fake.cluster();
+        let failure = cluster
+            .resource(&kind("g/v1", "Widget"))
+            .await
+            .expect_err("not served");
+        assert_eq!(failure.code, Code::Unimplemented);
+        assert!(failure.message.contains("Widget of g/v1"), "{failure}");
+        assert!(cluster.resource(&kind("g/v1", "Widget")).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_kind_that_ceased_to_be_served_is_looked_up_again() {
+        let fake = Fake::answering([group("widgets"), not_served(), group("gadgets"), not_found("w")]);
+        let cluster = fake.cluster();
+        let widget = crate::fake::reference("g/v1", "Widget", "a", "w");
+        let gone = cluster.get(&widget).await.expect_err("not served");
+        assert_eq!(gone.code, Code::Unimplemented);
+        let absent = cluster.get(&widget).await.expect_err("not found");
+        assert_eq!(absent.code, Code::NotFound);
+        assert_eq!(
+            fake.paths()[2..],
+            ["GET /apis/g/v1", "GET /apis/g/v1/namespaces/a/gadgets/w"]
+        );
+    }
+
+    #[tokio::test]
+    async fn failing_to_look_is_not_the_absence_of_a_kind() {
+        let fake = Fake::answering([Reply::json(503, json!({})), Reply::Refused]);
+        let cluster = fake.cluster();
+        for _ in 0..2 {
+            let failure = cluster.resource(&kind("g/v1", "Widget")).await.expect_err("down");
+            assert_eq!(failure.code, Code::Unavailable);
+        }
     }
 }

@@ -1,114 +1,142 @@
 //! From what an API server says to the contract's codes, by the table of `wit/ERRORS.md`.
 
+use std::error::Error as StdError;
+
 use http::StatusCode;
+use kube::client::AuthError;
 use polity_core::contract::{Code, Failure};
 use serde_json::Value;
 
 /// What a request wanted: some errors mean different things.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
-    Read,
+    Get,
     Create,
-    Write,
+    Patch,
+    Delete,
     Evict,
 }
 
-/// A failure from an HTTP response that is not a success. `body` is a `Status` where the server sent one.
+impl Verb {
+    pub(crate) fn method(self) -> http::Method {
+        match self {
+            Verb::Get => http::Method::GET,
+            Verb::Create | Verb::Evict => http::Method::POST,
+            Verb::Patch => http::Method::PATCH,
+            Verb::Delete => http::Method::DELETE,
+        }
+    }
+
+    /// The failure as it is for this verb when nobody knows whether the request was carried out.
+    pub(crate) fn unknown(self, failure: Failure) -> Failure {
+        match self {
+            Verb::Get => failure,
+            _ => failure.effect_unknown(),
+        }
+    }
+}
+
+/// A failure from an HTTP response that is not a success. `body` is a `Status` where the server sent one;
+/// `retry_after` are the seconds of that header.
 pub(crate) fn from_response(
     verb: Verb,
     what: &str,
     status: StatusCode,
-    retry: Option<u64>,
+    retry_after: Option<u64>,
     body: &Value,
 ) -> Failure {
     let said = body["message"]
         .as_str()
-        .unwrap_or_else(|| status.canonical_reason().unwrap_or("no message"));
-    let is_write = verb != Verb::Read;
-    let mut unknown = false;
-    let code = match status.as_u16() {
-        400 | 413 | 422 => Code::InvalidArgument,
-        401 => Code::Unauthenticated,
-        403 if said.contains("exceeded quota") => Code::ResourceExhausted,
-        403 => Code::PermissionDenied,
-        404 => Code::NotFound,
-        409 if verb == Verb::Create && body["reason"] == "AlreadyExists" => Code::AlreadyExists,
-        409 => Code::Aborted,
-        410 => Code::OutOfRange,
-        429 => Code::Unavailable,
-        405 | 415 | 501 => Code::Unimplemented,
-        502 | 503 => {
-            unknown = is_write;
-            Code::Unavailable
-        }
-        504 => {
-            unknown = is_write;
-            Code::DeadlineExceeded
-        }
-        500 => {
-            unknown = is_write;
-            Code::Internal
-        }
-        _ => {
-            unknown = is_write;
-            Code::Unknown
-        }
+        .filter(|said| !said.is_empty())
+        .or(status.canonical_reason())
+        .unwrap_or("no message");
+    let (code, is_definite) = match status.as_u16() {
+        // A patch can state a uid only as a value: another object's is an immutable field that changes.
+        422 if concerns_uid(body) => (Code::Aborted, true),
+        400 | 413 | 422 => (Code::InvalidArgument, true),
+        401 => (Code::Unauthenticated, true),
+        403 if said.contains("exceeded quota") => (Code::ResourceExhausted, true),
+        403 => (Code::PermissionDenied, true),
+        404 if is_path_unknown(body) => (Code::Unimplemented, true),
+        404 => (Code::NotFound, true),
+        409 if verb == Verb::Create && body["reason"] == "AlreadyExists" => (Code::AlreadyExists, true),
+        409 => (Code::Aborted, true),
+        410 => (Code::OutOfRange, true),
+        429 => (Code::Unavailable, true),
+        405 | 406 | 415 | 501 => (Code::Unimplemented, true),
+        500 => (Code::Internal, false),
+        502 | 503 => (Code::Unavailable, false),
+        408 | 504 => (Code::DeadlineExceeded, false),
+        _ => (Code::Unknown, false),
     };
-    let retry_after = body["details"]["retryAfterSeconds"]
-        .as_u64()
-        .or(retry)
-        .map(|seconds| seconds * 1_000);
+    let seconds = body["details"]["retryAfterSeconds"].as_u64().or(retry_after);
     let failure = Failure {
-        retry_after,
+        retry_after: seconds.map(|seconds| seconds.saturating_mul(1_000)),
         ..Failure::new(code, format!("{what}: {said}"))
     };
-    if unknown {
-        failure.effect_unknown()
-    } else {
-        failure
+    match is_definite {
+        true => failure,
+        false => verb.unknown(failure),
     }
+}
+
+/// A missing object is named in the `Status`; a path that nothing serves is not.
+fn is_path_unknown(body: &Value) -> bool {
+    body["details"]["name"].as_str().unwrap_or_default().is_empty()
+}
+
+fn concerns_uid(body: &Value) -> bool {
+    let causes = body["details"]["causes"].as_array();
+    causes.is_some_and(|all| all.iter().any(|cause| cause["field"] == "metadata.uid"))
 }
 
 /// A failure to get any response: refused before anything was sent, or cut in the middle.
 pub(crate) fn from_transport(verb: Verb, what: &str, error: &kube::Error) -> Failure {
-    if never_sent(error) {
-        return Failure::new(Code::Unavailable, format!("{what}: cannot reach the API server"));
+    let why = innermost(error);
+    if matches!(error, kube::Error::Auth(_)) || causes(error).any(|e| e.is::<AuthError>()) {
+        let message = format!("{what}: the credentials of the kubeconfig cannot be used: {why}");
+        return Failure::new(Code::Unauthenticated, message);
     }
-    let failure = Failure::new(Code::DeadlineExceeded, format!("{what}: the connection was cut"));
-    if verb == Verb::Read {
-        failure
-    } else {
-        failure.effect_unknown()
+    if causes(error).any(is_unsent) {
+        let message = format!("{what}: cannot reach the API server: {why}");
+        return Failure::new(Code::Unavailable, message);
     }
+    cut(verb, what, error)
+}
+
+/// A connection that ended before its answer did.
+pub(crate) fn cut(verb: Verb, what: &str, error: &(dyn StdError + 'static)) -> Failure {
+    let message = format!("{what}: the connection was cut: {}", innermost(error));
+    verb.unknown(Failure::new(Code::DeadlineExceeded, message))
 }
 
 /// A call that took too long.
 pub(crate) fn too_long(verb: Verb, what: &str) -> Failure {
-    let failure = Failure::new(Code::DeadlineExceeded, format!("{what}: no answer in time"));
-    if verb == Verb::Read {
-        failure
-    } else {
-        failure.effect_unknown()
-    }
+    verb.unknown(Failure::new(
+        Code::DeadlineExceeded,
+        format!("{what}: no answer in time"),
+    ))
 }
 
-/// Whether a connection was never made.
-fn never_sent(error: &kube::Error) -> bool {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(e) = cause {
-        if e.downcast_ref::<hyper_util::client::legacy::Error>()
-            .is_some_and(|e| e.is_connect())
-        {
-            return true;
-        }
-        if e.downcast_ref::<std::io::Error>()
-            .is_some_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
-        {
-            return true;
-        }
-        cause = e.source();
-    }
-    false
+fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    let mut next = Some(error);
+    std::iter::from_fn(move || {
+        let error = next?;
+        next = error.source();
+        Some(error)
+    })
+}
+
+fn innermost(error: &(dyn StdError + 'static)) -> String {
+    causes(error).last().map(ToString::to_string).unwrap_or_default()
+}
+
+/// Whether there never was a connection: name not resolved, refused, no TLS.
+fn is_unsent(error: &(dyn StdError + 'static)) -> bool {
+    let http = error.downcast_ref::<hyper_util::client::legacy::Error>();
+    let io = error.downcast_ref::<std::io::Error>();
+    http.is_some_and(hyper_util::client::legacy::Error::is_connect)
+        || io.is_some_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
 }
 
 #[cfg(test)]
@@ -119,52 +147,95 @@ mod tests {
 
     #[test]
     fn every_row_of_the_table_holds() {
-        use Verb::{Create, Evict, Read, Write};
-        let none = Effect::None;
+        use Verb::{Create, Delete, Evict, Get, Patch};
+        let (none, unknown) = (Effect::None, Effect::Unknown);
         for (verb, status, reason, code, effect) in [
-            (Write, 400, "BadRequest", Code::InvalidArgument, none),
-            (Write, 422, "Invalid", Code::InvalidArgument, none),
-            (Read, 401, "Unauthorized", Code::Unauthenticated, none),
-            (Read, 403, "Forbidden", Code::PermissionDenied, none),
-            (Read, 404, "NotFound", Code::NotFound, none),
+            (Patch, 400, "BadRequest", Code::InvalidArgument, none),
+            (Patch, 422, "Invalid", Code::InvalidArgument, none),
+            (Create, 413, "RequestEntityTooLarge", Code::InvalidArgument, none),
+            (Get, 401, "Unauthorized", Code::Unauthenticated, none),
+            (Get, 403, "Forbidden", Code::PermissionDenied, none),
+            (Get, 404, "NotFound", Code::NotFound, none),
+            (Delete, 404, "NotFound", Code::NotFound, none),
             (Create, 409, "AlreadyExists", Code::AlreadyExists, none),
             (Create, 409, "Conflict", Code::Aborted, none),
-            (Write, 409, "Conflict", Code::Aborted, none),
-            (Read, 410, "Expired", Code::OutOfRange, none),
+            (Patch, 409, "Conflict", Code::Aborted, none),
+            (Delete, 409, "Conflict", Code::Aborted, none),
+            (Get, 410, "Expired", Code::OutOfRange, none),
             (Evict, 429, "TooManyRequests", Code::Unavailable, none),
-            (Write, 429, "TooManyRequests", Code::Unavailable, none),
-            (Write, 405, "MethodNotAllowed", Code::Unimplemented, none),
-            (Write, 415, "UnsupportedMediaType", Code::Unimplemented, none),
-            (Write, 501, "NotImplemented", Code::Unimplemented, none),
-            (Write, 500, "InternalError", Code::Internal, Effect::Unknown),
-            (Read, 500, "InternalError", Code::Internal, none),
-            (Write, 502, "", Code::Unavailable, Effect::Unknown),
-            (
-                Write,
-                503,
-                "ServiceUnavailable",
-                Code::Unavailable,
-                Effect::Unknown,
-            ),
-            (Write, 504, "Timeout", Code::DeadlineExceeded, Effect::Unknown),
+            (Patch, 429, "TooManyRequests", Code::Unavailable, none),
+            (Patch, 405, "MethodNotAllowed", Code::Unimplemented, none),
+            (Patch, 415, "UnsupportedMediaType", Code::Unimplemented, none),
+            (Patch, 501, "NotImplemented", Code::Unimplemented, none),
+            (Get, 500, "InternalError", Code::Internal, none),
+            (Patch, 500, "InternalError", Code::Internal, unknown),
+            (Create, 502, "", Code::Unavailable, unknown),
+            (Get, 503, "ServiceUnavailable", Code::Unavailable, none),
+            (Patch, 503, "ServiceUnavailable", Code::Unavailable, unknown),
+            (Evict, 503, "ServiceUnavailable", Code::Unavailable, unknown),
+            (Get, 504, "Timeout", Code::DeadlineExceeded, none),
+            (Delete, 504, "Timeout", Code::DeadlineExceeded, unknown),
+            (Patch, 418, "", Code::Unknown, unknown),
         ] {
             let status = StatusCode::from_u16(status).expect("a status");
-            let failure = from_response(verb, "x", status, None, &json!({"reason": reason}));
+            let body = json!({"kind": "Status", "reason": reason, "details": {"name": "m"}});
+            let failure = from_response(verb, "Machine a/m", status, None, &body);
             assert_eq!(
                 (failure.code, failure.effect),
                 (code, effect),
                 "{verb:?} {status} {reason}"
             );
+            assert!(failure.message.starts_with("Machine a/m: "), "{failure}");
         }
     }
 
     #[test]
-    fn a_quota_is_no_lack_of_permission_and_a_wish_to_wait_is_kept() {
+    fn a_kind_that_is_not_served_is_no_missing_object() {
+        let said = "the server could not find the requested resource";
+        for body in [Value::Null, json!({"message": said, "details": {}})] {
+            let failure = from_response(Verb::Get, "x", StatusCode::NOT_FOUND, None, &body);
+            assert_eq!(failure.code, Code::Unimplemented);
+        }
+    }
+
+    #[test]
+    fn a_uid_that_does_not_hold_is_a_conflict() {
+        let body = json!({"reason": "Invalid", "details": {"causes": [{"field": "metadata.uid"}]}});
+        let failure = from_response(Verb::Patch, "x", StatusCode::UNPROCESSABLE_ENTITY, None, &body);
+        assert_eq!(failure.code, Code::Aborted);
+    }
+
+    #[test]
+    fn a_quota_is_no_lack_of_permission() {
         let quota = json!({"message": "pods \"a\" is forbidden: exceeded quota: q"});
         let failure = from_response(Verb::Create, "x", StatusCode::FORBIDDEN, None, &quota);
         assert_eq!(failure.code, Code::ResourceExhausted);
+    }
+
+    #[test]
+    fn a_wish_to_wait_is_kept() {
         let busy = json!({"details": {"retryAfterSeconds": 7}});
-        let failure = from_response(Verb::Evict, "x", StatusCode::TOO_MANY_REQUESTS, Some(1), &busy);
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        let failure = from_response(Verb::Evict, "x", status, Some(1), &busy);
         assert_eq!(failure.retry_after, Some(7_000));
+        let failure = from_response(Verb::Evict, "x", status, Some(1), &Value::Null);
+        assert_eq!(failure.retry_after, Some(1_000));
+        let failure = from_response(Verb::Evict, "x", status, Some(u64::MAX), &Value::Null);
+        assert_eq!(failure.retry_after, Some(u64::MAX));
+    }
+
+    #[test]
+    fn what_was_never_sent_has_no_effect_and_what_was_cut_may_have_one() {
+        let io = |kind| kube::Error::Service(Box::new(std::io::Error::from(kind)));
+        let refused = from_transport(Verb::Create, "x", &io(std::io::ErrorKind::ConnectionRefused));
+        assert_eq!((refused.code, refused.effect), (Code::Unavailable, Effect::None));
+        for (verb, effect) in [(Verb::Create, Effect::Unknown), (Verb::Get, Effect::None)] {
+            for failure in [
+                from_transport(verb, "x", &io(std::io::ErrorKind::ConnectionReset)),
+                too_long(verb, "x"),
+            ] {
+                assert_eq!((failure.code, failure.effect), (Code::DeadlineExceeded, effect));
+            }
+        }
     }
 }

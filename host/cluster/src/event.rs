@@ -1,11 +1,12 @@
 //! Kubernetes Events: one object for each reason and message of an object, counted when it comes again.
 
-use polity_core::contract::{Answer, Code, Event, EventType, Kind, ObjectRef};
+use polity_core::contract::{Answer, Event, EventType, ObjectRef};
 use polity_core::time::rfc3339;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::Cluster;
+use crate::write::MANAGER;
 
 /// Characters of a message that an API server takes.
 const MESSAGE: usize = 1_024;
@@ -13,31 +14,17 @@ const MESSAGE: usize = 1_024;
 const NAME: usize = 200;
 
 impl Cluster {
-    pub(crate) async fn event(&self, object: &ObjectRef, uid: &str, event: &Event, now: u64) -> Answer {
-        let fresh = fresh(object, uid, event, now);
-        match self.create(&fresh, &[]).await {
-            Err(failure) if failure.code == Code::AlreadyExists => self.count(&fresh, now).await,
-            other => other,
-        }
-    }
-
-    async fn count(&self, event: &Value, now: u64) -> Answer {
-        let reference = ObjectRef {
-            kind: Kind {
-                api_version: "v1".into(),
-                kind: "Event".into(),
-            },
-            namespace: event["metadata"]["namespace"].as_str().map(str::to_owned),
-            name: event["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
-        };
-        let known = self.get(&reference).await?;
+    /// Says of an Event that is there that it happened again.
+    pub(crate) async fn count(&self, event: &ObjectRef, now: u64) -> Answer {
+        let known = self.get(event).await?;
         let count = known["count"].as_u64().unwrap_or(1) + 1;
         let patch = json!({"count": count, "lastTimestamp": rfc3339(now)});
-        self.merge(&reference, None, &patch, &[]).await
+        self.merge(event, None, &patch, &[MANAGER]).await
     }
 }
 
-fn fresh(object: &ObjectRef, uid: &str, event: &Event, now: u64) -> Value {
+/// The Event as it is when it happens first. Its name is made of what it says, so that it is found when it comes again.
+pub(crate) fn fresh(object: &ObjectRef, uid: &str, event: &Event, now: u64) -> Value {
     let hash = Sha256::new_with_prefix(uid)
         .chain_update([0])
         .chain_update(&event.reason)
@@ -46,6 +33,7 @@ fn fresh(object: &ObjectRef, uid: &str, event: &Event, now: u64) -> Value {
         .finalize();
     let hash: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     let name: String = object.name.chars().take(NAME).collect();
+    let name = name.trim_end_matches(['.', '-']);
     // Events of cluster-scoped objects stand in `default`, as everywhere in Kubernetes.
     let namespace = object.namespace.as_deref().unwrap_or("default");
     let message: String = event.message.chars().take(MESSAGE).collect();
@@ -61,4 +49,97 @@ fn fresh(object: &ObjectRef, uid: &str, event: &Event, now: u64) -> Value {
         "firstTimestamp": rfc3339(now), "lastTimestamp": rfc3339(now),
         "source": {"component": "polity"}, "reportingComponent": "polity", "reportingInstance": "",
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{Fake, Reply, reference, refusal};
+    use polity_core::call::Write;
+
+    fn write(message: &str, now: u64) -> Write {
+        Write::Event {
+            object: reference("g/v1", "Widget", "a", "x"),
+            uid: "u".into(),
+            event: Event {
+                kind: EventType::Warning,
+                reason: "CloneFailed".into(),
+                message: message.into(),
+            },
+            now,
+        }
+    }
+
+    #[tokio::test]
+    async fn an_event_says_what_happened_to_what() {
+        let fake = Fake::serving([Reply::json(201, json!({}))]);
+        let wrote = fake.cluster().write(&write("no room", 951_782_400_000)).await;
+        assert!(wrote.is_ok());
+        let event = &fake.seen()[0].body;
+        assert_eq!(event["involvedObject"]["uid"], "u");
+        assert_eq!(event["involvedObject"]["kind"], "Widget");
+        assert_eq!(event["source"]["component"], "polity");
+        assert_eq!((&event["type"], &event["count"]), (&json!("Warning"), &json!(1)));
+        assert_eq!(event["lastTimestamp"], "2000-02-29T00:00:00Z");
+        assert_eq!(event["message"], "no room");
+        assert!(
+            event["metadata"]["name"]
+                .as_str()
+                .is_some_and(|name| name.starts_with("x."))
+        );
+    }
+
+    #[tokio::test]
+    async fn the_same_event_again_is_counted_and_another_is_not() {
+        let known = json!({"count": 4});
+        let fake = Fake::serving([
+            refusal(409, "AlreadyExists", "x.1"),
+            Reply::json(200, known),
+            Reply::json(200, json!({})),
+            Reply::json(201, json!({})),
+        ]);
+        let cluster = fake.cluster();
+        assert!(cluster.write(&write("no room", 951_782_400_000)).await.is_ok());
+        assert!(cluster.write(&write("no host", 951_782_400_000)).await.is_ok());
+        let seen = fake.seen();
+        let name = |n: usize| {
+            seen[n].body["metadata"]["name"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        assert_eq!(
+            seen[2].path,
+            format!("/api/v1/namespaces/a/events/{}?fieldManager=polity", name(0))
+        );
+        assert_eq!(
+            seen[2].body,
+            json!({"count": 5, "lastTimestamp": "2000-02-29T00:00:00Z"})
+        );
+        assert_ne!(name(0), name(3));
+    }
+
+    #[test]
+    fn names_and_messages_are_as_long_as_a_server_takes() {
+        let event = Event {
+            kind: EventType::Normal,
+            reason: "R".into(),
+            message: "ä".repeat(2_000),
+        };
+        let mut object = reference(
+            "v1",
+            "Node",
+            "a",
+            &format!("{}-.{}", "n".repeat(198), "m".repeat(50)),
+        );
+        object.namespace = None;
+        let event = fresh(&object, "u", &event, 0);
+        let name = event["metadata"]["name"].as_str().unwrap_or_default();
+        assert!(
+            name.len() <= 253 && !name.contains("-.") && !name.contains(".."),
+            "{name}"
+        );
+        assert_eq!(event["message"].as_str().map(|m| m.chars().count()), Some(1_024));
+        assert_eq!(event["metadata"]["namespace"], "default");
+    }
 }

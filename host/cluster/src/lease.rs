@@ -4,24 +4,32 @@ use polity_core::call::{LeaseRead, LeaseWrite};
 use polity_core::contract::{Code, Failure, Kind, ObjectRef};
 use polity_core::time::rfc3339;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-use crate::Cluster;
+use crate::error::Verb;
+use crate::request::{named, until};
+use crate::write::MANAGER;
+use crate::{Cluster, LONGEST};
 
 impl Cluster {
-    /// Reads the lease (none), or writes it. A write that met another's answers with the lease as it stands.
+    /// Reads the lease (none), or writes it. None is a lease that does not exist. A write is acknowledged or it is a
+    /// failure, `aborted` if somebody else wrote: what stands there then says nothing of when this host renewed it.
     pub async fn lease(&self, write: Option<&LeaseWrite>) -> Result<Option<LeaseRead>, Failure> {
+        let end = Instant::now() + LONGEST;
         let reference = self.lease_reference();
-        let written = match write {
-            None => self.get(&reference).await,
-            Some(write) => self.write_lease(&reference, write).await,
-        };
-        let conflict = |f: &Failure| matches!(f.code, Code::Aborted | Code::AlreadyExists);
-        match written {
-            Err(failure) if write.is_some() && conflict(&failure) => match self.get(&reference).await {
+        let what = named(&reference);
+        until(end, Verb::Get, &what, self.resource(&reference.kind)).await?;
+        let Some(write) = write else {
+            return match until(end, Verb::Get, &what, self.get(&reference)).await {
                 Err(failure) if failure.code == Code::NotFound => Ok(None),
                 other => other.map(|lease| Some(read(&lease))),
-            },
-            Err(failure) if failure.code == Code::NotFound => Ok(None),
+            };
+        };
+        match until(end, Verb::Patch, &what, self.write_lease(&reference, write)).await {
+            Err(failure) if failure.code == Code::AlreadyExists => Err(Failure {
+                code: Code::Aborted,
+                ..failure
+            }),
             other => other.map(|lease| Some(read(&lease))),
         }
     }
@@ -39,7 +47,7 @@ impl Cluster {
         match &write.version {
             Some(version) => {
                 lease["metadata"]["resourceVersion"] = json!(version);
-                self.merge(reference, None, &lease, &[]).await
+                self.merge(reference, None, &lease, &[MANAGER]).await
             }
             None => {
                 lease["apiVersion"] = json!(reference.kind.api_version);
@@ -47,7 +55,7 @@ impl Cluster {
                 lease["metadata"]["name"] = json!(reference.name);
                 lease["metadata"]["namespace"] = json!(reference.namespace);
                 lease["spec"]["acquireTime"] = json!(now);
-                self.create(&lease, &[]).await
+                self.create(&lease, &[MANAGER]).await
             }
         }
     }
@@ -76,5 +84,105 @@ fn read(lease: &Value) -> LeaseRead {
             .unwrap_or_default()
             .to_owned(),
         transitions: lease["spec"]["leaseTransitions"].as_u64().unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{Fake, Reply, not_found, refusal};
+    use polity_core::contract::Effect;
+
+    fn lease(holder: &str, version: &str) -> Value {
+        json!({
+            "metadata": {"name": "polity", "resourceVersion": version},
+            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 20, "leaseTransitions": 2},
+        })
+    }
+
+    fn write(version: Option<&str>) -> LeaseWrite {
+        LeaseWrite {
+            holder: "me".into(),
+            duration: 19_500,
+            version: version.map(str::to_owned),
+            transitions: 3,
+            now: 951_782_400_000,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_lease_is_read_and_may_be_absent() {
+        let fake = Fake::serving([Reply::json(200, lease("you", "7")), not_found("polity")]);
+        let cluster = fake.cluster();
+        let expected = LeaseRead {
+            holder: "you".into(),
+            duration: 20_000,
+            version: "7".into(),
+            transitions: 2,
+        };
+        assert_eq!(cluster.lease(None).await, Ok(Some(expected)));
+        assert_eq!(cluster.lease(None).await, Ok(None));
+        assert_eq!(
+            fake.paths()[0],
+            "GET /apis/coordination.k8s.io/v1/namespaces/polity-system/leases/polity"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_lease_is_written_on_the_version_that_was_read() {
+        let fake = Fake::serving([
+            Reply::json(201, lease("me", "1")),
+            Reply::json(200, lease("me", "2")),
+        ]);
+        let cluster = fake.cluster();
+        let first = cluster
+            .lease(Some(&write(None)))
+            .await
+            .expect("written")
+            .expect("a lease");
+        assert_eq!((first.holder.as_str(), first.version.as_str()), ("me", "1"));
+        assert!(cluster.lease(Some(&write(Some("1")))).await.is_ok());
+        let seen = fake.seen();
+        assert_eq!(
+            (seen[0].method.as_str(), seen[1].method.as_str()),
+            ("POST", "PATCH")
+        );
+        assert_eq!(seen[1].body["metadata"], json!({"resourceVersion": "1"}));
+        assert_eq!(
+            seen[1].body["spec"],
+            json!({
+                "holderIdentity": "me", "leaseDurationSeconds": 20, "leaseTransitions": 3,
+                "renewTime": "2000-02-29T00:00:00.000000Z",
+            })
+        );
+    }
+
+    #[tokio::test]
+    async fn a_write_that_met_another_is_no_renewal_even_if_the_lease_is_ours() {
+        for (reply, version) in [
+            (refusal(409, "Conflict", "polity"), Some("1")),
+            (refusal(409, "AlreadyExists", "polity"), None),
+        ] {
+            let fake = Fake::serving([reply, Reply::json(200, lease("me", "2"))]);
+            let failure = fake
+                .cluster()
+                .lease(Some(&write(version)))
+                .await
+                .expect_err("a conflict");
+            assert_eq!((failure.code, failure.effect), (Code::Aborted, Effect::None));
+        }
+        let fake = Fake::serving([not_found("polity")]);
+        assert!(fake.cluster().lease(Some(&write(Some("1")))).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_call_is_cut_at_the_longest_duration() {
+        for write in [None, Some(write(None))] {
+            let fake = Fake::answering([]);
+            let began = Instant::now();
+            let failure = fake.cluster().lease(write.as_ref()).await.expect_err("no answer");
+            assert_eq!(failure.code, Code::DeadlineExceeded);
+            assert!(began.elapsed() <= LONGEST + std::time::Duration::from_millis(1));
+        }
     }
 }

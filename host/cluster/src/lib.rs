@@ -13,14 +13,18 @@
 //!
 //! - A watch shows everything in scope, in the order of versions, from one full list to the next; while it cannot, it
 //!   says so.
-//! - Every call ends within [`LONGEST`]. What a write that was cut may have done is `effect: unknown`.
-//! - The content of a Secret never leaves [`Cluster::read`].
+//! - [`Cluster::read`], [`Cluster::write`] and [`Cluster::lease`] end within [`LONGEST`]. A write is sent at most once;
+//!   what one that was cut may have done is `effect: unknown`.
+//! - The content of a Secret leaves neither [`Cluster::read`] nor [`Cluster::watch`].
+//! - A name, whatever is in it, names one object or nothing.
 
 mod apply;
 mod connect;
 mod discovery;
 mod error;
 mod event;
+#[cfg(test)]
+mod fake;
 mod lease;
 mod path;
 mod read;
@@ -47,12 +51,13 @@ pub struct Cluster {
     client: kube::Client,
     discovery: Arc<Discovery>,
     lease: (String, String),
-    /// Keys the digests of Secrets, so that they mean nothing outside this installation.
-    installation: Arc<OnceCell<String>>,
+    /// Keys the digests of Secrets, so that they mean nothing outside this installation. Read when first needed.
+    installation: Arc<OnceCell<Vec<u8>>>,
 }
 
 impl Cluster {
-    /// Speaks through this client; the lease stands at this namespace and name.
+    /// Speaks through this client, which must not repeat requests by itself. The lease stands at this namespace and
+    /// name, and beside it the Secret `NAME-installation`.
     pub fn new(client: kube::Client, lease: (&str, &str)) -> Self {
         Cluster {
             client,

@@ -2,6 +2,11 @@
 
 use std::fmt::Write as _;
 
+use polity_core::contract::{Code, Failure};
+
+/// Characters of a name: the most that Kubernetes allows.
+const LONGEST_NAME: usize = 253;
+
 /// How a kind is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Resource {
@@ -14,34 +19,64 @@ pub(crate) struct Resource {
 
 impl Resource {
     /// The collection, of one namespace or of all.
-    pub(crate) fn collection(&self, namespace: Option<&str>) -> String {
+    pub(crate) fn collection(&self, namespace: Option<&str>) -> Result<String, Failure> {
         match namespace.filter(|_| self.namespaced) {
-            Some(namespace) => format!("{}/namespaces/{}/{}", self.root, segment(namespace), self.plural),
-            None => format!("{}/{}", self.root, self.plural),
+            Some(namespace) => Ok(format!(
+                "{}/namespaces/{}/{}",
+                self.root,
+                segment("namespace", namespace)?,
+                self.plural
+            )),
+            None => Ok(format!("{}/{}", self.root, self.plural)),
         }
     }
 
     /// One object, or a subresource of it.
-    pub(crate) fn object(&self, namespace: Option<&str>, name: &str, subresource: Option<&str>) -> String {
-        let mut path = format!("{}/{}", self.collection(namespace), segment(name));
+    pub(crate) fn object(
+        &self,
+        namespace: Option<&str>,
+        name: &str,
+        subresource: Option<&str>,
+    ) -> Result<String, Failure> {
+        if self.namespaced && namespace.is_none() {
+            let message = format!("{} are namespaced, and no namespace is named", self.plural);
+            return Err(Failure::new(Code::InvalidArgument, message));
+        }
+        let mut path = format!("{}/{}", self.collection(namespace)?, segment("name", name)?);
         if let Some(subresource) = subresource {
             path.push('/');
-            path.push_str(&segment(subresource));
+            path.push_str(&segment("subresource", subresource)?);
         }
-        path
+        Ok(path)
     }
 }
 
 /// `/api/v1` or `/apis/G/V`
-pub(crate) fn root(api_version: &str) -> String {
-    let segments: Vec<String> = api_version.split('/').map(segment).collect();
-    let prefix = if segments.len() == 1 { "/api/" } else { "/apis/" };
-    prefix.to_owned() + &segments.join("/")
+pub(crate) fn root(api_version: &str) -> Result<String, Failure> {
+    match api_version.split_once('/') {
+        None => Ok(format!("/api/{}", segment("apiVersion", api_version)?)),
+        Some((group, version)) => Ok(format!(
+            "/apis/{}/{}",
+            segment("apiVersion", group)?,
+            segment("apiVersion", version)?
+        )),
+    }
 }
 
-/// A path segment: nothing in a name can leave it.
-pub(crate) fn segment(text: &str) -> String {
-    escaped(text)
+/// A path segment. API servers undo escapes before they split a path, so a name that would split it, walk up it or
+/// vanish (which turns an object's URL into that of all objects) is refused and not only escaped.
+fn segment(what: &str, text: &str) -> Result<String, Failure> {
+    let leaves = text.is_empty()
+        || text == "."
+        || text == ".."
+        || text.len() > LONGEST_NAME
+        || text.contains(|c: char| c == '/' || c == '%' || c.is_control());
+    if leaves {
+        let shown: String = text.chars().take(LONGEST_NAME).collect();
+        let message = format!("{shown:?} cannot be the {what} of an object");
+        return Err(Failure::new(Code::InvalidArgument, message));
+    }
+    Ok(escaped(text))
 }
 
 /// A query: `?a=b&c=d`.
@@ -54,44 +89,102 @@ pub(crate) fn query(pairs: &[(&str, &str)]) -> String {
     text
 }
 
+/// One term of a field selector; a value that holds its syntax stays a value.
+pub(crate) fn term(field: &str, value: &str) -> String {
+    let mut term = format!("{field}=");
+    for c in value.chars() {
+        if matches!(c, '\\' | ',' | '=') {
+            term.push('\\');
+        }
+        term.push(c);
+    }
+    term
+}
+
 fn escaped(text: &str) -> String {
-    // A segment of dots alone would walk up the path.
-    let plain = |b: u8| {
-        b.is_ascii_alphanumeric()
-            || matches!(b, b'-' | b'_' | b'~')
-            || (b == b'.' && text.trim_matches('.') != "")
-    };
-    text.bytes().fold(String::new(), |mut escaped, byte| {
-        match plain(byte) {
-            true => escaped.push(char::from(byte)),
-            false => {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'~' | b'.' => {
+                escaped.push(char::from(byte));
+            }
+            _ => {
                 let _ = write!(escaped, "%{byte:02X}");
             }
         }
-        escaped
-    })
+    }
+    escaped
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn no_name_leaves_its_segment() {
-        let machines = Resource {
-            root: root("g/v1"),
+    fn machines() -> Resource {
+        Resource {
+            root: root("g.example/v1").expect("a root"),
             plural: "machines".into(),
             namespaced: true,
+        }
+    }
+
+    #[test]
+    fn urls_are_those_of_the_kubernetes_api() {
+        let path = machines().object(Some("a"), "m.1", Some("status"));
+        assert_eq!(
+            path.as_deref(),
+            Ok("/apis/g.example/v1/namespaces/a/machines/m.1/status")
+        );
+        let all = machines().collection(None);
+        assert_eq!(all.as_deref(), Ok("/apis/g.example/v1/machines"));
+        let nodes = Resource {
+            root: root("v1").expect("a root"),
+            plural: "nodes".into(),
+            namespaced: false,
         };
         assert_eq!(
-            machines.object(Some("a"), "m", Some("status")),
-            "/apis/g/v1/namespaces/a/machines/m/status"
+            nodes.object(Some("ignored"), "n", None).as_deref(),
+            Ok("/api/v1/nodes/n")
         );
+    }
+
+    #[test]
+    fn no_name_leaves_its_segment() {
+        let long = "x".repeat(10_000);
+        for name in ["", ".", "..", "a/b", "../a", "a%2Fb", "a\0", "\u{1b}[31m", &long] {
+            for path in [
+                machines().object(Some("a"), name, None),
+                machines().object(Some(name), "m", None),
+                machines().object(Some("a"), "m", Some(name)),
+                machines().collection(Some(name)),
+            ] {
+                let failure = path.expect_err(name);
+                assert_eq!(failure.code, Code::InvalidArgument);
+                assert!(failure.message.len() < 400 && !failure.message.contains('\u{1b}'));
+            }
+        }
+        for version in ["", "../v1", "g/../v1", "g/v1/x", "g/"] {
+            assert!(root(version).is_err(), "{version}");
+        }
+        let odd = machines().object(Some("a"), "a?b#c", None);
         assert_eq!(
-            machines.object(Some(".."), "a/b?c", None),
-            "/apis/g/v1/namespaces/%2E%2E/machines/a%2Fb%3Fc"
+            odd.as_deref(),
+            Ok("/apis/g.example/v1/namespaces/a/machines/a%3Fb%23c")
         );
-        assert_eq!(root("v1"), "/api/v1");
-        assert_eq!(query(&[("fieldSelector", "a=b,c")]), "?fieldSelector=a%3Db%2Cc");
+    }
+
+    #[test]
+    fn an_object_of_a_namespaced_kind_needs_its_namespace() {
+        let failure = machines().object(None, "m", None).expect_err("no namespace");
+        assert_eq!(failure.code, Code::InvalidArgument);
+    }
+
+    #[test]
+    fn a_selector_s_value_stays_a_value() {
+        assert_eq!(
+            term("metadata.name", "a,metadata.namespace=b"),
+            "metadata.name=a\\,metadata.namespace\\=b"
+        );
+        assert_eq!(query(&[("a", "b=c,d"), ("e", "f g")]), "?a=b%3Dc%2Cd&e=f%20g");
     }
 }

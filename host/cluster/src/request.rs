@@ -1,132 +1,168 @@
-//! One request to the API server and its answer, cut at [`LONGEST`].
+//! One request to the API server and its answer.
 
-use http::{Method, Request, StatusCode};
+use std::future::Future;
+
+use http::{Request, StatusCode};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
-use polity_core::contract::{Code, Failure};
+use polity_core::contract::{Answer, Code, Failure, ObjectRef};
 use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
 
+use crate::Cluster;
 use crate::error::{self, Verb};
-use crate::{Cluster, LONGEST};
 
 /// The content type of JSON merge patches.
-pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
+const MERGE_PATCH: &str = "application/merge-patch+json";
+/// What requests call themselves.
+const AGENT: &str = concat!("polity/", env!("CARGO_PKG_VERSION"));
 
 impl Cluster {
-    /// Sends JSON and reads JSON; a PATCH is a merge patch.
-    pub(crate) async fn call(
-        &self,
-        verb: Verb,
-        what: &str,
-        method: &str,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Result<Value, Failure> {
-        match tokio::time::timeout(LONGEST, self.exchange(verb, what, method, path, body)).await {
-            Ok(answer) => answer,
-            Err(_) => Err(error::too_long(verb, what)),
+    /// Sends JSON and reads JSON; a PATCH is a merge patch. How long it may take is the caller's to say.
+    pub(crate) async fn call(&self, verb: Verb, what: &str, path: &str, body: Option<&Value>) -> Answer {
+        let response = self.send(verb, what, path, body).await?;
+        let status = response.status();
+        let bytes = response.into_body().collect().await;
+        let bytes = bytes.map_err(|e| error::cut(verb, what, &e))?.to_bytes();
+        match serde_json::from_slice(&bytes) {
+            Ok(value) => Ok(value),
+            Err(_) if status == StatusCode::NO_CONTENT => Ok(Value::Null),
+            Err(e) => {
+                let message = format!("{what}: the answer is not JSON: {e}");
+                Err(verb.unknown(Failure::new(Code::Internal, message)))
+            }
         }
     }
 
-    async fn exchange(
+    /// The body of a successful response, unread.
+    pub(crate) async fn open(&self, what: &str, path: &str) -> Result<Body, Failure> {
+        self.send(Verb::Get, what, path, None)
+            .await
+            .map(http::Response::into_body)
+    }
+
+    async fn send(
         &self,
         verb: Verb,
         what: &str,
-        method: &str,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Value, Failure> {
+    ) -> Result<http::Response<Body>, Failure> {
         let response = self
             .client
-            .send(request(method, path, body)?)
+            .send(request(verb, path, body)?)
             .await
             .map_err(|e| error::from_transport(verb, what, &e))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
         let (head, body) = response.into_parts();
-        let cut = |_| {
-            let failure = Failure::new(
-                Code::DeadlineExceeded,
-                format!("{what}: the answer was cut short"),
-            );
-            if verb == Verb::Read {
-                failure
-            } else {
-                failure.effect_unknown()
-            }
-        };
-        let bytes = body.collect().await.map_err(cut)?.to_bytes();
-        let value: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        if !head.status.is_success() {
-            return Err(error::from_response(
-                verb,
-                what,
-                head.status,
-                retry_after(&head.headers),
-                &value,
-            ));
+        // A refusal whose reason is cut off is one all the same.
+        let bytes = body.collect().await.map(|body| body.to_bytes());
+        let value = serde_json::from_slice(&bytes.unwrap_or_default()).unwrap_or(Value::Null);
+        let failure = error::from_response(verb, what, head.status, retry_after(&head.headers), &value);
+        if failure.code == Code::Unimplemented {
+            self.discovery.forget(path);
         }
-        if value.is_null() && head.status != StatusCode::NO_CONTENT {
-            let failure = Failure::new(Code::Internal, format!("{what}: the answer is not JSON"));
-            return Err(if verb == Verb::Read {
-                failure
-            } else {
-                failure.effect_unknown()
-            });
-        }
-        Ok(value)
+        Err(failure)
     }
+}
 
-    /// Starts a watch: its body, one JSON document a line. The wait for its first byte is not limited here.
-    pub(crate) async fn open_watch(&self, what: &str, path: &str) -> Result<Body, Failure> {
-        let response = tokio::time::timeout(LONGEST, self.client.send(request("GET", path, None)?))
-            .await
-            .map_err(|_| error::too_long(Verb::Read, what))?
-            .map_err(|e| error::from_transport(Verb::Read, what, &e))?;
-        let (head, body) = response.into_parts();
-        if head.status.is_success() {
-            return Ok(body);
-        }
-        let bytes = body
-            .collect()
-            .await
-            .map(|body| body.to_bytes())
-            .unwrap_or_default();
-        let value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        Err(error::from_response(
-            Verb::Read,
-            what,
-            head.status,
-            retry_after(&head.headers),
-            &value,
-        ))
+/// Cuts what takes longer than until then.
+pub(crate) async fn until<T>(
+    end: Instant,
+    verb: Verb,
+    what: &str,
+    call: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    match timeout_at(end, call).await {
+        Ok(answer) => answer,
+        Err(_) => Err(error::too_long(verb, what)),
+    }
+}
+
+/// An object as messages name it.
+pub(crate) fn named(object: &ObjectRef) -> String {
+    match &object.namespace {
+        Some(namespace) => format!("{} {namespace}/{}", object.kind.kind, object.name),
+        None => format!("{} {}", object.kind.kind, object.name),
     }
 }
 
 fn retry_after(headers: &http::HeaderMap) -> Option<u64> {
-    headers
-        .get(http::header::RETRY_AFTER)?
-        .to_str()
-        .ok()?
-        .parse()
-        .ok()
+    let seconds = headers.get(http::header::RETRY_AFTER)?.to_str().ok()?;
+    seconds.parse().ok()
 }
 
-fn request(method: &str, path: &str, body: Option<&Value>) -> Result<Request<Body>, Failure> {
-    let invalid = |e: http::Error| Failure::new(Code::InvalidArgument, format!("no valid request: {e}"));
-    let method = Method::from_bytes(method.as_bytes()).map_err(|e| invalid(e.into()))?;
-    let content = if method == Method::PATCH {
-        MERGE_PATCH
-    } else {
-        "application/json"
-    };
+fn request(verb: Verb, path: &str, body: Option<&Value>) -> Result<Request<Body>, Failure> {
     let mut request = Request::builder()
-        .method(method)
+        .method(verb.method())
         .uri(path)
-        .header(http::header::ACCEPT, "application/json");
+        .header(http::header::ACCEPT, "application/json")
+        .header(http::header::USER_AGENT, AGENT);
     if body.is_some() {
+        let content = if verb == Verb::Patch {
+            MERGE_PATCH
+        } else {
+            "application/json"
+        };
         request = request.header(http::header::CONTENT_TYPE, content);
     }
     let body = body
         .map(|value| value.to_string().into_bytes())
         .unwrap_or_default();
-    request.body(Body::from(body)).map_err(invalid)
+    request.body(Body::from(body)).map_err(|e| {
+        Failure::new(
+            Code::InvalidArgument,
+            format!("{path:?} is no valid request: {e}"),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{Fake, Reply};
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn requests_say_what_they_carry() {
+        let fake = Fake::answering([Reply::json(200, json!({})), Reply::json(200, json!({}))]);
+        let cluster = fake.cluster();
+        let body = json!({"a": 1});
+        for verb in [Verb::Patch, Verb::Create] {
+            cluster
+                .call(verb, "x", "/p", Some(&body))
+                .await
+                .expect("answered");
+        }
+        let seen = fake.seen();
+        assert_eq!(seen[0].headers["content-type"], MERGE_PATCH);
+        assert_eq!(seen[1].headers["content-type"], "application/json");
+        assert_eq!(seen[1].headers["user-agent"], AGENT);
+        assert_eq!(seen[1].body, body);
+    }
+
+    #[tokio::test]
+    async fn a_refusal_in_the_header_s_seconds_is_kept() {
+        let fake = Fake::answering([Reply::json(429, json!({})).with("retry-after", "3")]);
+        let failure = fake.cluster().call(Verb::Get, "x", "/p", None).await;
+        assert_eq!(failure.expect_err("busy").retry_after, Some(3_000));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_no_json_leaves_the_effect_of_a_write_unknown() {
+        for (verb, effect) in [
+            (Verb::Get, polity_core::contract::Effect::None),
+            (Verb::Create, polity_core::contract::Effect::Unknown),
+        ] {
+            let fake = Fake::answering([Reply::Text(200, "<html>".into())]);
+            let failure = fake
+                .cluster()
+                .call(verb, "x", "/p", None)
+                .await
+                .expect_err("html");
+            assert_eq!((failure.code, failure.effect), (Code::Internal, effect));
+        }
+    }
 }

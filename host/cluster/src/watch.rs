@@ -2,36 +2,55 @@
 //!
 //! # Flow
 //!
-//! `list → Listed → watch → Applied, Deleted …`; the watch ends after some minutes and goes on from the last version.
-//! After `410 Gone`, and after any failure, it lists again: core takes `Failed` to mean that the cache may be old.
+//! `list → Listed → watch → Applied, Deleted …`. The server ends a watch after some minutes, a network sooner: it goes
+//! on from the last version that an event or a bookmark brought, and nobody notices. When that fails, `Failed` says
+//! that answers from the cache may be old, and after a wait everything is listed again.
+//!
+//! # Guarantees
+//!
+//! - `Failed` comes once until the next `Listed`, and what follows it is always a `Listed`.
+//! - A version that the server forgot (410) is no failure: the next list tells all. Twice in a row, it is one.
+//! - The waits grow as long as no watch shows anything, also when each list succeeds.
+//!
+//! # Caveats
+//!
+//! - A connection that dies in silence is noticed after [`SILENT`] where the server sends bookmarks, otherwise at the
+//!   watch's end.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
-use bytes::{Buf as _, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 use futures::Stream;
 use http_body_util::BodyExt as _;
-use polity_core::call::{Scope, WatchEvent};
+use kube::client::Body;
+use polity_core::call::{KEPT_METADATA, Scope, WatchEvent};
 use polity_core::contract::{Code, Failure};
 use polity_core::object::{Object, ResourceVersion};
 use polity_core::path as json_path;
 use serde_json::Value;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::Cluster;
-use crate::error::Verb;
-use crate::path::{self, Resource};
-use crate::read::{PAGE, items};
+use crate::error::{self, Verb};
+use crate::path;
+use crate::read::{PAGE, refuse_secrets};
+use crate::request::until;
 
-/// Seconds that a watch lasts before it is begun anew: below the five minutes after which load balancers cut.
-const LASTS: &str = "290";
+/// How long a watch lasts before it is begun anew: below the five minutes after which load balancers cut.
+const LASTS: Duration = Duration::from_secs(290);
+/// How much later than that the server may end it.
+const LATE: Duration = Duration::from_secs(15);
+/// The longest silence of a server that sends bookmarks: it does so about once a minute.
+const SILENT: Duration = Duration::from_secs(150);
+/// A watch that lasted so long is one that works, even if it had nothing to show.
+const STEADY: Duration = Duration::from_secs(30);
+/// How long one page of a list may take. Nothing waits for it but this watch.
+const LIST_LONGEST: Duration = Duration::from_secs(30);
+/// How long a watch may take to begin.
+const OPEN_LONGEST: Duration = Duration::from_secs(10);
 /// The first and the longest wait after a failure.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(800), Duration::from_secs(30));
-/// Metadata that is kept whatever the scope's fields.
-const KEPT: [&str; 4] = [
-    "metadata.generation",
-    "metadata.deletionTimestamp",
-    "metadata.labels",
-    "metadata.finalizers",
-];
 /// Bytes of one event: an object is at most 3 MiB in etcd.
 const LARGEST: usize = 8 << 20;
 
@@ -40,197 +59,589 @@ impl Cluster {
     pub fn watch(&self, scope: Scope) -> impl Stream<Item = WatchEvent> + Send + use<> {
         let cluster = self.clone();
         async_stream::stream! {
-            let mut failures = 0u32;
+            // Lists and watches in a row that came to nothing; whether that was said.
+            let (mut failures, mut said) = (0, false);
             loop {
-                let mut version = match cluster.list_scope(&scope).await {
+                let failure = match cluster.list_scope(&scope).await {
+                    Err(failure) => failure,
                     Ok((objects, version)) => {
-                        failures = 0;
-                        let listed = ResourceVersion(version.parse().unwrap_or_default());
-                        yield WatchEvent::Listed { objects, version: listed };
-                        version
-                    }
-                    Err(failure) => {
-                        if failures == 0 {
-                            yield WatchEvent::Failed(failure.to_string());
-                        }
-                        failures += 1;
-                        tokio::time::sleep(backoff(failures, &scope)).await;
-                        continue;
-                    }
-                };
-                let ended = loop {
-                    let mut body = match cluster.open_scope(&scope, &version).await {
-                        Ok(body) => body,
-                        Err(failure) => break failure,
-                    };
-                    let mut buffer = BytesMut::new();
-                    let end = loop {
-                        let line = match next_line(&mut body, &mut buffer).await {
-                            Ok(Some(line)) => line,
-                            // The server ends each watch after a while: it goes on from the last version.
-                            Ok(None) => break None,
-                            Err(failure) => break Some(failure),
-                        };
-                        match decode(&line, &scope) {
-                            Ok((seen, event)) => {
-                                if !seen.is_empty() {
-                                    version = seen;
-                                }
-                                if let Some(event) = event {
-                                    yield event;
-                                }
+                        said = false;
+                        yield WatchEvent::Listed { objects, version: number(&version) };
+                        let mut watching = Watching::new(&cluster, &scope, version);
+                        let failure = loop {
+                            match watching.next().await {
+                                Ok(event) => yield event,
+                                Err(failure) => break failure,
                             }
-                            Err(failure) => break Some(failure),
+                        };
+                        if watching.works {
+                            failures = 0;
                         }
-                    };
-                    if let Some(failure) = end {
-                        break failure;
+                        failure
                     }
                 };
-                // A version that the server forgot is no failure: the next list tells all.
-                if ended.code != Code::OutOfRange {
-                    yield WatchEvent::Failed(ended.to_string());
-                    failures = 1;
-                    tokio::time::sleep(backoff(failures, &scope)).await;
+                failures += 1;
+                if failure.code == Code::OutOfRange && failures == 1 {
+                    continue;
                 }
+                if !said {
+                    said = true;
+                    yield WatchEvent::Failed(failure.to_string());
+                }
+                sleep(wait(failures, &failure)).await;
             }
         }
     }
 
     async fn list_scope(&self, scope: &Scope) -> Result<(Vec<Object>, String), Failure> {
-        let resource = self.resource(&scope.kind).await?;
+        refuse_secrets(&scope.kind)?;
+        match self.list_pages(scope, Some(PAGE)).await {
+            // The server forgot the version of the first page before it was asked for the last: all at once, then.
+            Err(failure) if failure.code == Code::OutOfRange => self.list_pages(scope, None).await,
+            other => other,
+        }
+    }
+
+    async fn list_pages(&self, scope: &Scope, size: Option<&str>) -> Result<(Vec<Object>, String), Failure> {
         let what = format!("list of {}", scope.kind.kind);
+        let selector = selector(scope);
         let (mut objects, mut next): (Vec<Object>, Option<String>) = (Vec::new(), None);
         loop {
-            let selector = selector(scope);
-            let mut pairs = vec![("limit", PAGE)];
+            let mut pairs = Vec::new();
+            pairs.extend(size.map(|size| ("limit", size)));
             pairs.extend(selector.as_deref().map(|s| ("fieldSelector", s)));
             pairs.extend(next.as_deref().map(|token| ("continue", token)));
-            let path = collection(&resource, scope) + &path::query(&pairs);
-            let mut page = self.call(Verb::Read, &what, "GET", &path, None).await?;
-            objects.extend(
-                items(&mut page, &scope.kind)
-                    .into_iter()
-                    .map(|object| trimmed(scope, object)),
-            );
-            next = page["metadata"]["continue"]
-                .as_str()
-                .filter(|t| !t.is_empty())
-                .map(str::to_owned);
+            let page = self.page(&scope.kind, scope.namespace.as_deref(), &what, &pairs);
+            let page = until(Instant::now() + LIST_LONGEST, Verb::Get, &what, page).await?;
+            objects.extend(page.objects.into_iter().map(|object| trimmed(scope, object)));
+            next = page.next;
             if next.is_none() {
-                let version = page["metadata"]["resourceVersion"]
-                    .as_str()
-                    .unwrap_or_default()
-                    .to_owned();
-                return Ok((objects, version));
+                return Ok((objects, page.version));
             }
         }
     }
 
-    async fn open_scope(&self, scope: &Scope, version: &str) -> Result<kube::client::Body, Failure> {
-        let resource = self.resource(&scope.kind).await?;
+    async fn open_scope(&self, scope: &Scope, version: &str) -> Result<Body, Failure> {
+        let what = format!("watch of {}", scope.kind.kind);
+        let lasts = LASTS.as_secs().to_string();
         let selector = selector(scope);
         let mut pairs = vec![
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
-            ("timeoutSeconds", LASTS),
+            ("timeoutSeconds", &lasts),
             ("resourceVersion", version),
         ];
         pairs.extend(selector.as_deref().map(|s| ("fieldSelector", s)));
-        let path = collection(&resource, scope) + &path::query(&pairs);
-        self.open_watch(&format!("watch of {}", scope.kind.kind), &path)
-            .await
+        let opened = async {
+            let resource = self.resource(&scope.kind).await?;
+            let path = resource.collection(scope.namespace.as_deref())? + &path::query(&pairs);
+            self.open(&what, &path).await
+        };
+        until(Instant::now() + OPEN_LONGEST, Verb::Get, &what, opened).await
     }
 }
 
-fn collection(resource: &Resource, scope: &Scope) -> String {
-    resource.collection(scope.namespace.as_deref())
+/// What goes on from a version for as long as it can.
+struct Watching<'a> {
+    cluster: &'a Cluster,
+    scope: &'a Scope,
+    version: String,
+    lines: Option<Lines>,
+    /// Whether it brought anything, or at least lasted.
+    works: bool,
 }
 
-fn selector(scope: &Scope) -> Option<String> {
-    let name = scope.name.as_ref().map(|name| format!("metadata.name={name}"));
-    let node = scope.node.as_ref().map(|node| format!("spec.nodeName={node}"));
-    let terms: Vec<String> = name.into_iter().chain(node).collect();
-    (!terms.is_empty()).then(|| terms.join(","))
-}
-
-fn trimmed(scope: &Scope, object: Value) -> Object {
-    if scope.fields.is_empty() {
-        return Object::new(object);
+impl<'a> Watching<'a> {
+    fn new(cluster: &'a Cluster, scope: &'a Scope, version: String) -> Self {
+        Watching {
+            cluster,
+            scope,
+            version,
+            lines: None,
+            works: false,
+        }
     }
-    let fields: Vec<String> = scope
-        .fields
-        .iter()
-        .cloned()
-        .chain(KEPT.iter().map(|field| (*field).to_owned()))
-        .collect();
-    Object::new(json_path::project(&object, &fields))
-}
 
-/// The wait after so many failures in a row: doubled each time, up to a third shorter by the scope's name so that
-/// not every watch comes back at once.
-fn backoff(failures: u32, scope: &Scope) -> Duration {
-    let full = (BACKOFF.0 * 2u32.pow(failures.saturating_sub(1).min(6))).min(BACKOFF.1);
-    let spread = scope
-        .kind
-        .kind
-        .bytes()
-        .chain(scope.namespace.iter().flat_map(|n| n.bytes()))
-        .map(u32::from)
-        .sum::<u32>();
-    full - full / 3 * (spread % 100) / 100
-}
-
-/// The next line of a watch; none at its end.
-async fn next_line(
-    body: &mut kube::client::Body,
-    buffer: &mut BytesMut,
-) -> Result<Option<BytesMut>, Failure> {
-    loop {
-        if let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
-            let line = buffer.split_to(end);
-            buffer.advance(1);
-            return Ok(Some(line));
-        }
-        if buffer.len() > LARGEST {
-            return Err(Failure::new(Code::Internal, "an event of a watch is too large"));
-        }
-        match body.frame().await {
-            None => return Ok(None),
-            Some(Ok(frame)) => {
-                if let Some(data) = frame.data_ref() {
-                    buffer.extend_from_slice(data);
+    /// The next event, of this watch or of those that resume it; or why it cannot be resumed.
+    async fn next(&mut self) -> Result<WatchEvent, Failure> {
+        loop {
+            let lines = match &mut self.lines {
+                Some(lines) => lines,
+                None => {
+                    let body = self.cluster.open_scope(self.scope, &self.version).await?;
+                    self.lines.insert(Lines::new(body, self.version.clone()))
                 }
+            };
+            let ended = match lines.next().await {
+                Ok(Some(line)) => {
+                    let (version, event) = decode(&line, self.scope)?;
+                    lines.bookmarks |= event.is_none();
+                    self.works = true;
+                    if !version.is_empty() {
+                        self.version = version;
+                    }
+                    match event {
+                        Some(event) => return Ok(event),
+                        None => continue,
+                    }
+                }
+                Ok(None) => Failure::new(Code::Unavailable, "it ended as soon as it began"),
+                Err(failure) => failure,
+            };
+            // One that did not get on would not by being resumed either.
+            if lines.began_at == self.version && lines.opened.elapsed() < STEADY {
+                let what = format!("watch of {}: {}", self.scope.kind.kind, ended.message);
+                return Err(Failure::new(ended.code, what));
             }
-            Some(Err(e)) => return Err(Failure::new(Code::Unavailable, format!("a watch was cut: {e}"))),
+            self.works = true;
+            self.lines = None;
+        }
+    }
+}
+
+/// The body of a watch: one JSON document a line.
+struct Lines {
+    body: Body,
+    buffer: BytesMut,
+    /// Bytes of the buffer that hold no end of a line.
+    scanned: usize,
+    opened: Instant,
+    began_at: String,
+    bookmarks: bool,
+}
+
+impl Lines {
+    fn new(body: Body, began_at: String) -> Self {
+        Lines {
+            body,
+            buffer: BytesMut::new(),
+            scanned: 0,
+            opened: Instant::now(),
+            began_at,
+            bookmarks: false,
+        }
+    }
+
+    /// The next line; none at the end.
+    async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+        let end = self.opened + LASTS + LATE;
+        let end = match self.bookmarks {
+            true => end.min(Instant::now() + SILENT),
+            false => end,
+        };
+        loop {
+            if let Some(length) = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n') {
+                let line = self.buffer.split_to(self.scanned + length).freeze();
+                self.buffer.advance(1);
+                self.scanned = 0;
+                return Ok(Some(line));
+            }
+            self.scanned = self.buffer.len();
+            if self.scanned > LARGEST {
+                return Err(Failure::new(Code::Internal, "an event is too large"));
+            }
+            let frame = timeout_at(end, self.body.frame()).await;
+            match frame.map_err(|_| Failure::new(Code::Unavailable, "it fell silent"))? {
+                None => return Ok(None),
+                Some(Ok(frame)) => {
+                    if let Some(data) = frame.data_ref() {
+                        self.buffer.extend_from_slice(data);
+                    }
+                }
+                Some(Err(e)) => return Err(Failure::new(Code::Unavailable, format!("it was cut: {e}"))),
+            }
         }
     }
 }
 
 /// The version that a line brings (empty for none), and its event unless it is only a bookmark.
 fn decode(line: &[u8], scope: &Scope) -> Result<(String, Option<WatchEvent>), Failure> {
+    let what = format!("watch of {}", scope.kind.kind);
     let mut event: Value = serde_json::from_slice(line)
-        .map_err(|e| Failure::new(Code::Internal, format!("an event of a watch is not JSON: {e}")))?;
+        .map_err(|e| Failure::new(Code::Internal, format!("{what}: an event is not JSON: {e}")))?;
     let object = event["object"].take();
-    let version = object["metadata"]["resourceVersion"]
-        .as_str()
-        .unwrap_or_default()
-        .to_owned();
+    let version = object["metadata"]["resourceVersion"].as_str();
+    let version = version.unwrap_or_default().to_owned();
     match event["type"].as_str() {
         Some("ADDED" | "MODIFIED") => Ok((version, Some(WatchEvent::Applied(trimmed(scope, object))))),
         Some("DELETED") => Ok((version, Some(WatchEvent::Deleted(trimmed(scope, object))))),
         Some("BOOKMARK") => Ok((version, None)),
         _ => {
-            let status = http::StatusCode::from_u16(object["code"].as_u64().unwrap_or(500) as u16)
-                .unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
-            let what = format!("watch of {}", scope.kind.kind);
-            Err(crate::error::from_response(
-                Verb::Read,
-                &what,
-                status,
-                None,
-                &object,
-            ))
+            let code = object["code"].as_u64().and_then(|code| u16::try_from(code).ok());
+            let status = code.and_then(|code| http::StatusCode::from_u16(code).ok());
+            let status = status.unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+            Err(error::from_response(Verb::Get, &what, status, None, &object))
         }
+    }
+}
+
+fn number(version: &str) -> ResourceVersion {
+    ResourceVersion(version.parse().unwrap_or_default())
+}
+
+fn selector(scope: &Scope) -> Option<String> {
+    let name = scope
+        .name
+        .as_deref()
+        .map(|name| path::term("metadata.name", name));
+    let node = scope
+        .node
+        .as_deref()
+        .map(|node| path::term("spec.nodeName", node));
+    let terms: Vec<String> = name.into_iter().chain(node).collect();
+    (!terms.is_empty()).then(|| terms.join(","))
+}
+
+/// What core keeps of an object: the same as it keeps of its own writes.
+fn trimmed(scope: &Scope, object: Value) -> Object {
+    if scope.fields.is_empty() {
+        return Object::new(object);
+    }
+    let mut fields = scope.fields.clone();
+    fields.extend(KEPT_METADATA.map(|field| format!("metadata.{field}")));
+    Object::new(json_path::project(&object, &fields))
+}
+
+/// The wait after so many failures in a row: doubled each time, up to a third shorter so that not every watch comes
+/// back at once, and as long as the server asks for.
+fn wait(failures: u32, failure: &Failure) -> Duration {
+    let full = (BACKOFF.0 * 2u32.pow(failures.saturating_sub(1).min(6))).min(BACKOFF.1);
+    let percent = (RandomState::new().hash_one(failures) % 100) as u32;
+    let spread = full - full / 300 * percent;
+    spread.max(Duration::from_millis(failure.retry_after.unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{Fake, Reply, Then, kind, not_served, refusal, widget};
+    use futures::StreamExt as _;
+    use serde_json::json;
+
+    fn scope() -> Scope {
+        Scope {
+            kind: kind("g/v1", "Widget"),
+            namespace: Some("a".into()),
+            name: None,
+            node: None,
+            fields: Vec::new(),
+        }
+    }
+
+    fn list(version: u64, items: &[Value]) -> Reply {
+        Reply::json(
+            200,
+            json!({"metadata": {"resourceVersion": version.to_string()}, "items": items}),
+        )
+    }
+
+    fn line(event: &str, object: Value) -> Value {
+        json!({"type": event, "object": object})
+    }
+
+    fn bookmark(version: u64) -> Value {
+        let metadata = json!({"resourceVersion": version.to_string()});
+        line("BOOKMARK", json!({"kind": "Widget", "metadata": metadata}))
+    }
+
+    fn expired() -> Value {
+        let status = json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"});
+        line("ERROR", status)
+    }
+
+    /// What a watch says until it waits for the server, an hour without news; each event as text.
+    async fn said(fake: &Fake, scope: Scope) -> Vec<String> {
+        let mut events = std::pin::pin!(fake.cluster().watch(scope));
+        let mut said = Vec::new();
+        while let Ok(Some(event)) = tokio::time::timeout(Duration::from_secs(3_600), events.next()).await {
+            said.push(match event {
+                WatchEvent::Listed { objects, version } => format!("listed {objects:?} at {}", version.0),
+                WatchEvent::Applied(object) => format!("applied {object:?}"),
+                WatchEvent::Deleted(object) => format!("deleted {object:?}"),
+                WatchEvent::Failed(message) => format!("failed: {message}"),
+            });
+            if said.len() == 20 {
+                break;
+            }
+        }
+        said
+    }
+
+    /// The versions that watches began at, `list` for a list.
+    fn began(fake: &Fake) -> Vec<String> {
+        let paths = fake.paths();
+        let version = |path: &String| match path.split_once("resourceVersion=") {
+            Some((_, rest)) => rest.split('&').next().unwrap_or_default().to_owned(),
+            None => "list".to_owned(),
+        };
+        paths.iter().map(version).collect()
+    }
+
+    /// Seconds between the first and the other requests.
+    fn times(fake: &Fake) -> Vec<f64> {
+        let seen = fake.seen();
+        seen.iter().map(|s| (s.at - seen[0].at).as_secs_f64()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_is_followed_by_every_change() {
+        let fake = Fake::serving([
+            list(5, &[widget("x", 3)]),
+            Reply::Watch(
+                vec![
+                    line("ADDED", widget("y", 6)),
+                    line("MODIFIED", widget("x", 7)),
+                    line("DELETED", widget("y", 8)),
+                ],
+                Then::Silence,
+            ),
+        ]);
+        assert_eq!(
+            said(&fake, scope()).await[..4],
+            [
+                "listed [Widget x@3] at 5",
+                "applied Widget y@6",
+                "applied Widget x@7",
+                "deleted Widget y@8"
+            ]
+        );
+        assert_eq!(
+            fake.paths()[..2],
+            [
+                "GET /apis/g/v1/namespaces/a/widgets?limit=500",
+                "GET /apis/g/v1/namespaces/a/widgets?watch=true&allowWatchBookmarks=true&timeoutSeconds=290&resourceVersion=5",
+            ]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_ends_or_is_cut_goes_on_from_its_last_bookmark_unnoticed() {
+        for then in [Then::End, Then::Cut] {
+            let fake = Fake::serving([
+                list(5, &[]),
+                Reply::Watch(vec![line("ADDED", widget("x", 6)), bookmark(9)], then),
+                Reply::Watch(vec![line("ADDED", widget("y", 12))], then),
+                Reply::Watch(vec![line("ADDED", widget("z", 13))], Then::Silence),
+            ]);
+            assert_eq!(
+                said(&fake, scope()).await[..4],
+                [
+                    "listed [] at 5",
+                    "applied Widget x@6",
+                    "applied Widget y@12",
+                    "applied Widget z@13"
+                ]
+            );
+            assert_eq!(began(&fake)[..4], ["list", "5", "9", "12"]);
+            assert_eq!(times(&fake)[3], 0.0);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_version_that_the_server_forgot_is_listed_again_at_once() {
+        let in_the_stream = Reply::Watch(vec![line("ADDED", widget("x", 6)), expired()], Then::End);
+        let at_the_start = refusal(410, "Expired", "");
+        for gone in [in_the_stream, at_the_start] {
+            let fake = Fake::serving([
+                list(5, &[]),
+                gone,
+                list(20, &[widget("z", 19)]),
+                Reply::Watch(vec![], Then::Silence),
+            ]);
+            let said = said(&fake, scope()).await;
+            let again = said.iter().position(|s| s == "listed [Widget z@19] at 20");
+            let before = &said[..again.expect("listed again")];
+            assert!(!before.iter().any(|s| s.starts_with("failed")), "{said:?}");
+            assert_eq!(began(&fake)[..4], ["list", "5", "list", "20"]);
+            assert_eq!(times(&fake)[3], 0.0);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_forgets_what_it_just_listed_is_not_asked_without_end() {
+        let fake = Fake::serving([
+            list(5, &[]),
+            refusal(410, "Expired", ""),
+            list(6, &[]),
+            refusal(410, "Expired", ""),
+            list(7, &[]),
+        ]);
+        let said = said(&fake, scope()).await;
+        assert_eq!(said[..2], ["listed [] at 5", "listed [] at 6"]);
+        assert_eq!(said[2], "failed: out-of-range: watch of Widget: Expired of ");
+        assert!(times(&fake)[4] > 0.8);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_said_once_and_the_waits_grow() {
+        let script = (0..9).map(|_| Reply::Refused).chain([list(5, &[])]);
+        let fake = Fake::serving(script.collect::<Vec<_>>());
+        let said = said(&fake, scope()).await;
+        assert!(
+            said[0].starts_with("failed: unavailable: list of Widget: "),
+            "{said:?}"
+        );
+        assert_eq!(said[1], "listed [] at 5");
+        let times = times(&fake);
+        let waits: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        for (wait, full) in waits.iter().zip([0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]) {
+            // Timers are good to a millisecond.
+            assert!(*wait > full * 0.66 && *wait <= full + 0.002, "{wait} of {full}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_server_cannot_resume_is_listed_again_after_a_failure() {
+        let fake = Fake::serving([
+            list(5, &[]),
+            Reply::Watch(vec![line("ADDED", widget("x", 6))], Then::Cut),
+            Reply::Refused,
+            list(9, &[]),
+            Reply::Watch(vec![], Then::Silence),
+        ]);
+        let said = said(&fake, scope()).await;
+        assert_eq!(said[..2], ["listed [] at 5", "applied Widget x@6"]);
+        assert!(said[2].contains("cannot reach the API server"), "{said:?}");
+        assert_eq!(said[3], "listed [] at 9");
+        assert_eq!(began(&fake)[..5], ["list", "5", "6", "list", "9"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lists_that_succeed_do_not_hide_that_no_watch_does() {
+        let script = (0..12).map(|n| match n % 2 {
+            0 => list(5, &[]),
+            _ => refusal(403, "Forbidden", ""),
+        });
+        let fake = Fake::serving(script.collect::<Vec<_>>());
+        let said = said(&fake, scope()).await;
+        for pair in said[..12].chunks(2) {
+            assert!(
+                pair[0].starts_with("listed") && pair[1].starts_with("failed"),
+                "{pair:?}"
+            );
+        }
+        assert!(times(&fake)[10] > 15.0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_ends_as_soon_as_it_begins_is_a_failure() {
+        for then in [Then::End, Then::Cut] {
+            let fake = Fake::serving([
+                list(5, &[]),
+                Reply::Watch(vec![], then),
+                list(6, &[]),
+                Reply::Watch(vec![], Then::Silence),
+            ]);
+            let said = said(&fake, scope()).await;
+            assert!(
+                said[1].starts_with("failed: unavailable: watch of Widget: it "),
+                "{said:?}"
+            );
+            assert!(times(&fake)[2] > 0.5);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_died_in_silence_is_given_up() {
+        let fake = Fake::serving([
+            list(5, &[]),
+            Reply::Watch(vec![bookmark(6)], Then::Silence),
+            Reply::Watch(vec![], Then::Silence),
+            Reply::Watch(vec![], Then::Silence),
+        ]);
+        let said = said(&fake, scope()).await;
+        assert_eq!(began(&fake)[..4], ["list", "5", "6", "6"]);
+        let times = times(&fake);
+        assert!((times[2] - 150.0).abs() < 1.0, "{times:?}");
+        assert!((times[3] - times[2] - 305.0).abs() < 1.0, "{times:?}");
+        assert_eq!(said[0], "listed [] at 5");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pages_are_one_list() {
+        let page = |token: &str, name: &str| {
+            let metadata = json!({"resourceVersion": "5", "continue": token});
+            Reply::json(200, json!({"metadata": metadata, "items": [widget(name, 1)]}))
+        };
+        let fake = Fake::serving([page("t/1", "x"), page("", "y")]);
+        assert_eq!(
+            said(&fake, scope()).await[0],
+            "listed [Widget x@1, Widget y@1] at 5"
+        );
+        assert!(fake.paths()[1].ends_with("?limit=500&continue=t%2F1"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_whose_pages_expire_is_taken_at_once() {
+        let metadata = json!({"resourceVersion": "5", "continue": "t"});
+        let fake = Fake::serving([
+            Reply::json(200, json!({"metadata": metadata, "items": [widget("x", 1)]})),
+            refusal(410, "Expired", ""),
+            list(9, &[widget("x", 1), widget("y", 7)]),
+        ]);
+        let said = said(&fake, scope()).await;
+        assert_eq!(said[0], "listed [Widget x@1, Widget y@7] at 9");
+        assert_eq!(fake.paths()[2], "GET /apis/g/v1/namespaces/a/widgets");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_scope_selects_and_trims() {
+        let mut pod = widget("p", 3);
+        pod["kind"] = json!("Pod");
+        pod["metadata"]["annotations"] = json!({"a": "b"});
+        pod["metadata"]["labels"] = json!({"l": "m"});
+        pod["metadata"]["generation"] = json!(4);
+        pod["spec"] = json!({"nodeName": "n", "containers": []});
+        let fake = Fake::serving([list(5, &[pod])]);
+        let scope = Scope {
+            kind: kind("v1", "Pod"),
+            namespace: None,
+            name: Some("p".into()),
+            node: Some("n".into()),
+            fields: vec!["spec.nodeName".into()],
+        };
+        let mut events = std::pin::pin!(fake.cluster().watch(scope));
+        let Some(WatchEvent::Listed { objects, .. }) = events.next().await else {
+            panic!("no list");
+        };
+        assert_eq!(
+            objects[0].value(),
+            &json!({
+                "apiVersion": "v1", "kind": "Pod", "spec": {"nodeName": "n"},
+                "metadata": {"namespace": "a", "name": "p", "uid": "uid-p", "resourceVersion": "3",
+                    "labels": {"l": "m"}, "generation": 4},
+            })
+        );
+        assert_eq!(
+            fake.paths()[0],
+            "GET /api/v1/pods?limit=500&fieldSelector=metadata.name%3Dp%2Cspec.nodeName%3Dn"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_that_is_not_served_is_a_failure_until_it_is() {
+        let served = json!({"resources": [{"name": "gizmos", "kind": "Gizmo", "namespaced": true}]});
+        let fake = Fake::answering([not_served(), Reply::json(200, served), list(5, &[])]);
+        let scope = Scope {
+            kind: kind("h/v1", "Gizmo"),
+            ..scope()
+        };
+        let said = said(&fake, scope).await;
+        assert_eq!(
+            said[0],
+            "failed: unimplemented: the API server does not serve Gizmo of h/v1"
+        );
+        assert_eq!(said[1], "listed [] at 5");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn secrets_are_not_watched() {
+        let fake = Fake::serving([]);
+        let scope = Scope {
+            kind: kind("v1", "Secret"),
+            ..scope()
+        };
+        assert!(said(&fake, scope).await[0].starts_with("failed: permission-denied"));
+        assert!(fake.paths().is_empty());
     }
 }

@@ -1,13 +1,14 @@
-//! Writes: patches of primaries, acts on other objects.
+//! Writes: patches of primaries, acts on other objects. Each is sent at most once.
 
 use polity_core::call::Write;
-use polity_core::contract::{Act, Answer, Code, Failure, ObjectRef, Precondition};
+use polity_core::contract::{Act, Answer, Code, Eviction, Failure, ObjectPatch, ObjectRef, Precondition};
 use polity_core::object::Object;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-use crate::Cluster;
 use crate::error::Verb;
-use crate::path;
+use crate::request::{named, until};
+use crate::{Cluster, LONGEST, event, path};
 
 /// How a write names its writer.
 pub(crate) const MANAGER: (&str, &str) = ("fieldManager", "polity");
@@ -15,23 +16,45 @@ pub(crate) const MANAGER: (&str, &str) = ("fieldManager", "polity");
 impl Cluster {
     /// Writes. The answer is the object as it stands then, `null` if it is gone.
     pub async fn write(&self, write: &Write) -> Answer {
-        match write {
-            Write::Patch {
-                object,
-                subresource,
-                patch,
-            } => {
-                self.merge(object, subresource.as_deref(), patch, &[MANAGER])
+        let end = Instant::now() + LONGEST;
+        let prepared = prepare(write)?;
+        let what = named(&prepared.object);
+        // Looking the kind up first is no part of what may have been performed.
+        until(end, Verb::Get, &what, self.resource(&prepared.object.kind)).await?;
+        until(end, prepared.verb, &what, self.perform(prepared)).await
+    }
+
+    async fn perform(&self, prepared: Prepared) -> Answer {
+        let Prepared {
+            verb,
+            object,
+            subresource,
+            body,
+            counted,
+        } = prepared;
+        let answer = match verb {
+            Verb::Create => self.create(&body, &[MANAGER]).await,
+            Verb::Get | Verb::Patch => {
+                self.merge(&object, subresource.as_deref(), &body, &[MANAGER])
                     .await
             }
-            Write::Act(act) => self.act(act).await,
-            Write::Event {
-                object,
-                uid,
-                event,
-                now,
-            } => self.event(object, uid, event, *now).await,
+            Verb::Delete => self.delete(&object, &body).await,
+            Verb::Evict => self.evict(&object, &body).await,
+        };
+        match (answer, counted) {
+            (Err(failure), Some(now)) if failure.code == Code::AlreadyExists => {
+                self.count(&object, now).await
+            }
+            (answer, _) => answer,
         }
+    }
+
+    pub(crate) async fn create(&self, object: &Value, query: &[(&str, &str)]) -> Answer {
+        let reference = Object::new(object.clone()).reference();
+        let resource = self.resource(&reference.kind).await?;
+        let path = resource.collection(reference.namespace.as_deref())? + &path::query(query);
+        self.call(Verb::Create, &named(&reference), &path, Some(object))
+            .await
     }
 
     /// A JSON merge patch; `metadata.uid` and `metadata.resourceVersion` in it are the precondition.
@@ -44,106 +67,392 @@ impl Cluster {
     ) -> Answer {
         let resource = self.resource(&object.kind).await?;
         let path =
-            resource.object(object.namespace.as_deref(), &object.name, subresource) + &path::query(query);
-        self.call(Verb::Write, &named(object), "PATCH", &path, Some(patch))
-            .await
+            resource.object(object.namespace.as_deref(), &object.name, subresource)? + &path::query(query);
+        self.call(Verb::Patch, &named(object), &path, Some(patch)).await
     }
 
-    async fn act(&self, act: &Act) -> Answer {
-        match act {
-            Act::Create(text) => {
-                let object: Value = serde_json::from_str(text)
-                    .map_err(|e| Failure::new(Code::InvalidArgument, format!("create: not JSON: {e}")))?;
-                self.create(&object, &[MANAGER]).await
+    async fn delete(&self, object: &ObjectRef, options: &Value) -> Answer {
+        let resource = self.resource(&object.kind).await?;
+        let path = resource.object(object.namespace.as_deref(), &object.name, None)?;
+        let answer = self
+            .call(Verb::Delete, &named(object), &path, Some(options))
+            .await?;
+        // Servers answer with the object that they are about to remove, or with a Status, also when it is gone.
+        Ok(if still_stands(&answer) {
+            answer
+        } else {
+            Value::Null
+        })
+    }
+
+    async fn evict(&self, object: &ObjectRef, eviction: &Value) -> Answer {
+        let resource = self.resource(&object.kind).await?;
+        let path = resource.object(object.namespace.as_deref(), &object.name, Some("eviction"))?;
+        self.call(Verb::Evict, &named(object), &path, Some(eviction))
+            .await?;
+        // An eviction is answered with a Status: how the Pod stands is another question. It is evicted all the same
+        // if that cannot be said.
+        match self.get(object).await {
+            Ok(pod) if pod["metadata"]["uid"] == eviction["deleteOptions"]["preconditions"]["uid"] => Ok(pod),
+            Ok(_) => Ok(Value::Null),
+            Err(failure) if failure.code == Code::NotFound => Ok(Value::Null),
+            Err(failure) => Err(failure.effect_unknown()),
+        }
+    }
+}
+
+/// A write as it is sent.
+#[derive(Debug)]
+struct Prepared {
+    verb: Verb,
+    object: ObjectRef,
+    subresource: Option<String>,
+    body: Value,
+    /// An Event: one that is there is counted, at this time.
+    counted: Option<u64>,
+}
+
+fn prepare(write: &Write) -> Result<Prepared, Failure> {
+    let prepared = |verb, object: &ObjectRef, body| Prepared {
+        verb,
+        object: object.clone(),
+        subresource: None,
+        body,
+        counted: None,
+    };
+    match write {
+        Write::Patch {
+            object,
+            subresource,
+            patch,
+        } => Ok(Prepared {
+            subresource: subresource.clone(),
+            ..prepared(Verb::Patch, object, patch.clone())
+        }),
+        Write::Act(Act::Create(text)) => {
+            let body = parsed("create", text)?;
+            Ok(prepared(
+                Verb::Create,
+                &Object::new(body.clone()).reference(),
+                body,
+            ))
+        }
+        Write::Act(Act::Patch(act)) => Ok(Prepared {
+            subresource: act.subresource.clone(),
+            ..prepared(Verb::Patch, &act.object, guarded(act)?)
+        }),
+        Write::Act(Act::Delete(act)) => {
+            let mut options = options(&act.precondition, act.grace_period_seconds);
+            if let Some(policy) = &act.propagation_policy {
+                options["propagationPolicy"] = json!(policy);
             }
-            Act::Patch(act) => {
-                let mut patch: Value = serde_json::from_str(&act.patch)
-                    .map_err(|e| Failure::new(Code::InvalidArgument, format!("patch: not JSON: {e}")))?;
-                if !patch.is_object() {
-                    return Err(Failure::new(Code::InvalidArgument, "patch: not a JSON object"));
-                }
-                let Precondition {
-                    uid,
-                    resource_version,
-                } = &act.precondition;
-                patch["metadata"]["uid"] = json!(uid);
-                if let Some(version) = resource_version {
-                    patch["metadata"]["resourceVersion"] = json!(version);
-                }
-                self.merge(&act.object, act.subresource.as_deref(), &patch, &[MANAGER])
-                    .await
-            }
-            Act::Delete(act) => {
-                let mut options = json!({
-                    "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions(&act.precondition)
-                });
-                if let Some(seconds) = act.grace_period_seconds {
-                    options["gracePeriodSeconds"] = json!(seconds);
-                }
-                if let Some(policy) = &act.propagation_policy {
-                    options["propagationPolicy"] = json!(policy);
-                }
-                self.delete(&act.object, &options).await
-            }
-            Act::Evict(act) => {
-                let resource = self.resource(&act.object.kind).await?;
-                let path = resource.object(
-                    act.object.namespace.as_deref(),
-                    &act.object.name,
-                    Some("eviction"),
-                );
-                let mut options = json!({"preconditions": preconditions(&act.precondition)});
-                if let Some(seconds) = act.grace_period_seconds {
-                    options["gracePeriodSeconds"] = json!(seconds);
-                }
-                let eviction = json!({
-                    "apiVersion": "policy/v1", "kind": "Eviction",
-                    "metadata": {"name": act.object.name, "namespace": act.object.namespace},
-                    "deleteOptions": options,
-                });
-                self.call(Verb::Evict, &named(&act.object), "POST", &path, Some(&eviction))
-                    .await
-            }
-            Act::Cloud(_) | Act::Mint(_) => {
-                Err(Failure::new(Code::Unimplemented, "not a write of the cluster"))
-            }
+            Ok(prepared(Verb::Delete, &act.object, options))
+        }
+        Write::Act(Act::Evict(act)) => Ok(prepared(Verb::Evict, &act.object, eviction(act))),
+        Write::Act(Act::Cloud(_) | Act::Mint(_)) => {
+            Err(Failure::new(Code::Unimplemented, "not a write of the cluster"))
+        }
+        Write::Event {
+            object,
+            uid,
+            event,
+            now,
+        } => {
+            let body = event::fresh(object, uid, event, *now);
+            Ok(Prepared {
+                counted: Some(*now),
+                ..prepared(Verb::Create, &Object::new(body.clone()).reference(), body)
+            })
+        }
+    }
+}
+
+fn parsed(what: &str, text: &str) -> Result<Value, Failure> {
+    let invalid = |why: String| Failure::new(Code::InvalidArgument, format!("{what}: {why}"));
+    let value: Value = serde_json::from_str(text).map_err(|e| invalid(format!("not JSON: {e}")))?;
+    match value.is_object() {
+        true => Ok(value),
+        false => Err(invalid("not a JSON object".to_owned())),
+    }
+}
+
+/// A patch with its precondition.
+fn guarded(act: &ObjectPatch) -> Result<Value, Failure> {
+    let mut patch = parsed("patch", &act.patch)?;
+    if !patch["metadata"].is_object() {
+        patch["metadata"] = json!({});
+    }
+    patch["metadata"]["uid"] = json!(act.precondition.uid);
+    if let Some(version) = &act.precondition.resource_version {
+        patch["metadata"]["resourceVersion"] = json!(version);
+    }
+    Ok(patch)
+}
+
+fn options(precondition: &Precondition, grace: Option<u32>) -> Value {
+    let mut preconditions = json!({"uid": precondition.uid});
+    if let Some(version) = &precondition.resource_version {
+        preconditions["resourceVersion"] = json!(version);
+    }
+    let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
+    if let Some(seconds) = grace {
+        options["gracePeriodSeconds"] = json!(seconds);
+    }
+    options
+}
+
+fn eviction(act: &Eviction) -> Value {
+    json!({
+        "apiVersion": "policy/v1", "kind": "Eviction",
+        "metadata": {"name": act.object.name, "namespace": act.object.namespace},
+        "deleteOptions": options(&act.precondition, act.grace_period_seconds),
+    })
+}
+
+/// Whether an object that was deleted waits: for a finalizer, for its grace period, or as a Namespace for its content.
+fn still_stands(object: &Value) -> bool {
+    let is_held = |finalizers: &Value| finalizers.as_array().is_some_and(|all| !all.is_empty());
+    let metadata = &object["metadata"];
+    metadata["deletionTimestamp"].is_string()
+        && (is_held(&metadata["finalizers"])
+            || is_held(&object["spec"]["finalizers"])
+            || metadata["deletionGracePeriodSeconds"].as_u64().unwrap_or(0) > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{Fake, Reply, not_found, not_served, reference, refusal, widget};
+    use polity_core::contract::{Effect, ObjectDelete};
+
+    fn patch() -> Write {
+        Write::Patch {
+            object: reference("g/v1", "Widget", "a", "x"),
+            subresource: Some("status".into()),
+            patch: json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "status": {"phase": "Ready"}}),
         }
     }
 
-    pub(crate) async fn create(&self, object: &Value, query: &[(&str, &str)]) -> Answer {
-        let reference = Object::new(object.clone()).reference();
-        let resource = self.resource(&reference.kind).await?;
-        let path = resource.collection(reference.namespace.as_deref()) + &path::query(query);
-        self.call(Verb::Create, &named(&reference), "POST", &path, Some(object))
-            .await
+    fn precondition(version: Option<&str>) -> Precondition {
+        Precondition {
+            uid: "u".into(),
+            resource_version: version.map(str::to_owned),
+        }
     }
 
-    /// Deletes; the answer is the object if finalizers keep it.
-    async fn delete(&self, object: &ObjectRef, options: &Value) -> Answer {
-        let resource = self.resource(&object.kind).await?;
-        let path = resource.object(object.namespace.as_deref(), &object.name, None);
-        let answer = self
-            .call(Verb::Write, &named(object), "DELETE", &path, Some(options))
-            .await?;
-        let stands = answer["metadata"]["deletionTimestamp"].is_string()
-            && answer["metadata"]["finalizers"]
-                .as_array()
-                .is_some_and(|f| !f.is_empty());
-        Ok(if stands { answer } else { Value::Null })
+    fn delete() -> Write {
+        Write::Act(Act::Delete(ObjectDelete {
+            object: reference("g/v1", "Widget", "a", "x"),
+            precondition: precondition(Some("7")),
+            grace_period_seconds: Some(3),
+            propagation_policy: Some("Foreground".into()),
+        }))
     }
-}
 
-fn preconditions(precondition: &Precondition) -> Value {
-    match &precondition.resource_version {
-        Some(version) => json!({"uid": precondition.uid, "resourceVersion": version}),
-        None => json!({"uid": precondition.uid}),
+    fn evict() -> Write {
+        Write::Act(Act::Evict(Eviction {
+            object: reference("v1", "Pod", "a", "p"),
+            precondition: precondition(None),
+            grace_period_seconds: Some(5),
+        }))
     }
-}
 
-/// An object as messages name it.
-pub(crate) fn named(object: &ObjectRef) -> String {
-    match &object.namespace {
-        Some(namespace) => format!("{} {namespace}/{}", object.kind.kind, object.name),
-        None => format!("{} {}", object.kind.kind, object.name),
+    fn create(text: &str) -> Write {
+        Write::Act(Act::Create(text.into()))
+    }
+
+    #[tokio::test]
+    async fn a_patch_of_a_primary_carries_its_precondition_and_answers_the_object() {
+        let fake = Fake::serving([Reply::json(200, widget("x", 8))]);
+        assert_eq!(fake.cluster().write(&patch()).await, Ok(widget("x", 8)));
+        let seen = &fake.seen()[0];
+        assert_eq!(seen.method, "PATCH");
+        assert_eq!(
+            seen.path,
+            "/apis/g/v1/namespaces/a/widgets/x/status?fieldManager=polity"
+        );
+        assert_eq!(seen.body["metadata"], json!({"uid": "u", "resourceVersion": "7"}));
+    }
+
+    #[tokio::test]
+    async fn a_conflict_aborts_and_changes_nothing() {
+        for write in [patch(), delete()] {
+            let fake = Fake::serving([refusal(409, "Conflict", "x")]);
+            let failure = fake.cluster().write(&write).await.expect_err("a conflict");
+            assert_eq!((failure.code, failure.effect), (Code::Aborted, Effect::None));
+            assert_eq!(failure.message, "Widget a/x: Conflict of x");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_patch_of_another_object_is_given_its_precondition_whatever_it_says_itself() {
+        let act = |text: &str, version| {
+            Write::Act(Act::Patch(ObjectPatch {
+                object: reference("g/v1", "Widget", "a", "x"),
+                precondition: precondition(version),
+                subresource: None,
+                patch: text.into(),
+            }))
+        };
+        let replies = (0..3).map(|_| Reply::json(200, widget("x", 8)));
+        let fake = Fake::serving(replies.collect::<Vec<_>>());
+        let cluster = fake.cluster();
+        for (text, version) in [
+            (r#"{"spec": 1}"#, Some("7")),
+            (r#"{"metadata": {"uid": "other", "labels": {}}}"#, None),
+            (r#"{"metadata": null}"#, None),
+        ] {
+            assert!(cluster.write(&act(text, version)).await.is_ok());
+        }
+        let sent: Vec<Value> = fake.seen().into_iter().map(|seen| seen.body).collect();
+        assert_eq!(
+            sent[0],
+            json!({"spec": 1, "metadata": {"uid": "u", "resourceVersion": "7"}})
+        );
+        assert_eq!(sent[1], json!({"metadata": {"uid": "u", "labels": {}}}));
+        assert_eq!(sent[2], json!({"metadata": {"uid": "u"}}));
+        for garbage in ["", "[]", "null", "{"] {
+            let failure = cluster.write(&act(garbage, None)).await.expect_err(garbage);
+            assert_eq!(
+                (failure.code, failure.effect),
+                (Code::InvalidArgument, Effect::None)
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_create_answers_the_object_or_that_it_exists() {
+        let fake = Fake::serving([
+            Reply::json(201, widget("x", 8)),
+            refusal(409, "AlreadyExists", "x"),
+        ]);
+        let cluster = fake.cluster();
+        let write = create(&widget("x", 0).to_string());
+        assert_eq!(cluster.write(&write).await, Ok(widget("x", 8)));
+        let failure = cluster.write(&write).await.expect_err("it exists");
+        assert_eq!(
+            (failure.code, failure.effect),
+            (Code::AlreadyExists, Effect::None)
+        );
+        assert_eq!(
+            fake.paths()[0],
+            "POST /apis/g/v1/namespaces/a/widgets?fieldManager=polity"
+        );
+        assert!(cluster.write(&create("nonsense")).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_delete_carries_its_options_and_answers_what_stands() {
+        let deleting = |more: Value| {
+            let mut object = widget("x", 8);
+            object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            for (name, value) in more.as_object().into_iter().flatten() {
+                object["metadata"][name] = value.clone();
+            }
+            object
+        };
+        let held = deleting(json!({"finalizers": ["f"]}));
+        let graceful = deleting(json!({"deletionGracePeriodSeconds": 30}));
+        let gone = deleting(json!({"deletionGracePeriodSeconds": 0, "finalizers": []}));
+        let success = json!({"kind": "Status", "status": "Success"});
+        for (answer, expected) in [
+            (held.clone(), held),
+            (graceful.clone(), graceful),
+            (gone, Value::Null),
+            (success, Value::Null),
+        ] {
+            let fake = Fake::serving([Reply::json(200, answer)]);
+            assert_eq!(fake.cluster().write(&delete()).await, Ok(expected));
+            let seen = &fake.seen()[0];
+            assert_eq!(
+                (seen.method.as_str(), seen.path.as_str()),
+                ("DELETE", "/apis/g/v1/namespaces/a/widgets/x")
+            );
+            assert_eq!(
+                seen.body,
+                json!({
+                    "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 3,
+                    "propagationPolicy": "Foreground", "preconditions": {"uid": "u", "resourceVersion": "7"},
+                })
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn an_eviction_answers_how_the_pod_stands() {
+        let success = || {
+            Reply::json(
+                201,
+                json!({"kind": "Status", "metadata": {}, "status": "Success"}),
+            )
+        };
+        let pod = |uid: &str| json!({"kind": "Pod", "metadata": {"name": "p", "uid": uid}});
+        for (after, expected) in [
+            (Reply::json(200, pod("u")), Ok(pod("u"))),
+            (Reply::json(200, pod("another")), Ok(Value::Null)),
+            (not_found("p"), Ok(Value::Null)),
+        ] {
+            let fake = Fake::serving([success(), after]);
+            assert_eq!(fake.cluster().write(&evict()).await, expected);
+            let seen = &fake.seen()[0];
+            assert_eq!(seen.path, "/api/v1/namespaces/a/pods/p/eviction");
+            assert_eq!(seen.body["deleteOptions"]["preconditions"], json!({"uid": "u"}));
+            assert_eq!(seen.body["deleteOptions"]["gracePeriodSeconds"], 5);
+        }
+        let fake = Fake::serving([success(), Reply::Reset]);
+        let failure = fake.cluster().write(&evict()).await.expect_err("cannot say");
+        assert_eq!(failure.effect, Effect::Unknown);
+    }
+
+    #[tokio::test]
+    async fn a_disruption_budget_says_when_to_come_back() {
+        let mut body = json!({"kind": "Status", "reason": "TooManyRequests", "message": "budget"});
+        body["details"] = json!({"name": "p", "retryAfterSeconds": 10});
+        let fake = Fake::serving([Reply::json(429, body)]);
+        let failure = fake.cluster().write(&evict()).await.expect_err("a budget");
+        assert_eq!((failure.code, failure.effect), (Code::Unavailable, Effect::None));
+        assert_eq!(failure.retry_after, Some(10_000));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_without_an_answer_may_have_been_performed() {
+        for reply in [Reply::Silence, Reply::Reset] {
+            let fake = Fake::serving([reply]);
+            let began = Instant::now();
+            let failure = fake.cluster().write(&patch()).await.expect_err("no answer");
+            assert_eq!(
+                (failure.code, failure.effect),
+                (Code::DeadlineExceeded, Effect::Unknown)
+            );
+            assert!(began.elapsed() <= LONGEST + std::time::Duration::from_millis(1));
+            assert_eq!(fake.paths().len(), 1, "sent once");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_was_not_sent_was_not_performed() {
+        for script in [vec![Reply::Silence], vec![Reply::Refused], vec![not_served()]] {
+            let fake = Fake::answering(script);
+            let failure = fake.cluster().write(&patch()).await.expect_err("no discovery");
+            assert_eq!(failure.effect, Effect::None, "{failure}");
+            assert_eq!(fake.paths(), ["GET /apis/g/v1"]);
+        }
+        let fake = Fake::serving([Reply::Refused]);
+        let failure = fake.cluster().write(&patch()).await.expect_err("refused");
+        assert_eq!((failure.code, failure.effect), (Code::Unavailable, Effect::None));
+    }
+
+    #[tokio::test]
+    async fn a_delete_of_no_name_does_not_delete_all() {
+        let fake = Fake::serving([Reply::json(200, json!({}))]);
+        let write = Write::Act(Act::Delete(ObjectDelete {
+            object: reference("g/v1", "Widget", "a", ""),
+            precondition: precondition(None),
+            grace_period_seconds: None,
+            propagation_policy: None,
+        }));
+        let failure = fake.cluster().write(&write).await.expect_err("no name");
+        assert_eq!(failure.code, Code::InvalidArgument);
+        assert!(fake.paths().is_empty());
     }
 }

@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::sync::Arc;
 
 use crate::binding::PolicyId;
+pub use crate::cache::KEPT_METADATA;
 use crate::contract::{Act, Answer, CredentialPlan, Kind, ObjectRef, Pass, Question, Role, Trial};
 use crate::fault::Stepped;
 use crate::object::Object;
