@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use polity_clouds::sim::SimClock;
 use polity_clouds::{Cloud, NoSecrets, Opening};
 use polity_core::binding::CloudRef;
@@ -14,14 +14,19 @@ use crate::data::Data;
 
 /// The clouds that are open.
 ///
-/// Bindings that name a cloud with the same configuration share it; sessions name it by [`Clouds::name_of`].
+/// Bindings that name a cloud share it, and must agree on its configuration.
 pub struct Clouds {
     clock: Arc<Clock>,
     data: Option<Arc<Data>>,
     seed: u64,
     /// A scenario's configuration of the simulated cloud, in place of the bindings'.
     scenario: Option<Value>,
-    open: Mutex<BTreeMap<String, Arc<dyn Cloud>>>,
+    open: Mutex<BTreeMap<String, Open>>,
+}
+
+struct Open {
+    configuration: Option<Value>,
+    cloud: Arc<dyn Cloud>,
 }
 
 impl Clouds {
@@ -38,14 +43,18 @@ impl Clouds {
 
     /// The cloud of this name.
     pub fn get(&self, name: &str) -> Option<Arc<dyn Cloud>> {
-        self.lock().get(name).cloned()
+        self.lock().get(name).map(|open| open.cloud.clone())
     }
 
     /// Opens the cloud that a binding names, unless it is open.
     pub fn open(&self, cloud: &CloudRef) -> Result<Arc<dyn Cloud>> {
         let mut open = self.lock();
+        let configuration = self.scenario.clone().or_else(|| cloud.configuration.clone());
         if let Some(known) = open.get(&cloud.name) {
-            return Ok(known.clone());
+            if known.configuration != configuration {
+                bail!("another binding opened {} with another configuration", cloud.name);
+            }
+            return Ok(known.cloud.clone());
         }
         let saved = match &self.data {
             Some(data) => data
@@ -60,7 +69,7 @@ impl Clouds {
         });
         let clock: Arc<dyn SimClock> = self.clock.clone();
         let opening = Opening {
-            configuration: self.scenario.clone().or_else(|| cloud.configuration.clone()),
+            configuration: configuration.clone(),
             seed: self.seed,
             clock,
             secrets: Arc::new(NoSecrets),
@@ -68,16 +77,22 @@ impl Clouds {
             persist,
         };
         let opened = polity_clouds::open(&cloud.name, opening)?;
-        open.insert(cloud.name.clone(), opened.clone());
+        open.insert(
+            cloud.name.clone(),
+            Open {
+                configuration,
+                cloud: opened.clone(),
+            },
+        );
         Ok(opened)
     }
 
     /// Every open cloud.
     pub fn all(&self) -> Vec<Arc<dyn Cloud>> {
-        self.lock().values().cloned().collect()
+        self.lock().values().map(|open| open.cloud.clone()).collect()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<dyn Cloud>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
