@@ -56,6 +56,8 @@ pub(crate) struct Bindings {
     sender: mpsc::UnboundedSender<Happening>,
     known: BTreeMap<String, Known>,
     serial: u64,
+    /// Whether the watch has listed: before that nobody knows which bindings there are.
+    listed: bool,
 }
 
 struct Known {
@@ -82,6 +84,7 @@ impl Bindings {
             sender,
             known: BTreeMap::new(),
             serial: 0,
+            listed: false,
         }
     }
 
@@ -106,6 +109,7 @@ impl Bindings {
             WatchEvent::Applied(object) => self.seen(object),
             WatchEvent::Deleted(object) => gone.push(object.name().to_owned()),
             WatchEvent::Listed { objects, .. } => {
+                self.listed = true;
                 gone.extend(
                     self.known
                         .keys()
@@ -203,7 +207,7 @@ impl Bindings {
 
     /// Bindings that are being loaded.
     pub(crate) fn loading(&self) -> usize {
-        self.known.values().filter(|known| known.loading).count()
+        self.known.values().filter(|known| known.loading).count() + usize::from(!self.listed)
     }
 
     /// The statuses that have news, as writes.

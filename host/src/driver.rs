@@ -45,8 +45,10 @@ pub struct View {
     pub health: BTreeMap<String, Health>,
     /// Bindings that could not be loaded, with the reason.
     pub unloaded: BTreeMap<String, String>,
-    /// Bindings that are still being loaded.
+    /// Bindings that are still being loaded; one while it is not known which there are.
     pub loading: usize,
+    /// Bindings whose objects are not all known yet.
+    pub unsynced: Vec<String>,
     /// Whether this host holds the lease.
     pub holder: bool,
     /// Passes in flight.
@@ -351,6 +353,7 @@ impl Driver {
                 .collect(),
             unloaded: self.bindings.problems(),
             loading: self.bindings.loading(),
+            unsynced: self.machine.unsynced().map(str::to_owned).collect(),
             holder: self.machine.is_holder(),
             passes: self.machine.passes_in_flight(),
         }

@@ -49,6 +49,11 @@ impl Ends {
         if view.loading > 0 {
             stuck.push(format!("{} bindings are being loaded", view.loading));
         }
+        stuck.extend(
+            view.unsynced
+                .iter()
+                .map(|name| format!("the objects of binding {name} are not known yet")),
+        );
         if !view.holder {
             stuck.push("this host does not hold the lease".into());
         }

@@ -78,3 +78,81 @@ fn machines_converge_against_a_real_api_server_that_is_killed_in_the_middle() {
     let table = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert_eq!(table.matches("Running").count(), 5, "{table}");
 }
+
+#[test]
+fn kubectl_shows_the_same_columns_and_conditions_on_both_servers() {
+    let assets = match Assets::find() {
+        Ok(assets) => assets,
+        Err(skip) => return skip.print(),
+    };
+    let server = KubeServer::start(&assets, tempfile::tempdir().expect("a folder"));
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("capv-machine.wasm"), guests::capv_machine()).expect("written");
+    std::fs::write(folder.path().join("a.yaml"), BINDING).expect("written");
+    std::fs::write(folder.path().join("b.yaml"), machines()).expect("written");
+
+    let real = Command::new(env!("CARGO_BIN_EXE_polity-under-test"))
+        .args(["run", "--until-settled", "--deadline", "5m", "--kubeconfig"])
+        .arg(server.kubeconfig())
+        .arg(folder.path())
+        .output()
+        .expect("it runs");
+    assert!(real.status.success(), "{}", String::from_utf8_lossy(&real.stderr));
+
+    let kubeconfig = folder.path().join("polity.kubeconfig");
+    let mut embedded = Command::new(env!("CARGO_BIN_EXE_polity-under-test"))
+        .args(["run", "--listen", "0", "--write-kubeconfig"])
+        .arg(&kubeconfig)
+        .arg(folder.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let lines = BufReader::new(embedded.stdout.take().expect("its output")).lines();
+    let running = lines
+        .map_while(Result::ok)
+        .filter(|line| line.contains("  Running "))
+        .take(5)
+        .count();
+    assert_eq!(running, 5);
+
+    let queries: [&[&str]; 2] = [
+        &["get", "machines", "-n", "team-a", "--sort-by", ".metadata.name"],
+        &[
+            "get",
+            "machines",
+            "-n",
+            "team-a",
+            "-o",
+            "jsonpath={.items[*].status.conditions[*]['type','status','reason']}",
+        ],
+    ];
+    for query in queries {
+        let ours = assets
+            .kubectl(&kubeconfig, folder.path())
+            .args(query)
+            .output()
+            .expect("kubectl runs");
+        let theirs = server.kubectl(query);
+        let shape = |output: &std::process::Output| -> Vec<String> {
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            // The header, or for conditions everything: ids, addresses and ages differ.
+            let lines = if query.contains(&"jsonpath") {
+                text.lines().count()
+            } else {
+                1
+            };
+            text.lines()
+                .take(lines)
+                .map(|l| l.split_whitespace().collect::<Vec<_>>().join(" "))
+                .collect()
+        };
+        assert_eq!(shape(&ours), shape(&theirs), "{query:?}");
+        assert!(
+            !shape(&ours).is_empty(),
+            "{}",
+            String::from_utf8_lossy(&ours.stderr)
+        );
+    }
+    embedded.kill().expect("killed");
+    embedded.wait().expect("ended");
+}

@@ -1,6 +1,6 @@
 //! `polity run`: the host, standalone or against a cluster.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -131,7 +131,8 @@ impl Run {
         if !(speed > 0.0 && speed <= 10_000.0) {
             bail!("--speed {speed}: a number above 0 and up to 10000 is needed");
         }
-        let clock = Arc::new(Clock::resume(speed, saved_time(data.as_deref())?));
+        let clock = Arc::new(Clock::resume(speed, saved_time(data.as_deref(), speed)?));
+        keep_time(data.as_ref(), &clock);
         let cluster = Arc::new(self.cluster(&clock, data.as_deref(), format).await?);
         let sandbox = Arc::new(Sandbox::new(SandboxConfig {
             allocation: match self.sandbox {
@@ -404,16 +405,37 @@ fn identity() -> String {
     format!("{host}-{}-{}", std::process::id(), crate::policies::hex(&random))
 }
 
-/// Virtual time goes on where the last run left it: times in objects must not lie in the future.
-fn saved_time(data: Option<&Data>) -> Result<u64> {
+/// Virtual time goes on where the last run left it, and never before what a killed run may have seen after it saved
+/// its time for the last time: times in objects must not lie in the future.
+fn saved_time(data: Option<&Data>, speed: f64) -> Result<u64> {
     let Some(text) = data.map(|data| data.read(TIME)).transpose()?.flatten() else {
         return Ok(0);
     };
-    text.trim()
+    let saved: u64 = text
+        .trim()
         .parse()
-        .with_context(|| format!("{} holds no time", Path::new(TIME).display()))
+        .with_context(|| format!("{TIME} in the data folder holds no time"))?;
+    Ok(saved + (SAVE_EVERY.as_millis() as f64 * 4.0 * speed) as u64)
 }
 
+/// Saves virtual time again and again, for as long as the process lives.
+fn keep_time(data: Option<&Arc<Data>>, clock: &Arc<Clock>) {
+    let (Some(data), clock) = (data.cloned(), clock.clone()) else {
+        return;
+    };
+    tokio::spawn(async move {
+        let mut tick = tokio::time::interval(SAVE_EVERY);
+        loop {
+            tick.tick().await;
+            if let Err(e) = save_time(&data, &clock) {
+                tracing::warn!("{e:#}");
+            }
+        }
+    });
+}
+
+/// Real time between saves of virtual time.
+const SAVE_EVERY: std::time::Duration = std::time::Duration::from_millis(250);
 /// The file in the data folder that remembers virtual time.
 const TIME: &str = "time";
 

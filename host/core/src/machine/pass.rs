@@ -159,6 +159,15 @@ pub(super) fn pending_entries(object: &Value) -> Vec<PendingEntry> {
 }
 
 impl Machine {
+    /// Bindings whose own objects are not all known yet: their watch has not listed, or failed since.
+    pub fn unsynced(&self) -> impl Iterator<Item = &str> {
+        let unsynced = |binding: &&Arc<Binding>| !self.cache.is_synced(&primary_scope(binding));
+        self.bindings
+            .values()
+            .filter(unsynced)
+            .map(|binding| binding.name.as_str())
+    }
+
     /// Starts a pass of a key from a fresh read.
     pub(super) fn start(&mut self, key: &Key) {
         let Some(binding) = self.bindings.get(&key.binding).cloned() else {
