@@ -5,6 +5,7 @@ mod edges;
 mod explain;
 mod run;
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -38,10 +39,12 @@ enum Command {
 impl Cli {
     /// Runs the command. An error is printed with its causes, once.
     pub fn run(self) -> ExitCode {
-        let wanted = std::env::var("POLITY_LOG").unwrap_or_else(|_| "warn".into());
+        // The client reports every failed call as an error of its own; what comes of it is said where it matters.
+        let wanted = std::env::var("POLITY_LOG").unwrap_or_else(|_| "warn,kube_client=off".into());
         tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::new(wanted))
             .with_writer(std::io::stderr)
+            .with_ansi(std::io::stderr().is_terminal())
             .without_time()
             .init();
         let done = match self.command {
