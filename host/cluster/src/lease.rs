@@ -35,8 +35,7 @@ impl Cluster {
     }
 
     async fn write_lease(&self, reference: &ObjectRef, write: &LeaseWrite) -> Result<Value, Failure> {
-        // MicroTime, as the schema of Lease wants it.
-        let now = rfc3339(write.now).replace('Z', ".000000Z");
+        let now = micro_time(write.now);
         let mut lease = json!({
             "metadata": {},
             "spec": {
@@ -70,6 +69,12 @@ impl Cluster {
             name: self.lease.1.clone(),
         }
     }
+}
+
+/// `MicroTime`, as the schema of Lease wants it. With its milliseconds: a renewal that wrote the same time as the last
+/// would change nothing, and others would count from the one before it.
+fn micro_time(unix_ms: u64) -> String {
+    rfc3339(unix_ms).replace('Z', &format!(".{:03}000Z", unix_ms % 1_000))
 }
 
 fn read(lease: &Value) -> LeaseRead {
@@ -106,7 +111,7 @@ mod tests {
             duration: 19_500,
             version: version.map(str::to_owned),
             transitions: 3,
-            now: 951_782_400_000,
+            now: 951_782_400_012,
         }
     }
 
@@ -152,7 +157,7 @@ mod tests {
             seen[1].body["spec"],
             json!({
                 "holderIdentity": "me", "leaseDurationSeconds": 20, "leaseTransitions": 3,
-                "renewTime": "2000-02-29T00:00:00.000000Z",
+                "renewTime": "2000-02-29T00:00:00.012000Z",
             })
         );
     }

@@ -86,14 +86,24 @@ impl Cluster {
     }
 
     async fn evict(&self, object: &ObjectRef, eviction: &Value) -> Answer {
+        let what = named(object);
+        // API servers try an eviction whose precondition fails again for ten seconds: one that cannot succeed is better
+        // not begun. The precondition is sent all the same.
+        let precondition = &eviction["deleteOptions"]["preconditions"];
+        let before = self.get(object).await?;
+        for field in ["uid", "resourceVersion"] {
+            if !precondition[field].is_null() && precondition[field] != before["metadata"][field] {
+                let message = format!("{what}: the {field} of the precondition does not hold");
+                return Err(Failure::new(Code::Aborted, message));
+            }
+        }
         let resource = self.resource(&object.kind).await?;
         let path = resource.object(object.namespace.as_deref(), &object.name, Some("eviction"))?;
-        self.call(Verb::Evict, &named(object), &path, Some(eviction))
-            .await?;
+        self.call(Verb::Evict, &what, &path, Some(eviction)).await?;
         // An eviction is answered with a Status: how the Pod stands is another question. It is evicted all the same
         // if that cannot be said.
         match self.get(object).await {
-            Ok(pod) if pod["metadata"]["uid"] == eviction["deleteOptions"]["preconditions"]["uid"] => Ok(pod),
+            Ok(pod) if pod["metadata"]["uid"] == precondition["uid"] => Ok(pod),
             Ok(_) => Ok(Value::Null),
             Err(failure) if failure.code == Code::NotFound => Ok(Value::Null),
             Err(failure) => Err(failure.effect_unknown()),
@@ -378,37 +388,54 @@ mod tests {
         }
     }
 
+    fn pod(uid: &str) -> Value {
+        json!({"kind": "Pod", "metadata": {"name": "p", "uid": uid, "resourceVersion": "7"}})
+    }
+
     #[tokio::test]
     async fn an_eviction_answers_how_the_pod_stands() {
+        let before = || Reply::json(200, pod("u"));
         let success = || {
             Reply::json(
                 201,
                 json!({"kind": "Status", "metadata": {}, "status": "Success"}),
             )
         };
-        let pod = |uid: &str| json!({"kind": "Pod", "metadata": {"name": "p", "uid": uid}});
         for (after, expected) in [
             (Reply::json(200, pod("u")), Ok(pod("u"))),
             (Reply::json(200, pod("another")), Ok(Value::Null)),
             (not_found("p"), Ok(Value::Null)),
         ] {
-            let fake = Fake::serving([success(), after]);
+            let fake = Fake::serving([before(), success(), after]);
             assert_eq!(fake.cluster().write(&evict()).await, expected);
-            let seen = &fake.seen()[0];
+            let seen = &fake.seen()[1];
             assert_eq!(seen.path, "/api/v1/namespaces/a/pods/p/eviction");
             assert_eq!(seen.body["deleteOptions"]["preconditions"], json!({"uid": "u"}));
             assert_eq!(seen.body["deleteOptions"]["gracePeriodSeconds"], 5);
         }
-        let fake = Fake::serving([success(), Reply::Reset]);
+        let fake = Fake::serving([before(), success(), Reply::Reset]);
         let failure = fake.cluster().write(&evict()).await.expect_err("cannot say");
         assert_eq!(failure.effect, Effect::Unknown);
+    }
+
+    #[tokio::test]
+    async fn an_eviction_that_cannot_succeed_is_not_begun() {
+        for (pod, code) in [
+            (Reply::json(200, pod("another")), Code::Aborted),
+            (not_found("p"), Code::NotFound),
+        ] {
+            let fake = Fake::serving([pod]);
+            let failure = fake.cluster().write(&evict()).await.expect_err("not begun");
+            assert_eq!((failure.code, failure.effect), (code, Effect::None));
+            assert_eq!(fake.paths(), ["GET /api/v1/namespaces/a/pods/p"]);
+        }
     }
 
     #[tokio::test]
     async fn a_disruption_budget_says_when_to_come_back() {
         let mut body = json!({"kind": "Status", "reason": "TooManyRequests", "message": "budget"});
         body["details"] = json!({"name": "p", "retryAfterSeconds": 10});
-        let fake = Fake::serving([Reply::json(429, body)]);
+        let fake = Fake::serving([Reply::json(200, pod("u")), Reply::json(429, body)]);
         let failure = fake.cluster().write(&evict()).await.expect_err("a budget");
         assert_eq!((failure.code, failure.effect), (Code::Unavailable, Effect::None));
         assert_eq!(failure.retry_after, Some(10_000));
