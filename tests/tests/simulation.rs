@@ -3,13 +3,17 @@
 //! `POLITY_SEEDS` sets how many; a seed that fails says how to run it alone.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use polity_core::binding::Limits;
+use polity_core::contract::{Pass, Step};
 use polity_core::machine::Guards;
-use polity_tests::simulation::{Failed, Native, Options, Rule, Stepper, run};
+use polity_core::record::PassRecord;
+use polity_tests::simulation::{Failed, Options, Rule, Sandboxed, Stepper, run};
 
 /// Seeds of the test command: what a core does in about a minute, on two threads.
-const SEEDS: u64 = 4_000;
+const SEEDS: u64 = 2_500;
 /// Seeds within which a guard that is missing must be noticed.
 const NOTICED_WITHIN: u64 = 2_000;
 /// Lines of the trace that a failure shows.
@@ -19,8 +23,11 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
+/// The policy as the host runs it.
 fn stepper() -> &'static dyn Stepper {
-    &Native
+    static POLICY: LazyLock<Sandboxed> =
+        LazyLock::new(|| Sandboxed::load(polity_tests::guests::capv_machine()).expect("capv-machine loads"));
+    &*POLICY
 }
 
 fn explain(seed: u64, failed: &Failed) -> String {
@@ -101,6 +108,48 @@ fn the_same_seed_gives_the_same_recording_byte_for_byte() {
         passes += first.iter().filter(|byte| **byte == b'\n').count();
     }
     assert!(passes > 400, "the seeds do something: {passes} passes");
+}
+
+#[test]
+fn a_pass_without_its_causes_concludes_the_same() {
+    let policy = stepper();
+    let mut compared = 0;
+    for seed in 0..10 {
+        let options = Options {
+            record: true,
+            ..Options::new(policy)
+        };
+        let report = run(seed, &options).unwrap_or_else(|failed| panic!("{}", explain(seed, &failed)));
+        for record in records(&report.recording) {
+            for role in record.roles.iter().filter(|role| role.conclusion.is_some()) {
+                let pass = Pass {
+                    object: record.object.clone(),
+                    now: record.started.unix,
+                    causes: Vec::new(),
+                    attempt: record.attempt,
+                    config: role.config.clone(),
+                    pending: role.pending.clone(),
+                    journal: role.journal.clone(),
+                };
+                let stepped = policy.step(&role.policy, role.role, &pass, &Limits::default());
+                let Ok(Step::Concluded { conclusion, .. }) = stepped.outcome else {
+                    panic!("{}: {:?}", record.key, stepped.outcome)
+                };
+                assert_eq!(Some(conclusion), role.conclusion, "{}", record.key);
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 100, "{compared} passes");
+}
+
+/// The records of a recording: each line is a host and a record.
+fn records(recording: &[u8]) -> Vec<PassRecord> {
+    recording
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| line.iter().position(|byte| *byte == b' ').map(|at| &line[at..]))
+        .map(|record| serde_json::from_slice(record).expect("a record reads as it was written"))
+        .collect()
 }
 
 /// Takes a guard away: within a bounded number of seeds an oracle notices, and it is one of these.

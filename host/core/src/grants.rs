@@ -5,7 +5,9 @@ use serde_json::Value;
 use crate::binding::{Binding, Grant, KindGrant};
 use crate::call::Scope;
 use crate::catalogue::{Catalogue, OperationEffect};
-use crate::contract::{Act, CloudAct, Code, Failure, Kind, ListQuery, Manifest, Need, ObjectRef, Question, Role};
+use crate::contract::{
+    Act, CloudAct, Code, Failure, Kind, ListQuery, Manifest, Need, ObjectRef, Question, Role,
+};
 use crate::object::Object;
 use crate::path;
 
@@ -201,13 +203,18 @@ pub fn check_act(binding: &Binding, primary: Option<&Object>, act: &Act) -> Resu
 /// Whether a create is named as its intent says, where the catalogue knows by which argument.
 fn check_intent(binding: &Binding, act: &CloudAct, intent: &str) -> Result<(), Failure> {
     let operation = binding.catalogue.operations.get(&act.operation);
-    let Some(path) = operation.and_then(|o| o.intent.as_deref()) else { return Ok(()) };
+    let Some(path) = operation.and_then(|o| o.intent.as_deref()) else {
+        return Ok(());
+    };
     let arguments: Value = serde_json::from_str(&act.arguments).unwrap_or_default();
     match path::get(&arguments, path).and_then(Value::as_str) {
         Some(named) if named == intent => Ok(()),
         _ => Err(Failure::new(
             Code::InvalidArgument,
-            format!("{}: its argument {path} must be its intent {intent}", act.operation),
+            format!(
+                "{}: its argument {path} must be its intent {intent}",
+                act.operation
+            ),
         )),
     }
 }

@@ -145,6 +145,8 @@ pub struct Machine {
     health: BTreeMap<Arc<str>, Health>,
     cache: Cache,
     keys: BTreeMap<Key, KeyState>,
+    /// Keys that were forgotten while a pass of theirs was under way: should they come back, they wait for its end.
+    orphans: BTreeMap<Key, PassId>,
     /// Which keys depend on what a scope shows.
     dependents: BTreeMap<Scope, BTreeSet<Key>>,
     queue: Queue,
@@ -217,6 +219,7 @@ impl Machine {
             health: BTreeMap::new(),
             cache: Cache::default(),
             keys: BTreeMap::new(),
+            orphans: BTreeMap::new(),
             dependents: BTreeMap::new(),
             queue: Queue::default(),
             passes: BTreeMap::new(),

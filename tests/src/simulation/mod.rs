@@ -16,6 +16,7 @@
 //! emits it, and arrives before its longest duration is over or not at all. That is what fencing assumes.
 
 pub mod bindings;
+pub mod desk;
 pub mod host;
 pub mod native;
 pub mod oracle;
@@ -31,7 +32,7 @@ use polity_core::binding::Binding;
 use polity_core::catalogue::Catalogue;
 
 pub use oracle::{Rule, Violation};
-pub use stepper::{Native, Stepper};
+pub use stepper::{Native, Sandboxed, Stepper};
 pub use world::Options;
 
 use scenario::Scenario;

@@ -94,6 +94,8 @@ struct Seen {
     acknowledged_all: BTreeSet<u64>,
     /// By uid: what a watch or an own write showed last.
     shown: BTreeMap<String, Meta>,
+    /// When a change of any ConfigMap was shown last; world time.
+    map_shown: u64,
     /// By uid.
     open: BTreeMap<String, Open>,
     /// By key: the last record, without its journal.
@@ -103,6 +105,8 @@ struct Seen {
 #[derive(Debug)]
 struct Last {
     ended: u64,
+    /// World time.
+    started: u64,
     version: u64,
     uid: String,
     waits: bool,
@@ -224,18 +228,26 @@ impl Oracle {
     }
 
     /// A watch showed an object to a process, or its own write was acknowledged.
-    pub fn shows(&mut self, host: &str, object: &Object) {
+    pub fn shows(&mut self, now: u64, host: &str, object: &Object) {
         let meta = Meta::of(object);
         let seen = self.hosts.entry(host.to_owned()).or_default();
         let shown = seen.shown.entry(object.uid().to_owned()).or_default();
         if shown.version < meta.version {
             *shown = meta;
+            if object.kind().kind == "ConfigMap" {
+                seen.map_shown = now;
+            }
         }
     }
 
+    /// A watch lists for a process: what it does not name is gone.
+    pub fn lists(&mut self, now: u64, host: &str) {
+        self.hosts.entry(host.to_owned()).or_default().map_shown = now;
+    }
+
     /// A process learns that its write of this object stands.
-    pub fn acknowledges(&mut self, host: &str, object: &Object) {
-        self.shows(host, object);
+    pub fn acknowledges(&mut self, now: u64, host: &str, object: &Object) {
+        self.shows(now, host, object);
         let seen = self.hosts.entry(host.to_owned()).or_default();
         let newest = seen.acknowledged.entry(object.uid().to_owned()).or_default();
         *newest = (*newest).max(object.version().0);
@@ -250,39 +262,60 @@ impl Oracle {
         })
     }
 
-    /// An object changed. `reader` is the host that wrote, if a host did.
-    pub fn changed(&mut self, now: u64, change: &Change, by_host: bool) -> Verdict {
+    /// An object changed; `log` is everything that changed so far.
+    pub fn changed(&mut self, now: u64, change: &Change, by_host: bool, log: &[Change]) -> Verdict {
         if change.after.is_none() {
             self.absent.insert(change.place.clone(), now);
         } else if change.before.is_none() && now > 0 {
             self.absent.entry(change.place.clone()).or_insert(now);
         }
-        let uid = change.shown.uid().to_owned();
-        let elements = changed_elements(change);
+        let uid = change.shown.uid();
         if !by_host {
-            for element in elements {
-                self.foreign.insert((uid.clone(), element), change.version);
+            for element in changed_elements(change) {
+                self.foreign.insert((uid.to_owned(), element), change.version);
             }
             return Ok(());
         }
-        let snapshot = self
-            .hosts
-            .get(&change.author)
-            .and_then(|seen| seen.open.get(&uid));
-        let Some(read) = snapshot.map(|open| open.snapshot.version) else {
+        let seen = self.hosts.get(&change.author);
+        let Some(open) = seen.and_then(|seen| seen.open.get(uid)) else {
             return Ok(());
         };
-        for element in elements {
-            let foreign = self.foreign.get(&(uid.clone(), element.clone()));
-            let newer = foreign.copied().filter(|version| *version > read);
-            ensure(newer.is_none(), Rule::Overwritten, || {
-                format!(
-                    "{} read {:?} at version {read} and overwrote {element}, which somebody wrote at {newer:?}",
-                    change.author, change.place
-                )
-            })?;
+        self.not_overwritten(change, open.snapshot.version, log)
+    }
+
+    /// What a host changed is as its pass read it, or was never written by anybody else since.
+    fn not_overwritten(&self, change: &Change, read: u64, log: &[Change]) -> Verdict {
+        let uid = change.shown.uid();
+        let newer = |element: &String| {
+            let foreign = self.foreign.get(&(uid.to_owned(), element.clone()));
+            foreign.is_some_and(|version| *version > read)
+        };
+        let changed: Vec<String> = changed_elements(change).into_iter().filter(newer).collect();
+        if changed.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        // Somebody may have put back what the pass read: nobody can tell that from nothing having happened.
+        let snapshot = log
+            .iter()
+            .rev()
+            .find(|c| c.version == read && c.shown.uid() == uid);
+        let (read_as, stood) = (
+            snapshot.map(|c| elements(c.shown.value())).unwrap_or_default(),
+            change
+                .before
+                .as_ref()
+                .map(|o| elements(o.value()))
+                .unwrap_or_default(),
+        );
+        let overwritten = changed
+            .iter()
+            .find(|element| read_as.get(*element) != stood.get(*element));
+        ensure(overwritten.is_none(), Rule::Overwritten, || {
+            format!(
+                "{} read {:?} at version {read} and overwrote {overwritten:?}, which somebody wrote since",
+                change.author, change.place
+            )
+        })
     }
 
     /// New effects in the cloud.
@@ -366,6 +399,14 @@ impl Oracle {
                     format!("{} waited to retry and was woken by nothing new", record.key)
                 })?;
             }
+            if record.causes == [Cause::Dependency] {
+                ensure(seen.map_shown >= last.started, Rule::OwnWrite, || {
+                    format!(
+                        "{} of {host} was woken by a dependency that had not changed",
+                        record.key
+                    )
+                })?;
+            }
             if only_changed {
                 let between = instant.store.log().iter().rev();
                 let own = between
@@ -383,6 +424,7 @@ impl Oracle {
         let waits = record.outcome == Outcome::Published && matches!(record.next, Some(Next::Retry { .. }));
         let last = Last {
             ended: record.ended.boot,
+            started: instant.now - (record.ended.boot - record.started.boot),
             version: meta.version,
             uid: record.uid.clone(),
             waits,

@@ -245,7 +245,7 @@ fn troubles(chance: &mut Chance, quiet_at: u64, hosts: usize, tokens: bool) -> V
             5 => Action::Stop(host),
             6 | 7 => Action::Pause(host, chance.between(100, 40_000)),
             // Without client tokens a cloud knows its clones by when they began: it has the clock of its hosts.
-            8 if tokens => Action::FallBehind(host, chance.between(1_000, 3_600_000)),
+            8 if tokens => Action::FallBehind(host, chance.between(1_000, 600_000)),
             _ => Action::JumpAhead(chance.between(1_000, 60_000)),
         };
         actions.push((chance.between(0, quiet_at), action));

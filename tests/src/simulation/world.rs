@@ -329,12 +329,12 @@ impl<'a> World<'a> {
         };
         let identity = process.identity.clone();
         match &input {
-            Input::Watched { event, .. } => shown(&mut self.oracle, &identity, event),
+            Input::Watched { event, .. } => shown(&mut self.oracle, self.now, &identity, event),
             Input::Returned { call, reply } => match process.calls.remove(call) {
                 None => return Ok(()),
                 Some(writes) => {
                     if let Some(object) = writes.then(|| written(reply)).flatten() {
-                        self.oracle.acknowledges(&identity, &object);
+                        self.oracle.acknowledges(self.now, &identity, &object);
                     }
                 }
             },
@@ -513,8 +513,12 @@ impl<'a> World<'a> {
             self.answer(host, life, id, reply, 1);
             return Ok(());
         }
+        let holder = self.store.holder().to_owned();
         let (reply, after) = self.perform(&identity, &call)?;
-        trace!(self, "{identity} {}: {}", describe(&call), told(&reply));
+        // Renewals, and looks at a lease that somebody holds, say nothing new.
+        if !matches!(call, Call::Lease(_)) || holder != self.store.holder() {
+            trace!(self, "{identity} {}: {}", describe(&call), told(&reply));
+        }
         if let Some(reply) = reply.filter(|_| fate != Fate::LostAnswer) {
             let after = after + self.way(longest / 2);
             self.answer(host, life, id, reply, after);
@@ -630,7 +634,8 @@ impl<'a> World<'a> {
         while let Some(change) = self.store.log().get(self.shown).cloned() {
             self.shown += 1;
             let by_host = change.author.starts_with("host-");
-            self.oracle.changed(self.now, &change, by_host)?;
+            self.oracle
+                .changed(self.now, &change, by_host, self.store.log())?;
             if change.after.is_none() {
                 let unix = self.unix();
                 let vms = self.sim.vms(unix);
@@ -826,10 +831,14 @@ impl<'a> World<'a> {
     }
 }
 
-fn shown(oracle: &mut Oracle, host: &str, event: &WatchEvent) {
+fn shown(oracle: &mut Oracle, now: u64, host: &str, event: &WatchEvent) {
     match event {
-        WatchEvent::Listed { objects, .. } => objects.iter().for_each(|o| oracle.shows(host, o)),
-        WatchEvent::Applied(object) | WatchEvent::Deleted(object) => oracle.shows(host, object),
+        WatchEvent::Listed { objects, .. } => {
+            oracle.lists(now, host);
+            objects.iter().for_each(|o| oracle.shows(now, host, o));
+        }
+        WatchEvent::Applied(object) => oracle.shows(now, host, object),
+        WatchEvent::Deleted(object) => oracle.shows(now, host, object),
         WatchEvent::Failed(_) => {}
     }
 }

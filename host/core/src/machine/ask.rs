@@ -131,6 +131,7 @@ impl Machine {
                     .entry(scope.clone())
                     .or_default()
                     .insert(pass.key.clone());
+                pass.asked.insert(scope.clone());
                 if *latest {
                     let call = Call::Read(question.clone());
                     self.emit(Target::Pass(pass.id, purpose), call, CLUSTER_LONGEST);

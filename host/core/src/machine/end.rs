@@ -102,6 +102,7 @@ impl Machine {
         health.passes += 1;
         health.discarded += u64::from(matches!(outcome, Outcome::Discarded(_)));
         let wait = self.schedule(&mut pass, &outcome, waited);
+        self.depends_no_more(&pass.key, &pass.asked);
         self.announce(&mut pass, &outcome);
         self.out.push(Output::Recorded(Box::new(PassRecord {
             pass: pass.id,
@@ -113,13 +114,13 @@ impl Machine {
             attempt: pass.attempt,
             object: pass.snapshot.as_ref().map(Object::json),
             roles: std::mem::take(&mut pass.finished),
-            outcome,
+            outcome: outcome.clone(),
             writes: std::mem::take(&mut pass.writes),
             next: pass.next.take(),
             wait,
             key: pass.key.clone(),
         })));
-        self.look_again(&pass.key);
+        self.look_again(&pass.key, matches!(outcome, Outcome::Discarded(_)));
     }
 
     /// When the key passes next, and what ends its wait early.
@@ -130,6 +131,7 @@ impl Machine {
         waited: Option<(u64, Trial)>,
     ) -> Option<u64> {
         let now = self.now.boot;
+        self.orphans.remove(&pass.key);
         let state = self.keys.get_mut(&pass.key)?;
         state.running = None;
         let concluded = matches!(outcome, Outcome::Published | Outcome::Denied | Outcome::Released);

@@ -57,6 +57,8 @@ pub(super) struct PassState {
     /// Whether anything may have been changed by this pass outside its primary.
     pub(super) acted: bool,
     pub(super) deps: BTreeMap<(Role, Question), Dependency>,
+    /// What it looked at, used or not.
+    pub(super) asked: BTreeSet<Scope>,
     pub(super) writes: Vec<WriteRecord>,
     pub(super) publication: Option<Publication>,
     pub(super) next: Option<Next>,
@@ -217,6 +219,7 @@ impl Machine {
             entered_at: 0,
             acted: false,
             deps: BTreeMap::new(),
+            asked: BTreeSet::new(),
             writes: Vec::new(),
             publication: None,
             next: None,

@@ -144,7 +144,7 @@ impl Machine {
         }
         let state = KeyState {
             tenant: tenant(binding, &key, object),
-            running: None,
+            running: self.orphans.remove(&key),
             causes: BTreeSet::new(),
             waiting: Waiting::ForAnyChange,
             seen: None,
@@ -162,10 +162,13 @@ impl Machine {
         self.wake(&key, cause);
     }
 
-    /// Forgets a key that has no pass in flight.
+    /// Forgets a key. A pass of it that is in flight ends as it began.
     pub(super) fn forget(&mut self, key: &Key) {
         self.queue.forget(key);
         if let Some(state) = self.keys.remove(key) {
+            if let Some(pass) = state.running {
+                self.orphans.insert(key.clone(), pass);
+            }
             self.reindex(key, state.deps);
         }
     }
@@ -182,8 +185,9 @@ impl Machine {
         }
     }
 
-    /// After a pass: wakes its key if something came up meanwhile.
-    pub(super) fn look_again(&mut self, key: &Key) {
+    /// After a pass: wakes its key if something came up meanwhile. A discarded pass keeps the dependencies of the one
+    /// before it, so that they differ does not say that they have changed since; its next try is near anyway.
+    pub(super) fn look_again(&mut self, key: &Key, discarded: bool) {
         let Some(state) = self.keys.get(key) else { return };
         let Some(binding) = self.bindings.get(&key.binding).cloned() else {
             return self.forget(key);
@@ -201,7 +205,7 @@ impl Machine {
             let cause = cause_of(state, now.as_ref());
             return self.wake(key, cause);
         }
-        if waits == Waiting::ForAnyChange && self.dependency_changed(key) {
+        if waits == Waiting::ForAnyChange && !discarded && self.dependency_changed(key) {
             return self.wake(key, Cause::Dependency);
         }
         if let Some(state) = self.keys.get_mut(key) {
@@ -353,6 +357,17 @@ impl Machine {
                 .entry(scope.clone())
                 .or_default()
                 .insert(key.clone());
+        }
+    }
+
+    /// A pass is over: what it looked at and its key does not depend on is not kept open for it.
+    pub(super) fn depends_no_more(&mut self, key: &Key, asked: &BTreeSet<Scope>) {
+        let state = self.keys.get(key);
+        for scope in asked {
+            let depends = state.is_some_and(|state| state.deps.values().any(|dep| dep.scope == *scope));
+            if !depends && let Some(keys) = self.dependents.get_mut(scope) {
+                keys.remove(key);
+            }
         }
     }
 

@@ -1,0 +1,279 @@
+//! A machine of core on a desk: every call is answered at once, from a store, by native policies and by closures,
+//! unless the test holds it back. Time passes only when the test says so.
+
+use std::collections::BTreeMap;
+
+use polity_core::call::{Call, CallId, CloudRequest, PendingEntry, Reply, Scope, WatchEvent, Write};
+use polity_core::contract::{Answer, Code, Doubt, Failure, Pass, Question};
+use polity_core::fault::Stepped;
+use polity_core::key::Now;
+use polity_core::machine::{Input, Machine, Output};
+use polity_core::object::Object;
+use polity_core::record::PassRecord;
+use serde_json::{Value, json};
+
+use super::store::{Place, Store};
+
+/// A policy by name.
+type Policy = Box<dyn Fn(&Pass) -> Stepped>;
+
+/// A machine, and everything that answers it.
+pub struct Desk {
+    /// The machine.
+    pub machine: Machine,
+    /// Its clocks.
+    pub now: Now,
+    /// What stands in the API server.
+    pub store: Store,
+    /// Answers clouds.
+    pub cloud: Box<dyn FnMut(&CloudRequest) -> Answer>,
+    /// Says what came of creates in doubt.
+    pub doubt: Box<dyn FnMut(&PendingEntry) -> Doubt>,
+    /// Milliseconds that the retry policy decides on, by its digest.
+    pub waits: BTreeMap<String, u64>,
+    /// Which calls are kept back.
+    pub hold: Box<dyn Fn(&Call) -> bool>,
+    /// Calls kept back.
+    pub held: Vec<(CallId, Call)>,
+    /// Every pass that ended.
+    pub records: Vec<PassRecord>,
+    /// Every cloud request that was performed.
+    pub performed: Vec<CloudRequest>,
+    /// Whether the lease can be renewed.
+    pub leased: bool,
+    /// Whether the watches say nothing of what others do.
+    pub blind: bool,
+    policies: BTreeMap<String, Policy>,
+    shown: usize,
+    watches: Vec<Scope>,
+}
+
+impl Desk {
+    /// A machine that has just taken the lease.
+    pub fn new() -> Self {
+        let mut desk = Desk {
+            machine: Machine::new("me"),
+            now: Now {
+                boot: 1_000_000,
+                unix: 1_767_225_600_000,
+            },
+            store: Store::default(),
+            cloud: Box::new(|request| {
+                let message = format!("nobody answers {}", request.operation);
+                Err(Failure::new(Code::Unimplemented, message))
+            }),
+            doubt: Box::new(|_| Doubt::Unknown),
+            waits: BTreeMap::new(),
+            hold: Box::new(|_| false),
+            held: Vec::new(),
+            records: Vec::new(),
+            performed: Vec::new(),
+            leased: true,
+            blind: false,
+            policies: BTreeMap::new(),
+            shown: 0,
+            watches: Vec::new(),
+        };
+        desk.feed(Input::Tick);
+        desk
+    }
+
+    /// A policy by its name.
+    pub fn policy(&mut self, name: &str, step: impl Fn(&Pass) -> Stepped + 'static) {
+        self.policies.insert(name.to_owned(), Box::new(step));
+    }
+
+    /// Creates an object.
+    pub fn create(&mut self, value: Value) -> Object {
+        let object = self.store.create("user", value).expect("it does not exist yet");
+        self.show();
+        object
+    }
+
+    /// Patches an object as somebody else.
+    pub fn patch(&mut self, place: &Place, subresource: Option<&str>, patch: Value) {
+        self.store
+            .patch("user", place, subresource, &patch)
+            .expect("it exists");
+        self.show();
+    }
+
+    /// Deletes an object as somebody else.
+    pub fn delete(&mut self, place: &Place) {
+        self.store
+            .delete("user", place, self.now.unix)
+            .expect("it exists");
+        self.show();
+    }
+
+    /// Lets so much time pass, a second at a time.
+    pub fn sleep(&mut self, millis: u64) {
+        let until = self.now.boot + millis;
+        while self.now.boot < until {
+            let step = 1_000.min(until - self.now.boot);
+            self.now.boot += step;
+            self.now.unix += step;
+            self.feed(Input::Tick);
+        }
+    }
+
+    /// Answers a call that was held back: the only one of which this is true.
+    pub fn release(&mut self, which: impl Fn(&Call) -> bool) {
+        let index = self
+            .held
+            .iter()
+            .position(|(_, call)| which(call))
+            .expect("such a call is held back");
+        let (call, what) = self.held.remove(index);
+        if let Some(reply) = self.answer(&what) {
+            self.feed(Input::Returned { call, reply });
+        }
+    }
+
+    /// Feeds an input, and everything that follows from it at this moment.
+    pub fn feed(&mut self, input: Input) {
+        let mut inputs = vec![input];
+        while !inputs.is_empty() {
+            let mut next = Vec::new();
+            for input in inputs {
+                for output in self.machine.step(self.now, input) {
+                    next.extend(self.output(output));
+                }
+            }
+            next.extend(self.news());
+            inputs = next;
+        }
+    }
+
+    /// What is watched.
+    pub fn watches(&self) -> &[Scope] {
+        &self.watches
+    }
+
+    /// The records of an object, by name.
+    pub fn records_of(&self, name: &str) -> Vec<&PassRecord> {
+        self.records.iter().filter(|r| &*r.key.name == name).collect()
+    }
+
+    fn output(&mut self, output: Output) -> Option<Input> {
+        match output {
+            Output::Call { id, call } if (self.hold)(&call) => {
+                self.held.push((id, call));
+                None
+            }
+            Output::Call { id, call } => self
+                .answer(&call)
+                .map(|reply| Input::Returned { call: id, reply }),
+            Output::Cancel(id) => {
+                self.held.retain(|(held, _)| *held != id);
+                None
+            }
+            Output::Watch(scope) => {
+                self.watches.push(scope.clone());
+                let objects = self
+                    .store
+                    .all()
+                    .filter(|(place, _)| covers(&scope, place))
+                    .map(|(_, object)| object.clone())
+                    .collect();
+                let version = self.store.version();
+                let event = WatchEvent::Listed { objects, version };
+                Some(Input::Watched { scope, event })
+            }
+            Output::Unwatch(scope) => {
+                self.watches.retain(|watch| *watch != scope);
+                None
+            }
+            Output::Recorded(record) => {
+                self.records.push(*record);
+                None
+            }
+            Output::Stopped => None,
+        }
+    }
+
+    fn answer(&mut self, call: &Call) -> Option<Reply> {
+        Some(match call {
+            Call::Step { policy, pass, .. } => {
+                let policy = self.policies.get(&*policy.0).expect("the test has this policy");
+                Reply::Stepped(policy(pass))
+            }
+            Call::Decide { policy, .. } => Reply::Decided(Ok(self.waits[&*policy.0])),
+            Call::Cloud(request) => {
+                self.performed.push(request.clone());
+                Reply::Answer((self.cloud)(request))
+            }
+            Call::Settle { entry, .. } => Reply::Settled((self.doubt)(entry)),
+            Call::Credential { plan, .. } => {
+                Reply::Answer(Ok(json!({"handle": format!("handle of {}", plan.plan)})))
+            }
+            Call::Read(Question::Object(query)) => {
+                let namespace = query.object.namespace.clone().unwrap_or_default();
+                let place = (
+                    query.object.kind.kind.clone(),
+                    namespace,
+                    query.object.name.clone(),
+                );
+                let missing = || Failure::new(Code::NotFound, "not found");
+                Reply::Answer(
+                    self.store
+                        .get(&place)
+                        .map(|o| o.value().clone())
+                        .ok_or_else(missing),
+                )
+            }
+            Call::Write(Write::Patch {
+                object,
+                subresource,
+                patch,
+            }) => {
+                let namespace = object.namespace.clone().unwrap_or_default();
+                let place = (object.kind.kind.clone(), namespace, object.name.clone());
+                let written = self.store.patch("me", &place, subresource.as_deref(), patch);
+                Reply::Answer(written.map(|o| o.value().clone()))
+            }
+            Call::Write(_) => Reply::Answer(Ok(Value::Null)),
+            Call::Lease(write) if self.leased => Reply::Lease(self.store.lease(write.as_ref())),
+            Call::Lease(_) => Reply::Lease(Err(Failure::new(Code::Unavailable, "no lease"))),
+            Call::Read(_) | Call::Mint { .. } => return None,
+        })
+    }
+
+    fn show(&mut self) {
+        for input in self.news() {
+            self.feed(input);
+        }
+    }
+
+    /// What the watches have to say.
+    fn news(&mut self) -> Vec<Input> {
+        let mut news = Vec::new();
+        if self.blind {
+            return news;
+        }
+        for change in &self.store.log()[self.shown..] {
+            for scope in self.watches.iter().filter(|scope| covers(scope, &change.place)) {
+                let event = match change.after {
+                    Some(_) => WatchEvent::Applied(change.shown.clone()),
+                    None => WatchEvent::Deleted(change.shown.clone()),
+                };
+                news.push(Input::Watched {
+                    scope: scope.clone(),
+                    event,
+                });
+            }
+        }
+        self.shown = self.store.log().len();
+        news
+    }
+}
+
+impl Default for Desk {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn covers(scope: &Scope, place: &Place) -> bool {
+    scope.kind.kind == place.0 && scope.covers_place(&(Some(place.1.clone()), place.2.clone()))
+}
