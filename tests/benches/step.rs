@@ -1,0 +1,132 @@
+//! What a step of `capv-machine` costs: in a fresh instance, in one that is used again, and as the same Rust code
+//! natively; on one thread and on two; and what it costs to load a policy. See `README.md` beside this file.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use polity_core::binding::Limits;
+use polity_core::contract::{Cause, Pass};
+use polity_sandbox::{Allocation, Policy, Sandbox, SandboxConfig};
+use polity_tests::guests;
+
+/// Bytes of the objects: a bare one, one as in production, and a large one.
+const SIZES: [usize; 3] = [500, 1_700, 16_000];
+
+fn policy(allocation: Allocation) -> Arc<Policy> {
+    let sandbox = Sandbox::new(SandboxConfig {
+        allocation,
+        ..SandboxConfig::default()
+    })
+    .expect("an engine");
+    sandbox.load(guests::capv_machine()).expect("it loads")
+}
+
+/// A machine with a running task, filled up to a size by an annotation: its first step asks for the task.
+fn object(size: usize) -> String {
+    let object = |filling: &str| {
+        serde_json::json!({
+            "apiVersion": "capv.polity.dev/v1alpha1", "kind": "Machine",
+            "metadata": {"name": "machine-1", "namespace": "team-a", "uid": "5f1c", "generation": 1,
+                "annotations": {"filling": filling}},
+            "spec": {"template": "ubuntu", "network": {"devices": [{"networkName": "net", "dhcp4": true}]}},
+            "status": {"phase": "Cloning", "taskRef": "task-1", "taskKind": "clone"},
+        })
+        .to_string()
+    };
+    let bare = object("").len();
+    object(&"x".repeat(size.saturating_sub(bare)))
+}
+
+fn config() -> String {
+    serde_json::to_string(&capv_machine::Config::default()).expect("it is JSON")
+}
+
+fn pass(size: usize) -> Pass {
+    Pass {
+        object: Some(object(size).into()),
+        now: 1_795_000_000_000,
+        causes: vec![Cause::Due],
+        attempt: 0,
+        config: config().into(),
+        pending: Vec::new(),
+        journal: Vec::new(),
+    }
+}
+
+fn native(size: usize) -> polity_sdk::contract::Pass {
+    polity_sdk::contract::Pass {
+        object: Some(object(size)),
+        now: 1_795_000_000_000,
+        causes: Vec::new(),
+        attempt: 0,
+        config: config(),
+        pending: Vec::new(),
+        journal: Vec::new(),
+    }
+}
+
+/// The time that `threads` threads take for `steps` steps in all.
+fn on_threads(threads: u64, steps: u64, step: impl Fn() + Sync) -> Duration {
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| (0..steps / threads).for_each(|_| step()));
+        }
+    });
+    started.elapsed()
+}
+
+fn steps(c: &mut Criterion) {
+    let limits = Limits::default();
+    let mut group = c.benchmark_group("step");
+    for (name, allocation) in [
+        ("on-demand", Allocation::OnDemand),
+        ("pooling", Allocation::Pooling),
+    ] {
+        let policy = policy(allocation);
+        for size in SIZES {
+            let pass = pass(size);
+            for threads in [1, 2] {
+                let id = BenchmarkId::new(format!("fresh/{name}/{threads}-threads"), size);
+                group.bench_function(id, |b| {
+                    b.iter_custom(|n| {
+                        on_threads(threads, n, || drop(black_box(policy.step(&pass, &limits))))
+                    });
+                });
+            }
+        }
+    }
+    let policy = policy(Allocation::OnDemand);
+    for size in SIZES {
+        let pass = pass(size);
+        // A bump allocator never frees: an instance is used again until its memory is full.
+        let mut reused = policy.reused(&limits).expect("an instance");
+        group.bench_function(BenchmarkId::new("reused", size), |b| {
+            b.iter(|| {
+                if reused.step(&pass).outcome.is_err() {
+                    reused = policy.reused(&limits).expect("an instance");
+                }
+            });
+        });
+        group.bench_function(BenchmarkId::new("native", size), |b| {
+            b.iter_batched(
+                || native(size),
+                |pass| black_box(polity_sdk::step::lifecycle(pass, capv_machine::reconcile)),
+                criterion::BatchSize::SmallInput,
+            );
+        });
+    }
+    group.finish();
+}
+
+fn load(c: &mut Criterion) {
+    let mut group = c.benchmark_group("load");
+    group.sample_size(10);
+    group.bench_function("capv-machine", |b| b.iter(|| policy(Allocation::OnDemand)));
+    group.finish();
+}
+
+criterion_group!(benches, steps, load);
+criterion_main!(benches);
