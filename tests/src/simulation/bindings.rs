@@ -16,7 +16,7 @@ pub const MACHINES: &str = "capv.polity.dev/v1alpha1";
 /// The `apiVersion` of Widgets.
 pub const WIDGETS: &str = "widgets.example.com/v1";
 
-/// The finalizer of the native Machine policy; capv-machine has the same.
+/// The finalizer that capv-machine names.
 pub const FINALIZER: &str = "capv.polity.dev/machine";
 
 /// A manifest that declares these needs and writes.
@@ -94,7 +94,7 @@ pub fn widgets() -> Binding {
     )
 }
 
-/// Machines under the native policy.
+/// A native policy for Machines, named `machine`, with the manifest of one that creates.
 pub fn native_machine() -> LoadedPolicy {
     let status = json!({"properties": {"pending": {"type": "array"}, "conditions": {"type": "array"}}});
     let needs = vec![Need::Cloud("vm.*".into()), Need::Cloud("task.*".into())];

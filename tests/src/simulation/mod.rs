@@ -32,7 +32,7 @@ use polity_core::binding::Binding;
 use polity_core::catalogue::Catalogue;
 
 pub use oracle::{Rule, Violation};
-pub use stepper::{Native, Sandboxed, Stepper};
+pub use stepper::{Sandboxed, Stepper};
 pub use world::Options;
 
 use scenario::Scenario;
@@ -62,7 +62,9 @@ pub struct Failed {
 
 /// Simulates a seed.
 pub fn run(seed: u64, options: &Options<'_>) -> Result<Report, Box<Failed>> {
-    let mut world = World::new(seed, Scenario::of(seed), options);
+    let mut scenario = Scenario::of(seed);
+    (options.shape)(&mut scenario);
+    let mut world = World::new(seed, scenario, options);
     match world.run() {
         Ok(()) => Ok(Report {
             passes: world.passes(),
@@ -93,6 +95,7 @@ impl<'a> Options<'a> {
             guards: polity_core::machine::Guards::default(),
             settle_needs_a_look: true,
             bindings,
+            shape: |_| {},
             trace: 0,
             record: false,
         }

@@ -82,6 +82,8 @@ pub struct Options<'a> {
     pub settle_needs_a_look: bool,
     /// The bindings, for a cloud with this catalogue.
     pub bindings: fn(&dyn Stepper, Arc<polity_core::catalogue::Catalogue>) -> Vec<Binding>,
+    /// Makes scenarios out of those of the seeds, for tests that look for something.
+    pub shape: fn(&mut Scenario),
     /// Lines of the trace that are kept.
     pub trace: usize,
     /// Whether recordings are kept.
@@ -434,9 +436,9 @@ impl<'a> World<'a> {
             .insert(id, matches!(call, Call::Write(Write::Patch { .. })));
         let limits = polity_core::binding::Limits::default();
         let reply = match &call {
-            Call::Step { policy, role, pass } => {
+            Call::Step { policy, pass, .. } => {
                 self.oracle.steps(identity, pass)?;
-                Reply::Stepped(self.options.stepper.step(policy, *role, pass, &limits))
+                Reply::Stepped(self.options.stepper.step(policy, pass, &limits))
             }
             Call::Decide { policy, trial } => {
                 Reply::Decided(self.options.stepper.decide(policy, trial, &limits))
@@ -798,10 +800,8 @@ impl<'a> World<'a> {
                     let of_it: Vec<_> = vms.iter().filter(|vm| vm.owner == object.uid()).collect();
                     let spec = &object.value()["spec"]["network"]["devices"][0]["nameservers"][0];
                     let told = |vm: &polity_clouds::sim::VmView| {
-                        spec.as_str().is_none_or(|name| {
-                            !self.options.stepper.writes_metadata()
-                                || vm.metadata.as_deref().is_some_and(|m| m.contains(name))
-                        })
+                        spec.as_str()
+                            .is_none_or(|name| vm.metadata.as_deref().is_some_and(|m| m.contains(name)))
                     };
                     match of_it.as_slice() {
                         _ if status["pending"].is_array() => Some("has pending entries"),
