@@ -1,0 +1,239 @@
+//! Calls: on their way, at the API server or the cloud, and back.
+
+use polity_core::call::{Call, CallId, Reply, Write};
+use polity_core::catalogue::OperationEffect;
+use polity_core::contract::{Answer, Code, Doubt, Failure, Question};
+use polity_core::machine::Input;
+use polity_core::object::Object;
+use serde_json::Value;
+
+use super::{Happening, World};
+use crate::simulation::oracle::{Instant, Verdict, Violation};
+
+/// A call on its way.
+pub(super) struct Arrival {
+    host: usize,
+    life: u32,
+    identity: String,
+    id: CallId,
+    call: Call,
+    fate: Fate,
+    longest: u64,
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Answered,
+    LostRequest,
+    LostAnswer,
+    Refused,
+}
+
+impl World<'_> {
+    /// A call leaves a process.
+    pub(super) fn call(&mut self, host: usize, identity: &str, id: CallId, call: Call) -> Verdict {
+        let life = self.hosts[host].life;
+        self.hosts[host]
+            .calls
+            .insert(id, matches!(call, Call::Write(Write::Patch { .. })));
+        let limits = polity_core::binding::Limits::default();
+        let reply = match &call {
+            Call::Step { policy, pass, .. } => {
+                self.oracle.steps(identity, pass)?;
+                Reply::Stepped(self.options.stepper.step(policy, pass, &limits))
+            }
+            Call::Decide { policy, trial } => {
+                Reply::Decided(self.options.stepper.decide(policy, trial, &limits))
+            }
+            _ => return self.send(host, identity, id, call),
+        };
+        let at = self.now + self.chance.between(0, 5);
+        self.schedule(
+            at,
+            Happening::Deliver(host, life, Input::Returned { call: id, reply }),
+        );
+        Ok(())
+    }
+
+    pub(super) fn send(&mut self, host: usize, identity: &str, id: CallId, call: Call) -> Verdict {
+        let mut longest = 5_000;
+        if let Call::Cloud(request) = &call
+            && let Some(operation) = self.sim.catalogue().operations.get(&request.operation)
+        {
+            longest = operation.longest;
+            if operation.effect != OperationEffect::Read {
+                let (owner, what) = (&request.session.owner, &request.operation);
+                self.oracle.acts(identity, owner, what, &request.arguments)?;
+            }
+        }
+        let fate = if self.happens(|r| r.lost_request) {
+            Fate::LostRequest
+        } else if self.happens(|r| r.lost_answer) {
+            Fate::LostAnswer
+        } else if self.happens(|r| r.refused) {
+            Fate::Refused
+        } else {
+            Fate::Answered
+        };
+        // A call is cut at its longest duration: it does not arrive later.
+        let at = self.now + self.way(longest - 1);
+        let arrival = Arrival {
+            host,
+            life: self.hosts[host].life,
+            identity: identity.to_owned(),
+            id,
+            call,
+            fate,
+            longest,
+        };
+        self.schedule(at, Happening::Arrive(Box::new(arrival)));
+        Ok(())
+    }
+
+    /// A call reaches the other side, if it was not cut before: half of those whose sender is gone arrive all the same.
+    pub(super) fn arrive(&mut self, arrival: Arrival) -> Verdict {
+        let Arrival {
+            host,
+            life,
+            identity,
+            id,
+            call,
+            fate,
+            longest,
+        } = arrival;
+        let waited_for = self.hosts[host].life == life && self.hosts[host].calls.contains_key(&id);
+        let cut = !waited_for && self.chance.one_in(500);
+        if fate == Fate::LostRequest || cut {
+            trace!(self, "{identity} {}: lost before it arrived", describe(&call));
+            return Ok(());
+        }
+        if fate == Fate::Refused {
+            let failure = Failure::new(Code::Unavailable, "refused");
+            let reply = match call {
+                Call::Lease(_) => Reply::Lease(Err(failure)),
+                Call::Settle { .. } => Reply::Settled(Doubt::Unknown),
+                _ => Reply::Answer(Err(failure)),
+            };
+            self.answer(host, life, id, reply, 1);
+            return Ok(());
+        }
+        let holder = self.store.holder().to_owned();
+        let (reply, after) = self.perform(&identity, &call)?;
+        // Renewals, and looks at a lease that somebody holds, say nothing new.
+        if !matches!(call, Call::Lease(_)) || holder != self.store.holder() {
+            trace!(self, "{identity} {}: {}", describe(&call), told(&reply));
+        }
+        if let Some(reply) = reply.filter(|_| fate != Fate::LostAnswer) {
+            let after = after + self.way(longest / 2);
+            self.answer(host, life, id, reply, after);
+        }
+        Ok(())
+    }
+
+    pub(super) fn answer(&mut self, host: usize, life: u32, id: CallId, reply: Reply, after: u64) {
+        let input = Input::Returned { call: id, reply };
+        self.schedule(self.now + after, Happening::Deliver(host, life, input));
+    }
+
+    /// Does what a call asks for: the reply, if there is one, and how long it takes.
+    pub(super) fn perform(&mut self, identity: &str, call: &Call) -> Result<(Option<Reply>, u64), Violation> {
+        let unix = self.unix();
+        let instant = Instant {
+            now: self.now,
+            store: &self.store,
+        };
+        Ok(match call {
+            Call::Cloud(request) => {
+                let operation = self.sim.catalogue().operations.get(&request.operation);
+                if operation.is_some_and(|o| o.effect != OperationEffect::Read) {
+                    self.oracle.changes(&instant, identity, || describe(call))?;
+                }
+                let reply = self.sim.perform(unix, request);
+                (reply.answer.map(Reply::Answer), reply.after_ms)
+            }
+            Call::Settle { session, entry } => {
+                (Some(Reply::Settled(self.sim.settle(unix, session, entry))), 20)
+            }
+            Call::Read(Question::Object(query)) => {
+                let namespace = query.object.namespace.clone().unwrap_or_default();
+                let at = (
+                    query.object.kind.kind.clone(),
+                    namespace,
+                    query.object.name.clone(),
+                );
+                let found = self.store.get(&at).map(|object| object.value().clone());
+                let missing = || Failure::new(Code::NotFound, format!("{at:?} not found"));
+                (Some(Reply::Answer(found.ok_or_else(missing))), 0)
+            }
+            Call::Write(write) => {
+                self.oracle.changes(&instant, identity, || describe(call))?;
+                (Some(Reply::Answer(self.write(identity, write))), 0)
+            }
+            Call::Lease(write) => (Some(Reply::Lease(self.store.lease(write.as_ref()))), 0),
+            other => {
+                let message = format!("nothing here uses {}", describe(other));
+                (
+                    Some(Reply::Answer(Err(Failure::new(Code::Unimplemented, message)))),
+                    0,
+                )
+            }
+        })
+    }
+
+    pub(super) fn write(&mut self, identity: &str, write: &Write) -> Answer {
+        match write {
+            Write::Patch {
+                object,
+                subresource,
+                patch,
+            } => {
+                let at = (
+                    object.kind.kind.clone(),
+                    object.namespace.clone().unwrap_or_default(),
+                    object.name.clone(),
+                );
+                let written = self.store.patch(identity, &at, subresource.as_deref(), patch)?;
+                Ok(written.value().clone())
+            }
+            Write::Event { .. } => Ok(Value::Null),
+            Write::Act(_) => Err(Failure::new(Code::Unimplemented, "no policy here does that")),
+        }
+    }
+}
+
+pub(super) fn describe(call: &Call) -> String {
+    match call {
+        Call::Cloud(request) => format!(
+            "{} {} for {}",
+            request.operation, request.arguments, request.session.owner
+        ),
+        Call::Settle { session, entry } => format!("settle {} of {}", entry.intent, session.owner),
+        Call::Write(Write::Patch { object, patch, .. }) => format!("patch {}: {patch}", object.name),
+        Call::Lease(Some(write)) => format!("lease of {:?} on {:?}", write.holder, write.version),
+        Call::Lease(None) => "read the lease".to_owned(),
+        Call::Read(Question::Object(query)) => format!("read {}", query.object.name),
+        other => format!("{other:?}"),
+    }
+}
+
+pub(super) fn told(reply: &Option<Reply>) -> String {
+    match reply {
+        None => "no answer".to_owned(),
+        Some(Reply::Answer(Ok(value))) if value["metadata"].is_object() => {
+            format!("version {}", value["metadata"]["resourceVersion"])
+        }
+        Some(Reply::Answer(Ok(value))) => value.to_string(),
+        Some(Reply::Answer(Err(failure))) => failure.to_string(),
+        Some(Reply::Lease(Err(failure))) => failure.to_string(),
+        Some(other) => format!("{other:?}"),
+    }
+}
+
+/// What a write left, as its reply says.
+pub(super) fn written(reply: &Reply) -> Option<Object> {
+    match reply {
+        Reply::Answer(Ok(value)) if value["metadata"].is_object() => Some(Object::new(value.clone())),
+        _ => None,
+    }
+}

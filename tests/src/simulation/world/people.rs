@@ -1,0 +1,118 @@
+//! What people, other controllers and chance do, as the scenario says.
+
+use polity_core::machine::Input;
+use serde_json::{Value, json};
+
+use super::{Happening, World};
+use crate::simulation::bindings::{MACHINES, WIDGETS};
+use crate::simulation::oracle::Verdict;
+use crate::simulation::scenario::Action;
+use crate::simulation::store::{Place, merge, place};
+
+impl World<'_> {
+    /// Does what the scenario says.
+    pub(super) fn act(&mut self, index: usize) -> Verdict {
+        let (_, action) = self.scenario.actions[index].clone();
+        trace!(self, "{action:?}");
+        self.edits += 1;
+        let nth = self.edits;
+        match action {
+            Action::Create(at) => {
+                let _ = self.store.create("user", new_object(&at, nth));
+            }
+            Action::Delete(at) => {
+                let unix = self.unix();
+                let _ = self.store.delete("user", &at, unix);
+            }
+            Action::Edit(at) => {
+                let patch = match at.0.as_str() {
+                    "Machine" => json!({"spec": {"network": {"devices": [device(nth)]}}}),
+                    "Widget" => {
+                        json!({"spec": {"source": if nth.is_multiple_of(2) { "site" } else { "other" }}})
+                    }
+                    _ => json!({"data": {"value": format!("v{nth}")}}),
+                };
+                self.user(&at, None, patch);
+            }
+            Action::Label(at) => {
+                let label = format!("l{nth}");
+                self.user(&at, None, json!({"metadata": {"labels": {label: "x"}}}));
+            }
+            Action::Heartbeat(at, more) => {
+                self.condition(&at, nth);
+                if let Some(more) = more.checked_sub(1).filter(|more| *more > 0) {
+                    let when = self.now + self.chance.between(1, 400);
+                    self.scenario.actions.push((when, Action::Heartbeat(at, more)));
+                    let index = self.scenario.actions.len() - 1;
+                    self.schedule(when, Happening::Act(index));
+                }
+            }
+            Action::Meddle(at) => {
+                let status = match at.0.as_str() {
+                    "Machine" if nth.is_multiple_of(2) => json!({"addresses": [format!("192.0.2.{nth}")]}),
+                    "Machine" => json!({"phase": "Cloning"}),
+                    _ => json!({"seen": format!("meddled {nth}")}),
+                };
+                self.user(&at, Some("status"), json!({"status": status}));
+            }
+            Action::Request(at) => {
+                let nonce = json!({"request.polity.dev/look": nth.to_string()});
+                self.user(&at, None, json!({"metadata": {"annotations": nonce}}));
+            }
+            Action::CutWatches(host) => self.cut_watches(host),
+            Action::Crash(host) => self.crash(host),
+            Action::Stop(host) => {
+                let life = self.hosts[host].life;
+                self.feed(host, life, Input::Stop)?;
+            }
+            Action::Pause(host, millis) => {
+                self.hosts[host].paused = self.hosts[host].machine.is_some();
+                let life = self.hosts[host].life;
+                self.schedule(self.now + millis, Happening::Resume(host, life));
+            }
+            Action::FallBehind(host, millis) => self.hosts[host].behind += millis,
+            Action::JumpAhead(millis) => self.jumped += millis,
+        }
+        Ok(())
+    }
+
+    pub(super) fn user(&mut self, at: &Place, subresource: Option<&str>, patch: Value) {
+        let _ = self.store.patch("user", at, subresource, &patch);
+    }
+
+    pub(super) fn condition(&mut self, at: &Place, nth: u64) {
+        let Some(object) = self.store.get(at) else { return };
+        let mut all = object.value()["status"]["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        all.retain(|c| c["type"] != "Alive");
+        let time = polity_core::time::rfc3339(self.unix());
+        all.push(
+            json!({"type": "Alive", "status": "True", "reason": format!("Beat{nth}"),
+            "message": "", "lastTransitionTime": time}),
+        );
+        self.user(at, Some("status"), json!({"status": {"conditions": all}}));
+    }
+}
+
+pub(super) fn device(nth: u64) -> Value {
+    json!({"networkName": "lan", "dhcp4": true, "nameservers": [format!("198.51.100.{nth}")]})
+}
+
+/// An object as a person would create it.
+pub(super) fn new_object(at: &Place, nth: u64) -> Value {
+    let (api_version, content) = match at.0.as_str() {
+        "Machine" => (
+            MACHINES,
+            json!({"spec": {"template": "ubuntu", "network": {"devices": [device(nth)]}}}),
+        ),
+        "Widget" => (WIDGETS, json!({"spec": {"source": "site"}})),
+        _ => ("v1", json!({"data": {"value": format!("v{nth}")}})),
+    };
+    let mut value =
+        json!({"apiVersion": api_version, "kind": at.0, "metadata": {"namespace": at.1, "name": at.2}});
+    merge(&mut value, &content);
+    debug_assert_eq!(place(&value), *at);
+    value
+}

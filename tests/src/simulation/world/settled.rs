@@ -1,0 +1,51 @@
+//! Whether everything is as it was wished.
+
+use polity_clouds::sim::{Power, VmView};
+use serde_json::json;
+
+use super::World;
+use crate::simulation::scenario::NAMESPACE;
+
+impl World<'_> {
+    /// Why not everything has settled; none if it has.
+    pub(super) fn unsettled(&mut self) -> Option<String> {
+        let unix = self.unix();
+        let vms = self.sim.vms(unix);
+        for (at, object) in self.store.all() {
+            let status = &object.value()["status"];
+            let problem = match at.0.as_str() {
+                _ if object.is_deleting() => Some("is still being deleted"),
+                "Machine" => {
+                    let of_it: Vec<_> = vms.iter().filter(|vm| vm.owner == object.uid()).collect();
+                    let spec = &object.value()["spec"]["network"]["devices"][0]["nameservers"][0];
+                    let told = |vm: &VmView| {
+                        spec.as_str()
+                            .is_none_or(|name| vm.metadata.as_deref().is_some_and(|m| m.contains(name)))
+                    };
+                    match of_it.as_slice() {
+                        _ if status["pending"].is_array() => Some("has pending entries"),
+                        _ if status["taskRef"].is_string() => Some("waits for a task"),
+                        _ if status["phase"] != "Running" => Some("is not running"),
+                        [vm] if vm.power == Power::On && !vm.ips.is_empty() => {
+                            (!told(vm)).then_some("has metadata of an older spec")
+                        }
+                        _ => Some("has no VM that runs"),
+                    }
+                }
+                "Widget" => {
+                    let source = object.value()["spec"]["source"].as_str().unwrap_or_default();
+                    let map = ("ConfigMap".to_owned(), NAMESPACE.to_owned(), source.to_owned());
+                    let value = self.store.get(&map).map(|o| o.value()["data"]["value"].clone());
+                    let seen = status["seen"] == value.unwrap_or_else(|| json!("nothing"));
+                    let observed = status["observedGeneration"].as_u64() == object.generation();
+                    (!seen || !observed).then_some("has not seen what it looks at")
+                }
+                _ => None,
+            };
+            if let Some(problem) = problem {
+                return Some(format!("{at:?} {problem}: {}", object.value()));
+            }
+        }
+        None
+    }
+}
