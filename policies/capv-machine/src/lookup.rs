@@ -12,12 +12,13 @@ use crate::object::{Machine, Phase};
 /// What a clone has just made is known from its task: a search may not show it yet, and a machine that is being
 /// deleted would be let go without its VM.
 pub(crate) async fn find(cx: &Cx, machine: &mut Machine, cloned: Option<String>) -> Result<(), Failure> {
-    if machine.status.machine_ref.is_some() {
-        cx.note("CAPV-15");
-    } else if let Some(vm) = cloned {
+    if let Some(vm) = cloned {
+        // Whatever stood there is older: the clone was made because that VM was gone.
         cx.note("CAPV-12");
         cx.note("CAPV-13");
         machine.status.machine_ref = Some(vm);
+    } else if machine.status.machine_ref.is_some() {
+        cx.note("CAPV-15");
     } else {
         cx.note("CAPV-12");
         match cx
