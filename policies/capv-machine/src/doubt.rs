@@ -23,7 +23,11 @@ pub(crate) fn resolve(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<Next
                 let cloned = Cloned::read(answer)?;
                 cx.note("CAPV-37");
                 match cloned {
-                    Cloned::Task(task) => machine.track(task, TaskKind::Clone, clone.written()),
+                    // Whoever clones has no VM any more: the pass that found out did not get to write it down.
+                    Cloned::Task(task) => {
+                        machine.forget_vm();
+                        machine.track(task, TaskKind::Clone, clone.written());
+                    }
                     // The task is forgotten already: its VM is adopted as in CAPV-13.
                     Cloned::Vm(vm) => machine.status.machine_ref = Some(vm),
                 }
