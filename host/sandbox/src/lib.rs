@@ -5,7 +5,7 @@
 //!         load.rs                                          engine.rs   policy.rs
 //! ```
 //!
-//! This is the only crate of the host that sees the generated types of `wit/`; [`convert`] turns them into core's.
+//! This is the only crate of the host that sees the generated types of `wit/`; `convert.rs` turns them into core's.
 //!
 //! # Guarantees
 //!

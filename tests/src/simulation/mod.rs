@@ -3,8 +3,8 @@
 //!
 //! # Flow
 //!
-//! A [`Scenario`](scenario::Scenario) is drawn from the seed: objects, what people do to them, what goes wrong and how
-//! often. The [`World`](world::World) delivers replies, watch events and ticks in an order drawn from the seed, to one
+//! A [`Scenario`] is drawn from the seed: objects, what people do to them, what goes wrong and how
+//! often. The [`World`] delivers replies, watch events and ticks in an order drawn from the seed, to one
 //! to three [hosts](host::Host) that compete for one lease, crash, stand still and come back. At a time of the scenario
 //! it becomes quiet: nothing goes wrong any more, and everything has to settle.
 //!
