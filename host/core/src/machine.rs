@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A pass is owned by the function that works on it: each either hands it on, puts it back to wait for a reply
-//! ([`Machine::suspend`]), or ends it.
+//! (`Machine::suspend`), or ends it.
 
 mod act;
 mod ask;
