@@ -1,5 +1,5 @@
-//! Compiles the shipped policies and the misbehaving one to WebAssembly, into a target folder of their own: the shared one is locked by the
-//! cargo that runs this script.
+//! Compiles the shipped policies and the misbehaving one to WebAssembly, into a target folder of their own: the shared
+//! one is locked by the cargo that runs this script.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -42,11 +42,11 @@ fn main() {
         status.success(),
         "the policies do not compile to wasm32-unknown-unknown: {status}"
     );
+    let folder = target.join("wasm32-unknown-unknown/wasm");
+    println!("cargo::rustc-env=GUESTS={}", folder.display());
     for policy in POLICIES {
         let file = policy.replace('-', "_");
-        let path = target
-            .join("wasm32-unknown-unknown/wasm")
-            .join(format!("{file}.wasm"));
+        let path = folder.join(format!("{file}.wasm"));
         println!(
             "cargo::rustc-env=GUEST_{}={}",
             file.to_uppercase(),

@@ -1,10 +1,11 @@
 //! The driver's clock: real, or running `speed` times as fast in standalone.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use polity_clouds::BoxFuture;
 use polity_clouds::sim::SimClock;
 use polity_core::key::Now;
+use tokio::time::Instant;
 
 /// Milliseconds since boot and since the epoch, and sleeps in the same milliseconds.
 ///
@@ -12,7 +13,9 @@ use polity_core::key::Now;
 /// network waits in real time: only timers, leases and the simulated cloud see this clock.
 pub struct Clock {
     speed: f64,
-    started: Instant,
+    /// None: it follows the system's boot clock, for which suspends count: a lease goes on ending while the machine
+    /// sleeps.
+    started: Option<Instant>,
     boot: u64,
     unix: u64,
 }
@@ -26,8 +29,18 @@ impl Clock {
             .as_millis() as u64;
         Clock {
             speed,
-            started: Instant::now(),
+            started: (speed != 1.0).then(Instant::now),
             boot: boot_ms(),
+            unix,
+        }
+    }
+
+    /// A clock that starts at a given moment and follows the runtime's timer, wherever that is paused too.
+    pub fn of_runtime(unix: u64) -> Self {
+        Clock {
+            speed: 1.0,
+            started: Some(Instant::now()),
+            boot: 0,
             unix,
         }
     }
@@ -47,13 +60,10 @@ impl Clock {
     }
 
     fn elapsed(&self) -> u64 {
-        // At real speed, suspends count: a lease goes on ending while the machine sleeps.
-        let real = if self.speed == 1.0 {
-            boot_ms().saturating_sub(self.boot) as f64
-        } else {
-            self.started.elapsed().as_secs_f64() * 1_000.0
-        };
-        (real * self.speed) as u64
+        match self.started {
+            None => boot_ms().saturating_sub(self.boot),
+            Some(started) => (started.elapsed().as_secs_f64() * 1_000.0 * self.speed) as u64,
+        }
     }
 
     /// Both clocks, read together.

@@ -113,6 +113,8 @@ pub struct Parts {
     pub clouds: Arc<Clouds>,
     /// Loads policies.
     pub policies: Arc<crate::policies::Policies>,
+    /// Threads that call policies; 0: the driver's own, in order, as a simulation needs it.
+    pub threads: usize,
     /// Sees every pass.
     pub observer: Box<dyn Observer>,
 }
@@ -124,7 +126,7 @@ impl Driver {
         let driver = Driver {
             machine: Machine::new(parts.identity),
             bindings: Bindings::new(parts.policies.clone(), parts.clouds.clone(), sender.clone()),
-            workers: Workers::start(sender.clone()),
+            workers: Workers::start(parts.threads, sender.clone()),
             clock: parts.clock,
             cluster: parts.cluster,
             clouds: parts.clouds,

@@ -20,6 +20,7 @@ pub mod policies;
 pub mod progress;
 pub mod recording;
 pub mod scenario;
+pub mod settled;
 pub mod standalone;
 mod workers;
 

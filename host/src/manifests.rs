@@ -1,12 +1,18 @@
-//! Manifest files: what `run` is given, in the order in which it is applied.
+//! Manifest files: what `run` is given, read and applied.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
+use polity_cluster::Cluster;
+use polity_core::object::Object;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::bindings::is_binding;
+use crate::bindings::{self, is_binding};
+use crate::clouds::Clouds;
+use crate::crds;
+use crate::policies::Policies;
 use crate::scenario::{self, Scenario};
 
 /// Everything that the given files hold.
@@ -14,7 +20,7 @@ use crate::scenario::{self, Scenario};
 pub struct Manifests {
     /// Bindings.
     pub bindings: Vec<Value>,
-    /// Other objects: CRDs, then namespaces, then the rest, each as in the files.
+    /// Other objects, as in the files.
     pub objects: Vec<Value>,
     /// At most one scenario.
     pub scenario: Option<Scenario>,
@@ -37,7 +43,6 @@ impl Manifests {
                 all.read_file(&file)?;
             }
         }
-        all.objects.sort_by_key(rank);
         Ok(all)
     }
 
@@ -69,11 +74,70 @@ impl Manifests {
     }
 }
 
+impl Manifests {
+    /// Applies everything but the scenario: CRDs first, those of the bindings' policies among them. `own_crds`: the
+    /// host's own even if there is no binding.
+    pub async fn apply(
+        &self,
+        cluster: &Cluster,
+        policies: &Arc<Policies>,
+        clouds: &Arc<Clouds>,
+        own_crds: bool,
+        says: &(dyn Fn(&str) + Sync),
+    ) -> Result<()> {
+        let mut definitions = Vec::new();
+        if own_crds || !self.bindings.is_empty() {
+            definitions.push(crds::policy_binding());
+        }
+        for binding in &self.bindings {
+            // A binding that does not load is applied all the same: its status says what is wrong.
+            let (policies, clouds, object) = (policies.clone(), clouds.clone(), Object::new(binding.clone()));
+            let loaded =
+                tokio::task::spawn_blocking(move || bindings::load(&policies, &clouds, &object)).await?;
+            match loaded {
+                Ok(ready) => definitions.extend(
+                    ready
+                        .binding
+                        .policies
+                        .values()
+                        .filter_map(|policy| policy.manifest.crd.clone()),
+                ),
+                Err(e) => says(&format!("binding {}: {e:#}", binding["metadata"]["name"])),
+            }
+        }
+        let crds = self.objects.iter().filter(|object| rank(object) == CRD);
+        for definition in definitions.iter().chain(crds) {
+            apply(cluster, definition).await?;
+            let name = definition["metadata"]["name"].as_str().unwrap_or_default();
+            cluster.wait_established(name).await.map_err(|f| anyhow!("{f}"))?;
+        }
+        let of = |wanted| self.objects.iter().filter(move |object| rank(object) == wanted);
+        for object in of(NAMESPACE).chain(&self.bindings).chain(of(REST)) {
+            apply(cluster, object).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn apply(cluster: &Cluster, object: &Value) -> Result<()> {
+    let applied = cluster.apply(object).await;
+    applied.map(|_| ()).map_err(|failure| {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
+        anyhow!("{failure}").context(format!("cannot apply {kind} {name}"))
+    })
+}
+
+/// The order in which objects are applied.
+const CRD: u8 = 0;
+const NAMESPACE: u8 = 1;
+const REST: u8 = 2;
+
 fn rank(object: &Value) -> u8 {
     match object["kind"].as_str() {
-        Some("CustomResourceDefinition") => 0,
-        Some("Namespace") => 1,
-        _ => 2,
+        Some("CustomResourceDefinition") => CRD,
+        Some("Namespace") => NAMESPACE,
+        _ => REST,
     }
 }
 

@@ -1,8 +1,8 @@
-//! What a person sees while a host runs: a line for each change of an object, and whether everything is settled.
+//! What a person sees while a host runs: a line for each change of an object.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use polity_core::binding::PolicyId;
 use polity_core::contract::{Manifest, Next};
@@ -10,9 +10,10 @@ use polity_core::key::Key;
 use polity_core::record::{Outcome, PassRecord};
 use serde_json::{Value, json};
 
-use crate::driver::{Observer, View};
+use crate::driver::Observer;
 use crate::edges;
 use crate::recording::Recorder;
+use crate::settled::Ends;
 
 /// How output is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -22,54 +23,6 @@ pub enum Format {
     Text,
     /// One JSON document a line.
     Json,
-}
-
-/// What the last pass of each key came to.
-#[derive(Default)]
-pub struct Ends {
-    ends: Mutex<BTreeMap<Key, End>>,
-}
-
-/// What a pass came to.
-#[derive(Clone, Debug)]
-struct End {
-    settled: bool,
-    why: String,
-}
-
-impl Ends {
-    /// What is not settled, denied or gone, with the reason; empty if everything is.
-    pub fn unsettled(&self, view: &View) -> Vec<String> {
-        let ends = self.lock();
-        let mut stuck: Vec<String> = view
-            .unloaded
-            .iter()
-            .map(|(name, why)| format!("binding {name} is not loaded: {why}"))
-            .collect();
-        if view.loading > 0 {
-            stuck.push(format!("{} bindings are being loaded", view.loading));
-        }
-        stuck.extend(
-            view.unsynced
-                .iter()
-                .map(|name| format!("the objects of binding {name} are not known yet")),
-        );
-        if !view.holder {
-            stuck.push("this host does not hold the lease".into());
-        }
-        for (key, state) in &view.keys {
-            match ends.get(key) {
-                Some(end) if end.settled && !state.running && !state.queued => {}
-                Some(end) if !end.settled => stuck.push(format!("{key}: {}", end.why)),
-                _ => stuck.push(format!("{key}: a pass of it is to come")),
-            }
-        }
-        stuck
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, End>> {
-        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Prints what happens and records every pass.
@@ -134,17 +87,7 @@ impl Progress {
 
 impl Observer for Progress {
     fn passed(&mut self, record: &PassRecord) {
-        let settled = matches!(
-            (&record.outcome, &record.next),
-            (Outcome::Denied | Outcome::Released, _) | (Outcome::Published, Some(Next::Settled(_)))
-        );
-        self.ends.lock().insert(
-            record.key.clone(),
-            End {
-                settled,
-                why: then(record),
-            },
-        );
+        self.ends.passed(record);
         self.line(record);
         if let Some(recorder) = &mut self.recorder
             && let Err(e) = recorder.pass(record)

@@ -1,4 +1,4 @@
-//! Threads that call policies: one for each core, fed in order.
+//! Threads that call policies, fed in order.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -17,6 +17,8 @@ use crate::driver::Happening;
 pub(crate) struct Workers {
     policies: BTreeMap<PolicyId, Arc<Policy>>,
     line: Arc<Line>,
+    /// Where calls are made by the caller itself.
+    inline: Option<mpsc::UnboundedSender<Happening>>,
 }
 
 struct Line {
@@ -43,21 +45,19 @@ enum Work {
 }
 
 impl Workers {
-    /// Starts a thread for each core. Replies go to the driver.
-    pub(crate) fn start(replies: mpsc::UnboundedSender<Happening>) -> Self {
+    /// Starts threads. Replies go to the driver. Without any thread the caller makes each call itself, at once: in a
+    /// simulation nothing happens beside it.
+    pub(crate) fn start(threads: usize, replies: mpsc::UnboundedSender<Happening>) -> Self {
         let line = Arc::new(Line {
             jobs: Mutex::default(),
             come: Condvar::new(),
         });
-        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-        for number in 0..cores {
+        for number in 0..threads {
             let (line, replies) = (line.clone(), replies.clone());
             let named = std::thread::Builder::new().name(format!("policy-{number}"));
             let started = named.spawn(move || {
                 while let Some(job) = line.next() {
-                    let (id, reply) = (job.id, job.run());
-                    let input = Input::Returned { call: id, reply };
-                    if replies.send(Happening::Input(input)).is_err() {
+                    if replies.send(job.happening()).is_err() {
                         return;
                     }
                 }
@@ -69,6 +69,7 @@ impl Workers {
         Workers {
             policies: BTreeMap::new(),
             line,
+            inline: (threads == 0).then_some(replies),
         }
     }
 
@@ -90,13 +91,18 @@ impl Workers {
         let Some(policy) = self.policies.get(policy).cloned() else {
             return;
         };
-        let mut jobs = self.line.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.waiting.push_back(Job {
+        let job = Job {
             id,
             policy,
             limits,
             work,
-        });
+        };
+        if let Some(replies) = &self.inline {
+            let _ = replies.send(job.happening());
+            return;
+        }
+        let mut jobs = self.line.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.waiting.push_back(job);
         self.line.come.notify_one();
     }
 }
@@ -128,6 +134,14 @@ impl Line {
 }
 
 impl Job {
+    /// Calls the policy; what the driver hears of it.
+    fn happening(&self) -> Happening {
+        Happening::Input(Input::Returned {
+            call: self.id,
+            reply: self.run(),
+        })
+    }
+
     /// A panic of the host inside a step is a bug of ours; it must not take the other objects down with it.
     fn run(&self) -> Reply {
         let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match &self.work {

@@ -3,3 +3,4 @@
 pub mod guests;
 pub mod kubernetes;
 pub mod simulation;
+pub mod whole;

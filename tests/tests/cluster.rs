@@ -1,14 +1,14 @@
 //! What `polity-cluster` promises holds on the embedded API and on a real kube-apiserver: the same checks on both.
 
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use futures::{Stream, StreamExt as _};
+use futures::StreamExt as _;
 use http::{Request, Response};
-use http_body_util::{BodyExt as _, StreamBody};
+use http_body_util::StreamBody;
 use kube::client::Body;
 use polity_cluster::{Applied, Cluster};
 use polity_core::call::{LeaseWrite, Scope, WatchEvent, Write};
@@ -19,6 +19,7 @@ use polity_core::contract::{
 use polity_core::object::Object;
 use polity_standalone::{Api, Store};
 use polity_tests::kubernetes::{Assets, KubeServer};
+use polity_tests::whole::wire::{Frames, until_cut};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tower::{BoxError, service_fn};
@@ -88,30 +89,12 @@ impl Wire {
                 .ok_or("a watch without a version")?;
             *request.uri_mut() = format!("{before}&resourceVersion={version}").parse()?;
         }
-        let mut cuts = self.cut.subscribe();
+        let cuts = self.cut.subscribe();
         let response = self.to.send(request).await?;
-        Ok(response.map(|body| {
-            let cut = async move {
-                let _ = cuts.changed().await;
-                Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
-            };
-            let frames = body
-                .into_data_stream()
-                .map(|frame| Ok(http_body::Frame::data(frame?)));
-            let whole = frames.map(Some).chain(futures::stream::iter([None]));
-            // The cut comes as an error; a body that ends first ends as it would.
-            let frames = futures::stream::select(whole, futures::stream::once(cut).map(Some));
-            let frames: Frames = Box::pin(
-                frames
-                    .take_while(|f| std::future::ready(f.is_some()))
-                    .filter_map(std::future::ready),
-            );
-            StreamBody::new(frames)
-        }))
+        Ok(response.map(|body| until_cut(body, cuts)))
     }
 }
 
-type Frames = Pin<Box<dyn Stream<Item = Result<http_body::Frame<bytes::Bytes>, BoxError>> + Send>>;
 type Streamed = StreamBody<Frames>;
 
 /// A server and a namespace of its own for one check.

@@ -4,27 +4,25 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use polity_clouds::sim::Millis;
 use polity_cluster::Cluster;
-use polity_core::object::Object;
 use polity_sandbox::{Allocation, Sandbox, SandboxConfig};
 use serde_json::Value;
 
 use crate::clock::Clock;
 use crate::clouds::Clouds;
 use crate::data::Data;
-use crate::driver::{Driver, Handle, Parts};
+use crate::driver::{Driver, Parts};
 use crate::manifests::Manifests;
 use crate::policies::Policies;
-use crate::progress::{Ends, Format, Progress, say};
+use crate::progress::{Format, Progress, say};
 use crate::recording::{self, Recorder};
-use crate::scenario::{Running, Scenario};
-use crate::{bindings, crds, standalone};
+use crate::scenario::Scenario;
+use crate::settled::{Ends, Settling};
+use crate::standalone;
 
-/// Real milliseconds between looks at whether everything is settled.
-const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 /// When `--until-settled` gives up without a scenario that says so: an hour of the driver's clock.
 const DEADLINE: Millis = Millis::seconds(3_600);
 /// Where the lease stands in a cluster.
@@ -157,15 +155,10 @@ impl Run {
         let cloud = scenario.as_ref().and_then(|s| s.cloud.clone());
         let clouds = Arc::new(Clouds::new(clock.clone(), data.clone(), seed, cloud));
 
-        apply(
-            &manifests,
-            &cluster,
-            &policies,
-            &clouds,
-            self.is_standalone(),
-            format,
-        )
-        .await?;
+        let says = |message: &str| say(format, message);
+        manifests
+            .apply(&cluster, &policies, &clouds, self.is_standalone(), &says)
+            .await?;
 
         let recorder = self.recorder(data.as_deref(), &sandbox.engine_version())?;
         let ends = Arc::new(Ends::default());
@@ -176,6 +169,7 @@ impl Run {
             cluster: cluster.clone(),
             clouds: clouds.clone(),
             policies,
+            threads: std::thread::available_parallelism().map_or(1, |n| n.get()),
             observer: Box::new(Progress::new(format, started, ends.clone(), Some(recorder))),
         });
         let driver = tokio::spawn(driver.run());
@@ -245,101 +239,6 @@ impl Run {
         let recorder = Recorder::open(&folder, keep_all, engine)?;
         recording::remember_latest(&std::path::absolute(&folder)?)?;
         Ok(recorder)
-    }
-}
-
-/// Applies what the files hold: CRDs first, those of the bindings' policies among them, then everything else.
-async fn apply(
-    manifests: &Manifests,
-    cluster: &Cluster,
-    policies: &Arc<Policies>,
-    clouds: &Arc<Clouds>,
-    standalone: bool,
-    format: Format,
-) -> Result<()> {
-    let mut definitions = Vec::new();
-    if standalone || !manifests.bindings.is_empty() {
-        definitions.push(crds::policy_binding());
-    }
-    for binding in &manifests.bindings {
-        // A binding that does not load is applied all the same: its status says what is wrong.
-        let (policies, clouds, object) = (policies.clone(), clouds.clone(), Object::new(binding.clone()));
-        let loaded = tokio::task::spawn_blocking(move || bindings::load(&policies, &clouds, &object)).await?;
-        match loaded {
-            Ok(ready) => definitions.extend(
-                ready
-                    .binding
-                    .policies
-                    .values()
-                    .filter_map(|policy| policy.manifest.crd.clone()),
-            ),
-            Err(e) => say(format, &format!("binding {}: {e:#}", binding["metadata"]["name"])),
-        }
-    }
-    let (given, objects): (Vec<&Value>, Vec<&Value>) = manifests
-        .objects
-        .iter()
-        .partition(|o| o["kind"] == "CustomResourceDefinition");
-    for definition in definitions.iter().chain(given) {
-        apply_one(cluster, definition).await?;
-        let name = definition["metadata"]["name"].as_str().unwrap_or_default();
-        cluster.wait_established(name).await.map_err(|f| anyhow!("{f}"))?;
-    }
-    let (namespaces, rest): (Vec<&Value>, Vec<&Value>) =
-        objects.into_iter().partition(|o| o["kind"] == "Namespace");
-    for object in namespaces
-        .into_iter()
-        .chain(manifests.bindings.iter())
-        .chain(rest)
-    {
-        apply_one(cluster, object).await?;
-    }
-    Ok(())
-}
-
-async fn apply_one(cluster: &Cluster, object: &Value) -> Result<()> {
-    let applied = cluster.apply(object).await;
-    applied.map(|_| ()).map_err(|failure| {
-        let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
-        anyhow!("{failure}").context(format!("cannot apply {} {}", text(kind), text(name)))
-    })
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
-}
-
-/// Waits until everything is settled, or the deadline.
-struct Settling<'a> {
-    handle: &'a Handle,
-    ends: &'a Ends,
-    clouds: &'a Clouds,
-    running: Option<&'a Running>,
-}
-
-impl Settling<'_> {
-    /// What is stuck at the deadline; empty if everything settled before.
-    async fn wait(&self, clock: &Clock, deadline: Millis) -> Vec<String> {
-        let end = clock.now().boot + deadline.0;
-        loop {
-            let Some(view) = self.handle.view().await else {
-                return vec!["the driver stopped".into()];
-            };
-            let mut stuck = self.ends.unsettled(&view);
-            if let Some(left) = self.running.map(Running::steps_left).filter(|left| *left > 0) {
-                stuck.push(format!("the scenario has {left} steps left"));
-            }
-            for cloud in self.clouds.all() {
-                let Some(sim) = cloud.simulation() else { continue };
-                if sim.inspect(|sim, now| sim.has_unfinished_faults(now)) {
-                    stuck.push("the scenario's faults have not all happened".into());
-                }
-            }
-            if stuck.is_empty() || clock.now().boot >= end {
-                return stuck;
-            }
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
     }
 }
 

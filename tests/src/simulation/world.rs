@@ -30,6 +30,8 @@ use super::stepper::Stepper;
 use super::store::Store;
 use calls::Arrival;
 
+pub use people::{edit, new_object};
+
 /// Unix milliseconds at which every world begins: 2026-01-01.
 const BEGIN: u64 = 1_767_225_600_000;
 /// Milliseconds after the last fault within which everything must have settled: resyncs take 10 min, retries wait up to

@@ -25,14 +25,7 @@ impl World<'_> {
                 let _ = self.store.delete("user", &at, unix);
             }
             Action::Edit(at) => {
-                let patch = match at.0.as_str() {
-                    "Machine" => json!({"spec": {"network": {"devices": [device(nth)]}}}),
-                    "Widget" => {
-                        json!({"spec": {"source": if nth.is_multiple_of(2) { "site" } else { "other" }}})
-                    }
-                    _ => json!({"data": {"value": format!("v{nth}")}}),
-                };
-                self.user(&at, None, patch);
+                self.user(&at, None, edit(&at, nth));
             }
             Action::Label(at) => {
                 let label = format!("l{nth}");
@@ -100,8 +93,17 @@ pub(super) fn device(nth: u64) -> Value {
     json!({"networkName": "lan", "dhcp4": true, "nameservers": [format!("198.51.100.{nth}")]})
 }
 
+/// What a person changes of what is wanted.
+pub fn edit(at: &Place, nth: u64) -> Value {
+    match at.0.as_str() {
+        "Machine" => json!({"spec": {"network": {"devices": [device(nth)]}}}),
+        "Widget" => json!({"spec": {"source": if nth.is_multiple_of(2) { "site" } else { "other" }}}),
+        _ => json!({"data": {"value": format!("v{nth}")}}),
+    }
+}
+
 /// An object as a person would create it.
-pub(super) fn new_object(at: &Place, nth: u64) -> Value {
+pub fn new_object(at: &Place, nth: u64) -> Value {
     let (api_version, content) = match at.0.as_str() {
         "Machine" => (
             MACHINES,

@@ -1,0 +1,265 @@
+//! The whole host in one thread on a paused runtime: driver, kube client, embedded API, sandbox and simulated cloud,
+//! as `polity run` puts them together. Hours pass in an instant, and nothing waits in real time but the compiler of
+//! policies.
+//!
+//! # Flow
+//!
+//! A [`Site`] is what outlives hosts: a cluster, a cloud, a folder of policies. [`Site::start`] starts a [`Host`] on it
+//! through a [`Wire`], which can fail. Everything is on the runtime's timer, so a test runs under
+//! `#[tokio::test(start_paused = true)]`.
+//!
+//! # Caveats
+//!
+//! A kube client and a runtime take part: the same seed makes the same world, but not the same bytes of a recording.
+
+pub mod seeds;
+pub mod wire;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
+
+use polity::clock::Clock;
+use polity::clouds::Clouds;
+use polity::driver::{Driver, Handle, Observer, Parts};
+use polity::manifests::Manifests;
+use polity::policies::Policies;
+use polity::recording::Recorder;
+use polity::scenario::{Running, Scenario};
+use polity::settled::{Ends, Settling};
+use polity_clouds::sim::{Millis, VmView};
+use polity_cluster::Cluster;
+use polity_core::binding::PolicyId;
+use polity_core::contract::{Kind, ListQuery, ObjectQuery, ObjectRef, Question};
+use polity_core::record::PassRecord;
+use polity_sandbox::{Policy, Sandbox, SandboxConfig};
+use polity_standalone::{Api, Store};
+use serde_json::Value;
+
+use crate::guests;
+use wire::Wire;
+
+/// 2026-01-01T00:00:00Z: when worlds begin.
+pub const BEGIN: u64 = 1_767_225_600_000;
+
+const LEASE: (&str, &str) = ("kube-system", "polity");
+
+/// What outlives hosts.
+pub struct Site {
+    /// The time of everything here.
+    pub clock: Arc<Clock>,
+    /// The API server, without anything between.
+    pub cluster: Arc<Cluster>,
+    /// The clouds.
+    pub clouds: Arc<Clouds>,
+    api: Api,
+    policies: Arc<Policies>,
+    lives: std::cell::Cell<u32>,
+    recordings: Option<std::path::PathBuf>,
+}
+
+/// A host process on a site.
+pub struct Host {
+    /// Reaches its driver.
+    pub handle: Handle,
+    /// What its passes came to.
+    pub ends: Arc<Ends>,
+    /// Its passes, in the order in which they ended.
+    pub records: Arc<Mutex<Vec<PassRecord>>>,
+    /// What lies between it and the API server.
+    pub wire: Wire,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Site {
+    /// A cluster with nothing in it, a folder with the compiled policies, and a cloud as `sim` configures it.
+    pub fn new(seed: u64, sim: Option<Value>) -> Self {
+        let clock = Arc::new(Clock::of_runtime(BEGIN));
+        let time = clock.clone();
+        let now: polity_standalone::Clock =
+            Arc::new(move || UNIX_EPOCH + Duration::from_millis(time.now().unix));
+        let api = Api::new(Arc::new(Store::in_memory(now, u128::from(seed).to_be_bytes())));
+        let policies = Policies::new(sandbox(), guests::folder(), false, Box::new(|_| {}));
+        Site {
+            cluster: Arc::new(Cluster::new(kube::Client::new(api.clone(), "default"), LEASE)),
+            clouds: Arc::new(Clouds::new(clock.clone(), None, seed, sim)),
+            clock,
+            api,
+            policies: Arc::new(policies),
+            lives: std::cell::Cell::new(0),
+            recordings: None,
+        }
+    }
+
+    /// Hosts started from now on record every pass into this folder.
+    pub fn record(&mut self, folder: &Path) {
+        self.recordings = Some(folder.to_owned());
+    }
+
+    /// Applies manifests as `polity run` does.
+    ///
+    /// # Panics
+    /// If the API server takes one of them amiss.
+    pub async fn apply(&self, manifests: &Manifests) {
+        let says = |message: &str| panic!("{message}");
+        let applied = manifests.apply(&self.cluster, &self.policies, &self.clouds, true, &says);
+        applied.await.expect("the manifests are applied");
+    }
+
+    /// Starts a host.
+    pub fn start(&self) -> Host {
+        let life = self.lives.get() + 1;
+        self.lives.set(life);
+        let wire = Wire::new(kube::Client::new(self.api.clone(), "default"));
+        let (ends, records) = (
+            Arc::new(Ends::default()),
+            Arc::<Mutex<Vec<PassRecord>>>::default(),
+        );
+        let recorder = self
+            .recordings
+            .as_deref()
+            .map(|folder| Recorder::open(folder, true, "simulated").expect("a folder to record into"));
+        let watcher = Watcher {
+            ends: ends.clone(),
+            records: records.clone(),
+            recorder,
+        };
+        let (driver, handle) = Driver::new(Parts {
+            identity: format!("host-{life}"),
+            clock: self.clock.clone(),
+            cluster: Arc::new(Cluster::new(wire.client(), LEASE)),
+            clouds: self.clouds.clone(),
+            policies: self.policies.clone(),
+            threads: 0,
+            observer: Box::new(watcher),
+        });
+        Host {
+            handle,
+            ends,
+            records,
+            wire,
+            task: tokio::spawn(driver.run()),
+        }
+    }
+
+    /// Starts what a scenario says of objects.
+    pub fn play(&self, scenario: &Scenario) -> Running {
+        scenario.start(&self.clock, &self.cluster, Arc::new(|_| {}))
+    }
+
+    /// Waits until everything is settled for this host and the scenario has nothing left to do; what is stuck after
+    /// `deadline`.
+    pub async fn settles(&self, host: &Host, running: Option<&Running>, deadline: Millis) -> Vec<String> {
+        let settling = Settling {
+            handle: &host.handle,
+            ends: &host.ends,
+            clouds: &self.clouds,
+            running,
+        };
+        settling.wait(&self.clock, deadline).await
+    }
+
+    /// The VMs of the simulated cloud; none while it is not open.
+    pub fn vms(&self) -> Vec<VmView> {
+        let clouds = self.clouds.all();
+        let sim = clouds.iter().find_map(|cloud| cloud.simulation());
+        sim.map(|sim| sim.inspect(|sim, now| sim.vms(now)))
+            .unwrap_or_default()
+    }
+
+    /// Nothing goes wrong in the cloud any more.
+    pub fn calm(&self) {
+        for cloud in self.clouds.all() {
+            if let Some(sim) = cloud.simulation() {
+                sim.inspect(|sim, _| sim.stop_faults());
+            }
+        }
+    }
+
+    /// The objects of a kind.
+    ///
+    /// # Panics
+    /// If they cannot be listed.
+    pub async fn list(&self, api_version: &str, kind: &str) -> Vec<Value> {
+        let query = ListQuery {
+            kind: Kind {
+                api_version: api_version.into(),
+                kind: kind.into(),
+            },
+            namespace: None,
+            label_selector: None,
+            field_selector: None,
+            projection: Vec::new(),
+            limit: 0,
+            latest: true,
+        };
+        match self.cluster.read(&Question::Objects(query)).await {
+            Ok(Value::Array(objects)) => objects,
+            other => panic!("a list of {kind} is {other:?}"),
+        }
+    }
+
+    /// An object; none if there is none.
+    pub async fn get(&self, object: &ObjectRef) -> Option<Value> {
+        let query = ObjectQuery {
+            object: object.clone(),
+            projection: Vec::new(),
+            latest: true,
+        };
+        self.cluster.read(&Question::Object(query)).await.ok()
+    }
+}
+
+impl Host {
+    /// Ends the process at once: what it had sent may still arrive.
+    pub async fn crash(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
+
+    /// Lets it finish what is in flight and give its lease up.
+    pub async fn stop(self) {
+        self.handle.stop();
+        let _ = self.task.await;
+    }
+
+    /// The passes of an object so far.
+    pub fn passes_of(&self, name: &str) -> Vec<PassRecord> {
+        let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |record: &&PassRecord| record.key.name.as_ref() == name;
+        records.iter().filter(of).cloned().collect()
+    }
+}
+
+struct Watcher {
+    ends: Arc<Ends>,
+    records: Arc<Mutex<Vec<PassRecord>>>,
+    recorder: Option<Recorder>,
+}
+
+impl Observer for Watcher {
+    fn passed(&mut self, record: &PassRecord) {
+        self.ends.passed(record);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.pass(record).expect("the pass is recorded");
+        }
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        records.push(record.clone());
+    }
+
+    fn policy_loaded(&mut self, id: &PolicyId, policy: &Policy, bytes: &[u8]) {
+        if let Some(recorder) = &mut self.recorder {
+            let kept = recorder.policy(&id.0, policy.manifest(), bytes);
+            kept.expect("the policy is recorded");
+        }
+    }
+
+    fn says(&mut self, _: &str) {}
+}
+
+/// One for all tests of a process: policies are compiled once.
+fn sandbox() -> Arc<Sandbox> {
+    static SANDBOX: OnceLock<Arc<Sandbox>> = OnceLock::new();
+    let new = || Arc::new(Sandbox::new(SandboxConfig::default()).expect("an engine"));
+    SANDBOX.get_or_init(new).clone()
+}

@@ -1,0 +1,136 @@
+//! What lies between a host and its API server, and fails.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _};
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, StreamBody};
+use kube::client::Body;
+use tokio::sync::watch;
+use tower::service_fn;
+
+use crate::simulation::scenario::Rates;
+use crate::simulation::seed::Chance;
+
+/// Why a connection broke.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+/// What is left of an answer.
+pub type Frames = Pin<Box<dyn Stream<Item = Result<http_body::Frame<bytes::Bytes>, BoxError>> + Send>>;
+
+/// A connection that loses requests and answers, refuses, dawdles and cuts watches: as often as its rates say.
+#[derive(Clone)]
+pub struct Wire {
+    to: kube::Client,
+    trouble: Arc<Mutex<Option<(Rates, Chance)>>>,
+    cut: watch::Sender<u64>,
+}
+
+/// What becomes of a request.
+enum Fate {
+    Passes,
+    Lost,
+    Refused,
+    AnswerLost,
+}
+
+impl Wire {
+    /// A connection on which nothing goes wrong.
+    pub fn new(to: kube::Client) -> Self {
+        Wire {
+            to,
+            trouble: Arc::default(),
+            cut: watch::Sender::new(0),
+        }
+    }
+
+    /// From now on so much goes wrong; none: nothing.
+    pub fn troubled(&self, trouble: Option<(Rates, Chance)>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+
+    /// Cuts every answer that is not complete: the watches.
+    pub fn cut(&self) {
+        self.cut.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// A client on it.
+    pub fn client(&self) -> kube::Client {
+        let wire = self.clone();
+        kube::Client::new(service_fn(move |request| wire.clone().pass(request)), "default")
+    }
+
+    /// What becomes of a request, and how many milliseconds it takes.
+    fn fate(&self) -> (Fate, u64) {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((rates, chance)) = &mut *trouble else {
+            return (Fate::Passes, 0);
+        };
+        let slow = match chance.one_in(rates.slow) {
+            true => chance.between(100, 4_000),
+            false => chance.between(0, 20),
+        };
+        let fate = if chance.one_in(rates.lost_request) {
+            Fate::Lost
+        } else if chance.one_in(rates.refused) {
+            Fate::Refused
+        } else if chance.one_in(rates.lost_answer) {
+            Fate::AnswerLost
+        } else {
+            Fate::Passes
+        };
+        (fate, slow)
+    }
+
+    async fn pass(self, request: Request<Body>) -> Result<Response<StreamBody<Frames>>, BoxError> {
+        let (fate, slow) = self.fate();
+        tokio::time::sleep(Duration::from_millis(slow)).await;
+        match fate {
+            Fate::Lost => return Err(broken()),
+            Fate::Refused => return Ok(refusal()),
+            Fate::Passes | Fate::AnswerLost => {}
+        }
+        let cuts = self.cut.subscribe();
+        let response = self.to.send(request).await?;
+        if matches!(fate, Fate::AnswerLost) {
+            return Err(broken());
+        }
+        Ok(response.map(|body| until_cut(body, cuts)))
+    }
+}
+
+/// The body, until the next cut: that comes as an error, a body that ends first ends as it would.
+pub fn until_cut(body: Body, mut cuts: watch::Receiver<u64>) -> StreamBody<Frames> {
+    let cut = async move {
+        let _ = cuts.changed().await;
+        Err(broken())
+    };
+    let frames = body
+        .into_data_stream()
+        .map(|frame| Ok(http_body::Frame::data(frame?)));
+    let whole = frames.map(Some).chain(futures::stream::iter([None]));
+    let frames = futures::stream::select(whole, futures::stream::once(cut).map(Some));
+    StreamBody::new(Box::pin(
+        frames
+            .take_while(|f| std::future::ready(f.is_some()))
+            .filter_map(std::future::ready),
+    ))
+}
+
+fn broken() -> BoxError {
+    std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()
+}
+
+/// What an overloaded API server says: nothing happened.
+fn refusal() -> Response<StreamBody<Frames>> {
+    let status = serde_json::json!({
+        "apiVersion": "v1", "kind": "Status", "status": "Failure", "code": 503, "reason": "ServiceUnavailable",
+        "message": "the server is overloaded",
+    });
+    let frame = http_body::Frame::data(bytes::Bytes::from(status.to_string()));
+    let frames: Frames = Box::pin(futures::stream::iter([Ok(frame)]));
+    let mut response = Response::new(StreamBody::new(frames));
+    *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
+    response
+}

@@ -1,0 +1,32 @@
+//! Simulation B: the whole host, with its kube client, its API server and its sandbox, in a world in which things go
+//! wrong until it is quiet. Invariants only: a runtime takes part, so nothing is compared byte for byte.
+//!
+//! `POLITY_SEEDS` sets how many seeds there are, `POLITY_SEED` runs one alone.
+
+use polity_tests::whole::seeds;
+
+/// Seeds of the test command: what a core does in some ten seconds.
+const SEEDS: u64 = 60;
+
+#[test]
+fn the_whole_host_makes_one_vm_for_each_machine_and_settles() {
+    let alone = std::env::var("POLITY_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    let seeds = alone.map_or(0..SEEDS, |seed: u64| seed..seed + 1);
+    let mut passes = 0;
+    for seed in seeds {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .expect("a runtime");
+        match runtime.block_on(seeds::run(seed)) {
+            Ok(count) => passes += count,
+            Err(broken) => panic!(
+                "seed {seed}: {broken}\nrun it alone: POLITY_SEED={seed} cargo test -p polity-tests --test whole_host"
+            ),
+        }
+    }
+    assert!(passes > 0, "nothing was simulated");
+}
