@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use futures::StreamExt as _;
+use futures::{Stream, StreamExt as _};
 use http::{Request, Response};
-use http_body_util::StreamBody;
+use http_body_util::{BodyExt as _, StreamBody};
 use kube::client::Body;
 use polity_cluster::{Applied, Cluster};
 use polity_core::call::{LeaseWrite, Scope, WatchEvent, Write};
@@ -91,7 +91,7 @@ impl Wire {
         }
         let cuts = self.cut.subscribe();
         let response = self.to.send(request).await?;
-        Ok(response.map(|body| until_cut(body, cuts)))
+        Ok(response.map(|body| until_cut(body.into_data_stream(), cuts)))
     }
 }
 

@@ -13,6 +13,7 @@
 //! A kube client and a runtime take part: the same seed makes the same world, but not the same bytes of a recording.
 
 pub mod seeds;
+pub mod story;
 pub mod wire;
 
 use std::path::Path;
@@ -212,8 +213,13 @@ impl Site {
 
 impl Host {
     /// Ends the process at once: what it had sent may still arrive.
-    pub async fn crash(self) {
+    pub fn kill(&self) {
         self.task.abort();
+    }
+
+    /// Ends the process at once, and waits until it has ended.
+    pub async fn crash(self) {
+        self.kill();
         let _ = self.task.await;
     }
 

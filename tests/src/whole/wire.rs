@@ -25,6 +25,7 @@ pub struct Wire {
     to: kube::Client,
     trouble: Arc<Mutex<Option<(Rates, Chance)>>>,
     cut: watch::Sender<u64>,
+    held: watch::Sender<bool>,
 }
 
 /// What becomes of a request.
@@ -42,6 +43,7 @@ impl Wire {
             to,
             trouble: Arc::default(),
             cut: watch::Sender::new(0),
+            held: watch::Sender::new(false),
         }
     }
 
@@ -53,6 +55,11 @@ impl Wire {
     /// Cuts every answer that is not complete: the watches.
     pub fn cut(&self) {
         self.cut.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// Whether watches stand still: what they have to say comes later.
+    pub fn hold(&self, held: bool) {
+        self.held.send_replace(held);
     }
 
     /// A client on it.
@@ -91,24 +98,41 @@ impl Wire {
             Fate::Refused => return Ok(refusal()),
             Fate::Passes | Fate::AnswerLost => {}
         }
-        let cuts = self.cut.subscribe();
+        let (cuts, held) = (self.cut.subscribe(), self.held.subscribe());
+        let watches = request
+            .uri()
+            .query()
+            .is_some_and(|query| query.contains("watch=true"));
         let response = self.to.send(request).await?;
         if matches!(fate, Fate::AnswerLost) {
             return Err(broken());
         }
-        Ok(response.map(|body| until_cut(body, cuts)))
+        Ok(response.map(|body| match watches {
+            true => until_cut(
+                body.into_data_stream()
+                    .then(move |data| once_let(data, held.clone())),
+                cuts,
+            ),
+            false => until_cut(body.into_data_stream(), cuts),
+        }))
     }
 }
 
-/// The body, until the next cut: that comes as an error, a body that ends first ends as it would.
-pub fn until_cut(body: Body, mut cuts: watch::Receiver<u64>) -> StreamBody<Frames> {
+async fn once_let<T>(data: T, mut held: watch::Receiver<bool>) -> T {
+    let _ = held.wait_for(|held| !held).await;
+    data
+}
+
+/// What an answer consists of until the next cut: that comes as an error, an answer that ends first ends as it would.
+pub fn until_cut(
+    data: impl Stream<Item = Result<bytes::Bytes, kube::Error>> + Send + 'static,
+    mut cuts: watch::Receiver<u64>,
+) -> StreamBody<Frames> {
     let cut = async move {
         let _ = cuts.changed().await;
         Err(broken())
     };
-    let frames = body
-        .into_data_stream()
-        .map(|frame| Ok(http_body::Frame::data(frame?)));
+    let frames = data.map(|data| Ok(http_body::Frame::data(data?)));
     let whole = frames.map(Some).chain(futures::stream::iter([None]));
     let frames = futures::stream::select(whole, futures::stream::once(cut).map(Some));
     StreamBody::new(Box::pin(

@@ -149,6 +149,13 @@ impl Sim {
                     takes: Some(time.0),
                 },
             ),
+            Trouble::TaskState(state) => {
+                let answer = self.execute(now, request, Plan::default()).map(|mut task| {
+                    task["state"] = state.into();
+                    task
+                });
+                self.answered(request, answer)
+            }
         }
     }
 

@@ -106,7 +106,13 @@ impl Sim {
 }
 
 fn matches(rule: &FaultRule, elapsed: u64, subject: &Subject<'_>) -> bool {
-    let task_only = matches!(rule.then, Trouble::FailTask { .. } | Trouble::TaskTakes(_));
+    let meant = match rule.then {
+        Trouble::FailTask { .. } | Trouble::TaskTakes(_) => {
+            TaskKind::of_operation(subject.operation).is_some()
+        }
+        Trouble::TaskState(_) => subject.operation == "task.get",
+        _ => true,
+    };
     rule.from.0 <= elapsed
         && rule.until.is_none_or(|until| elapsed < until.0)
         && glob(&rule.operation, subject.operation)
@@ -119,7 +125,7 @@ fn matches(rule: &FaultRule, elapsed: u64, subject: &Subject<'_>) -> bool {
             .tenant
             .as_ref()
             .is_none_or(|tenant| *tenant == subject.session.tenant)
-        && (!task_only || TaskKind::of_operation(subject.operation).is_some())
+        && meant
 }
 
 /// Does the text match the pattern, in which `*` stands for any characters?

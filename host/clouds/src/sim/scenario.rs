@@ -99,6 +99,8 @@ pub enum Trouble {
     },
     /// The task that it starts runs this long. Matches only operations that start tasks.
     TaskTakes(Millis),
+    /// A task is read in this state, which the catalogue need not know: an API that grew. Matches only `task.get`.
+    TaskState(String),
 }
 
 /// A time in which the cloud cannot be reached, not even to settle what is in doubt.

@@ -1,0 +1,253 @@
+//! A scenario of a specification: one object, the host that drives it, and what somebody watching both sees.
+
+use std::time::Duration;
+
+use polity::manifests::Manifests;
+use polity_clouds::sim::{Millis, VmView};
+use polity_core::call::Write;
+use polity_core::contract::{Act, Kind, ObjectDelete, ObjectRef, Precondition, Request};
+use polity_core::path;
+use polity_core::record::PassRecord;
+use serde_json::{Value, json};
+
+use super::{Host, Site};
+
+/// Between two looks at something awaited.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How long, in the time of the world, something is awaited.
+const PATIENCE: Duration = Duration::from_secs(2 * 3_600);
+
+/// One object and its host.
+pub struct Story {
+    /// What outlives the host.
+    pub site: Site,
+    /// The host; replaced where the story says that it crashes.
+    pub host: Host,
+    object: ObjectRef,
+    /// Passes of hosts that ended.
+    before: Vec<PassRecord>,
+}
+
+impl Story {
+    /// A host with this binding, on a cloud like this. `object` is the one that the story is about; it is created later.
+    pub async fn begin(
+        mut site: Site,
+        binding: Value,
+        object: &Value,
+        recording: Option<&std::path::Path>,
+    ) -> Self {
+        if let Some(folder) = recording {
+            site.record(folder);
+        }
+        let manifests = Manifests {
+            bindings: vec![binding],
+            ..Manifests::default()
+        };
+        site.apply(&manifests).await;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let object = ObjectRef {
+            kind: Kind {
+                api_version: text(&object["apiVersion"]),
+                kind: text(&object["kind"]),
+            },
+            namespace: object["metadata"]["namespace"].as_str().map(str::to_owned),
+            name: text(&object["metadata"]["name"]),
+        };
+        Story {
+            host: site.start(),
+            site,
+            object,
+            before: Vec::new(),
+        }
+    }
+
+    /// Somebody creates an object.
+    ///
+    /// # Panics
+    /// If the API server refuses it.
+    pub async fn create(&self, object: &Value) {
+        self.site
+            .cluster
+            .apply(object)
+            .await
+            .expect("the object is created");
+    }
+
+    /// The object as it stands; null once it is gone.
+    pub async fn object(&self) -> Value {
+        self.site.get(&self.object).await.unwrap_or_default()
+    }
+
+    /// Somebody merges this into the object.
+    ///
+    /// # Panics
+    /// If the API server refuses it.
+    pub async fn edit(&self, patch: Value) {
+        self.patch(None, patch).await;
+    }
+
+    /// Somebody merges this into the object's status.
+    ///
+    /// # Panics
+    /// If the API server refuses it.
+    pub async fn edit_status(&self, patch: Value) {
+        self.patch(Some("status"), json!({"status": patch})).await;
+    }
+
+    /// Somebody asks for a pass.
+    pub async fn request(&self, nonce: &str) {
+        self.edit(json!({"metadata": {"annotations": {"request.polity.dev/look": nonce}}}))
+            .await;
+    }
+
+    async fn patch(&self, subresource: Option<&str>, patch: Value) {
+        let write = Write::Patch {
+            object: self.object.clone(),
+            subresource: subresource.map(str::to_owned),
+            patch,
+        };
+        self.site.cluster.write(&write).await.expect("the patch is taken");
+    }
+
+    /// Somebody deletes the object.
+    ///
+    /// # Panics
+    /// If the API server refuses it.
+    pub async fn delete(&self) {
+        let uid = self.object().await["metadata"]["uid"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        let delete = ObjectDelete {
+            object: self.object.clone(),
+            precondition: Precondition {
+                uid,
+                resource_version: None,
+            },
+            grace_period_seconds: None,
+            propagation_policy: None,
+        };
+        let deleted = self.site.cluster.write(&Write::Act(Act::Delete(delete))).await;
+        deleted.expect("the object is deleted");
+    }
+
+    /// The host is killed, and its supervisor starts another.
+    pub async fn crash(&mut self) {
+        let new = self.site.start();
+        let old = std::mem::replace(&mut self.host, new);
+        self.before.extend(old.passes_of(&self.object.name));
+        old.crash().await;
+    }
+
+    /// The host is killed; another starts after `meanwhile`.
+    pub async fn without_a_host(&mut self, meanwhile: impl AsyncFnOnce(&Story)) {
+        self.host.kill();
+        meanwhile(self).await;
+        self.crash().await;
+    }
+
+    /// Lets time pass.
+    pub async fn sleep(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+
+    /// Waits until this holds of the object.
+    ///
+    /// # Panics
+    /// If it does not within hours.
+    pub async fn until(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let end = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let object = self.object().await;
+            if holds(&object) {
+                return object;
+            }
+            assert!(tokio::time::Instant::now() < end, "{what}: not so: {object:#}");
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Waits until a value of the object is this.
+    pub async fn until_is(&self, at: &str, wanted: impl Into<Value>) -> Value {
+        let wanted = wanted.into();
+        let holds = |object: &Value| path::get(object, at) == Some(&wanted);
+        self.until(&format!("{at} is {wanted}"), holds).await
+    }
+
+    /// Waits until the cloud's VMs are so.
+    ///
+    /// # Panics
+    /// If they are not within hours.
+    pub async fn until_vms(&self, holds: impl Fn(&[VmView]) -> bool) -> Vec<VmView> {
+        let end = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let vms = self.site.vms();
+            if holds(&vms) {
+                return vms;
+            }
+            assert!(tokio::time::Instant::now() < end, "the VMs are {vms:?}");
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Waits until the passes of the object so far are so.
+    ///
+    /// # Panics
+    /// If they are not within hours.
+    pub async fn until_passes(&self, holds: impl Fn(&[PassRecord]) -> bool) {
+        let end = tokio::time::Instant::now() + PATIENCE;
+        while !holds(&self.passes()) {
+            assert!(
+                tokio::time::Instant::now() < end,
+                "the passes were {:?}",
+                self.edges()
+            );
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Waits until everything is settled.
+    ///
+    /// # Panics
+    /// If it is not within hours.
+    pub async fn settles(&self) {
+        let stuck = self
+            .site
+            .settles(&self.host, None, Millis::seconds(PATIENCE.as_secs()))
+            .await;
+        assert!(stuck.is_empty(), "stuck: {}", stuck.join("; "));
+    }
+
+    /// The object's passes so far, of all hosts.
+    pub fn passes(&self) -> Vec<PassRecord> {
+        let mut all = self.before.clone();
+        all.extend(self.host.passes_of(&self.object.name));
+        all
+    }
+
+    /// The edges noted by each pass, without the prefix of the specification.
+    pub fn edges(&self) -> Vec<String> {
+        self.passes().iter().map(edges).collect()
+    }
+
+    /// Every change of the cloud that was asked for, in order, answered or not.
+    pub fn acts(&self) -> Vec<String> {
+        let passes = self.passes();
+        let entries = passes
+            .iter()
+            .flat_map(|pass| &pass.roles)
+            .flat_map(|role| &role.journal);
+        entries
+            .filter_map(|entry| match &entry.request {
+                Request::Act(Act::Cloud(act)) => Some(act.operation.clone()),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+/// The edges that a pass noted: `03 11 12`.
+pub fn edges(pass: &PassRecord) -> String {
+    let short = |id: &str| id.split_once('-').map_or(id, |(_, number)| number).to_owned();
+    pass.notes().map(short).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,419 @@
+//! capv-machine: (g) 1 to 15 of its specification, and what (i) adds to them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use polity_core::contract::{Code, Next};
+use polity_tests::whole::Site;
+use polity_tests::whole::seeds::binding;
+use polity_tests::whole::story::{Story, edges};
+use serde_json::{Value, json};
+
+use crate::scenarios;
+
+scenarios! {
+    scenario_01_create_to_ready,
+    scenario_02_a_crash_between_clone_and_patch_makes_no_second_vm,
+    scenario_03_a_crash_while_the_clone_runs_ends_with_one_vm,
+    scenario_03_a_second_clone_fails_on_the_name_and_the_first_is_adopted,
+    scenario_04_an_expired_task_record_requeues_and_the_next_pass_goes_on,
+    scenario_05_a_clone_that_always_fails_is_tried_once_a_minute,
+    scenario_05_without_backoff_a_clone_that_always_fails_is_tried_in_every_pass,
+    scenario_06_an_unreachable_vcenter_fails_the_pass_and_clears_nothing,
+    scenario_07_a_vm_removed_by_hand_is_made_anew_in_the_same_pass,
+    scenario_07_a_vm_removed_by_hand_stays_missing_where_the_binding_says_so,
+    scenario_08_deleting_a_running_vm_stops_it_destroys_it_and_lets_go,
+    scenario_09_deleting_while_the_clone_runs_leaks_no_vm,
+    scenario_10_a_machine_that_never_had_a_vm_is_let_go_in_one_pass,
+    scenario_11_metadata_drift_is_put_right_without_a_power_cycle,
+    scenario_12_a_vm_powered_off_by_an_operator_is_started_again,
+    scenario_13_a_vm_that_is_on_already_counts_as_started,
+    scenario_14_an_unknown_task_state_fails_and_clears_nothing,
+    scenario_15_a_stale_watch_starts_no_second_clone,
+    capv_38_a_clone_that_never_arrived_is_made_once_that_is_certain,
+}
+
+fn machine() -> Value {
+    json!({
+        "apiVersion": "capv.polity.dev/v1alpha1", "kind": "Machine",
+        "metadata": {"namespace": "default", "name": "m-1"},
+        "spec": {"template": "ubuntu", "network": {"devices": [{"networkName": "prod", "dhcp4": true}]}},
+    })
+}
+
+/// A cloud that answers at once and hides nothing, so that the passes of a scenario are known one by one. What
+/// `trouble` names is put in place of that.
+fn cloud(trouble: Value) -> Value {
+    let mut cloud = json!({
+        "lag": "0ms", "answers": {"min": "10ms", "max": "10ms"}, "queue": {"min": "0ms", "max": "0ms"},
+        "dhcp": {"min": "30s", "max": "30s"},
+        "tasks": {
+            "clone": {"min": "30s", "max": "30s"}, "reconfigure": {"min": "3s", "max": "3s"},
+            "powerOn": {"min": "5s", "max": "5s"}, "powerOff": {"min": "5s", "max": "5s"},
+            "destroy": {"min": "5s", "max": "5s"},
+        },
+    });
+    polity_tests::simulation::store::merge(&mut cloud, &trouble);
+    cloud
+}
+
+async fn begin(recording: Option<&Path>, trouble: Value, configuration: Value) -> Story {
+    let mut binding = binding();
+    binding["spec"]["policies"]["lifecycle"]["configuration"] = configuration;
+    Story::begin(Site::new(1, Some(cloud(trouble))), binding, &machine(), recording).await
+}
+
+/// A machine that is running with addresses.
+async fn running(recording: Option<&Path>, trouble: Value, configuration: Value) -> Story {
+    let story = begin(recording, trouble, configuration).await;
+    story.create(&machine()).await;
+    story.until_is("status.phase", "Running").await;
+    story
+}
+
+async fn scenario_01_create_to_ready(recording: Option<&Path>) {
+    let story = begin(recording, json!({}), json!({})).await;
+    story.create(&machine()).await;
+    let object = story.until_is("status.phase", "Running").await;
+    story.settles().await;
+    assert_eq!(
+        story.edges(),
+        [
+            "03 11 12 14 18 22 23",
+            "02 04 05",
+            "02 04 06 11 12 13 17 22 24 25",
+            "02 04 06 11 15 17 22 24 26 27",
+            "02 04 06 11 15 17 22 24 26 28 30",
+            "03 11 15 17 22 24 26 28 29",
+        ]
+    );
+    assert_eq!(story.acts(), ["vm.clone", "vm.reconfigure", "vm.power-on"]);
+    assert_eq!(object["status"]["conditions"][0]["status"], "True");
+    assert_eq!(object["status"]["addresses"].as_array().map(Vec::len), Some(1));
+}
+
+async fn scenario_02_a_crash_between_clone_and_patch_makes_no_second_vm(recording: Option<&Path>) {
+    let slow = json!({"operation": "vm.clone", "nth": 1, "then": {"answerAfter": "4s"}});
+    let mut story = begin(recording, json!({"faults": [slow]}), json!({})).await;
+    story.create(&machine()).await;
+    let first = story.until_vms(|vms| vms.len() == 1).await;
+    story.crash().await;
+    story.until_is("status.phase", "Running").await;
+    story.settles().await;
+    assert_eq!(story.site.vms().len(), 1);
+    assert_eq!(story.site.vms()[0].id, first[0].id);
+    assert!(
+        story.edges().iter().any(|edges| edges.starts_with("37 ")),
+        "{:?}",
+        story.edges()
+    );
+}
+
+async fn scenario_03_a_crash_while_the_clone_runs_ends_with_one_vm(recording: Option<&Path>) {
+    // For a while nobody can say what became of the clone.
+    let faults = json!([
+        {"operation": "vm.clone", "nth": 1, "then": "loseAnswer"},
+        {"operation": "settle", "count": 3, "then": {"fail": {"code": "unavailable"}}},
+    ]);
+    let mut story = begin(recording, json!({"faults": faults, "lag": "3s"}), json!({})).await;
+    story.create(&machine()).await;
+    story.until_vms(|vms| vms.len() == 1).await;
+    story.crash().await;
+    story.until_is("status.phase", "Running").await;
+    story.settles().await;
+    assert_eq!(story.site.vms().len(), 1);
+    assert!(
+        story.edges().iter().any(|edges| edges == "36"),
+        "{:?}",
+        story.edges()
+    );
+}
+
+async fn scenario_03_a_second_clone_fails_on_the_name_and_the_first_is_adopted(recording: Option<&Path>) {
+    let lost = json!({"operation": "vm.clone", "nth": 1, "then": "loseAnswer"});
+    let mut story = begin(recording, json!({"faults": [lost]}), json!({})).await;
+    story.create(&machine()).await;
+    let first = story.until_vms(|vms| vms.len() == 1).await;
+    // As if the pending entry had been lost as well: somebody removed it.
+    story
+        .without_a_host(async |story| story.edit_status(json!({"pending": null})).await)
+        .await;
+    story.until_is("status.phase", "Running").await;
+    story.settles().await;
+    assert_eq!(story.site.vms().len(), 1);
+    assert_eq!(story.site.vms()[0].id, first[0].id);
+    assert!(
+        story
+            .edges()
+            .iter()
+            .any(|edges| edges.starts_with("02 04 07 11 12 13")),
+        "{:?}",
+        story.edges()
+    );
+}
+
+async fn scenario_04_an_expired_task_record_requeues_and_the_next_pass_goes_on(recording: Option<&Path>) {
+    let clone = json!({"min": "3s", "max": "3s"});
+    let trouble = json!({"taskRetention": "1s", "tasks": {"clone": clone}});
+    let story = begin(recording, trouble, json!({})).await;
+    story.create(&machine()).await;
+    story.until_is("status.phase", "Running").await;
+    let passes = story.passes();
+    let edges = story.edges();
+    assert_eq!(
+        edges[..3],
+        ["03 11 12 14 18 22 23", "02 08", "03 11 12 13 17 22 24 25"]
+    );
+    assert_eq!(passes[1].next, Some(Next::After(20_000)));
+    assert_eq!(story.site.vms().len(), 1);
+}
+
+async fn scenario_05_a_clone_that_always_fails_is_tried_once_a_minute(recording: Option<&Path>) {
+    let fails =
+        json!({"operation": "vm.clone", "then": {"failTask": {"fault": "FileNotFound", "message": "no"}}});
+    let story = begin(recording, json!({"faults": [fails]}), json!({})).await;
+    story.create(&machine()).await;
+    story.until_is("status.phase", "BackingOff").await;
+    assert_eq!(
+        story.object().await["status"]["conditions"][0]["message"],
+        "FileNotFound: no"
+    );
+    story.sleep(Duration::from_secs(600)).await;
+    let cloned: Vec<u64> = story
+        .passes()
+        .iter()
+        .filter(|pass| edges(pass).ends_with(" 23"))
+        .map(|pass| pass.started.boot)
+        .collect();
+    assert!(cloned.len() >= 5, "{cloned:?}");
+    assert!(
+        cloned.windows(2).all(|pair| pair[1] - pair[0] >= 60_000),
+        "{cloned:?}"
+    );
+}
+
+async fn scenario_05_without_backoff_a_clone_that_always_fails_is_tried_in_every_pass(
+    recording: Option<&Path>,
+) {
+    let fails = json!({"operation": "vm.clone", "count": 5, "then": {"failTask": {"fault": "FileNotFound"}}});
+    let story = begin(
+        recording,
+        json!({"faults": [fails]}),
+        json!({"failureBackoff": "0"}),
+    )
+    .await;
+    story.create(&machine()).await;
+    story.until_is("status.phase", "Running").await;
+    let again = |edges: &&String| *edges == "02 04 07 11 12 14 18 22 23";
+    assert_eq!(story.edges().iter().filter(again).count(), 5);
+    assert_eq!(story.acts().iter().filter(|act| *act == "vm.clone").count(), 6);
+    assert_eq!(story.site.vms().len(), 1);
+}
+
+async fn scenario_06_an_unreachable_vcenter_fails_the_pass_and_clears_nothing(recording: Option<&Path>) {
+    let trouble = json!({"outages": [{"from": "20m", "until": "40m"}]});
+    let story = running_at(recording, trouble, 25 * 60).await;
+    let before = story.object().await;
+    story.request("1").await;
+    let failed = |pass: &polity_core::record::PassRecord| matches!(&pass.next, Some(Next::Retry { failure: Some(f), .. }) if f.code == Code::Unavailable);
+    story
+        .until_passes(|passes| passes.last().is_some_and(failed))
+        .await;
+    let after = story.object().await;
+    assert_eq!(after["status"]["machineRef"], before["status"]["machineRef"]);
+    assert_eq!(after["status"]["addresses"], before["status"]["addresses"]);
+    story.sleep(Duration::from_secs(30 * 60)).await;
+    story.settles().await;
+    assert_eq!(story.object().await["status"]["phase"], "Running");
+    assert_eq!(story.site.vms().len(), 1);
+}
+
+async fn scenario_07_a_vm_removed_by_hand_is_made_anew_in_the_same_pass(recording: Option<&Path>) {
+    let trouble = json!({"events": [{"vm": "m-1", "at": "20m", "does": "vanish"}]});
+    let story = running(recording, trouble, json!({})).await;
+    let first = story.site.vms()[0].id.clone();
+    story.until_vms(<[_]>::is_empty).await;
+    story.request("1").await;
+    let again = story.until_vms(|vms| !vms.is_empty()).await;
+    assert_ne!(again[0].id, first);
+    assert_eq!(
+        story.edges().last().map(String::as_str),
+        Some("03 11 15 16 22 23")
+    );
+    story.until_is("status.phase", "Running").await;
+    story.settles().await;
+    assert_eq!(story.site.vms().len(), 1);
+}
+
+async fn scenario_07_a_vm_removed_by_hand_stays_missing_where_the_binding_says_so(recording: Option<&Path>) {
+    let trouble = json!({"events": [{"vm": "m-1", "at": "20m", "does": "vanish"}]});
+    let story = running(recording, trouble, json!({"recreateMissing": false})).await;
+    story.until_vms(<[_]>::is_empty).await;
+    story.request("1").await;
+    story
+        .until("it is missing", |machine| {
+            machine["status"]["conditions"][0]["reason"] == "NotFound"
+        })
+        .await;
+    story.sleep(Duration::from_secs(3_600)).await;
+    assert_eq!(
+        story.edges().last().map(String::as_str),
+        Some("03 11 12 14 18 22")
+    );
+    assert_eq!(story.acts().iter().filter(|act| *act == "vm.clone").count(), 1);
+}
+
+async fn scenario_08_deleting_a_running_vm_stops_it_destroys_it_and_lets_go(recording: Option<&Path>) {
+    let story = running(recording, json!({}), json!({})).await;
+    let done = story.passes().len();
+    story.delete().await;
+    story.until("it is gone", Value::is_null).await;
+    story.settles().await;
+    assert_eq!(
+        story.edges()[done..],
+        [
+            "03 11 15 17 19 20a",
+            "02 04 06 11 15 17 19 20b",
+            "02 04 06 11 15 16 19 21"
+        ]
+    );
+    assert!(story.site.vms().is_empty());
+}
+
+async fn scenario_09_deleting_while_the_clone_runs_leaks_no_vm(recording: Option<&Path>) {
+    let story = begin(recording, json!({}), json!({})).await;
+    story.create(&machine()).await;
+    story.until_is("status.phase", "Cloning").await;
+    story.delete().await;
+    story.until("it is gone", Value::is_null).await;
+    story.settles().await;
+    assert_eq!(story.acts(), ["vm.clone", "vm.destroy"]);
+    assert!(story.site.vms().is_empty());
+}
+
+async fn scenario_10_a_machine_that_never_had_a_vm_is_let_go_in_one_pass(recording: Option<&Path>) {
+    let mut story = begin(recording, json!({}), json!({})).await;
+    story.settles().await;
+    let mut machine = machine();
+    machine["metadata"]["finalizers"] = json!(["capv.polity.dev/machine"]);
+    story
+        .without_a_host(async |story| {
+            story.create(&machine).await;
+            story.delete().await;
+        })
+        .await;
+    story.until("it is gone", Value::is_null).await;
+    story.settles().await;
+    assert_eq!(story.edges(), ["03 11 12 14 18 19 21"]);
+    assert!(story.acts().is_empty());
+}
+
+async fn scenario_11_metadata_drift_is_put_right_without_a_power_cycle(recording: Option<&Path>) {
+    let story = running(recording, json!({}), json!({})).await;
+    let (done, acted) = (story.passes().len(), story.acts().len());
+    let device = json!({"networkName": "prod", "dhcp4": true, "nameservers": ["198.51.100.1"]});
+    story
+        .edit(json!({"spec": {"network": {"devices": [device]}}}))
+        .await;
+    story.until_passes(|passes| passes.len() > done + 1).await;
+    story.settles().await;
+    assert_eq!(
+        story.edges()[done..],
+        ["03 11 15 17 22 24 25", "02 04 06 11 15 17 22 24 26 28 29"]
+    );
+    assert_eq!(story.acts()[acted..], ["vm.reconfigure"]);
+}
+
+async fn scenario_12_a_vm_powered_off_by_an_operator_is_started_again(recording: Option<&Path>) {
+    let trouble = json!({"events": [{"vm": "m-1", "at": "15m", "does": "powerOff"}]});
+    let story = running_at(recording, trouble, 16 * 60).await;
+    let done = story.passes().len();
+    story.request("1").await;
+    story.until_passes(|passes| passes.len() > done + 2).await;
+    story.settles().await;
+    let edges = story.edges();
+    assert_eq!(edges[done], "03 11 15 17 22 24 26 27");
+    assert_eq!(
+        edges.last().map(String::as_str),
+        Some("03 11 15 17 22 24 26 28 29")
+    );
+}
+
+async fn scenario_13_a_vm_that_is_on_already_counts_as_started(recording: Option<&Path>) {
+    // An operator turns it off, and is faster than the task that turns it on again.
+    let trouble = json!({
+        "events": [{"vm": "m-1", "at": "15m", "does": "powerOff"}, {"vm": "m-1", "at": "963s", "does": "powerOn"}],
+        "faults": [{"operation": "vm.power-on", "nth": 2, "then": {"taskTakes": "10s"}}],
+    });
+    let story = running_at(recording, trouble, 16 * 60).await;
+    let done = story.passes().len();
+    story.request("1").await;
+    story.until_passes(|passes| passes.len() > done + 1).await;
+    story.settles().await;
+    let edges = story.edges();
+    assert_eq!(edges[done], "03 11 15 17 22 24 26 27");
+    assert!(edges[done + 1].starts_with("02 04 06 11"), "{edges:?}");
+    assert_eq!(story.acts().iter().filter(|act| *act == "vm.power-on").count(), 2);
+}
+
+async fn scenario_14_an_unknown_task_state_fails_and_clears_nothing(recording: Option<&Path>) {
+    let odd = json!({"operation": "task.get", "nth": 1, "then": {"taskState": "paused"}});
+    let story = begin(recording, json!({"faults": [odd]}), json!({})).await;
+    story.create(&machine()).await;
+    let before = story
+        .until("a task is under way", |object| {
+            object["status"]["taskRef"].is_string()
+        })
+        .await;
+    story.until_passes(|passes| passes.len() > 1).await;
+    assert_eq!(story.edges()[1], "02 04 09");
+    assert!(matches!(story.passes()[1].next, Some(Next::Retry { .. })));
+    assert_eq!(
+        story.object().await["status"]["taskRef"],
+        before["status"]["taskRef"]
+    );
+    story.until_is("status.phase", "Running").await;
+    assert_eq!(story.site.vms().len(), 1);
+}
+
+async fn scenario_15_a_stale_watch_starts_no_second_clone(recording: Option<&Path>) {
+    let story = begin(recording, json!({}), json!({})).await;
+    story.settles().await;
+    story.create(&machine()).await;
+    story.until_passes(|passes| passes.len() == 1).await;
+    // From now on the host hears nothing of what it wrote, and its own timer makes the next pass.
+    story.host.wire.hold(true);
+    story.until_passes(|passes| passes.len() > 2).await;
+    for pass in &story.passes()[1..] {
+        let object: Value = serde_json::from_str(pass.object.as_deref().expect("an object")).expect("JSON");
+        assert!(
+            object["status"]["taskRef"].is_string() || object["status"]["machineRef"].is_string(),
+            "{object}"
+        );
+    }
+    story.host.wire.hold(false);
+    story.until_is("status.phase", "Running").await;
+    story.settles().await;
+    assert_eq!(story.acts(), ["vm.clone", "vm.reconfigure", "vm.power-on"]);
+    assert_eq!(story.site.vms().len(), 1);
+}
+
+async fn capv_38_a_clone_that_never_arrived_is_made_once_that_is_certain(recording: Option<&Path>) {
+    let lost = json!({"operation": "vm.clone", "nth": 1, "then": "loseRequest"});
+    let story = begin(recording, json!({"faults": [lost]}), json!({})).await;
+    story.create(&machine()).await;
+    story.until_is("status.phase", "Running").await;
+    story.settles().await;
+    let edges = story.edges();
+    assert!(edges.contains(&"38 03 11 12 14 18 22 23".to_owned()), "{edges:?}");
+    assert_eq!(story.acts().iter().filter(|act| *act == "vm.clone").count(), 2);
+    assert_eq!(story.site.vms().len(), 1);
+}
+
+/// A machine that runs, so many seconds after the world began.
+async fn running_at(recording: Option<&Path>, trouble: Value, seconds: u64) -> Story {
+    let story = running(recording, trouble, json!({})).await;
+    let now = story.site.clock.now().boot;
+    story.sleep(Duration::from_millis(seconds * 1_000 - now)).await;
+    story
+}
