@@ -19,7 +19,8 @@ pub(crate) struct Change<'a> {
 
 /// Submits the change and tracks its task, unless a failed task holds it back.
 pub(crate) async fn submit(cx: &Cx, machine: &mut Machine, change: Change<'_>) -> Result<Next, Failure> {
-    if let Some(until) = machine.status.retry_after.filter(|until| *until > cx.now()) {
+    if let Some(until) = held_until(cx, machine) {
+        machine.status.retry_after = Some(until);
         machine.status.phase = Some(Phase::BackingOff);
         return Ok(Next::after(until.since(cx.now())));
     }
@@ -29,6 +30,14 @@ pub(crate) async fn submit(cx: &Cx, machine: &mut Machine, change: Change<'_>) -
     machine.track(task, change.kind, cx.now());
     machine.not_yet(cx, change.phase, change.reason, change.message);
     Ok(requeue(cx))
+}
+
+/// Until when a failed task holds changes back. Never longer than the backoff from now on: the clock may have been set
+/// back since, or the backoff shortened.
+fn held_until(cx: &Cx, machine: &Machine) -> Option<Time> {
+    let latest = cx.now() + cx.config().failure_backoff.into();
+    let until = machine.status.retry_after?.min(latest);
+    (until > cx.now()).then_some(until)
 }
 
 /// After a failed task: nothing is changed for the configured time.

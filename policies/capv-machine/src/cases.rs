@@ -474,6 +474,14 @@ capv_07_another_power_state_than_the_requested_is_a_failure:
         }), &["taskRef", "taskKind"]))
         .next(Next::After(60_000));
 
+capv_07_a_clock_that_was_set_back_makes_nobody_wait_longer_than_the_backoff:
+    machine(json!({"retryAfter": "2036-01-01T00:00:00Z", "phase": "BackingOff"}))
+        .lacks("vm.find")
+        .step([FIND])
+        .notes("03 11 12 14 18 22")
+        .patch(json!({"status": {"retryAfter": "2026-01-01T00:01:00Z"}}))
+        .next(Next::After(60_000));
+
 // f-2: the literal seed.
 capv_07_without_backoff_the_same_pass_tries_again:
     tasked("clone", json!({"id": "task-1", "state": "error", "error": {"fault": "FileNotFound"}}))
@@ -897,6 +905,19 @@ capv_37_the_task_of_a_clone_in_doubt_is_tracked:
         .step([TASK])
         .notes("37 02 04 05")
         .patch(json!({"status": {"taskRef": "task-1", "taskKind": "clone", "taskSince": "2025-12-31T23:58:30Z"}}))
+        .next(requeue());
+
+// The VM known before was found to be gone by the pass that cloned, which did not get to write that down.
+capv_37_the_task_of_a_clone_in_doubt_takes_the_place_of_the_vm_that_is_gone:
+    with_vm(json!({}))
+        .in_doubt(Doubt::Done(r#"{"task":"task-1"}"#.into()))
+        .cloud("task.get", task("running"))
+        .step([TASK])
+        .notes("37 02 04 05")
+        .patch(json!({"status": {
+            "machineRef": null, "biosUUID": null,
+            "taskRef": "task-1", "taskKind": "clone", "taskSince": "2025-12-31T23:58:30Z",
+        }}))
         .next(requeue());
 
 capv_37_the_vm_of_a_clone_whose_task_is_forgotten_is_adopted:
