@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 use polity_cluster::Cluster;
-use polity_core::binding::{Binding, PolicyId};
+use polity_core::binding::PolicyId;
 use polity_core::call::{Call, CallId, Reply, Scope, WatchEvent};
 use polity_core::contract::{Code, Doubt, Failure};
 use polity_core::key::Key;
@@ -53,6 +53,8 @@ pub struct View {
     pub holder: bool,
     /// Passes in flight.
     pub passes: usize,
+    /// Policies that are held ready: those of the bindings, and those that a pass in flight began with.
+    pub policies: Vec<PolicyId>,
 }
 
 /// Sees every pass that ends, in order.
@@ -61,6 +63,8 @@ pub trait Observer: Send {
     fn passed(&mut self, record: &PassRecord);
     /// A policy takes part from now on.
     fn policy_loaded(&mut self, id: &PolicyId, policy: &polity_sandbox::Policy, bytes: &[u8]);
+    /// A policy takes part no more.
+    fn policy_forgotten(&mut self, _: &PolicyId) {}
     /// Something that a person who watches should know.
     fn says(&mut self, message: &str);
 }
@@ -173,6 +177,7 @@ impl Driver {
                 for name in self.bindings.observe(event) {
                     self.observer.says(&format!("binding {name} is gone"));
                     self.step(Input::Unbound(name));
+                    self.forget_policies();
                 }
             }
             Happening::Loaded(loaded) => self.loaded(*loaded),
@@ -194,12 +199,20 @@ impl Driver {
                     self.observer.policy_loaded(policy.id(), policy, bytes);
                 }
                 self.step(Input::Bound(Box::new(ready.binding)));
+                self.forget_policies();
             }
             Some(Err(problem)) => self
                 .observer
                 .says(&format!("binding {name} is not loaded: {problem}")),
         }
         self.next_status = 0;
+    }
+
+    /// What no binding names any more is let go, unless a pass in flight began with it: then when bindings change next.
+    fn forget_policies(&mut self) {
+        for id in self.workers.keep(&self.machine.policies()) {
+            self.observer.policy_forgotten(&id);
+        }
     }
 
     fn step(&mut self, input: Input) -> bool {
@@ -233,14 +246,13 @@ impl Driver {
                 policy,
                 role: _,
                 pass,
-            } => {
-                let limits = self.limits_of(&policy);
-                self.workers.step(id, policy, pass, limits);
-            }
-            Call::Decide { policy, trial } => {
-                let limits = self.limits_of(&policy);
-                self.workers.decide(id, policy, trial, limits);
-            }
+                limits,
+            } => self.workers.step(id, &policy, pass, limits),
+            Call::Decide {
+                policy,
+                trial,
+                limits,
+            } => self.workers.decide(id, &policy, trial, limits),
             Call::Cloud(request) => match self.clouds.get(&request.session.cloud) {
                 Some(cloud) => self.spawn(id, async move { Reply::Answer(cloud.perform(request).await) }),
                 None => self.reply(id, Reply::Answer(Err(no_cloud(&request.session.cloud)))),
@@ -280,16 +292,6 @@ impl Driver {
                 );
             }
         }
-    }
-
-    /// The limits of the binding that names this policy.
-    fn limits_of(&self, policy: &PolicyId) -> polity_core::binding::Limits {
-        let names = |binding: &&Arc<Binding>| binding.policies.values().any(|p| p.id == *policy);
-        self.machine
-            .bindings()
-            .find(names)
-            .map(|b| b.spec.limits.clone())
-            .unwrap_or_default()
     }
 
     fn spawn(&mut self, id: CallId, future: impl Future<Output = Reply> + Send + 'static) {
@@ -358,6 +360,7 @@ impl Driver {
             unsynced: self.machine.unsynced().map(str::to_owned).collect(),
             holder: self.machine.is_holder(),
             passes: self.machine.passes_in_flight(),
+            policies: self.workers.policies().cloned().collect(),
         }
     }
 

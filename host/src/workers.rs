@@ -1,6 +1,6 @@
 //! Threads that call policies, fed in order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use polity_core::binding::{Limits, PolicyId};
@@ -78,12 +78,31 @@ impl Workers {
         self.policies.insert(policy.id().clone(), policy);
     }
 
-    pub(crate) fn step(&self, id: CallId, policy: PolicyId, pass: Arc<Pass>, limits: Limits) {
-        self.push(id, &policy, limits, Work::Step(pass));
+    /// Forgets the policies that nobody calls any more, and says which they were.
+    pub(crate) fn keep(&mut self, used: &BTreeSet<&PolicyId>) -> Vec<PolicyId> {
+        let gone: Vec<PolicyId> = self
+            .policies
+            .keys()
+            .filter(|id| !used.contains(id))
+            .cloned()
+            .collect();
+        gone.iter().for_each(|id| {
+            self.policies.remove(id);
+        });
+        gone
     }
 
-    pub(crate) fn decide(&self, id: CallId, policy: PolicyId, trial: Trial, limits: Limits) {
-        self.push(id, &policy, limits, Work::Decide(trial));
+    /// The policies that are known.
+    pub(crate) fn policies(&self) -> impl Iterator<Item = &PolicyId> {
+        self.policies.keys()
+    }
+
+    pub(crate) fn step(&self, id: CallId, policy: &PolicyId, pass: Arc<Pass>, limits: Limits) {
+        self.push(id, policy, limits, Work::Step(pass));
+    }
+
+    pub(crate) fn decide(&self, id: CallId, policy: &PolicyId, trial: Trial, limits: Limits) {
+        self.push(id, policy, limits, Work::Decide(trial));
     }
 
     fn push(&self, id: CallId, policy: &PolicyId, limits: Limits, work: Work) {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 
-use crate::binding::PolicyId;
+use crate::binding::{Limits, PolicyId};
 pub use crate::cache::KEPT_METADATA;
 use crate::contract::{Act, Answer, CredentialPlan, Kind, ObjectRef, Pass, Question, Role, Trial};
 use crate::fault::Stepped;
@@ -25,6 +25,8 @@ pub enum Call {
         role: Role,
         /// With what.
         pass: Arc<Pass>,
+        /// Within what: as the pass's binding says.
+        limits: Limits,
     },
     /// Ask the retry policy. Reply: [`Reply::Decided`].
     Decide {
@@ -32,6 +34,8 @@ pub enum Call {
         policy: PolicyId,
         /// Of what.
         trial: Trial,
+        /// Within what: as the binding says.
+        limits: Limits,
     },
     /// Ask or act in a cloud. Reply: [`Reply::Answer`].
     Cloud(CloudRequest),

@@ -19,7 +19,7 @@ mod wake;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use crate::binding::Binding;
+use crate::binding::{Binding, PolicyId};
 use crate::cache::Cache;
 use crate::call::{Call, CallId, Reply, Scope, WatchEvent};
 use crate::contract::{Cause, Code, Event, Question, Role, Trial};
@@ -287,6 +287,15 @@ impl Machine {
     /// The bindings, by name.
     pub fn bindings(&self) -> impl Iterator<Item = &Arc<Binding>> {
         self.bindings.values()
+    }
+
+    /// The policies that may still be called: those of the bindings, and those that a pass in flight began with.
+    pub fn policies(&self) -> BTreeSet<&PolicyId> {
+        let begun = self.passes.values().map(|pass| &pass.binding);
+        let bindings = self.bindings.values().chain(begun);
+        bindings
+            .flat_map(|binding| binding.policies.values().map(|policy| &policy.id))
+            .collect()
     }
 
     /// The keys of a binding: whether each has a pass in flight or a turn coming, and when its timer is due.

@@ -40,6 +40,7 @@ impl Machine {
         let call = Call::Decide {
             policy: policy.id.clone(),
             trial: trial.clone(),
+            limits: pass.binding.spec.limits.clone(),
         };
         pass.publication
             .get_or_insert_with(super::publish::Publication::nothing)
@@ -290,6 +291,7 @@ impl Machine {
             let call = Call::Decide {
                 policy: policy.id.clone(),
                 trial,
+                limits: binding.spec.limits.clone(),
             };
             self.emit(Target::Redecide(key), call, STEP_LONGEST);
         }

@@ -372,6 +372,7 @@ impl Machine {
                 pending: pass.run.pending.clone(),
                 journal: pass.run.journal.clone(),
             }),
+            limits: limits.clone(),
         };
         self.emit(
             Target::Pass(pass.id, Purpose::Step),

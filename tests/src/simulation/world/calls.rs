@@ -43,7 +43,7 @@ impl World<'_> {
                 self.oracle.steps(identity, pass)?;
                 Reply::Stepped(self.options.stepper.step(policy, pass, &limits))
             }
-            Call::Decide { policy, trial } => {
+            Call::Decide { policy, trial, .. } => {
                 Reply::Decided(self.options.stepper.decide(policy, trial, &limits))
             }
             _ => return self.send(host, identity, id, call),
