@@ -63,7 +63,7 @@ impl Progress {
         let at = record.ended.boot.saturating_sub(self.started);
         let kind = &record.kind.kind;
         match self.format {
-            Format::Json => print(&json!({
+            Format::Json => print_json(&json!({
                 "at": at, "kind": kind, "object": record.key.to_string(), "phase": phase,
                 "edges": edges, "next": then, "pass": record.pass,
             })),
@@ -75,10 +75,11 @@ impl Progress {
                 };
                 let object = printable(&record.key.to_string());
                 print(&format_args!(
-                    "{:>8.1}s  {kind} {on}{object}{off}  {:<20} {}  → {then}",
+                    "{:>8.1}s  {kind} {on}{object}{off}  {:<20} {}  → {}",
                     at as f64 / 1_000.0,
                     printable(&phase),
-                    edges.join(" "),
+                    printable(&edges.join(" ")),
+                    printable(&then),
                 ));
             }
         }
@@ -111,16 +112,24 @@ impl Observer for Progress {
         ));
     }
 
+    fn policy_forgotten(&mut self, id: &PolicyId) {
+        self.manifests.remove(&*id.0);
+    }
+
     fn says(&mut self, message: &str) {
         say(self.format, message);
     }
 }
 
+/// Characters of one message: a name can be longer than anybody reads.
+const MESSAGE: usize = 4_096;
+
 /// Says something to whoever watches: on standard error, so that standard output stays a list of changes.
 pub fn say(format: Format, message: &str) {
+    let message = shortened(message, MESSAGE);
     match format {
-        Format::Text => eprintln!("polity: {}", printable(message)),
-        Format::Json => eprintln!("{}", json!({ "message": message })),
+        Format::Text => eprintln!("polity: {}", printable(&message)),
+        Format::Json => eprintln!("{}", escaped_json(&json!({ "message": message }))),
     }
 }
 
@@ -129,14 +138,49 @@ pub fn print(line: &dyn std::fmt::Display) {
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
-/// What comes of an object's text on a terminal: control characters are escaped, so that no name can move the cursor.
+/// Writes a JSON document as a line to standard output.
+pub fn print_json(document: &impl serde::Serialize) {
+    print(&escaped_json(document));
+}
+
+/// JSON in which no character is one that terminals act on: its own rules leave some of them as they are.
+fn escaped_json(document: &impl serde::Serialize) -> String {
+    let text = serde_json::to_string(document).unwrap_or_default();
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match acts_on_terminals(c) {
+            true => escaped.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// What comes of an object's text on a terminal: what would act on it is escaped, so that no name can move the cursor
+/// or turn the text around.
 pub fn printable(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| match c.is_control() {
-            true => c.escape_default().collect::<Vec<_>>(),
-            false => vec![c],
-        })
-        .collect()
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match acts_on_terminals(c) {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// Control characters, and those that change the direction of text.
+fn acts_on_terminals(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}')
+}
+
+/// At most so many characters of a text, and a sign that there is more.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 /// The object's phase after a pass.
@@ -192,5 +236,27 @@ pub fn duration(ms: u64) -> String {
         (0, ms) => format!("{:.1}s", ms as f64 / 1_000.0),
         (minutes, 0) => format!("{minutes}m"),
         (minutes, ms) => format!("{minutes}m{}s", ms / 1_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_terminals_act_on_is_escaped_in_text_and_in_json() {
+        let evil = "a\u{1b}[2J\u{9b}31m\0\n\u{202e}é";
+        assert_eq!(printable(evil), "a\\u{1b}[2J\\u{9b}31m\\u{0}\\n\\u{202e}é");
+        let document = json!({ "name": evil });
+        let line = escaped_json(&document);
+        assert!(!line.chars().any(acts_on_terminals), "{line}");
+        let read: Value = serde_json::from_str(&line).expect("it is still JSON");
+        assert_eq!(read, document);
+    }
+
+    #[test]
+    fn a_message_longer_than_anybody_reads_is_cut() {
+        assert_eq!(shortened("äöü", 2), "äö…");
+        assert_eq!(shortened("äöü", 3), "äöü");
     }
 }

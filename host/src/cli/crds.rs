@@ -11,7 +11,7 @@ use polity_sandbox::{Sandbox, SandboxConfig};
 use serde_json::Value;
 
 use crate::policies::Policies;
-use crate::progress::{Format, print, say};
+use crate::progress::{Format, print, print_json, say};
 
 /// Print the CustomResourceDefinitions of bindings and of policies, ready for `kubectl apply -f -`.
 #[derive(Debug, Args)]
@@ -55,7 +55,7 @@ impl Crds {
 
 fn show(crd: &Value, format: Format) -> Result<()> {
     match format {
-        Format::Json => print(&crd),
+        Format::Json => print_json(crd),
         Format::Text => print(&format_args!(
             "---\n{}",
             serde_yaml_ng::to_string(crd)?.trim_end()

@@ -9,7 +9,7 @@ use clap::Args;
 use polity_core::contract::Edge;
 use serde_json::json;
 
-use crate::progress::{Format, print, printable, say};
+use crate::progress::{Format, print, print_json, printable, say};
 use crate::recording::Recording;
 
 /// Count which edges of the policies' workflows recordings took.
@@ -72,14 +72,14 @@ impl Edges {
                 }
                 match format {
                     Format::Json => {
-                        print(
+                        print_json(
                             &json!({"policy": policy, "id": edge.id, "count": count, "meaning": edge.meaning}),
                         );
                     }
                     Format::Text => {
                         print(&format_args!(
                             "{:<12} {count:>8}  {}",
-                            edge.id,
+                            printable(&edge.id),
                             printable(&edge.meaning)
                         ));
                     }

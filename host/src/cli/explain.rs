@@ -9,7 +9,7 @@ use polity_core::contract::{Act, Entry, Question, Request};
 use polity_core::record::{PassRecord, RoleRecord, WritePurpose};
 use polity_core::time::rfc3339;
 
-use crate::progress::{Format, duration, print, printable, then};
+use crate::progress::{Format, duration, print, print_json, printable, then};
 use crate::recording::{self, Recording};
 
 /// Characters of an answer that are shown unless all are asked for.
@@ -57,7 +57,7 @@ impl Explain {
         let skipped = self.last.map_or(0, |last| passes.len().saturating_sub(last));
         for record in &passes[skipped..] {
             match format {
-                Format::Json => print(&serde_json::to_string(record)?),
+                Format::Json => print_json(record),
                 Format::Text => {
                     let edges = crate::edges::taken(record, &manifests);
                     self.show(record, &edges);
