@@ -207,6 +207,9 @@ impl Run {
     }
 
     async fn cluster(&self, clock: &Arc<Clock>, data: Option<&Data>, format: Format) -> Result<Cluster> {
+        if self.in_cluster {
+            return Cluster::in_cluster(LEASE).context("cannot connect to the cluster");
+        }
         if !self.is_standalone() {
             return Cluster::connect(self.kubeconfig.as_deref(), self.context.as_deref(), LEASE)
                 .await
