@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use polity_core::binding::{self, API_VERSION, Binding, BindingSpec, KIND, LoadedPolicy, PolicySource};
+use polity_core::binding::{
+    self, API_VERSION, Binding, BindingSpec, KIND, Limits, LoadedPolicy, PolicySource,
+};
 use polity_core::call::{Scope, WatchEvent, Write};
 use polity_core::contract::{Kind, Manifest, Role};
 use polity_core::grants;
@@ -17,7 +19,8 @@ use tokio::sync::mpsc;
 
 use crate::clouds::Clouds;
 use crate::driver::Happening;
-use crate::policies::Policies;
+use crate::policies::{Policies, Stamp};
+use crate::progress::{printable, shortened};
 
 /// Real seconds between looks at whether a policy's file was replaced.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
@@ -68,7 +71,7 @@ struct Known {
     problem: Option<String>,
     /// What runs, as the status shows it.
     running: Value,
-    stamps: Vec<Option<(u64, u64)>>,
+    stamps: Vec<Option<Stamp>>,
     written: Option<Value>,
 }
 
@@ -235,7 +238,7 @@ impl Bindings {
     }
 }
 
-fn stamps(policies: &Policies, object: &Object) -> Vec<Option<(u64, u64)>> {
+fn stamps(policies: &Policies, object: &Object) -> Vec<Option<Stamp>> {
     let Ok(spec) = serde_json::from_value::<BindingSpec>(object.value()["spec"].clone()) else {
         return Vec::new();
     };
@@ -268,10 +271,7 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
     if spec.policies.lifecycle.is_none() && spec.policies.identity.is_none() {
         bail!("spec.policies: a lifecycle or an identity policy is needed");
     }
-    let catalogue = match &spec.cloud {
-        Some(cloud) => clouds.open(cloud).context("spec.cloud")?.catalogue().clone(),
-        None => Arc::default(),
-    };
+    check_limits(&spec.limits)?;
     let (mut loaded, mut kept) = (BTreeMap::new(), Vec::new());
     for (role, source) in sources {
         let at = || format!("spec.policies.{}", role_name(role));
@@ -297,6 +297,11 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
         );
         kept.push((policy, bytes));
     }
+    // Last: what a binding that cannot run says of a cloud binds nobody else.
+    let catalogue = match &spec.cloud {
+        Some(cloud) => clouds.open(cloud).context("spec.cloud")?.catalogue().clone(),
+        None => Arc::default(),
+    };
     let manifests: Vec<&Manifest> = loaded.values().map(|policy| &*policy.manifest).collect();
     let mut wrong = Vec::new();
     for (index, manifest) in manifests.iter().enumerate() {
@@ -323,7 +328,29 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
     })
 }
 
-/// The order of creation. Kubernetes tells it to the second; versions order what was created within one.
+/// A bound of nothing would hold up this binding for ever, and `passesPerTenant` those of others too.
+fn check_limits(limits: &Limits) -> Result<()> {
+    let bounds = [
+        ("stepFuel", limits.step_fuel),
+        ("passFuel", limits.pass_fuel),
+        ("memory", limits.memory),
+        ("stepWall", limits.step_wall),
+        ("steps", limits.steps.into()),
+        ("entries", limits.entries.into()),
+        ("journal", limits.journal),
+        ("answer", limits.answer),
+        ("output", limits.output),
+        ("passesPerTenant", limits.passes_per_tenant.into()),
+        ("burst", limits.burst.into()),
+        ("cloudCalls", limits.cloud_calls.into()),
+    ];
+    match bounds.iter().find(|(_, bound)| *bound == 0) {
+        Some((name, _)) => bail!("spec.limits.{name}: 0 would let nothing through"),
+        None => Ok(()),
+    }
+}
+
+/// The order of creation. Kubernetes tells it to the second; names order what was created within one.
 fn created(object: &Object) -> u64 {
     let text = object.value()["metadata"]["creationTimestamp"]
         .as_str()
@@ -444,7 +471,7 @@ fn status(known: &Known, health: &Health, unix: u64) -> Value {
                 .find(|c| c["type"] == kind && c["status"] == state)
                 .and_then(|c| c["lastTransitionTime"].as_str().map(str::to_owned))
                 .unwrap_or_else(|| rfc3339(unix));
-            let message: String = message.chars().take(4_096).collect();
+            let message = printable(&shortened(&message, 4_096));
             json!({"type": kind, "status": state, "reason": reason, "message": message, "lastTransitionTime": since})
         })
         .collect();

@@ -48,8 +48,10 @@ impl Clouds {
 
     /// Opens the cloud that a binding names, unless it is open.
     pub fn open(&self, cloud: &CloudRef) -> Result<Arc<dyn Cloud>> {
-        let mut open = self.lock();
         let configuration = self.scenario.clone().or_else(|| cloud.configuration.clone());
+        // Before anything is read or shared by its name.
+        (polity_clouds::adapter(&cloud.name)?.check)(configuration.as_ref())?;
+        let mut open = self.lock();
         if let Some(known) = open.get(&cloud.name) {
             if known.configuration != configuration {
                 bail!("another binding opened {} with another configuration", cloud.name);

@@ -1,15 +1,16 @@
 //! Where policies come from: files of the policy folder, and for development crates that cargo builds.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow, bail};
 use cap_std::ambient_authority;
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, MetadataExt as _};
 use polity_core::binding::PolicySource;
-use polity_sandbox::{Policy, Sandbox};
+use polity_sandbox::{LoadError, Policy, Sandbox};
 use sha2::{Digest, Sha256};
 
 /// The target that policies are compiled for.
@@ -17,11 +18,21 @@ const TARGET: &str = "wasm32-unknown-unknown";
 /// Bytes of a policy file: the sandbox's own limit is lower, this one bounds what is read at all.
 const LARGEST: u64 = 64 << 20;
 
+/// Which file stands at a name, and in which state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    inode: u64,
+    length: u64,
+    modified: std::time::SystemTime,
+}
+
 /// Loads policies.
 pub struct Policies {
     sandbox: Arc<Sandbox>,
     path: PathBuf,
     folder: Option<Dir>,
+    /// A turn for each policy that is being compiled, by digest.
+    compiling: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
     builds_crates: bool,
     says: Box<dyn Fn(&str) + Send + Sync>,
 }
@@ -40,6 +51,7 @@ impl Policies {
             sandbox,
             path: folder.to_owned(),
             folder: opened,
+            compiling: Mutex::default(),
             builds_crates,
             says,
         }
@@ -48,29 +60,43 @@ impl Policies {
     /// Loads what a binding names: the policy and its bytes.
     pub fn load(&self, source: &PolicySource) -> Result<(Arc<Policy>, Arc<[u8]>)> {
         let (name, bytes) = match (&source.file, &source.krate) {
-            (Some(file), None) => (file.clone(), self.read(file)?),
-            (None, Some(krate)) => (krate.clone(), self.build(krate)?),
+            (Some(file), None) => (file, self.read(file)?),
+            (None, Some(krate)) => (krate, self.build(krate)?),
             _ => bail!("exactly one of `file` and `crate` is needed"),
         };
-        if let Some(wanted) = &source.sha256 {
-            let found = hex(&Sha256::digest(&bytes));
-            if !wanted.eq_ignore_ascii_case(&found) {
-                bail!("{name} has sha256 {found}, the binding wants {wanted}");
-            }
+        let found = hex(&Sha256::digest(&bytes));
+        if let Some(wanted) = source
+            .sha256
+            .as_ref()
+            .filter(|wanted| !wanted.eq_ignore_ascii_case(&found))
+        {
+            bail!("{name:?} has sha256 {found}, the binding wants {wanted:?}");
         }
         let policy = self
-            .sandbox
-            .load(&bytes)
-            .with_context(|| format!("cannot load {name}"))?;
+            .compiled_once(found, &bytes)
+            .with_context(|| format!("cannot load {name:?}"))?;
         Ok((policy, bytes.into()))
     }
 
-    /// What changes when a policy's file is replaced: its length and time. None for crates and missing files.
-    pub(crate) fn stamp(&self, source: &PolicySource) -> Option<(u64, u64)> {
+    /// Compiles; whoever wants the same policy meanwhile waits for it rather than compile it too.
+    fn compiled_once(&self, digest: String, bytes: &[u8]) -> Result<Arc<Policy>, LoadError> {
+        let of_all = || self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = of_all().entry(digest.clone()).or_default().clone();
+        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let policy = self.sandbox.load(bytes);
+        of_all().remove(&digest);
+        policy
+    }
+
+    /// What changes when a policy's file is replaced or written to. None for crates and missing files.
+    pub(crate) fn stamp(&self, source: &PolicySource) -> Option<Stamp> {
         let metadata = self.folder.as_ref()?.metadata(source.file.as_ref()?).ok()?;
         let modified = metadata.modified().ok()?.into_std();
-        let nanos = modified.duration_since(std::time::UNIX_EPOCH).ok()?.as_nanos();
-        Some((metadata.len(), nanos as u64))
+        Some(Stamp {
+            inode: metadata.ino(),
+            length: metadata.len(),
+            modified,
+        })
     }
 
     fn read(&self, file: &str) -> Result<Vec<u8>> {
