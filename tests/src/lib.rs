@@ -3,4 +3,5 @@
 pub mod guests;
 pub mod kubernetes;
 pub mod simulation;
+pub mod stand;
 pub mod whole;

@@ -1,15 +1,33 @@
-//! A policy that misbehaves in the way its configuration names. Only for tests.
+//! A policy that misbehaves in the way its configuration names, or the annotation `mischief` of an object. Only for
+//! tests.
 
-use std::future::pending;
+use std::future::{Future as _, pending, poll_fn};
+use std::hint::black_box;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Poll;
 
 use polity_sdk::prelude::*;
+use serde::de::IntoDeserializer as _;
+use serde::de::value::{Error as ValueError, StrDeserializer};
 
 /// Any object will do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Thing {
     /// What identifies it.
     pub metadata: Metadata,
+    /// What the host says of it.
+    #[serde(default)]
+    pub status: ThingStatus,
+}
+
+/// What is said of a thing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ThingStatus {
+    /// By the host alone.
+    #[serde(skip_serializing_if = "Conditions::is_empty")]
+    pub conditions: Conditions,
 }
 
 impl Kind for Thing {
@@ -46,7 +64,18 @@ pub enum Mischief {
     AskForEver,
     /// Asks for what no binding grants.
     AskUngranted,
+    /// Makes two acts and looks at the answer of one.
+    DropAct,
+    /// Says everything with what terminals act on.
+    Escape,
+    /// Not at all: it asks a question and makes a note, both with the name of its edition.
+    Edition,
 }
+
+/// Tests write another name of the same length into the compiled policy: so there are editions of it.
+const EDITION: &str = "this-is-edition-one";
+/// Clears a screen, turns text around, and more.
+const TERMINAL: &str = "\u{1b}[2J\u{9b}31m\u{202e}\u{7}\nover";
 
 /// The configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -63,7 +92,7 @@ static CALLS: AtomicU32 = AtomicU32::new(0);
 #[polity_sdk::policy(lifecycle)]
 pub async fn misbehave(cx: Context<Thing, Config>) -> Result<Next, Failure> {
     let calls = CALLS.fetch_add(1, Ordering::Relaxed) + 1;
-    match cx.config().mischief {
+    match mischief(&cx) {
         Mischief::Behave => cx.note(format!("call-{calls}")),
         Mischief::Loop => spin(),
         Mischief::Recurse => cx.note(recurse(u64::from(calls)).to_string()),
@@ -74,7 +103,7 @@ pub async fn misbehave(cx: Context<Thing, Config>) -> Result<Next, Failure> {
             reason = "this is the mischief: a text that breaks the promise of its type"
         )]
         Mischief::Garbage => {
-            let bytes = std::hint::black_box([0xff, 0xfe]);
+            let bytes = black_box([0xff, 0xfe]);
             cx.note(unsafe { std::str::from_utf8_unchecked(&bytes) });
         }
         Mischief::Huge => cx.note("x".repeat(6 << 20)),
@@ -88,31 +117,63 @@ pub async fn misbehave(cx: Context<Thing, Config>) -> Result<Next, Failure> {
             let refused = cx.ask(machine::power("vm-1")).await;
             cx.note(if refused.is_err() { "refused" } else { "answered" });
         }
+        Mischief::DropAct => {
+            let (mut one, mut other) = (
+                pin!(cx.act(machine::power_on("vm-1"))),
+                pin!(cx.act(machine::destroy("vm-1"))),
+            );
+            let first = poll_fn(|task| match one.as_mut().poll(task) {
+                Poll::Pending => other.as_mut().poll(task),
+                ready => ready,
+            });
+            let _ = first.await;
+        }
+        Mischief::Escape => {
+            cx.note(TERMINAL);
+            cx.event(EventType::Warning, TERMINAL, TERMINAL);
+            return Err(Failure::new(Code::Internal, TERMINAL));
+        }
+        Mischief::Edition => {
+            let _ = cx.ask(machine::power(black_box(EDITION))).await;
+            cx.note(black_box(EDITION));
+        }
     }
     Ok(Next::settled())
+}
+
+/// As the object says, otherwise as the binding does.
+fn mischief(cx: &Context<Thing, Config>) -> Mischief {
+    let named = cx.object().metadata.annotations.get("mischief");
+    let read = |name: &String| {
+        let name: StrDeserializer<'_, ValueError> = name.as_str().into_deserializer();
+        Mischief::deserialize(name).ok()
+    };
+    named.and_then(read).unwrap_or(cx.config().mischief)
 }
 
 fn spin() {
     let mut n = 0u64;
     loop {
-        n = std::hint::black_box(n.wrapping_add(1));
+        n = black_box(n.wrapping_add(1));
     }
 }
 
 #[allow(unconditional_recursion, reason = "this is the mischief")]
 fn recurse(n: u64) -> u64 {
-    let frame = std::hint::black_box([n; 32]);
+    let frame = black_box([n; 32]);
     recurse(frame[0] + 1) + frame[31]
 }
 
 fn allocate() {
     let mut all: Vec<Vec<u8>> = Vec::new();
     loop {
-        all.push(std::hint::black_box(vec![1; 1 << 16]));
+        all.push(black_box(vec![1; 1 << 16]));
     }
 }
 
 /// What it says of itself: no needs, so that every binding takes it.
 pub fn manifest() -> Manifest {
-    Manifest::lifecycle(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")).config::<Config>()
+    Manifest::lifecycle(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
+        .config::<Config>()
+        .crd(Crd::of::<Thing>("things"))
 }

@@ -92,6 +92,11 @@ impl Site {
         }
     }
 
+    /// Hosts started from now on load policies from this folder.
+    pub fn load_from(&mut self, folder: &Path) {
+        self.policies = Arc::new(Policies::new(sandbox(), folder, false, Box::new(|_| {})));
+    }
+
     /// Hosts started from now on record every pass into this folder.
     pub fn record(&mut self, folder: &Path) {
         self.recordings = Some(folder.to_owned());

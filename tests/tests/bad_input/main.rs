@@ -1,0 +1,9 @@
+//! What bad input gets: a condition, a refusal, a fault on the one object that it concerns. Never more, and never
+//! silence.
+
+mod bindings;
+mod cluster;
+mod misbehaviour;
+mod names;
+mod objects;
+mod policies;
