@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::load::{self, LoadError};
+use crate::memory::Memories;
 use crate::policy::Policy;
 
 /// Real milliseconds between epochs: how exact the wall limit is.
@@ -20,7 +21,7 @@ const STACK: usize = 256 << 10;
 /// Where a step's memory comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Allocation {
-    /// Allocated for each step, with explicit bounds checks: scales with threads. Cranelift's mitigations against
+    /// A thread's own, cleared after each step, with explicit bounds checks: scales with threads. Cranelift's mitigations against
     /// Spectre in heap accesses are off with it; a guest has no clock and no threads to measure with.
     #[default]
     OnDemand,
@@ -177,7 +178,8 @@ fn engine_config(allocation: Allocation) -> Config {
                 .memory_guard_size(0)
                 .memory_reservation(0)
                 .memory_reservation_for_growth(0)
-                .memory_init_cow(false);
+                .memory_init_cow(false)
+                .with_host_memory(Arc::new(Memories));
         }
         Allocation::Pooling => {
             let mut pool = PoolingAllocationConfig::default();

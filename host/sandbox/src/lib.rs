@@ -21,6 +21,7 @@
 mod convert;
 mod engine;
 mod load;
+mod memory;
 mod policy;
 mod state;
 mod wit;

@@ -5,19 +5,21 @@ use std::cell::UnsafeCell;
 
 use crate::bindings::polity::policy::diagnostics;
 
-/// Part of the module's zeroed memory, so that most steps never grow it: growing may move all of it.
-/// A step on a 16 KB object takes some 100 KiB.
-const ARENA: usize = 256 * 1024;
 const PAGE: usize = 64 * 1024;
+/// Pages by which memory grows at least: growing may move all of it. A step on a 16 KB object takes some 100 KiB, one
+/// on a usual object stays in what the linker reserved (`--initial-heap`).
+const GROWS_BY: usize = 2;
 
 /// Hands out memory upwards and takes back only the last piece: an instance lives for one step.
 pub struct Bump {
-    arena: UnsafeCell<Arena>,
     free: UnsafeCell<Free>,
 }
 
-#[repr(align(16))]
-struct Arena(#[allow(dead_code, reason = "only its address is used")] [u8; ARENA]);
+#[allow(unsafe_code, reason = "the linker's")]
+unsafe extern "C" {
+    /// Where the module's own data ends.
+    static __heap_base: u8;
+}
 
 /// Addresses: the next free byte and the end of the memory at hand. Zero before the first allocation.
 struct Free {
@@ -34,7 +36,6 @@ impl Bump {
     #[allow(clippy::new_without_default, reason = "made once, in a static")]
     pub const fn new() -> Self {
         Bump {
-            arena: UnsafeCell::new(Arena([0; ARENA])),
             free: UnsafeCell::new(Free { next: 0, end: 0 }),
         }
     }
@@ -93,18 +94,18 @@ unsafe impl GlobalAlloc for Bump {
 }
 
 impl Bump {
-    /// The arena on the first call, then more pages of wasm memory.
+    /// What the module's data leaves of its memory on the first call, then more pages.
     #[cold]
     fn more(&self, free: &mut Free, layout: Layout) -> *mut u8 {
         if free.next == 0 {
-            free.next = self.arena.get() as usize;
-            free.end = free.next + ARENA;
+            free.next = &raw const __heap_base as usize;
+            free.end = core::arch::wasm32::memory_size(0) * PAGE;
         }
         let align = |address: usize| (address + layout.align() - 1) & !(layout.align() - 1);
         let fits = |at: usize, end: usize| at.checked_add(layout.size()).is_some_and(|next| next <= end);
         if !fits(align(free.next), free.end) {
-            // At least 256 KiB at once; what is left of the memory before is given up unless it adjoins.
-            let pages = (layout.size() + layout.align()).div_ceil(PAGE).max(4);
+            // What is left of the memory before is given up unless it adjoins.
+            let pages = (layout.size() + layout.align()).div_ceil(PAGE).max(GROWS_BY);
             let before = core::arch::wasm32::memory_grow(0, pages);
             if before == usize::MAX {
                 return std::ptr::null_mut();

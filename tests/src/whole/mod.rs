@@ -114,9 +114,6 @@ impl Site {
 
     /// Starts a host.
     pub fn start(&self) -> Host {
-        let life = self.lives.get() + 1;
-        self.lives.set(life);
-        let wire = Wire::new(kube::Client::new(self.api.clone(), "default"));
         let (ends, records) = (
             Arc::new(Ends::default()),
             Arc::<Mutex<Vec<PassRecord>>>::default(),
@@ -130,22 +127,35 @@ impl Site {
             records: records.clone(),
             recorder,
         };
+        let (handle, wire, task) = self.drive(0, Box::new(watcher));
+        Host {
+            handle,
+            ends,
+            records,
+            wire,
+            task,
+        }
+    }
+
+    /// Starts a driver with so many threads for policies, which `observer` sees.
+    pub fn drive(
+        &self,
+        threads: usize,
+        observer: Box<dyn Observer>,
+    ) -> (Handle, Wire, tokio::task::JoinHandle<()>) {
+        let life = self.lives.get() + 1;
+        self.lives.set(life);
+        let wire = Wire::new(kube::Client::new(self.api.clone(), "default"));
         let (driver, handle) = Driver::new(Parts {
             identity: format!("host-{life}"),
             clock: self.clock.clone(),
             cluster: Arc::new(Cluster::new(wire.client(), LEASE)),
             clouds: self.clouds.clone(),
             policies: self.policies.clone(),
-            threads: 0,
-            observer: Box::new(watcher),
+            threads,
+            observer,
         });
-        Host {
-            handle,
-            ends,
-            records,
-            wire,
-            task: tokio::spawn(driver.run()),
-        }
+        (handle, wire, tokio::spawn(driver.run()))
     }
 
     /// Starts what a scenario says of objects.
