@@ -58,6 +58,8 @@ pub enum Mischief {
     Garbage,
     /// Returns a very long text.
     Huge,
+    /// Returns a hundred megabytes.
+    Flood,
     /// Waits for nothing.
     Stall,
     /// Asks something new in every step.
@@ -107,6 +109,7 @@ pub async fn misbehave(cx: Context<Thing, Config>) -> Result<Next, Failure> {
             cx.note(unsafe { std::str::from_utf8_unchecked(&bytes) });
         }
         Mischief::Huge => cx.note("x".repeat(6 << 20)),
+        Mischief::Flood => cx.note("x".repeat(100 << 20)),
         Mischief::Stall => pending().await,
         Mischief::AskForEver => {
             for n in 0.. {

@@ -106,6 +106,24 @@ async fn whatever_a_policy_does_only_the_object_waits_with_which_it_did() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hundred_megabytes_are_no_answer_even_where_the_policy_has_the_memory_for_them() {
+    let mut binding = things();
+    binding["spec"]["limits"] =
+        json!({"memory": 256 << 20, "stepFuel": 5_000_000_000_u64, "stepWall": 60_000});
+    let stand = Stand::with(vec![binding]).await;
+    stand.apply(&thing("flood", "flood")).await;
+    stand.apply(&thing("good", "behave")).await;
+    let pass = stand.until_passed("flood", 0, &Outcome::Faulted).await;
+    assert_eq!(
+        fault(&pass),
+        Some(FaultKind::BadOutput),
+        "{:?}",
+        pass.roles[0].fault
+    );
+    stand.until_passed("good", 0, &Outcome::Published).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_not_granted_is_refused_recorded_and_said_on_the_binding() {
     let stand = Stand::with(vec![things()]).await;
     stand.apply(&thing("curious", "ask-ungranted")).await;
