@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use polity_core::binding::{Binding, Grant, LoadedPolicy};
-use polity_core::call::{Call, Write};
+use polity_core::call::{Call, Reply, Write};
 use polity_core::catalogue::Catalogue;
 use polity_core::contract::{
     Act, Ask, Cause, CloudCall, Code, Conclusion, CredentialPlan, Doubt, Failure, Next, ObjectQuery, Pass,
@@ -380,6 +380,60 @@ fn one_tenant_cannot_starve_another() {
 }
 
 #[test]
+fn acts_and_asks_share_the_room_of_their_cloud() {
+    let mut desk = Desk::new();
+    desk.policy(
+        "stops",
+        policy(|cx| {
+            let _ = cx.cloud("vm.power", json!({"id": "vm-1"}))?;
+            let _ = cx.change("vm.power-off", json!({"id": "vm-1"}), None)?;
+            Ok(SETTLED)
+        }),
+    );
+    desk.hold = Box::new(|call| matches!(call, Call::Cloud(_)));
+    let mut narrow = widgets("w", [lifecycle("stops")], vec![Grant::Cloud(vec!["vm.*".into()])]);
+    narrow.spec.limits.cloud_calls = 2;
+    desk.feed(bound(narrow));
+    for name in ["a", "b", "c", "d", "e"] {
+        desk.create(a_widget(name));
+    }
+    let mut released = 0;
+    while !desk.held.is_empty() {
+        assert!(desk.held.len() <= 2, "{:?}", desk.held);
+        let (call, what) = desk.held.remove(0);
+        released += 1;
+        let Call::Cloud(_) = what else {
+            unreachable!("only cloud calls are held")
+        };
+        let answer = Ok(json!({}));
+        desk.feed(Input::Returned {
+            call,
+            reply: Reply::Answer(answer),
+        });
+    }
+    assert_eq!((released, desk.records.len()), (10, 5));
+    assert_eq!(desk.machine.health("w").map(|health| health.acts), Some(5));
+}
+
+#[test]
+fn the_fuel_of_a_pass_is_that_of_all_its_roles() {
+    // A native step takes 1,000 units, and 1,000 more for each entry of its journal.
+    for (fuel, outcome) in [(6_000, Outcome::Published), (5_999, Outcome::Faulted)] {
+        let mut desk = Desk::new();
+        let mut binding = judging(&mut desk, |cx| {
+            let credential = cx.ask(Question::Credential(CredentialPlan { plan: "plan".into() }))?;
+            let handle = credential.unwrap_or_default()["handle"].clone();
+            cx.verdict = Some(Verdict::Granted(handle.as_str().unwrap_or_default().to_owned()));
+            Ok(SETTLED)
+        });
+        binding.spec.limits.pass_fuel = fuel;
+        desk.feed(bound(binding));
+        desk.create(a_widget("a"));
+        assert_eq!(desk.records[0].outcome, outcome, "{fuel}");
+    }
+}
+
+#[test]
 fn a_key_that_passes_too_often_is_slowed_and_says_so() {
     let mut desk = Desk::new();
     desk.policy("hot", policy(|_| Ok(Next::After(0))));
@@ -408,7 +462,13 @@ fn identity(name: &str) -> LoadedPolicy {
     native(manifest(name, Role::Identity, Vec::new(), &["status.identity"]))
 }
 
+/// Widgets under an identity policy, and a lifecycle that needs what it grants.
 fn judged(desk: &mut Desk, judge: impl Fn(&mut Cx<'_>) -> Result<Next, Pending> + 'static) {
+    let binding = judging(desk, judge);
+    desk.feed(bound(binding));
+}
+
+fn judging(desk: &mut Desk, judge: impl Fn(&mut Cx<'_>) -> Result<Next, Pending> + 'static) -> Binding {
     desk.policy("judge", policy(judge));
     desk.policy(
         "lifecycle",
@@ -431,7 +491,7 @@ fn judged(desk: &mut Desk, judge: impl Fn(&mut Cx<'_>) -> Result<Next, Pending> 
         },
     ];
     let grants = vec![Grant::Cloud(vec!["vm.*".into()]), Grant::Credential(true)];
-    desk.feed(bound(widgets("w", policies, grants)));
+    widgets("w", policies, grants)
 }
 
 #[test]

@@ -191,11 +191,15 @@ fn trimmed(scope: &Scope, object: &Object) -> Object {
     Object::new(path::project(object.value(), &fields))
 }
 
-/// A deleting object whose last finalizer is gone ceases with that very write.
+/// A deleting object whose last finalizer is gone ceases with that very write. A Namespace has some in its spec too:
+/// it stands until what it holds is gone.
 fn ended_by_its_write(object: &Object) -> bool {
-    let metadata = &object.value()["metadata"];
+    let value = object.value();
+    let (metadata, spec) = (&value["metadata"], &value["spec"]);
     let grace = metadata["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
-    object.is_deleting() && grace == 0 && metadata["finalizers"].as_array().is_none_or(Vec::is_empty)
+    let none = |finalizers: &Value| finalizers.as_array().is_none_or(Vec::is_empty);
+    let held = object.kind().kind == "Namespace" && !none(&spec["finalizers"]);
+    object.is_deleting() && grace == 0 && none(&metadata["finalizers"]) && !held
 }
 
 fn place(object: &Object) -> Place {
@@ -349,6 +353,23 @@ mod tests {
             Sight::Known(object) => object.map(|o| o.version().0),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_write_that_takes_the_last_finalizer_ends_an_object_but_no_namespace_that_still_holds_some() {
+        let deleting = json!({"name": "n", "uid": "u", "resourceVersion": "2", "deletionTimestamp": "2026-01-01T00:00:00Z"});
+        let object = |kind: &str, spec: Value| {
+            Object::new(json!({"apiVersion": "v1", "kind": kind, "metadata": deleting, "spec": spec}))
+        };
+        assert!(ended_by_its_write(&object("Node", json!({}))));
+        assert!(ended_by_its_write(&object(
+            "Namespace",
+            json!({"finalizers": []})
+        )));
+        assert!(!ended_by_its_write(&object(
+            "Namespace",
+            json!({"finalizers": ["kubernetes"]})
+        )));
     }
 
     #[test]

@@ -154,9 +154,9 @@ pub struct Machine {
     in_flight: BTreeMap<Arc<str>, u32>,
     calls: BTreeMap<CallId, Outstanding>,
     call_deadlines: BTreeSet<(u64, CallId)>,
-    /// Passes whose next write or act waits for the lease to be renewed.
+    /// Passes whose next write or act waits for the lease to be renewed, or has room in its cloud from now on.
     parked: Vec<PassId>,
-    /// Calls that wait until their cloud has room, by binding.
+    /// What waits until its cloud has room, by binding.
     delayed: BTreeMap<Arc<str>, VecDeque<Delayed>>,
     cloud_calls: BTreeMap<Arc<str>, u32>,
     /// Questions that wait until a watch has listed.
@@ -176,7 +176,8 @@ struct KeyState {
     waiting: Waiting,
     /// The primary as the last pass saw or wrote it.
     seen: Option<Object>,
-    deps: BTreeMap<(Role, Question), Dependency>,
+    /// What the last pass used. A slice, because there are few of them, and many keys that wait.
+    deps: Box<[((Role, Question), Dependency)]>,
     attempt: u32,
     row_since: Option<u64>,
     faults: u32,

@@ -39,13 +39,18 @@ pub(super) enum Target {
     },
 }
 
-/// A call that waits until its cloud has room.
+/// What waits until its cloud has room.
 #[derive(Debug)]
-pub(super) struct Delayed {
-    pass: PassId,
-    purpose: Purpose,
-    call: Call,
-    longest: u64,
+pub(super) enum Delayed {
+    /// A question, ready to be sent.
+    Ask {
+        pass: PassId,
+        purpose: Purpose,
+        call: Call,
+        longest: u64,
+    },
+    /// An act of a pass, which looks again whether it may begin.
+    Act(PassId),
 }
 
 impl Machine {
@@ -77,11 +82,21 @@ impl Machine {
     pub(super) fn fenced(&mut self, mut pass: Box<PassState>, purpose: Purpose, call: Call, longest: u64) {
         let covered = self.lease.covers(self.now, longest) || !self.guards.fencing;
         if covered {
+            let cloud = matches!(call, Call::Cloud(_)).then(|| pass.key.binding.clone());
+            if let Some(binding) = &cloud
+                && !self.takes_room(&pass)
+            {
+                let line = self.delayed.entry(binding.clone()).or_default();
+                line.push_back(Delayed::Act(pass.id));
+                pass.parked = Some((purpose, call, longest));
+                return self.suspend(pass);
+            }
             if matches!(purpose, Purpose::Answer { act: true, .. }) {
                 pass.acted = true;
                 self.health.entry(pass.key.binding.clone()).or_default().acts += 1;
             }
-            self.emit(Target::Pass(pass.id, purpose), call, longest);
+            let id = self.expect(Target::Pass(pass.id, purpose), longest, cloud);
+            self.out.push(Output::Call { id, call });
             self.suspend(pass);
         } else if self.is_holder() {
             pass.parked = Some((purpose, call, longest));
@@ -104,9 +119,8 @@ impl Machine {
     /// Asks a cloud, or lines up until it has room.
     pub(super) fn ask_cloud(&mut self, pass: &PassState, purpose: Purpose, call: Call, longest: u64) {
         let binding: Arc<str> = pass.key.binding.clone();
-        let under_way = self.cloud_calls.entry(binding.clone()).or_default();
-        if *under_way >= pass.binding.spec.limits.cloud_calls {
-            let delayed = Delayed {
+        if !self.takes_room(pass) {
+            let delayed = Delayed::Ask {
                 pass: pass.id,
                 purpose,
                 call,
@@ -115,19 +129,37 @@ impl Machine {
             self.delayed.entry(binding).or_default().push_back(delayed);
             return;
         }
-        *under_way += 1;
         let id = self.expect(Target::Pass(pass.id, purpose), longest, Some(binding));
         self.out.push(Output::Call { id, call });
+    }
+
+    /// Takes room for a call to the cloud of the pass's binding, if there is any.
+    fn takes_room(&mut self, pass: &PassState) -> bool {
+        let under_way = self.cloud_calls.entry(pass.key.binding.clone()).or_default();
+        let room = *under_way < pass.binding.spec.limits.cloud_calls;
+        *under_way += u32::from(room);
+        room
     }
 
     /// Gives back the room that a call took, to the next in line.
     fn release_cloud(&mut self, binding: &Arc<str>) {
         while let Some(next) = self.delayed.get_mut(binding).and_then(|line| line.pop_front()) {
-            if self.passes.contains_key(&next.pass) {
-                let target = Target::Pass(next.pass, next.purpose);
-                let id = self.expect(target, next.longest, Some(binding.clone()));
-                self.out.push(Output::Call { id, call: next.call });
-                return;
+            match next {
+                Delayed::Ask {
+                    pass,
+                    purpose,
+                    call,
+                    longest,
+                } if self.passes.contains_key(&pass) => {
+                    let id = self.expect(Target::Pass(pass, purpose), longest, Some(binding.clone()));
+                    self.out.push(Output::Call { id, call });
+                    return;
+                }
+                Delayed::Act(pass) if self.passes.contains_key(&pass) => {
+                    self.parked.push(pass);
+                    break;
+                }
+                _ => {}
             }
         }
         if let Some(under_way) = self.cloud_calls.get_mut(binding) {

@@ -147,8 +147,9 @@ impl Machine {
         state.seen = unseen.or_else(|| own.clone());
         if concluded {
             state.faults = 0;
-            let old = std::mem::replace(&mut state.deps, std::mem::take(&mut pass.deps));
-            self.reindex(&pass.key, old);
+            let used = std::mem::take(&mut pass.deps).into_iter().collect();
+            let old = std::mem::replace(&mut state.deps, used);
+            self.reindex(&pass.key, &old);
         }
         let state = self.keys.get_mut(&pass.key)?;
         let failed = waited.as_ref().is_some_and(|(_, trial)| trial.code.is_some());

@@ -330,9 +330,9 @@ impl Machine {
         };
         let questions: Vec<Question> = state
             .deps
-            .keys()
-            .filter(|(role, _)| *role == pass.run.role)
-            .map(|(_, question)| question.clone())
+            .iter()
+            .filter(|((role, _), _)| *role == pass.run.role)
+            .map(|((_, question), _)| question.clone())
             .filter(|question| match question {
                 Question::Object(query) => !query.latest,
                 Question::Objects(query) => !query.latest,
@@ -424,7 +424,8 @@ impl Machine {
     fn stepped(&mut self, mut pass: Box<PassState>, stepped: Stepped) {
         pass.run.fuel += stepped.fuel;
         let limit = pass.binding.spec.limits.pass_fuel;
-        if pass.run.fuel > limit {
+        let before: u64 = pass.finished.iter().map(|role| role.fuel).sum();
+        if before + pass.run.fuel > limit {
             let message = format!("the pass used more than {limit} units of fuel");
             return self.fault(pass, Fault::new(FaultKind::OutOfFuel, message));
         }

@@ -148,7 +148,7 @@ impl Machine {
             causes: BTreeSet::new(),
             waiting: Waiting::ForAnyChange,
             seen: None,
-            deps: BTreeMap::new(),
+            deps: Box::default(),
             attempt: 0,
             row_since: None,
             faults: 0,
@@ -169,7 +169,7 @@ impl Machine {
             if let Some(pass) = state.running {
                 self.orphans.insert(key.clone(), pass);
             }
-            self.reindex(key, state.deps);
+            self.reindex(key, &state.deps);
         }
     }
 
@@ -339,13 +339,12 @@ impl Machine {
     }
 
     /// Keeps the index of dependents in step with what a key depends on now.
-    pub(super) fn reindex(&mut self, key: &Key, old: BTreeMap<(Role, Question), Dependency>) {
-        let empty = BTreeMap::new();
-        let new = self.keys.get(key).map_or(&empty, |state| &state.deps);
-        let kept: BTreeSet<&Scope> = new.values().map(|dep| &dep.scope).collect();
+    pub(super) fn reindex(&mut self, key: &Key, old: &[((Role, Question), Dependency)]) {
+        let new = self.keys.get(key).map_or(&[][..], |state| &state.deps);
+        let kept: BTreeSet<&Scope> = new.iter().map(|(_, dep)| &dep.scope).collect();
         for scope in old
-            .values()
-            .map(|dep| &dep.scope)
+            .iter()
+            .map(|(_, dep)| &dep.scope)
             .filter(|scope| !kept.contains(scope))
         {
             if let Some(keys) = self.dependents.get_mut(scope) {
@@ -364,7 +363,7 @@ impl Machine {
     pub(super) fn depends_no_more(&mut self, key: &Key, asked: &BTreeSet<Scope>) {
         let state = self.keys.get(key);
         for scope in asked {
-            let depends = state.is_some_and(|state| state.deps.values().any(|dep| dep.scope == *scope));
+            let depends = state.is_some_and(|state| state.deps.iter().any(|(_, dep)| dep.scope == *scope));
             if !depends && let Some(keys) = self.dependents.get_mut(scope) {
                 keys.remove(key);
             }
