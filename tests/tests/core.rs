@@ -9,7 +9,7 @@ use polity_core::contract::{
     Act, Ask, Cause, CloudCall, Code, Conclusion, CredentialPlan, Doubt, Failure, Next, ObjectQuery, Pass,
     Question, Request, RetryClass, Role, Step, Verdict,
 };
-use polity_core::fault::{FaultKind, Stepped};
+use polity_core::fault::{Fault, FaultKind, Stepped};
 use polity_core::machine::Input;
 use polity_core::record::Outcome;
 use polity_tests::simulation::bindings::{
@@ -342,6 +342,38 @@ fn a_faulting_object_waits_longer_each_time_and_others_go_on() {
         let health = desk.machine.health("w").expect("bound");
         assert_eq!(health.faults, bad.len() as u64);
     }
+}
+
+#[test]
+fn a_condition_that_is_written_while_the_next_pass_runs_is_no_news_to_it() {
+    let mut desk = Desk::new();
+    let faulted = std::cell::Cell::new(false);
+    desk.policy("once", move |pass| match faulted.replace(true) {
+        false => Stepped {
+            outcome: Err(Fault::new(FaultKind::Trap, "once")),
+            fuel: 1,
+        },
+        true => step(pass, |cx| {
+            let _ = cx.cloud("vm.get", json!({"id": "vm-1"}))?;
+            Ok(SETTLED)
+        }),
+    });
+    let condition = |call: &Call| matches!(call, Call::Write(Write::Patch { .. }));
+    let asks = |call: &Call| matches!(call, Call::Cloud(_));
+    desk.hold = Box::new(move |call| condition(call) || asks(call));
+    let policy = LoadedPolicy {
+        manifest: bindings::native_machine().manifest,
+        ..lifecycle("once")
+    };
+    desk.feed(bound(widgets("w", [policy], vec![Grant::Cloud(vec!["vm.*".into()])])));
+    desk.create(a_widget("a"));
+    while !desk.held.iter().any(|(_, call)| asks(call)) {
+        desk.sleep(1_000);
+    }
+    desk.release(condition);
+    desk.release(asks);
+    desk.sleep(60_000);
+    assert_eq!(desk.records_of("a").len(), 2);
 }
 
 #[test]

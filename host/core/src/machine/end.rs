@@ -265,12 +265,21 @@ impl Machine {
         }
     }
 
-    /// A condition of the host is written: no news to its key.
+    /// A condition of the host is written: no news to its key, nor to a pass that began meanwhile.
     pub(super) fn condition_written(&mut self, key: &Key, object: Object) {
-        if let Some(state) = self.keys.get_mut(key)
-            && state.running.is_none()
-        {
-            state.seen = Some(object.clone());
+        match self.keys.get_mut(key) {
+            Some(state) if state.running.is_none() => state.seen = Some(object.clone()),
+            Some(state) => {
+                let pass = state.running.and_then(|id| self.passes.get_mut(&id));
+                // It was written on the version that the pass began with, or it would have met a conflict.
+                if let Some(current) = pass.and_then(|pass| pass.current.as_mut())
+                    && current.uid() == object.uid()
+                    && current.version() < object.version()
+                {
+                    *current = object.clone();
+                }
+            }
+            None => {}
         }
         let changes = self.cache.own_write(&object);
         self.changed(changes, Some(key));
