@@ -164,12 +164,18 @@ pub struct Vms {
 /// A scenario that is under way.
 pub struct Running {
     left: Arc<AtomicUsize>,
+    failed: Arc<AtomicUsize>,
 }
 
 impl Running {
     /// Steps that have not been taken yet.
     pub fn steps_left(&self) -> usize {
         self.left.load(Ordering::SeqCst)
+    }
+
+    /// Steps that could not be taken.
+    pub fn steps_failed(&self) -> usize {
+        self.failed.load(Ordering::SeqCst)
     }
 }
 
@@ -182,9 +188,11 @@ impl Scenario {
         says: Arc<dyn Fn(&str) + Send + Sync>,
     ) -> Running {
         let left = Arc::new(AtomicUsize::new(self.steps.len()));
+        let failed = Arc::new(AtomicUsize::new(0));
         let start = clock.now().boot;
         for step in self.steps.clone() {
-            let (clock, cluster, left, says) = (clock.clone(), cluster.clone(), left.clone(), says.clone());
+            let (clock, cluster, says) = (clock.clone(), cluster.clone(), says.clone());
+            let (left, failed) = (left.clone(), failed.clone());
             tokio::spawn(async move {
                 if let Some(at) = step.at {
                     clock.sleep_until(start + at.0).await;
@@ -197,12 +205,15 @@ impl Scenario {
                 }
                 match step.take(&cluster).await {
                     Ok(done) => says(&format!("scenario: {done}")),
-                    Err(e) => says(&format!("scenario: {e:#}")),
+                    Err(e) => {
+                        failed.fetch_add(1, Ordering::SeqCst);
+                        says(&format!("scenario: a step failed: {e:#}"));
+                    }
                 }
                 left.fetch_sub(1, Ordering::SeqCst);
             });
         }
-        Running { left }
+        Running { left, failed }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::manifests::Manifests;
 use crate::policies::Policies;
 use crate::progress::{Format, Progress, say};
 use crate::recording::{self, Recorder};
-use crate::scenario::Scenario;
+use crate::scenario::{Running, Scenario};
 use crate::settled::{Ends, Settling};
 use crate::standalone;
 
@@ -188,7 +188,14 @@ impl Run {
         };
         let code = tokio::select! {
             stuck = end.wait(&clock, deadline), if self.until_settled => {
-                report(stuck, scenario.as_ref(), &cluster, &clouds, deadline, format).await?
+                let ended = report(stuck, scenario.as_ref(), &cluster, &clouds, deadline, format).await?;
+                match running.as_ref().map_or(0, Running::steps_failed) {
+                    0 => ended,
+                    failed => {
+                        say(format, &format!("{failed} steps of the scenario failed"));
+                        ExitCode::FAILURE
+                    }
+                }
             }
             () = interrupted() => {
                 say(format, "stopping: what is in flight is finished first");

@@ -170,6 +170,28 @@ fn names_in_bindings_and_scenarios_are_refused_or_escaped_and_reach_no_file() {
 }
 
 #[test]
+fn a_step_of_a_scenario_that_cannot_be_taken_fails_the_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let absent = json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": "absent"});
+    let scenario = json!({
+        "apiVersion": "polity.dev/v1alpha1", "kind": "Scenario", "deadline": "20s", "speed": 40,
+        "steps": [{"delete": absent}],
+    });
+    write(folder.path(), "scenario.yaml", &[scenario]);
+    let run = polity()
+        .args(["run", "--until-settled"])
+        .arg(folder.path())
+        .output()
+        .expect("it runs");
+    let shown = tame(&run);
+    assert_eq!(run.status.code(), Some(1), "{shown}");
+    assert!(
+        shown.contains("absent") && shown.contains("1 steps of the scenario failed"),
+        "{shown}"
+    );
+}
+
+#[test]
 fn what_a_policy_says_is_escaped_wherever_it_is_shown() {
     let (folder, recording) = (
         tempfile::tempdir().expect("a folder"),
