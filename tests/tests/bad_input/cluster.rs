@@ -10,7 +10,8 @@ fn in_cluster_means_the_service_account_whatever_kubeconfig_there_is() {
                   users: [{name: c, user: {}}]\ncontexts: [{name: c, context: {cluster: c, user: c}}]\n";
     std::fs::write(&kubeconfig, config).expect("written");
     let run = Command::new(env!("CARGO_BIN_EXE_polity-under-test"))
-        .args(["run", "--in-cluster"])
+        // Should it reach for that cluster after all, it must come to an end.
+        .args(["run", "--in-cluster", "--until-settled", "--deadline", "5s"])
         .env("KUBECONFIG", kubeconfig)
         .env_remove("KUBERNETES_SERVICE_HOST")
         .output()
