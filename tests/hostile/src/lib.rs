@@ -68,7 +68,7 @@ pub enum Mischief {
     AskUngranted,
     /// Makes two acts and looks at the answer of one.
     DropAct,
-    /// Says everything with what terminals act on.
+    /// Says everything with what terminals act on; fails once.
     Escape,
     /// Not at all: it asks a question and makes a note, both with the name of its edition.
     Edition,
@@ -134,7 +134,9 @@ pub async fn misbehave(cx: Context<Thing, Config>) -> Result<Next, Failure> {
         Mischief::Escape => {
             cx.note(TERMINAL);
             cx.event(EventType::Warning, TERMINAL, TERMINAL);
-            return Err(Failure::new(Code::Internal, TERMINAL));
+            if cx.attempt() == 0 {
+                return Err(Failure::new(Code::Internal, TERMINAL));
+            }
         }
         Mischief::Edition => {
             let _ = cx.ask(machine::power(black_box(EDITION))).await;

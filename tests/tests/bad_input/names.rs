@@ -117,65 +117,72 @@ fn an_object_with_a_name_that_is_none_is_refused_and_its_name_shown_escaped() {
 }
 
 #[test]
-fn names_in_bindings_and_scenarios_are_refused_or_escaped_and_reach_no_file() {
+fn names_in_bindings_reach_no_file_and_are_escaped() {
     let root = tempfile::tempdir().expect("a folder");
     let (folder, data) = (root.path().join("manifests"), root.path().join("data"));
     std::fs::create_dir(&folder).expect("created");
     // What `cloud-../../bait.json` and the like would find.
     std::fs::write(root.path().join("bait.json"), "not to be read").expect("written");
-    let mut documents = Vec::new();
+    let mut bindings = Vec::new();
     for (number, name) in names().into_iter().chain(["../../bait".to_owned()]).enumerate() {
         let mut binding = things();
         binding["metadata"]["name"] = json!(format!("binding-{number}"));
         binding["spec"]["cloud"] = json!({"name": name});
         binding["spec"]["governs"]["namespace"] = json!(name);
-        documents.push(binding);
+        bindings.push(binding);
     }
-    let config_map =
-        |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": name});
-    let patch = |name: &String| json!({"patch": {"object": config_map(name), "patch": {}}});
-    let delete = |name: &String| json!({"delete": config_map(name)});
-    let steps: Vec<Value> = names()
-        .iter()
-        .flat_map(|name| [patch(name), delete(name)])
-        .collect();
-    let expect: Vec<Value> = names().iter().map(|name| json!({"that": name, "objects": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": name, "count": 1}})).collect();
-    documents.push(json!({
-        "apiVersion": "polity.dev/v1alpha1", "kind": "Scenario", "deadline": "20s", "speed": 40, "steps": steps, "expect": expect,
-    }));
-    write(&folder, "all.yaml", &documents);
+    write(&folder, "all.yaml", &bindings);
     std::fs::write(folder.join("hostile.wasm"), guests::hostile()).expect("written");
     for format in ["text", "json"] {
+        // What is wrong is said before anything runs; that it settles never is what is expected.
         let run = polity()
-            .args(["run", "--until-settled", "-o", format, "--data"])
-            .arg(&data)
-            .arg(&folder)
+            .args([
+                "run",
+                "--until-settled",
+                "--deadline",
+                "1s",
+                "-o",
+                format,
+                "--data",
+            ])
+            .args([&data, &folder])
             .output()
             .expect("it runs");
         let shown = tame(&run);
         assert_eq!(run.status.code(), Some(1), "{shown}");
-        assert!(shown.matches("unknown cloud").count() >= names().len(), "{shown}");
         assert!(
-            shown.matches("scenario: ").count() >= 2 * names().len(),
+            shown.matches("unknown cloud").count() >= bindings.len(),
             "{shown}"
         );
         assert!(!shown.contains("not to be read"), "{shown}");
     }
-    let mut outside: Vec<String> = std::fs::read_dir(root.path())
-        .expect("read")
-        .map(|entry| entry.expect("read").file_name().to_string_lossy().into_owned())
-        .collect();
-    outside.sort();
-    assert_eq!(outside, ["bait.json", "data", "manifests"]);
+    let entries = std::fs::read_dir(root.path()).expect("read");
+    let mut left: Vec<_> = entries.map(|entry| entry.expect("read").file_name()).collect();
+    left.sort();
+    assert_eq!(
+        left,
+        ["bait.json", "data", "manifests"],
+        "nothing beside the data folder"
+    );
 }
 
 #[test]
-fn a_step_of_a_scenario_that_cannot_be_taken_fails_the_run() {
+fn a_step_of_a_scenario_that_cannot_be_taken_fails_the_run_and_is_said_escaped() {
     let folder = tempfile::tempdir().expect("a folder");
-    let absent = json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": "absent"});
+    let config_map =
+        |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": name});
+    let mut names = names();
+    names.push("absent".to_owned());
+    let steps = names.iter().flat_map(|name| {
+        [
+            json!({"patch": {"object": config_map(name), "patch": {}}}),
+            json!({"delete": config_map(name)}),
+        ]
+    });
     let scenario = json!({
-        "apiVersion": "polity.dev/v1alpha1", "kind": "Scenario", "deadline": "20s", "speed": 40,
-        "steps": [{"delete": absent}],
+        "apiVersion": "polity.dev/v1alpha1", "kind": "Scenario", "speed": 40,
+        "steps": steps.collect::<Vec<_>>(),
+        "expect": names.iter().map(|name| json!({"that": name})).collect::<Vec<_>>(),
     });
     write(folder.path(), "scenario.yaml", &[scenario]);
     let run = polity()
@@ -185,10 +192,13 @@ fn a_step_of_a_scenario_that_cannot_be_taken_fails_the_run() {
         .expect("it runs");
     let shown = tame(&run);
     assert_eq!(run.status.code(), Some(1), "{shown}");
-    assert!(
-        shown.contains("absent") && shown.contains("1 steps of the scenario failed"),
+    assert_eq!(shown.matches("as expected: ").count(), names.len(), "{shown}");
+    assert_eq!(
+        shown.matches("a step failed: ").count(),
+        2 * names.len(),
         "{shown}"
     );
+    assert!(shown.contains("16 steps of the scenario failed"), "{shown}");
 }
 
 #[test]
@@ -209,8 +219,6 @@ fn what_a_policy_says_is_escaped_wherever_it_is_shown() {
             .args([
                 "run",
                 "--until-settled",
-                "--deadline",
-                "10s",
                 "--speed",
                 "40",
                 "-o",
@@ -221,11 +229,7 @@ fn what_a_policy_says_is_escaped_wherever_it_is_shown() {
             .output()
             .expect("it runs");
         let shown = tame(&run);
-        assert_eq!(
-            run.status.code(),
-            Some(1),
-            "a policy that always fails does not settle: {shown}"
-        );
+        assert_eq!(run.status.code(), Some(0), "{shown}");
         let escaped = if format == "text" {
             r"\u{1b}[2J\u{9b}31m"
         } else {
