@@ -365,7 +365,11 @@ fn a_condition_that_is_written_while_the_next_pass_runs_is_no_news_to_it() {
         manifest: bindings::native_machine().manifest,
         ..lifecycle("once")
     };
-    desk.feed(bound(widgets("w", [policy], vec![Grant::Cloud(vec!["vm.*".into()])])));
+    desk.feed(bound(widgets(
+        "w",
+        [policy],
+        vec![Grant::Cloud(vec!["vm.*".into()])],
+    )));
     desk.create(a_widget("a"));
     while !desk.held.iter().any(|(_, call)| asks(call)) {
         desk.sleep(1_000);
