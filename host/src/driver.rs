@@ -275,9 +275,11 @@ impl Driver {
                 }
                 None => self.reply(id, Reply::Answer(Err(no_cloud(&cloud)))),
             },
-            Call::Mint { kind, .. } => {
-                let message = format!("this host does not mint {kind}");
-                self.reply(id, Reply::Answer(Err(Failure::new(Code::Unimplemented, message))));
+            Call::Mint { kind, ttl, owner } => {
+                let unix = self.clock.now().unix;
+                self.spawn(id, async move {
+                    Reply::Answer(cluster.mint(&kind, ttl, &owner, unix).await)
+                });
             }
             Call::Read(question) => {
                 self.spawn(id, async move { Reply::Answer(cluster.read(&question).await) });

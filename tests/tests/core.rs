@@ -416,6 +416,36 @@ fn one_tenant_cannot_starve_another() {
 }
 
 #[test]
+fn a_binding_that_allows_few_passes_holds_no_other_binding_back() {
+    let mut desk = Desk::new();
+    desk.policy(
+        "asks",
+        policy(|cx| {
+            let _ = cx.cloud("vm.get", json!({"id": "vm-1"}))?;
+            Ok(SETTLED)
+        }),
+    );
+    desk.hold = Box::new(|call| matches!(call, Call::Cloud(_)));
+    let cloud = || vec![Grant::Cloud(vec!["vm.*".into()])];
+    let mut narrow = widgets("narrow", [lifecycle("asks")], cloud());
+    narrow.spec.limits.passes_per_tenant = 1;
+    desk.feed(bound(narrow));
+    let machines = (MACHINES, "Machine");
+    desk.feed(bound(binding(
+        "wide",
+        machines,
+        [lifecycle("asks")],
+        cloud(),
+        sim(),
+    )));
+    for name in ["a", "b", "c"] {
+        desk.create(a_widget(name));
+        desk.create(a_machine(name));
+    }
+    assert_eq!(desk.machine.passes_in_flight(), 4);
+}
+
+#[test]
 fn acts_and_asks_share_the_room_of_their_cloud() {
     let mut desk = Desk::new();
     desk.policy(

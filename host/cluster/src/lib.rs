@@ -29,6 +29,7 @@ mod lease;
 mod path;
 mod read;
 mod request;
+mod secret;
 mod watch;
 mod write;
 
@@ -39,6 +40,7 @@ use tokio::sync::OnceCell;
 
 pub use apply::Applied;
 pub use connect::ConnectError;
+pub use secret::SecretValues;
 
 use discovery::Discovery;
 

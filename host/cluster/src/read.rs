@@ -1,21 +1,16 @@
 //! Reads that go through to the API server.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use polity_core::contract::{Answer, Code, Failure, Kind, ListQuery, ObjectRef, Question};
-use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use crate::error::Verb;
 use crate::request::{named, until};
+use crate::secret::core_object;
 use crate::{Cluster, LONGEST, path};
 
 /// Objects in one page of a list.
 pub(crate) const PAGE: &str = "500";
-/// The entry of the installation's Secret.
-const KEY: &str = "key";
 
 impl Cluster {
     /// Answers a question of the cluster: the object, an array of objects by namespace and name, or
@@ -102,59 +97,6 @@ impl Cluster {
             next: (!next.is_empty()).then_some(next),
         })
     }
-
-    async fn secret(&self, secret: &ObjectRef) -> Answer {
-        let found = match self.get(secret).await {
-            Err(failure) if failure.code == Code::NotFound => {
-                return Ok(json!({"exists": false, "keys": [], "digest": null}));
-            }
-            other => other?,
-        };
-        let key = self
-            .installation
-            .get_or_try_init(|| self.installation_key())
-            .await?;
-        // BTreeMap order or not, the digest is over sorted names.
-        let data = found["data"].as_object();
-        let mut entries: Vec<(&str, &str)> = data
-            .into_iter()
-            .flatten()
-            .map(|(name, value)| (name.as_str(), value.as_str().unwrap_or_default()))
-            .collect();
-        entries.sort_unstable();
-        let keys: Vec<&str> = entries.iter().map(|(name, _)| *name).collect();
-        Ok(json!({"exists": true, "keys": keys, "digest": digest(key, &entries)}))
-    }
-
-    /// The bytes of this installation's own Secret, made when there is none: every replica and every start has the
-    /// same, and nobody else does.
-    async fn installation_key(&self) -> Result<Vec<u8>, Failure> {
-        let (namespace, lease) = &self.lease;
-        let reference = core_object("Secret", Some(namespace), &format!("{lease}-installation"));
-        let found = match self.get(&reference).await {
-            Err(failure) if failure.code == Code::NotFound => {
-                let fresh = json!({
-                    "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-                    "metadata": {"name": reference.name, "namespace": reference.namespace},
-                    "data": {KEY: STANDARD.encode(random()?)},
-                });
-                match self.create(&fresh, &[]).await {
-                    // Another replica was faster.
-                    Err(failure) if failure.code == Code::AlreadyExists => self.get(&reference).await?,
-                    other => other?,
-                }
-            }
-            other => other?,
-        };
-        let key = found["data"][KEY].as_str().unwrap_or_default();
-        match STANDARD.decode(key) {
-            Ok(key) if !key.is_empty() => Ok(key),
-            _ => {
-                let message = format!("{} has no entry {KEY:?}", named(&reference));
-                Err(Failure::new(Code::DataLoss, message))
-            }
-        }
-    }
 }
 
 /// One page of a list.
@@ -188,50 +130,10 @@ pub(crate) fn refuse_secrets(kind: &Kind) -> Result<(), Failure> {
     }
 }
 
-/// SHA-256 of the key and of everything else with its length before it. The lengths make two different Secrets
-/// different inputs; they also leave no use for a digest that somebody extends, which is all that HMAC would add:
-/// nobody accepts a digest as proof of anything.
-fn digest(key: &[u8], entries: &[(&str, &str)]) -> String {
-    let mut digest = Sha256::new();
-    let mut add = |part: &[u8]| {
-        digest.update((part.len() as u64).to_le_bytes());
-        digest.update(part);
-    };
-    add(key);
-    for (name, value) in entries {
-        add(name.as_bytes());
-        add(value.as_bytes());
-    }
-    digest
-        .finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
-}
-
-fn random() -> Result<[u8; 32], Failure> {
-    let mut bytes = [0; 32];
-    match getrandom(&mut bytes, GetRandomFlags::empty()) {
-        Ok(32) => Ok(bytes),
-        _ => Err(Failure::new(Code::Internal, "the system gives no random bytes")),
-    }
-}
-
-fn core_object(kind: &str, namespace: Option<&str>, name: &str) -> ObjectRef {
-    ObjectRef {
-        kind: Kind {
-            api_version: "v1".into(),
-            kind: kind.into(),
-        },
-        namespace: namespace.map(str::to_owned),
-        name: name.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::{Fake, Reply, kind, not_found, reference, refusal, widget};
+    use crate::fake::{Fake, Reply, kind, not_found, reference, widget};
     use polity_core::contract::{Effect, ObjectQuery};
 
     fn object(of: ObjectRef) -> Question {
@@ -258,20 +160,6 @@ mod tests {
         let items: Vec<Value> = names.iter().map(|name| widget(name, 1)).collect();
         let metadata = json!({"resourceVersion": "5", "continue": token});
         Reply::json(200, json!({"metadata": metadata, "items": items}))
-    }
-
-    fn secret(data: Value) -> Reply {
-        Reply::json(200, json!({"metadata": {"name": "s"}, "data": data}))
-    }
-
-    fn key() -> Reply {
-        secret(json!({"key": STANDARD.encode("this installation")}))
-    }
-
-    async fn digest_of(script: impl IntoIterator<Item = Reply>) -> Value {
-        let question = Question::Secret(reference("v1", "Secret", "a", "s"));
-        let cluster = Fake::serving(script).cluster();
-        cluster.read(&question).await.expect("an answer")["digest"].clone()
     }
 
     #[tokio::test]
@@ -326,26 +214,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_a_secret_only_what_may_be_known_is_answered() {
-        let fake = Fake::serving([secret(json!({"user": "cm9vdA==", "pass": "aHVudGVyMg=="})), key()]);
-        let question = Question::Secret(reference("anything", "Else", "a", "s"));
-        let answer = fake.cluster().read(&question).await.expect("an answer");
-        assert_eq!(answer["exists"], true);
-        assert_eq!(answer["keys"], json!(["pass", "user"]));
-        assert_eq!(answer["digest"].as_str().map(str::len), Some(64));
-        assert_eq!(answer.as_object().map(|o| o.len()), Some(3));
-        assert_eq!(fake.paths()[0], "GET /api/v1/namespaces/a/secrets/s");
-    }
-
-    #[tokio::test]
-    async fn a_missing_secret_is_an_answer() {
-        let fake = Fake::serving([not_found("s")]);
-        let question = Question::Secret(reference("v1", "Secret", "a", "s"));
-        let answer = fake.cluster().read(&question).await;
-        assert_eq!(answer, Ok(json!({"exists": false, "keys": [], "digest": null})));
-    }
-
-    #[tokio::test]
     async fn secrets_are_read_in_no_other_way() {
         let fake = Fake::serving([]);
         let cluster = fake.cluster();
@@ -361,36 +229,5 @@ mod tests {
             assert_eq!(failure.code, Code::PermissionDenied);
         }
         assert!(fake.paths().is_empty());
-    }
-
-    #[tokio::test]
-    async fn a_digest_tells_secrets_apart_and_means_nothing_elsewhere() {
-        let one = digest_of([secret(json!({"a": "bc"})), key()]).await;
-        assert_eq!(one, digest_of([secret(json!({"a": "bc"})), key()]).await);
-        assert_ne!(one, digest_of([secret(json!({"ab": "c"})), key()]).await);
-        assert_ne!(one, digest_of([secret(json!({"a": "bd"})), key()]).await);
-        let elsewhere = secret(json!({"key": STANDARD.encode("another installation")}));
-        assert_ne!(one, digest_of([secret(json!({"a": "bc"})), elsewhere]).await);
-    }
-
-    #[tokio::test]
-    async fn the_key_of_an_installation_is_made_once_and_by_one_host() {
-        let made = Reply::json(201, json!({"data": {"key": STANDARD.encode("fresh")}}));
-        let fake = Fake::serving([secret(json!({})), not_found("k"), made, secret(json!({}))]);
-        let question = Question::Secret(reference("v1", "Secret", "a", "s"));
-        let cluster = fake.cluster();
-        let first = cluster.read(&question).await.expect("an answer");
-        assert_eq!(cluster.read(&question).await.expect("an answer"), first);
-        let seen = fake.seen();
-        assert_eq!(
-            seen[1].path,
-            "/api/v1/namespaces/polity-system/secrets/polity-installation"
-        );
-        let drawn = STANDARD.decode(seen[2].body["data"]["key"].as_str().unwrap_or_default());
-        assert_eq!(drawn.map(|key| key.len()), Ok(32));
-
-        let lost = refusal(409, "AlreadyExists", "k");
-        let fake = Fake::serving([secret(json!({})), not_found("k"), lost, key()]);
-        assert!(fake.cluster().read(&question).await.is_ok());
     }
 }

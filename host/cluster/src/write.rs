@@ -71,7 +71,7 @@ impl Cluster {
         self.call(Verb::Patch, &named(object), &path, Some(patch)).await
     }
 
-    async fn delete(&self, object: &ObjectRef, options: &Value) -> Answer {
+    pub(crate) async fn delete(&self, object: &ObjectRef, options: &Value) -> Answer {
         let resource = self.resource(&object.kind).await?;
         let path = resource.object(object.namespace.as_deref(), &object.name, None)?;
         let answer = self

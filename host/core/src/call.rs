@@ -63,6 +63,8 @@ pub enum Call {
         kind: String,
         /// Milliseconds.
         ttl: u64,
+        /// The primary's uid: nobody else may use it.
+        owner: String,
     },
     /// Write to the cluster. Reply: [`Reply::Answer`] with the object as it stands then, `null` if it is gone.
     Write(Write),

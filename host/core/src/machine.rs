@@ -171,6 +171,8 @@ pub struct Machine {
 #[derive(Debug)]
 struct KeyState {
     tenant: Arc<str>,
+    /// Where it lines up: with the keys of its tenant under its binding.
+    line: Arc<str>,
     running: Option<PassId>,
     causes: BTreeSet<Cause>,
     waiting: Waiting,
@@ -387,14 +389,13 @@ impl Machine {
         }
         loop {
             let (in_flight, bindings) = (&self.in_flight, &self.bindings);
-            let limit = bindings
-                .values()
-                .map(|b| b.spec.limits.passes_per_tenant)
-                .min()
-                .unwrap_or(0);
+            let limit = |key: &Key| {
+                let binding = bindings.get(&key.binding);
+                binding.map_or(u32::MAX, |binding| binding.spec.limits.passes_per_tenant)
+            };
             let Some(key) = self
                 .queue
-                .pop(|tenant| in_flight.get(tenant).copied().unwrap_or(0) < limit)
+                .pop(|line, key| in_flight.get(line).copied().unwrap_or(0) < limit(key))
             else {
                 return;
             };

@@ -79,11 +79,12 @@ impl Queue {
         due
     }
 
-    /// The next key of the next tenant that may start one.
-    pub fn pop(&mut self, mut may_start: impl FnMut(&Arc<str>) -> bool) -> Option<Key> {
+    /// The next key of the next tenant that may start it.
+    pub fn pop(&mut self, mut may_start: impl FnMut(&Arc<str>, &Key) -> bool) -> Option<Key> {
         for _ in 0..self.turn.len() {
             let tenant = self.turn.pop_front()?;
-            if !may_start(&tenant) {
+            let head = self.ready.get(&tenant)?.front()?;
+            if !may_start(&tenant, head) {
                 self.turn.push_back(tenant);
                 continue;
             }
@@ -130,8 +131,8 @@ mod tests {
         queue.push(&"t".into(), key("a"));
         queue.push_at(5, key("a"));
         assert_eq!(queue.next_timer(), None);
-        assert_eq!(queue.pop(|_| true), Some(key("a")));
-        assert_eq!(queue.pop(|_| true), None);
+        assert_eq!(queue.pop(|_, _| true), Some(key("a")));
+        assert_eq!(queue.pop(|_, _| true), None);
     }
 
     #[test]
@@ -139,8 +140,8 @@ mod tests {
         let mut queue = Queue::default();
         queue.push(&"t".into(), key("a"));
         queue.push(&"t".into(), key("a"));
-        assert!(queue.pop(|_| true).is_some());
-        assert!(queue.pop(|_| true).is_none());
+        assert!(queue.pop(|_, _| true).is_some());
+        assert!(queue.pop(|_, _| true).is_none());
     }
 
     #[test]
@@ -150,7 +151,7 @@ mod tests {
             queue.push(&"big".into(), key(&format!("big-{i}")));
         }
         queue.push(&"small".into(), key("small"));
-        let order: Vec<Key> = std::iter::from_fn(|| queue.pop(|_| true)).take(2).collect();
+        let order: Vec<Key> = std::iter::from_fn(|| queue.pop(|_, _| true)).take(2).collect();
         assert_eq!(order[1], key("small"));
     }
 
@@ -159,8 +160,8 @@ mod tests {
         let mut queue = Queue::default();
         queue.push(&"full".into(), key("a"));
         queue.push(&"free".into(), key("b"));
-        assert_eq!(queue.pop(|tenant| &**tenant != "full"), Some(key("b")));
-        assert_eq!(queue.pop(|tenant| &**tenant != "full"), None);
-        assert_eq!(queue.pop(|_| true), Some(key("a")));
+        assert_eq!(queue.pop(|tenant, _| &**tenant != "full"), Some(key("b")));
+        assert_eq!(queue.pop(|tenant, _| &**tenant != "full"), None);
+        assert_eq!(queue.pop(|_, _| true), Some(key("a")));
     }
 }

@@ -231,6 +231,7 @@ impl Machine {
                 Call::Mint {
                     kind: mint.kind,
                     ttl: mint.ttl,
+                    owner: pass.uid().to_owned(),
                 },
                 CLUSTER_LONGEST,
             ),

@@ -46,7 +46,7 @@ pub(super) enum Delayed {
     Ask {
         pass: PassId,
         purpose: Purpose,
-        call: Call,
+        call: Box<Call>,
         longest: u64,
     },
     /// An act of a pass, which looks again whether it may begin.
@@ -123,7 +123,7 @@ impl Machine {
             let delayed = Delayed::Ask {
                 pass: pass.id,
                 purpose,
-                call,
+                call: Box::new(call),
                 longest,
             };
             self.delayed.entry(binding).or_default().push_back(delayed);
@@ -152,7 +152,7 @@ impl Machine {
                     longest,
                 } if self.passes.contains_key(&pass) => {
                     let id = self.expect(Target::Pass(pass, purpose), longest, Some(binding.clone()));
-                    self.out.push(Output::Call { id, call });
+                    self.out.push(Output::Call { id, call: *call });
                     return;
                 }
                 Delayed::Act(pass) if self.passes.contains_key(&pass) => {

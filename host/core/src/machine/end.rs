@@ -93,10 +93,10 @@ impl Machine {
     /// Remembers what the next pass needs, releases what this one held, and records it.
     fn finish(&mut self, mut pass: Box<PassState>, outcome: Outcome, waited: Option<(u64, Trial)>) {
         self.permits.release(pass.id);
-        if let Some(count) = self.in_flight.get_mut(&pass.tenant) {
+        if let Some(count) = self.in_flight.get_mut(&pass.line) {
             *count = count.saturating_sub(1);
             if *count == 0 {
-                self.in_flight.remove(&pass.tenant);
+                self.in_flight.remove(&pass.line);
             }
         }
         let health = self.health.entry(pass.key.binding.clone()).or_default();

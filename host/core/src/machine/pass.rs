@@ -25,6 +25,8 @@ pub(super) struct PassState {
     pub(super) id: PassId,
     pub(super) key: Key,
     pub(super) tenant: Arc<str>,
+    /// Among whose passes it counts.
+    pub(super) line: Arc<str>,
     pub(super) binding: Arc<Binding>,
     pub(super) started: Now,
     pub(super) causes: Vec<Cause>,
@@ -200,6 +202,7 @@ impl Machine {
             id,
             key: key.clone(),
             tenant: state.tenant.clone(),
+            line: state.line.clone(),
             started: self.now,
             causes: std::mem::take(&mut state.causes).into_iter().collect(),
             attempt: state.attempt,
@@ -228,7 +231,7 @@ impl Machine {
             slowed: std::mem::take(&mut state.slowed),
             binding,
         };
-        *self.in_flight.entry(pass.tenant.clone()).or_default() += 1;
+        *self.in_flight.entry(pass.line.clone()).or_default() += 1;
         let first = if pass.binding.policy(Role::Identity).is_some() {
             Role::Identity
         } else {

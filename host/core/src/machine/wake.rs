@@ -142,8 +142,10 @@ impl Machine {
         if self.keys.contains_key(&key) {
             return;
         }
+        let tenant = tenant(binding, &key, object);
         let state = KeyState {
-            tenant: tenant(binding, &key, object),
+            line: format!("{} {tenant}", binding.name).into(),
+            tenant,
             running: self.orphans.remove(&key),
             causes: BTreeSet::new(),
             waiting: Waiting::ForAnyChange,
@@ -180,8 +182,8 @@ impl Machine {
         };
         state.causes.insert(cause);
         if state.running.is_none() {
-            let tenant = state.tenant.clone();
-            self.queue.push(&tenant, key.clone());
+            let line = state.line.clone();
+            self.queue.push(&line, key.clone());
         }
     }
 
