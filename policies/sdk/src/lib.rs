@@ -98,6 +98,7 @@ mod condition;
 mod context;
 mod crd;
 pub mod drain;
+pub mod driver;
 pub mod join;
 mod json;
 mod kind;

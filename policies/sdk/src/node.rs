@@ -3,11 +3,15 @@
 //! A patch replaces a list as a whole, so taints and conditions are held with all their fields, and a write to one of
 //! them carries the version that was seen.
 
+mod template;
+
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::cluster::{self, Write, Written};
 use crate::{Kind, Metadata, Time};
+
+pub use template::{Merge, NodeTemplate, TemplateMetadata, TemplateSpec};
 
 /// A Node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
