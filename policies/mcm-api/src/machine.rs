@@ -259,15 +259,11 @@ impl Machine {
         label.map(String::as_str).filter(|name| !name.is_empty())
     }
 
-    /// Whether the machine has come so far that it waits for its node, and its label still names that node.
+    /// Whether its VM is on record, and it waits for a node that its label still names, or has one.
     pub fn is_linked(&self) -> bool {
         let node = self.status.node.as_ref();
-        node.is_some_and(|node| !node.is_empty() && self.metadata.labels.get(NODE) == Some(node))
-    }
-
-    /// Whether nothing of the creation is left to be done.
-    pub fn is_created(&self) -> bool {
-        self.status.provider_id.is_some() && self.phase().is_some()
+        let named = node.is_some_and(|node| !node.is_empty() && self.metadata.labels.get(NODE) == Some(node));
+        named && self.status.provider_id.is_some()
     }
 
     /// Whether somebody wants it gone whatever its pods say.
@@ -281,13 +277,14 @@ impl Machine {
         self.metadata.finalizers.iter().any(|held| held == FINALIZER)
     }
 
-    /// Writes down an operation, unless it is the one that is written down already.
+    /// Writes down an operation, unless it is the one that is written down already and the phase is the same.
     pub fn operate(&mut self, now: Time, mut operation: LastOperation) {
         let same = self.status.last_operation.as_ref().is_some_and(|last| {
             let young = last
                 .last_update_time
                 .is_some_and(|at| now.since(at) < SAME_OPERATION);
             young
+                && self.status.current_status.last_update_time != Some(now)
                 && (last.kind, last.state, last.next_op)
                     == (operation.kind, operation.state, operation.next_op)
                 && last.error_code == operation.error_code

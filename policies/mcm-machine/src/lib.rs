@@ -79,7 +79,7 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
             notes(&cx, ["MCM-R17", "MCM-R22"]);
             return Ok(wait);
         }
-        if machine.is_created() {
+        if machine.phase().is_some() {
             notes(&cx, ["MCM-R16", "MCM-R21"]);
             return Ok(wake.map_or_else(|| steady(&cx, &machine), Next::after));
         }

@@ -59,7 +59,7 @@ pub(super) async fn drain(cx: &Cx, machine: &mut Machine) -> Next {
 }
 
 /// Whether the pods have had their chance: by the label, by the time since the deletion was asked for, or because a
-/// disruption budget refused one of them too often.
+/// disruption budget refused one of them too often. A drain that was forced once stays so.
 fn must_force(cx: &Cx, machine: &Machine) -> bool {
     let timeout = drain_timeout(cx, machine);
     let since = machine.metadata.deletion_timestamp.unwrap_or(cx.now());
@@ -72,7 +72,9 @@ fn must_force(cx: &Cx, machine: &Machine) -> bool {
     let drain = machine.status.drain.as_ref();
     machine.is_forced()
         || cx.now().since(since) > timeout
-        || drain.is_some_and(|drain| drain.is_exhausted(wanted.min(fitting).max(1)))
+        || drain.is_some_and(|drain| {
+            drain.forced_since.is_some() || drain.is_exhausted(wanted.min(fitting).max(1))
+        })
 }
 
 fn drain_timeout(cx: &Cx, machine: &Machine) -> Duration {
