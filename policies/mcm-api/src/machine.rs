@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use polity_sdk::drain::Drain;
-use polity_sdk::node::NodeTemplate;
+use polity_sdk::node::{Node, NodeCondition, NodeTemplate};
 use polity_sdk::prelude::*;
 
 /// The finalizer that keeps a Machine until its VM and its node are gone.
@@ -20,11 +20,12 @@ const FORCE_DELETION: &str = "force-deletion";
 const SAME_OPERATION: Duration = Duration::from_secs(30 * 60);
 
 /// A machine of a cluster.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// Its name is the VM's; its labels name the node and the deployment.
     pub metadata: Metadata,
     /// What is wanted.
+    #[serde(default)]
     pub spec: MachineSpec,
     /// What is.
     #[serde(default)]
@@ -227,6 +228,16 @@ pub struct Token {
 }
 
 impl Machine {
+    /// The CustomResourceDefinition.
+    pub fn crd() -> Crd {
+        Crd::of::<Machine>("machines")
+            .short_name("mc")
+            .column("Phase", ".status.currentStatus.phase")
+            .column("Node", ".status.node")
+            .column("Operation", ".status.lastOperation.description")
+            .age_column("Age", ".metadata.creationTimestamp")
+    }
+
     /// Its phase; none until the first attempt to make its VM.
     pub fn phase(&self) -> Option<Phase> {
         self.status.current_status.phase
@@ -266,10 +277,63 @@ impl Machine {
         named && self.status.provider_id.is_some()
     }
 
+    /// Why it is not healthy, by the node's conditions as they were seen last, where these must not hold; none if it is.
+    /// A node that does not say that it is ready is not.
+    pub fn why_unhealthy(&self, watched: &[String]) -> Option<String> {
+        let conditions = &self.status.node_conditions;
+        let status = |kind: &str| {
+            conditions
+                .iter()
+                .find(|c| c.kind == kind)
+                .map(|c| c.status.as_str())
+        };
+        let ready = status("Ready").unwrap_or("missing");
+        if ready != "True" {
+            return Some(format!("the node's Ready is {ready}"));
+        }
+        let watched = self.spec.node_conditions.as_deref().unwrap_or(watched);
+        let bad = watched
+            .iter()
+            .find(|kind| status(kind).is_some_and(|status| status != "False"));
+        bad.map(|kind| format!("the node's {kind} is {}", status(kind).unwrap_or_default()))
+    }
+
     /// Whether somebody wants it gone whatever its pods say.
     pub fn is_forced(&self) -> bool {
         let label = self.metadata.labels.get(FORCE_DELETION).map(String::as_str);
         matches!(label, Some("1" | "t" | "T" | "true" | "True" | "TRUE"))
+    }
+
+    /// Moves to another phase, because of this operation.
+    pub fn turn(
+        &mut self,
+        now: Time,
+        phase: Phase,
+        (kind, state): (OperationKind, OperationState),
+        why: impl Into<String>,
+    ) {
+        self.set_phase(now, phase);
+        self.operate(now, LastOperation::new(kind, state, why));
+    }
+
+    /// What its deletion does next; none while nothing of a deletion is written down.
+    pub fn next_op(&self) -> Option<NextOp> {
+        let last = self.status.last_operation.as_ref();
+        let deletion = last.filter(|last| last.kind == OperationKind::Delete);
+        deletion.and_then(|last| last.next_op)
+    }
+
+    /// The sort of the last operation.
+    pub fn last_kind(&self) -> Option<OperationKind> {
+        self.status.last_operation.as_ref().map(|last| last.kind)
+    }
+
+    /// Whether its last operation is a creation that has not succeeded.
+    pub fn is_being_created(&self) -> bool {
+        let last = self.status.last_operation.as_ref();
+        last.is_some_and(|last| {
+            last.kind == OperationKind::Create && last.state != OperationState::Successful
+        })
     }
 
     /// Whether the finalizer holds it.
@@ -293,6 +357,20 @@ impl Machine {
             operation.last_update_time = Some(now);
             self.status.last_operation = Some(operation);
         }
+    }
+}
+
+impl KnownCondition {
+    /// A node's conditions by type, without what changes with every heartbeat.
+    pub fn all(node: &Node) -> Vec<KnownCondition> {
+        let known = |condition: &NodeCondition| KnownCondition {
+            kind: condition.kind.clone(),
+            status: condition.status.clone(),
+            reason: condition.reason.clone(),
+        };
+        let mut all: Vec<KnownCondition> = node.status.conditions.iter().map(known).collect();
+        all.sort();
+        all
     }
 }
 

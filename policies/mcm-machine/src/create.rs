@@ -5,7 +5,7 @@ use polity_sdk::driver::{Vm, is_transient};
 use polity_sdk::prelude::*;
 
 use crate::driver::{self, Seen};
-use crate::{Cx, creation_timeout, health, node, steady, token};
+use crate::{Cx, health, node, steady, token};
 
 /// The order in which a MachineSet deletes machines; everybody begins in the middle.
 const PRIORITY: (&str, &str) = ("machinepriority.machine.sapcloud.io", "3");
@@ -19,7 +19,7 @@ pub(crate) async fn bring_up(
     made: Option<Vm>,
 ) -> Result<Next, Failure> {
     if let Some(vm) = made {
-        return match is_stale(cx, machine, &vm).await {
+        return match node::is_stale(cx, machine, &vm).await {
             true => Ok(discard(cx, machine, vm).await),
             false => Ok(finish(cx, machine, vm)),
         };
@@ -40,8 +40,7 @@ pub(crate) async fn bring_up(
                     let vm = Vm {
                         provider_id,
                         node_name: machine.node_name().map(str::to_owned),
-                        last_known_state: None,
-                        initialized: None,
+                        ..Vm::default()
                     };
                     Ok(finish(cx, machine, vm))
                 }
@@ -62,7 +61,7 @@ async fn create(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>) ->
     }
     cx.note("MCM-C04");
     match driver::create(cx, machine, class).await {
-        Ok(vm) if is_stale(cx, machine, &vm).await => discard(cx, machine, vm).await,
+        Ok(vm) if node::is_stale(cx, machine, &vm).await => discard(cx, machine, vm).await,
         Ok(vm) => {
             cx.note("MCM-C06");
             finish(cx, machine, vm)
@@ -78,44 +77,28 @@ async fn create(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>) ->
     }
 }
 
-/// Whether the VM got the name of a node that is not its own. Where that cannot be seen the VM is kept: a machine
-/// that never joins fails by its timeout.
-async fn is_stale(cx: &Cx, machine: &Machine, vm: &Vm) -> bool {
-    match &vm.node_name {
-        Some(name) => node::is_stale(cx, machine, name, &vm.provider_id)
-            .await
-            .unwrap_or(false),
-        None => false,
-    }
-}
-
 /// Gives the VM back and the machine up; its MachineSet makes another one.
 async fn discard(cx: &Cx, machine: &mut Machine, vm: Vm) -> Next {
     cx.note("MCM-C05");
     let node = vm.node_name.unwrap_or_default();
     machine.status.provider_id = Some(vm.provider_id);
-    let failure = match driver::delete(cx, machine).await.found() {
-        Ok(_) => {
-            machine.status.provider_id = None;
-            None
-        }
-        // On record, so that the deletion of the machine finds it.
-        Err(failure) => Some(failure),
-    };
+    // A VM that cannot be deleted stays on record, so that the deletion of the machine finds it.
+    let failure = driver::delete(cx, machine).await.found().err();
+    if failure.is_none() {
+        machine.status.provider_id = None;
+    }
     let message = format!("the node {node} of another VM is still there");
     cx.event(EventType::Warning, "StaleNode", &message);
-    machine.set_phase(cx.now(), Phase::Failed);
-    let (kind, state) = (OperationKind::Create, OperationState::Failed);
-    machine.operate(cx.now(), LastOperation::new(kind, state, message));
-    match failure {
-        Some(failure) => Next::failed(RetryClass::Short, failure),
-        None => Next::retry(RetryClass::Short),
-    }
+    let operation = (OperationKind::Create, OperationState::Failed);
+    machine.turn(cx.now(), Phase::Failed, operation, message);
+    failure.map_or(Next::retry(RetryClass::Short), |failure| {
+        Next::failed(RetryClass::Short, failure)
+    })
 }
 
 /// The VM could not be made, or not be asked for. Only a machine on its way is sent back.
 fn failed(cx: &Cx, machine: &mut Machine, failure: Failure, otherwise: RetryClass) -> Next {
-    let late = machine.age(cx.now()) > creation_timeout(cx, machine);
+    let late = machine.age(cx.now()) > cx.config().creation_timeout(machine);
     let phase = match (machine.phase(), late) {
         (None | Some(Phase::CrashLoopBackOff | Phase::Pending), true) => Some(Phase::Failed),
         (None, false) => Some(Phase::CrashLoopBackOff),

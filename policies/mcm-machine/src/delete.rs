@@ -28,11 +28,7 @@ pub(crate) async fn tear_down(cx: &Cx, machine: &mut Machine) -> Result<Next, Fa
         return Ok(Next::retry(RetryClass::Short));
     }
     cx.note("MCM-D08");
-    let deletion = machine.status.last_operation.as_ref();
-    let step = deletion
-        .filter(|last| last.kind == OperationKind::Delete)
-        .and_then(|last| last.next_op);
-    match step {
+    match machine.next_op() {
         Some(NextOp::GetVMStatus) => Ok(ask_for_vm(cx, machine).await),
         Some(NextOp::InitiateDrain) => Ok(drain::drain(cx, machine).await),
         Some(NextOp::DelVolumeAttachments) => drain::detach(cx, machine).await,
@@ -81,14 +77,8 @@ async fn ask_for_vm(cx: &Cx, machine: &mut Machine) -> Next {
     let seen = driver::status(cx, machine).await;
     notes(cx, ["MCM-D09", "MCM-D12", "MCM-D13"]);
     let failure = match seen {
-        Seen::There(vm) => {
-            let edge = if vm.initialized == Some(false) {
-                "MCM-X02"
-            } else {
-                "MCM-D14"
-            };
-            return start_drain(cx, machine, edge);
-        }
+        Seen::There(vm) if vm.initialized == Some(false) => return start_drain(cx, machine, "MCM-X02"),
+        Seen::There(_) => return start_drain(cx, machine, "MCM-D14"),
         Seen::Undecodable(failure) => {
             notes(cx, ["MCM-D15", "MCM-D16", "MCM-D18", "MCM-D19", "MCM-D27"]);
             let state = if cx.config().decode_failure_is_failed {
@@ -129,19 +119,13 @@ async fn delete_vm(cx: &Cx, machine: &mut Machine) -> Next {
     let edge = match driver::delete(cx, machine).await {
         Ok(()) => "MCM-X20",
         Err(failure) if failure.is_not_found() => "MCM-X21",
-        Err(failure) if is_transient(&failure) => {
-            cx.note("MCM-X22");
-            return stay(
-                cx,
-                machine,
-                NextOp::InitiateVMDeletion,
-                RetryClass::Short,
-                failure,
-            );
-        }
         Err(failure) => {
-            cx.note("MCM-X23");
-            return stay(cx, machine, NextOp::InitiateVMDeletion, RetryClass::Long, failure);
+            let (edge, wait) = match is_transient(&failure) {
+                true => ("MCM-X22", RetryClass::Short),
+                false => ("MCM-X23", RetryClass::Long),
+            };
+            cx.note(edge);
+            return stay(cx, machine, NextOp::InitiateVMDeletion, wait, failure);
         }
     };
     cx.note(edge);
@@ -153,7 +137,7 @@ async fn delete_node(cx: &Cx, machine: &mut Machine) -> Next {
         // Its uid says enough: the kubelet's heartbeats write other versions all the time.
         Ok(Search::Ours(node)) => cx.act(cluster::delete(&node).any_version()).await.found(),
         Ok(Search::Missing) => Ok(None),
-        Ok(Search::Foreign) => {
+        Ok(Search::Foreign { .. }) => {
             cx.note("MCM-X32");
             Ok(None)
         }

@@ -1,18 +1,16 @@
 //! The manifest, and the arrows of the drawings.
 
-use mcm_api::{FINALIZER, Machine, MachineClass, MachineSafety};
+use mcm_api::{Config, FINALIZER, Machine, MachineClass, MachineSafety};
 use polity_sdk::drain::{Attachment, Budget, Claim, Pod};
 use polity_sdk::driver;
 use polity_sdk::node::Node;
 use polity_sdk::prelude::*;
 
-use crate::config::Config;
-
 /// What the policy is, needs and writes.
 pub fn manifest() -> Manifest {
     Manifest::lifecycle(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
         .governs::<Machine>()
-        .crd(crd())
+        .crd(Machine::crd())
         .finalizer(FINALIZER)
         .config::<Config>()
         .needs(Need::objects_of::<MachineClass>())
@@ -32,32 +30,14 @@ pub fn manifest() -> Manifest {
         .needs(Need::Evict)
         .needs(Need::Mint("bootstrap-token".into()))
         .needs_cloud(driver::OPERATIONS)
-        .writes([
-            "metadata.finalizers",
-            "metadata.labels.node",
-            "metadata.annotations",
-            "status.providerID",
-            "status.node",
-            "status.currentStatus",
-            "status.lastOperation",
-            "status.lastKnownState",
-            "status.nodeConditions",
-            "status.bootstrapToken",
-            "status.drain",
-            "status.conditions[ClassValid]",
-            "status.conditions[Drained]",
-        ])
+        .writes(WRITES.split_whitespace())
         .edges(EDGES.lines().filter(|line| !line.starts_with('#')).map(edge))
 }
 
-fn crd() -> Crd {
-    Crd::of::<Machine>("machines")
-        .short_name("mc")
-        .column("Phase", ".status.currentStatus.phase")
-        .column("Node", ".status.node")
-        .column("Operation", ".status.lastOperation.description")
-        .age_column("Age", ".metadata.creationTimestamp")
-}
+const WRITES: &str = "metadata.finalizers metadata.labels.node metadata.annotations
+    status.providerID status.node status.currentStatus status.lastOperation status.lastKnownState
+    status.nodeConditions status.bootstrapToken status.drain
+    status.conditions[ClassValid] status.conditions[Drained]";
 
 /// One edge in a line: its id, what it means, and what the host derives it from where the policy does not note it.
 const EDGES: &str = include_str!("edges.tsv");

@@ -1,21 +1,19 @@
 //! The machine's health (MCM-H01 to MCM-H14): what its node says, and for how long it may say nothing.
 
 use std::ops::ControlFlow::{self, Break, Continue};
-use std::time::Duration;
 
-use mcm_api::{KnownCondition, LastOperation, Machine, OperationKind, OperationState, Phase};
+use mcm_api::{KnownCondition, Machine, OperationKind, OperationState, Phase, Since};
 use polity_sdk::node::Node;
 use polity_sdk::prelude::*;
 
-use crate::config::Since;
 use crate::node::{self, Search};
-use crate::{Cx, creation_timeout, outage, token};
+use crate::{Cx, outage, token};
 
 /// Goes on where nothing has changed and nothing has timed out; says when to look again for a timeout's sake.
 pub(crate) async fn supervise(cx: &Cx, machine: &mut Machine) -> ControlFlow<Next, Option<Period>> {
     let node = match node::find(cx, machine, node::HEALTH).await {
         Ok(Search::Ours(node)) => Some(node),
-        Ok(Search::Missing | Search::Foreign) => None,
+        Ok(Search::Missing | Search::Foreign { .. }) => None,
         Err(failure) => {
             cx.note("MCM-H01");
             return Break(Next::failed(RetryClass::Short, failure));
@@ -46,13 +44,16 @@ fn miss(cx: &Cx, machine: &mut Machine) -> bool {
 
 /// There is a node. Whether something about it is news.
 async fn examine(cx: &Cx, machine: &mut Machine, node: &Node) -> bool {
-    let seen = known(node);
+    let seen = KnownCondition::all(node);
     let mut dirty = machine.status.node_conditions != seen;
     if dirty {
         cx.note("MCM-H03");
         machine.status.node_conditions = seen;
     }
-    match (why_unhealthy(cx, machine), machine.phase()) {
+    match (
+        machine.why_unhealthy(&cx.config().node_conditions),
+        machine.phase(),
+    ) {
         (Some(why), Some(Phase::Running)) => {
             cx.note("MCM-H04");
             lose(cx, machine, &why);
@@ -64,60 +65,17 @@ async fn examine(cx: &Cx, machine: &mut Machine, node: &Node) -> bool {
     dirty
 }
 
-/// The conditions by type, without what changes with every heartbeat.
-fn known(node: &Node) -> Vec<KnownCondition> {
-    let known = |condition: &polity_sdk::node::NodeCondition| KnownCondition {
-        kind: condition.kind.clone(),
-        status: condition.status.clone(),
-        reason: condition.reason.clone(),
-    };
-    let mut all: Vec<KnownCondition> = node.status.conditions.iter().map(known).collect();
-    all.sort();
-    all
-}
-
-/// Why the machine is not healthy, by the conditions that are written down; none if it is. A node that does not say
-/// that it is ready is not.
-fn why_unhealthy(cx: &Cx, machine: &Machine) -> Option<String> {
-    let conditions = &machine.status.node_conditions;
-    let status = |kind: &str| {
-        conditions
-            .iter()
-            .find(|c| c.kind == kind)
-            .map(|c| c.status.as_str())
-    };
-    let ready = status("Ready").unwrap_or("missing");
-    if ready != "True" {
-        return Some(format!("the node's Ready is {ready}"));
-    }
-    let watched = machine
-        .spec
-        .node_conditions
-        .as_ref()
-        .unwrap_or(&cx.config().node_conditions);
-    let bad = watched
-        .iter()
-        .find(|kind| status(kind).is_some_and(|status| status != "False"));
-    bad.map(|kind| format!("the node's {kind} is {}", status(kind).unwrap_or_default()))
-}
-
 fn lose(cx: &Cx, machine: &mut Machine, why: &str) {
-    machine.set_phase(cx.now(), Phase::Unknown);
-    let (kind, state) = (OperationKind::HealthCheck, OperationState::Processing);
-    machine.operate(cx.now(), LastOperation::new(kind, state, why));
+    let operation = (OperationKind::HealthCheck, OperationState::Processing);
+    machine.turn(cx.now(), Phase::Unknown, operation, why);
     cx.event(EventType::Warning, "NodeUnhealthy", why);
 }
 
 /// The node is healthy and the machine is not Running: it is, unless what it needs first is not there yet.
 async fn recover(cx: &Cx, machine: &mut Machine, node: &Node) -> bool {
-    let creating =
-        machine.status.last_operation.as_ref().is_some_and(|last| {
-            last.kind == OperationKind::Create && last.state != OperationState::Successful
-        });
-    let kind = if creating {
+    let kind = if machine.is_being_created() {
         let taint = &cx.config().critical_components_taint;
-        let not_ready = |t: &polity_sdk::node::Taint| t.key == *taint && t.effect == "NoSchedule";
-        if machine.phase() == Some(Phase::Pending) && node.spec.taints.iter().any(not_ready) {
+        if machine.phase() == Some(Phase::Pending) && node.has_taint(taint, "NoSchedule") {
             return false;
         }
         cx.note("MCM-H05");
@@ -127,12 +85,9 @@ async fn recover(cx: &Cx, machine: &mut Machine, node: &Node) -> bool {
         cx.note("MCM-H06");
         OperationKind::HealthCheck
     };
-    machine.set_phase(cx.now(), Phase::Running);
-    machine.operate(
-        cx.now(),
-        LastOperation::new(kind, OperationState::Successful, "the node is healthy"),
-    );
-    cx.event(EventType::Normal, "Running", "the node is healthy");
+    let (operation, why) = ((kind, OperationState::Successful), "the node is healthy");
+    machine.turn(cx.now(), Phase::Running, operation, why);
+    cx.event(EventType::Normal, "Running", why);
     true
 }
 
@@ -142,7 +97,7 @@ pub(crate) fn time_out_creation(cx: &Cx, machine: &mut Machine) -> bool {
         Since::Creation => machine.age(cx.now()),
         Since::Pending => machine.in_phase(cx.now()),
     };
-    let late = machine.phase() == Some(Phase::Pending) && elapsed > creation_timeout(cx, machine);
+    let late = machine.phase() == Some(Phase::Pending) && elapsed > cx.config().creation_timeout(machine);
     if late {
         cx.note("MCM-H07");
         give_up(cx, machine, "the node did not join in time");
@@ -159,8 +114,7 @@ async fn time_out_health(cx: &Cx, machine: &mut Machine) -> ControlFlow<Next, Op
             Continue(None)
         }
         Some(Phase::Unknown) => {
-            let timeout = machine.spec.health_timeout.unwrap_or(cx.config().health_timeout);
-            if machine.in_phase(cx.now()) <= Duration::from(timeout) {
+            if machine.in_phase(cx.now()) <= cx.config().health_timeout(machine) {
                 cx.note("MCM-H11");
                 return check;
             }
@@ -176,18 +130,7 @@ async fn time_out_health(cx: &Cx, machine: &mut Machine) -> ControlFlow<Next, Op
 
 /// The machine is Failed; its MachineSet replaces it.
 pub(crate) fn give_up(cx: &Cx, machine: &mut Machine, why: &str) {
-    machine.set_phase(cx.now(), Phase::Failed);
-    let kind = machine
-        .status
-        .last_operation
-        .as_ref()
-        .map_or(OperationKind::HealthCheck, |last| last.kind);
-    machine.operate(cx.now(), LastOperation::new(kind, OperationState::Failed, why));
+    let kind = machine.last_kind().unwrap_or(OperationKind::HealthCheck);
+    machine.turn(cx.now(), Phase::Failed, (kind, OperationState::Failed), why);
     cx.event(EventType::Warning, "MachineFailed", why);
-}
-
-/// Notes the ids that stop the health check and says when to try again.
-pub(crate) fn stop(cx: &Cx, ids: &[&str], code: Code, why: &str) -> Next {
-    ids.iter().for_each(|id| cx.note(*id));
-    Next::failed(RetryClass::Short, Failure::new(code, why))
 }

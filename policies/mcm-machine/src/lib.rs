@@ -11,7 +11,6 @@
 #[cfg(not(target_arch = "wasm32"))]
 pub mod cases;
 mod class;
-mod config;
 mod create;
 mod delete;
 mod doubt;
@@ -26,10 +25,9 @@ mod token;
 
 use std::ops::ControlFlow::{Break, Continue};
 
-use mcm_api::{FINALIZER, Machine, Phase};
+use mcm_api::{Config, FINALIZER, Machine, Phase};
 use polity_sdk::prelude::*;
 
-pub use config::{Config, Since, UnhealthyNode, Wait};
 pub use edges::manifest;
 /// A pass of this policy.
 pub type Cx = Context<Machine, Config>;
@@ -96,12 +94,6 @@ fn steady(cx: &Cx, machine: &Machine) -> Next {
         Some(Phase::Running) => Next::settled_for(cx.config().resync),
         _ => Next::retry(RetryClass::Long),
     }
-}
-
-/// How long the machine may take to be created and to join.
-fn creation_timeout(cx: &Cx, machine: &Machine) -> Duration {
-    let own = machine.spec.creation_timeout;
-    own.unwrap_or(cx.config().creation_timeout).into()
 }
 
 fn notes<const N: usize>(cx: &Cx, ids: [&str; N]) {

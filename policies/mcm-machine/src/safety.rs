@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
-use mcm_api::{LastOperation, Machine, MachineSafety, OperationKind, OperationState, Phase};
+use mcm_api::{Machine, MachineSafety, OperationKind, OperationState, Phase};
 use polity_sdk::prelude::*;
 
 use crate::Cx;
@@ -23,12 +23,8 @@ pub(crate) async fn check(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<
     let unknown_since = machine.status.current_status.last_update_time;
     if machine.phase() == Some(Phase::Unknown) && status.since.is_some() && unknown_since < status.since {
         cx.note("MCM-R26x");
-        machine.set_phase(cx.now(), Phase::Running);
-        let thawed = "the freeze is over";
-        machine.operate(
-            cx.now(),
-            LastOperation::new(OperationKind::HealthCheck, OperationState::Processing, thawed),
-        );
+        let operation = (OperationKind::HealthCheck, OperationState::Processing);
+        machine.turn(cx.now(), Phase::Running, operation, "the freeze is over");
         return Ok(Break(Next::retry(RetryClass::Short)));
     }
     Ok(Continue(()))

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow::{self, Break, Continue};
 
 use mcm_api::Machine;
-use polity_sdk::node::{Node, NodeTemplate};
+use polity_sdk::node::NodeTemplate;
 use polity_sdk::prelude::*;
 
 use crate::Cx;
@@ -16,7 +16,7 @@ const LAST_APPLIED: &str = "node.machine.sapcloud.io/last-applied-anno-labels-ta
 pub(crate) async fn sync(cx: &Cx, machine: &Machine) -> ControlFlow<Next> {
     let node = match node::find(cx, machine, node::TEMPLATE).await {
         Ok(Search::Ours(node)) => node,
-        Ok(Search::Missing | Search::Foreign) => {
+        Ok(Search::Missing | Search::Foreign { .. }) => {
             cx.note("MCM-S01");
             return Continue(());
         }
@@ -25,7 +25,7 @@ pub(crate) async fn sync(cx: &Cx, machine: &Machine) -> ControlFlow<Next> {
             return Break(Next::failed(RetryClass::Short, failure));
         }
     };
-    let applied = match last_applied(&node) {
+    let applied = match NodeTemplate::last_applied(&node, LAST_APPLIED) {
         Ok(applied) => applied,
         Err(failure) => {
             cx.note("MCM-S03");
@@ -46,20 +46,9 @@ pub(crate) async fn sync(cx: &Cx, machine: &Machine) -> ControlFlow<Next> {
         return Continue(());
     }
     cx.note("MCM-S07");
-    let text = serde_json::to_string(template).expect("a template has a JSON form");
-    let patch = cluster::patch(&node, merge.patch(LAST_APPLIED, text));
+    let patch = cluster::patch(&node, merge.patch(LAST_APPLIED, template));
     Break(match cx.act(patch).await {
         Ok(_) => Next::retry(RetryClass::Short),
         Err(failure) => Next::failed(node::wait_after(&failure), failure),
-    })
-}
-
-fn last_applied(node: &Node) -> Result<NodeTemplate, Failure> {
-    let Some(text) = node.metadata.annotations.get(LAST_APPLIED) else {
-        return Ok(NodeTemplate::default());
-    };
-    serde_json::from_str(text).map_err(|error| {
-        let message = format!("the annotation {LAST_APPLIED} of the node does not decode: {error}");
-        Failure::new(Code::InvalidArgument, message)
     })
 }

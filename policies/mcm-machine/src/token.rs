@@ -3,7 +3,7 @@
 use mcm_api::{Machine, Token};
 use polity_sdk::prelude::*;
 
-use crate::{Cx, creation_timeout, driver};
+use crate::{Cx, driver};
 
 /// Makes a token for the creation, unless one is there that is still of use.
 pub(crate) async fn prepare(cx: &Cx, machine: &mut Machine) -> Result<(), Failure> {
@@ -11,7 +11,7 @@ pub(crate) async fn prepare(cx: &Cx, machine: &mut Machine) -> Result<(), Failur
     if !cx.config().bootstrap_token || machine.status.bootstrap_token.as_ref().is_some_and(usable) {
         return Ok(());
     }
-    let ttl = creation_timeout(cx, machine);
+    let ttl = cx.config().creation_timeout(machine);
     let sealed = cx.act(cluster::mint("bootstrap-token", ttl)).await?;
     let (name, key) = sealed.parts();
     machine.status.bootstrap_token = Some(Token {

@@ -33,7 +33,7 @@ use crate::{Context, Found, Kind, Time, cluster};
 
 pub use budget::{Budget, BudgetSpec, BudgetStatus, Requirement, Selector};
 pub use pod::{Pod, PodSpec, PodVolume};
-pub use volume::{Attachment, Claim, attachments_of};
+pub use volume::{Attachment, Claim, detach_volumes};
 
 /// Acts on pods in one pass: a node seldom holds more, and a pass may hold 1,024 entries.
 const PODS_AT_ONCE: usize = 110;

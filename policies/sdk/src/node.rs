@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::cluster::{self, Write, Written};
-use crate::{Kind, Metadata, Time};
+use crate::{Code, Context, Failure, Kind, Metadata, Time};
 
 pub use template::{Merge, NodeTemplate, TemplateMetadata, TemplateSpec};
 
@@ -139,9 +139,58 @@ impl Node {
             .find(|condition| condition.kind == kind)
     }
 
+    /// Whether it has this taint.
+    pub fn has_taint(&self, key: &str, effect: &str) -> bool {
+        let taints = &self.spec.taints;
+        taints
+            .iter()
+            .any(|taint| taint.key == key && taint.effect == effect)
+    }
+
+    /// Since when a condition has not had this status; none if it has, or says nothing.
+    pub fn not_since(&self, kind: &str, status: &str) -> Option<Time> {
+        let other = self
+            .condition(kind)
+            .filter(|condition| condition.status != status);
+        other.and_then(|condition| condition.last_transition_time)
+    }
+
     /// Takes over the version that a write of this pass has left, so that the next one meets it.
     pub fn written(&mut self, written: Written) {
         self.metadata.resource_version = written.resource_version;
+    }
+}
+
+/// What became of the search for a machine's node.
+#[allow(clippy::large_enum_variant, reason = "made once in a pass")]
+#[derive(Clone, Debug, PartialEq)]
+pub enum Search {
+    /// It is there and names the machine's VM.
+    Ours(Node),
+    /// There is none of that name, or it does not name any VM yet.
+    Missing,
+    /// Some Node of that name is there, and nothing says that it is this machine's.
+    Foreign {
+        /// Whether it was seen to name another VM; otherwise the grant does not show it.
+        seen: bool,
+    },
+}
+
+/// Looks at these parts of a Node, which is the machine's only if it names the machine's VM. `spec.providerID` is one
+/// of the parts. A grant that reaches related nodes only refuses to show any other.
+pub async fn find<T: Kind, C>(
+    cx: &Context<T, C>,
+    name: &str,
+    provider_id: Option<&str>,
+    parts: &[&str],
+) -> Result<Search, Failure> {
+    match cx.ask(cluster::object::<Node>(name).keep(parts)).await {
+        Ok(node) if node.spec.provider_id.is_none() => Ok(Search::Missing),
+        Ok(node) if node.spec.provider_id.as_deref() == provider_id => Ok(Search::Ours(node)),
+        Ok(_) => Ok(Search::Foreign { seen: true }),
+        Err(failure) if failure.code == Code::PermissionDenied => Ok(Search::Foreign { seen: false }),
+        Err(failure) if failure.is_not_found() => Ok(Search::Missing),
+        Err(failure) => Err(failure),
     }
 }
 

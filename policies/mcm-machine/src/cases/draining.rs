@@ -16,9 +16,8 @@ fn ending(ready: &str) -> Value {
     let mut node = node(ready);
     node["spec"]["unschedulable"] = true.into();
     let told = json!({"type": "Terminating", "status": "True", "reason": "ScaleDown"});
-    node["status"]["conditions"]
-        .as_array_mut()
-        .map(|all| all.push(told));
+    let conditions = node["status"]["conditions"].as_array_mut();
+    conditions.into_iter().for_each(|all| all.push(told.clone()));
     node
 }
 

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use mcm_api::{Machine, NextOp};
-use polity_sdk::drain::{Drain, Options, Progress, attachments_of};
+use mcm_api::{Machine, NextOp, UnhealthyNode};
+use polity_sdk::drain::{Drain, Progress, detach_volumes};
 use polity_sdk::node::{self as nodes, Node};
 use polity_sdk::prelude::*;
 
 use super::{go_on, stay};
-use crate::config::UnhealthyNode;
 use crate::node::{self, Search};
 use crate::{Cx, notes};
 
@@ -25,7 +24,7 @@ pub(super) async fn drain(cx: &Cx, machine: &mut Machine) -> Next {
     let mut node = match node::find(cx, machine, node::ALL).await {
         Ok(Search::Ours(node)) => node,
         Ok(other) => {
-            let foreign = matches!(other, Search::Foreign);
+            let foreign = matches!(other, Search::Foreign { .. });
             cx.note(if foreign { "MCM-X32" } else { "MCM-X10" });
             return go_on(
                 cx,
@@ -40,7 +39,15 @@ pub(super) async fn drain(cx: &Cx, machine: &mut Machine) -> Next {
     if force {
         cx.note("MCM-X12");
     }
-    if is_unhealthy(cx, &node) {
+    let since = [
+        node.not_since("Ready", "True"),
+        node.not_since("ReadonlyFilesystem", "False"),
+    ];
+    if since
+        .iter()
+        .flatten()
+        .any(|since| cx.now().since(*since) > UNHEALTHY_FOR)
+    {
         cx.note("MCM-X11");
         if cx.config().unhealthy_node == UnhealthyNode::Skip {
             return go_on(
@@ -61,38 +68,12 @@ pub(super) async fn drain(cx: &Cx, machine: &mut Machine) -> Next {
 /// Whether the pods have had their chance: by the label, by the time since the deletion was asked for, or because a
 /// disruption budget refused one of them too often. A drain that was forced once stays so.
 fn must_force(cx: &Cx, machine: &Machine) -> bool {
-    let timeout = drain_timeout(cx, machine);
     let since = machine.metadata.deletion_timestamp.unwrap_or(cx.now());
-    let period = Duration::from(cx.config().pod_eviction_retry).as_millis().max(1);
-    let fitting = u32::try_from(timeout.as_millis() / period).unwrap_or(u32::MAX);
-    let wanted = machine
-        .spec
-        .max_evict_retries
-        .unwrap_or(cx.config().max_evict_retries);
     let drain = machine.status.drain.as_ref();
+    let retries = cx.config().evict_retries(machine);
     machine.is_forced()
-        || cx.now().since(since) > timeout
-        || drain.is_some_and(|drain| {
-            drain.forced_since.is_some() || drain.is_exhausted(wanted.min(fitting).max(1))
-        })
-}
-
-fn drain_timeout(cx: &Cx, machine: &Machine) -> Duration {
-    machine
-        .spec
-        .drain_timeout
-        .unwrap_or(cx.config().drain_timeout)
-        .into()
-}
-
-fn is_unhealthy(cx: &Cx, node: &Node) -> bool {
-    let bad = |kind: &str, good: &str| {
-        node.condition(kind).is_some_and(|condition| {
-            let since = condition.last_transition_time;
-            condition.status != good && since.is_some_and(|since| cx.now().since(since) > UNHEALTHY_FOR)
-        })
-    };
-    bad("Ready", "True") || bad("ReadonlyFilesystem", "False")
+        || cx.now().since(since) > cx.config().drain_timeout(machine)
+        || drain.is_some_and(|drain| drain.forced_since.is_some() || drain.is_exhausted(retries))
 }
 
 /// Tells the node that it ends, then drains it.
@@ -110,16 +91,7 @@ async fn advance(
             Err(failure) => return Err(failure),
         }
     }
-    let config = cx.config();
-    let options = Options {
-        force,
-        forced_timeout: config.forced_drain_timeout.into(),
-        retry_period: config.pod_eviction_retry.into(),
-        longest_grace: drain_timeout(cx, machine),
-        detach_timeout: config.volume_detach_timeout.into(),
-        reattach_timeout: config.volume_reattach_timeout.into(),
-        ..Options::default()
-    };
+    let options = cx.config().drain(machine, force);
     drain.pass(cx, node, &options).await
 }
 
@@ -195,19 +167,8 @@ pub(super) async fn detach(cx: &Cx, machine: &mut Machine) -> Result<Next, Failu
     let Search::Ours(node) = node::find(cx, machine, node::ALL).await? else {
         return done(machine);
     };
-    if node.status.volumes_attached.is_empty() {
-        return done(machine);
+    match detach_volumes(cx, &node).await? {
+        0 => done(machine),
+        _ => Ok(Next::retry(RetryClass::Short)),
     }
-    let mut live = attachments_of(cx, &node.metadata.name).await?;
-    live.retain(|attachment| !attachment.metadata.deleting());
-    if live.is_empty() {
-        return done(machine);
-    }
-    let deletions = live
-        .iter()
-        .map(|attachment| cx.act(cluster::delete(attachment).any_version()));
-    for deleted in join_all(deletions).await {
-        deleted.found()?;
-    }
-    Ok(Next::retry(RetryClass::Short))
 }

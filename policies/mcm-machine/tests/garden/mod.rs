@@ -174,7 +174,7 @@ pub struct Story {
 impl Story {
     /// One pass, and the time that it asks for; its siblings see what it has written.
     pub fn pass(&mut self) -> Ended {
-        self.garden.cluster.put(&self.object());
+        self.garden.cluster.put(self.object());
         let ended = self.world.pass(mcm_machine::reconcile);
         let wait = match &ended.next {
             Next::Retry(retry) => {

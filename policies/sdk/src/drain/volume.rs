@@ -104,8 +104,25 @@ impl Attachment {
     }
 }
 
+/// Deletes what still holds volumes at a node whose kubelet cannot be expected to let go of them. Says how many
+/// attachments it deleted; none where none is attached, or all are being deleted.
+pub async fn detach_volumes<T: Kind, C>(cx: &Context<T, C>, node: &Node) -> Result<usize, Failure> {
+    if node.status.volumes_attached.is_empty() {
+        return Ok(0);
+    }
+    let mut live = attachments_of(cx, &node.metadata.name).await?;
+    live.retain(|attachment| !attachment.metadata.deleting());
+    let deletions = live
+        .iter()
+        .map(|attachment| cx.act(cluster::delete(attachment).any_version()));
+    for deleted in join_all(deletions).await {
+        deleted.found()?;
+    }
+    Ok(live.len())
+}
+
 /// The attachments of a node.
-pub async fn attachments_of<T: Kind, C>(cx: &Context<T, C>, node: &str) -> Result<Vec<Attachment>, Failure> {
+async fn attachments_of<T: Kind, C>(cx: &Context<T, C>, node: &str) -> Result<Vec<Attachment>, Failure> {
     let mut all = cx.ask(cluster::objects::<Attachment>()).await?;
     all.retain(|attachment| attachment.spec.node_name == node);
     Ok(all)

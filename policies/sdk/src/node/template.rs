@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{Node, Taint};
+use crate::contract::{Code, Failure};
 
 /// Labels, annotations and taints of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -56,6 +57,17 @@ pub struct Merge {
 }
 
 impl NodeTemplate {
+    /// What was applied last, as this annotation of the node says; nothing where it is not there.
+    pub fn last_applied(node: &Node, annotation: &str) -> Result<NodeTemplate, Failure> {
+        let Some(text) = node.metadata.annotations.get(annotation) else {
+            return Ok(NodeTemplate::default());
+        };
+        serde_json::from_str(text).map_err(|error| {
+            let message = format!("the annotation {annotation} of the node does not decode: {error}");
+            Failure::new(Code::InvalidArgument, message)
+        })
+    }
+
     /// What has to change on this node so that it carries this template, where `applied` was applied last.
     pub fn merge(&self, applied: &NodeTemplate, node: &Node) -> Merge {
         let (wanted, was, is) = (&self.metadata, &applied.metadata, &node.metadata);
@@ -83,9 +95,10 @@ impl Merge {
         !(self.removed || self.set || self.tainted)
     }
 
-    /// The merge patch of the node, with one more annotation.
-    pub fn patch(mut self, annotation: &str, value: String) -> Value {
-        self.annotations.insert(annotation.to_owned(), value.into());
+    /// The merge patch of the node; this annotation says that the template was applied.
+    pub fn patch(mut self, annotation: &str, template: &NodeTemplate) -> Value {
+        let text = serde_json::to_string(template).expect("a template has a JSON form");
+        self.annotations.insert(annotation.to_owned(), text.into());
         let mut patch = json!({"metadata": {"annotations": self.annotations}});
         if !self.labels.is_empty() {
             patch["metadata"]["labels"] = self.labels.into();
@@ -159,9 +172,9 @@ mod tests {
         let merge = NodeTemplate::default().merge(&applied, &node);
         assert_eq!((merge.removed, merge.set, merge.tainted), (true, false, false));
         assert_eq!(
-            merge.patch("last", "{}".into()),
+            merge.patch("last", &NodeTemplate::default()),
             json!({
-                "metadata": {"labels": {"old": null}, "annotations": {"last": "{}"}},
+                "metadata": {"labels": {"old": null}, "annotations": {"last": r#"{"metadata":{},"spec":{}}"#}},
                 "spec": {"taints": [{"key": "ours", "effect": "NoExecute"}]},
             })
         );
@@ -176,9 +189,6 @@ mod tests {
         }));
         let merge = wanted.merge(&NodeTemplate::default(), &node);
         assert_eq!((merge.removed, merge.set, merge.tainted), (false, false, true));
-        assert_eq!(
-            merge.patch("last", "{}".into())["spec"]["taints"][0]["value"],
-            "new"
-        );
+        assert_eq!(merge.patch("last", &wanted)["spec"]["taints"][0]["value"], "new");
     }
 }

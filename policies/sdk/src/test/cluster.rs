@@ -125,13 +125,19 @@ impl Objects {
                 .iter()
                 .all(|path| other.pointer(path) == object.pointer(path))
         };
-        self.all.retain(|other| !same(other));
+        let before = self.all.iter().position(same).map(|at| self.all.remove(at));
+        let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+        let own = version(&object);
+        // A version that a test states stands; one that was there before is outdated by this write.
+        let stated = !own.is_null() && before.is_none_or(|before| version(&before) != own);
         self.version += 1;
         let metadata = &mut object["metadata"];
         if metadata["uid"].is_null() {
             metadata["uid"] = format!("uid-{}", metadata["name"].as_str().unwrap_or_default()).into();
         }
-        metadata["resourceVersion"] = self.version.to_string().into();
+        if !stated {
+            metadata["resourceVersion"] = self.version.to_string().into();
+        }
         self.all.push(object);
     }
 

@@ -1,8 +1,11 @@
-//! What the binding can set.
+//! What a binding of `mcm-machine` can set.
 
+use polity_sdk::drain::Options;
 use polity_sdk::prelude::*;
 
-/// The configuration of this policy. The defaults are the specification's constants and recommended readings.
+use crate::Machine;
+
+/// The configuration of `mcm-machine`. The defaults are the specification's constants and recommended readings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Config {
@@ -127,6 +130,48 @@ impl Default for Config {
             delete_without_class: false,
             not_found_still_deletes: false,
             decode_failure_is_failed: false,
+        }
+    }
+}
+
+impl Config {
+    /// How long the machine may take to be created and to join.
+    pub fn creation_timeout(&self, machine: &Machine) -> Duration {
+        machine
+            .spec
+            .creation_timeout
+            .unwrap_or(self.creation_timeout)
+            .into()
+    }
+
+    /// How long the machine may be Unknown.
+    pub fn health_timeout(&self, machine: &Machine) -> Duration {
+        machine.spec.health_timeout.unwrap_or(self.health_timeout).into()
+    }
+
+    /// How long the machine's drain may take before it is forced.
+    pub fn drain_timeout(&self, machine: &Machine) -> Duration {
+        machine.spec.drain_timeout.unwrap_or(self.drain_timeout).into()
+    }
+
+    /// How often a disruption budget may refuse a pod: never more often than fits into the drain's timeout.
+    pub fn evict_retries(&self, machine: &Machine) -> u32 {
+        let period = Duration::from(self.pod_eviction_retry).as_millis().max(1);
+        let fitting = self.drain_timeout(machine).as_millis() / period;
+        let wanted = machine.spec.max_evict_retries.unwrap_or(self.max_evict_retries);
+        wanted.min(u32::try_from(fitting).unwrap_or(u32::MAX)).max(1)
+    }
+
+    /// How to drain the machine's node.
+    pub fn drain(&self, machine: &Machine, force: bool) -> Options {
+        Options {
+            force,
+            forced_timeout: self.forced_drain_timeout.into(),
+            retry_period: self.pod_eviction_retry.into(),
+            longest_grace: self.drain_timeout(machine),
+            detach_timeout: self.volume_detach_timeout.into(),
+            reattach_timeout: self.volume_reattach_timeout.into(),
+            ..Options::default()
         }
     }
 }
