@@ -191,7 +191,7 @@ async fn evict(cx: Cx) -> Result<Next, Failure> {
 
 #[test]
 fn an_eviction_respects_budgets_and_its_pod_ends_after_its_grace_period() {
-    let mut world = world();
+    let mut world = thing::world();
     world.exists(pod());
     world.exists(json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b", "namespace": "shop"},
@@ -231,7 +231,7 @@ fn an_act_on_an_object_that_somebody_else_has_written_is_aborted() {
         cx.act(cluster::delete(&pod)).await?;
         Ok(Next::settled())
     }
-    let mut world = world();
+    let mut world = thing::world();
     world.exists(pod());
     let Next::Retry(retry) = world.pass(policy).next else {
         panic!("not aborted")
