@@ -397,6 +397,13 @@ struct SecretKey {
     key: String,
 }
 
+impl Sealed {
+    /// The name under which the host keeps the value, and the key.
+    pub fn parts(&self) -> (&str, &str) {
+        (&self.secret.name, &self.secret.key)
+    }
+}
+
 /// The value of a Secret's key, for an argument that the catalogue marks sealed.
 pub fn sealed(secret: &str, key: &str) -> Sealed {
     Sealed {

@@ -10,11 +10,13 @@
 //! - a request is made and dropped: never awaited, or no longer awaited when its answer comes;
 //! - it asks for what no fact of the test answers.
 
+mod cluster;
 mod drive;
 mod facts;
 mod watch;
 mod world;
 
+pub use cluster::Cluster;
 pub use drive::{Driven, STEPS, describe, drive};
 pub use facts::{Answer, Facts};
 pub(crate) use watch::Watch;

@@ -167,3 +167,78 @@ fn a_world_keeps_the_finalizer_before_the_first_act_and_lets_go_of_the_object_af
     world.pass(policy);
     assert!(world.object().is_none());
 }
+
+fn pod() -> serde_json::Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "shop", "labels": {"app": "p"}},
+        "spec": {"nodeName": "n-1", "terminationGracePeriodSeconds": 10},
+    })
+}
+
+/// What a policy makes of the only pod.
+async fn evict(cx: Cx) -> Result<Next, Failure> {
+    let pods = cx
+        .ask(cluster::objects::<polity_sdk::drain::Pod>().everywhere())
+        .await?;
+    for pod in &pods {
+        if let Err(failure) = cx.act(cluster::evict(pod)).await {
+            return Ok(Next::failed(RetryClass::Short, failure));
+        }
+    }
+    Ok(Next::settled())
+}
+
+#[test]
+fn an_eviction_respects_budgets_and_its_pod_ends_after_its_grace_period() {
+    let mut world = thing::world();
+    world.exists(pod());
+    world.exists(json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b", "namespace": "shop"},
+        "spec": {"selector": {"matchLabels": {"app": "p"}}}, "status": {"disruptionsAllowed": 0},
+    }));
+    let Next::Retry(refused) = world.pass(evict).next else {
+        panic!("evicted past its budget")
+    };
+    assert_eq!(
+        refused.failure.map(|failure| failure.code),
+        Some(Code::Unavailable)
+    );
+    world.cluster().edit(
+        "PodDisruptionBudget",
+        "b",
+        json!({"status": {"disruptionsAllowed": 1}}),
+    );
+    assert_eq!(world.pass(evict).next, Next::settled());
+    assert_eq!(
+        world.cluster().get("Pod", "p").unwrap()["metadata"]["deletionTimestamp"],
+        "2026-01-01T00:00:10Z"
+    );
+    world.advance(std::time::Duration::from_secs(10));
+    world.pass(evict);
+    assert!(world.cluster().get("Pod", "p").is_none());
+}
+
+#[test]
+fn an_act_on_an_object_that_somebody_else_has_written_is_aborted() {
+    async fn policy(cx: Cx) -> Result<Next, Failure> {
+        let pod = cx
+            .ask(cluster::object::<polity_sdk::drain::Pod>("p").namespace("shop"))
+            .await?;
+        cx.act(cluster::patch(&pod, json!({"metadata": {"labels": {"a": "b"}}})))
+            .await?;
+        // With the version from before the patch.
+        cx.act(cluster::delete(&pod)).await?;
+        Ok(Next::settled())
+    }
+    let mut world = thing::world();
+    world.exists(pod());
+    let Next::Retry(retry) = world.pass(policy).next else {
+        panic!("not aborted")
+    };
+    assert_eq!(retry.failure.map(|failure| failure.code), Some(Code::Aborted));
+    assert_eq!(
+        world.cluster().get("Pod", "p").unwrap()["metadata"]["labels"]["a"],
+        "b"
+    );
+}

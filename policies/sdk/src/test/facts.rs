@@ -1,10 +1,11 @@
 //! What is true in a test's world.
 
 use serde::Serialize;
-use serde_json::Value;
 
-use crate::contract::{self, Code, Failure, ListQuery, ObjectRef, Question, Request};
+use crate::contract::{self, Code, Failure, Request};
 use crate::{Act, Ask};
+
+use super::cluster::Cluster;
 
 /// What a request is answered with: JSON, or a failure.
 pub type Answer = Result<String, Failure>;
@@ -18,7 +19,7 @@ pub struct Facts {
     home: Option<String>,
     stated: Vec<(Request, Answer)>,
     responders: Vec<Responder>,
-    objects: Vec<Value>,
+    cluster: Cluster,
 }
 
 impl Facts {
@@ -62,16 +63,21 @@ impl Facts {
         self
     }
 
-    /// This object of the cluster exists. Asks for objects of its kind are answered from such objects from now on.
+    /// This object of the cluster exists. Asks for objects are answered from such objects from now on, and acts are
+    /// performed on them: see [`Cluster`].
     pub fn exists(&mut self, object: impl Serialize) -> &mut Self {
-        let object = serde_json::to_value(object).expect("an object has a JSON form");
-        let same = |other: &Value| {
-            ["/apiVersion", "/kind", "/metadata/namespace", "/metadata/name"]
-                .iter()
-                .all(|path| other.pointer(path) == object.pointer(path))
-        };
-        self.objects.retain(|other| !same(other));
-        self.objects.push(object);
+        self.cluster.put(object);
+        self
+    }
+
+    /// The other objects of the cluster.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Shares a cluster with other worlds.
+    pub fn join(&mut self, cluster: &Cluster) -> &mut Self {
+        self.cluster = cluster.clone();
         self
     }
 
@@ -94,93 +100,8 @@ impl Facts {
             .iter_mut()
             .rev()
             .find_map(|respond| respond(request))
-            .or_else(|| self.stored(request))
+            .or_else(|| self.cluster.answer(request))
     }
-
-    fn stored(&self, request: &Request) -> Option<Answer> {
-        let Request::Ask(ask) = request else { return None };
-        match &ask.question {
-            Question::Object(query) if !self.objects.is_empty() => Some(self.object(&query.object)),
-            Question::Objects(query) if !self.objects.is_empty() => Some(self.list(query)),
-            _ => None,
-        }
-    }
-
-    fn object(&self, wanted: &ObjectRef) -> Answer {
-        let found = self.objects.iter().find(|object| {
-            object["apiVersion"] == wanted.api_version.as_str()
-                && object["kind"] == wanted.kind.as_str()
-                && object["metadata"]["name"] == wanted.name.as_str()
-                && object["metadata"]["namespace"].as_str() == wanted.namespace.as_deref()
-        });
-        let missing = || {
-            Failure::new(
-                Code::NotFound,
-                format!("{} {} not found", wanted.kind, wanted.name),
-            )
-        };
-        found.map(Value::to_string).ok_or_else(missing)
-    }
-
-    fn list(&self, query: &ListQuery) -> Answer {
-        let mut found: Vec<&Value> = self
-            .objects
-            .iter()
-            .filter(|object| {
-                object["apiVersion"] == query.api_version.as_str()
-                    && object["kind"] == query.kind.as_str()
-                    && query
-                        .namespace
-                        .as_deref()
-                        .is_none_or(|ns| object["metadata"]["namespace"] == ns)
-                    && query
-                        .label_selector
-                        .as_deref()
-                        .is_none_or(|selector| labels_match(object, selector))
-                    && query
-                        .field_selector
-                        .as_deref()
-                        .is_none_or(|selector| fields_match(object, selector))
-            })
-            .collect();
-        found.sort_by_key(|object| {
-            let name = |field| object["metadata"][field].as_str().unwrap_or("").to_owned();
-            (name("namespace"), name("name"))
-        });
-        if query.limit > 0 && found.len() > query.limit as usize {
-            let message = format!("more than {} objects", query.limit);
-            return Err(Failure::new(Code::ResourceExhausted, message));
-        }
-        Ok(json(found))
-    }
-}
-
-/// `a=b,c!=d,e,!f`. The kit knows no sets: state those asks' answers.
-fn labels_match(object: &Value, selector: &str) -> bool {
-    let label = |key: &str| object["metadata"]["labels"][key].as_str();
-    selector.split(',').map(str::trim).all(|term| {
-        assert!(
-            !term.contains(" in ") && !term.contains("notin"),
-            "the kit's object store knows no sets: {term}"
-        );
-        if let Some((key, value)) = term.split_once("!=") {
-            label(key) != Some(value)
-        } else if let Some((key, value)) = term.split_once('=') {
-            label(key) == Some(value.trim_start_matches('='))
-        } else if let Some(key) = term.strip_prefix('!') {
-            label(key).is_none()
-        } else {
-            label(term).is_some()
-        }
-    })
-}
-
-fn fields_match(object: &Value, selector: &str) -> bool {
-    selector.split(',').all(|term| {
-        let (path, value) = term.split_once('=').unwrap_or((term, ""));
-        let pointer = format!("/{}", path.trim().replace('.', "/"));
-        object.pointer(&pointer).and_then(Value::as_str) == Some(value.trim_start_matches('='))
-    })
 }
 
 fn json(answer: impl Serialize) -> String {

@@ -185,6 +185,7 @@ impl World {
     }
 
     fn begin(&mut self) -> Pass {
+        self.facts.cluster().advance_to(self.now);
         Pass {
             object: self.object.as_ref().map(Value::to_string),
             now: self.now.unix_ms(),
@@ -275,7 +276,7 @@ impl World {
 }
 
 /// Applies a merge patch (RFC 7396).
-fn merge(target: &mut Value, patch: Value) {
+pub(super) fn merge(target: &mut Value, patch: Value) {
     let Value::Object(patch) = patch else {
         *target = patch;
         return;

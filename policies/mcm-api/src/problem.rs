@@ -1,0 +1,94 @@
+//! Why no machine can be made from a class.
+
+use polity_sdk::prelude::*;
+
+use crate::{Config, Machine, MachineClass};
+
+/// Why no machine can be made from a class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// How long to wait.
+    pub class: RetryClass,
+    /// What sort of problem it is.
+    pub code: Code,
+    /// CamelCase.
+    pub reason: &'static str,
+    /// For people.
+    pub message: String,
+}
+
+impl Problem {
+    fn new(code: Code, reason: &'static str, message: String) -> Problem {
+        let class = RetryClass::Long;
+        Problem {
+            class,
+            code,
+            reason,
+            message,
+        }
+    }
+
+    /// Loads the machine's class, and looks at its Secret. A failure to look is no problem of the class: the pass fails and is tried again soon.
+    pub async fn find<T: Kind, C>(
+        cx: &Context<T, C>,
+        machine: &Machine,
+        config: &Config,
+    ) -> Result<Result<MachineClass, Problem>, Failure> {
+        let named = &machine.spec.class;
+        let missing = || {
+            let message = format!("{} {} does not exist", named.kind, named.name);
+            Problem::new(Code::NotFound, "ClassMissing", message)
+        };
+        if named.kind != MachineClass::KIND {
+            return Ok(Err(missing()));
+        }
+        let Some(class) = cx
+            .ask(cluster::object::<MachineClass>(&named.name))
+            .await
+            .found()?
+        else {
+            return Ok(Err(missing()));
+        };
+        let finalizer = &config.class_finalizer;
+        if !finalizer.is_empty() && !class.metadata.finalizers.contains(finalizer) {
+            let message = format!("MachineClass {} does not carry {finalizer} yet", named.name);
+            let problem = Problem::new(Code::FailedPrecondition, "ClassNotReady", message);
+            return Ok(Err(Problem {
+                class: RetryClass::Short,
+                ..problem
+            }));
+        }
+        if class
+            .spec
+            .node_template
+            .as_ref()
+            .is_some_and(|t| !t.is_complete())
+        {
+            let message = format!("the node template of MachineClass {} is not complete", named.name);
+            return Ok(Err(Problem::new(
+                Code::InvalidArgument,
+                "NodeTemplateInvalid",
+                message,
+            )));
+        }
+        if let Some(secret) = &class.spec.secret_ref {
+            let facts = cx.ask(cluster::secret(&secret.name)).await.found()?;
+            let facts = facts.filter(|facts| facts.exists);
+            let lacking = config
+                .secret_keys
+                .iter()
+                .find(|key| facts.as_ref().is_none_or(|facts| !facts.keys.contains(key)));
+            let message = match (&facts, lacking) {
+                (None, _) => format!("Secret {} does not exist", secret.name),
+                (Some(_), Some(key)) => format!("Secret {} lacks {key}", secret.name),
+                (Some(_), None) => return Ok(Ok(class)),
+            };
+            return Ok(Err(Problem::new(
+                Code::FailedPrecondition,
+                "SecretInvalid",
+                message,
+            )));
+        }
+        Ok(Ok(class))
+    }
+}

@@ -1,0 +1,436 @@
+//! The creation flow: MCM-C01 to MCM-C15.
+
+use polity_sdk::{Code, Doubt, RetryClass};
+use serde_json::json;
+
+use super::*;
+
+/// A machine that was not made yet.
+fn fresh() -> Case {
+    machine(json!({}))
+}
+
+/// A machine whose ids are written, and that has no phase.
+fn made() -> Case {
+    linked("Pending").edited(|object| {
+        object["status"] = json!({"providerID": "vm-1"});
+    })
+}
+
+const FLOW: &str = "R02 R03 R06 R09 R11 R14 R19";
+
+fn token() -> Value {
+    json!({"bootstrapToken": {"name": "token-1", "key": "token", "expires": "2026-01-01T00:20:00Z"}})
+}
+
+fn ids() -> Value {
+    json!({
+        "labels": {"node": "node-m"}, "annotations": {"machinepriority.machine.sapcloud.io": "3"},
+    })
+}
+
+fn failed_creation(to: Option<&str>, code: &str) -> Value {
+    let operation = operation(json!({
+        "description": "no", "type": "Create", "state": "Failed", "errorCode": code,
+    }));
+    match to {
+        Some(to) => and(operation, json!({"currentStatus": phase(to, false)})),
+        None => operation,
+    }
+}
+
+/// A creation that fails with this code.
+fn refused(code: Code) -> Case {
+    fresh()
+        .lacks("machine.status")
+        .fails("machine.create", code)
+        .acts([MINT, CREATE])
+        .notes(&format!("{FLOW} C04 C07 R20"))
+        .event("CreationFailed")
+        .status(and(
+            token(),
+            failed_creation(Some("CrashLoopBackOff"), code.as_str()),
+        ))
+}
+
+/// A driver that fails with this code when it is asked for the VM.
+fn unanswered(code: Code, class: RetryClass) -> Case {
+    fresh()
+        .fails("machine.status", code)
+        .notes(&format!("{FLOW} C09 R20"))
+        .event("CreationFailed")
+        .status(failed_creation(Some("CrashLoopBackOff"), code.as_str()))
+        .failed(class, code, "no")
+}
+
+fn foreign_node(provider: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-m"}, "spec": {"providerID": provider},
+    })
+}
+
+cases! { $ each_creation_case creation
+
+mcm_c01_without_a_token_nothing_is_made:
+    fresh().lacks("machine.status").fails("mint", Code::Unavailable)
+        .acts([MINT])
+        .notes(&format!("{FLOW} C01 R20"))
+        .failed(RetryClass::Short, Code::Unavailable, "no");
+
+mcm_c02_a_vm_that_is_there_is_adopted:
+    fresh().answers("machine.status", vm())
+        .notes(&format!("{FLOW} C02 C10 R20"))
+        .patch(json!({"metadata": ids(), "status": {"providerID": "vm-1"}}))
+        .waits(RetryClass::Short);
+
+mcm_c02_what_the_driver_wants_remembered_is_remembered:
+    fresh().answers("machine.status", json!({"providerID": "vm-1", "nodeName": "node-m", "lastKnownState": "s"}))
+        .notes(&format!("{FLOW} C02 C10 R20"))
+        .patch(json!({"metadata": ids(), "status": {"providerID": "vm-1", "lastKnownState": "s"}}))
+        .waits(RetryClass::Short);
+
+mcm_c03_an_answer_that_does_not_decode_makes_nothing:
+    fresh().answers("machine.status", json!({"id": 5}))
+        .notes(&format!("{FLOW} C03 R20"))
+        .failed(
+            RetryClass::Medium, Code::Internal, "the driver's answer does not decode: missing field `providerID`",
+        );
+
+mcm_c04_a_machine_without_a_vm_is_made:
+    fresh().lacks("machine.status").answers("machine.create", vm())
+        .acts([MINT, CREATE])
+        .notes(&format!("{FLOW} C04 C06 C10 R20"))
+        .patch(json!({"metadata": ids(), "status": and(token(), json!({"providerID": "vm-1"}))}))
+        .waits(RetryClass::Short);
+
+mcm_c04_a_driver_that_cannot_tell_makes_one_too:
+    fresh().fails("machine.status", Code::Unimplemented).answers("machine.create", vm())
+        .acts([MINT, CREATE])
+        .notes(&format!("{FLOW} C04 C06 C10 R20"))
+        .patch(json!({"metadata": ids(), "status": and(token(), json!({"providerID": "vm-1"}))}))
+        .waits(RetryClass::Short);
+
+mcm_c04_a_token_that_is_still_of_use_is_used_again:
+    fresh().edited(|object| object["status"] = token())
+        .lacks("machine.status").answers("machine.create", vm())
+        .acts([CREATE])
+        .notes(&format!("{FLOW} C04 C06 C10 R20"))
+        .patch(json!({"metadata": ids(), "status": {"providerID": "vm-1"}}))
+        .waits(RetryClass::Short);
+
+mcm_c04_a_binding_may_do_without_tokens:
+    fresh().config(json!({"bootstrapToken": false}))
+        .lacks("machine.status").answers("machine.create", vm())
+        .acts([concat!(
+            r#"machine.create {"name":"m","providerSpec":{"size":"s"},"#,
+            r#""userData":{"$secret":{"name":"user-data","key":"userData"}}}"#
+        )])
+        .notes(&format!("{FLOW} C04 C06 C10 R20"))
+        .patch(json!({"metadata": ids(), "status": {"providerID": "vm-1"}}))
+        .waits(RetryClass::Short);
+
+mcm_c05_a_vm_with_the_name_of_an_older_node_is_given_back:
+    fresh().lacks("machine.status").answers("machine.create", vm()).answers("machine.delete", json!({}))
+        .with(foreign_node("vm-0"))
+        .acts([MINT, CREATE, DELETE])
+        .notes(&format!("{FLOW} C04 C05 R20"))
+        .event("StaleNode")
+        .status(and(and(token(), json!({"currentStatus": phase("Failed", false)})), operation(json!({
+            "description": "the node node-m of another VM is still there", "type": "Create", "state": "Failed",
+        }))))
+        .waits(RetryClass::Short);
+
+mcm_c05_a_node_that_the_grant_does_not_show_is_an_older_one:
+    fresh().lacks("machine.status").answers("machine.create", vm()).answers("machine.delete", json!({}))
+        .fails("Node node-m", Code::PermissionDenied)
+        .acts([MINT, CREATE, DELETE])
+        .notes(&format!("{FLOW} C04 C05 R20"))
+        .event("StaleNode")
+        .status(and(and(token(), json!({"currentStatus": phase("Failed", false)})), operation(json!({
+            "description": "the node node-m of another VM is still there", "type": "Create", "state": "Failed",
+        }))))
+        .waits(RetryClass::Short);
+
+mcm_c05_a_vm_that_could_not_be_given_back_stays_on_record:
+    fresh().lacks("machine.status").answers("machine.create", vm()).fails("machine.delete", Code::Unavailable)
+        .with(foreign_node("vm-0"))
+        .acts([MINT, CREATE, DELETE])
+        .notes(&format!("{FLOW} C04 C05 R20"))
+        .event("StaleNode")
+        .status(and(
+            and(token(), json!({"providerID": "vm-1", "currentStatus": phase("Failed", false)})),
+            operation(json!({
+                "description": "the node node-m of another VM is still there", "type": "Create", "state": "Failed",
+            })),
+        ))
+        .failed(RetryClass::Short, Code::Unavailable, "no");
+
+mcm_c05_a_creation_in_doubt_with_the_name_of_an_older_node_is_given_back:
+    fresh().in_doubt(Doubt::Done(vm().to_string())).answers("machine.delete", json!({}))
+        .with(foreign_node("vm-0"))
+        .acts([DELETE])
+        .notes(&format!("C14 {FLOW} C05 R20"))
+        .event("StaleNode")
+        .status(and(json!({"currentStatus": phase("Failed", false)}), operation(json!({
+            "description": "the node node-m of another VM is still there", "type": "Create", "state": "Failed",
+        }))))
+        .waits(RetryClass::Short);
+
+mcm_c06_a_node_that_carries_the_machines_name_is_never_stale:
+    fresh().edited(|object| object["metadata"]["name"] = "node-m".into())
+        .lacks("machine.status").answers("machine.create", vm())
+        .with(foreign_node("vm-0"))
+        .acts([MINT, &CREATE.replace(r#""name":"m""#, r#""name":"node-m""#)])
+        .notes(&format!("{FLOW} C04 C06 C10 R20"))
+        .patch(json!({"metadata": ids(), "status": and(token(), json!({"providerID": "vm-1"}))}))
+        .waits(RetryClass::Short);
+
+mcm_c06_a_node_that_joined_at_once_is_its_own:
+    fresh().lacks("machine.status").answers("machine.create", vm())
+        .with(foreign_node("vm-1"))
+        .acts([MINT, CREATE])
+        .notes(&format!("{FLOW} C04 C06 C10 R20"))
+        .patch(json!({"metadata": ids(), "status": and(token(), json!({"providerID": "vm-1"}))}))
+        .waits(RetryClass::Short);
+
+// Every row of the table of codes.
+mcm_c07_cancelled: refused(Code::Cancelled).failed(RetryClass::Medium, Code::Cancelled, "no");
+mcm_c07_unknown: refused(Code::Unknown).failed(RetryClass::Short, Code::Unknown, "no");
+mcm_c07_invalid_argument: refused(Code::InvalidArgument).failed(RetryClass::Medium, Code::InvalidArgument, "no");
+mcm_c07_deadline_exceeded: refused(Code::DeadlineExceeded).failed(RetryClass::Short, Code::DeadlineExceeded, "no");
+mcm_c07_not_found: refused(Code::NotFound).failed(RetryClass::Medium, Code::NotFound, "no");
+mcm_c07_already_exists: refused(Code::AlreadyExists).failed(RetryClass::Medium, Code::AlreadyExists, "no");
+mcm_c07_permission_denied: refused(Code::PermissionDenied).failed(RetryClass::Medium, Code::PermissionDenied, "no");
+mcm_c07_resource_exhausted: refused(Code::ResourceExhausted).failed(RetryClass::Long, Code::ResourceExhausted, "no");
+mcm_c07_failed_precondition:
+    refused(Code::FailedPrecondition).failed(RetryClass::Medium, Code::FailedPrecondition, "no");
+mcm_c07_aborted: refused(Code::Aborted).failed(RetryClass::Short, Code::Aborted, "no");
+mcm_c07_out_of_range: refused(Code::OutOfRange).failed(RetryClass::Medium, Code::OutOfRange, "no");
+mcm_c07_unimplemented: refused(Code::Unimplemented).failed(RetryClass::Medium, Code::Unimplemented, "no");
+mcm_c07_internal: refused(Code::Internal).failed(RetryClass::Medium, Code::Internal, "no");
+mcm_c07_unavailable: refused(Code::Unavailable).failed(RetryClass::Short, Code::Unavailable, "no");
+mcm_c07_data_loss: refused(Code::DataLoss).failed(RetryClass::Medium, Code::DataLoss, "no");
+mcm_c07_unauthenticated: refused(Code::Unauthenticated).failed(RetryClass::Medium, Code::Unauthenticated, "no");
+
+mcm_c07_the_wait_for_resources_is_the_bindings:
+    refused(Code::ResourceExhausted)
+        .config(json!({"resourceExhausted": "Medium"}))
+        .failed(RetryClass::Medium, Code::ResourceExhausted, "no");
+
+mcm_c07_after_its_time_the_machine_is_failed:
+    refused(Code::Unavailable)
+        .edited(|object| object["metadata"]["creationTimestamp"] = LONG_AGO.into())
+        .status(and(token(), failed_creation(Some("Failed"), "unavailable")))
+        .failed(RetryClass::Short, Code::Unavailable, "no");
+
+mcm_c07_the_timeout_of_the_machine_comes_first:
+    refused(Code::Unavailable)
+        .edited(|object| object["spec"]["creationTimeout"] = "1m".into())
+        .acts(["mint bootstrap-token for 60000 ms", CREATE])
+        .status(and(
+            json!({"bootstrapToken": {"name": "token-1", "key": "token", "expires": "2026-01-01T00:01:00Z"}}),
+            failed_creation(Some("Failed"), "unavailable"),
+        ))
+        .failed(RetryClass::Short, Code::Unavailable, "no");
+
+mcm_c07_the_same_failure_is_not_written_again:
+    fresh()
+        .edited(|object| object["status"] = and(token(), json!({
+            "currentStatus": {"phase": "CrashLoopBackOff", "lastUpdateTime": EARLIER},
+            "lastOperation": {
+                "description": "no", "type": "Create", "state": "Failed", "errorCode": "unavailable",
+                "lastUpdateTime": EARLIER,
+            },
+        })))
+        .lacks("machine.status").fails("machine.create", Code::Unavailable)
+        .acts([CREATE])
+        .notes(&format!("{FLOW} C04 C07 R20"))
+        .event("CreationFailed")
+        .failed(RetryClass::Short, Code::Unavailable, "no");
+
+mcm_c07_the_same_failure_is_written_again_after_half_an_hour:
+    fresh()
+        .edited(|object| {
+            object["status"] = and(token(), json!({
+                "currentStatus": {"phase": "Failed", "lastUpdateTime": LONG_AGO},
+                "lastOperation": {
+                    "description": "no", "type": "Create", "state": "Failed", "errorCode": "unavailable",
+                    "lastUpdateTime": LONG_AGO,
+                },
+            }));
+        })
+        .lacks("machine.status").fails("machine.create", Code::Unavailable)
+        .acts([CREATE])
+        .notes(&format!("{FLOW} C04 C07 R20"))
+        .event("CreationFailed")
+        .status(operation(json!({})))
+        .failed(RetryClass::Short, Code::Unavailable, "no");
+
+mcm_c08_ids_on_record_are_trusted:
+    made().lacks("machine.status")
+        .notes(&format!("{FLOW} C08 C11 R20"))
+        .status(and(
+            json!({"node": "node-m", "currentStatus": phase("Pending", true)}),
+            operation(json!({
+                "description": "the VM is made; its node is to join", "type": "Create", "state": "Processing",
+            })),
+        ))
+        .waits(RetryClass::Short);
+
+mcm_c08_where_the_driver_cannot_tell_too:
+    made().fails("machine.status", Code::Unimplemented)
+        .notes(&format!("{FLOW} C08 C11 R20"))
+        .status(and(
+            json!({"node": "node-m", "currentStatus": phase("Pending", true)}),
+            operation(json!({
+                "description": "the VM is made; its node is to join", "type": "Create", "state": "Processing",
+            })),
+        ))
+        .waits(RetryClass::Short);
+
+mcm_c09_cancelled: unanswered(Code::Cancelled, RetryClass::Medium);
+mcm_c09_unknown: unanswered(Code::Unknown, RetryClass::Short);
+mcm_c09_invalid_argument: unanswered(Code::InvalidArgument, RetryClass::Medium);
+mcm_c09_deadline_exceeded: unanswered(Code::DeadlineExceeded, RetryClass::Short);
+mcm_c09_already_exists: unanswered(Code::AlreadyExists, RetryClass::Medium);
+mcm_c09_permission_denied: unanswered(Code::PermissionDenied, RetryClass::Medium);
+mcm_c09_resource_exhausted: unanswered(Code::ResourceExhausted, RetryClass::Medium);
+mcm_c09_failed_precondition: unanswered(Code::FailedPrecondition, RetryClass::Medium);
+mcm_c09_aborted: unanswered(Code::Aborted, RetryClass::Short);
+mcm_c09_out_of_range: unanswered(Code::OutOfRange, RetryClass::Medium);
+mcm_c09_internal: unanswered(Code::Internal, RetryClass::Medium);
+mcm_c09_unavailable: unanswered(Code::Unavailable, RetryClass::Short);
+mcm_c09_data_loss: unanswered(Code::DataLoss, RetryClass::Medium);
+mcm_c09_unauthenticated: unanswered(Code::Unauthenticated, RetryClass::Medium);
+
+mcm_c09_a_running_machine_stays_so:
+    known("Running", "True")
+        .edited(|object| object["metadata"]["labels"] = json!({"name": "workers"}))
+        .fails("machine.status", Code::Unavailable)
+        .notes(&format!("{FLOW} C09 R20"))
+        .event("CreationFailed")
+        .status(failed_creation(None, "unavailable"))
+        .failed(RetryClass::Short, Code::Unavailable, "no");
+
+mcm_c10_only_what_is_missing_is_written:
+    fresh().edited(|object| {
+            object["metadata"]["annotations"] = json!({"machinepriority.machine.sapcloud.io": "1"});
+            object["status"]["providerID"] = "vm-1".into();
+        })
+        .answers("machine.status", vm())
+        .notes(&format!("{FLOW} C02 C10 R20"))
+        .patch(json!({"metadata": {"labels": {"node": "node-m"}}}))
+        .waits(RetryClass::Short);
+
+mcm_c11_a_machine_that_is_made_waits_for_its_node:
+    made().answers("machine.status", vm())
+        .notes(&format!("{FLOW} C02 C11 R20"))
+        .status(and(
+            json!({"node": "node-m", "currentStatus": phase("Pending", true)}),
+            operation(json!({
+                "description": "the VM is made; its node is to join", "type": "Create", "state": "Processing",
+            })),
+        ))
+        .waits(RetryClass::Short);
+
+mcm_c11_a_creation_that_failed_before_is_pending:
+    made().edited(|object| object["status"]["currentStatus"] = json!({"phase": "CrashLoopBackOff"}))
+        .answers("machine.status", vm())
+        .notes(&format!("{FLOW} C02 C11 R20"))
+        .status(and(
+            json!({"node": "node-m", "currentStatus": phase("Pending", true)}),
+            operation(json!({
+                "description": "the VM is made; its node is to join", "type": "Create", "state": "Processing",
+            })),
+        ))
+        .waits(RetryClass::Short);
+
+mcm_c11_a_failed_machine_stays_failed:
+    made().edited(|object| object["status"]["currentStatus"] = json!({"phase": "Failed"}))
+        .answers("machine.status", vm())
+        .notes(&format!("{FLOW} C02 C11 R20"))
+        .status(and(
+            json!({"node": "node-m"}),
+            operation(json!({
+                "description": "the VM is made; its node is to join", "type": "Create", "state": "Processing",
+            })),
+        ))
+        .waits(RetryClass::Short);
+
+mcm_c12_a_node_whose_name_the_driver_does_not_know_is_waited_for:
+    nameless().answers("machine.status", json!({"providerID": "vm-1"}))
+        .notes(&format!("{FLOW} C02 C12 R20"))
+        .waits(RetryClass::Long);
+
+// #1110
+mcm_h07_a_node_whose_name_never_becomes_known_fails_in_time_too:
+    nameless().edited(|object| object["metadata"]["creationTimestamp"] = LONG_AGO.into())
+        .answers("machine.status", json!({"providerID": "vm-1"}))
+        .notes(&format!("{FLOW} C02 C12 H07 R20"))
+        .event("MachineFailed")
+        .status(and(
+            json!({"currentStatus": phase("Failed", false)}),
+            operation(json!({"description": "the node did not join in time", "state": "Failed"})),
+        ))
+        .waits(RetryClass::Long);
+
+mcm_c13_a_creation_that_the_cloud_knows_nothing_of_yet_stops_everything:
+    fresh().in_doubt(Doubt::Unknown)
+        .notes("C13")
+        .waits(RetryClass::Short);
+
+mcm_x51_a_creation_in_doubt_stops_the_deletion_too:
+    deleting("InitiateFinalizerRemoval").in_doubt(Doubt::Unknown)
+        .notes("C13 X51")
+        .waits(RetryClass::Short);
+
+mcm_c14_what_a_creation_in_doubt_has_made_is_the_machines:
+    fresh().in_doubt(Doubt::Done(vm().to_string()))
+        .with(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}}))
+        .notes(&format!("C14 {FLOW} C10 R20"))
+        .patch(json!({"metadata": ids(), "status": {"providerID": "vm-1"}}))
+        .waits(RetryClass::Short);
+
+mcm_c14_is_recorded_even_where_the_class_is_gone:
+    fresh().in_doubt(Doubt::Done(vm().to_string())).without("MachineClass").with(node("True"))
+        .notes("C14 R02 R03 R05 R21")
+        .status(and(
+            json!({"providerID": "vm-1"}),
+            class_condition("ClassMissing", "MachineClass small does not exist"),
+        ))
+        .failed(RetryClass::Long, Code::NotFound, "MachineClass small does not exist");
+
+mcm_c14_in_a_deletion_starts_it_again:
+    deleting("InitiateFinalizerRemoval").in_doubt(Doubt::Done(vm().to_string()))
+        .edited(|object| object["status"]["providerID"] = json!(null))
+        .notes("C14")
+        .status(and(
+            json!({"providerID": "vm-1"}),
+            operation(json!({"description": "the machine is being deleted", "nextOp": "GetVMStatus"})),
+        ))
+        .waits(RetryClass::Short);
+
+mcm_c14_an_answer_that_does_not_decode_fails_the_pass:
+    fresh().in_doubt(Doubt::Done("{}".into()))
+        .failed(
+            RetryClass::Short, Code::Internal, "the driver's answer does not decode: missing field `providerID`",
+        );
+
+mcm_c15_a_creation_that_was_not_performed_is_made_as_usual:
+    fresh().in_doubt(Doubt::Absent).lacks("machine.status").answers("machine.create", vm())
+        .acts([MINT, CREATE])
+        .notes(&format!("C15 {FLOW} C04 C06 C10 R20"))
+        .patch(json!({"metadata": ids(), "status": and(token(), json!({"providerID": "vm-1"}))}))
+        .waits(RetryClass::Short);
+}
+
+/// A Pending machine whose driver does not say the node's name.
+fn nameless() -> Case {
+    made().edited(|object| {
+        object["metadata"]["labels"] = json!({"name": "workers"});
+        object["status"] = json!({
+            "providerID": "vm-1", "currentStatus": {"phase": "Pending", "lastUpdateTime": EARLIER},
+            "lastOperation": {"description": "", "type": "Create", "state": "Processing", "lastUpdateTime": EARLIER},
+        });
+    })
+}

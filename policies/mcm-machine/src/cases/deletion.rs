@@ -1,0 +1,328 @@
+//! The deletion flow but for the drain: MCM-D01 to MCM-D28, MCM-X01 to MCM-X03, MCM-X20 to MCM-X50.
+
+use polity_sdk::{Code, Next, RetryClass};
+use serde_json::json;
+
+use super::*;
+
+const FLOW: &str = "R02 R03 R06 R07 R08 D01 D04 D08";
+
+fn asked(edges: &str) -> String {
+    format!("{FLOW} D09 D12 D13 {edges} R18")
+}
+
+fn next(description: &str, step: &str) -> Value {
+    operation(json!({"description": description, "nextOp": step}))
+}
+
+/// What is written after a failure.
+fn wrong(code: Code) -> Value {
+    operation(json!({"description": "no", "state": "Failed", "errorCode": code.as_str()}))
+}
+
+/// The driver fails with this code when it is asked for the VM.
+fn unanswered(code: Code) -> Case {
+    deleting("GetVMStatus").fails("machine.status", code)
+}
+
+fn again(code: Code) -> Case {
+    unanswered(code)
+        .notes(&asked("D15 D16 D17 D21 D23 D26"))
+        .event("DeletionFailed")
+        .status(wrong(code))
+        .failed(RetryClass::Short, code, "no")
+}
+
+fn other(code: Code) -> Case {
+    unanswered(code)
+        .notes(&asked("D15 D16 D17 X01"))
+        .event("DeletionFailed")
+        .status(wrong(code))
+        .failed(RetryClass::Medium, code, "no")
+}
+
+/// The driver fails with this code to delete the VM.
+fn undeleted(code: Code, edge: &str, class: RetryClass) -> Case {
+    deleting("InitiateVMDeletion")
+        .fails("machine.delete", code)
+        .acts([DELETE])
+        .notes(&format!("{FLOW} {edge} R18"))
+        .event("DeletionFailed")
+        .status(wrong(code))
+        .failed(class, code, "no")
+}
+
+fn node_gone(case: Case, edges: &str) -> Case {
+    case.notes(&format!("{FLOW} {edges} R18"))
+        .status(next("the node is gone", "InitiateFinalizerRemoval"))
+        .waits(RetryClass::Short)
+}
+
+fn node_stays(case: Case, code: Code) -> Case {
+    case.notes(&format!("{FLOW} X31 R18"))
+        .event("DeletionFailed")
+        .status(wrong(code))
+        .failed(RetryClass::Short, code, "no")
+}
+
+fn other_node() -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}})
+}
+
+fn restarted(case: Case) -> Case {
+    case.notes(&format!("{FLOW} X50 R18")).waits(RetryClass::Short)
+}
+
+cases! { $ each_deletion_case deletion
+
+mcm_d02_a_machine_without_its_finalizer_is_left_alone:
+    deleting("InitiateVMDeletion")
+        .edited(|object| object["metadata"]["finalizers"] = json!(["example.com/theirs"]))
+        .notes("R02 R03 R06 R07 R08 D02 D03 R18")
+        .failed(
+            RetryClass::Long, Code::FailedPrecondition,
+            "the machine is being deleted and lacks the finalizer mcm.polity.dev/machine",
+        );
+
+mcm_d05_a_machine_becomes_terminating_first:
+    known("Running", "True").edited(|object| object["metadata"]["deletionTimestamp"] = EARLIER.into())
+        .notes("R02 R03 R06 R07 R08 D01 D04 D05 D06 D07 R18")
+        .status(and(
+            json!({"currentStatus": phase("Terminating", false)}),
+            operation(json!({
+                "description": "the machine is being deleted", "type": "Delete", "nextOp": "GetVMStatus",
+            })),
+        ))
+        .waits(RetryClass::Short);
+
+// #363: a machine without a phase can be deleted.
+mcm_d05_a_machine_that_never_had_a_phase_too:
+    machine(json!({})).edited(|object| object["metadata"]["deletionTimestamp"] = EARLIER.into())
+        .notes("R02 R03 R06 R07 R08 D01 D04 D05 D06 D07 R18")
+        .status(and(
+            json!({"currentStatus": phase("Terminating", false)}),
+            operation(json!({
+                "description": "the machine is being deleted", "type": "Delete", "state": "Processing",
+                "nextOp": "GetVMStatus",
+            })),
+        ))
+        .waits(RetryClass::Short);
+
+mcm_d14_a_vm_that_is_there_is_drained_next:
+    deleting("GetVMStatus").answers("machine.status", vm())
+        .notes(&asked("D14 D24 D26"))
+        .status(next("the node is drained next", "InitiateDrain"))
+        .waits(RetryClass::Short);
+
+// f-5: literally Processing.
+mcm_d18_an_answer_that_does_not_decode_is_written_down:
+    deleting("GetVMStatus").answers("machine.status", json!([]))
+        .notes(&asked("D15 D16 D18 D19 D27"))
+        .status(next("the driver's answer does not decode: invalid length 0, expected struct Vm with 4 elements", "FailedDecode"))
+        .failed(
+            RetryClass::Long, Code::Internal,
+            "the driver's answer does not decode: invalid length 0, expected struct Vm with 4 elements",
+        );
+
+// f-5
+mcm_d18_is_a_failure_where_the_binding_says_so:
+    deleting("GetVMStatus").answers("machine.status", json!({"providerID": 5}))
+        .config(json!({"decodeFailureIsFailed": true}))
+        .notes(&asked("D15 D16 D18 D19 D27"))
+        .status(operation(json!({
+            "description": "the driver's answer does not decode: invalid type: integer `5`, expected a string",
+            "nextOp": "FailedDecode", "state": "Failed",
+        })))
+        .failed(
+            RetryClass::Long, Code::Internal,
+            "the driver's answer does not decode: invalid type: integer `5`, expected a string",
+        );
+
+// Every row of the table of codes.
+mcm_d20_unimplemented:
+    unanswered(Code::Unimplemented)
+        .notes(&asked("D15 D16 D17 D20 D24 D26"))
+        .status(next("the node is drained next", "InitiateDrain"))
+        .waits(RetryClass::Short);
+
+mcm_d21_unknown: again(Code::Unknown);
+mcm_d21_deadline_exceeded: again(Code::DeadlineExceeded);
+mcm_d21_aborted: again(Code::Aborted);
+mcm_d21_unavailable: again(Code::Unavailable);
+
+// f-6: the drawing goes on with the Node; what the VM left behind stays.
+mcm_d22_not_found:
+    unanswered(Code::NotFound)
+        .notes(&asked("D15 D16 D17 D22 D25 D26"))
+        .status(next("the VM is gone", "InitiateNodeDeletion"))
+        .waits(RetryClass::Short);
+
+mcm_x01_cancelled: other(Code::Cancelled);
+mcm_x01_invalid_argument: other(Code::InvalidArgument);
+mcm_x01_already_exists: other(Code::AlreadyExists);
+mcm_x01_permission_denied: other(Code::PermissionDenied);
+mcm_x01_resource_exhausted: other(Code::ResourceExhausted);
+mcm_x01_failed_precondition: other(Code::FailedPrecondition);
+mcm_x01_out_of_range: other(Code::OutOfRange);
+mcm_x01_internal: other(Code::Internal);
+mcm_x01_data_loss: other(Code::DataLoss);
+mcm_x01_unauthenticated: other(Code::Unauthenticated);
+
+mcm_d26_the_same_failure_is_not_written_again:
+    unanswered(Code::Unavailable)
+        .edited(|object| {
+            let last = &mut object["status"]["lastOperation"];
+            last["state"] = "Failed".into();
+            last["errorCode"] = "unavailable".into();
+        })
+        .notes(&asked("D15 D16 D17 D21 D23 D26"))
+        .event("DeletionFailed")
+        .failed(RetryClass::Short, Code::Unavailable, "no");
+
+mcm_x02_a_vm_that_is_not_set_up_is_drained_all_the_same:
+    deleting("GetVMStatus").answers("machine.status", json!({"providerID": "vm-1", "initialized": false}))
+        .notes(&asked("X02 D24 D26"))
+        .status(next("the node is drained next", "InitiateDrain"))
+        .waits(RetryClass::Short);
+
+// f-6
+mcm_x03_a_vm_that_is_gone_is_deleted_all_the_same_where_the_binding_says_so:
+    unanswered(Code::NotFound).config(json!({"notFoundStillDeletes": true}))
+        .notes(&asked("D15 D16 D17 X03 D24 D26"))
+        .status(next("the node is drained next", "InitiateDrain"))
+        .waits(RetryClass::Short);
+
+mcm_x20_the_vm_is_deleted:
+    deleting("InitiateVMDeletion").answers("machine.delete", json!({}))
+        .acts([DELETE])
+        .notes(&format!("{FLOW} X20 R18"))
+        .status(next("the VM is deleted", "InitiateNodeDeletion"))
+        .waits(RetryClass::Short);
+
+mcm_x21_not_found:
+    deleting("InitiateVMDeletion").lacks("machine.delete")
+        .acts([DELETE])
+        .notes(&format!("{FLOW} X21 R18"))
+        .status(next("the VM is deleted", "InitiateNodeDeletion"))
+        .waits(RetryClass::Short);
+
+mcm_x22_unknown: undeleted(Code::Unknown, "X22", RetryClass::Short);
+mcm_x22_deadline_exceeded: undeleted(Code::DeadlineExceeded, "X22", RetryClass::Short);
+mcm_x22_aborted: undeleted(Code::Aborted, "X22", RetryClass::Short);
+mcm_x22_unavailable: undeleted(Code::Unavailable, "X22", RetryClass::Short);
+mcm_x23_cancelled: undeleted(Code::Cancelled, "X23", RetryClass::Long);
+mcm_x23_invalid_argument: undeleted(Code::InvalidArgument, "X23", RetryClass::Long);
+mcm_x23_already_exists: undeleted(Code::AlreadyExists, "X23", RetryClass::Long);
+mcm_x23_permission_denied: undeleted(Code::PermissionDenied, "X23", RetryClass::Long);
+mcm_x23_resource_exhausted: undeleted(Code::ResourceExhausted, "X23", RetryClass::Long);
+mcm_x23_failed_precondition: undeleted(Code::FailedPrecondition, "X23", RetryClass::Long);
+mcm_x23_out_of_range: undeleted(Code::OutOfRange, "X23", RetryClass::Long);
+mcm_x23_unimplemented: undeleted(Code::Unimplemented, "X23", RetryClass::Long);
+mcm_x23_internal: undeleted(Code::Internal, "X23", RetryClass::Long);
+mcm_x23_data_loss: undeleted(Code::DataLoss, "X23", RetryClass::Long);
+mcm_x23_unauthenticated: undeleted(Code::Unauthenticated, "X23", RetryClass::Long);
+
+mcm_x23_an_answer_that_does_not_decode:
+    deleting("InitiateVMDeletion").answers("machine.delete", json!("gone"))
+        .acts([DELETE])
+        .notes(&format!("{FLOW} X23 R18"))
+        .event("DeletionFailed")
+        .status(operation(json!({
+            "description": "the answer is not what this policy expects: invalid type: string \"gone\", expected a map at line 1 column 6",
+            "state": "Failed", "errorCode": "internal",
+        })))
+        .failed(
+            RetryClass::Long, Code::Internal,
+            "the answer is not what this policy expects: invalid type: string \"gone\", expected a map at line 1 column 6",
+        );
+
+mcm_x30_the_node_is_deleted:
+    node_gone(deleting("InitiateNodeDeletion").with(node("True")).acts(["delete Node node-m"]), "X30");
+
+mcm_x30_a_node_that_is_gone_needs_no_deletion:
+    node_gone(deleting("InitiateNodeDeletion").with(other_node()), "X30");
+
+mcm_x30_a_node_that_goes_meanwhile_is_gone:
+    node_gone(
+        deleting("InitiateNodeDeletion").with(node("True")).lacks("delete Node").acts(["delete Node node-m"]), "X30",
+    );
+
+mcm_x30_a_machine_that_never_had_a_node_has_none_to_delete:
+    node_gone(
+        deleting("InitiateNodeDeletion").with(node("True")).edited(|object| {
+            object["metadata"]["labels"] = json!({});
+            object["status"]["node"] = json!(null);
+        }),
+        "X30",
+    );
+
+// #874: the label was lost.
+mcm_x30_a_node_whose_label_was_lost_is_deleted_all_the_same:
+    node_gone(
+        deleting("InitiateNodeDeletion").with(node("True"))
+            .edited(|object| object["metadata"]["labels"] = json!({}))
+            .acts(["delete Node node-m"]),
+        "X30",
+    );
+
+mcm_x31_a_node_that_cannot_be_deleted_stays:
+    node_stays(
+        deleting("InitiateNodeDeletion").with(node("True"))
+            .fails("delete Node", Code::Unavailable).acts(["delete Node node-m"]),
+        Code::Unavailable,
+    );
+
+mcm_x31_a_node_that_cannot_be_looked_at_stays:
+    node_stays(deleting("InitiateNodeDeletion").fails("Node", Code::Unavailable), Code::Unavailable);
+
+mcm_x32_the_node_of_another_vm_is_not_deleted:
+    node_gone(
+        deleting("InitiateNodeDeletion").with({
+            let mut theirs = node("True");
+            theirs["spec"]["providerID"] = "vm-2".into();
+            theirs
+        }),
+        "X32 X30",
+    );
+
+mcm_x32_a_node_that_the_grant_does_not_show_is_not_deleted:
+    node_gone(deleting("InitiateNodeDeletion").fails("Node", Code::PermissionDenied), "X32 X30");
+
+mcm_x40_the_finalizer_is_removed:
+    deleting("InitiateFinalizerRemoval")
+        .edited(|object| object["metadata"]["finalizers"] = json!(["mcm.polity.dev/machine", "example.com/theirs"]))
+        .notes(&format!("{FLOW} X40"))
+        .patch(json!({
+            "metadata": {"finalizers": ["example.com/theirs"]},
+            "status": operation(json!({"description": "the VM and the node are gone", "state": "Successful"})),
+        }))
+        .next(Next::settled());
+
+mcm_x41_a_finalizer_whose_removal_did_not_arrive_is_removed_again:
+    deleting("InitiateFinalizerRemoval")
+        .edited(|object| object["status"]["lastOperation"]["state"] = "Successful".into())
+        .notes(&format!("{FLOW} X41 R18"))
+        .patch(json!({"metadata": {"finalizers": []}}))
+        .waits(RetryClass::Short);
+
+// f-4: the drawing has no default.
+mcm_x50_after_an_answer_that_did_not_decode_the_deletion_starts_again:
+    restarted(deleting("FailedDecode").status(next("the machine is being deleted", "GetVMStatus")));
+
+mcm_x50_an_operation_that_is_left_from_the_creation_starts_it_too:
+    restarted(
+        deleting("GetVMStatus")
+            .edited(|object| object["status"]["lastOperation"]["type"] = "Create".into())
+            .status(operation(json!({"description": "the machine is being deleted", "type": "Delete"}))),
+    );
+
+mcm_x50_no_operation_at_all_too:
+    restarted(
+        deleting("GetVMStatus")
+            .edited(|object| object["status"]["lastOperation"] = json!(null))
+            .status(operation(json!({
+                "description": "the machine is being deleted", "type": "Delete", "state": "Processing",
+                "nextOp": "GetVMStatus",
+            }))),
+    );
+}

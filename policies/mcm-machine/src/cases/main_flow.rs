@@ -1,0 +1,211 @@
+//! The main flow: MCM-R01 to MCM-R26x.
+
+use polity_sdk::{Code, Next, RetryClass};
+use serde_json::json;
+
+use super::*;
+
+cases! { $ each_main_flow_case main_flow
+
+mcm_r04_a_machine_without_a_class_is_left_untouched:
+    machine(json!({}))
+        .edited(|object| object["spec"]["class"]["name"] = "".into())
+        .notes("R02 R04 R21")
+        .event("InvalidMachine")
+        .failed(RetryClass::Long, Code::InvalidArgument, "spec.class lacks a kind or a name");
+
+mcm_r04_a_machine_without_the_kind_of_its_class_too:
+    machine(json!({}))
+        .edited(|object| object["spec"]["class"]["kind"] = "".into())
+        .notes("R02 R04 R21")
+        .event("InvalidMachine")
+        .failed(RetryClass::Long, Code::InvalidArgument, "spec.class lacks a kind or a name");
+
+mcm_r05_a_missing_class_is_said_on_the_machine:
+    machine(json!({}))
+        .without("MachineClass").with(node("True"))
+        .notes("R02 R03 R05 R21")
+        .status(class_condition("ClassMissing", "MachineClass small does not exist"))
+        .failed(RetryClass::Long, Code::NotFound, "MachineClass small does not exist");
+
+mcm_r05_a_class_of_another_kind_is_missing:
+    machine(json!({}))
+        .edited(|object| object["spec"]["class"]["kind"] = "OtherClass".into())
+        .notes("R02 R03 R05 R21")
+        .status(class_condition("ClassMissing", "OtherClass small does not exist"))
+        .failed(RetryClass::Long, Code::NotFound, "OtherClass small does not exist");
+
+// f-11
+mcm_r05_a_class_that_merely_lacks_its_finalizer_is_looked_at_soon:
+    machine(json!({}))
+        .config(json!({"classFinalizer": "example.com/class"}))
+        .notes("R02 R03 R05 R22")
+        .status(class_condition("ClassNotReady", "MachineClass small does not carry example.com/class yet"))
+        .failed(
+            RetryClass::Short, Code::FailedPrecondition, "MachineClass small does not carry example.com/class yet",
+        );
+
+// f-11
+mcm_r05_a_node_template_that_is_not_complete_waits_for_a_person:
+    machine(json!({}))
+        .without("MachineClass")
+        .with(json!({
+            "apiVersion": "mcm.polity.dev/v1alpha1", "kind": "MachineClass",
+            "metadata": {"name": "small", "namespace": "shoot"},
+            "spec": {"nodeTemplate": {
+                "capacity": {"cpu": "2"}, "instanceType": "s", "region": "eu", "zone": "eu-1",
+            }},
+        }))
+        .notes("R02 R03 R05 R21")
+        .status(class_condition("NodeTemplateInvalid", "the node template of MachineClass small is not complete"))
+        .failed(
+            RetryClass::Long, Code::InvalidArgument, "the node template of MachineClass small is not complete",
+        );
+
+mcm_r05_a_missing_secret:
+    machine(json!({}))
+        .answers("Secret", json!({"exists": false}))
+        .notes("R02 R03 R05 R21")
+        .status(class_condition("SecretInvalid", "Secret user-data does not exist"))
+        .failed(RetryClass::Long, Code::FailedPrecondition, "Secret user-data does not exist");
+
+mcm_r05_a_secret_that_lacks_a_key:
+    machine(json!({}))
+        .answers("Secret", json!({"exists": true, "keys": ["other"]}))
+        .notes("R02 R03 R05 R21")
+        .status(class_condition("SecretInvalid", "Secret user-data lacks userData"))
+        .failed(RetryClass::Long, Code::FailedPrecondition, "Secret user-data lacks userData");
+
+mcm_r05_says_nothing_of_a_class_that_could_not_be_looked_at:
+    machine(json!({}))
+        .fails("MachineClass", Code::Unavailable)
+        .notes("R02 R03")
+        .failed(RetryClass::Short, Code::Unavailable, "no");
+
+mcm_r06_a_class_that_is_complete_again_is_said_too:
+    known("Running", "True").with(node("True"))
+        .edited(|object| object["status"]["conditions"] = json!([
+            {"type": "ClassValid", "status": "False", "reason": "ClassMissing", "lastTransitionTime": EARLIER},
+        ]))
+        .notes(&format!("{LIVE} R13 H13 R15 S08 R16 R21"))
+        .status(json!({"conditions": [
+            {"type": "ClassValid", "status": "True", "reason": "Valid", "lastTransitionTime": NOW},
+        ]}))
+        .next(Next::Settled(Some(600_000)));
+
+// f-14
+mcm_r07_a_missing_class_stops_the_deletion:
+    deleting("InitiateVMDeletion").without("MachineClass").with(node("True"))
+        .notes("R02 R03 R05 R21")
+        .status(class_condition("ClassMissing", "MachineClass small does not exist"))
+        .failed(RetryClass::Long, Code::NotFound, "MachineClass small does not exist");
+
+// f-14
+mcm_r07_a_missing_class_does_not_stop_the_deletion_where_the_binding_says_so:
+    deleting("InitiateVMDeletion").without("MachineClass").with(node("True"))
+        .config(json!({"deleteWithoutClass": true}))
+        .answers("machine.delete", json!({}))
+        .acts([DELETE])
+        .notes("R02 R03 R07 R08 D01 D04 D08 X20 R18")
+        .status(operation(json!({"description": "the VM is deleted", "nextOp": "InitiateNodeDeletion"})))
+        .waits(RetryClass::Short);
+
+mcm_r10_the_finalizer_is_added_before_anything_is_made:
+    machine(json!({}))
+        .edited(|object| object["metadata"]["finalizers"] = json!(["example.com/theirs"]))
+        .notes("R02 R03 R06 R09 R10 R12 R22")
+        .patch(json!({"metadata": {"finalizers": ["example.com/theirs", "mcm.polity.dev/machine"]}}))
+        .waits(RetryClass::Short);
+
+// f-1: literally, a machine with its finalizer would stop here for ever.
+mcm_r11_a_machine_with_its_finalizer_goes_on:
+    known("Running", "True").with(node("True"))
+        .notes(&format!("{LIVE} R13 H13 R15 S08 R16 R21"))
+        .next(Next::Settled(Some(600_000)));
+
+// f-10: literally, a machine with a node would never get the missing id.
+mcm_r14_a_creation_that_is_not_finished_is_finished:
+    known("Running", "True").with(node("True"))
+        .edited(|object| object["status"]["providerID"] = json!(null))
+        .answers("machine.status", vm())
+        .notes(&format!("{LIVE} R14 R19 C02 C10 R20"))
+        .status(json!({"providerID": "vm-1"}))
+        .waits(RetryClass::Short);
+
+mcm_r14_a_lost_phase_is_written_again:
+    linked("Pending").with(node("True"))
+        .edited(|object| object["status"]["currentStatus"] = json!({}))
+        .without("Node").with(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}}))
+        .answers("machine.status", vm())
+        .notes(&format!("{LIVE} R13 H13 R15 S01 R14 R19 C02 C11 R20"))
+        .status(and(
+            operation(json!({"description": "the VM is made; its node is to join"})),
+            json!({"currentStatus": phase("Pending", true)}),
+        ))
+        .waits(RetryClass::Short);
+
+mcm_r14_a_label_that_was_taken_away_comes_back:
+    known("Running", "True").with(node("True"))
+        .edited(|object| object["metadata"]["labels"] = json!({"name": "workers"}))
+        .answers("machine.status", vm())
+        .notes(&format!("{LIVE} R14 R19 C02 C10 R20"))
+        .patch(json!({"metadata": {"labels": {"node": "node-m"}}}))
+        .waits(RetryClass::Short);
+
+mcm_r14_a_label_that_names_another_node_is_put_right:
+    known("Running", "True").with(node("True"))
+        .edited(|object| object["metadata"]["labels"]["node"] = "node-x".into())
+        .answers("machine.status", vm())
+        .notes(&format!("{LIVE} R14 R19 C02 C10 R20"))
+        .patch(json!({"metadata": {"labels": {"node": "node-m"}}}))
+        .waits(RetryClass::Short);
+
+mcm_r16_a_failed_machine_waits_to_be_replaced:
+    known("Failed", "False").with(node("False"))
+        .notes(&format!("{LIVE} R13 H13 R15 S08 R16 R21"))
+        .waits(RetryClass::Long);
+
+mcm_r25x_while_frozen_nothing_is_done_to_a_live_machine:
+    known("Running", "True").with(node("Unknown")).with(safety(true, EARLIER))
+        .notes("R25x")
+        .next(Next::After(600_000));
+
+mcm_r25x_another_freeze_is_none_of_this_machines_business:
+    known("Running", "True").with(node("True")).with(safety(true, EARLIER))
+        .config(json!({"safety": "other"}))
+        .notes(&format!("{LIVE} R13 H13 R15 S08 R16 R21"))
+        .next(Next::Settled(Some(600_000)));
+
+mcm_r25x_a_freeze_that_cannot_be_looked_at_fails_the_pass:
+    known("Running", "True").fails("MachineSafety", Code::Unavailable)
+        .failed(RetryClass::Short, Code::Unavailable, "no");
+
+mcm_r25x_a_deletion_does_not_ask:
+    deleting("InitiateVMDeletion").with(safety(true, EARLIER))
+        .answers("machine.delete", json!({}))
+        .acts([DELETE])
+        .notes("R02 R03 R06 R07 R08 D01 D04 D08 X20 R18")
+        .status(operation(json!({"description": "the VM is deleted", "nextOp": "InitiateNodeDeletion"})))
+        .waits(RetryClass::Short);
+
+mcm_r26x_after_the_thaw_an_unknown_machine_is_running:
+    known("Unknown", "Unknown").with(node("Unknown")).with(safety(false, NOW))
+        .notes("R26x")
+        .status(and(
+            operation(json!({"description": "the freeze is over"})),
+            json!({"currentStatus": phase("Running", false)}),
+        ))
+        .waits(RetryClass::Short);
+
+mcm_r26x_a_machine_that_became_unknown_after_the_thaw_stays_so:
+    known("Unknown", "Unknown").with(node("Unknown")).with(safety(false, LONG_AGO))
+        .notes(&format!("{LIVE} R13 H11 H13 R15 S08 R16 R21"))
+        .next(Next::After(60_000));
+}
+
+fn safety(frozen: bool, since: &str) -> Value {
+    json!({
+        "apiVersion": "mcm.polity.dev/v1alpha1", "kind": "MachineSafety", "metadata": {"name": "default"},
+        "status": {"frozen": frozen, "since": since},
+    })
+}

@@ -1,0 +1,162 @@
+//! Bringing a machine up (MCM-C01 to MCM-C12): a VM, its ids on the machine, and the wait for its node.
+
+use mcm_api::{LastOperation, Machine, MachineClass, NODE, OperationKind, OperationState, Phase};
+use polity_sdk::driver::{Vm, is_transient};
+use polity_sdk::prelude::*;
+
+use crate::driver::{self, Seen};
+use crate::{Cx, health, node, steady, token};
+
+/// The order in which a MachineSet deletes machines; everybody begins in the middle.
+const PRIORITY: (&str, &str) = ("machinepriority.machine.sapcloud.io", "3");
+
+/// Finds the VM or makes it, then writes down what is missing, one sort of thing in a pass. `made` is what a creation
+/// in doubt has made.
+pub(crate) async fn bring_up(
+    cx: &Cx,
+    machine: &mut Machine,
+    class: Option<&MachineClass>,
+    made: Option<Vm>,
+) -> Result<Next, Failure> {
+    if let Some(vm) = made {
+        return match node::is_stale(cx, machine, &vm).await {
+            true => Ok(discard(cx, machine, vm).await),
+            false => Ok(finish(cx, machine, vm)),
+        };
+    }
+    match driver::status(cx, machine).await {
+        Seen::There(vm) => {
+            cx.note("MCM-C02");
+            Ok(finish(cx, machine, vm))
+        }
+        Seen::Undecodable(failure) => {
+            cx.note("MCM-C03");
+            Ok(Next::failed(RetryClass::Medium, failure))
+        }
+        Seen::Failed(failure) if [Code::NotFound, Code::Unimplemented].contains(&failure.code) => {
+            match machine.status.provider_id.clone() {
+                Some(provider_id) => {
+                    cx.note("MCM-C08");
+                    let vm = Vm {
+                        provider_id,
+                        node_name: machine.node_name().map(str::to_owned),
+                        ..Vm::default()
+                    };
+                    Ok(finish(cx, machine, vm))
+                }
+                None => Ok(create(cx, machine, class).await),
+            }
+        }
+        Seen::Failed(failure) => {
+            cx.note("MCM-C09");
+            Ok(failed(cx, machine, failure, RetryClass::Medium))
+        }
+    }
+}
+
+async fn create(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>) -> Next {
+    if let Err(failure) = token::prepare(cx, machine).await {
+        cx.note("MCM-C01");
+        return Next::failed(RetryClass::Short, failure);
+    }
+    cx.note("MCM-C04");
+    match driver::create(cx, machine, class).await {
+        Ok(vm) if node::is_stale(cx, machine, &vm).await => discard(cx, machine, vm).await,
+        Ok(vm) => {
+            cx.note("MCM-C06");
+            finish(cx, machine, vm)
+        }
+        Err(failure) => {
+            cx.note("MCM-C07");
+            let wait = match failure.code {
+                Code::ResourceExhausted => cx.config().resource_exhausted.into(),
+                _ => RetryClass::Medium,
+            };
+            failed(cx, machine, failure, wait)
+        }
+    }
+}
+
+/// Gives the VM back and the machine up; its MachineSet makes another one.
+async fn discard(cx: &Cx, machine: &mut Machine, vm: Vm) -> Next {
+    cx.note("MCM-C05");
+    let node = vm.node_name.unwrap_or_default();
+    machine.status.provider_id = Some(vm.provider_id);
+    // A VM that cannot be deleted stays on record, so that the deletion of the machine finds it.
+    let failure = driver::delete(cx, machine).await.found().err();
+    if failure.is_none() {
+        machine.status.provider_id = None;
+    }
+    let message = format!("the node {node} of another VM is still there");
+    cx.event(EventType::Warning, "StaleNode", &message);
+    let operation = (OperationKind::Create, OperationState::Failed);
+    machine.turn(cx.now(), Phase::Failed, operation, message);
+    failure.map_or(Next::retry(RetryClass::Short), |failure| {
+        Next::failed(RetryClass::Short, failure)
+    })
+}
+
+/// The VM could not be made, or not be asked for. Only a machine on its way is sent back.
+fn failed(cx: &Cx, machine: &mut Machine, failure: Failure, otherwise: RetryClass) -> Next {
+    let late = machine.age(cx.now()) > cx.config().creation_timeout(machine);
+    let phase = match (machine.phase(), late) {
+        (None | Some(Phase::CrashLoopBackOff | Phase::Pending), true) => Some(Phase::Failed),
+        (None, false) => Some(Phase::CrashLoopBackOff),
+        _ => None,
+    };
+    if let Some(phase) = phase {
+        machine.set_phase(cx.now(), phase);
+    }
+    machine.operate(cx.now(), LastOperation::failed(OperationKind::Create, &failure));
+    cx.event(EventType::Warning, "CreationFailed", &failure.message);
+    let wait = if is_transient(&failure) {
+        RetryClass::Short
+    } else {
+        otherwise
+    };
+    Next::failed(wait, failure)
+}
+
+fn finish(cx: &Cx, machine: &mut Machine, vm: Vm) -> Next {
+    let node = vm.node_name.or_else(|| machine.node_name().map(str::to_owned));
+    if write_ids(cx, machine, &vm.provider_id, node.as_ref()) {
+        cx.note("MCM-C10");
+        if let Some(state) = vm.last_known_state {
+            machine.status.last_known_state = Some(state);
+        }
+        return Next::retry(RetryClass::Short);
+    }
+    let fresh = matches!(machine.phase(), None | Some(Phase::CrashLoopBackOff));
+    if machine.status.node != node || fresh {
+        cx.note("MCM-C11");
+        machine.status.node = node;
+        if fresh {
+            machine.set_phase(cx.now(), Phase::Pending);
+        }
+        let (kind, state) = (OperationKind::Create, OperationState::Processing);
+        machine.operate(
+            cx.now(),
+            LastOperation::new(kind, state, "the VM is made; its node is to join"),
+        );
+        return Next::retry(RetryClass::Short);
+    }
+    cx.note("MCM-C12");
+    health::time_out_creation(cx, machine);
+    steady(cx, machine)
+}
+
+/// Writes the node's label, the priority and the provider's id; whether one of them was not stored before this pass.
+fn write_ids(cx: &Cx, machine: &mut Machine, provider_id: &str, node: Option<&String>) -> bool {
+    let metadata = &mut machine.metadata;
+    if let Some(node) = node {
+        metadata.labels.insert(NODE.to_owned(), node.clone());
+    }
+    let (key, middle) = PRIORITY;
+    metadata
+        .annotations
+        .entry(key.to_owned())
+        .or_insert_with(|| middle.to_owned());
+    machine.status.provider_id = Some(provider_id.to_owned());
+    let stored = cx.object();
+    stored.metadata != machine.metadata || stored.status.provider_id != machine.status.provider_id
+}

@@ -1,0 +1,178 @@
+//! Taking a machine down (MCM-D01 to MCM-D28, MCM-X01 to MCM-X50): one step in a pass, and each writes down the next.
+
+mod drain;
+
+use mcm_api::{FINALIZER, LastOperation, Machine, NextOp, OperationKind, OperationState, Phase};
+use polity_sdk::driver::is_transient;
+use polity_sdk::prelude::*;
+
+use crate::driver::{self, Seen};
+use crate::node::{self, Search};
+use crate::{Cx, notes};
+
+/// Does the step that is written down.
+pub(crate) async fn tear_down(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
+    if !machine.is_held() {
+        notes(cx, ["MCM-D02", "MCM-D03"]);
+        let message = format!("the machine is being deleted and lacks the finalizer {FINALIZER}");
+        return Ok(Next::failed(
+            RetryClass::Long,
+            Failure::new(Code::FailedPrecondition, message),
+        ));
+    }
+    notes(cx, ["MCM-D01", "MCM-D04"]);
+    if machine.phase() != Some(Phase::Terminating) {
+        notes(cx, ["MCM-D05", "MCM-D06", "MCM-D07"]);
+        machine.set_phase(cx.now(), Phase::Terminating);
+        start_over(cx, machine);
+        return Ok(Next::retry(RetryClass::Short));
+    }
+    cx.note("MCM-D08");
+    match machine.next_op() {
+        Some(NextOp::GetVMStatus) => Ok(ask_for_vm(cx, machine).await),
+        Some(NextOp::InitiateDrain) => Ok(drain::drain(cx, machine).await),
+        Some(NextOp::DelVolumeAttachments) => drain::detach(cx, machine).await,
+        Some(NextOp::InitiateVMDeletion) => Ok(delete_vm(cx, machine).await),
+        Some(NextOp::InitiateNodeDeletion) => Ok(delete_node(cx, machine).await),
+        Some(NextOp::InitiateFinalizerRemoval) => Ok(let_go(cx, machine)),
+        Some(NextOp::FailedDecode) | None => {
+            cx.note("MCM-X50");
+            start_over(cx, machine);
+            Ok(Next::retry(RetryClass::Short))
+        }
+    }
+}
+
+/// The deletion begins with asking for the VM.
+pub(crate) fn start_over(cx: &Cx, machine: &mut Machine) {
+    let operation = step(
+        NextOp::GetVMStatus,
+        OperationState::Processing,
+        "the machine is being deleted",
+    );
+    machine.operate(cx.now(), operation);
+}
+
+fn step(next: NextOp, state: OperationState, description: &str) -> LastOperation {
+    LastOperation::new(OperationKind::Delete, state, description).next(next)
+}
+
+/// This step is done: the next one in the next pass.
+fn go_on(cx: &Cx, machine: &mut Machine, next: NextOp, description: &str) -> Next {
+    machine.operate(cx.now(), step(next, OperationState::Processing, description));
+    Next::retry(RetryClass::Short)
+}
+
+/// This step failed and is tried again.
+fn stay(cx: &Cx, machine: &mut Machine, at: NextOp, wait: RetryClass, failure: Failure) -> Next {
+    machine.operate(
+        cx.now(),
+        LastOperation::failed(OperationKind::Delete, &failure).next(at),
+    );
+    cx.event(EventType::Warning, "DeletionFailed", &failure.message);
+    Next::failed(wait, failure)
+}
+
+async fn ask_for_vm(cx: &Cx, machine: &mut Machine) -> Next {
+    let seen = driver::status(cx, machine).await;
+    notes(cx, ["MCM-D09", "MCM-D12", "MCM-D13"]);
+    let failure = match seen {
+        Seen::There(vm) if vm.initialized == Some(false) => return start_drain(cx, machine, "MCM-X02"),
+        Seen::There(_) => return start_drain(cx, machine, "MCM-D14"),
+        Seen::Undecodable(failure) => {
+            notes(cx, ["MCM-D15", "MCM-D16", "MCM-D18", "MCM-D19", "MCM-D27"]);
+            let state = if cx.config().decode_failure_is_failed {
+                OperationState::Failed
+            } else {
+                OperationState::Processing
+            };
+            machine.operate(cx.now(), step(NextOp::FailedDecode, state, &failure.message));
+            return Next::failed(RetryClass::Long, failure);
+        }
+        Seen::Failed(failure) => failure,
+    };
+    notes(cx, ["MCM-D15", "MCM-D16", "MCM-D17"]);
+    match failure.code {
+        Code::Unimplemented => start_drain(cx, machine, "MCM-D20"),
+        Code::NotFound if cx.config().not_found_still_deletes => start_drain(cx, machine, "MCM-X03"),
+        Code::NotFound => {
+            notes(cx, ["MCM-D22", "MCM-D25", "MCM-D26"]);
+            go_on(cx, machine, NextOp::InitiateNodeDeletion, "the VM is gone")
+        }
+        _ if is_transient(&failure) => {
+            notes(cx, ["MCM-D21", "MCM-D23", "MCM-D26"]);
+            stay(cx, machine, NextOp::GetVMStatus, RetryClass::Short, failure)
+        }
+        _ => {
+            cx.note("MCM-X01");
+            stay(cx, machine, NextOp::GetVMStatus, RetryClass::Medium, failure)
+        }
+    }
+}
+
+fn start_drain(cx: &Cx, machine: &mut Machine, edge: &str) -> Next {
+    notes(cx, [edge, "MCM-D24", "MCM-D26"]);
+    go_on(cx, machine, NextOp::InitiateDrain, "the node is drained next")
+}
+
+async fn delete_vm(cx: &Cx, machine: &mut Machine) -> Next {
+    let edge = match driver::delete(cx, machine).await {
+        Ok(()) => "MCM-X20",
+        Err(failure) if failure.is_not_found() => "MCM-X21",
+        Err(failure) => {
+            let (edge, wait) = match is_transient(&failure) {
+                true => ("MCM-X22", RetryClass::Short),
+                false => ("MCM-X23", RetryClass::Long),
+            };
+            cx.note(edge);
+            return stay(cx, machine, NextOp::InitiateVMDeletion, wait, failure);
+        }
+    };
+    cx.note(edge);
+    go_on(cx, machine, NextOp::InitiateNodeDeletion, "the VM is deleted")
+}
+
+async fn delete_node(cx: &Cx, machine: &mut Machine) -> Next {
+    let deleted = match node::find(cx, machine, node::ALL).await {
+        // Its uid says enough: the kubelet's heartbeats write other versions all the time.
+        Ok(Search::Ours(node)) => cx.act(cluster::delete(&node).any_version()).await.found(),
+        Ok(Search::Missing) => Ok(None),
+        Ok(Search::Foreign { .. }) => {
+            cx.note("MCM-X32");
+            Ok(None)
+        }
+        Err(failure) => Err(failure),
+    };
+    match deleted {
+        Ok(_) => {
+            cx.note("MCM-X30");
+            go_on(cx, machine, NextOp::InitiateFinalizerRemoval, "the node is gone")
+        }
+        Err(failure) => {
+            cx.note("MCM-X31");
+            stay(
+                cx,
+                machine,
+                NextOp::InitiateNodeDeletion,
+                RetryClass::Short,
+                failure,
+            )
+        }
+    }
+}
+
+/// Lets go of the machine. That this was begun is written first: a machine that is found like this lost the race for
+/// its finalizer.
+fn let_go(cx: &Cx, machine: &mut Machine) -> Next {
+    let last = machine.status.last_operation.as_ref();
+    let again = last.is_some_and(|last| last.state == OperationState::Successful);
+    cx.note(if again { "MCM-X41" } else { "MCM-X40" });
+    let (next, done) = (NextOp::InitiateFinalizerRemoval, OperationState::Successful);
+    machine.operate(cx.now(), step(next, done, "the VM and the node are gone"));
+    machine.metadata.remove_finalizer(FINALIZER);
+    if again {
+        Next::retry(RetryClass::Short)
+    } else {
+        Next::settled()
+    }
+}

@@ -1,0 +1,174 @@
+//! Draining the node (MCM-D10, MCM-D11, MCM-X10 to MCM-X18).
+
+use std::time::Duration;
+
+use mcm_api::{Machine, NextOp, UnhealthyNode};
+use polity_sdk::drain::{Drain, Progress, detach_volumes};
+use polity_sdk::node::{self as nodes, Node};
+use polity_sdk::prelude::*;
+
+use super::{go_on, stay};
+use crate::node::{self, Search};
+use crate::{Cx, notes};
+
+/// The condition of the machine: its node is drained.
+const DRAINED: &str = "Drained";
+/// The condition of the node: its machine is being taken down.
+const TERMINATING: &str = "Terminating";
+/// For how long a node must have been unhealthy before its kubelet is not waited for.
+const UNHEALTHY_FOR: Duration = Duration::from_secs(5 * 60);
+
+/// One pass of the drain.
+pub(super) async fn drain(cx: &Cx, machine: &mut Machine) -> Next {
+    notes(cx, ["MCM-D10", "MCM-D11"]);
+    let mut node = match node::find(cx, machine, node::ALL).await {
+        Ok(Search::Ours(node)) => node,
+        Ok(other) => {
+            let foreign = matches!(other, Search::Foreign { .. });
+            cx.note(if foreign { "MCM-X32" } else { "MCM-X10" });
+            return go_on(
+                cx,
+                machine,
+                NextOp::InitiateVMDeletion,
+                "there is no node to drain",
+            );
+        }
+        Err(failure) => return failed(cx, machine, failure),
+    };
+    let mut force = must_force(cx, machine);
+    if force {
+        cx.note("MCM-X12");
+    }
+    let since = [
+        node.not_since("Ready", "True"),
+        node.not_since("ReadonlyFilesystem", "False"),
+    ];
+    if since
+        .iter()
+        .flatten()
+        .any(|since| cx.now().since(*since) > UNHEALTHY_FOR)
+    {
+        cx.note("MCM-X11");
+        if cx.config().unhealthy_node == UnhealthyNode::Skip {
+            return go_on(
+                cx,
+                machine,
+                NextOp::InitiateVMDeletion,
+                "the node cannot be drained",
+            );
+        }
+        force = true;
+    }
+    let mut drain = machine.status.drain.take().unwrap_or_default();
+    let progress = advance(cx, machine, &mut node, &mut drain, force).await;
+    machine.status.drain = Some(drain);
+    conclude(cx, machine, progress, force)
+}
+
+/// Whether the pods have had their chance: by the label, by the time since the deletion was asked for, or because a
+/// disruption budget refused one of them too often. A drain that was forced once stays so.
+fn must_force(cx: &Cx, machine: &Machine) -> bool {
+    let since = machine.metadata.deletion_timestamp.unwrap_or(cx.now());
+    let drain = machine.status.drain.as_ref();
+    let retries = cx.config().evict_retries(machine);
+    machine.is_forced()
+        || cx.now().since(since) > cx.config().drain_timeout(machine)
+        || drain.is_some_and(|drain| drain.forced_since.is_some() || drain.is_exhausted(retries))
+}
+
+/// Tells the node that it ends, then drains it.
+async fn advance(
+    cx: &Cx,
+    machine: &Machine,
+    node: &mut Node,
+    drain: &mut Drain,
+    force: bool,
+) -> Result<Progress, Failure> {
+    if let Some(write) = nodes::set_condition(node, TERMINATING, "True", "ScaleDown", cx.now()) {
+        match cx.act(write).await {
+            Ok(written) => node.written(written),
+            Err(_) if force => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    let options = cx.config().drain(machine, force);
+    drain.pass(cx, node, &options).await
+}
+
+fn conclude(cx: &Cx, machine: &mut Machine, progress: Result<Progress, Failure>, force: bool) -> Next {
+    match progress {
+        Ok(Progress::Done) => {
+            cx.note("MCM-X13");
+            done(cx, machine, force, "Drained", "")
+        }
+        // A conflict says nothing about the pods: somebody else wrote to the node.
+        Err(failure) if failure.code == Code::Aborted => failed(cx, machine, failure),
+        Ok(Progress::Failed(failure)) | Err(failure) if force => {
+            cx.note("MCM-X14");
+            done(cx, machine, force, "ForcedDrainFailed", &failure.message)
+        }
+        Ok(Progress::Failed(failure)) | Err(failure) => failed(cx, machine, failure),
+        Ok(Progress::Refused { left, failure }) => {
+            cx.note("MCM-X17");
+            let message = format!("{left} pods are left: {}", failure.message);
+            not_yet(cx, machine, "EvictionRefused", &message);
+            Next::failed(RetryClass::Short, failure)
+        }
+        Ok(Progress::Ending { left }) => {
+            cx.note("MCM-X17");
+            let reason = if force { "ForcedDrain" } else { "Evicting" };
+            not_yet(cx, machine, reason, &format!("{left} pods are left"));
+            Next::retry(RetryClass::Short)
+        }
+        Ok(Progress::Volumes) => {
+            cx.note("MCM-X18");
+            not_yet(cx, machine, "WaitingForVolumes", "volumes are on their way");
+            Next::retry(RetryClass::Short)
+        }
+    }
+}
+
+fn not_yet(cx: &Cx, machine: &mut Machine, reason: &str, message: &str) {
+    let (conditions, status) = (&mut machine.status.conditions, ConditionStatus::False);
+    conditions.set(cx.now(), DRAINED, status, reason, message);
+}
+
+fn done(cx: &Cx, machine: &mut Machine, force: bool, reason: &str, message: &str) -> Next {
+    let (conditions, status) = (&mut machine.status.conditions, ConditionStatus::True);
+    conditions.set(cx.now(), DRAINED, status, reason, message);
+    machine.status.drain = None;
+    let next = if force {
+        NextOp::DelVolumeAttachments
+    } else {
+        NextOp::InitiateVMDeletion
+    };
+    go_on(cx, machine, next, "the node is drained")
+}
+
+/// The drain did not work in this pass, and is not forced.
+fn failed(cx: &Cx, machine: &mut Machine, failure: Failure) -> Next {
+    cx.note("MCM-X15");
+    not_yet(cx, machine, "DrainFailed", &failure.message);
+    let wait = node::wait_after(&failure);
+    stay(cx, machine, NextOp::InitiateDrain, wait, failure)
+}
+
+/// After a forced drain: no kubelet may be left to detach the volumes, so their attachments are deleted.
+pub(super) async fn detach(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
+    cx.note("MCM-X16");
+    let done = |machine: &mut Machine| {
+        Ok(go_on(
+            cx,
+            machine,
+            NextOp::InitiateVMDeletion,
+            "no volume is attached",
+        ))
+    };
+    let Search::Ours(node) = node::find(cx, machine, node::ALL).await? else {
+        return done(machine);
+    };
+    match detach_volumes(cx, &node).await? {
+        0 => done(machine),
+        _ => Ok(Next::retry(RetryClass::Short)),
+    }
+}

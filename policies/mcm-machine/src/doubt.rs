@@ -1,0 +1,40 @@
+//! A creation whose answer was lost (MCM-C13 to MCM-C15): decided before everything else, deleting or not.
+
+use std::ops::ControlFlow::{self, Break, Continue};
+
+use mcm_api::{Machine, Phase};
+use polity_sdk::Doubt;
+use polity_sdk::driver::{self, Vm};
+use polity_sdk::prelude::*;
+
+use crate::{Cx, delete};
+
+/// What became of the creation in doubt, if there is one. Goes on with the VM that it made.
+pub(crate) fn resolve(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<Next, Option<Vm>>, Failure> {
+    let mut made = None;
+    for creation in cx.pending().iter().filter(|act| act.operation == driver::CREATE) {
+        match &creation.state {
+            Doubt::Unknown => {
+                cx.note("MCM-C13");
+                if machine.metadata.deleting() {
+                    cx.note("MCM-X51");
+                }
+                return Ok(Break(Next::retry(RetryClass::Short)));
+            }
+            Doubt::Done(answer) => {
+                let vm = driver::read(serde_json::from_str(answer).unwrap_or_default())?;
+                cx.note("MCM-C14");
+                machine.status.provider_id = Some(vm.provider_id.clone());
+                if machine.metadata.deleting() {
+                    if machine.phase() == Some(Phase::Terminating) {
+                        delete::start_over(cx, machine);
+                    }
+                    return Ok(Break(Next::retry(RetryClass::Short)));
+                }
+                made = Some(vm);
+            }
+            Doubt::Absent => cx.note("MCM-C15"),
+        }
+    }
+    Ok(Continue(made))
+}

@@ -1,0 +1,57 @@
+//! The machine's driver.
+
+use mcm_api::{Machine, MachineClass, Token};
+use polity_sdk::driver::{self, Creation, Named, Vm};
+use polity_sdk::prelude::*;
+
+use crate::Cx;
+
+/// What the driver says of a machine's VM.
+pub(crate) enum Seen {
+    There(Vm),
+    /// It answered, and what it says cannot be read.
+    Undecodable(Failure),
+    Failed(Failure),
+}
+
+fn named(machine: &Machine) -> Named<'_> {
+    Named {
+        name: &machine.metadata.name,
+        provider_id: machine.status.provider_id.as_deref(),
+    }
+}
+
+/// Asks for the machine's VM.
+pub(crate) async fn status(cx: &Cx, machine: &Machine) -> Seen {
+    match cx.ask(driver::status(named(machine))).await.map(driver::read) {
+        Ok(Ok(vm)) => Seen::There(vm),
+        Ok(Err(failure)) => Seen::Undecodable(failure),
+        Err(failure) => Seen::Failed(failure),
+    }
+}
+
+/// Makes the machine's VM.
+pub(crate) async fn create(cx: &Cx, machine: &Machine, class: Option<&MachineClass>) -> Result<Vm, Failure> {
+    let secret = class.and_then(|class| class.spec.secret_ref.as_ref());
+    let creation = Creation {
+        name: &machine.metadata.name,
+        provider_spec: class.map(|class| &class.spec.provider_spec),
+        user_data: secret.map(|secret| cluster::sealed(&secret.name, "userData")),
+        bootstrap_token: machine.status.bootstrap_token.as_ref().map(sealed),
+    };
+    cx.act(driver::create(&creation)).await
+}
+
+/// Deletes the machine's VM.
+pub(crate) async fn delete(cx: &Cx, machine: &Machine) -> Result<(), Failure> {
+    cx.act(driver::delete(named(machine))).await.map(drop)
+}
+
+/// Makes the machine's bootstrap token useless.
+pub(crate) async fn revoke(cx: &Cx, token: &Token) -> Result<(), Failure> {
+    cx.act(driver::revoke(sealed(token))).await.map(drop)
+}
+
+fn sealed(token: &Token) -> cluster::Sealed {
+    cluster::sealed(&token.name, &token.key)
+}

@@ -1,0 +1,55 @@
+//! The manifest, and the arrows of the drawings.
+
+use mcm_api::{Config, FINALIZER, Machine, MachineClass, MachineSafety};
+use polity_sdk::drain::{Attachment, Budget, Claim, Pod};
+use polity_sdk::driver;
+use polity_sdk::node::Node;
+use polity_sdk::prelude::*;
+
+/// What the policy is, needs and writes.
+pub fn manifest() -> Manifest {
+    Manifest::lifecycle(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
+        .governs::<Machine>()
+        .crd(Machine::crd())
+        .finalizer(FINALIZER)
+        .config::<Config>()
+        .needs(Need::objects_of::<MachineClass>())
+        .needs(Need::objects_of::<MachineSafety>())
+        .needs(Need::objects_of::<Machine>())
+        .needs(Need::objects_of::<Node>())
+        .needs(Need::objects_of::<Pod>())
+        .needs(Need::objects_of::<Budget>())
+        .needs(Need::objects_of::<Claim>())
+        .needs(Need::objects_of::<Attachment>())
+        .needs(Need::Secrets)
+        .needs(Need::Permit("deployment/*".into()))
+        .needs(Need::patch_of::<Node>())
+        .needs(Need::delete_of::<Node>())
+        .needs(Need::delete_of::<Pod>())
+        .needs(Need::delete_of::<Attachment>())
+        .needs(Need::Evict)
+        .needs(Need::Mint("bootstrap-token".into()))
+        .needs_cloud(driver::OPERATIONS)
+        .writes(WRITES.split_whitespace())
+        .edges(EDGES.lines().filter(|line| !line.starts_with('#')).map(edge))
+}
+
+const WRITES: &str = "metadata.finalizers metadata.labels.node metadata.annotations
+    status.providerID status.node status.currentStatus status.lastOperation status.lastKnownState
+    status.nodeConditions status.bootstrapToken status.drain
+    status.conditions[ClassValid] status.conditions[Drained]";
+
+/// One edge in a line: its id, what it means, and what the host derives it from where the policy does not note it.
+const EDGES: &str = include_str!("edges.tsv");
+
+fn edge(line: &str) -> Edge {
+    let mut fields = line.split('\t');
+    let (id, meaning) = (
+        fields.next().unwrap_or_default(),
+        fields.next().unwrap_or_default(),
+    );
+    match fields.next() {
+        None => Edge::noted(id, meaning),
+        Some(from) => Edge::derived(id, meaning, from),
+    }
+}

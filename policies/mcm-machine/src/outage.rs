@@ -1,0 +1,53 @@
+//! Giving up an Unknown machine (MCM-H08 to MCM-H10): never two of a deployment at once. When a zone is out, all its
+//! machines are Unknown together, and replacing them all would make it worse.
+
+use std::ops::ControlFlow::{self, Break};
+
+use mcm_api::{DEPLOYMENT, Machine, Phase};
+use polity_sdk::prelude::*;
+
+use crate::{Cx, health};
+
+/// Makes the machine Failed under the deployment's permit, which is held until that is published.
+pub(crate) async fn replace(cx: &Cx, machine: &mut Machine) -> ControlFlow<Next, Option<Period>> {
+    match in_progress(cx, machine).await {
+        Err(failure) => Break(Next::failed(RetryClass::Short, failure)),
+        Ok(None) => Break(wait(cx, "MCM-H10", Code::Aborted, "judged")),
+        Ok(Some(others)) if others >= cx.config().max_replacements => {
+            Break(wait(cx, "MCM-H09", Code::FailedPrecondition, "replaced"))
+        }
+        Ok(Some(_)) => {
+            cx.note("MCM-H08");
+            health::give_up(cx, machine, "the node was unhealthy for too long");
+            Break(Next::retry(RetryClass::Short))
+        }
+    }
+}
+
+fn wait(cx: &Cx, edge: &str, code: Code, what: &str) -> Next {
+    cx.note(edge);
+    let message = format!("another machine of the deployment is being {what}");
+    Next::failed(RetryClass::Short, Failure::new(code, message))
+}
+
+/// How many machines of the deployment are being replaced; none while somebody else counts them. A machine without a
+/// deployment has no others.
+async fn in_progress(cx: &Cx, machine: &Machine) -> Result<Option<u32>, Failure> {
+    let Some(deployment) = machine.metadata.labels.get(DEPLOYMENT) else {
+        return Ok(Some(0));
+    };
+    let Some(permit) = cx.permit(&format!("deployment/{deployment}")).await? else {
+        return Ok(None);
+    };
+    let of_deployment = cluster::objects::<Machine>()
+        .labels(&format!("{DEPLOYMENT}={deployment}"))
+        .keep(&["status.currentStatus"]);
+    let siblings = permit.objects(of_deployment).await?;
+    let weight = |sibling: &Machine| match sibling.phase() {
+        Some(Phase::Running | Phase::Unknown) => 0,
+        // Until it is gone and its replacement is there, which counts by itself.
+        Some(Phase::Terminating) => 2,
+        _ => 1,
+    };
+    Ok(Some(siblings.iter().map(weight).sum()))
+}

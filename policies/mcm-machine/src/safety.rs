@@ -1,0 +1,31 @@
+//! The freeze (MCM-R25x): while the cluster's API server cannot be reached, nobody is healthy and nobody is to blame.
+
+use std::ops::ControlFlow::{self, Break, Continue};
+
+use mcm_api::{Machine, MachineSafety, OperationKind, OperationState, Phase};
+use polity_sdk::prelude::*;
+
+use crate::Cx;
+
+/// Does nothing to a live machine while frozen. After the thaw, a machine that was Unknown before it is taken for
+/// Running again, so that its health timeout begins anew.
+pub(crate) async fn check(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<Next>, Failure> {
+    let name = &cx.config().safety;
+    if machine.metadata.deleting() || name.is_empty() {
+        return Ok(Continue(()));
+    }
+    let safety = cx.ask(cluster::object::<MachineSafety>(name)).await.found()?;
+    let status = safety.map(|safety| safety.status).unwrap_or_default();
+    if status.frozen {
+        cx.note("MCM-R25x");
+        return Ok(Break(Next::after(cx.config().resync)));
+    }
+    let unknown_since = machine.status.current_status.last_update_time;
+    if machine.phase() == Some(Phase::Unknown) && status.since.is_some() && unknown_since < status.since {
+        cx.note("MCM-R26x");
+        let operation = (OperationKind::HealthCheck, OperationState::Processing);
+        machine.turn(cx.now(), Phase::Running, operation, "the freeze is over");
+        return Ok(Break(Next::retry(RetryClass::Short)));
+    }
+    Ok(Continue(()))
+}

@@ -1,0 +1,54 @@
+//! The node's labels, annotations and taints (MCM-S01 to MCM-S08).
+
+use std::ops::ControlFlow::{self, Break, Continue};
+
+use mcm_api::Machine;
+use polity_sdk::node::NodeTemplate;
+use polity_sdk::prelude::*;
+
+use crate::Cx;
+use crate::node::{self, Search};
+
+/// The annotation of a node that holds the template as it was applied last.
+const LAST_APPLIED: &str = "node.machine.sapcloud.io/last-applied-anno-labels-taints";
+
+/// Makes the node carry what the template says: one write, and then another pass.
+pub(crate) async fn sync(cx: &Cx, machine: &Machine) -> ControlFlow<Next> {
+    let node = match node::find(cx, machine, node::TEMPLATE).await {
+        Ok(Search::Ours(node)) => node,
+        Ok(Search::Missing | Search::Foreign { .. }) => {
+            cx.note("MCM-S01");
+            return Continue(());
+        }
+        Err(failure) => {
+            cx.note("MCM-S02");
+            return Break(Next::failed(RetryClass::Short, failure));
+        }
+    };
+    let applied = match NodeTemplate::last_applied(&node, LAST_APPLIED) {
+        Ok(applied) => applied,
+        Err(failure) => {
+            cx.note("MCM-S03");
+            return Break(Next::failed(RetryClass::Short, failure));
+        }
+    };
+    let template = &machine.spec.node_template;
+    let merge = template.merge(&applied, &node);
+    let edges = [
+        (merge.removed, "MCM-S04"),
+        (merge.set, "MCM-S05"),
+        (merge.tainted, "MCM-S06"),
+    ];
+    let taken = edges.iter().filter(|(taken, _)| *taken);
+    taken.for_each(|(_, edge)| cx.note(*edge));
+    if merge.is_empty() && !node.metadata.annotations.is_empty() {
+        cx.note("MCM-S08");
+        return Continue(());
+    }
+    cx.note("MCM-S07");
+    let patch = cluster::patch(&node, merge.patch(LAST_APPLIED, template));
+    Break(match cx.act(patch).await {
+        Ok(_) => Next::retry(RetryClass::Short),
+        Err(failure) => Next::failed(node::wait_after(&failure), failure),
+    })
+}

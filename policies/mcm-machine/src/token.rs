@@ -1,0 +1,33 @@
+//! The bootstrap token with which a VM joins the cluster.
+
+use mcm_api::{Machine, Token};
+use polity_sdk::prelude::*;
+
+use crate::{Cx, driver};
+
+/// Makes a token for the creation, unless one is there that is still of use.
+pub(crate) async fn prepare(cx: &Cx, machine: &mut Machine) -> Result<(), Failure> {
+    let usable = |token: &Token| token.expires > cx.now();
+    if !cx.config().bootstrap_token || machine.status.bootstrap_token.as_ref().is_some_and(usable) {
+        return Ok(());
+    }
+    let ttl = cx.config().creation_timeout(machine);
+    let sealed = cx.act(cluster::mint("bootstrap-token", ttl)).await?;
+    let (name, key) = sealed.parts();
+    machine.status.bootstrap_token = Some(Token {
+        name: name.to_owned(),
+        key: key.to_owned(),
+        expires: cx.now() + ttl,
+    });
+    Ok(())
+}
+
+/// The machine has joined: its token is made useless. A token that cannot be revoked ends by itself.
+pub(crate) async fn revoke(cx: &Cx, machine: &mut Machine) {
+    let Some(token) = machine.status.bootstrap_token.take() else {
+        return;
+    };
+    if let Err(failure) = driver::revoke(cx, &token).await.found() {
+        cx.event(EventType::Warning, "TokenNotRevoked", failure.message);
+    }
+}

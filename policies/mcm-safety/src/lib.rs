@@ -1,0 +1,112 @@
+//! Whether machines are left alone because the API server of their cluster cannot be reached.
+//!
+//! While it cannot, every node looks unhealthy, and replacing machines would only make it worse. The policy asks the
+//! binding's cloud whether the API server answers. Once it has not for a while, the `MachineSafety` is frozen; as soon
+//! as it does again, it is thawed. Each machine's own pass looks at the `MachineSafety`, so the change wakes them.
+//!
+//! The address of the API server stands in the cloud's configuration, never in an object. The flow is [`reconcile`].
+
+#[cfg(not(target_arch = "wasm32"))]
+pub mod cases;
+mod config;
+pub mod edges;
+
+use mcm_api::MachineSafety;
+use polity_sdk::prelude::*;
+
+pub use config::Config;
+pub use edges::manifest;
+
+/// A pass of this policy.
+pub type Cx = Context<MachineSafety, Config>;
+
+/// The condition: the API server answers.
+const REACHABLE: &str = "Reachable";
+/// The cloud's operation that asks the API server.
+const PROBE: &str = "api-server.probe";
+
+/// Which action next?
+#[polity_sdk::policy(lifecycle)]
+pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
+    let mut safety = cx.object_mut();
+    if safety.metadata.deleting() {
+        return Ok(Next::settled());
+    }
+    match probe(&cx).await {
+        Ok(()) => {
+            cx.note("MCM-F01");
+            Ok(thaw(&cx, &mut safety))
+        }
+        Err(failure) => {
+            cx.note("MCM-F02");
+            Ok(freeze(&cx, &mut safety, &failure))
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Nothing {}
+
+/// What a probe answers.
+#[derive(Deserialize)]
+struct Probed {
+    answers: bool,
+    #[serde(default)]
+    message: String,
+}
+
+/// Asks whether the API server answers. That the cloud cannot tell counts as no: machines that rest are better off
+/// than machines that are replaced for nothing.
+async fn probe(cx: &Cx) -> Result<(), Failure> {
+    let probed = cx.ask(cloud::ask::<Probed>(PROBE, &Nothing {})).await?;
+    match probed.answers {
+        true => Ok(()),
+        false => Err(Failure::new(Code::Unavailable, probed.message)),
+    }
+}
+
+/// It answers: nobody is frozen any more.
+fn thaw(cx: &Cx, safety: &mut MachineSafety) -> Next {
+    let status = &mut safety.status;
+    if status.frozen {
+        cx.note("MCM-F06");
+        cx.event(EventType::Normal, "Thawed", "the API server answers again");
+        status.frozen = false;
+        status.since = Some(cx.now());
+        status.reason = None;
+    }
+    status.down_since = None;
+    let reachable = ConditionStatus::True;
+    status
+        .conditions
+        .set(cx.now(), REACHABLE, reachable, "Answers", "");
+    Next::after(cx.config().probe_period)
+}
+
+/// It does not answer: after a while everybody is frozen.
+fn freeze(cx: &Cx, safety: &mut MachineSafety, failure: &Failure) -> Next {
+    let after = safety.spec.freeze_after.unwrap_or(cx.config().freeze_after);
+    let status = &mut safety.status;
+    let down_since = *status.down_since.get_or_insert(cx.now());
+    let unreachable = ConditionStatus::False;
+    let conditions = &mut status.conditions;
+    conditions.set(
+        cx.now(),
+        REACHABLE,
+        unreachable,
+        "DoesNotAnswer",
+        &failure.message,
+    );
+    if status.frozen {
+        cx.note("MCM-F05");
+    } else if cx.now().since(down_since) > Duration::from(after) {
+        cx.note("MCM-F04");
+        cx.event(EventType::Warning, "Frozen", &failure.message);
+        status.frozen = true;
+        status.since = Some(cx.now());
+        status.reason = Some(failure.message.clone());
+    } else {
+        cx.note("MCM-F03");
+    }
+    Next::after(cx.config().probe_period_while_down)
+}

@@ -1,0 +1,386 @@
+//! Draining a Node: its pods leave before its machine does.
+//!
+//! A pass cannot wait, so a drain is a small state machine over passes: each call looks at what is left, does what is
+//! due, and says how far it has come. What must be known in the next pass is a [`Drain`], which the policy keeps in
+//! its object's status.
+//!
+//! # Flow
+//!
+//! The node is cordoned. Its pods are listed; those of DaemonSets and those that the kubelet made itself stay. Pods
+//! without volumes are evicted all at once; those with volumes one after the other: evicted, gone, their volumes
+//! detached, their volumes attached elsewhere. A forced drain deletes what is left without grace and waits for no volume.
+//!
+//! # Guarantees
+//!
+//! Without force, pods leave by eviction only: a disruption budget is never passed by. Whether and when to use force
+//! the policy says.
+
+mod budget;
+mod pod;
+mod volume;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::contract::{Code, Failure};
+use crate::join::join_all;
+use crate::node::{self, Node};
+use crate::time::millis;
+use crate::{Context, Found, Kind, Time, cluster};
+
+pub use budget::{Budget, BudgetSpec, BudgetStatus, Requirement, Selector};
+pub use pod::{Pod, PodSpec, PodVolume};
+pub use volume::{Attachment, Claim, detach_volumes};
+
+/// Acts on pods in one pass: a node seldom holds more, and a pass may hold 1,024 entries.
+const PODS_AT_ONCE: usize = 110;
+
+/// How to drain. The defaults are those of Gardener's machine-controller-manager.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Delete pods at once instead of evicting them, and wait for no volume.
+    pub force: bool,
+    /// How long a forced drain may take.
+    pub forced_timeout: Duration,
+    /// How long to wait after a budget has refused an eviction.
+    pub retry_period: Duration,
+    /// No pod is given more time to end than this.
+    pub longest_grace: Duration,
+    /// How much longer than its time to end a pod with volumes is waited for,
+    pub grace_with_volumes: Duration,
+    /// and one without.
+    pub grace_without_volumes: Duration,
+    /// How long volumes may take to leave the node.
+    pub detach_timeout: Duration,
+    /// How long volumes are waited for to arrive at another one.
+    pub reattach_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            force: false,
+            forced_timeout: Duration::from_secs(60),
+            retry_period: Duration::from_secs(20),
+            longest_grace: Duration::from_secs(2 * 3600),
+            grace_with_volumes: Duration::from_secs(30),
+            grace_without_volumes: Duration::from_secs(180),
+            detach_timeout: Duration::from_secs(120),
+            reattach_timeout: Duration::from_secs(90),
+        }
+    }
+}
+
+/// What a drain remembers between passes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Drain {
+    /// When it was first forced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forced_since: Option<Time>,
+    /// How often a disruption budget has refused each pod that is left, by uid.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused: BTreeMap<String, u32>,
+    /// The pod with volumes that leaves now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moving: Option<Moving>,
+}
+
+/// A pod with volumes on its way to another node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Moving {
+    /// The pod: `namespace/name`.
+    pub pod: String,
+    /// Its uid.
+    pub uid: String,
+    /// The persistent volumes that were attached to this node for it.
+    pub volumes: Vec<String>,
+    /// How far it is.
+    pub stage: Stage,
+    /// Since when.
+    pub since: Time,
+}
+
+/// How far a pod with volumes is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Stage {
+    /// It ends.
+    Terminating,
+    /// Its volumes leave the node.
+    Detaching,
+    /// Its volumes arrive at another one.
+    Reattaching,
+}
+
+/// How far a drain has come.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Progress {
+    /// Nothing is left that has to go.
+    Done,
+    /// Evictions were refused; the failure says by when to try again.
+    Refused {
+        /// Pods that have to go.
+        left: usize,
+        /// The refusal, with `retry_after`.
+        failure: Failure,
+    },
+    /// Pods are ending.
+    Ending {
+        /// How many.
+        left: usize,
+    },
+    /// The last pod's volumes are on their way.
+    Volumes,
+    /// It did not work in this pass. What can go was told to go all the same; the next pass tries again.
+    Failed(Failure),
+}
+
+impl Drain {
+    /// Whether a budget has refused a pod as often as this.
+    pub fn is_exhausted(&self, retries: u32) -> bool {
+        self.refused.values().any(|times| *times >= retries)
+    }
+
+    /// One pass of a drain. `Err` is a failure to look, or to cordon.
+    pub async fn pass<T: Kind, C>(
+        &mut self,
+        cx: &Context<T, C>,
+        node: &mut Node,
+        options: &Options,
+    ) -> Result<Progress, Failure> {
+        if !node.spec.unschedulable {
+            let written = cx.act(node::cordon(node)).await?;
+            node.written(written);
+        }
+        let here = format!("spec.nodeName={}", node.metadata.name);
+        let mut pods = cx
+            .ask(cluster::objects::<Pod>().everywhere().fields(&here))
+            .await?;
+        pods.retain(Pod::has_to_go);
+        self.refused
+            .retain(|uid, _| pods.iter().any(|pod| pod.metadata.uid == *uid));
+        if options.force {
+            self.force(cx, &pods, options).await
+        } else {
+            self.forced_since = None;
+            self.persuade(cx, node, &pods, options).await
+        }
+    }
+
+    /// Deletes what is left, without grace.
+    async fn force<T: Kind, C>(
+        &mut self,
+        cx: &Context<T, C>,
+        pods: &[Pod],
+        options: &Options,
+    ) -> Result<Progress, Failure> {
+        self.moving = None;
+        let since = *self.forced_since.get_or_insert(cx.now());
+        if pods.is_empty() {
+            return Ok(Progress::Done);
+        }
+        if cx.now().since(since) > options.forced_timeout {
+            return Ok(Progress::Failed(late(format!("{} pods are left", pods.len()))));
+        }
+        let deletions = pods
+            .iter()
+            .take(PODS_AT_ONCE)
+            .map(|pod| cx.act(cluster::delete(pod).any_version().grace_period_seconds(0)));
+        for deleted in join_all(deletions).await {
+            if let Err(failure) = deleted.found() {
+                return Ok(Progress::Failed(failure));
+            }
+        }
+        Ok(Progress::Ending { left: pods.len() })
+    }
+
+    /// Evicts what may go, and waits.
+    async fn persuade<T: Kind, C>(
+        &mut self,
+        cx: &Context<T, C>,
+        node: &Node,
+        pods: &[Pod],
+        options: &Options,
+    ) -> Result<Progress, Failure> {
+        let arrival = self.follow_volumes(cx, node, pods, options).await?;
+        let mut told = Told::default();
+        for pod in pods.iter().filter(|pod| pod.metadata.deleting()) {
+            if cx.now() > pod.gone_by(options) {
+                told.fail(late(format!("pod {} does not end", pod.full_name())));
+            }
+        }
+        let mut chosen = self.choose(pods);
+        self.spare_hopeless(cx, &mut chosen, &mut told).await?;
+        let leaving = self.volumes_of(cx, node, &chosen).await?;
+        let evictions = chosen
+            .iter()
+            .map(|pod| cx.act(cluster::evict(*pod).any_version()));
+        for (pod, evicted) in chosen.iter().zip(join_all(evictions).await) {
+            let uid = &pod.metadata.uid;
+            match evicted {
+                Ok(_) => {
+                    self.refused.remove(uid);
+                    self.moving = self
+                        .moving
+                        .take()
+                        .or_else(|| leaving.clone().filter(|m| m.uid == *uid));
+                }
+                // Gone, or gone and replaced: the next pass sees.
+                Err(failure) if [Code::NotFound, Code::Aborted].contains(&failure.code) => {}
+                Err(failure) if failure.code == Code::Unavailable => {
+                    *self.refused.entry(uid.clone()).or_default() += 1;
+                    told.refuse(failure, options);
+                }
+                Err(failure) => told.fail(failure),
+            }
+        }
+        Ok(match (told.failed, told.refused, arrival) {
+            (Some(failure), ..) | (_, _, Arrival::Late(failure)) => Progress::Failed(failure),
+            (None, Some(failure), _) => Progress::Refused {
+                left: pods.len(),
+                failure,
+            },
+            _ if !pods.is_empty() => Progress::Ending { left: pods.len() },
+            _ if self.moving.is_some() => Progress::Volumes,
+            _ => Progress::Done,
+        })
+    }
+
+    /// Every pod without volumes that is not ending yet, and one with volumes while none is on its way.
+    fn choose<'a>(&self, pods: &'a [Pod]) -> Vec<&'a Pod> {
+        let busy = self.moving.is_some()
+            || pods
+                .iter()
+                .any(|pod| pod.has_volumes() && pod.metadata.deleting());
+        let staying = || pods.iter().filter(|pod| !pod.metadata.deleting());
+        let plain = staying().filter(|pod| !pod.has_volumes());
+        // A refused pod lets the others with volumes go first.
+        let heavy = staying()
+            .filter(|pod| pod.has_volumes() && !busy)
+            .min_by_key(|pod| self.refused.get(&pod.metadata.uid).copied().unwrap_or(0));
+        plain.chain(heavy).take(PODS_AT_ONCE).collect()
+    }
+
+    /// A budget that can never allow a disruption is a mistake: said at once, rather than after all retries.
+    async fn spare_hopeless<T: Kind, C>(
+        &self,
+        cx: &Context<T, C>,
+        chosen: &mut Vec<&Pod>,
+        told: &mut Told,
+    ) -> Result<(), Failure> {
+        if chosen.is_empty() {
+            return Ok(());
+        }
+        let budgets = cx.ask(cluster::objects::<Budget>().everywhere()).await?;
+        chosen.retain(|pod| {
+            let Some(budget) = budgets
+                .iter()
+                .find(|budget| budget.covers(pod) && budget.is_hopeless())
+            else {
+                return true;
+            };
+            let message = format!(
+                "pod {} cannot be evicted: the disruption budget {} never allows it",
+                pod.full_name(),
+                budget.metadata.name
+            );
+            told.fail(Failure::new(Code::FailedPrecondition, message));
+            false
+        });
+        Ok(())
+    }
+
+    /// The chosen pod with volumes and those of them that are attached here; none if there are none.
+    async fn volumes_of<T: Kind, C>(
+        &self,
+        cx: &Context<T, C>,
+        node: &Node,
+        chosen: &[&Pod],
+    ) -> Result<Option<Moving>, Failure> {
+        let Some(pod) = chosen.iter().find(|pod| pod.has_volumes()) else {
+            return Ok(None);
+        };
+        let volumes = volume::attached_for(cx, node, pod).await?;
+        Ok((!volumes.is_empty()).then(|| Moving {
+            pod: pod.full_name(),
+            uid: pod.metadata.uid.clone(),
+            volumes,
+            stage: Stage::Terminating,
+            since: cx.now(),
+        }))
+    }
+
+    /// How the volumes of the pod that left are doing.
+    async fn follow_volumes<T: Kind, C>(
+        &mut self,
+        cx: &Context<T, C>,
+        node: &Node,
+        pods: &[Pod],
+        options: &Options,
+    ) -> Result<Arrival, Failure> {
+        let Some(moving) = &mut self.moving else {
+            return Ok(Arrival::InTime);
+        };
+        if moving.stage == Stage::Terminating {
+            if pods.iter().any(|pod| pod.metadata.uid == moving.uid) {
+                return Ok(Arrival::InTime);
+            }
+            (moving.stage, moving.since) = (Stage::Detaching, cx.now());
+        }
+        let attachments = cx.ask(cluster::objects::<Attachment>()).await?;
+        if moving.stage == Stage::Detaching {
+            let still_here =
+                |volume: &String| attachments.iter().any(|a| a.holds(volume, &node.metadata.name));
+            if moving.volumes.iter().any(still_here) {
+                if cx.now().since(moving.since) <= options.detach_timeout {
+                    return Ok(Arrival::InTime);
+                }
+                let failure = late(format!("the volumes of pod {} do not detach", moving.pod));
+                self.moving = None;
+                return Ok(Arrival::Late(failure));
+            }
+            (moving.stage, moving.since) = (Stage::Reattaching, cx.now());
+        }
+        // Where they arrive is somebody else's matter: after a while the drain goes on.
+        let arrived = |volume: &String| attachments.iter().any(|a| a.status.attached && a.is_for(volume));
+        if moving.volumes.iter().all(arrived) || cx.now().since(moving.since) > options.reattach_timeout {
+            self.moving = None;
+        }
+        Ok(Arrival::InTime)
+    }
+}
+
+enum Arrival {
+    InTime,
+    Late(Failure),
+}
+
+/// What a pass has heard so far: the first failure, and the refusal that waits longest.
+#[derive(Default)]
+struct Told {
+    failed: Option<Failure>,
+    refused: Option<Failure>,
+}
+
+impl Told {
+    fn fail(&mut self, failure: Failure) {
+        self.failed.get_or_insert(failure);
+    }
+
+    fn refuse(&mut self, mut failure: Failure, options: &Options) {
+        let period = millis(options.retry_period);
+        failure.retry_after = Some(failure.retry_after.unwrap_or(0).max(period));
+        let longer = |known: &Failure| known.retry_after < failure.retry_after;
+        if self.refused.as_ref().is_none_or(longer) {
+            self.refused = Some(failure);
+        }
+    }
+}
+
+fn late(message: String) -> Failure {
+    Failure::new(Code::DeadlineExceeded, message)
+}

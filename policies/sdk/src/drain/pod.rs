@@ -1,0 +1,118 @@
+//! Pods, and which of them have to go.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Options;
+use crate::{Kind, Metadata, Time};
+
+/// A Pod: as much as a drain reads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pod {
+    /// Its owner and its end are here.
+    pub metadata: Metadata,
+    /// Its volumes and the time it needs to end.
+    #[serde(default)]
+    pub spec: PodSpec,
+}
+
+impl Kind for Pod {
+    const API_VERSION: &'static str = "v1";
+    const KIND: &'static str = "Pod";
+    const PROJECTION: &'static [&'static str] = &[
+        "metadata.labels",
+        "metadata.annotations",
+        "metadata.ownerReferences",
+        "metadata.deletionTimestamp",
+        "spec.volumes",
+        "spec.terminationGracePeriodSeconds",
+    ];
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+/// What a Pod is made of.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    /// Its volumes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<PodVolume>,
+    /// How long it may take to end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub termination_grace_period_seconds: Option<u64>,
+}
+
+/// A volume of a Pod.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodVolume {
+    /// Its name in the pod.
+    pub name: String,
+    /// The claim it comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub persistent_volume_claim: Option<ClaimSource>,
+}
+
+/// Names a claim in the pod's namespace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClaimSource {
+    /// The claim.
+    pub claim_name: String,
+}
+
+impl Pod {
+    /// Whether a drain makes this pod leave: its DaemonSet, or the kubelet itself, would only make it anew.
+    pub fn has_to_go(&self) -> bool {
+        let of_a_daemon_set = self
+            .metadata
+            .owner_references
+            .iter()
+            .any(|owner| owner.kind == "DaemonSet" && owner.controller == Some(true));
+        let of_the_kubelet = self
+            .metadata
+            .annotations
+            .contains_key("kubernetes.io/config.mirror");
+        !of_a_daemon_set && !of_the_kubelet
+    }
+
+    /// Whether it has volumes that outlive it.
+    pub fn has_volumes(&self) -> bool {
+        self.claims().next().is_some()
+    }
+
+    /// The claims of its volumes.
+    pub fn claims(&self) -> impl Iterator<Item = &str> {
+        let sources = self
+            .spec
+            .volumes
+            .iter()
+            .filter_map(|v| v.persistent_volume_claim.as_ref());
+        sources.map(|source| source.claim_name.as_str())
+    }
+
+    /// `namespace/name`
+    pub fn full_name(&self) -> String {
+        let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
+        format!("{namespace}/{}", self.metadata.name)
+    }
+
+    /// When an ending pod should be gone. Kubernetes writes the end of its grace period as its `deletionTimestamp`;
+    /// of a longer grace period than allowed only the allowed part counts.
+    pub(super) fn gone_by(&self, options: &Options) -> Time {
+        let grace = Duration::from_secs(self.spec.termination_grace_period_seconds.unwrap_or(30));
+        let excess = grace.saturating_sub(options.longest_grace);
+        let end = self.metadata.deletion_timestamp.unwrap_or_default();
+        let allowed = Time::from_unix_ms(end.unix_ms().saturating_sub(crate::time::millis(excess)));
+        allowed
+            + if self.has_volumes() {
+                options.grace_with_volumes
+            } else {
+                options.grace_without_volumes
+            }
+    }
+}

@@ -1,0 +1,148 @@
+//! Persistent volumes and where they are attached.
+
+use serde::{Deserialize, Serialize};
+
+use super::Pod;
+use crate::contract::Failure;
+use crate::join::join_all;
+use crate::node::Node;
+use crate::{Context, Found, Kind, Metadata, cluster};
+
+/// A PersistentVolumeClaim: as much as a drain reads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Claim {
+    /// Its name.
+    pub metadata: Metadata,
+    /// What it is bound to.
+    #[serde(default)]
+    pub spec: ClaimSpec,
+}
+
+/// What a claim is bound to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClaimSpec {
+    /// The persistent volume.
+    pub volume_name: String,
+}
+
+impl Kind for Claim {
+    const API_VERSION: &'static str = "v1";
+    const KIND: &'static str = "PersistentVolumeClaim";
+    const PROJECTION: &'static [&'static str] = &["spec.volumeName"];
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+/// A VolumeAttachment: a volume is attached to a node, or is to be.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Attachment {
+    /// Its name.
+    pub metadata: Metadata,
+    /// What is attached where.
+    #[serde(default)]
+    pub spec: AttachmentSpec,
+    /// Whether it is.
+    #[serde(default)]
+    pub status: AttachmentStatus,
+}
+
+/// What is attached where.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AttachmentSpec {
+    /// The node.
+    pub node_name: String,
+    /// The volume.
+    pub source: AttachmentSource,
+}
+
+/// The volume of an attachment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AttachmentSource {
+    /// None for an inline volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub persistent_volume_name: Option<String>,
+}
+
+/// Whether a volume is attached.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AttachmentStatus {
+    /// It is.
+    pub attached: bool,
+}
+
+impl Kind for Attachment {
+    const API_VERSION: &'static str = "storage.k8s.io/v1";
+    const KIND: &'static str = "VolumeAttachment";
+    const NAMESPACED: bool = false;
+    const PROJECTION: &'static [&'static str] = &[
+        "metadata.deletionTimestamp",
+        "spec.nodeName",
+        "spec.source",
+        "status.attached",
+    ];
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+impl Attachment {
+    /// Whether it is about this volume.
+    pub fn is_for(&self, volume: &str) -> bool {
+        self.spec.source.persistent_volume_name.as_deref() == Some(volume)
+    }
+
+    /// Whether it holds this volume at this node.
+    pub fn holds(&self, volume: &str, node: &str) -> bool {
+        self.spec.node_name == node && self.is_for(volume)
+    }
+}
+
+/// Deletes what still holds volumes at a node whose kubelet cannot be expected to let go of them. Says how many
+/// attachments it deleted; none where none is attached, or all are being deleted.
+pub async fn detach_volumes<T: Kind, C>(cx: &Context<T, C>, node: &Node) -> Result<usize, Failure> {
+    if node.status.volumes_attached.is_empty() {
+        return Ok(0);
+    }
+    let mut live = attachments_of(cx, &node.metadata.name).await?;
+    live.retain(|attachment| !attachment.metadata.deleting());
+    let deletions = live
+        .iter()
+        .map(|attachment| cx.act(cluster::delete(attachment).any_version()));
+    for deleted in join_all(deletions).await {
+        deleted.found()?;
+    }
+    Ok(live.len())
+}
+
+/// The attachments of a node.
+async fn attachments_of<T: Kind, C>(cx: &Context<T, C>, node: &str) -> Result<Vec<Attachment>, Failure> {
+    let mut all = cx.ask(cluster::objects::<Attachment>()).await?;
+    all.retain(|attachment| attachment.spec.node_name == node);
+    Ok(all)
+}
+
+/// The pod's volumes that are attached to the node. A volume that is not attached, NFS say, needs no waiting for.
+pub(super) async fn attached_for<T: Kind, C>(
+    cx: &Context<T, C>,
+    node: &Node,
+    pod: &Pod,
+) -> Result<Vec<String>, Failure> {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let claims = pod
+        .claims()
+        .map(|name| cx.ask(cluster::object::<Claim>(name).namespace(namespace)));
+    let mut volumes = Vec::new();
+    for claim in join_all(claims).await {
+        volumes.extend(claim.found()?.map(|claim| claim.spec.volume_name));
+    }
+    let attachments = attachments_of(cx, &node.metadata.name).await?;
+    volumes.retain(|volume| attachments.iter().any(|attachment| attachment.is_for(volume)));
+    Ok(volumes)
+}

@@ -1,0 +1,222 @@
+//! Nodes: what policies read of them, and the writes that a machine's policy makes to them.
+//!
+//! A patch replaces a list as a whole, so taints and conditions are held with all their fields, and a write to one of
+//! them carries the version that was seen.
+
+mod template;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::cluster::{self, Write, Written};
+use crate::{Code, Context, Failure, Kind, Metadata, Time};
+
+pub use template::{Merge, NodeTemplate, TemplateMetadata, TemplateSpec};
+
+/// A Node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// Labels and annotations among them.
+    pub metadata: Metadata,
+    /// What is wanted of it.
+    #[serde(default)]
+    pub spec: NodeSpec,
+    /// What it says of itself.
+    #[serde(default)]
+    pub status: NodeStatus,
+}
+
+impl Kind for Node {
+    const API_VERSION: &'static str = "v1";
+    const KIND: &'static str = "Node";
+    const NAMESPACED: bool = false;
+    const PROJECTION: &'static [&'static str] = &[
+        "metadata.labels",
+        "metadata.annotations",
+        "metadata.deletionTimestamp",
+        "spec.providerID",
+        "spec.unschedulable",
+        "spec.taints",
+        "status.conditions",
+        "status.volumesAttached",
+    ];
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+/// What is wanted of a Node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeSpec {
+    /// The cloud's id of its machine; absent until somebody has written it.
+    #[serde(rename = "providerID", skip_serializing_if = "Option::is_none")]
+    pub provider_id: Option<String>,
+    /// Cordoned: no new pods are placed here.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unschedulable: bool,
+    /// What keeps pods away.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub taints: Vec<Taint>,
+}
+
+/// Keeps pods away that do not tolerate it. Recognised by key and effect.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Taint {
+    /// The key.
+    pub key: String,
+    /// The value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
+    /// When it was added.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_added: Option<Time>,
+}
+
+impl Taint {
+    /// Whether this is the same taint, whatever its value.
+    pub fn is(&self, other: &Taint) -> bool {
+        self.key == other.key && self.effect == other.effect
+    }
+}
+
+/// What a Node says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeStatus {
+    /// How it is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<NodeCondition>,
+    /// The volumes that are attached to it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volumes_attached: Vec<AttachedVolume>,
+}
+
+/// A condition of a Node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeCondition {
+    /// `Ready`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// CamelCase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// When the kubelet last said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_heartbeat_time: Option<Time>,
+    /// When `status` last changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<Time>,
+}
+
+/// A volume that is attached to a Node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AttachedVolume {
+    /// The volume's name to its driver.
+    pub name: String,
+    /// Where it is found on the node.
+    #[serde(default)]
+    pub device_path: String,
+}
+
+impl Node {
+    /// The condition of this type.
+    pub fn condition(&self, kind: &str) -> Option<&NodeCondition> {
+        self.status
+            .conditions
+            .iter()
+            .find(|condition| condition.kind == kind)
+    }
+
+    /// Whether it has this taint.
+    pub fn has_taint(&self, key: &str, effect: &str) -> bool {
+        let taints = &self.spec.taints;
+        taints
+            .iter()
+            .any(|taint| taint.key == key && taint.effect == effect)
+    }
+
+    /// Since when a condition has not had this status; none if it has, or says nothing.
+    pub fn not_since(&self, kind: &str, status: &str) -> Option<Time> {
+        let other = self
+            .condition(kind)
+            .filter(|condition| condition.status != status);
+        other.and_then(|condition| condition.last_transition_time)
+    }
+
+    /// Takes over the version that a write of this pass has left, so that the next one meets it.
+    pub fn written(&mut self, written: Written) {
+        self.metadata.resource_version = written.resource_version;
+    }
+}
+
+/// What became of the search for a machine's node.
+#[allow(clippy::large_enum_variant, reason = "made once in a pass")]
+#[derive(Clone, Debug, PartialEq)]
+pub enum Search {
+    /// It is there and names the machine's VM.
+    Ours(Node),
+    /// There is none of that name, or it does not name any VM yet.
+    Missing,
+    /// Some Node of that name is there, and nothing says that it is this machine's.
+    Foreign {
+        /// Whether it was seen to name another VM; otherwise the grant does not show it.
+        seen: bool,
+    },
+}
+
+/// Looks at these parts of a Node, which is the machine's only if it names the machine's VM. `spec.providerID` is one
+/// of the parts. A grant that reaches related nodes only refuses to show any other.
+pub async fn find<T: Kind, C>(
+    cx: &Context<T, C>,
+    name: &str,
+    provider_id: Option<&str>,
+    parts: &[&str],
+) -> Result<Search, Failure> {
+    match cx.ask(cluster::object::<Node>(name).keep(parts)).await {
+        Ok(node) if node.spec.provider_id.is_none() => Ok(Search::Missing),
+        Ok(node) if node.spec.provider_id.as_deref() == provider_id => Ok(Search::Ours(node)),
+        Ok(_) => Ok(Search::Foreign { seen: true }),
+        Err(failure) if failure.code == Code::PermissionDenied => Ok(Search::Foreign { seen: false }),
+        Err(failure) if failure.is_not_found() => Ok(Search::Missing),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Keeps new pods away from a Node.
+pub fn cordon(node: &Node) -> Write {
+    cluster::patch(node, json!({"spec": {"unschedulable": true}}))
+}
+
+/// Sets one condition of a Node and leaves the others as they were seen; none if it is so already.
+pub fn set_condition(node: &Node, kind: &str, status: &str, reason: &str, now: Time) -> Option<Write> {
+    let before = node.condition(kind);
+    if before.is_some_and(|before| before.status == status && before.reason.as_deref() == Some(reason)) {
+        return None;
+    }
+    let since = before
+        .filter(|before| before.status == status)
+        .and_then(|before| before.last_transition_time);
+    let mut conditions = node.status.conditions.clone();
+    conditions.retain(|condition| condition.kind != kind);
+    conditions.push(NodeCondition {
+        kind: kind.to_owned(),
+        status: status.to_owned(),
+        reason: Some(reason.to_owned()),
+        message: None,
+        last_heartbeat_time: Some(now.whole_seconds()),
+        last_transition_time: since.or(Some(now.whole_seconds())),
+    });
+    Some(cluster::patch(node, json!({"status": {"conditions": conditions}})).subresource("status"))
+}

@@ -1,0 +1,324 @@
+//! The other objects of a test's world: a small cluster in memory.
+
+use std::cell::{Ref, RefCell};
+use std::rc::Rc;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::Time;
+use crate::contract::{
+    Act, Code, Eviction, Failure, ListQuery, ObjectDelete, ObjectPatch, ObjectRef, Precondition, Question,
+    Request,
+};
+use crate::drain::Budget;
+
+use super::facts::Answer;
+
+/// Objects of a cluster, and what asks and acts find there. Clones are handles on the same cluster, so that the
+/// worlds of several objects can share one.
+///
+/// Acts are performed on objects that are there: patches are merged, deletions wait for finalizers, Pods end after
+/// their grace period, evictions respect the disruption budgets that are there (`status.disruptionsAllowed`). A
+/// precondition that does not hold is `aborted`.
+#[derive(Clone, Default)]
+pub struct Cluster(Rc<RefCell<Objects>>);
+
+#[derive(Default)]
+struct Objects {
+    all: Vec<Value>,
+    now: Time,
+    version: u64,
+}
+
+impl Cluster {
+    /// This object is there, instead of any of the same kind and name. It gets a uid and a version.
+    pub fn put(&self, object: impl Serialize) {
+        let object = serde_json::to_value(object).expect("an object has a JSON form");
+        self.0.borrow_mut().put(object);
+    }
+
+    /// No object of this kind and name is there.
+    pub fn remove(&self, kind: &str, name: &str) {
+        let mut objects = self.0.borrow_mut();
+        objects
+            .all
+            .retain(|object| object["kind"] != kind || object["metadata"]["name"] != name);
+    }
+
+    /// Somebody else changes an object with a merge patch.
+    ///
+    /// # Panics
+    /// If it is not there.
+    pub fn edit(&self, kind: &str, name: &str, change: Value) {
+        let mut objects = self.0.borrow_mut();
+        let at = objects.position(|object| object["kind"] == kind && object["metadata"]["name"] == name);
+        objects.change(at.expect("the object is there"), change);
+    }
+
+    /// The object of this kind and name.
+    pub fn get(&self, kind: &str, name: &str) -> Option<Value> {
+        self.all()
+            .iter()
+            .find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
+            .cloned()
+    }
+
+    /// Every object.
+    pub fn all(&self) -> Ref<'_, [Value]> {
+        Ref::map(self.0.borrow(), |objects| objects.all.as_slice())
+    }
+
+    /// Time has passed: Pods whose grace period is over are gone.
+    pub fn advance_to(&self, now: Time) {
+        let mut objects = self.0.borrow_mut();
+        objects.now = now;
+        let over = |object: &Value| {
+            let end: Option<Time> = object["metadata"]["deletionTimestamp"]
+                .as_str()
+                .and_then(|t| t.parse().ok());
+            object["kind"] == "Pod" && end.is_some_and(|end| end <= now) && !is_held(object)
+        };
+        objects.all.retain(|object| !over(object));
+    }
+
+    /// The answer to a request about objects; none while the cluster has no object, and for other requests.
+    pub fn answer(&self, request: &Request) -> Option<Answer> {
+        let mut objects = self.0.borrow_mut();
+        if objects.all.is_empty() {
+            return None;
+        }
+        let answer = match request {
+            Request::Ask(ask) => match &ask.question {
+                Question::Object(query) => objects.object(&query.object),
+                Question::Objects(query) => objects.list(query),
+                _ => return None,
+            },
+            Request::Act(act) => match act {
+                Act::Create(object) => objects.create(object),
+                Act::Patch(patch) => objects.patch(patch),
+                Act::Delete(delete) => objects.delete(delete),
+                Act::Evict(eviction) => objects.evict(eviction),
+                Act::Cloud(_) | Act::Mint(_) => return None,
+            },
+        };
+        Some(answer.map(|value| value.to_string()))
+    }
+}
+
+fn is_held(object: &Value) -> bool {
+    object["metadata"]["finalizers"]
+        .as_array()
+        .is_some_and(|held| !held.is_empty())
+}
+
+type Found = Result<Value, Failure>;
+
+impl Objects {
+    fn position(&self, is: impl Fn(&Value) -> bool) -> Option<usize> {
+        self.all.iter().position(is)
+    }
+
+    fn put(&mut self, mut object: Value) {
+        let same = |other: &Value| {
+            ["/apiVersion", "/kind", "/metadata/namespace", "/metadata/name"]
+                .iter()
+                .all(|path| other.pointer(path) == object.pointer(path))
+        };
+        let before = self.all.iter().position(same).map(|at| self.all.remove(at));
+        let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+        let own = version(&object);
+        // A version that a test states stands; one that was there before is outdated by this write.
+        let stated = !own.is_null() && before.is_none_or(|before| version(&before) != own);
+        self.version += 1;
+        let metadata = &mut object["metadata"];
+        if metadata["uid"].is_null() {
+            metadata["uid"] = format!("uid-{}", metadata["name"].as_str().unwrap_or_default()).into();
+        }
+        if !stated {
+            metadata["resourceVersion"] = self.version.to_string().into();
+        }
+        self.all.push(object);
+    }
+
+    fn change(&mut self, at: usize, change: Value) {
+        self.version += 1;
+        let object = &mut self.all[at];
+        super::world::merge(object, change);
+        object["metadata"]["resourceVersion"] = self.version.to_string().into();
+    }
+
+    fn find(&self, wanted: &ObjectRef) -> Result<usize, Failure> {
+        let is = |object: &Value| {
+            object["apiVersion"] == wanted.api_version.as_str()
+                && object["kind"] == wanted.kind.as_str()
+                && object["metadata"]["name"] == wanted.name.as_str()
+                && object["metadata"]["namespace"].as_str() == wanted.namespace.as_deref()
+        };
+        let missing = || {
+            Failure::new(
+                Code::NotFound,
+                format!("{} {} not found", wanted.kind, wanted.name),
+            )
+        };
+        self.position(is).ok_or_else(missing)
+    }
+
+    fn object(&self, wanted: &ObjectRef) -> Found {
+        Ok(self.all[self.find(wanted)?].clone())
+    }
+
+    fn list(&self, query: &ListQuery) -> Found {
+        let wanted = |object: &&Value| {
+            let part = |selector: &Option<String>, matches: fn(&Value, &str) -> bool| {
+                selector
+                    .as_deref()
+                    .is_none_or(|selector| matches(object, selector))
+            };
+            let namespace = |ns: &str| object["metadata"]["namespace"] == ns;
+            object["apiVersion"] == query.api_version.as_str()
+                && object["kind"] == query.kind.as_str()
+                && query.namespace.as_deref().is_none_or(namespace)
+                && part(&query.label_selector, labels_match)
+                && part(&query.field_selector, fields_match)
+        };
+        let mut found: Vec<&Value> = self.all.iter().filter(wanted).collect();
+        found.sort_by_key(|object| {
+            let name = |field| object["metadata"][field].as_str().unwrap_or("").to_owned();
+            (name("namespace"), name("name"))
+        });
+        if query.limit > 0 && found.len() > query.limit as usize {
+            let message = format!("more than {} objects", query.limit);
+            return Err(Failure::new(Code::ResourceExhausted, message));
+        }
+        Ok(json!(found))
+    }
+
+    fn create(&mut self, object: &str) -> Found {
+        let object: Value = serde_json::from_str(object).expect("a created object is JSON");
+        let text = |path: &str| object.pointer(path).and_then(Value::as_str).map(str::to_owned);
+        let reference = ObjectRef {
+            api_version: text("/apiVersion").unwrap_or_default(),
+            kind: text("/kind").unwrap_or_default(),
+            namespace: text("/metadata/namespace"),
+            name: text("/metadata/name").unwrap_or_default(),
+        };
+        if self.find(&reference).is_ok() {
+            let message = format!("{} {} exists", reference.kind, reference.name);
+            return Err(Failure::new(Code::AlreadyExists, message));
+        }
+        self.put(object);
+        Ok(written(&self.all[self.all.len() - 1]))
+    }
+
+    fn patch(&mut self, patch: &ObjectPatch) -> Found {
+        let at = self.checked(&patch.object, &patch.precondition)?;
+        let mut change: Value = serde_json::from_str(&patch.patch).expect("a patch is JSON");
+        if let (Some(fields), subresource) = (change.as_object_mut(), patch.subresource.as_deref()) {
+            // As the API server does: `status` is written through its subresource, and nothing else is.
+            fields.retain(|field, _| (field == "status") == (subresource == Some("status")));
+        }
+        self.change(at, change);
+        Ok(written(&self.all[at]))
+    }
+
+    fn delete(&mut self, delete: &ObjectDelete) -> Found {
+        let at = self.checked(&delete.object, &delete.precondition)?;
+        Ok(self.end(at, delete.grace_period_seconds))
+    }
+
+    fn evict(&mut self, eviction: &Eviction) -> Found {
+        let at = self.checked(&eviction.object, &eviction.precondition)?;
+        for other in 0..self.all.len() {
+            let budget: Budget = match serde_json::from_value(self.all[other].clone()) {
+                Ok(budget) if self.all[other]["kind"] == "PodDisruptionBudget" => budget,
+                _ => continue,
+            };
+            let pod = serde_json::from_value(self.all[at].clone()).expect("a Pod is a Pod");
+            if !budget.covers(&pod) {
+                continue;
+            }
+            let allowed = self.all[other]["status"]["disruptionsAllowed"]
+                .as_i64()
+                .unwrap_or(0);
+            if allowed == 0 {
+                let message = format!("the disruption budget {} does not allow it", budget.metadata.name);
+                return Err(Failure {
+                    retry_after: Some(10_000),
+                    ..Failure::new(Code::Unavailable, message)
+                });
+            }
+            self.change(other, json!({"status": {"disruptionsAllowed": allowed - 1}}));
+        }
+        Ok(self.end(at, eviction.grace_period_seconds))
+    }
+
+    /// Deletes: a Pod after its grace period, what a finalizer holds not yet.
+    fn end(&mut self, at: usize, grace: Option<u32>) -> Value {
+        let object = &self.all[at];
+        let own = object["spec"]["terminationGracePeriodSeconds"]
+            .as_u64()
+            .unwrap_or(30);
+        let seconds = match (object["kind"] == "Pod", grace) {
+            (false, _) | (true, Some(0)) => 0,
+            (true, Some(grace)) => u64::from(grace),
+            (true, None) => own,
+        };
+        let answer = written(object);
+        if seconds == 0 && !is_held(object) {
+            self.all.remove(at);
+            return answer;
+        }
+        if object["metadata"]["deletionTimestamp"].is_null() {
+            let end = self.now.whole_seconds() + std::time::Duration::from_secs(seconds);
+            self.change(at, json!({"metadata": {"deletionTimestamp": end}}));
+        }
+        written(&self.all[at])
+    }
+
+    fn checked(&self, object: &ObjectRef, precondition: &Precondition) -> Result<usize, Failure> {
+        let at = self.find(object)?;
+        let metadata = &self.all[at]["metadata"];
+        let version = precondition.resource_version.as_deref();
+        if metadata["uid"] != precondition.uid.as_str()
+            || version.is_some_and(|version| metadata["resourceVersion"] != version)
+        {
+            let message = format!("{} {} is not as it was seen", object.kind, object.name);
+            return Err(Failure::new(Code::Aborted, message));
+        }
+        Ok(at)
+    }
+}
+
+fn written(object: &Value) -> Value {
+    let metadata = &object["metadata"];
+    json!({"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]})
+}
+
+/// `a=b,c!=d,e,!f`. The kit knows no sets: state those asks' answers.
+fn labels_match(object: &Value, selector: &str) -> bool {
+    let label = |key: &str| object["metadata"]["labels"][key].as_str();
+    selector.split(',').map(str::trim).all(|term| {
+        assert!(
+            !term.contains(" in ") && !term.contains("notin"),
+            "the kit's cluster knows no sets: {term}"
+        );
+        if let Some((key, value)) = term.split_once("!=") {
+            label(key) != Some(value)
+        } else if let Some((key, value)) = term.split_once('=') {
+            label(key) == Some(value.trim_start_matches('='))
+        } else if let Some(key) = term.strip_prefix('!') {
+            label(key).is_none()
+        } else {
+            label(term).is_some()
+        }
+    })
+}
+
+fn fields_match(object: &Value, selector: &str) -> bool {
+    selector.split(',').all(|term| {
+        let (path, value) = term.split_once('=').unwrap_or((term, ""));
+        let pointer = format!("/{}", path.trim().replace('.', "/"));
+        object.pointer(&pointer).and_then(Value::as_str) == Some(value.trim_start_matches('='))
+    })
+}

@@ -1,0 +1,301 @@
+//! Draining a node, pass by pass.
+
+use std::time::Duration;
+
+use polity_sdk::drain::{Drain, Options, Progress};
+use polity_sdk::node::Node;
+use polity_sdk::prelude::*;
+use polity_sdk::test::World;
+use serde_json::{Value, json};
+
+/// A machine that drains its node and says how far it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Host {
+    metadata: Metadata,
+    #[serde(default)]
+    status: HostStatus,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct HostStatus {
+    drain: Drain,
+    progress: String,
+}
+
+impl Kind for Host {
+    const API_VERSION: &'static str = "example.com/v1";
+    const KIND: &'static str = "Host";
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Config {
+    force: bool,
+}
+
+async fn policy(cx: Context<Host, Config>) -> Result<Next, Failure> {
+    let mut host = cx.object_mut();
+    let mut node = cx.ask(cluster::object::<Node>("n-1")).await?;
+    let options = Options {
+        force: cx.config().force,
+        ..Options::default()
+    };
+    let progress = host.status.drain.pass(&cx, &mut node, &options).await?;
+    host.status.progress = match &progress {
+        Progress::Done => "done".to_owned(),
+        Progress::Refused { left, failure } => format!("refused, {left} left: {}", failure.message),
+        Progress::Ending { left } => format!("{left} ending"),
+        Progress::Volumes => "volumes".to_owned(),
+        Progress::Failed(failure) => format!("failed: {}", failure.message),
+    };
+    Ok(match progress {
+        Progress::Done => Next::settled(),
+        Progress::Refused { failure, .. } | Progress::Failed(failure) => {
+            Next::failed(RetryClass::Short, failure)
+        }
+        Progress::Ending { .. } | Progress::Volumes => Next::after(Duration::from_secs(5)),
+    })
+}
+
+fn world(force: bool) -> World {
+    let mut world = World::new(json!({
+        "apiVersion": "example.com/v1", "kind": "Host",
+        "metadata": {"name": "h", "namespace": "home", "uid": "u"},
+    }))
+    .config(json!({"force": force}));
+    world.exists(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n-1"}}));
+    world
+}
+
+fn pod(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "shop", "labels": {"app": name}},
+        "spec": {"nodeName": "n-1"},
+    })
+}
+
+fn pod_with_volume(name: &str) -> Value {
+    let mut pod = pod(name);
+    let claim = json!({"claimName": format!("claim-{name}")});
+    pod["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": claim}]);
+    pod
+}
+
+/// The claim of a pod, and its volume attached to a node.
+fn attach(world: &mut World, name: &str, node: &str) {
+    world.exists(json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": format!("claim-{name}"), "namespace": "shop"},
+        "spec": {"volumeName": format!("pv-{name}")},
+    }));
+    world.exists(json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
+        "metadata": {"name": format!("{name}-{node}")},
+        "spec": {"nodeName": node, "source": {"persistentVolumeName": format!("pv-{name}")}},
+        "status": {"attached": true},
+    }));
+}
+
+fn budget(name: &str, allowed: u32, desired: u32) -> Value {
+    json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"selector": {"matchLabels": {"app": name}}},
+        "status": {"disruptionsAllowed": allowed, "expectedPods": 2, "desiredHealthy": desired},
+    })
+}
+
+/// A pass, the time it asks for (5 s for a retry), and how far the drain is.
+fn pass(world: &mut World) -> (Vec<String>, String) {
+    let ended = world.pass(policy);
+    world.wait(&ended.next, Duration::from_secs(5));
+    let short = |act: String| act.split(" {").next().unwrap_or_default().to_owned();
+    let acts = ended.acts().into_iter().map(short);
+    (
+        acts.collect(),
+        world.status()["progress"].as_str().unwrap_or_default().to_owned(),
+    )
+}
+
+fn expect(world: &mut World, acts: &[&str], progress: &str) {
+    let (did, said) = pass(world);
+    assert_eq!(
+        (
+            did.iter().map(String::as_str).collect::<Vec<_>>().as_slice(),
+            said.as_str()
+        ),
+        (acts, progress)
+    );
+}
+
+#[test]
+fn an_empty_node_is_cordoned_and_drained_in_one_pass() {
+    let mut world = world(false);
+    expect(&mut world, &["patch Node n-1"], "done");
+    let node = world.cluster().get("Node", "n-1").unwrap();
+    assert_eq!(node["spec"]["unschedulable"], true);
+    expect(&mut world, &[], "done");
+}
+
+#[test]
+fn pods_are_evicted_together_and_waited_for() {
+    let mut world = world(false);
+    world.exists(pod("a")).exists(pod("b"));
+    expect(&mut world, &["patch Node n-1", "evict a", "evict b"], "2 ending");
+    expect(&mut world, &[], "2 ending");
+    world.advance(Duration::from_secs(30));
+    expect(&mut world, &[], "done");
+}
+
+#[test]
+fn pods_of_daemon_sets_and_of_the_kubelet_stay() {
+    for force in [false, true] {
+        let mut world = world(force);
+        let mut of_set = pod("logs");
+        of_set["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "logs", "uid": "d", "controller": true}]);
+        let mut of_kubelet = pod("proxy");
+        of_kubelet["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "x"});
+        world.exists(of_set).exists(of_kubelet);
+        expect(&mut world, &["patch Node n-1"], "done");
+    }
+}
+
+#[test]
+fn a_pod_of_another_node_stays() {
+    let mut world = world(false);
+    let mut other = pod("a");
+    other["spec"]["nodeName"] = "n-2".into();
+    world.exists(other);
+    expect(&mut world, &["patch Node n-1"], "done");
+}
+
+#[test]
+fn a_refused_eviction_is_tried_again_and_counted() {
+    let mut world = world(false);
+    world.exists(pod("a")).exists(budget("a", 0, 1));
+    for times in 1..=3 {
+        let ended = world.pass(policy);
+        let Next::Retry(retry) = &ended.next else {
+            panic!("{}", ended.next)
+        };
+        assert_eq!(retry.failure.as_ref().unwrap().retry_after, Some(20_000));
+        assert_eq!(world.status()["drain"]["refused"], json!({"uid-a": times}));
+    }
+    let drain: Drain = serde_json::from_value(world.status()["drain"].clone()).unwrap();
+    assert!(drain.is_exhausted(3) && !drain.is_exhausted(4));
+    world.cluster().edit(
+        "PodDisruptionBudget",
+        "a",
+        json!({"status": {"disruptionsAllowed": 1}}),
+    );
+    expect(&mut world, &["evict a"], "1 ending");
+    assert_eq!(world.status()["drain"], json!({}));
+}
+
+#[test]
+fn a_budget_that_never_allows_fails_at_once_and_the_others_go() {
+    let mut world = world(false);
+    world.exists(pod("a")).exists(pod("b")).exists(budget("a", 0, 2));
+    expect(
+        &mut world,
+        &["patch Node n-1", "evict b"],
+        "failed: pod shop/a cannot be evicted: the disruption budget a never allows it",
+    );
+    // Its status is about an older version of it: nothing is known.
+    world
+        .cluster()
+        .edit("PodDisruptionBudget", "a", json!({"metadata": {"generation": 2}}));
+    expect(
+        &mut world,
+        &["evict a"],
+        "refused, 2 left: the disruption budget a does not allow it",
+    );
+}
+
+#[test]
+fn a_pod_that_does_not_end_fails_the_drain_after_its_time() {
+    let mut world = world(false);
+    let mut stuck = pod("a");
+    stuck["metadata"]["finalizers"] = json!(["example.com/never"]);
+    world.exists(stuck);
+    expect(&mut world, &["patch Node n-1", "evict a"], "1 ending");
+    world.advance(Duration::from_secs(30 + 170));
+    expect(&mut world, &[], "1 ending");
+    world.advance(Duration::from_secs(10));
+    expect(&mut world, &[], "failed: pod shop/a does not end");
+}
+
+#[test]
+fn pods_with_volumes_leave_one_after_the_other() {
+    let mut world = world(false);
+    world.exists(pod_with_volume("a")).exists(pod_with_volume("b"));
+    attach(&mut world, "a", "n-1");
+    attach(&mut world, "b", "n-1");
+    expect(&mut world, &["patch Node n-1", "evict a"], "2 ending");
+    world.advance(Duration::from_secs(30));
+    expect(&mut world, &[], "1 ending");
+    assert_eq!(world.status()["drain"]["moving"]["stage"], "Detaching");
+    world.cluster().remove("VolumeAttachment", "a-n-1");
+    expect(&mut world, &[], "1 ending");
+    assert_eq!(world.status()["drain"]["moving"]["stage"], "Reattaching");
+    attach(&mut world, "a", "n-2");
+    expect(&mut world, &["evict b"], "1 ending");
+    world.advance(Duration::from_secs(30));
+    world.cluster().remove("VolumeAttachment", "b-n-1");
+    expect(&mut world, &[], "volumes");
+    // Nobody makes the pod anew: the drain does not wait for ever.
+    world.advance(Duration::from_secs(90));
+    expect(&mut world, &[], "done");
+}
+
+#[test]
+fn volumes_that_do_not_detach_fail_the_drain_once() {
+    let mut world = world(false);
+    world.exists(pod_with_volume("a"));
+    attach(&mut world, "a", "n-1");
+    expect(&mut world, &["patch Node n-1", "evict a"], "1 ending");
+    world.advance(Duration::from_secs(30));
+    expect(&mut world, &[], "volumes");
+    world.advance(Duration::from_secs(120));
+    expect(&mut world, &[], "failed: the volumes of pod shop/a do not detach");
+    expect(&mut world, &[], "done");
+}
+
+#[test]
+fn a_volume_that_is_attached_nowhere_is_not_waited_for() {
+    let mut world = world(false);
+    world.exists(pod_with_volume("a"));
+    expect(&mut world, &["patch Node n-1", "evict a"], "1 ending");
+    assert_eq!(world.status()["drain"]["moving"], Value::Null);
+}
+
+#[test]
+fn a_forced_drain_deletes_without_grace_whatever_the_budget() {
+    let mut world = world(true);
+    world
+        .exists(pod("a"))
+        .exists(pod_with_volume("b"))
+        .exists(budget("a", 0, 2));
+    expect(
+        &mut world,
+        &["patch Node n-1", "delete Pod a", "delete Pod b"],
+        "2 ending",
+    );
+    expect(&mut world, &[], "done");
+}
+
+#[test]
+fn a_forced_drain_gives_up_after_its_time() {
+    let mut world = world(true);
+    let mut stuck = pod("a");
+    stuck["metadata"]["finalizers"] = json!(["example.com/never"]);
+    world.exists(stuck);
+    expect(&mut world, &["patch Node n-1", "delete Pod a"], "1 ending");
+    world.advance(Duration::from_secs(60));
+    expect(&mut world, &[], "failed: 1 pods are left");
+}
