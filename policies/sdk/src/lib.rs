@@ -107,6 +107,7 @@ mod patch;
 mod path;
 mod permit;
 mod request;
+pub mod session;
 pub mod step;
 mod time;
 
@@ -139,7 +140,7 @@ pub mod prelude {
     pub use crate::join::{join, join_all};
     pub use crate::{
         Code, Condition, ConditionStatus, Conditions, Context, Crd, Edge, EventType, Failure, Found, Kind,
-        Manifest, Metadata, Need, Next, Period, RetryClass, Time, cloud, cluster, machine,
+        Manifest, Metadata, Need, Next, Period, RetryClass, Time, cloud, cluster, machine, session,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};
