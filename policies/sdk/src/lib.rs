@@ -107,6 +107,7 @@ mod patch;
 mod path;
 mod permit;
 mod request;
+mod selector;
 pub mod session;
 pub mod step;
 mod time;
@@ -133,6 +134,7 @@ pub use next::{Found, Judgement, Trial, Verdict};
 pub use permit::Permit;
 pub use polity_sdk_macros::policy;
 pub use request::{Act, Ask};
+pub use selector::{LabelExpression, LabelOperator, LabelSelector};
 pub use time::{Period, Time};
 
 /// What a policy usually needs, in one line.
