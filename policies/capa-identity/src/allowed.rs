@@ -2,11 +2,11 @@
 //!
 //! Decided on `allowedNamespaces` as it is stored: a key that is present and empty says something else than none.
 
+use polity_sdk::LabelSelector;
 use polity_sdk::prelude::*;
 use serde_json::Value;
 
 use crate::object::Namespace;
-use crate::selector::LabelSelector;
 use crate::stop::{ALLOWED, Stop};
 use crate::{Cx, lookup};
 

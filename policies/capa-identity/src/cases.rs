@@ -385,7 +385,7 @@ impl Case {
     }
 
     /// The row cannot be understood.
-    fn is_invalid(self, wrong: &str) -> Self {
+    fn cannot_be_understood(self, wrong: &str) -> Self {
         let message = format!("allowedNamespaces of {DEFAULT} cannot be understood: {wrong}");
         self.notes("01 02 03 05 07 N9")
             .patch(usage("Unknown", "AllowedNamespacesInvalid", &message))
@@ -934,20 +934,20 @@ capa_n8_one_expression_that_does_not_hold_is_enough:
 
 capa_n9_an_unknown_operator_is_an_error:
     row(json!({"selector": {"matchExpressions": [{"key": "env", "operator": "Like", "values": ["p"]}]}}))
-        .is_invalid("unknown variant `Like`, expected one of `In`, `NotIn`, `Exists`, `DoesNotExist`");
+        .cannot_be_understood("unknown variant `Like`, expected one of `In`, `NotIn`, `Exists`, `DoesNotExist`");
 
 capa_n9_an_operator_without_its_values_is_an_error:
     row(json!({"selector": {"matchExpressions": [{"key": "env", "operator": "In"}]}}))
-        .is_invalid("In of the label \"env\" with the values [] means nothing");
+        .cannot_be_understood("In of the label \"env\" with the values [] means nothing");
 
 capa_n9_a_list_that_is_none_is_an_error:
-    row(json!({"list": "team"})).is_invalid("its list is not a list");
+    row(json!({"list": "team"})).cannot_be_understood("its list is not a list");
 
 capa_n9_a_selector_that_is_none_is_an_error:
-    row(json!({"selector": "env=prod"})).is_invalid("its selector is not an object");
+    row(json!({"selector": "env=prod"})).cannot_be_understood("its selector is not an object");
 
 capa_n9_anything_but_an_object_is_an_error:
-    row(json!("team")).is_invalid("it is not an object");
+    row(json!("team")).cannot_be_understood("it is not an object");
 
 capa_n10_a_selector_may_allow_who_is_not_listed:
     row(json!({"list": ["other"], "selector": {"matchLabels": {"env": "prod"}}}))

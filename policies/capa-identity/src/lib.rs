@@ -18,10 +18,12 @@ mod allowed;
 pub mod cases;
 mod chain;
 mod config;
+mod controller;
 pub mod edges;
+mod link;
 mod lookup;
 mod object;
-mod selector;
+mod owner;
 mod stop;
 mod subject;
 
@@ -36,7 +38,6 @@ pub use object::{
     ClusterSpec, ClusterStatus, ControllerIdentitySpec, IdentityRef, RoleIdentitySpec, SecretReference,
     ServiceAccountIdentitySpec, StaticIdentitySpec,
 };
-pub use selector::{Expression, LabelSelector, Operator};
 
 use stop::Stop;
 

@@ -4,7 +4,7 @@ use polity_sdk::prelude::*;
 
 use crate::Cx;
 use crate::object::IdentityKind;
-use crate::stop::{RETRIEVED, Stop};
+use crate::stop::Stop;
 
 /// The reason of the condition when an identity, or what it needs, cannot be had.
 pub(crate) const RETRIEVAL_FAILED: &str = "PrincipalCredentialRetrievalFailed";
@@ -23,6 +23,11 @@ pub(crate) fn no_identity<K: IdentityKind>(cx: &Cx, name: &str, failure: Failure
     }
 }
 
+/// An object's kind and name.
+pub(crate) fn named<K: Kind>(name: &str) -> String {
+    format!("{} {name}", K::KIND)
+}
+
 /// An object could not be had: it does not exist, which time does not mend, or could not be looked at, which it may.
 pub(crate) fn failed(cx: &Cx, kind: &str, name: &str, failure: Failure) -> Stop {
     let message = match failure.is_not_found() {
@@ -35,7 +40,7 @@ pub(crate) fn failed(cx: &Cx, kind: &str, name: &str, failure: Failure) -> Stop 
 /// The credentials cannot be had, and only a change of what was looked at mends that.
 pub(crate) fn lacking(cx: &Cx, reason: &'static str, message: impl Into<String>) -> Stop {
     cx.note("CAPA-06");
-    Stop::new(RETRIEVED, ConditionStatus::False, reason, message)
+    Stop::failed(reason, message)
 }
 
 /// Whether the same question may have another answer soon, without a change of what is asked for.

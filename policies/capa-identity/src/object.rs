@@ -1,9 +1,8 @@
 //! The kinds: clusters, machines, and the identities that they use.
 
+use polity_sdk::LabelSelector;
 use polity_sdk::prelude::*;
 use serde_json::{Value, json};
-
-use crate::selector::LabelSelector;
 
 /// The API version of every kind of this policy.
 pub(crate) const API_VERSION: &str = "capa.polity.dev/v1alpha1";

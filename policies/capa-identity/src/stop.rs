@@ -59,6 +59,11 @@ impl Stop {
         Stop::new(ALLOWED, ConditionStatus::False, reason, message)
     }
 
+    /// There is no way to credentials.
+    pub(crate) fn failed(reason: &'static str, message: impl Into<String>) -> Self {
+        Stop::new(RETRIEVED, ConditionStatus::False, reason, message)
+    }
+
     /// There is nothing to judge, and nothing to do until that changes.
     pub(crate) fn done(reason: &'static str, message: impl Into<String>) -> Self {
         Stop {
