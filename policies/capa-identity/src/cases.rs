@@ -403,6 +403,11 @@ macro_rules! cases {
             }
         )+
 
+        /// Every case with its name.
+        pub fn all() -> Vec<(&'static str, Case)> {
+            vec![$((stringify!($name), $name())),+]
+        }
+
         /// Makes a test of each case, which calls this function with it.
         #[macro_export]
         macro_rules! each_case {
