@@ -434,6 +434,19 @@ capa_01_a_machine_of_another_team_is_judged_by_its_cluster_and_nothing_is_writte
         .notes("01 02 03 07 N2 07a P1 09 10 14 16 18 19")
         .granted();
 
+capa_01_what_a_machine_says_of_identities_itself_counts_for_nothing:
+    machine()
+        .edited(|object| {
+            object["metadata"]["ownerReferences"] = json!([capi_owner()]);
+            object["spec"]["identityRef"] = json!({"kind": "AWSClusterRoleIdentity", "name": "role"});
+            object["spec"]["region"] = "us-east-1".into();
+            object["spec"]["accountID"] = "111".into();
+        })
+        .exists(by_controller().object).exists(controller(json!({}))).exists(role("role", json!({}), None))
+        .step([CLUSTER]).step([DEFAULT]).step([AMBIENT])
+        .notes("01 02 03 07 N2 07a P1 09 10 14 16 18 19")
+        .granted();
+
 capa_01_an_aws_machine_may_name_its_cluster_in_its_spec:
     case(object("AWSMachine", "m-1", Some("team"), json!({"clusterName": "c-1"})))
         .exists(by_controller().object).exists(controller(json!({})))
