@@ -31,15 +31,14 @@ pub(crate) async fn open(cx: &Cx, cluster: &AwsCluster, plan: &Plan) -> Result<C
 /// even a refusal may be mended by time.
 fn failed(cx: &Cx, failure: Failure) -> Stop {
     cx.note("CAPA-21");
-    let refused = matches!(failure.code, Code::PermissionDenied | Code::Unauthenticated);
-    let class = match refused || is_transient(failure.code) {
-        true => RetryClass::Short,
-        false => RetryClass::Long,
-    };
     let message = format!("no session: {}", failure.message);
     let (condition, reason) = (RETRIEVED, "CredentialProviderBuildFailed");
+    let refused = matches!(failure.code, Code::PermissionDenied | Code::Unauthenticated);
     Stop {
-        wait: Wait::Retry(class, failure),
+        wait: match refused || is_transient(failure.code) {
+            true => Wait::Retry(failure),
+            false => Wait::Resync,
+        },
         ..Stop::new(condition, ConditionStatus::Unknown, reason, message)
     }
 }

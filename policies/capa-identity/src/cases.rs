@@ -153,8 +153,8 @@ impl Case {
         self
     }
 
-    fn retried(self, class: RetryClass, code: Code) -> Self {
-        self.next(Next::failed(class, Failure::new(code, "no")))
+    fn retried(self, code: Code) -> Self {
+        self.next(Next::failed(RetryClass::Short, Failure::new(code, "no")))
     }
 }
 
@@ -498,7 +498,7 @@ capa_06_a_cluster_that_cannot_be_looked_at_is_looked_at_again_soon:
         .notes("01 06")
         .patch(retrieval("False", "PrincipalCredentialRetrievalFailed", "AWSCluster c-1 cannot be looked at: no"))
         .denied("PrincipalCredentialRetrievalFailed")
-        .retried(RetryClass::Short, Code::Unavailable);
+        .retried(Code::Unavailable);
 
 // The identity.
 
@@ -590,7 +590,7 @@ capa_06_an_identity_that_cannot_be_looked_at_is_looked_at_again_soon:
         .patch(retrieval("False", "PrincipalCredentialRetrievalFailed",
             "AWSClusterRoleIdentity role cannot be looked at: no"))
         .denied("PrincipalCredentialRetrievalFailed")
-        .retried(RetryClass::Short, Code::Unavailable);
+        .retried(Code::Unavailable);
 
 capa_06_an_identity_of_another_namespace_is_not_looked_at:
     by_keys()
@@ -636,7 +636,7 @@ capa_06_a_secret_that_cannot_be_looked_at_is_looked_at_again_soon:
         .notes("01 02 03 05 07 N3 07a P2 06")
         .patch(retrieval("False", "PrincipalCredentialRetrievalFailed", "Secret aws-keys cannot be looked at: no"))
         .denied("PrincipalCredentialRetrievalFailed")
-        .retried(RetryClass::Short, Code::DeadlineExceeded);
+        .retried(Code::DeadlineExceeded);
 
 capa_07b_a_denied_namespace_calls_no_cloud:
     by_keys()
@@ -821,17 +821,26 @@ capa_21_a_principal_that_is_not_known_yet_is_tried_again_soon:
         .notes("01 02 03 05 07 N3 07a P2 21")
         .patch(retrieval("Unknown", "CredentialProviderBuildFailed", "no session: no"))
         .denied("CredentialProviderBuildFailed")
-        .retried(RetryClass::Short, Code::Unauthenticated);
+        .retried(Code::Unauthenticated);
 
-capa_21_a_plan_that_the_cloud_does_not_know_is_tried_again_late:
+capa_21_a_role_that_may_not_be_assumed_yet_is_tried_again_soon:
+    by_role()
+        .exists(role("role", json!({}), None))
+        .no_session(Code::PermissionDenied)
+        .step([ROLE]).step([&role_plan(&["role"])])
+        .notes("01 02 03 05 07 N2 07a P4 21")
+        .patch(retrieval("Unknown", "CredentialProviderBuildFailed", "no session: no"))
+        .denied("CredentialProviderBuildFailed")
+        .retried(Code::PermissionDenied);
+
+capa_21_a_plan_that_the_cloud_does_not_know_is_tried_again_at_the_resync:
     by_controller()
         .exists(controller(json!({})))
         .no_session(Code::InvalidArgument)
         .step([DEFAULT]).step([AMBIENT])
         .notes("01 02 03 05 07 N2 07a P1 21")
         .patch(retrieval("Unknown", "CredentialProviderBuildFailed", "no session: no"))
-        .denied("CredentialProviderBuildFailed")
-        .retried(RetryClass::Long, Code::InvalidArgument);
+        .denied("CredentialProviderBuildFailed");
 
 // Deletion.
 
@@ -870,7 +879,7 @@ a_deleting_cluster_is_not_let_go_because_its_identity_cannot_be_looked_at:
         .patch(retrieval("False", "PrincipalCredentialRetrievalFailed",
             "AWSClusterRoleIdentity role cannot be looked at: no"))
         .denied("PrincipalCredentialRetrievalFailed")
-        .retried(RetryClass::Short, Code::Unavailable);
+        .retried(Code::Unavailable);
 
 a_deleting_cluster_is_not_let_go_because_of_a_secret:
     by_keys()
@@ -1001,7 +1010,7 @@ capa_06_a_namespace_that_cannot_be_looked_at_allows_nobody:
         .notes("01 02 03 05 07 06")
         .patch(retrieval("False", "PrincipalCredentialRetrievalFailed", "Namespace team cannot be looked at: no"))
         .denied("PrincipalCredentialRetrievalFailed")
-        .retried(RetryClass::Short, Code::Unavailable);
+        .retried(Code::Unavailable);
 
 // The chain.
 

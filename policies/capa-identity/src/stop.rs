@@ -32,8 +32,8 @@ pub(crate) enum Wait {
     Change,
     /// After this long.
     After(Period),
-    /// When the retry policy says.
-    Retry(RetryClass, Failure),
+    /// Soon: when the retry policy says.
+    Retry(Failure),
 }
 
 impl Stop {
@@ -75,7 +75,7 @@ impl Stop {
     /// Judged again soon if the failure may be over by then.
     pub(crate) fn for_the_sake_of(mut self, failure: Failure) -> Self {
         if is_transient(failure.code) {
-            self.wait = Wait::Retry(RetryClass::Short, failure);
+            self.wait = Wait::Retry(failure);
         }
         self
     }
@@ -94,7 +94,7 @@ impl Stop {
             Wait::Resync => Next::settled_for(cx.config().resync),
             Wait::Change => Next::settled(),
             Wait::After(period) => Next::after(period),
-            Wait::Retry(class, failure) => Next::failed(class, failure),
+            Wait::Retry(failure) => Next::failed(RetryClass::Short, failure),
         })
     }
 }
