@@ -110,6 +110,8 @@ mod patch;
 mod path;
 mod permit;
 mod request;
+mod selector;
+pub mod session;
 pub mod step;
 mod time;
 
@@ -135,6 +137,7 @@ pub use next::{Found, Judgement, Trial, Verdict};
 pub use permit::Permit;
 pub use polity_sdk_macros::policy;
 pub use request::{Act, Ask};
+pub use selector::{LabelExpression, LabelOperator, LabelSelector};
 pub use time::{Period, Time};
 
 /// What a policy usually needs, in one line.
@@ -142,7 +145,7 @@ pub mod prelude {
     pub use crate::join::{join, join_all};
     pub use crate::{
         Code, Condition, ConditionStatus, Conditions, Context, Crd, Edge, EventType, Failure, Found, Kind,
-        Manifest, Metadata, Need, Next, Period, RetryClass, Time, cloud, cluster, machine,
+        Manifest, Metadata, Need, Next, Period, RetryClass, Time, cloud, cluster, machine, session,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
+use serde_json::{Value, json};
 
 use crate::bindings::exports::polity::policy::policy_info;
 use crate::{Crd, Kind, json};
@@ -52,6 +53,14 @@ impl Manifest {
     /// The CustomResourceDefinition of its kind.
     pub fn crd(mut self, crd: Crd) -> Self {
         self.0.crd = Some(json::text(&crd.json()));
+        self
+    }
+
+    /// The CustomResourceDefinitions of its kinds, where it brings several: one `List`.
+    pub fn crds(mut self, crds: impl IntoIterator<Item = Crd>) -> Self {
+        let items: Vec<Value> = crds.into_iter().map(|crd| crd.json()).collect();
+        let list = json!({ "apiVersion": "v1", "kind": "List", "items": items });
+        self.0.crd = Some(json::text(&list));
         self
     }
 

@@ -55,6 +55,26 @@ impl Failure {
 }
 
 impl Code {
+    /// Every code, in the contract's order.
+    pub const ALL: [Code; 16] = [
+        Code::Cancelled,
+        Code::Unknown,
+        Code::InvalidArgument,
+        Code::DeadlineExceeded,
+        Code::NotFound,
+        Code::AlreadyExists,
+        Code::PermissionDenied,
+        Code::ResourceExhausted,
+        Code::FailedPrecondition,
+        Code::Aborted,
+        Code::OutOfRange,
+        Code::Unimplemented,
+        Code::Internal,
+        Code::Unavailable,
+        Code::DataLoss,
+        Code::Unauthenticated,
+    ];
+
     /// The code as the contract spells it: `not-found`.
     pub fn as_str(self) -> &'static str {
         match self {

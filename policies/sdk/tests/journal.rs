@@ -421,6 +421,23 @@ fn a_crd_is_made_from_rust_types() {
     }
 }
 
+#[test]
+fn every_code_has_a_name_of_its_own() {
+    let mut names = Code::ALL.map(Code::as_str);
+    assert_eq!((names[0], names[15]), ("cancelled", "unauthenticated"));
+    names.sort_unstable();
+    assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
+}
+
+#[test]
+fn several_crds_are_one_list() {
+    let manifest =
+        Manifest::identity("t", "1").crds([Crd::of::<Thing>("things"), Crd::of::<Thing>("others")]);
+    let crd: Value = serde_json::from_str(manifest.as_contract().crd.as_deref().unwrap()).unwrap();
+    assert_eq!((&crd["apiVersion"], &crd["kind"]), (&json!("v1"), &json!("List")));
+    assert_eq!(crd["items"][1]["metadata"]["name"], "others.example.com");
+}
+
 fn pass(object: &Value) -> Pass {
     Pass {
         object: Some(object.to_string()),

@@ -159,9 +159,14 @@ impl World {
         C: DeserializeOwned,
         F: Future<Output = Result<Judgement, Failure>>,
     {
+        self.judge_with(|pass| step::identity(pass, &policy))
+    }
+
+    /// Runs a pass of an identity policy that is given as its steps: natively, or as a component.
+    pub fn judge_with(&mut self, mut step: impl FnMut(Pass) -> IdentityStep) -> (Verdict, Ended) {
         let driven = drive(
             self.begin(),
-            |pass| match step::identity(pass, &policy) {
+            |pass| match step(pass) {
                 IdentityStep::Pending(requests) => Err(requests),
                 IdentityStep::Concluded(judgement) => Ok(judgement),
             },

@@ -1,0 +1,65 @@
+//! How long until the next try: exponential, with full jitter, for each failure code its own, and a cool-down.
+//!
+//! The longest wait doubles with each try up to a cap, and the wait is anywhere between nothing and that: objects that
+//! failed together do not come back together. After so many tries in a row they stop for a cool-down, and then begin
+//! anew, in case what failed is in order again. All randomness is the seed that the host supplies.
+
+#[cfg(not(target_arch = "wasm32"))]
+pub mod cases;
+mod config;
+pub mod edges;
+
+use std::time::Duration;
+
+use polity_sdk::{Period, RetryClass, Trial};
+
+pub use config::{Classes, Config, Curve};
+pub use edges::manifest;
+
+/// How long until the next try? The other side's wish is not looked at: the host never waits less.
+#[polity_sdk::policy(retry)]
+pub fn decide(trial: Trial<Config>) -> Duration {
+    let config = &trial.config;
+    let of_class = match trial.class {
+        RetryClass::Conflict => &config.classes.conflict,
+        RetryClass::Short => &config.classes.short,
+        RetryClass::Medium => &config.classes.medium,
+        RetryClass::Long => &config.classes.long,
+    };
+    // Looking again helps at once, whatever the failure.
+    let code = trial.code.filter(|_| trial.class != RetryClass::Conflict);
+    let of_code = code.and_then(|code| config.codes.get(code.as_str()));
+    of_code
+        .unwrap_or(of_class)
+        .wait(trial.attempt, trial.seed)
+        .max(config.floor.into())
+}
+
+impl Curve {
+    /// The wait after so many tries in a row.
+    fn wait(&self, attempt: u32, seed: u64) -> Duration {
+        let nth = self
+            .tries
+            .map_or(attempt, |tries| attempt % tries.saturating_add(1));
+        match self.tries == Some(nth) {
+            false => Duration::from_millis(between(seed, self.ceiling(nth))),
+            // Spread over as long as the first wait may be.
+            true => Duration::from(self.cool_down) + Duration::from_millis(between(seed, self.ceiling(0))),
+        }
+    }
+
+    /// The longest wait after the nth try, in milliseconds.
+    fn ceiling(&self, nth: u32) -> u64 {
+        let doubled = millis(self.base).saturating_mul(1u64.checked_shl(nth).unwrap_or(u64::MAX));
+        doubled.min(millis(self.cap))
+    }
+}
+
+/// Anywhere from 0 to this, by the seed.
+fn between(seed: u64, ceiling: u64) -> u64 {
+    seed % ceiling.saturating_add(1)
+}
+
+fn millis(period: Period) -> u64 {
+    u64::try_from(Duration::from(period).as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,77 @@
+//! The session, and the account it leads to (CAPA-08 to CAPA-10, CAPA-14 to CAPA-17).
+
+use polity_sdk::cloud::Credential;
+use polity_sdk::prelude::*;
+use polity_sdk::session::Plan;
+
+use crate::Cx;
+use crate::lookup::is_transient;
+use crate::object::AwsCluster;
+use crate::stop::{ACCOUNT, ALLOWED, RETRIEVED, Stop, Wait};
+
+/// The session of a plan, from the host's cache or new, and whose it is. The only contact with the cloud.
+pub(crate) async fn open(cx: &Cx, cluster: &AwsCluster, plan: &Plan) -> Result<Credential, Stop> {
+    let answer = cx.ask(session::open(plan)).await;
+    let set = |condition, reason| {
+        let conditions = &mut cx.object_mut().status.conditions;
+        conditions.set(cx.now(), condition, ConditionStatus::True, reason, "");
+    };
+    set(ALLOWED, "Allowed");
+    let credential = answer.map_err(|failure| failed(cx, failure))?;
+    set(RETRIEVED, "Retrieved");
+    if cluster.spec.identity_ref.is_some() {
+        cx.note(if credential.cached { "CAPA-09" } else { "CAPA-08" });
+        cx.note("CAPA-10");
+    }
+    cx.note("CAPA-14");
+    Ok(credential)
+}
+
+/// The principal cannot be become, or its caller identity not be learnt. AWS takes a while to know new principals, so
+/// even a refusal may be mended by time.
+fn failed(cx: &Cx, failure: Failure) -> Stop {
+    cx.note("CAPA-21");
+    let message = format!("no session: {}", failure.message);
+    let (condition, reason) = (RETRIEVED, "CredentialProviderBuildFailed");
+    let refused = matches!(failure.code, Code::PermissionDenied | Code::Unauthenticated);
+    Stop {
+        wait: match refused || is_transient(failure.code) {
+            true => Wait::Retry(failure),
+            false => Wait::Resync,
+        },
+        ..Stop::new(condition, ConditionStatus::Unknown, reason, message)
+    }
+}
+
+/// The account must be the one that is known. A cluster that knows none learns it, once.
+pub(crate) fn check(cx: &Cx, cluster: &AwsCluster, credential: &Credential) -> Result<(), Stop> {
+    let known = [&cluster.status.account_id, &cluster.spec.account_id];
+    if let Some(other) = known
+        .into_iter()
+        .flatten()
+        .find(|known| **known != credential.account)
+    {
+        cx.note("CAPA-15");
+        let message = format!(
+            "the credentials of {} lead to account {}, and the cluster is in {other}",
+            credential.principal, credential.account
+        );
+        return Err(Stop::new(
+            ACCOUNT,
+            ConditionStatus::False,
+            "AccountMismatch",
+            message,
+        ));
+    }
+    cx.note("CAPA-16");
+    let mut primary = cx.object_mut();
+    if primary.is_cluster() && primary.status.account_id.is_none() {
+        cx.note("CAPA-17");
+        primary.status.account_id = Some(credential.account.clone());
+    }
+    if primary.status.conditions.get(ACCOUNT).is_some() {
+        let conditions = &mut primary.status.conditions;
+        conditions.set(cx.now(), ACCOUNT, ConditionStatus::True, "AccountMatches", "");
+    }
+    Ok(())
+}

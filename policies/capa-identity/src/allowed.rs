@@ -1,0 +1,87 @@
+//! May a namespace use an identity? (CAPA-N1 to CAPA-N11)
+//!
+//! Decided on `allowedNamespaces` as it is stored: a key that is present and empty says something else than none.
+
+use polity_sdk::LabelSelector;
+use polity_sdk::prelude::*;
+use serde_json::Value;
+
+use crate::object::Namespace;
+use crate::stop::{ALLOWED, Stop};
+use crate::{Cx, lookup};
+
+/// Whether `allowedNamespaces` allows this namespace; `of` names the identity.
+pub(crate) async fn namespace(
+    cx: &Cx,
+    allowed: &Value,
+    namespace: Option<&str>,
+    of: &str,
+) -> Result<bool, Stop> {
+    let given = |key: &str| allowed.get(key).filter(|value| !value.is_null());
+    let (list, selector) = (given("list"), given("selector"));
+    if allowed.is_null() {
+        return Ok(decided(cx, "CAPA-N1", false));
+    }
+    if !allowed.is_object() {
+        return Err(invalid(cx, of, "it is not an object"));
+    }
+    if list.is_none() && selector.is_none() {
+        return Ok(decided(cx, "CAPA-N2", true));
+    }
+    let Some(namespace) = namespace else {
+        return Ok(decided(cx, "CAPA-N11", false));
+    };
+    let names = match list {
+        None => &[],
+        Some(Value::Array(names)) => names.as_slice(),
+        Some(_) => return Err(invalid(cx, of, "its list is not a list")),
+    };
+    if names.iter().any(|name| name == namespace) {
+        return Ok(decided(cx, "CAPA-N3", true));
+    }
+    match selector {
+        None | Some(Value::Object(_)) => {}
+        Some(_) => return Err(invalid(cx, of, "its selector is not an object")),
+    }
+    let Some(selector) = selector.filter(|selector| !is_empty(selector)) else {
+        let id = if names.is_empty() { "CAPA-N5" } else { "CAPA-N4" };
+        return Ok(decided(cx, id, false));
+    };
+    let parts = selector.as_object().into_iter().flat_map(|parts| parts.values());
+    if parts.clone().all(|part| part.is_null() || is_empty(part)) {
+        return Ok(decided(cx, "CAPA-N6", false));
+    }
+    if !names.is_empty() {
+        cx.note("CAPA-N10");
+    }
+    let selector = LabelSelector::read(selector).map_err(|wrong| invalid(cx, of, &wrong))?;
+    let found = cx.ask(cluster::object::<Namespace>(namespace)).await;
+    let found = found.map_err(|failure| lookup::failed(cx, Namespace::KIND, namespace, failure))?;
+    Ok(match selector.matches(&found.metadata.labels) {
+        true => decided(cx, "CAPA-N7", true),
+        false => decided(cx, "CAPA-N8", false),
+    })
+}
+
+/// A row of the table has decided.
+fn decided(cx: &Cx, id: &str, allowed: bool) -> bool {
+    cx.note(id);
+    allowed
+}
+
+fn is_empty(value: &Value) -> bool {
+    value.as_object().is_some_and(|fields| fields.is_empty())
+        || value.as_array().is_some_and(|elements| elements.is_empty())
+}
+
+/// Nobody can say what it means, so nobody is allowed, and nobody is denied.
+fn invalid(cx: &Cx, of: &str, wrong: &str) -> Stop {
+    cx.note("CAPA-N9");
+    let message = format!("allowedNamespaces of {of} cannot be understood: {wrong}");
+    Stop::new(
+        ALLOWED,
+        ConditionStatus::Unknown,
+        "AllowedNamespacesInvalid",
+        message,
+    )
+}

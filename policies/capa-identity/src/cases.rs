@@ -1,0 +1,1160 @@
+//! The table of cases, edge by edge: an object, what is true around it, and all that the policy does.
+//!
+//! It is data. Two drivers run it and must find the same: the tests of this crate run the policy natively, those of
+//! the host as a component in the sandbox. [`each_case!`](crate::each_case) makes a test of each case.
+
+use polity_sdk::Verdict;
+use polity_sdk::contract::{self, IdentityStep, Pass, Question, Request};
+use polity_sdk::prelude::*;
+use polity_sdk::test::{Ended, World, describe};
+use serde_json::{Value, json};
+
+/// One pass.
+#[derive(Clone, Debug)]
+pub struct Case {
+    object: Value,
+    config: Value,
+    /// The other objects of the cluster.
+    objects: Vec<Value>,
+    /// What a Secret is answered with.
+    secret: Value,
+    credential: Result<Value, Failure>,
+    /// Requests that fail, as the kit describes them.
+    failures: Vec<(String, Failure)>,
+    requests: Vec<Vec<String>>,
+    notes: Vec<String>,
+    patch: Option<Value>,
+    events: Vec<&'static str>,
+    verdict: Verdict,
+    next: Next,
+}
+
+impl Case {
+    /// Runs the pass with a policy that is given as its steps.
+    pub fn run(&self, step: impl FnMut(Pass) -> IdentityStep) -> (Verdict, Ended) {
+        let mut world = World::new(&self.object).config(self.config.clone());
+        for object in &self.objects {
+            world.exists(object);
+        }
+        let (secret, credential) = (self.secret.clone(), self.credential.clone());
+        world.responds(move |request| match request {
+            Request::Ask(ask) => match &ask.question {
+                Question::Secret(_) => Some(Ok(secret.to_string())),
+                Question::Credential(_) => Some(credential.clone().map(|json| json.to_string())),
+                _ => None,
+            },
+            Request::Act(contract::Act::Create(_)) => Some(Ok(r#"{"uid":"uid-new"}"#.to_owned())),
+            Request::Act(_) => None,
+        });
+        let failures = self.failures.clone();
+        world.responds(move |request| {
+            let line = describe(request);
+            let (_, failure) = failures.iter().find(|(failing, _)| *failing == line)?;
+            Some(Err(failure.clone()))
+        });
+        world.judge_with(step)
+    }
+
+    /// Requires that the pass did what the table says, and nothing else.
+    ///
+    /// # Panics
+    /// If it did not.
+    pub fn check(&self, (verdict, ended): &(Verdict, Ended)) {
+        assert_eq!(ended.notes, self.notes, "notes");
+        assert_eq!(ended.requests(), self.requests, "requests of each step");
+        assert_eq!(ended.patch, self.patch, "patch");
+        let events: Vec<&str> = ended.events.iter().map(|event| event.reason.as_str()).collect();
+        assert_eq!(events, self.events, "events");
+        assert_eq!(*verdict, self.verdict, "verdict");
+        assert_eq!(ended.next, self.next, "next");
+    }
+
+    fn config(mut self, config: Value) -> Self {
+        self.config = config;
+        self
+    }
+
+    fn edited(mut self, edit: impl FnOnce(&mut Value)) -> Self {
+        edit(&mut self.object);
+        self
+    }
+
+    fn deleting(self) -> Self {
+        self.edited(|object| {
+            object["metadata"]["deletionTimestamp"] = NOW.into();
+            object["metadata"]["finalizers"] = json!(["other.example.com/held"]);
+        })
+    }
+
+    /// Another object of the cluster.
+    fn exists(mut self, object: Value) -> Self {
+        self.objects.push(object);
+        self
+    }
+
+    fn secret(mut self, facts: Value) -> Self {
+        self.secret = facts;
+        self
+    }
+
+    /// What the session is answered with.
+    fn account(mut self, account: &str, cached: bool) -> Self {
+        self.credential =
+            Ok(json!({"handle": HANDLE, "principal": "arn:me", "account": account, "cached": cached}));
+        self
+    }
+
+    fn no_session(mut self, code: Code) -> Self {
+        self.credential = Err(Failure::new(code, "no"));
+        self
+    }
+
+    fn fails(mut self, request: &str, code: Code) -> Self {
+        self.failures.push((request.to_owned(), Failure::new(code, "no")));
+        self
+    }
+
+    /// What the next step requests: `Namespace team`.
+    fn step<const N: usize>(mut self, requests: [&str; N]) -> Self {
+        self.requests.push(requests.map(str::to_owned).to_vec());
+        self
+    }
+
+    /// `"02 07a P1"` means CAPA-02, CAPA-07a and CAPA-P1.
+    fn notes(mut self, ids: &str) -> Self {
+        self.notes = ids.split(' ').map(|id| format!("CAPA-{id}")).collect();
+        self
+    }
+
+    fn patch(mut self, patch: Value) -> Self {
+        self.patch = Some(patch);
+        self
+    }
+
+    fn granted(mut self) -> Self {
+        self.verdict = Verdict::Granted(HANDLE.to_owned());
+        self
+    }
+
+    /// Denied until the resync, with an event.
+    fn denied(mut self, reason: &'static str) -> Self {
+        self.events.push(reason);
+        self.verdict = Verdict::Denied;
+        self
+    }
+
+    fn released(mut self) -> Self {
+        self.verdict = Verdict::Released;
+        self.next(Next::settled())
+    }
+
+    fn next(mut self, next: Next) -> Self {
+        self.next = next;
+        self
+    }
+
+    fn retried(self, code: Code) -> Self {
+        self.next(Next::failed(RetryClass::Short, Failure::new(code, "no")))
+    }
+}
+
+// What the cases have in common: one cluster that was judged before, its identities, and the time of the pass.
+
+/// When the passes of the test kit run.
+const NOW: &str = "2026-01-01T00:00:00Z";
+const EARLIER: &str = "2025-12-31T23:00:00Z";
+const HANDLE: &str = "session-1";
+
+const CLUSTER: &str = "AWSCluster team/c-1";
+const DEFAULT: &str = "AWSClusterControllerIdentity default";
+const STATIC: &str = "AWSClusterStaticIdentity keys";
+const ROLE: &str = "AWSClusterRoleIdentity role";
+const NAMESPACE: &str = "Namespace team";
+const SECRET: &str = "Secret capa-system/aws-keys";
+const AMBIENT: &str = r#"credential {"region":"eu-central-1","chain":[]}"#;
+const STATIC_PLAN: &str = concat!(
+    r#"credential {"region":"eu-central-1","chain":[{"secret":{"identity":{"kind":"AWSClusterStaticIdentity","#,
+    r#""name":"keys","uid":"uid-keys"},"namespace":"capa-system","name":"aws-keys","digest":"d-1"}}]}"#
+);
+const CREATE: &str = concat!(
+    r#"create {"apiVersion":"capa.polity.dev/v1alpha1","kind":"AWSClusterControllerIdentity","#,
+    r#""metadata":{"finalizers":[],"name":"default","ownerReferences":[]},"spec":{"allowedNamespaces":{}}}"#
+);
+
+fn role_plan(roles: &[&str]) -> String {
+    let links: Vec<String> = roles
+        .iter()
+        .map(|name| {
+            format!(
+                concat!(
+                    r#"{{"role":{{"identity":{{"kind":"AWSClusterRoleIdentity","name":"{0}","uid":"uid-{0}"}},"#,
+                    r#""arn":"arn:{0}","durationSeconds":900}}}}"#
+                ),
+                name
+            )
+        })
+        .collect();
+    format!(
+        r#"credential {{"region":"eu-central-1","chain":[{}]}}"#,
+        links.join(",")
+    )
+}
+
+fn object(kind: &str, name: &str, namespace: Option<&str>, spec: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "capa.polity.dev/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": name, "uid": format!("uid-{name}"), "resourceVersion": "7"},
+        "spec": spec,
+    });
+    if let Some(namespace) = namespace {
+        object["metadata"]["namespace"] = namespace.into();
+    }
+    object
+}
+
+/// An owner reference as CAPA-05 writes it.
+fn owner(kind: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": "capa.polity.dev/v1alpha1", "kind": kind, "name": name, "uid": format!("uid-{name}"),
+        "controller": false, "blockOwnerDeletion": false,
+    })
+}
+
+/// The owner that a cluster of Cluster API has.
+fn capi_owner() -> Value {
+    json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "c-1", "uid": "uid-capi",
+        "controller": true, "blockOwnerDeletion": true,
+    })
+}
+
+fn condition(kind: &str, status: &str, reason: &str, message: &str, since: &str) -> Value {
+    let mut condition =
+        json!({"type": kind, "status": status, "reason": reason, "lastTransitionTime": since});
+    if !message.is_empty() {
+        condition["message"] = message.into();
+    }
+    condition
+}
+
+fn allowed(since: &str) -> Value {
+    condition("PrincipalUsageAllowed", "True", "Allowed", "", since)
+}
+
+fn retrieved(since: &str) -> Value {
+    condition("PrincipalCredentialRetrieved", "True", "Retrieved", "", since)
+}
+
+/// What is written when the identity may not be used.
+fn usage(status: &str, reason: &str, message: &str) -> Value {
+    let usage = condition("PrincipalUsageAllowed", status, reason, message, NOW);
+    json!({"status": {"conditions": [usage, retrieved(EARLIER)]}})
+}
+
+/// What is written when there are no credentials.
+fn retrieval(status: &str, reason: &str, message: &str) -> Value {
+    let retrieval = condition("PrincipalCredentialRetrieved", status, reason, message, NOW);
+    json!({"status": {"conditions": [allowed(EARLIER), retrieval]}})
+}
+
+fn nobody_may(identity: &str) -> Value {
+    let message = format!("{identity} does not allow the namespace team");
+    usage("False", "PrincipalUsageUnauthorized", &message)
+}
+
+/// A pass over an object in a world with a namespace and a session.
+fn case(object: Value) -> Case {
+    let namespace = json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": "team", "uid": "uid-ns", "labels": {"env": "prod", "team": "a"}},
+    });
+    let case = Case {
+        object,
+        config: json!({}),
+        objects: vec![namespace],
+        secret: json!({"exists": true, "keys": ["AccessKeyID", "SecretAccessKey"], "digest": "d-1"}),
+        credential: Ok(Value::Null),
+        failures: Vec::new(),
+        requests: Vec::new(),
+        notes: Vec::new(),
+        patch: None,
+        events: Vec::new(),
+        verdict: Verdict::Denied,
+        next: Next::settled_for(Duration::from_secs(600)),
+    };
+    case.account("111", true)
+}
+
+fn stored_cluster(spec: Value) -> Value {
+    let mut cluster = object("AWSCluster", "c-1", Some("team"), spec);
+    cluster["metadata"]["ownerReferences"] = json!([capi_owner()]);
+    cluster["status"] = json!({"accountID": "111", "conditions": [allowed(EARLIER), retrieved(EARLIER)]});
+    cluster
+}
+
+/// A cluster that was judged before, without an identity.
+fn undefaulted() -> Case {
+    case(stored_cluster(json!({"region": "eu-central-1"})))
+}
+
+/// A cluster that was judged before, and its identity.
+fn cluster(kind: &str, name: &str) -> Case {
+    let spec = json!({"region": "eu-central-1", "identityRef": {"kind": kind, "name": name}});
+    case(stored_cluster(spec))
+        .edited(|object| object["metadata"]["ownerReferences"] = json!([capi_owner(), owner(kind, name)]))
+}
+
+fn by_controller() -> Case {
+    cluster("AWSClusterControllerIdentity", "default")
+}
+
+fn by_keys() -> Case {
+    cluster("AWSClusterStaticIdentity", "keys")
+}
+
+fn by_role() -> Case {
+    cluster("AWSClusterRoleIdentity", "role")
+}
+
+fn controller(allowed: Value) -> Value {
+    object(
+        "AWSClusterControllerIdentity",
+        "default",
+        None,
+        json!({"allowedNamespaces": allowed}),
+    )
+}
+
+fn keys(allowed: Value) -> Value {
+    let spec = json!({"allowedNamespaces": allowed, "secretRef": {"name": "aws-keys"}});
+    object("AWSClusterStaticIdentity", "keys", None, spec)
+}
+
+fn role(name: &str, allowed: Value, source: Option<(&str, &str)>) -> Value {
+    let mut spec = json!({"allowedNamespaces": allowed, "roleARN": format!("arn:{name}")});
+    if let Some((kind, name)) = source {
+        spec["sourceIdentityRef"] = json!({"kind": kind, "name": name});
+    }
+    object("AWSClusterRoleIdentity", name, None, spec)
+}
+
+const ROLE_KIND: &str = "AWSClusterRoleIdentity";
+const FROM_CONTROLLER: Option<(&str, &str)> = Some(("AWSClusterControllerIdentity", "default"));
+
+/// A machine of the cluster `c-1`, of a kind of another team.
+fn machine() -> Case {
+    case(json!({
+        "apiVersion": "capv.polity.dev/v1alpha1",
+        "kind": "Machine",
+        "metadata": {
+            "name": "m-1", "namespace": "team", "uid": "uid-m-1",
+            "labels": {"cluster.x-k8s.io/cluster-name": "c-1"},
+        },
+        "spec": {"template": "ubuntu"},
+        "status": {"conditions": [allowed(EARLIER), retrieved(EARLIER)]},
+    }))
+}
+
+/// `allowedNamespaces` of the controller's identity, on a cluster without an identityRef.
+fn row(allowed: Value) -> Case {
+    undefaulted()
+        .exists(controller(allowed))
+        .edited(|object| {
+            let spec = json!({"kind": "AWSClusterControllerIdentity", "name": "default"});
+            object["spec"]["identityRef"] = spec;
+            let owners = json!([capi_owner(), owner("AWSClusterControllerIdentity", "default")]);
+            object["metadata"]["ownerReferences"] = owners;
+        })
+        .step([DEFAULT])
+}
+
+impl Case {
+    /// The row allows.
+    fn allows(self, ids: &str) -> Self {
+        self.step([AMBIENT])
+            .notes(&format!("01 02 03 05 07 {ids} 07a P1 09 10 14 16 18 19"))
+            .granted()
+    }
+
+    /// The row denies.
+    fn denies(self, ids: &str) -> Self {
+        self.notes(&format!("01 02 03 05 07 {ids} 07b"))
+            .patch(nobody_may(DEFAULT))
+            .denied("PrincipalUsageUnauthorized")
+    }
+
+    /// The row cannot be understood.
+    fn cannot_be_understood(self, wrong: &str) -> Self {
+        let message = format!("allowedNamespaces of {DEFAULT} cannot be understood: {wrong}");
+        self.notes("01 02 03 05 07 N9")
+            .patch(usage("Unknown", "AllowedNamespacesInvalid", &message))
+            .denied("AllowedNamespacesInvalid")
+    }
+}
+
+/// Declares the cases, and the macro that makes a test of each.
+macro_rules! cases {
+    ($dollar:tt $($name:ident: $case:expr;)+) => {
+        $(
+            #[doc = concat!("Case `", stringify!($name), "`.")]
+            pub fn $name() -> Case {
+                $case
+            }
+        )+
+
+        /// Every case with its name.
+        pub fn all() -> Vec<(&'static str, Case)> {
+            vec![$((stringify!($name), $name())),+]
+        }
+
+        /// Makes a test of each case, which calls this function with it.
+        #[macro_export]
+        macro_rules! each_case {
+            ($dollar driver:path) => {
+                $(
+                    #[test]
+                    fn $name() {
+                        $dollar driver($dollar crate::cases::$name());
+                    }
+                )+
+            };
+        }
+    };
+}
+
+cases! { $
+
+// Whose cluster.
+
+capa_01_a_machine_of_another_team_is_judged_by_its_cluster_and_nothing_is_written_there:
+    machine()
+        .exists(by_controller().object).exists(controller(json!({})))
+        .step([CLUSTER]).step([DEFAULT]).step([AMBIENT])
+        .notes("01 02 03 07 N2 07a P1 09 10 14 16 18 19")
+        .granted();
+
+capa_01_what_a_machine_says_of_identities_itself_counts_for_nothing:
+    machine()
+        .edited(|object| {
+            object["metadata"]["ownerReferences"] = json!([capi_owner()]);
+            object["spec"]["identityRef"] = json!({"kind": "AWSClusterRoleIdentity", "name": "role"});
+            object["spec"]["region"] = "us-east-1".into();
+            object["spec"]["accountID"] = "111".into();
+        })
+        .exists(by_controller().object).exists(controller(json!({}))).exists(role("role", json!({}), None))
+        .step([CLUSTER]).step([DEFAULT]).step([AMBIENT])
+        .notes("01 02 03 07 N2 07a P1 09 10 14 16 18 19")
+        .granted();
+
+capa_01_an_aws_machine_may_name_its_cluster_in_its_spec:
+    case(object("AWSMachine", "m-1", Some("team"), json!({"clusterName": "c-1"})))
+        .exists(by_controller().object).exists(controller(json!({})))
+        .step([CLUSTER]).step([DEFAULT]).step([AMBIENT])
+        .notes("01 02 03 07 N2 07a P1 09 10 14 16 18 19")
+        .patch(json!({"status": {"conditions": [allowed(NOW), retrieved(NOW)]}}))
+        .granted();
+
+capa_01_the_label_that_names_the_cluster_is_the_bindings:
+    machine()
+        .config(json!({"clusterLabel": "example.com/cluster"}))
+        .edited(|object| object["metadata"]["labels"]["example.com/cluster"] = "c-1".into())
+        .exists(by_controller().object).exists(controller(json!({})))
+        .step([CLUSTER]).step([DEFAULT]).step([AMBIENT])
+        .notes("01 02 03 07 N2 07a P1 09 10 14 16 18 19")
+        .granted();
+
+capa_01_a_machine_without_a_cluster_is_left_alone:
+    machine()
+        .step([CLUSTER])
+        .notes("01")
+        .patch(usage("False", "ClusterNotFound", "AWSCluster c-1 does not exist in this namespace"))
+        .denied("ClusterNotFound")
+        .next(Next::settled());
+
+capa_01_a_machine_that_names_no_cluster_is_left_alone:
+    machine()
+        .edited(|object| object["metadata"]["labels"] = json!({}))
+        .notes("01")
+        .patch(usage("False", "ClusterUnknown",
+            "neither spec.clusterName nor the label cluster.x-k8s.io/cluster-name says which AWSCluster it belongs to"))
+        .denied("ClusterUnknown")
+        .next(Next::settled());
+
+capa_01_a_cluster_of_another_tenant_is_out_of_reach:
+    machine()
+        .edited(|object| object["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] = "rich/c-1".into())
+        .exists(object("AWSCluster", "c-1", Some("rich"), json!({"region": "eu-central-1"})))
+        .step(["AWSCluster team/rich/c-1"])
+        .notes("01")
+        .patch(usage("False", "ClusterNotFound", "AWSCluster rich/c-1 does not exist in this namespace"))
+        .denied("ClusterNotFound")
+        .next(Next::settled());
+
+capa_06_a_cluster_that_cannot_be_looked_at_is_looked_at_again_soon:
+    machine()
+        .fails(CLUSTER, Code::Unavailable)
+        .step([CLUSTER])
+        .notes("01 06")
+        .patch(retrieval("False", "PrincipalCredentialRetrievalFailed", "AWSCluster c-1 cannot be looked at: no"))
+        .denied("PrincipalCredentialRetrievalFailed")
+        .retried(Code::Unavailable);
+
+// The identity.
+
+capa_03_a_cluster_scoped_identity_is_fetched_from_no_namespace:
+    by_keys()
+        .exists(keys(json!({"list": ["team"]})))
+        .step([STATIC]).step([SECRET]).step([STATIC_PLAN])
+        .notes("01 02 03 05 07 N3 07a P2 09 10 14 16 18 19")
+        .granted();
+
+capa_04_an_identity_beside_its_cluster_is_fetched_from_there:
+    cluster("AWSServiceAccountIdentity", "irsa")
+        .config(json!({"serviceAccountIdentities": true}))
+        .exists(object("AWSServiceAccountIdentity", "irsa", Some("team"), json!({
+            "allowedNamespaces": {"list": ["team"]}, "roleARN": "arn:irsa", "audiences": ["sts.amazonaws.com"],
+        })))
+        .step(["AWSServiceAccountIdentity team/irsa"])
+        .step([concat!(
+            r#"credential {"region":"eu-central-1","chain":[{"webIdentity":{"identity":{"#,
+            r#""kind":"AWSServiceAccountIdentity","name":"irsa","uid":"uid-irsa"},"namespace":"team","#,
+            r#""arn":"arn:irsa","audiences":["sts.amazonaws.com"],"expirationSeconds":3600}}]}"#
+        )])
+        .notes("01 02 04 05 07 N3 07a 09 10 14 16 18 19")
+        .granted();
+
+capa_04_without_the_bindings_leave_such_a_kind_is_unknown:
+    cluster("AWSServiceAccountIdentity", "irsa")
+        .notes("01 02 04 06 P5")
+        .patch(retrieval("False", "UnknownIdentityKind", "AWSServiceAccountIdentity is no kind of identity"))
+        .denied("UnknownIdentityKind");
+
+capa_05_the_identity_becomes_an_owner_beside_the_cluster_that_controls:
+    by_keys()
+        .edited(|object| object["metadata"]["ownerReferences"] = json!([capi_owner()]))
+        .exists(keys(json!({"list": ["team"]})))
+        .step([STATIC]).step([SECRET]).step([STATIC_PLAN])
+        .notes("01 02 03 05 07 N3 07a P2 09 10 14 16 18 19")
+        .patch(json!({"metadata": {"ownerReferences": [capi_owner(), owner("AWSClusterStaticIdentity", "keys")]}}))
+        .granted();
+
+capa_05_an_identity_that_was_made_anew_takes_the_place_of_the_old_one:
+    by_keys()
+        .edited(|object| object["metadata"]["ownerReferences"][1]["uid"] = "uid-old".into())
+        .exists(keys(json!({"list": ["team"]})))
+        .step([STATIC]).step([SECRET]).step([STATIC_PLAN])
+        .notes("01 02 03 05 07 N3 07a P2 09 10 14 16 18 19")
+        .patch(json!({"metadata": {"ownerReferences": [capi_owner(), owner("AWSClusterStaticIdentity", "keys")]}}))
+        .granted();
+
+capa_05_an_only_owner_would_take_the_cluster_with_it_and_is_not_set:
+    by_keys()
+        .edited(|object| object["metadata"]["ownerReferences"] = json!([]))
+        .exists(keys(json!({"list": ["team"]})))
+        .step([STATIC]).step([SECRET]).step([STATIC_PLAN])
+        .notes("01 02 03 07 N3 07a P2 09 10 14 16 18 19")
+        .granted();
+
+capa_05_an_only_owner_is_set_where_the_binding_says_so:
+    by_keys()
+        .config(json!({"ownerReference": "Always"}))
+        .edited(|object| object["metadata"]["ownerReferences"] = json!([]))
+        .exists(keys(json!({"list": ["team"]})))
+        .step([STATIC]).step([SECRET]).step([STATIC_PLAN])
+        .notes("01 02 03 05 07 N3 07a P2 09 10 14 16 18 19")
+        .patch(json!({"metadata": {"ownerReferences": [owner("AWSClusterStaticIdentity", "keys")]}}))
+        .granted();
+
+capa_05_no_owner_is_set_where_the_binding_says_so:
+    by_keys()
+        .config(json!({"ownerReference": "Never"}))
+        .edited(|object| object["metadata"]["ownerReferences"] = json!([capi_owner()]))
+        .exists(keys(json!({"list": ["team"]})))
+        .step([STATIC]).step([SECRET]).step([STATIC_PLAN])
+        .notes("01 02 03 07 N3 07a P2 09 10 14 16 18 19")
+        .granted();
+
+capa_06_a_missing_identity_is_waited_for:
+    by_role()
+        .step([ROLE])
+        .notes("01 02 03 06")
+        .patch(retrieval("False", "PrincipalCredentialRetrievalFailed", "AWSClusterRoleIdentity role does not exist"))
+        .denied("PrincipalCredentialRetrievalFailed");
+
+capa_06_an_identity_that_cannot_be_looked_at_is_looked_at_again_soon:
+    by_role()
+        .fails(ROLE, Code::Unavailable)
+        .step([ROLE])
+        .notes("01 02 03 06")
+        .patch(retrieval("False", "PrincipalCredentialRetrievalFailed",
+            "AWSClusterRoleIdentity role cannot be looked at: no"))
+        .denied("PrincipalCredentialRetrievalFailed")
+        .retried(Code::Unavailable);
+
+capa_06_an_identity_of_another_namespace_is_not_looked_at:
+    by_keys()
+        .edited(|object| object["spec"]["identityRef"]["namespace"] = "rich".into())
+        .notes("01 02 03 06")
+        .patch(retrieval("False", "IdentityInOtherNamespace",
+            "AWSClusterStaticIdentity keys is referred to in another namespace"))
+        .denied("IdentityInOtherNamespace");
+
+capa_06_a_service_account_identity_of_another_namespace_is_not_looked_at:
+    cluster("AWSServiceAccountIdentity", "irsa")
+        .config(json!({"serviceAccountIdentities": true}))
+        .edited(|object| object["spec"]["identityRef"]["namespace"] = "rich".into())
+        .notes("01 02 04 06")
+        .patch(retrieval("False", "IdentityInOtherNamespace",
+            "AWSServiceAccountIdentity irsa is referred to in another namespace"))
+        .denied("IdentityInOtherNamespace");
+
+capa_06_a_missing_secret_is_waited_for:
+    by_keys()
+        .exists(keys(json!({"list": ["team"]})))
+        .secret(json!({"exists": false}))
+        .step([STATIC]).step([SECRET])
+        .notes("01 02 03 05 07 N3 07a P2 06")
+        .patch(retrieval("False", "PrincipalCredentialRetrievalFailed", "Secret capa-system/aws-keys does not exist"))
+        .denied("PrincipalCredentialRetrievalFailed");
+
+capa_06_a_secret_without_its_keys_is_waited_for:
+    by_keys()
+        .exists(keys(json!({"list": ["team"]})))
+        .secret(json!({"exists": true, "keys": ["AccessKeyID"], "digest": "d-1"}))
+        .step([STATIC]).step([SECRET])
+        .notes("01 02 03 05 07 N3 07a P2 06")
+        .patch(retrieval("False", "PrincipalCredentialRetrievalFailed",
+            "Secret capa-system/aws-keys has no key SecretAccessKey"))
+        .denied("PrincipalCredentialRetrievalFailed");
+
+capa_06_a_secret_that_cannot_be_looked_at_is_looked_at_again_soon:
+    by_keys()
+        .exists(keys(json!({"list": ["team"]})))
+        .fails(SECRET, Code::DeadlineExceeded)
+        .step([STATIC]).step([SECRET])
+        .notes("01 02 03 05 07 N3 07a P2 06")
+        .patch(retrieval("False", "PrincipalCredentialRetrievalFailed", "Secret aws-keys cannot be looked at: no"))
+        .denied("PrincipalCredentialRetrievalFailed")
+        .retried(Code::DeadlineExceeded);
+
+capa_07b_a_denied_namespace_calls_no_cloud:
+    by_keys()
+        .exists(keys(json!({"list": ["other"]})))
+        .step([STATIC])
+        .notes("01 02 03 05 07 N4 07b")
+        .patch(nobody_may(STATIC))
+        .denied("PrincipalUsageUnauthorized");
+
+capa_07b_a_machine_of_a_denied_cluster_is_denied:
+    machine()
+        .exists(by_keys().object).exists(keys(json!({"list": ["other"]})))
+        .step([CLUSTER]).step([STATIC])
+        .notes("01 02 03 07 N4 07b")
+        .patch(nobody_may(STATIC))
+        .denied("PrincipalUsageUnauthorized");
+
+capa_08_a_new_session_is_made:
+    by_keys()
+        .exists(keys(json!({"list": ["team"]})))
+        .account("111", false)
+        .step([STATIC]).step([SECRET]).step([STATIC_PLAN])
+        .notes("01 02 03 05 07 N3 07a P2 08 10 14 16 18 19")
+        .granted();
+
+capa_09_a_known_session_is_used_again:
+    by_keys()
+        .exists(keys(json!({"list": ["team"]})))
+        .account("111", true)
+        .step([STATIC]).step([SECRET]).step([STATIC_PLAN])
+        .notes("01 02 03 05 07 N3 07a P2 09 10 14 16 18 19")
+        .granted();
+
+// Without an identityRef.
+
+capa_11_a_cluster_without_an_identity_gets_the_controllers:
+    case(object("AWSCluster", "c-1", Some("team"), json!({"region": "eu-central-1"})))
+        .exists(controller(json!({})))
+        .account("111", false)
+        .step([DEFAULT]).step([AMBIENT])
+        .notes("01 11 N2 12 14 16 17 18 19")
+        .patch(json!({
+            "spec": {"identityRef": {"kind": "AWSClusterControllerIdentity", "name": "default"}},
+            "status": {"accountID": "111", "conditions": [allowed(NOW), retrieved(NOW)]},
+        }))
+        .granted();
+
+capa_11_a_machine_of_such_a_cluster_writes_nothing_there:
+    machine()
+        .exists(undefaulted().object).exists(controller(json!({})))
+        .step([CLUSTER]).step([DEFAULT]).step([AMBIENT])
+        .notes("01 11 N2 12 14 16 18 19")
+        .granted();
+
+capa_13_the_controllers_identity_may_allow_nobody:
+    undefaulted()
+        .exists(controller(Value::Null))
+        .step([DEFAULT])
+        .notes("01 11 N1 13")
+        .patch({
+            let mut patch = nobody_may(DEFAULT);
+            patch["spec"] = json!({"identityRef": {"kind": "AWSClusterControllerIdentity", "name": "default"}});
+            patch
+        })
+        .denied("PrincipalUsageUnauthorized");
+
+capa_06_a_missing_controllers_identity_is_waited_for_by_machines:
+    machine()
+        .exists(undefaulted().object)
+        .step([CLUSTER]).step([DEFAULT])
+        .notes("01 11 06")
+        .patch(retrieval("False", "PrincipalCredentialRetrievalFailed",
+            "AWSClusterControllerIdentity default does not exist"))
+        .denied("PrincipalCredentialRetrievalFailed");
+
+capa_23_a_missing_controllers_identity_is_made:
+    by_controller()
+        .step([DEFAULT]).step([CREATE])
+        .notes("01 02 03 23")
+        .patch(retrieval("False", "ControllerIdentityCreated",
+            "AWSClusterControllerIdentity default was missing and has been made"))
+        .denied("ControllerIdentityCreated")
+        .next(Next::After(1_000));
+
+capa_23_somebody_else_may_have_made_it_first:
+    by_controller()
+        .fails(CREATE, Code::AlreadyExists)
+        .step([DEFAULT]).step([CREATE])
+        .notes("01 02 03 23")
+        .patch(retrieval("False", "ControllerIdentityCreated",
+            "AWSClusterControllerIdentity default was missing and has been made"))
+        .denied("ControllerIdentityCreated")
+        .next(Next::After(1_000));
+
+capa_06_without_a_grant_to_make_it_a_missing_controllers_identity_is_waited_for:
+    by_controller()
+        .fails(CREATE, Code::PermissionDenied)
+        .step([DEFAULT]).step([CREATE])
+        .notes("01 02 03 06")
+        .patch(retrieval("False", "PrincipalCredentialRetrievalFailed",
+            "AWSClusterControllerIdentity default does not exist and cannot be made: no"))
+        .denied("PrincipalCredentialRetrievalFailed");
+
+capa_06_a_missing_controllers_identity_is_not_made_where_the_binding_says_so:
+    by_controller()
+        .config(json!({"autoCreateControllerIdentity": false}))
+        .step([DEFAULT])
+        .notes("01 02 03 06")
+        .patch(retrieval("False", "PrincipalCredentialRetrievalFailed",
+            "AWSClusterControllerIdentity default does not exist"))
+        .denied("PrincipalCredentialRetrievalFailed");
+
+// The account.
+
+capa_15_another_account_than_the_known_one_is_denied_and_nothing_else_changes:
+    by_controller()
+        .exists(controller(json!({})))
+        .account("222", true)
+        .step([DEFAULT]).step([AMBIENT])
+        .notes("01 02 03 05 07 N2 07a P1 09 10 14 15")
+        .patch(json!({"status": {"conditions": [allowed(EARLIER), retrieved(EARLIER), condition(
+            "AccountMatches", "False", "AccountMismatch",
+            "the credentials of arn:me lead to account 222, and the cluster is in 111", NOW,
+        )]}}))
+        .denied("AccountMismatch");
+
+capa_15_the_account_of_the_spec_counts_before_any_is_known:
+    by_controller()
+        .edited(|object| {
+            object["spec"]["accountID"] = "333".into();
+            object["status"]["accountID"] = Value::Null;
+        })
+        .exists(controller(json!({})))
+        .step([DEFAULT]).step([AMBIENT])
+        .notes("01 02 03 05 07 N2 07a P1 09 10 14 15")
+        .patch(json!({"status": {"conditions": [allowed(EARLIER), retrieved(EARLIER), condition(
+            "AccountMatches", "False", "AccountMismatch",
+            "the credentials of arn:me lead to account 111, and the cluster is in 333", NOW,
+        )]}}))
+        .denied("AccountMismatch");
+
+capa_15_a_machine_of_a_cluster_in_another_account_is_denied:
+    machine()
+        .exists(by_controller().object).exists(controller(json!({})))
+        .account("222", true)
+        .step([CLUSTER]).step([DEFAULT]).step([AMBIENT])
+        .notes("01 02 03 07 N2 07a P1 09 10 14 15")
+        .patch(json!({"status": {"conditions": [allowed(EARLIER), retrieved(EARLIER), condition(
+            "AccountMatches", "False", "AccountMismatch",
+            "the credentials of arn:me lead to account 222, and the cluster is in 111", NOW,
+        )]}}))
+        .denied("AccountMismatch");
+
+capa_16_the_right_account_again_is_said:
+    by_controller()
+        .edited(|object| {
+            let mismatch = condition("AccountMatches", "False", "AccountMismatch", "was 222", EARLIER);
+            object["status"]["conditions"] = json!([allowed(EARLIER), retrieved(EARLIER), mismatch]);
+        })
+        .exists(controller(json!({})))
+        .step([DEFAULT]).step([AMBIENT])
+        .notes("01 02 03 05 07 N2 07a P1 09 10 14 16 18 19")
+        .patch(json!({"status": {"conditions": [
+            allowed(EARLIER), retrieved(EARLIER), condition("AccountMatches", "True", "AccountMatches", "", NOW),
+        ]}}))
+        .granted();
+
+capa_17_the_account_is_written_once:
+    by_controller()
+        .edited(|object| object["status"]["accountID"] = Value::Null)
+        .exists(controller(json!({})))
+        .step([DEFAULT]).step([AMBIENT])
+        .notes("01 02 03 05 07 N2 07a P1 09 10 14 16 17 18 19")
+        .patch(json!({"status": {"accountID": "111"}}))
+        .granted();
+
+capa_21_a_principal_that_is_not_known_yet_is_tried_again_soon:
+    by_keys()
+        .exists(keys(json!({"list": ["team"]})))
+        .no_session(Code::Unauthenticated)
+        .step([STATIC]).step([SECRET]).step([STATIC_PLAN])
+        .notes("01 02 03 05 07 N3 07a P2 21")
+        .patch(retrieval("Unknown", "CredentialProviderBuildFailed", "no session: no"))
+        .denied("CredentialProviderBuildFailed")
+        .retried(Code::Unauthenticated);
+
+capa_21_a_role_that_may_not_be_assumed_yet_is_tried_again_soon:
+    by_role()
+        .exists(role("role", json!({}), None))
+        .no_session(Code::PermissionDenied)
+        .step([ROLE]).step([&role_plan(&["role"])])
+        .notes("01 02 03 05 07 N2 07a P4 21")
+        .patch(retrieval("Unknown", "CredentialProviderBuildFailed", "no session: no"))
+        .denied("CredentialProviderBuildFailed")
+        .retried(Code::PermissionDenied);
+
+capa_21_a_plan_that_the_cloud_does_not_know_is_tried_again_at_the_resync:
+    by_controller()
+        .exists(controller(json!({})))
+        .no_session(Code::InvalidArgument)
+        .step([DEFAULT]).step([AMBIENT])
+        .notes("01 02 03 05 07 N2 07a P1 21")
+        .patch(retrieval("Unknown", "CredentialProviderBuildFailed", "no session: no"))
+        .denied("CredentialProviderBuildFailed");
+
+// Deletion.
+
+capa_22_a_deleting_cluster_whose_identity_is_gone_is_let_go_where_the_binding_says_so:
+    by_role()
+        .deleting()
+        .config(json!({"orphanOnMissingIdentity": true}))
+        .step([ROLE])
+        .notes("01 02 03 06 22")
+        .released();
+
+capa_22_a_deleting_machine_whose_clusters_identity_is_gone_is_let_go_too:
+    machine()
+        .deleting()
+        .config(json!({"orphanOnMissingIdentity": true}))
+        .exists(by_role().object)
+        .step([CLUSTER]).step([ROLE])
+        .notes("01 02 03 06 22")
+        .released();
+
+capa_22_a_deleting_cluster_makes_no_identity:
+    by_controller()
+        .deleting()
+        .config(json!({"orphanOnMissingIdentity": true}))
+        .step([DEFAULT])
+        .notes("01 02 03 06 22")
+        .released();
+
+a_deleting_cluster_is_not_let_go_because_its_identity_cannot_be_looked_at:
+    by_role()
+        .deleting()
+        .config(json!({"orphanOnMissingIdentity": true}))
+        .fails(ROLE, Code::Unavailable)
+        .step([ROLE])
+        .notes("01 02 03 06")
+        .patch(retrieval("False", "PrincipalCredentialRetrievalFailed",
+            "AWSClusterRoleIdentity role cannot be looked at: no"))
+        .denied("PrincipalCredentialRetrievalFailed")
+        .retried(Code::Unavailable);
+
+a_deleting_cluster_is_not_let_go_because_of_a_secret:
+    by_keys()
+        .deleting()
+        .config(json!({"orphanOnMissingIdentity": true}))
+        .exists(keys(json!({"list": ["team"]})))
+        .secret(json!({"exists": false}))
+        .step([STATIC]).step([SECRET])
+        .notes("01 02 03 05 07 N3 07a P2 06")
+        .patch(retrieval("False", "PrincipalCredentialRetrievalFailed", "Secret capa-system/aws-keys does not exist"))
+        .denied("PrincipalCredentialRetrievalFailed");
+
+a_deleting_cluster_with_its_identity_is_handed_over_like_any_other:
+    by_controller()
+        .deleting()
+        .exists(controller(json!({})))
+        .step([DEFAULT]).step([AMBIENT])
+        .notes("01 02 03 05 07 N2 07a P1 09 10 14 16 18 19")
+        .granted();
+
+// Which namespaces.
+
+capa_n1_absent_allows_nobody:
+    row(Value::Null).denies("N1");
+
+capa_n2_empty_allows_everybody:
+    row(json!({})).allows("N2");
+
+capa_n2_nothing_but_nulls_is_empty:
+    row(json!({"list": null, "selector": null})).allows("N2");
+
+capa_n3_a_listed_namespace_is_allowed:
+    row(json!({"list": ["other", "team"]})).allows("N3");
+
+capa_n3_a_listed_namespace_needs_no_selector:
+    row(json!({"list": ["team"], "selector": {"matchExpressions": [{"key": "", "operator": "Bad"}]}})).allows("N3");
+
+capa_n4_a_namespace_that_is_not_listed_is_denied:
+    row(json!({"list": ["other"]})).denies("N4");
+
+capa_n4_an_empty_selector_adds_nobody_to_a_list:
+    row(json!({"list": ["other"], "selector": {}})).denies("N4");
+
+capa_n5_an_empty_list_is_not_empty:
+    row(json!({"list": []})).denies("N5");
+
+capa_n5_an_empty_list_and_an_empty_selector_allow_nobody:
+    row(json!({"list": [], "selector": {}})).denies("N5");
+
+capa_n5_an_empty_selector_alone_allows_nobody:
+    row(json!({"selector": {}})).denies("N5");
+
+capa_n6_a_selector_of_empty_parts_allows_nobody:
+    row(json!({"selector": {"matchLabels": {}}})).denies("N6");
+
+capa_n6_empty_expressions_are_empty_parts:
+    row(json!({"list": [], "selector": {"matchLabels": null, "matchExpressions": []}})).denies("N6");
+
+capa_n7_matching_labels_allow:
+    row(json!({"selector": {"matchLabels": {"env": "prod"}}})).step([NAMESPACE]).allows("N7");
+
+capa_n7_labels_and_expressions_must_all_hold:
+    row(json!({"selector": {"matchLabels": {"env": "prod"}, "matchExpressions": [
+            {"key": "team", "operator": "In", "values": ["a", "b"]},
+            {"key": "env", "operator": "NotIn", "values": ["test"]},
+            {"key": "env", "operator": "Exists"},
+            {"key": "frozen", "operator": "DoesNotExist"},
+        ]}}))
+        .step([NAMESPACE]).allows("N7");
+
+capa_n8_other_labels_deny:
+    row(json!({"selector": {"matchLabels": {"env": "test"}}})).step([NAMESPACE]).denies("N8");
+
+capa_n8_one_expression_that_does_not_hold_is_enough:
+    row(json!({"selector": {"matchLabels": {"env": "prod"}, "matchExpressions": [
+            {"key": "team", "operator": "NotIn", "values": ["a"]},
+        ]}}))
+        .step([NAMESPACE]).denies("N8");
+
+capa_n9_an_unknown_operator_is_an_error:
+    row(json!({"selector": {"matchExpressions": [{"key": "env", "operator": "Like", "values": ["p"]}]}}))
+        .cannot_be_understood("unknown variant `Like`, expected one of `In`, `NotIn`, `Exists`, `DoesNotExist`");
+
+capa_n9_an_operator_without_its_values_is_an_error:
+    row(json!({"selector": {"matchExpressions": [{"key": "env", "operator": "In"}]}}))
+        .cannot_be_understood("In of the label \"env\" with the values [] means nothing");
+
+capa_n9_a_list_that_is_none_is_an_error:
+    row(json!({"list": "team"})).cannot_be_understood("its list is not a list");
+
+capa_n9_a_selector_that_is_none_is_an_error:
+    row(json!({"selector": "env=prod"})).cannot_be_understood("its selector is not an object");
+
+capa_n9_anything_but_an_object_is_an_error:
+    row(json!("team")).cannot_be_understood("it is not an object");
+
+capa_n10_a_selector_may_allow_who_is_not_listed:
+    row(json!({"list": ["other"], "selector": {"matchLabels": {"env": "prod"}}}))
+        .step([NAMESPACE]).allows("N10 N7");
+
+capa_n10_neither_list_nor_selector:
+    row(json!({"list": ["other"], "selector": {"matchLabels": {"env": "test"}}}))
+        .step([NAMESPACE]).denies("N10 N8");
+
+capa_n11_what_lives_in_no_namespace_is_in_no_list:
+    case(object("Fleet", "f-1", None, json!({"region": "eu-central-1"})))
+        .exists(controller(json!({"list": [""], "selector": {"matchLabels": {"env": "prod"}}})))
+        .step([DEFAULT])
+        .notes("01 11 N11 13")
+        .patch(json!({"status": {"conditions": [condition(
+            "PrincipalUsageAllowed", "False", "PrincipalUsageUnauthorized",
+            "AWSClusterControllerIdentity default does not allow what lives in no namespace", NOW,
+        )]}}))
+        .denied("PrincipalUsageUnauthorized");
+
+capa_n2_what_lives_in_no_namespace_is_allowed_with_everybody:
+    case(object("Fleet", "f-1", None, json!({"region": "eu-central-1"})))
+        .exists(controller(json!({})))
+        .step([DEFAULT]).step([AMBIENT])
+        .notes("01 11 N2 12 14 16 18 19")
+        .patch(json!({"status": {"conditions": [allowed(NOW), retrieved(NOW)]}}))
+        .granted();
+
+capa_06_a_namespace_that_cannot_be_looked_at_allows_nobody:
+    row(json!({"selector": {"matchLabels": {"env": "prod"}}}))
+        .fails(NAMESPACE, Code::Unavailable)
+        .step([NAMESPACE])
+        .notes("01 02 03 05 07 06")
+        .patch(retrieval("False", "PrincipalCredentialRetrievalFailed", "Namespace team cannot be looked at: no"))
+        .denied("PrincipalCredentialRetrievalFailed")
+        .retried(Code::Unavailable);
+
+// The chain.
+
+capa_p1_there_is_one_controllers_identity:
+    cluster("AWSClusterControllerIdentity", "mine")
+        .notes("01 02 03 06")
+        .patch(retrieval("False", "PrincipalCredentialRetrievalFailed",
+            "the only AWSClusterControllerIdentity is default, not mine"))
+        .denied("PrincipalCredentialRetrievalFailed");
+
+capa_p3_a_role_is_assumed_from_its_source:
+    by_role()
+        .exists(role("role", json!({}), FROM_CONTROLLER)).exists(controller(json!({})))
+        .step([ROLE]).step([DEFAULT]).step([&role_plan(&["role"])])
+        .notes("01 02 03 05 07 N2 07a P3 P8 N2 P1 09 10 14 16 18 19")
+        .granted();
+
+capa_p3_inner_roles_come_first:
+    by_role()
+        .exists(role("role", json!({}), Some((ROLE_KIND, "inner"))))
+        .exists(role("inner", json!({}), FROM_CONTROLLER)).exists(controller(json!({})))
+        .step([ROLE]).step(["AWSClusterRoleIdentity inner"]).step([DEFAULT]).step([&role_plan(&["inner", "role"])])
+        .notes("01 02 03 05 07 N2 07a P3 P8 N2 P3 P8 N2 P1 09 10 14 16 18 19")
+        .granted();
+
+capa_p3_all_of_a_role_is_in_the_plan_and_a_chained_one_lives_an_hour_at_most:
+    by_role()
+        .exists({
+            let mut outer = role("role", json!({}), Some((ROLE_KIND, "inner")));
+            for (field, value) in [
+                ("durationSeconds", json!(43_200)), ("sessionName", json!("s")), ("externalID", json!("x")),
+                ("inlinePolicy", json!("{}")), ("policyARNs", json!(["arn:p"])),
+            ] {
+                outer["spec"][field] = value;
+            }
+            outer
+        })
+        .exists({
+            let mut inner = role("inner", json!({}), None);
+            inner["spec"]["durationSeconds"] = json!(7_200);
+            inner
+        })
+        .step([ROLE]).step(["AWSClusterRoleIdentity inner"])
+        .step([concat!(
+            r#"credential {"region":"eu-central-1","chain":["#,
+            r#"{"role":{"identity":{"kind":"AWSClusterRoleIdentity","name":"inner","uid":"uid-inner"},"#,
+            r#""arn":"arn:inner","durationSeconds":7200}},"#,
+            r#"{"role":{"identity":{"kind":"AWSClusterRoleIdentity","name":"role","uid":"uid-role"},"#,
+            r#""arn":"arn:role","sessionName":"s","durationSeconds":3600,"externalId":"x","inlinePolicy":"{}","#,
+            r#""policyARNs":["arn:p"]}}]}"#
+        )])
+        .notes("01 02 03 05 07 N2 07a P3 P8 N2 P4 09 10 14 16 18 19")
+        .granted();
+
+capa_p3_a_role_may_be_assumed_from_the_keys_of_a_secret:
+    by_role()
+        .exists(role("role", json!({}), Some(("AWSClusterStaticIdentity", "keys")))).exists(keys(json!({})))
+        .step([ROLE]).step([STATIC]).step([SECRET])
+        .step([concat!(
+            r#"credential {"region":"eu-central-1","chain":[{"secret":{"identity":{"#,
+            r#""kind":"AWSClusterStaticIdentity","name":"keys","uid":"uid-keys"},"namespace":"capa-system","#,
+            r#""name":"aws-keys","digest":"d-1"}},{"role":{"identity":{"kind":"AWSClusterRoleIdentity","#,
+            r#""name":"role","uid":"uid-role"},"arn":"arn:role","durationSeconds":900}}]}"#
+        )])
+        .notes("01 02 03 05 07 N2 07a P3 P8 N2 P2 09 10 14 16 18 19")
+        .granted();
+
+capa_p4_a_role_without_a_source_is_assumed_by_the_controller:
+    by_role()
+        .exists(role("role", json!({}), None))
+        .step([ROLE]).step([&role_plan(&["role"])])
+        .notes("01 02 03 05 07 N2 07a P4 09 10 14 16 18 19")
+        .granted();
+
+capa_p5_an_unknown_kind_is_not_looked_at:
+    cluster("Secret", "keys")
+        .notes("01 02 04 06 P5")
+        .patch(retrieval("False", "UnknownIdentityKind", "Secret is no kind of identity"))
+        .denied("UnknownIdentityKind");
+
+capa_p5_an_unknown_kind_of_source_is_not_looked_at:
+    by_role()
+        .exists(role("role", json!({}), Some(("Secret", "keys"))))
+        .step([ROLE])
+        .notes("01 02 03 05 07 N2 07a P3 P5")
+        .patch(retrieval("False", "UnknownIdentityKind", "Secret is no kind of identity"))
+        .denied("UnknownIdentityKind");
+
+capa_p6_a_source_that_denies_is_not_assumed:
+    by_role()
+        .exists(role("role", json!({}), Some((ROLE_KIND, "inner"))))
+        .exists(role("inner", json!({"list": ["other"]}), FROM_CONTROLLER)).exists(controller(json!({})))
+        .step([ROLE]).step(["AWSClusterRoleIdentity inner"])
+        .notes("01 02 03 05 07 N2 07a P3 P8 N4 P6")
+        .patch(usage("False", "SourcePrincipalUsageUnauthorized",
+            "AWSClusterRoleIdentity inner does not allow the namespace team"))
+        .denied("SourcePrincipalUsageUnauthorized");
+
+capa_06_a_missing_source_is_waited_for:
+    by_role()
+        .exists(role("role", json!({}), Some((ROLE_KIND, "inner"))))
+        .step([ROLE]).step(["AWSClusterRoleIdentity inner"])
+        .notes("01 02 03 05 07 N2 07a P3 06")
+        .patch(retrieval("False", "PrincipalCredentialRetrievalFailed", "AWSClusterRoleIdentity inner does not exist"))
+        .denied("PrincipalCredentialRetrievalFailed");
+
+capa_p7_a_chain_that_comes_back_is_an_error:
+    by_role()
+        .exists(role("role", json!({}), Some((ROLE_KIND, "inner"))))
+        .exists(role("inner", json!({}), Some((ROLE_KIND, "role"))))
+        .step([ROLE]).step(["AWSClusterRoleIdentity inner"])
+        .notes("01 02 03 05 07 N2 07a P3 P8 N2 P3 P7")
+        .patch(retrieval("False", "IdentityChainCycle", "the chain of identities does not end: role from inner from role"))
+        .denied("IdentityChainCycle");
+
+capa_p7_a_chain_that_is_too_long_is_an_error:
+    by_role()
+        .config(json!({"maxChainLength": 2}))
+        .exists(role("role", json!({}), Some((ROLE_KIND, "inner"))))
+        .exists(role("inner", json!({}), FROM_CONTROLLER))
+        .step([ROLE]).step(["AWSClusterRoleIdentity inner"])
+        .notes("01 02 03 05 07 N2 07a P3 P8 N2 P3 P7")
+        .patch(retrieval("False", "IdentityChainCycle",
+            "the chain of identities does not end: role from inner from default"))
+        .denied("IdentityChainCycle");
+
+// What is not in the drawing.
+
+what_others_wrote_is_left_alone:
+    by_keys()
+        .edited(|object| {
+            object["spec"]["network"] = json!({"vpc": "v-1"});
+            object["status"]["ready"] = true.into();
+            object["status"]["conditions"] = json!([
+                {"type": "Ready", "status": "True", "reason": "R", "observedGeneration": 3}, allowed(EARLIER),
+            ]);
+        })
+        .exists(keys(json!({"list": ["other"]})))
+        .step([STATIC])
+        .notes("01 02 03 05 07 N4 07b")
+        .patch(json!({"status": {"conditions": [
+            {"type": "Ready", "status": "True", "reason": "R", "observedGeneration": 3},
+            condition("PrincipalUsageAllowed", "False", "PrincipalUsageUnauthorized",
+                "AWSClusterStaticIdentity keys does not allow the namespace team", NOW),
+        ]}}))
+        .denied("PrincipalUsageUnauthorized");
+}

@@ -1,0 +1,173 @@
+//! From the cluster's identity to a plan of credentials (CAPA-02 to CAPA-07, CAPA-11 to CAPA-13, P1 to P8).
+
+use polity_sdk::prelude::*;
+use polity_sdk::session::{Link, Plan};
+
+use crate::lookup::{self, named};
+use crate::object::{
+    AwsCluster, AwsClusterControllerIdentity, AwsClusterRoleIdentity, AwsClusterStaticIdentity,
+    AwsServiceAccountIdentity, DEFAULT, IdentityKind, IdentityRef,
+};
+use crate::stop::Stop;
+use crate::{Cx, allowed, controller, link, owner};
+
+/// The plan of a cluster without an identityRef: the controller's own credentials, written down as its identity.
+pub(crate) async fn default(cx: &Cx, cluster: &AwsCluster) -> Result<Plan, Stop> {
+    cx.note("CAPA-11");
+    if cx.object().is_cluster() {
+        cx.object_mut().spec.identity_ref = Some(IdentityRef {
+            kind: AwsClusterControllerIdentity::KIND.to_owned(),
+            name: DEFAULT.to_owned(),
+            namespace: None,
+        });
+    }
+    let identity = controller::fetch(cx, DEFAULT).await?;
+    let namespace = cluster.metadata.namespace.as_deref();
+    let name = named::<AwsClusterControllerIdentity>(DEFAULT);
+    if !allowed::namespace(cx, identity.allowed(), namespace, &name).await? {
+        cx.note("CAPA-13");
+        return Err(unauthorized(cluster, "PrincipalUsageUnauthorized", &name));
+    }
+    cx.note("CAPA-12");
+    Ok(link::plan(cluster, Vec::new()))
+}
+
+/// The plan of a cluster with an identityRef: its identity, and the chain of identities behind that.
+pub(crate) async fn of(cx: &Cx, cluster: &AwsCluster, outermost: &IdentityRef) -> Result<Plan, Stop> {
+    cx.note("CAPA-02");
+    let mut walk = Walk {
+        cx,
+        cluster,
+        seen: Vec::new(),
+        links: Vec::new(),
+    };
+    let mut next = Some(outermost.clone());
+    while let Some(reference) = next {
+        next = walk.link(&reference).await?;
+    }
+    walk.links.reverse();
+    Ok(link::plan(cluster, walk.links))
+}
+
+/// The way from a cluster's identity to its source.
+struct Walk<'a> {
+    cx: &'a Cx,
+    cluster: &'a AwsCluster,
+    /// The identities so far; the first is the cluster's own.
+    seen: Vec<IdentityRef>,
+    /// What they add to the plan, the cluster's own first.
+    links: Vec<Link>,
+}
+
+impl Walk<'_> {
+    /// One identity; answers the one that it is assumed from.
+    async fn link(&mut self, reference: &IdentityRef) -> Result<Option<IdentityRef>, Stop> {
+        let (cx, config) = (self.cx, self.cx.config());
+        let same = |seen: &IdentityRef| (&seen.kind, &seen.name) == (&reference.kind, &reference.name);
+        if self.seen.iter().any(same) || self.seen.len() >= config.max_chain_length {
+            cx.note("CAPA-P7");
+            let message = format!("the chain of identities does not end: {}", self.trail(reference));
+            return Err(Stop::failed("IdentityChainCycle", message));
+        }
+        self.seen.push(reference.clone());
+        match reference.kind.as_str() {
+            AwsClusterControllerIdentity::KIND => {
+                self.admit(reference, controller::fetch(cx, &reference.name))
+                    .await?;
+                cx.note("CAPA-P1");
+                Ok(None)
+            }
+            AwsClusterStaticIdentity::KIND => {
+                let fetched = lookup::identity::<AwsClusterStaticIdentity>(cx, &reference.name);
+                let found = self.admit(reference, fetched).await?;
+                cx.note("CAPA-P2");
+                self.links.push(Link::Secret(link::secret(cx, &found).await?));
+                Ok(None)
+            }
+            AwsClusterRoleIdentity::KIND => {
+                let fetched = lookup::identity::<AwsClusterRoleIdentity>(cx, &reference.name);
+                let found = self.admit(reference, fetched).await?;
+                let source = found.spec.source_identity_ref.clone();
+                cx.note(if source.is_some() { "CAPA-P3" } else { "CAPA-P4" });
+                self.links.push(Link::Role(link::role(found)));
+                Ok(source)
+            }
+            AwsServiceAccountIdentity::KIND if config.service_account_identities => {
+                let fetched = lookup::identity::<AwsServiceAccountIdentity>(cx, &reference.name);
+                let found = self.admit(reference, fetched).await?;
+                self.links.push(Link::WebIdentity(link::web_identity(found)));
+                Ok(None)
+            }
+            unknown => {
+                let message = format!("{unknown:.60} is no kind of identity");
+                if self.is_outermost() {
+                    cx.note("CAPA-04");
+                    cx.note("CAPA-06");
+                }
+                cx.note("CAPA-P5");
+                Err(Stop::failed("UnknownIdentityKind", message))
+            }
+        }
+    }
+
+    fn is_outermost(&self) -> bool {
+        self.seen.len() == 1
+    }
+
+    /// An identity, fetched, that the cluster's namespace may use. It is fetched from the cluster's own namespace, or
+    /// from none, whatever namespace the reference names.
+    async fn admit<K: IdentityKind>(
+        &self,
+        reference: &IdentityRef,
+        fetched: impl Future<Output = Result<K, Stop>>,
+    ) -> Result<K, Stop> {
+        let (cx, own) = (self.cx, self.cluster.metadata.namespace.as_deref());
+        if self.is_outermost() {
+            cx.note(if K::NAMESPACED { "CAPA-04" } else { "CAPA-03" });
+        }
+        if reference.namespace.is_some() && reference.namespace.as_deref() != own {
+            let message = format!(
+                "{} is referred to in another namespace",
+                named::<K>(&reference.name)
+            );
+            return Err(lookup::lacking(cx, "IdentityInOtherNamespace", message));
+        }
+        let identity = fetched.await?;
+        if self.is_outermost() {
+            owner::add(cx, &identity);
+            cx.note("CAPA-07");
+        } else {
+            cx.note("CAPA-P8");
+        }
+        let name = named::<K>(&reference.name);
+        let allowed = allowed::namespace(cx, identity.allowed(), own, &name).await?;
+        match (allowed, self.is_outermost()) {
+            (true, true) => cx.note("CAPA-07a"),
+            (true, false) => {}
+            (false, true) => {
+                cx.note("CAPA-07b");
+                return Err(unauthorized(self.cluster, "PrincipalUsageUnauthorized", &name));
+            }
+            (false, false) => {
+                cx.note("CAPA-P6");
+                let reason = "SourcePrincipalUsageUnauthorized";
+                return Err(unauthorized(self.cluster, reason, &name));
+            }
+        }
+        Ok(identity)
+    }
+
+    /// The identities so far and the next one.
+    fn trail(&self, next: &IdentityRef) -> String {
+        let names = self.seen.iter().chain([next]).map(|seen| seen.name.as_str());
+        names.collect::<Vec<_>>().join(" from ")
+    }
+}
+
+fn unauthorized(cluster: &AwsCluster, reason: &'static str, identity: &str) -> Stop {
+    let message = match cluster.metadata.namespace.as_deref() {
+        Some(namespace) => format!("{identity} does not allow the namespace {namespace}"),
+        None => format!("{identity} does not allow what lives in no namespace"),
+    };
+    Stop::denied(reason, message)
+}

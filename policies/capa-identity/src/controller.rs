@@ -1,0 +1,48 @@
+//! The controller's own identity, and making it where it is missing (CAPA-23).
+
+use polity_sdk::prelude::*;
+
+use crate::Cx;
+use crate::lookup::{self, RETRIEVAL_FAILED, named};
+use crate::object::{AwsClusterControllerIdentity as Controller, DEFAULT};
+use crate::stop::{Stop, Wait};
+
+/// When the cluster is judged again after its identity was made.
+const AFTER_CREATION: Period = Period::from_secs(1);
+
+/// The controller's own identity, of which there is one. An AWSCluster's pass makes it where it is missing.
+pub(crate) async fn fetch(cx: &Cx, name: &str) -> Result<Controller, Stop> {
+    if name != DEFAULT {
+        let kind = Controller::KIND;
+        let message = format!("the only {kind} is {DEFAULT}, not {name:.253}");
+        return Err(lookup::lacking(cx, RETRIEVAL_FAILED, message));
+    }
+    match cx.ask(cluster::object::<Controller>(name)).await {
+        Err(failure) if failure.is_not_found() && may_create(cx) => Err(create(cx).await),
+        answer => answer.map_err(|failure| lookup::no_identity::<Controller>(cx, name, failure)),
+    }
+}
+
+fn may_create(cx: &Cx) -> bool {
+    let primary = cx.object();
+    cx.config().auto_create_controller_identity && primary.is_cluster() && !primary.metadata.deleting()
+}
+
+/// Makes the controller's identity. The next pass looks at it like at any other.
+async fn create(cx: &Cx) -> Stop {
+    let name = named::<Controller>(DEFAULT);
+    match cx.act(cluster::create(&Controller::open_to_all())).await {
+        Err(failure) if failure.code != Code::AlreadyExists => {
+            let message = format!("{name} does not exist and cannot be made: {}", failure.message);
+            lookup::lacking(cx, RETRIEVAL_FAILED, message).for_the_sake_of(failure)
+        }
+        _ => {
+            cx.note("CAPA-23");
+            let message = format!("{name} was missing and has been made");
+            Stop {
+                wait: Wait::After(AFTER_CREATION),
+                ..Stop::failed("ControllerIdentityCreated", message)
+            }
+        }
+    }
+}

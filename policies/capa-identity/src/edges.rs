@@ -1,0 +1,56 @@
+//! The manifest, and the arrows of the drawing.
+
+use polity_sdk::prelude::*;
+
+use crate::config::Config;
+use crate::object::{
+    AwsCluster, AwsClusterControllerIdentity, AwsClusterRoleIdentity, AwsClusterStaticIdentity, AwsMachine,
+    AwsServiceAccountIdentity, Namespace,
+};
+
+/// What the policy is, needs and writes. It governs any kind: what belongs to an AWSCluster may be another team's.
+pub fn manifest() -> Manifest {
+    Manifest::identity(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
+        .crds(crds())
+        .config::<Config>()
+        .needs(Need::Credential)
+        .needs(Need::Secrets)
+        .needs(Need::objects_of::<Namespace>())
+        .needs(Need::objects_of::<AwsCluster>())
+        .needs(Need::objects_of::<AwsClusterControllerIdentity>())
+        .needs(Need::objects_of::<AwsClusterStaticIdentity>())
+        .needs(Need::objects_of::<AwsClusterRoleIdentity>())
+        .writes(["metadata.ownerReferences", "spec.identityRef", "status.accountID"])
+        .writes([
+            "status.conditions[PrincipalUsageAllowed]",
+            "status.conditions[PrincipalCredentialRetrieved]",
+            "status.conditions[AccountMatches]",
+        ])
+        .edges(EDGES.lines().filter(|line| !line.starts_with('#')).map(edge))
+}
+
+fn crds() -> [Crd; 6] {
+    [
+        Crd::of::<AwsCluster>("awsclusters")
+            .column("Identity", ".spec.identityRef.name")
+            .column("Account", ".status.accountID")
+            .age_column("Age", ".metadata.creationTimestamp"),
+        Crd::of::<AwsMachine>("awsmachines").column("Cluster", ".spec.clusterName"),
+        Crd::of::<AwsClusterControllerIdentity>("awsclustercontrolleridentities"),
+        Crd::of::<AwsClusterStaticIdentity>("awsclusterstaticidentities"),
+        Crd::of::<AwsClusterRoleIdentity>("awsclusterroleidentities").column("Role", ".spec.roleARN"),
+        Crd::of::<AwsServiceAccountIdentity>("awsserviceaccountidentities").column("Role", ".spec.roleARN"),
+    ]
+}
+
+/// One edge in a line.
+const EDGES: &str = include_str!("edges.tsv");
+
+fn edge(line: &str) -> Edge {
+    let mut fields = line.split('\t');
+    let mut field = || fields.next().unwrap_or_default();
+    match (field(), field(), field()) {
+        (id, meaning, "") => Edge::noted(id, meaning),
+        (id, meaning, from) => Edge::derived(id, meaning, from),
+    }
+}

@@ -1,0 +1,94 @@
+//! What each identity adds to the plan of credentials: names and digests, never values.
+
+use polity_sdk::prelude::*;
+use polity_sdk::session::{Identity, Link, Plan, RoleLink, SecretLink, WebIdentityLink};
+
+use crate::Cx;
+use crate::lookup::{self, RETRIEVAL_FAILED};
+use crate::object::{
+    AwsCluster, AwsClusterRoleIdentity, AwsClusterStaticIdentity, AwsServiceAccountIdentity,
+};
+use crate::stop::Stop;
+
+/// The keys that a static identity's Secret must have.
+const SECRET_KEYS: [&str; 2] = ["AccessKeyID", "SecretAccessKey"];
+/// How long a role's credentials live: default and minimum, maximum, and AWS's maximum for a role that is assumed from
+/// a role.
+const ROLE_SECONDS: u32 = 900;
+const LONGEST_ROLE_SECONDS: u32 = 43_200;
+const LONGEST_CHAINED_SECONDS: u32 = 3_600;
+
+/// A plan of links from the source on; a role that is assumed from a role does not live longer than AWS allows.
+pub(crate) fn plan(cluster: &AwsCluster, mut chain: Vec<Link>) -> Plan {
+    let mut from_role = false;
+    for link in &mut chain {
+        if let (Link::Role(role), true) = (&mut *link, from_role) {
+            role.duration_seconds = role.duration_seconds.min(LONGEST_CHAINED_SECONDS);
+        }
+        from_role = !matches!(link, Link::Secret(_));
+    }
+    let region = cluster.spec.region.clone();
+    Plan { region, chain }
+}
+
+/// The Secret of a static identity, by name and digest. Looked at only for those who may use the identity.
+pub(crate) async fn secret(cx: &Cx, identity: &AwsClusterStaticIdentity) -> Result<SecretLink, Stop> {
+    let (namespace, name) = (&cx.config().controller_namespace, &identity.spec.secret_ref.name);
+    let ask = cluster::secret(name).namespace(namespace);
+    let facts = cx.ask(ask).await.found();
+    let facts = facts.map_err(|failure| lookup::failed(cx, "Secret", name, failure))?;
+    let Some(facts) = facts.filter(|facts| facts.exists) else {
+        let message = format!("Secret {namespace}/{name} does not exist");
+        return Err(lookup::lacking(cx, RETRIEVAL_FAILED, message));
+    };
+    if let Some(key) = SECRET_KEYS
+        .iter()
+        .find(|key| !facts.keys.iter().any(|has| has == *key))
+    {
+        let message = format!("Secret {namespace}/{name} has no key {key}");
+        return Err(lookup::lacking(cx, RETRIEVAL_FAILED, message));
+    }
+    Ok(SecretLink {
+        identity: origin(identity),
+        namespace: namespace.clone(),
+        name: name.clone(),
+        digest: facts.digest.unwrap_or_default(),
+    })
+}
+
+/// A role, with the lifetime of its credentials.
+pub(crate) fn role(identity: AwsClusterRoleIdentity) -> RoleLink {
+    let seconds = identity.spec.duration_seconds.unwrap_or(ROLE_SECONDS);
+    RoleLink {
+        identity: origin(&identity),
+        arn: identity.spec.role_arn,
+        session_name: identity.spec.session_name,
+        duration_seconds: seconds.clamp(ROLE_SECONDS, LONGEST_ROLE_SECONDS),
+        external_id: identity.spec.external_id,
+        inline_policy: identity.spec.inline_policy,
+        policy_arns: identity.spec.policy_arns,
+    }
+}
+
+/// A role for a token of the namespace in which the identity lies.
+pub(crate) fn web_identity(identity: AwsServiceAccountIdentity) -> WebIdentityLink {
+    WebIdentityLink {
+        identity: origin(&identity),
+        namespace: identity.metadata.namespace.clone().unwrap_or_default(),
+        arn: identity.spec.role_arn,
+        audiences: identity.spec.audiences,
+        expiration_seconds: identity
+            .spec
+            .expiration_seconds
+            .unwrap_or(LONGEST_CHAINED_SECONDS),
+    }
+}
+
+/// What makes a link another one when its identity is made anew.
+fn origin<K: Kind>(identity: &K) -> Identity {
+    Identity {
+        kind: K::KIND.to_owned(),
+        name: identity.metadata().name.clone(),
+        uid: identity.metadata().uid.clone(),
+    }
+}

@@ -1,0 +1,10 @@
+//! The manifest. A retry policy takes no notes, so its workflow has no edges.
+
+use polity_sdk::Manifest;
+
+use crate::config::Config;
+
+/// What the policy is.
+pub fn manifest() -> Manifest {
+    Manifest::retry(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")).config::<Config>()
+}

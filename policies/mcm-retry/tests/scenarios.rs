@@ -1,0 +1,53 @@
+//! What the periods are for: rows of tries, and what a binding may say.
+
+use polity_sdk::contract::RetryTrial;
+use polity_sdk::{Code, RetryClass, step};
+use serde_json::{Value, json};
+
+fn wait(class: RetryClass, code: Option<Code>, config: &Value) -> u64 {
+    let trial = RetryTrial {
+        class,
+        code,
+        attempt: 0,
+        since: 0,
+        retry_after: Some(3_600_000),
+        seed: 1,
+        config: config.to_string(),
+    };
+    step::retry(trial, mcm_retry::decide)
+}
+
+/// The wish is the host's to keep: it holds for every retry policy.
+#[test]
+fn the_other_sides_wish_is_left_to_the_host() {
+    assert_eq!(
+        wait(RetryClass::Short, Some(Code::Unavailable), &json!({})),
+        5_000
+    );
+}
+
+#[test]
+fn a_change_of_the_binding_changes_every_period_without_a_rebuild() {
+    let config = json!({"conflict": "1ms", "short": "2ms", "medium": "3ms", "long": "4ms", "resourceExhausted": "5ms"});
+    let classes = [
+        RetryClass::Conflict,
+        RetryClass::Short,
+        RetryClass::Medium,
+        RetryClass::Long,
+    ];
+    assert_eq!(classes.map(|class| wait(class, None, &config)), [1, 2, 3, 4]);
+    assert_eq!(wait(RetryClass::Long, Some(Code::ResourceExhausted), &config), 5);
+}
+
+#[test]
+fn a_configuration_with_an_unknown_field_is_no_hot_loop() {
+    assert_eq!(wait(RetryClass::Short, None, &json!({"shrot": "1s"})), 60_000);
+}
+
+#[test]
+fn the_defaults_are_in_the_schema() {
+    let manifest = mcm_retry::manifest().into_contract();
+    let schema: Value = serde_json::from_str(&manifest.config_schema).unwrap();
+    assert_eq!(schema["properties"]["conflict"]["default"], "200ms");
+    assert_eq!(schema["additionalProperties"], false);
+}
