@@ -4,7 +4,15 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const POLICIES: [&str; 2] = ["capv-machine", "hostile"];
+const POLICIES: [&str; 7] = [
+    "capv-machine",
+    "capa-identity",
+    "mcm-machine",
+    "mcm-safety",
+    "mcm-retry",
+    "backoff-retry",
+    "hostile",
+];
 
 fn main() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -100,7 +100,7 @@ impl Manifests {
                         .binding
                         .policies
                         .values()
-                        .filter_map(|policy| policy.manifest.crd.clone()),
+                        .flat_map(|policy| policy.manifest.crds().cloned()),
                 ),
                 Err(e) => says(&format!("binding {}: {e:#}", binding["metadata"]["name"])),
             }

@@ -127,7 +127,7 @@ fn precondition(precondition: sdk::Precondition) -> core::Precondition {
 }
 
 fn failure(failure: sdk::Failure) -> core::Failure {
-    let code = serde_json::from_value(failure.code.as_str().into()).expect("the same codes");
+    let code = code(failure.code);
     let effect = match failure.effect {
         sdk::Effect::None => core::Effect::None,
         sdk::Effect::Unknown => core::Effect::Unknown,
@@ -138,6 +138,28 @@ fn failure(failure: sdk::Failure) -> core::Failure {
         effect,
         retry_after: failure.retry_after,
     }
+}
+
+/// What a retry policy is asked.
+pub fn trial(trial: sdk::RetryTrial) -> core::Trial {
+    core::Trial {
+        class: match trial.class {
+            sdk::RetryClass::Conflict => core::RetryClass::Conflict,
+            sdk::RetryClass::Short => core::RetryClass::Short,
+            sdk::RetryClass::Medium => core::RetryClass::Medium,
+            sdk::RetryClass::Long => core::RetryClass::Long,
+        },
+        code: trial.code.map(code),
+        attempt: trial.attempt,
+        since: trial.since,
+        retry_after: trial.retry_after,
+        seed: trial.seed,
+        config: trial.config.into(),
+    }
+}
+
+fn code(code: sdk::Code) -> core::Code {
+    serde_json::from_value(code.as_str().into()).expect("the same codes")
 }
 
 /// What a step of a lifecycle policy returned.
@@ -163,9 +185,9 @@ pub fn identity_step(step: core::Step) -> sdk::IdentityStep {
         core::Step::Pending(requests) => sdk::IdentityStep::Pending(requests_out(requests)),
         core::Step::Concluded { verdict, conclusion } => sdk::IdentityStep::Concluded(sdk::Judgement {
             verdict: match verdict.expect("an identity policy says who may act") {
-                core::Verdict::Granted(handle) => polity_sdk::Verdict::Granted(handle),
-                core::Verdict::Denied => polity_sdk::Verdict::Denied,
-                core::Verdict::Released => polity_sdk::Verdict::Released,
+                core::Verdict::Granted(handle) => sdk::IdentityVerdict::Granted(handle),
+                core::Verdict::Denied => sdk::IdentityVerdict::Denied,
+                core::Verdict::Released => sdk::IdentityVerdict::Released,
             },
             conclusion: conclusion_out(conclusion),
         }),
@@ -302,26 +324,7 @@ fn next_out(next: core::Next) -> sdk::Next {
 }
 
 fn failure_out(failure: core::Failure) -> sdk::Failure {
-    use sdk::Code;
-    let all = [
-        Code::Cancelled,
-        Code::Unknown,
-        Code::InvalidArgument,
-        Code::DeadlineExceeded,
-        Code::NotFound,
-        Code::AlreadyExists,
-        Code::PermissionDenied,
-        Code::ResourceExhausted,
-        Code::FailedPrecondition,
-        Code::Aborted,
-        Code::OutOfRange,
-        Code::Unimplemented,
-        Code::Internal,
-        Code::Unavailable,
-        Code::DataLoss,
-        Code::Unauthenticated,
-    ];
-    let code = all
+    let code = sdk::Code::ALL
         .into_iter()
         .find(|code| code.as_str() == failure.code.as_str())
         .expect("the same codes");

@@ -1,11 +1,16 @@
-//! Policies as WebAssembly, compiled by the build script.
+//! Policies as WebAssembly, compiled by the build script: core modules.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use polity_sandbox::{Policy, Sandbox, SandboxConfig};
 
 /// The folder of all of them, `capv_machine.wasm` and so on.
-pub fn folder() -> &'static std::path::Path {
-    std::path::Path::new(env!("GUESTS"))
+pub fn folder() -> &'static Path {
+    Path::new(env!("GUESTS"))
 }
 
-/// The shipped policy `capv-machine`, a core module.
+/// The shipped policy `capv-machine`.
 pub fn capv_machine() -> &'static [u8] {
     include_bytes!(env!("GUEST_CAPV_MACHINE"))
 }
@@ -13,4 +18,20 @@ pub fn capv_machine() -> &'static [u8] {
 /// A policy that misbehaves in the way its configuration names; see `tests/hostile`.
 pub fn hostile() -> &'static [u8] {
     include_bytes!(env!("GUEST_HOSTILE"))
+}
+
+/// The sandbox of this process: each policy is compiled once.
+pub fn sandbox() -> &'static Arc<Sandbox> {
+    static SANDBOX: OnceLock<Arc<Sandbox>> = OnceLock::new();
+    SANDBOX.get_or_init(|| Arc::new(Sandbox::new(SandboxConfig::default()).expect("an engine")))
+}
+
+/// A shipped policy by its crate's name, loaded.
+///
+/// # Panics
+/// If there is none, or it does not load.
+pub fn load(name: &str) -> Arc<Policy> {
+    let file = folder().join(format!("{}.wasm", name.replace('-', "_")));
+    let bytes = std::fs::read(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+    sandbox().load(&bytes).unwrap_or_else(|e| panic!("{name}: {e}"))
 }

@@ -1,5 +1,6 @@
-//! tests
+//! What the tests share.
 
+pub mod convert;
 pub mod guests;
 pub mod kubernetes;
 pub mod simulation;

@@ -526,3 +526,13 @@ pub struct Manifest {
     pub crd: Option<serde_json::Value>,
     pub edges: Vec<Edge>,
 }
+
+impl Manifest {
+    /// The CustomResourceDefinitions of its kinds: several are one `List`.
+    pub fn crds(&self) -> impl Iterator<Item = &serde_json::Value> {
+        let several = |crd: &serde_json::Value| crd["kind"] == "List";
+        let items = self.crd.iter().filter(move |crd| several(crd));
+        let items = items.flat_map(|list| list["items"].as_array().into_iter().flatten());
+        self.crd.iter().filter(move |crd| !several(crd)).chain(items)
+    }
+}

@@ -426,7 +426,7 @@ pub fn check_load(
             .any(|(operation, o)| covers(name, operation) && o.effect == OperationEffect::Create),
         _ => false,
     });
-    if creates && !manifest.crd.as_ref().is_some_and(has_pending) {
+    if creates && !manifest.crds().any(has_pending) {
         wrong.push(format!(
             "{} creates, and its kind has no status.pending to write ahead in",
             manifest.name

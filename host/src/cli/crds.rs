@@ -45,7 +45,7 @@ impl Crds {
                 Box::new(move |message| say(format, message)),
             );
             let (policy, _) = policies.load(&source)?;
-            if let Some(crd) = &policy.manifest().crd {
+            for crd in policy.manifest().crds() {
                 show(crd, format)?;
             }
         }

@@ -320,6 +320,11 @@ macro_rules! cases {
             }
         )+
 
+        /// Every case by name.
+        pub fn all() -> Vec<(&'static str, Case)> {
+            vec![$((stringify!($name), $name())),+]
+        }
+
         /// Makes a test of each case, which calls this function with it.
         #[macro_export]
         macro_rules! each_case {

@@ -122,7 +122,9 @@ pub mod wasm;
 
 /// The contract's types as `wit/types.wit` names them.
 pub mod contract {
-    pub use crate::bindings::exports::polity::policy::identity::{Judgement, StepOutcome as IdentityStep};
+    pub use crate::bindings::exports::polity::policy::identity::{
+        Judgement, StepOutcome as IdentityStep, Verdict as IdentityVerdict,
+    };
     pub use crate::bindings::exports::polity::policy::retry::Trial as RetryTrial;
     pub use crate::bindings::polity::policy::types::*;
 }

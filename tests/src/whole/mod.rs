@@ -17,7 +17,7 @@ pub mod story;
 pub mod wire;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use polity::clock::Clock;
@@ -33,7 +33,7 @@ use polity_cluster::Cluster;
 use polity_core::binding::PolicyId;
 use polity_core::contract::{Kind, ListQuery, ObjectQuery, ObjectRef, Question};
 use polity_core::record::PassRecord;
-use polity_sandbox::{Policy, Sandbox, SandboxConfig};
+use polity_sandbox::Policy;
 use polity_standalone::{Api, Store};
 use serde_json::Value;
 
@@ -80,7 +80,12 @@ impl Site {
         let now: polity_standalone::Clock =
             Arc::new(move || UNIX_EPOCH + Duration::from_millis(time.now().unix));
         let api = Api::new(Arc::new(Store::in_memory(now, u128::from(seed).to_be_bytes())));
-        let policies = Policies::new(sandbox(), guests::folder(), false, Box::new(|_| {}));
+        let policies = Policies::new(
+            guests::sandbox().clone(),
+            guests::folder(),
+            false,
+            Box::new(|_| {}),
+        );
         Site {
             cluster: Arc::new(Cluster::new(kube::Client::new(api.clone(), "default"), LEASE)),
             clouds: Arc::new(Clouds::new(clock.clone(), None, seed, sim)),
@@ -94,7 +99,12 @@ impl Site {
 
     /// Hosts started from now on load policies from this folder.
     pub fn load_from(&mut self, folder: &Path) {
-        self.policies = Arc::new(Policies::new(sandbox(), folder, false, Box::new(|_| {})));
+        self.policies = Arc::new(Policies::new(
+            guests::sandbox().clone(),
+            folder,
+            false,
+            Box::new(|_| {}),
+        ));
     }
 
     /// Hosts started from now on record every pass into this folder.
@@ -276,11 +286,4 @@ impl Observer for Watcher {
     }
 
     fn says(&mut self, _: &str) {}
-}
-
-/// One for all tests of a process: policies are compiled once.
-fn sandbox() -> Arc<Sandbox> {
-    static SANDBOX: OnceLock<Arc<Sandbox>> = OnceLock::new();
-    let new = || Arc::new(Sandbox::new(SandboxConfig::default()).expect("an engine"));
-    SANDBOX.get_or_init(new).clone()
 }

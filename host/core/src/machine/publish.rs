@@ -319,17 +319,25 @@ pub(super) fn has_conditions(pass: &PassState) -> bool {
 }
 
 pub(super) fn kind_has_conditions(binding: &crate::binding::Binding) -> bool {
-    let Some(crd) = binding
-        .policy(Role::Lifecycle)
-        .and_then(|p| p.manifest.crd.as_ref())
-    else {
-        return false;
-    };
-    crd["spec"]["versions"].as_array().is_some_and(|versions| {
-        versions.iter().any(|v| {
-            v["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["conditions"].is_object()
-        })
+    let governed = &binding.spec.governs.kind;
+    let mut crds = binding
+        .policies
+        .values()
+        .flat_map(|policy| policy.manifest.crds());
+    crds.any(|crd| {
+        let named = &crd["spec"]["names"]["kind"];
+        let versions = crd["spec"]["versions"].as_array();
+        (named.is_null() || *named == **governed)
+            && versions.into_iter().flatten().any(|v| {
+                v["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["conditions"].is_object()
+            })
     })
+}
+
+/// Whether the policy ended before it did anything: it could not read its own object.
+fn read_nothing(pass: &PassState) -> bool {
+    let last = pass.finished.last().and_then(|role| role.conclusion.as_ref());
+    last.is_some_and(|last| last.used.is_empty() && last.notes.is_empty() && last.patch.is_none())
 }
 
 /// What the host has to say of an object beside what its policies say.
@@ -340,6 +348,7 @@ fn host_conditions(pass: &PassState, next: &Next) -> Vec<(&'static str, String)>
         failure: Some(failure),
     } = next
         && failure.code == Code::InvalidArgument
+        && read_nothing(pass)
     {
         conditions.push(("polity.dev/Undecodable", failure.message.clone()));
     }

@@ -1,0 +1,23 @@
+//! `capa-identity`.
+
+use capa_identity::cases::Case;
+
+fn in_the_sandbox(case: Case) {
+    let ended = case.run(crate::identity("capa-identity"));
+    case.check(&ended);
+    let natively = case.run(|pass| polity_sdk::step::identity(pass, capa_identity::judge));
+    assert_eq!(ended, natively);
+}
+
+capa_identity::each_case!(in_the_sandbox);
+
+pub(crate) fn run_all(recorded: &crate::Recorded) {
+    for (_, case) in capa_identity::cases::all() {
+        case.run(recorded.identity("capa-identity"));
+    }
+}
+
+#[test]
+fn the_manifest_is_the_same_natively_and_as_a_component() {
+    crate::same_manifest("capa-identity", capa_identity::manifest());
+}

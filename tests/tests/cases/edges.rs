@@ -1,0 +1,26 @@
+//! `polity edges` over what was recorded of the cases: every id of every specification, and no other.
+
+use std::process::Command;
+
+#[test]
+fn the_cases_take_every_edge_of_every_specification() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recorded = crate::Recorded::into(folder.path());
+    crate::capv::run_all(&recorded);
+    crate::mcm::run_all(&recorded);
+    crate::capa::run_all(&recorded);
+    drop(recorded);
+    let edges = Command::new(env!("CARGO_BIN_EXE_polity-under-test"))
+        .arg("edges")
+        .arg(folder.path())
+        .output()
+        .expect("it runs");
+    let (table, said) = (
+        String::from_utf8_lossy(&edges.stdout),
+        String::from_utf8_lossy(&edges.stderr),
+    );
+    assert!(edges.status.success(), "{said}");
+    for id in ["CAPV-38", "MCM-R25x", "MCM-X51", "CAPA-19", "CAPA-N11", "CAPA-P8"] {
+        assert!(table.contains(id), "{id} is missing: {table}");
+    }
+}

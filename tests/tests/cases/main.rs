@@ -1,0 +1,160 @@
+//! The tables of cases of the shipped policies, edge by edge, through the sandbox: what a component does must be what
+//! the same function does natively. And what is recorded of them takes every edge of their specifications.
+
+mod capa;
+mod capv;
+mod edges;
+mod mcm;
+mod retry;
+
+use std::sync::{Arc, Mutex};
+
+use polity::recording::Recorder;
+use polity_core::binding::{Limits, PolicyId};
+use polity_core::contract as core;
+use polity_core::key::{Key, Now, PassId};
+use polity_core::record::{Outcome, PassRecord, RoleRecord};
+use polity_sandbox::Policy;
+use polity_sdk::contract as sdk;
+use polity_tests::{convert, guests};
+
+/// The steps of a lifecycle policy, as a component.
+fn lifecycle(name: &str) -> impl FnMut(sdk::Pass) -> sdk::Step {
+    let policy = guests::load(name);
+    move |pass| convert::lifecycle_step(step(&policy, &convert::pass(pass)))
+}
+
+/// The steps of an identity policy, as a component.
+fn identity(name: &str) -> impl FnMut(sdk::Pass) -> sdk::IdentityStep {
+    let policy = guests::load(name);
+    move |pass| convert::identity_step(step(&policy, &convert::pass(pass)))
+}
+
+/// What a retry policy decides, as a component; milliseconds.
+fn decide(name: &str, trial: sdk::RetryTrial) -> u64 {
+    let (wait, _) = guests::load(name).decide(&convert::trial(trial), &Limits::default());
+    wait.expect("no fault")
+}
+
+fn step(policy: &Policy, pass: &core::Pass) -> core::Step {
+    policy.step(pass, &Limits::default()).outcome.expect("no fault")
+}
+
+fn same_manifest(name: &str, native: polity_sdk::Manifest) {
+    let (native, component) = (native.into_contract(), guests::load(name).manifest().clone());
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+    assert_eq!(component.name, native.name);
+    assert_eq!(component.version, native.version);
+    assert_eq!(component.finalizer, native.finalizer);
+    assert_eq!(component.writes, native.writes);
+    assert_eq!(component.crd, native.crd.as_deref().map(json));
+    assert_eq!(component.config_schema, json(&native.config_schema));
+    assert_eq!(component.needs.len(), native.needs.len());
+    let edges: Vec<_> = native
+        .edges
+        .into_iter()
+        .map(|e| (e.id, e.meaning, e.derived_from))
+        .collect();
+    let found = component.edges.iter();
+    let found: Vec<_> = found
+        .map(|e| (e.id.clone(), e.meaning.clone(), e.derived_from.clone()))
+        .collect();
+    assert_eq!(found, edges);
+}
+
+/// Records what cases do, as the host records passes.
+struct Recorded(Arc<Mutex<Recorder>>);
+
+impl Recorded {
+    fn into(folder: &std::path::Path) -> Self {
+        let recorder = Recorder::open(folder, true, "cases").expect("a folder to record into");
+        Recorded(Arc::new(Mutex::new(recorder)))
+    }
+
+    fn lifecycle(&self, name: &str) -> impl FnMut(sdk::Pass) -> sdk::Step {
+        let step = self.steps(name);
+        move |pass| convert::lifecycle_step(step(pass))
+    }
+
+    fn identity(&self, name: &str) -> impl FnMut(sdk::Pass) -> sdk::IdentityStep {
+        let step = self.steps(name);
+        move |pass| convert::identity_step(step(pass))
+    }
+
+    fn steps(&self, name: &str) -> impl Fn(sdk::Pass) -> core::Step + use<> {
+        let (policy, recorder) = (guests::load(name), self.0.clone());
+        let bytes = std::fs::read(guests::folder().join(format!("{}.wasm", name.replace('-', "_"))));
+        let kept = recorder.lock().expect("a lock").policy(
+            &policy.id().0,
+            policy.manifest(),
+            &bytes.expect("the policy's bytes"),
+        );
+        kept.expect("the policy is recorded");
+        move |pass| {
+            let pass = convert::pass(pass);
+            let step = step(&policy, &pass);
+            if let core::Step::Concluded { verdict, conclusion } = &step {
+                let record = record(&policy, &pass, verdict, conclusion);
+                recorder
+                    .lock()
+                    .expect("a lock")
+                    .pass(&record)
+                    .expect("the pass is recorded");
+            }
+            step
+        }
+    }
+}
+
+/// A pass of one role, as the host would have recorded it.
+fn record(
+    policy: &Policy,
+    pass: &core::Pass,
+    verdict: &Option<core::Verdict>,
+    conclusion: &core::Conclusion,
+) -> PassRecord {
+    let now = Now {
+        boot: pass.now,
+        unix: pass.now,
+    };
+    let outcome = match verdict {
+        Some(core::Verdict::Denied) => Outcome::Denied,
+        Some(core::Verdict::Released) => Outcome::Released,
+        Some(core::Verdict::Granted(_)) | None => Outcome::Published,
+    };
+    let role = RoleRecord {
+        role: policy.role(),
+        policy: PolicyId(policy.id().0.clone()),
+        config: pass.config.clone(),
+        pending: pass.pending.clone(),
+        steps: 1,
+        fuel: 0,
+        journal: pass.journal.clone(),
+        verdict: verdict.clone(),
+        conclusion: Some(conclusion.clone()),
+        fault: None,
+    };
+    PassRecord {
+        pass: PassId(0),
+        key: Key {
+            binding: "cases".into(),
+            namespace: None,
+            name: "case".into(),
+        },
+        kind: policy.manifest().governs.first().cloned().unwrap_or(core::Kind {
+            api_version: "v1".into(),
+            kind: "Object".into(),
+        }),
+        uid: String::new(),
+        started: now,
+        ended: now,
+        causes: pass.causes.clone(),
+        attempt: pass.attempt,
+        object: pass.object.clone(),
+        roles: vec![role],
+        outcome,
+        writes: Vec::new(),
+        next: Some(conclusion.next.clone()),
+        wait: None,
+    }
+}

@@ -1,0 +1,46 @@
+//! `mcm-machine` and `mcm-safety`.
+
+mod machine {
+    use mcm_machine::cases::Case;
+
+    fn in_the_sandbox(case: Case) {
+        let ended = case.run(crate::lifecycle("mcm-machine"));
+        case.check(&ended);
+        let natively = case.run(|pass| polity_sdk::step::lifecycle(pass, mcm_machine::reconcile));
+        assert_eq!(ended, natively);
+    }
+
+    mcm_machine::each_case!(in_the_sandbox);
+
+    #[test]
+    fn the_manifest_is_the_same_natively_and_as_a_component() {
+        crate::same_manifest("mcm-machine", mcm_machine::manifest());
+    }
+}
+
+mod safety {
+    use mcm_safety::cases::Case;
+
+    fn in_the_sandbox(case: Case) {
+        let ended = case.run(crate::lifecycle("mcm-safety"));
+        case.check(&ended);
+        let natively = case.run(|pass| polity_sdk::step::lifecycle(pass, mcm_safety::reconcile));
+        assert_eq!(ended, natively);
+    }
+
+    mcm_safety::each_case!(in_the_sandbox);
+
+    #[test]
+    fn the_manifest_is_the_same_natively_and_as_a_component() {
+        crate::same_manifest("mcm-safety", mcm_safety::manifest());
+    }
+}
+
+pub(crate) fn run_all(recorded: &crate::Recorded) {
+    for (_, case) in mcm_machine::cases::all() {
+        case.run(recorded.lifecycle("mcm-machine"));
+    }
+    for (_, case) in mcm_safety::cases::all() {
+        case.run(recorded.lifecycle("mcm-safety"));
+    }
+}
