@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use polity_core::contract::{Answer, Code, Failure, Kind, ObjectRef};
+use polity_core::grants::MINTED;
 use polity_core::time::rfc3339;
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::{Value, json};
@@ -22,8 +23,6 @@ use crate::{Cluster, LONGEST};
 
 /// The entry of the installation's Secret.
 const KEY: &str = "key";
-/// With what the names of references to minted tokens begin: no Secret can be called so.
-const MINTED: &str = "minted:";
 /// The entry of a minted Secret that holds the token.
 const TOKEN: &str = "token";
 /// Whose token it is: the uid of the primary for which it was made.

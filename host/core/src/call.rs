@@ -83,6 +83,8 @@ pub struct Session {
     pub owner: String,
     /// The tenant that the primary belongs to.
     pub tenant: String,
+    /// The primary's namespace, where sealed references are looked up; none for cluster-scoped kinds.
+    pub namespace: Option<String>,
 }
 
 /// An operation of a cloud's catalogue to be performed once.

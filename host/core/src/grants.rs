@@ -161,6 +161,7 @@ pub fn check_act(binding: &Binding, primary: Option<&Object>, act: &Act) -> Resu
     match act {
         Act::Cloud(act) => {
             let effect = operation(binding, &act.operation, |effect| effect != OperationEffect::Read)?;
+            check_sealed(binding, primary, act)?;
             match (effect, &act.intent) {
                 (OperationEffect::Create, None) => Err(Failure::new(
                     Code::InvalidArgument,
@@ -197,6 +198,47 @@ pub fn check_act(binding: &Binding, primary: Option<&Object>, act: &Act) -> Resu
             .any(|grant| matches!(grant, Grant::Mint(kinds) if kinds.contains(&act.kind)))
             .then_some(())
             .ok_or_else(|| refused(format_args!("mint {}", act.kind))),
+    }
+}
+
+/// What the names of references to minted tokens begin with: no Secret can be called so.
+pub const MINTED: &str = "minted:";
+
+/// Whether the Secrets that sealed arguments name are granted: those of the primary's own namespace, by name.
+/// A minted token needs no grant of its own, because it is of use to the primary alone for which it was minted.
+fn check_sealed(binding: &Binding, primary: Option<&Object>, act: &CloudAct) -> Result<(), Failure> {
+    if !act.arguments.contains("$secret") {
+        return Ok(());
+    }
+    let arguments: Value = serde_json::from_str(&act.arguments).unwrap_or_default();
+    let mut names = Vec::new();
+    sealed_names(&arguments, &mut names);
+    let own = primary.and_then(Object::namespace);
+    let granted = |name: &&str| {
+        name.starts_with(MINTED)
+            || binding.spec.grants.iter().any(|grant| match grant {
+                Grant::Secrets(grant) => {
+                    namespace_reached(grant.namespaces.as_deref(), own, own)
+                        && grant.name.as_deref().is_none_or(|granted| granted == *name)
+                }
+                _ => false,
+            })
+    };
+    match names.iter().find(|name| !granted(name)) {
+        Some(name) => Err(refused(format_args!("unseal Secret {name}"))),
+        None => Ok(()),
+    }
+}
+
+fn sealed_names<'a>(value: &'a Value, names: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(fields) => {
+            let sealed = fields.get("$secret").and_then(|secret| secret["name"].as_str());
+            names.extend(sealed);
+            fields.values().for_each(|field| sealed_names(field, names));
+        }
+        Value::Array(items) => items.iter().for_each(|item| sealed_names(item, names)),
+        _ => {}
     }
 }
 

@@ -1,0 +1,55 @@
+//! The values that sealed references and credential plans name: read from the cluster when a cloud is called, and kept
+//! nowhere.
+
+use std::sync::Arc;
+
+use polity_clouds::{BoxFuture, PlanSecret, SecretContent, SecretRef, SecretResolver};
+use polity_cluster::Cluster;
+use polity_core::call::Session;
+use polity_core::contract::{Code, Failure};
+
+/// The Secrets of a cluster.
+pub struct ClusterSecrets {
+    cluster: Arc<Cluster>,
+}
+
+impl ClusterSecrets {
+    /// Those of this cluster.
+    pub fn new(cluster: Arc<Cluster>) -> Self {
+        ClusterSecrets { cluster }
+    }
+
+    async fn value(&self, session: &Session, secret: &SecretRef) -> Result<Vec<u8>, Failure> {
+        let namespace = session.namespace.as_deref();
+        let found = self.cluster.secret_values(namespace, &secret.name, &session.owner);
+        let mut found = found.await?;
+        found.values.remove(&secret.key).ok_or_else(|| {
+            let message = format!("Secret {:?} has no entry {:?}", secret.name, secret.key);
+            Failure::new(Code::NotFound, message)
+        })
+    }
+
+    async fn content(&self, secret: &PlanSecret) -> Result<SecretContent, Failure> {
+        // A minted token is no credential of anybody.
+        let found = self.cluster.secret_values(Some(&secret.namespace), &secret.name, "");
+        let found = found.await?;
+        Ok(SecretContent {
+            digest: found.digest,
+            values: found.values,
+        })
+    }
+}
+
+impl SecretResolver for ClusterSecrets {
+    fn resolve<'a>(
+        &'a self,
+        session: &'a Session,
+        secret: &'a SecretRef,
+    ) -> BoxFuture<'a, Result<Vec<u8>, Failure>> {
+        Box::pin(self.value(session, secret))
+    }
+
+    fn credentials<'a>(&'a self, secret: &'a PlanSecret) -> BoxFuture<'a, Result<SecretContent, Failure>> {
+        Box::pin(self.content(secret))
+    }
+}
