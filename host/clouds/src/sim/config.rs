@@ -22,8 +22,12 @@ use super::task::TaskKind;
 /// - {operation: vm.clone, vm: machine-3, count: 2, then: {failTask: {fault: InsufficientResourcesFault}}}
 /// - {operation: vm.clone, vm: machine-4, nth: 1, then: loseAnswer}
 /// - {operation: vm.*, from: 1m, until: 2m, probability: 0.2, then: {answerAfter: 4s}}
+/// - {operation: machine.create, vm: machine-6, then: neverJoins}
 /// outages: [{from: 3m, until: 4m, calls: silent}]
-/// events: [{vm: machine-5, afterPowerOn: 30s, does: vanish}]
+/// events:
+/// - {vm: machine-5, afterPowerOn: 30s, does: vanish}
+/// - {vm: machine-7, afterPowerOn: 5m, does: {ail: readonlyFilesystem}}
+/// apiServerDown: [{from: 5m, until: 7m}]
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]

@@ -64,6 +64,8 @@ pub struct NodeView {
     pub gone: Option<u64>,
     /// The condition `Ready` is true.
     pub ready: bool,
+    /// Its kubelet is at work, whatever anybody believes of it: it ends the pods that are to end.
+    pub heard: bool,
     /// `Ready` first, then what can be wrong.
     pub conditions: Vec<NodeCondition>,
     /// When the last of the conditions came about; Unix milliseconds.
@@ -239,6 +241,7 @@ impl Sim {
             left: node.left,
             gone: node.gone,
             ready: conditions[0].status == "True",
+            heard: node.silent.is_none() && node.left.is_none() && self.api_server_back(now).is_none(),
             since: conditions
                 .iter()
                 .map(|condition| condition.since)
@@ -249,7 +252,7 @@ impl Sim {
     }
 
     fn conditions(&self, now: u64, node: &Node, joined: u64) -> Vec<NodeCondition> {
-        let unknown = self.unheard(now, node, joined);
+        let unknown = self.unheard(now, node);
         let well = node.well.max(self.heard_again(now));
         let one = |kind, ailment, bad: &'static str, good: &'static str| match (
             unknown,
@@ -281,12 +284,12 @@ impl Sim {
     }
 
     /// Since when nobody knows how the node is: it was silent for too long, or could not be heard.
-    fn unheard(&self, now: u64, node: &Node, joined: u64) -> Option<u64> {
+    fn unheard(&self, now: u64, node: &Node) -> Option<u64> {
         let elapsed = self.world.elapsed(now);
         let down = self
             .down()
             .find(|span| (span.from.0..span.until.0).contains(&elapsed));
-        let down = down.map(|span| joined.max(self.world.start + span.from.0));
+        let down = down.map(|span| self.world.start + span.from.0);
         let last = [node.silent, down].into_iter().flatten().min()?;
         let unknown = last + self.config.machines.grace.0;
         (now >= unknown).then_some(unknown)

@@ -190,13 +190,13 @@ pub enum Intervention {
     PowerOff,
     /// An operator suspends it.
     Suspend,
-    /// The machine's node is not heard of any more; the machine runs on.
+    /// The machine's node, if it has joined, is not heard of any more; the machine runs on.
     FallSilent,
     /// The machine's node has something.
     Ail(Ailment),
-    /// The machine's node is well and heard of again; if it had left, it joins again.
+    /// The machine's node is well and heard of again; if it had left, or was never to join, it joins.
     Recover,
-    /// The machine's node leaves the cluster; the machine runs on.
+    /// The machine's node, if it has joined, leaves the cluster; the machine runs on.
     Leave,
 }
 

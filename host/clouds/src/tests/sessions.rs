@@ -117,7 +117,9 @@ fn a_plan_of_links_is_resolved_once_and_its_session_shared() {
             &json!(false)
         )
     );
+    assert_eq!(b.clock.now_ms(), 10, "it takes its time");
     let other = b.credential(&plan("d1"), "v").unwrap();
+    assert_eq!(b.clock.now_ms(), 10, "and a cached one takes none");
     assert_eq!(
         (&other["cached"], b.keys.asked.load(Ordering::SeqCst)),
         (&json!(true), 1)

@@ -93,8 +93,8 @@ fn the_node_of_a_deleted_machine_is_not_heard_of_and_forgotten_in_the_end() {
     b.call("u", "machine.delete", json!({"name": "m"})).unwrap();
     let node = b.node();
     assert_eq!(
-        (node.ready, node.gone),
-        (true, Some(deleted)),
+        (node.ready, node.heard, node.gone),
+        (true, false, Some(deleted)),
         "nobody has noticed yet"
     );
     let noticed = deleted + 40_000;
@@ -209,7 +209,7 @@ fn a_node_that_leaves_says_when_and_recovering_it_joins_again() {
     b.machine("u", "m");
     b.now += 60_000;
     let node = b.node();
-    assert_eq!((node.left, node.gone), (Some(b.now), None));
+    assert_eq!((node.left, node.gone, node.heard), (Some(b.now), None, false));
     b.now += 30_000;
     let node = b.node();
     assert_eq!((node.left, node.joined, node.ready), (None, b.now, true));
@@ -229,7 +229,8 @@ fn while_the_api_server_is_down_nobody_joins_and_nobody_is_heard_of() {
     b.now += 35_000;
     b.machine("v", "n");
     b.now = START + 79_999;
-    assert!(b.node().ready);
+    let node = b.node();
+    assert!(node.ready && !node.heard);
     assert_eq!(b.sim.next_event_after(b.now), Some(START + 80_000));
     b.now += 1;
     assert_eq!(condition(&b.node(), "Ready"), ("Unknown", b.now));
@@ -286,4 +287,99 @@ fn the_same_seed_makes_the_same_nodes_and_another_seed_others() {
     assert_eq!(run(1).len(), 5);
     assert_eq!(run(1), run(1));
     assert_ne!(run(1), run(2));
+}
+
+#[test]
+fn an_event_waits_for_its_machine() {
+    let does = Intervention::Ail(Ailment::DiskPressure);
+    let early = WorldEvent {
+        after_power_on: None,
+        ..event(does, 0)
+    };
+    let mut b = meeting([early]);
+    b.now += 50_000;
+    b.sim.advance(b.now);
+    assert!(b.sim.has_unfinished_faults(b.now));
+    b.machine("u", "m");
+    b.now += 30_000;
+    assert_eq!(condition(&b.node(), "DiskPressure").0, "True");
+    assert!(!b.sim.has_unfinished_faults(b.now));
+    let told = b.sim.effects().last().unwrap();
+    assert_eq!(
+        (&told.what, told.operation.as_str()),
+        (&Happened::Intervened(does), "machine.node")
+    );
+}
+
+#[test]
+fn what_befalls_machines_is_written_as_people_write() {
+    let config = json!({
+        "machines": {"boot": {"min": "1s", "max": "2s"}, "nodeName": "ip-{number}", "grace": "50s", "tokens": "minted"},
+        "apiServerDown": [{"from": "3m", "until": "5m"}],
+        "faults": [
+            {"operation": "machine.create", "then": {"joinsAfter": "5m"}},
+            {"operation": "machine.create", "then": "neverJoins"},
+            {"operation": "machine.create", "then": {"nodeName": "stale"}},
+            {"operation": "machine.create", "then": {"failAfterwards": {"code": "unknown"}}},
+            {"operation": "machine.status", "then": {"answerWith": {"providerID": 7}}},
+            {"operation": "sts.*", "then": {"leadsTo": "222222222222"}},
+        ],
+        "events": [
+            {"vm": "m", "does": {"ail": "readonlyFilesystem"}},
+            {"vm": "m", "does": "fallSilent"},
+            {"vm": "m", "does": "recover"},
+            {"vm": "m", "does": "leave"},
+        ],
+    });
+    let read = SimConfig::from_value(&config).unwrap();
+    let then: Vec<_> = read.faults.into_iter().map(|rule| rule.then).collect();
+    assert_eq!(
+        then,
+        [
+            Trouble::JoinsAfter(Millis::seconds(300)),
+            Trouble::NeverJoins,
+            Trouble::NodeName("stale".to_owned()),
+            Trouble::FailAfterwards { code: Code::Unknown },
+            Trouble::AnswerWith(json!({"providerID": 7})),
+            Trouble::LeadsTo("222222222222".to_owned()),
+        ]
+    );
+    assert_eq!(
+        read.events[0].does,
+        Intervention::Ail(Ailment::ReadonlyFilesystem)
+    );
+    assert_eq!(
+        (read.machines.tokens, read.machines.grace),
+        (Tokens::Minted, Millis::seconds(50))
+    );
+    for (wrong, path) in [
+        (
+            json!({"apiServerDown": [{"from": 5, "until": 5}]}),
+            "apiServerDown.0.until",
+        ),
+        (
+            json!({"machines": {"boot": {"min": 2, "max": 1}}}),
+            "machines.boot",
+        ),
+        (
+            json!({"events": [{"vm": "m", "does": {"ail": "gout"}}]}),
+            "events.0.does",
+        ),
+    ] {
+        assert_eq!(SimConfig::from_value(&wrong).unwrap_err().path, path);
+    }
+}
+
+#[test]
+fn nodes_are_called_as_the_configuration_says() {
+    let mut config = plain();
+    config.machines.node_name = "ip-{number}-{name}".to_owned();
+    let mut b = Bench::new(config);
+    let made = b.machine("u", "m");
+    let number = made["providerID"]
+        .as_str()
+        .unwrap()
+        .strip_prefix("sim:///vm-")
+        .unwrap();
+    assert_eq!(made["nodeName"], format!("ip-{number}-m"));
 }
