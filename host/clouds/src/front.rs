@@ -15,6 +15,7 @@ use crate::sealed::{SecretResolver, unseal};
 use crate::session::{Opened, PlanSecret, SessionPlan, SessionRequest};
 use crate::sessions::Sessions;
 use crate::sim::SimCloud;
+use crate::turns::Turns;
 
 /// A cloud behind the checks that do not depend on which cloud it is.
 ///
@@ -31,6 +32,7 @@ pub struct Front<C> {
     secrets: Arc<dyn SecretResolver>,
     clock: Arc<dyn Clock>,
     sessions: Mutex<Sessions>,
+    opening: Turns,
 }
 
 impl<C: Cloud> Front<C> {
@@ -48,6 +50,7 @@ impl<C: Cloud> Front<C> {
             secrets,
             clock,
             sessions: Mutex::new(sessions),
+            opening: Turns::default(),
         })
     }
 
@@ -72,6 +75,11 @@ impl<C: Cloud> Front<C> {
 
     async fn session(&self, plan: &CredentialPlan, owner: &str) -> Answer {
         let plan = SessionPlan::new(self.checked.credential(plan)?);
+        if let Some(there) = self.sessions().get(self.clock.now_ms(), &plan, owner) {
+            return Ok(there);
+        }
+        // A thousand machines of one identity open one session.
+        let _turn = self.opening.take(plan.digest()).await;
         if let Some(there) = self.sessions().get(self.clock.now_ms(), &plan, owner) {
             return Ok(there);
         }

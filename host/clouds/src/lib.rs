@@ -22,6 +22,7 @@ mod sealed;
 mod session;
 mod sessions;
 pub mod sim;
+mod turns;
 
 pub use adapters::{Adapter, OpenError, Opening, Persist, adapter, adapters, open};
 pub use check::{CatalogueError, Checked};

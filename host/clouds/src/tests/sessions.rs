@@ -135,6 +135,47 @@ fn a_plan_of_links_is_resolved_once_and_its_session_shared() {
 }
 
 #[test]
+fn of_many_that_ask_at_once_one_opens_the_session() {
+    /// Time that passes while others go on.
+    struct Busy(Clock);
+    impl SimClock for Busy {
+        fn now_ms(&self) -> u64 {
+            self.0.now_ms()
+        }
+        fn sleep_ms(&self, millis: u64) -> BoxFuture<'_, ()> {
+            let mut slept = false;
+            Box::pin(std::future::poll_fn(move |context| {
+                if slept {
+                    return std::task::Poll::Ready(());
+                }
+                slept = true;
+                let _ = self.0.sleep_ms(millis);
+                context.waker().wake_by_ref();
+                std::task::Poll::Pending
+            }))
+        }
+    }
+    let opening = Opening {
+        clock: Arc::new(Busy(Clock::default())),
+        ..opening(json!({"accounts": [{"name": "prod", "principal": "arn:prod"}]}))
+    };
+    let cloud = open("sim", opening).unwrap();
+    let plan = CredentialPlan {
+        plan: json!({"account": "prod"}).to_string().into(),
+    };
+    let owners: Vec<String> = (0..20).map(|nth| format!("u{nth}")).collect();
+    let answers = owners.iter().map(|owner| cloud.credential(&plan, owner));
+    let answers = block_on(futures::future::join_all(answers));
+    let new = answers
+        .iter()
+        .filter(|answer| answer.as_ref().unwrap()["cached"] == false);
+    assert_eq!(new.count(), 1);
+    let snapshot = cloud.simulation().unwrap().inspect(|sim, _| sim.snapshot());
+    let world: Value = serde_json::from_str(&snapshot).unwrap();
+    assert_eq!(world["world"]["sessions"].as_object().unwrap().len(), 1);
+}
+
+#[test]
 fn what_is_made_under_a_session_is_seen_and_settled_under_it_alone() {
     let b = Bench::new(json!([]));
     let credential = b.credential(&plan("d1"), "u").unwrap();
