@@ -6,10 +6,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::check::CatalogueError;
+use crate::clock::Clock;
 use crate::cloud::Cloud;
 use crate::front::Front;
 use crate::sealed::SecretResolver;
-use crate::sim::{ConfigError, RestoreError, Sim, SimClock, SimCloud, SimConfig};
+use crate::sessions::Sessions;
+use crate::sim::{ConfigError, RestoreError, Sim, SimCloud, SimConfig};
 
 /// Stores a snapshot durably, or says why it could not.
 pub type Persist = Box<dyn Fn(&str) -> io::Result<()> + Send + Sync>;
@@ -29,10 +31,10 @@ pub struct Adapter {
 pub struct Opening {
     /// From the binding; checked against the adapter's schema.
     pub configuration: Option<Value>,
-    /// For whatever is drawn by chance.
+    /// For whatever is drawn by chance, the handles of sessions included: a host that is no simulation draws it anew.
     pub seed: u64,
     /// The driver's clock.
-    pub clock: Arc<dyn SimClock>,
+    pub clock: Arc<dyn Clock>,
     /// Resolves sealed arguments.
     pub secrets: Arc<dyn SecretResolver>,
     /// `sim`: the snapshot to go on from. The seed and the start are then those of the snapshot.
@@ -131,8 +133,9 @@ fn open_sim(opening: Opening) -> Result<Arc<dyn Cloud>, OpenError> {
             Sim::restore(config, saved).map_err(|source| OpenError::Saved { cloud: SIM, source })?
         }
     };
-    let cloud = SimCloud::new(sim, opening.clock, opening.persist);
-    let front =
-        Front::new(cloud, opening.secrets).map_err(|source| OpenError::Catalogue { cloud: SIM, source })?;
+    let cloud = SimCloud::new(sim, opening.clock.clone(), opening.persist);
+    let sessions = Sessions::new(opening.seed);
+    let front = Front::new(cloud, opening.secrets, opening.clock, sessions)
+        .map_err(|source| OpenError::Catalogue { cloud: SIM, source })?;
     Ok(Arc::new(front))
 }

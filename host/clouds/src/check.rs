@@ -9,6 +9,8 @@ use polity_core::catalogue::{Catalogue, Operation, OperationEffect};
 use polity_core::contract::{Code, CredentialPlan, Failure};
 use serde_json::Value;
 
+use crate::cloud::no_credentials;
+
 /// A catalogue with its schemas compiled.
 pub struct Checked {
     catalogue: Arc<Catalogue>,
@@ -69,10 +71,7 @@ impl Checked {
     /// The plan as JSON, if the cloud has sessions of its own and the plan is what its schema says.
     pub fn credential(&self, plan: &CredentialPlan) -> Result<Value, Failure> {
         let Some(validator) = &self.credential else {
-            return Err(Failure::new(
-                Code::Unimplemented,
-                "this cloud has no credentials of its own",
-            ));
+            return Err(no_credentials());
         };
         let plan = serde_json::from_str(&plan.plan).map_err(|e| {
             Failure::new(

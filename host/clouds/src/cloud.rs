@@ -8,6 +8,7 @@ use polity_core::call::{CloudRequest, PendingEntry, Session};
 use polity_core::catalogue::Catalogue;
 use polity_core::contract::{Answer, Code, CredentialPlan, Doubt, Failure};
 
+use crate::session::{Opened, SessionRequest};
 use crate::sim::SimCloud;
 
 /// A boxed future, so that clouds can be trait objects.
@@ -31,16 +32,25 @@ pub trait Cloud: Send + Sync {
     /// What came of a create whose answer was lost.
     fn settle<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Doubt>;
 
+    /// Opens a session: who it is from then on. An adapter with sessions of its own implements this; its requests then
+    /// carry [`Opened::token`] as their handle. Nothing is kept here: [`Front`](crate::Front) does that.
+    fn open_session<'a>(&'a self, request: &'a SessionRequest) -> BoxFuture<'a, Result<Opened, Failure>> {
+        let _ = request;
+        failed(no_credentials())
+    }
+
     /// Builds or fetches a session: `{handle, principal, account, cached}`. The handle is valid for this owner only.
+    /// [`Front`](crate::Front) implements it, for every adapter.
     fn credential<'a>(&'a self, plan: &'a CredentialPlan, owner: &'a str) -> BoxFuture<'a, Answer> {
         let _ = (plan, owner);
-        unimplemented("this cloud has no credentials of its own")
+        failed(no_credentials())
     }
 
     /// Makes a token. `ttl` in milliseconds. The answer is a sealed reference.
     fn mint<'a>(&'a self, kind: &'a str, ttl: u64) -> BoxFuture<'a, Answer> {
         let _ = ttl;
-        unimplemented(&format!("this cloud mints no {kind}"))
+        let message = format!("this cloud mints no {kind}");
+        failed(Failure::new(Code::Unimplemented, message))
     }
 
     /// The simulation behind it, for what only a simulation can tell: all VMs, faults to come.
@@ -49,7 +59,11 @@ pub trait Cloud: Send + Sync {
     }
 }
 
-fn unimplemented(message: &str) -> BoxFuture<'static, Answer> {
-    let failure = Failure::new(Code::Unimplemented, message);
+/// What is said of credentials where there are none.
+pub(crate) fn no_credentials() -> Failure {
+    Failure::new(Code::Unimplemented, "this cloud has no credentials of its own")
+}
+
+fn failed<T: Send + 'static>(failure: Failure) -> BoxFuture<'static, Result<T, Failure>> {
     Box::pin(std::future::ready(Err(failure)))
 }

@@ -1,37 +1,61 @@
 //! What every adapter gets for free.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polity_core::call::{CloudRequest, PendingEntry, Session};
 use polity_core::catalogue::Catalogue;
-use polity_core::contract::{Answer, CredentialPlan, Doubt};
+use polity_core::contract::{Answer, Code, CredentialPlan, Doubt, Failure};
 
 use crate::check::{CatalogueError, Checked};
+use crate::clock::Clock;
 use crate::cloud::{BoxFuture, Cloud};
+use crate::redact::Redactor;
 use crate::sealed::{SecretResolver, unseal};
+use crate::session::{Opened, PlanSecret, SessionPlan, SessionRequest};
+use crate::sessions::Sessions;
 use crate::sim::SimCloud;
+use crate::turns::Turns;
 
 /// A cloud behind the checks that do not depend on which cloud it is.
 ///
 /// # Flow
 ///
-/// Look the operation up, check the arguments against its schema, unseal, perform, scrub. A request that fails a check
-/// never reaches the cloud: its failure has `effect: none`.
+/// Look the operation up, check the arguments against its schema, unseal, exchange the session's handle, perform, scrub.
+/// A request that fails a check never reaches the cloud: its failure has `effect: none`.
+///
+/// A credential plan is answered from [`Sessions`]. For a new one the Secrets that it names are resolved; each must
+/// still have the digest by which the plan knows it.
 pub struct Front<C> {
     cloud: C,
     checked: Checked,
     secrets: Arc<dyn SecretResolver>,
+    clock: Arc<dyn Clock>,
+    sessions: Mutex<Sessions>,
+    opening: Turns,
 }
 
 impl<C: Cloud> Front<C> {
     /// Compiles the catalogue's schemas, once.
-    pub fn new(cloud: C, secrets: Arc<dyn SecretResolver>) -> Result<Self, CatalogueError> {
+    pub fn new(
+        cloud: C,
+        secrets: Arc<dyn SecretResolver>,
+        clock: Arc<dyn Clock>,
+        sessions: Sessions,
+    ) -> Result<Self, CatalogueError> {
         let checked = Checked::new(cloud.catalogue().clone())?;
         Ok(Front {
             cloud,
             checked,
             secrets,
+            clock,
+            sessions: Mutex::new(sessions),
+            opening: Turns::default(),
         })
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn checked_perform(&self, mut request: CloudRequest) -> Answer {
@@ -43,7 +67,77 @@ impl<C: Cloud> Front<C> {
             &*self.secrets,
         )
         .await?;
-        redactor.answer(self.cloud.perform(request).await)
+        let handle = request.session.handle.clone();
+        request.session = self.sessions().enter(self.clock.now_ms(), &request.session)?;
+        let answer = redactor.answer(self.cloud.perform(request).await);
+        self.sessions().answered(handle.as_deref(), answer)
+    }
+
+    async fn session(&self, plan: &CredentialPlan, owner: &str) -> Answer {
+        let plan = SessionPlan::new(self.checked.credential(plan)?);
+        if let Some(there) = self.sessions().get(self.clock.now_ms(), &plan, owner) {
+            return Ok(there);
+        }
+        // A thousand machines of one identity open one session.
+        let _turn = self.opening.take(plan.digest()).await;
+        if let Some(there) = self.sessions().get(self.clock.now_ms(), &plan, owner) {
+            return Ok(there);
+        }
+        let mut redactor = Redactor::default();
+        let mut secrets = Vec::new();
+        for (secret, digest) in plan.secrets() {
+            secrets.push(self.resolve(secret, digest, &mut redactor).await?);
+        }
+        let request = SessionRequest {
+            plan: plan.value().clone(),
+            secrets,
+            owner: owner.to_owned(),
+        };
+        let opened = self.cloud.open_session(&request).await;
+        let opened = opened.map_err(|failure| Failure {
+            message: redactor.scrub(&failure.message),
+            ..failure
+        })?;
+        let opened = Opened {
+            principal: redactor.scrub(&opened.principal),
+            account: redactor.scrub(&opened.account),
+            ..opened
+        };
+        let now = self.clock.now_ms();
+        Ok(self.sessions().put(now, &plan, owner, opened, redactor))
+    }
+
+    /// The values of a Secret that a plan names.
+    async fn resolve(
+        &self,
+        secret: &PlanSecret,
+        digest: &str,
+        redactor: &mut Redactor,
+    ) -> Result<BTreeMap<String, String>, Failure> {
+        let content = self.secrets.credentials(secret).await?;
+        let PlanSecret { namespace, name } = secret;
+        if content.digest != digest {
+            let message = format!("Secret {namespace}/{name} is not what the plan knows it as");
+            return Err(Failure::new(Code::Aborted, message));
+        }
+        let mut values = BTreeMap::new();
+        for (key, value) in content.values {
+            let value = String::from_utf8(value).map_err(|_| {
+                let message = format!("Secret {namespace}/{name}: {key} is not UTF-8");
+                Failure::new(Code::InvalidArgument, message)
+            })?;
+            redactor.learn(&value);
+            values.insert(key, value);
+        }
+        Ok(values)
+    }
+
+    async fn look(&self, session: &Session, entry: &PendingEntry) -> Doubt {
+        let entered = self.sessions().enter(self.clock.now_ms(), session);
+        match entered {
+            Ok(session) => self.cloud.settle(&session, entry).await,
+            Err(_) => Doubt::Unknown,
+        }
     }
 }
 
@@ -57,14 +151,11 @@ impl<C: Cloud> Cloud for Front<C> {
     }
 
     fn settle<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Doubt> {
-        self.cloud.settle(session, entry)
+        Box::pin(self.look(session, entry))
     }
 
     fn credential<'a>(&'a self, plan: &'a CredentialPlan, owner: &'a str) -> BoxFuture<'a, Answer> {
-        match self.checked.credential(plan) {
-            Ok(_) => self.cloud.credential(plan, owner),
-            Err(failure) => Box::pin(std::future::ready(Err(failure))),
-        }
+        Box::pin(self.session(plan, owner))
     }
 
     fn mint<'a>(&'a self, kind: &'a str, ttl: u64) -> BoxFuture<'a, Answer> {

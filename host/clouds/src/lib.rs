@@ -2,8 +2,10 @@
 //!
 //! A [`Cloud`] publishes a catalogue of operations and performs them. A request passes through [`Front`], which every
 //! adapter gets for free: the operation is looked up, its arguments are checked against the catalogue's schema, sealed
-//! arguments are replaced by the values they name, and everything that comes back is scrubbed of those values. What
-//! is left for an adapter is to perform and to say, of a create whose answer was lost, what came of it ([`Cloud::settle`]).
+//! arguments are replaced by the values they name, and everything that comes back is scrubbed of those values. Sessions
+//! are kept there as well ([`Sessions`]): a policy holds a handle, the adapter sees its own token. What is left for an
+//! adapter is to open sessions, to perform, and to say, of a create whose answer was lost, what came of it
+//! ([`Cloud::settle`]).
 //!
 //! [`adapters`] lists the adapters of this build. [`sim`] is always there: a cloud that behaves as badly as clouds do.
 //!
@@ -12,18 +14,25 @@
 
 mod adapters;
 mod check;
+mod clock;
 mod cloud;
 mod front;
 mod redact;
 mod sealed;
+mod session;
+mod sessions;
 pub mod sim;
+mod turns;
 
 pub use adapters::{Adapter, OpenError, Opening, Persist, adapter, adapters, open};
 pub use check::{CatalogueError, Checked};
+pub use clock::Clock;
 pub use cloud::{BoxFuture, Cloud};
 pub use front::Front;
 pub use redact::Redactor;
 pub use sealed::{NoSecrets, SecretRef, SecretResolver};
+pub use session::{Opened, PlanSecret, SecretContent, SessionPlan, SessionRequest};
+pub use sessions::{IDLE, MARGIN, MOST_SESSIONS, Sessions};
 
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::cloud::BoxFuture;
 use crate::redact::Redactor;
+use crate::session::{PlanSecret, SecretContent};
 
 /// One key of a Secret, in the primary's own reach: the host knows which namespace that is.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -27,6 +28,13 @@ pub trait SecretResolver: Send + Sync {
         session: &'a Session,
         secret: &'a SecretRef,
     ) -> BoxFuture<'a, Result<Vec<u8>, Failure>>;
+
+    /// A whole Secret that a credential plan names. Its digest must be the one that `secret` questions are answered
+    /// with: only who was answered it can make a plan of it.
+    fn credentials<'a>(&'a self, secret: &'a PlanSecret) -> BoxFuture<'a, Result<SecretContent, Failure>> {
+        let failure = Failure::new(Code::NotFound, format!("no Secret {:?} here", secret.name));
+        Box::pin(std::future::ready(Err(failure)))
+    }
 }
 
 /// For hosts and tests without Secrets: every reference is `not-found`.

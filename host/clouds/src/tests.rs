@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex};
 
 use futures::executor::block_on;
 use polity_core::call::{CloudRequest, PendingEntry, Session};
-use polity_core::contract::{Answer, Code, CredentialPlan, Doubt, Effect, Failure};
+use polity_core::contract::{Answer, Code, Doubt, Effect, Failure};
 use serde_json::{Value, json};
 
 use crate::sim::{Sim, SimClock, SimConfig};
 use crate::{
     BoxFuture, Cloud, NoSecrets, OpenError, Opening, Persist, SecretRef, SecretResolver, adapter, open,
 };
+
+mod sessions;
 
 /// Time that passes only while somebody sleeps.
 #[derive(Default)]
@@ -306,21 +308,4 @@ fn a_call_that_could_not_be_stored_is_in_doubt() {
     );
     let _ = perform(&cloud, request("vm.get", json!({"id": "vm-1"})));
     assert_eq!(writes.load(Ordering::SeqCst), 2, "reads store nothing");
-}
-
-#[test]
-fn credentials_are_answered_where_there_are_accounts_and_nothing_is_minted() {
-    let configuration = json!({"accounts": [{"name": "prod", "principal": "arn:prod"}]});
-    let cloud = open("sim", opening(configuration)).unwrap();
-    let plan = |plan: Value| CredentialPlan {
-        plan: plan.to_string().into(),
-    };
-    let answer = block_on(cloud.credential(&plan(json!({"account": "prod"})), "u")).unwrap();
-    assert_eq!(answer["account"], "prod");
-    let failure = block_on(cloud.credential(&plan(json!({"role": "prod"})), "u")).unwrap_err();
-    assert_eq!(failure.code, Code::InvalidArgument);
-    assert_eq!(
-        block_on(cloud.mint("password", 1)).unwrap_err().code,
-        Code::Unimplemented
-    );
 }

@@ -2,16 +2,17 @@
 
 use polity_core::call::{CloudRequest, Session};
 use polity_core::contract::{Answer, Code, Failure};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::fault::Subject;
+use super::late::Late;
+use super::machine::Joining;
 use super::scenario::Trouble;
 use super::task::{self, Task, TaskError, TaskKind};
 use super::view::Happened;
 use super::vm::{self, Stamp, Vm};
 use super::world::Due;
-use super::{LONGEST, Reply, Sim};
+use super::{LONGEST, Reply, Sim, machine};
 
 /// How a task that is about to start will go.
 #[derive(Clone, Debug, Default)]
@@ -19,54 +20,8 @@ pub(crate) struct Plan {
     pub(crate) doomed: Option<TaskError>,
     /// Milliseconds; none: as the configuration says.
     pub(crate) takes: Option<u64>,
-}
-
-/// A call that is still on its way. Resolved secrets stay out of it: it is stored.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Late {
-    session: Session,
-    operation: String,
-    arguments: Value,
-    key: Option<String>,
-}
-
-impl From<&CloudRequest> for Late {
-    fn from(request: &CloudRequest) -> Self {
-        let mut arguments = request.arguments.clone();
-        if let Some(arguments) = arguments.as_object_mut() {
-            arguments.remove("userData");
-        }
-        let CloudRequest {
-            session,
-            operation,
-            key,
-            ..
-        } = request.clone();
-        Late {
-            session,
-            operation,
-            arguments,
-            key,
-        }
-    }
-}
-
-impl From<Late> for CloudRequest {
-    fn from(late: Late) -> Self {
-        let Late {
-            session,
-            operation,
-            arguments,
-            key,
-        } = late;
-        CloudRequest {
-            session,
-            operation,
-            arguments,
-            key,
-        }
-    }
+    /// Of a machine that is about to be made.
+    pub(crate) joining: Joining,
 }
 
 impl Sim {
@@ -119,7 +74,8 @@ impl Sim {
                 Reply::LOST
             }
             Trouble::HappenLate(by) => {
-                self.world.schedule(now + by.0, Due::Arrive(request.into()));
+                let late = Late::new(self.world.seed, request);
+                self.world.schedule(now + by.0, Due::Arrive(late));
                 self.dirty = true;
                 Reply::LOST
             }
@@ -137,18 +93,17 @@ impl Sim {
                 let message = message.unwrap_or_else(|| format!("{fault} (by the scenario)"));
                 let plan = Plan {
                     doomed: Some(TaskError::new(&fault, message)),
-                    takes: None,
+                    ..Plan::default()
                 };
                 self.untroubled(now, request, plan)
             }
-            Trouble::TaskTakes(time) => self.untroubled(
-                now,
-                request,
-                Plan {
-                    doomed: None,
+            Trouble::TaskTakes(time) => {
+                let plan = Plan {
                     takes: Some(time.0),
-                },
-            ),
+                    ..Plan::default()
+                };
+                self.untroubled(now, request, plan)
+            }
             Trouble::TaskState(state) => {
                 let answer = self.execute(now, request, Plan::default()).map(|mut task| {
                     task["state"] = state.into();
@@ -156,6 +111,25 @@ impl Sim {
                 });
                 self.answered(request, answer)
             }
+            Trouble::FailAfterwards { code } => {
+                let _ = self.execute(now, request, Plan::default());
+                let failure = Failure::new(code, echo(None, request));
+                self.answered(request, Err(failure.effect_unknown()))
+            }
+            Trouble::AnswerWith(answer) => {
+                let answer = self.execute(now, request, Plan::default()).map(|_| answer);
+                self.answered(request, answer)
+            }
+            Trouble::JoinsAfter(_) | Trouble::NeverJoins | Trouble::NodeName(_) => {
+                let joining = Joining::from(trouble);
+                let plan = Plan {
+                    joining,
+                    ..Plan::default()
+                };
+                self.untroubled(now, request, plan)
+            }
+            // Matches no operation that is performed.
+            Trouble::LeadsTo(_) => self.untroubled(now, request, Plan::default()),
         }
     }
 
@@ -185,8 +159,13 @@ impl Sim {
             arguments,
             ..
         } = request;
-        self.authenticate(session)?;
+        self.authenticate(at, session)?;
         match operation.as_str() {
+            machine::CREATE => self.create_machine(at, request, plan.joining),
+            "machine.status" => self.machine_status(at, session, arguments),
+            "machine.delete" => self.delete_machine(at, request),
+            "token.revoke" => self.revoke_token(request),
+            "api-server.probe" => Ok(self.probe(at)),
             "vm.clone" => self.clone_vm(at, request, plan),
             "vm.find" => self.find(at, session, text(arguments, "instanceUuid")),
             "task.get" => self.task(at, session, text(arguments, "id")),
@@ -197,32 +176,19 @@ impl Sim {
         }
     }
 
-    /// A handle that this cloud gave to this owner, or none at all.
-    pub(crate) fn authenticate(&self, session: &Session) -> Result<(), Failure> {
-        let Some(handle) = &session.handle else {
-            return Ok(());
-        };
-        match self.world.handles.get(handle) {
-            Some(known) if known.owner == session.owner => Ok(()),
-            _ => Err(Failure::new(
-                Code::Unauthenticated,
-                "the session's handle is not valid here",
-            )),
-        }
-    }
-
     fn task(&self, at: u64, session: &Session, id: &str) -> Answer {
         let task = task::number(id).and_then(|number| self.world.tasks.get(&number));
+        let task = task.filter(|task| self.sees(session, &task.stamp));
         let task = task.ok_or_else(|| Failure::new(Code::NotFound, format!("no task {id:?}")))?;
         owned(&task.stamp, session, id)?;
         Ok(task.describe(at))
     }
 
     /// The VM of this id, if whoever asks may see it.
-    fn vm(&self, session: &Session, id: &str) -> Result<&Vm, Failure> {
+    pub(crate) fn vm(&self, session: &Session, id: &str) -> Result<&Vm, Failure> {
         let vm = vm::number(id)
             .and_then(|number| self.world.vms.get(&number))
-            .filter(|vm| !vm.creating());
+            .filter(|vm| !vm.creating() && self.sees(session, &vm.stamp));
         let vm = vm.ok_or_else(|| no_vm(id))?;
         owned(&vm.stamp, session, id)?;
         Ok(vm)
@@ -254,7 +220,7 @@ impl Sim {
         let own = self.world.owner(&session.owner).vms.clone();
         own.iter()
             .map(|number| &self.world.vms[number])
-            .filter(|vm| vm.instance_uuid == instance_uuid)
+            .filter(|vm| vm.instance_uuid == instance_uuid && self.sees(session, &vm.stamp))
             .find(|vm| vm.as_of(then).is_some_and(|v| !v.gone))
             .map(Vm::describe)
             .ok_or_else(|| {
@@ -304,7 +270,7 @@ impl Sim {
             kind,
             vm,
             name,
-            stamp: stamp(request),
+            stamp: self.stamp(request),
             submitted: at,
             starts,
             ends,
@@ -328,7 +294,10 @@ impl Sim {
             arguments,
             ..
         } = request;
-        let id = text(arguments, "id");
+        let id = match operation.as_str() {
+            "machine.status" | "machine.delete" => machine::id(arguments),
+            _ => text(arguments, "id"),
+        };
         let by_uuid = |uuid: &str| {
             let owner = self.world.owners.get(&session.owner)?;
             owner
@@ -338,11 +307,12 @@ impl Sim {
                 .find(|vm| vm.instance_uuid == uuid)
         };
         let vm = match operation.as_str() {
-            "vm.clone" => Some(text(arguments, "name").to_owned()),
+            "vm.clone" | machine::CREATE => Some(text(arguments, "name").to_owned()),
             "task.get" => task::number(id)
                 .and_then(|n| self.world.tasks.get(&n))
                 .map(|task| task.name.clone()),
             "vm.find" => by_uuid(text(arguments, "instanceUuid")).map(|vm| vm.name.clone()),
+            "machine.status" | "machine.delete" if id.is_empty() => Some(text(arguments, "name").to_owned()),
             _ => vm::number(id)
                 .and_then(|n| self.world.vms.get(&n))
                 .map(|vm| vm.name.clone()),
@@ -366,20 +336,14 @@ impl Reply {
 /// The failure's message, with what a careless cloud repeats in it.
 fn echo(message: Option<String>, request: &CloudRequest) -> String {
     let message = message.unwrap_or_else(|| format!("{} failed (by the scenario)", request.operation));
-    message.replace("{userData}", text(&request.arguments, "userData"))
+    let sealed = ["userData", "bootstrapToken", "token"];
+    sealed.iter().fold(message, |message, field| {
+        message.replace(&format!("{{{field}}}"), text(&request.arguments, field))
+    })
 }
 
-pub(crate) fn stamp(request: &CloudRequest) -> Stamp {
-    let Session { owner, tenant, .. } = request.session.clone();
-    Stamp {
-        owner,
-        tenant,
-        key: request.key.clone(),
-    }
-}
-
-fn owned(stamp: &Stamp, session: &Session, id: &str) -> Result<(), Failure> {
-    match stamp.owner == session.owner {
+pub(crate) fn owned(stamp: &Stamp, session: &Session, id: &str) -> Result<(), Failure> {
+    match stamp.owner == session.owner && stamp.tenant == session.tenant {
         true => Ok(()),
         false => Err(Failure::new(
             Code::PermissionDenied,
@@ -388,7 +352,7 @@ fn owned(stamp: &Stamp, session: &Session, id: &str) -> Result<(), Failure> {
     }
 }
 
-fn no_vm(id: &str) -> Failure {
+pub(crate) fn no_vm(id: &str) -> Failure {
     Failure::new(Code::NotFound, format!("no VM {id:?}"))
 }
 

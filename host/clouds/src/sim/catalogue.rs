@@ -1,5 +1,8 @@
 //! What the simulated cloud can do.
 
+mod credential;
+mod machine;
+
 use std::collections::BTreeMap;
 
 use polity_core::catalogue::{Catalogue, Operation, OperationEffect};
@@ -19,12 +22,13 @@ pub(crate) fn catalogue(config: &SimConfig) -> Catalogue {
     let operations = reads()
         .into_iter()
         .chain(changes())
-        .chain([clone(visible_within)]);
+        .chain([clone(visible_within)])
+        .chain(machine::operations(visible_within));
     Catalogue {
         operations: operations
             .map(|(name, operation)| (name.to_owned(), operation))
             .collect::<BTreeMap<_, _>>(),
-        credential: Some(fields(json!({"account": text()}), &["account"])),
+        credential: Some(credential::plan()),
     }
 }
 
@@ -118,7 +122,6 @@ fn changes() -> [Named; 4] {
 
 fn clone(visible_within: u64) -> Named {
     let count = json!({"type": "integer", "minimum": 1, "maximum": 1 << 30});
-    let sealed = fields(json!({"name": name(), "key": name()}), &["name", "key"]);
     let arguments = json!({
         "name": name(),
         "instanceUuid": name(),
@@ -133,7 +136,7 @@ fn clone(visible_within: u64) -> Named {
         "diskGiB": count,
         // vSphere allows ten.
         "networks": {"type": "array", "items": name(), "maxItems": 10},
-        "userData": fields(json!({"$secret": sealed}), &["$secret"]),
+        "userData": sealed(),
     });
     let required = [
         "name",
@@ -206,6 +209,12 @@ fn operation(
 
 fn fields(properties: Value, required: &[&str]) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
+/// A reference to a value that policies do not see.
+fn sealed() -> Value {
+    let place = fields(json!({"name": name(), "key": name()}), &["name", "key"]);
+    fields(json!({"$secret": place}), &["$secret"])
 }
 
 fn id() -> Value {

@@ -5,11 +5,11 @@ use polity_core::contract::{Answer, Code, Failure};
 use serde_json::{Value, json};
 
 use super::Sim;
-use super::call::{Plan, stamp, text};
+use super::call::{Plan, text};
 use super::config::Template;
 use super::draw::uuid;
 use super::task::{TaskError, TaskKind};
-use super::vm::{Nic, Vm};
+use super::vm::{Nic, Stamp, Vm};
 
 impl Sim {
     pub(crate) fn clone_vm(&mut self, at: u64, request: &CloudRequest, plan: Plan) -> Answer {
@@ -19,7 +19,8 @@ impl Sim {
         let arguments = &request.arguments;
         let template = self.template(&request.session, text(arguments, "template"))?;
         let name = text(arguments, "name").to_owned();
-        let place = json!([text(arguments, "datacenter"), text(arguments, "folder"), name]).to_string();
+        let (datacenter, folder) = (text(arguments, "datacenter"), text(arguments, "folder"));
+        let place = self.place(&request.session, json!([datacenter, folder, name]));
         if self.config.unique_names && self.world.names.contains_key(&place) {
             return self.duplicate(at, request, name);
         }
@@ -36,7 +37,7 @@ impl Sim {
         );
         let bios_uuid = uuid(self.world.seed, &format!("{} {task}", request.session.owner));
         let uuids = [text(arguments, "instanceUuid").to_owned(), bios_uuid];
-        let mut vm = Vm::new(number, name, place.clone(), uuids, stamp(request), at);
+        let mut vm = Vm::new(number, name, place.clone(), uuids, self.stamp(request), at);
         vm.nics = nics;
         vm.busy = Some(task);
         self.world.vms.insert(number, vm);
@@ -55,6 +56,7 @@ impl Sim {
         let plan = Plan {
             doomed: Some(TaskError::new("DuplicateName", message)),
             takes: Some(1_000),
+            ..Plan::default()
         };
         let task = self.submit(at, request, TaskKind::Clone, (number, name), plan, None);
         Ok(json!({"task": format!("task-{task}")}))
@@ -64,17 +66,13 @@ impl Sim {
     fn by_token(&mut self, request: &CloudRequest) -> Option<Answer> {
         let key = request.key.as_deref().filter(|_| self.config.tokens)?;
         let owner = self.world.owners.get(&request.session.owner)?;
-        let task = owner
-            .tasks
-            .iter()
-            .find(|t| self.world.tasks[t].stamp.key.as_deref() == Some(key));
+        let account = self.account(&request.session);
+        let made = |stamp: &Stamp| stamp.key.as_deref() == Some(key) && stamp.account.as_deref() == account;
+        let task = owner.tasks.iter().find(|t| made(&self.world.tasks[t].stamp));
         if let Some(task) = task {
             return Some(Ok(json!({"task": format!("task-{task}")})));
         }
-        let vm = owner
-            .vms
-            .iter()
-            .find(|v| self.world.vms[v].stamp.key.as_deref() == Some(key))?;
+        let vm = owner.vms.iter().find(|v| made(&self.world.vms[v].stamp))?;
         let message = format!("vm-{vm} was made with this key, and the task's record has expired");
         Some(Err(Failure::new(Code::AlreadyExists, message)))
     }

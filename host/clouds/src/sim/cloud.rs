@@ -4,24 +4,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polity_core::call::{CloudRequest, PendingEntry, Session};
 use polity_core::catalogue::{Catalogue, OperationEffect};
-use polity_core::contract::{Answer, Code, CredentialPlan, Doubt, Failure};
-use serde_json::json;
+use polity_core::contract::{Answer, Code, Doubt, Failure};
 
-use super::config::Account;
-use super::draw::draw;
-use super::world::Handle;
 use super::{LONGEST, Reply, Sim, lost};
 use crate::adapters::Persist;
+use crate::clock::Clock;
 use crate::cloud::{BoxFuture, Cloud};
-
-/// The driver's clock, which in standalone is virtual. The `since` of pending entries must be of the same clock.
-pub trait SimClock: Send + Sync {
-    /// Unix milliseconds.
-    fn now_ms(&self) -> u64;
-
-    /// Passes so many milliseconds of this clock.
-    fn sleep_ms(&self, millis: u64) -> BoxFuture<'_, ()>;
-}
+use crate::session::{Opened, SessionRequest};
 
 /// A [`Sim`] behind the [`Cloud`] trait. Requests reach it checked and unsealed, by [`Front`](crate::Front).
 ///
@@ -32,13 +21,13 @@ pub trait SimClock: Send + Sync {
 pub struct SimCloud {
     sim: Mutex<Sim>,
     catalogue: Arc<Catalogue>,
-    clock: Arc<dyn SimClock>,
+    clock: Arc<dyn Clock>,
     persist: Option<Persist>,
 }
 
 impl SimCloud {
     /// Puts a simulation on a clock. `persist` stores a snapshot durably before it returns.
-    pub fn new(mut sim: Sim, clock: Arc<dyn SimClock>, persist: Option<Persist>) -> Self {
+    pub fn new(mut sim: Sim, clock: Arc<dyn Clock>, persist: Option<Persist>) -> Self {
         sim.forget_effects();
         let catalogue = sim.catalogue().clone();
         SimCloud {
@@ -105,11 +94,12 @@ impl Cloud for SimCloud {
         Box::pin(self.look(session, entry))
     }
 
-    fn credential<'a>(&'a self, plan: &'a CredentialPlan, owner: &'a str) -> BoxFuture<'a, Answer> {
-        let answer = self
-            .stored(|sim, now| sim.credential(now, plan, owner))
-            .and_then(|answer| answer);
-        Box::pin(std::future::ready(answer))
+    fn open_session<'a>(&'a self, request: &'a SessionRequest) -> BoxFuture<'a, Result<Opened, Failure>> {
+        Box::pin(async move {
+            let (after_ms, opened) = self.stored(|sim, now| sim.open_session(now, request))?;
+            self.clock.sleep_ms(after_ms).await;
+            opened
+        })
     }
 
     fn simulation(&self) -> Option<&SimCloud> {
@@ -118,31 +108,6 @@ impl Cloud for SimCloud {
 }
 
 impl Sim {
-    /// A session as the account that the plan names: `{handle, principal, account, cached}`.
-    pub fn credential(&mut self, now_ms: u64, plan: &CredentialPlan, owner: &str) -> Answer {
-        let now = self.advance(now_ms);
-        let plan = self.checked.credential(plan)?;
-        if let Some(unreachable) = self.unreachable(now) {
-            return Err(unreachable.unwrap_or_else(|| lost("credential", true)));
-        }
-        let name = plan["account"].as_str().unwrap_or_default();
-        let Some(Account { name, principal }) = self.config.accounts.iter().find(|a| a.name == name) else {
-            return Err(Failure::new(
-                Code::PermissionDenied,
-                format!("no access to account {name:?}"),
-            ));
-        };
-        let subject = json!([owner, name]).to_string();
-        let handle = format!("session-{:016x}", draw(self.world.seed, "handle", &subject, 0));
-        let record = Handle {
-            owner: owner.to_owned(),
-            account: name.clone(),
-        };
-        let cached = self.world.handles.insert(handle.clone(), record).is_some();
-        self.dirty |= !cached;
-        Ok(json!({"handle": handle, "principal": principal, "account": name, "cached": cached}))
-    }
-
     /// How long a look takes.
     fn settling(&mut self, now: u64, session: &Session) -> u64 {
         match self.unreachable(now) {

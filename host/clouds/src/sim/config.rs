@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::millis::{Between, Millis};
-use super::scenario::{FaultRule, Outage, Trouble, WorldEvent};
+use super::provider::IdentityProvider;
+use super::scenario::{FaultRule, Outage, Span, Trouble, WorldEvent};
 use super::task::TaskKind;
 
 /// How a simulated cloud behaves.
@@ -21,8 +22,12 @@ use super::task::TaskKind;
 /// - {operation: vm.clone, vm: machine-3, count: 2, then: {failTask: {fault: InsufficientResourcesFault}}}
 /// - {operation: vm.clone, vm: machine-4, nth: 1, then: loseAnswer}
 /// - {operation: vm.*, from: 1m, until: 2m, probability: 0.2, then: {answerAfter: 4s}}
+/// - {operation: machine.create, vm: machine-6, then: neverJoins}
 /// outages: [{from: 3m, until: 4m, calls: silent}]
-/// events: [{vm: machine-5, afterPowerOn: 30s, does: vanish}]
+/// events:
+/// - {vm: machine-5, afterPowerOn: 30s, does: vanish}
+/// - {vm: machine-7, afterPowerOn: 5m, does: {ail: readonlyFilesystem}}
+/// apiServerDown: [{from: 5m, until: 7m}]
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
@@ -31,8 +36,10 @@ pub struct SimConfig {
     pub templates: Vec<Template>,
     /// What a NIC may be attached to. None listed: every name is a network with DHCP.
     pub networks: Vec<Network>,
-    /// What a credential plan may name.
+    /// What a plain credential plan may name.
     pub accounts: Vec<Account>,
+    /// Whom credentials belong to, and who may become whom.
+    pub identity: IdentityProvider,
     /// A kinder cloud: a create with the key of an earlier one is answered with the task of that one.
     pub tokens: bool,
     /// False: two VMs of one folder may share a name. Then only a `lag` of 0 protects who searches before cloning.
@@ -49,6 +56,10 @@ pub struct SimConfig {
     pub dhcp: Between,
     /// How long an ended task can be asked for; never shorter than `lag`.
     pub task_retention: Millis,
+    /// How machines become nodes.
+    pub machines: Machines,
+    /// When the API server that machines join does not answer.
+    pub api_server_down: Vec<Span>,
     /// What goes wrong with calls. The first rule that fires decides.
     pub faults: Vec<FaultRule>,
     /// When the whole cloud cannot be reached.
@@ -63,6 +74,7 @@ impl Default for SimConfig {
             templates: Vec::new(),
             networks: Vec::new(),
             accounts: Vec::new(),
+            identity: IdentityProvider::default(),
             tokens: false,
             unique_names: true,
             lag: Millis::seconds(3),
@@ -72,6 +84,8 @@ impl Default for SimConfig {
             dhcp: Between::new(3_000, 30_000),
             // As long as vCenter keeps them.
             task_retention: Millis::seconds(600),
+            machines: Machines::default(),
+            api_server_down: Vec::new(),
             faults: Vec::new(),
             outages: Vec::new(),
             events: Vec::new(),
@@ -156,6 +170,46 @@ impl TaskDurations {
     }
 }
 
+/// How machines become nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Machines {
+    /// How long a machine takes to boot.
+    pub boot: Between,
+    /// How long after that its node joins.
+    pub join: Between,
+    /// What nodes are called: `{name}` stands for the machine's name, `{number}` for a number that no other one has.
+    pub node_name: String,
+    /// How long a node is not heard of before it counts as unknown.
+    pub grace: Millis,
+    /// With which bootstrap tokens machines join.
+    pub tokens: Tokens,
+}
+
+impl Default for Machines {
+    fn default() -> Self {
+        Machines {
+            boot: Between::new(10_000, 40_000),
+            join: Between::new(2_000, 30_000),
+            node_name: "node-{name}".to_owned(),
+            // kube-controller-manager's --node-monitor-grace-period, until Kubernetes 1.31.
+            grace: Millis::seconds(40),
+            tokens: Tokens::default(),
+        }
+    }
+}
+
+/// With which bootstrap tokens machines join.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Tokens {
+    /// With none, and with every one that is neither revoked nor known to have ended.
+    #[default]
+    Any,
+    /// Only with one that the simulation was told of, by [`Sim::admit_token`](super::Sim::admit_token).
+    Minted,
+}
+
 /// A configuration that is not one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}")]
@@ -198,6 +252,8 @@ impl SimConfig {
             ("tasks.powerOff", self.tasks.power_off),
             ("tasks.destroy", self.tasks.destroy),
             ("dhcp", self.dhcp),
+            ("machines.boot", self.machines.boot),
+            ("machines.join", self.machines.join),
         ];
         for (path, range) in ranges {
             ensure(range.min <= range.max, path, "min is larger than max")?;
@@ -217,6 +273,10 @@ impl SimConfig {
                 &format!("outages.{i}.until"),
                 "not after `from`",
             )?;
+        }
+        for (i, span) in self.api_server_down.iter().enumerate() {
+            let path = format!("apiServerDown.{i}.until");
+            ensure(span.from < span.until, &path, "not after `from`")?;
         }
         Ok(())
     }

@@ -3,11 +3,11 @@
 use polity_core::call::Session;
 use polity_core::contract::{Code, Failure};
 
-use super::Sim;
 use super::draw::chance;
 use super::scenario::{FaultRule, Trouble, Unreachable};
 use super::task::TaskKind;
 use super::world::EventState;
+use super::{Sim, machine, sts};
 
 /// What a call is about, for rules to match.
 pub(crate) struct Subject<'a> {
@@ -80,7 +80,11 @@ impl Sim {
         if self.world.expects_late_effects() {
             return true;
         }
-        let outage = || self.config.outages.iter().any(|o| elapsed < o.until.0);
+        let outage = || {
+            let away = self.config.outages.iter().map(|o| o.until);
+            let down = self.config.api_server_down.iter().map(|span| span.until);
+            away.chain(down).any(|until| elapsed < until.0)
+        };
         let event = || {
             let states = self.config.events.iter().zip(&self.world.events);
             states
@@ -111,6 +115,10 @@ fn matches(rule: &FaultRule, elapsed: u64, subject: &Subject<'_>) -> bool {
             TaskKind::of_operation(subject.operation).is_some()
         }
         Trouble::TaskState(_) => subject.operation == "task.get",
+        Trouble::JoinsAfter(_) | Trouble::NeverJoins | Trouble::NodeName(_) => {
+            subject.operation == machine::CREATE
+        }
+        Trouble::LeadsTo(_) => subject.operation == sts::CALLER,
         _ => true,
     };
     rule.from.0 <= elapsed
@@ -129,7 +137,7 @@ fn matches(rule: &FaultRule, elapsed: u64, subject: &Subject<'_>) -> bool {
 }
 
 /// Does the text match the pattern, in which `*` stands for any characters?
-fn glob(pattern: &str, text: &str) -> bool {
+pub(crate) fn glob(pattern: &str, text: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else {
         return pattern == text;
     };

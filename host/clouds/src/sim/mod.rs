@@ -1,4 +1,5 @@
-//! A simulated cloud in the manner of vSphere, which behaves as badly as clouds do.
+//! A simulated cloud, which behaves as badly as clouds do: VMs in the manner of vSphere, machines that join a cluster as
+//! those of Gardener's drivers do, and accounts and roles in the manner of AWS.
 //!
 //! [`Sim`] is a state machine without clock and I/O: it is told the time, and chance comes from its seed. A simulation
 //! drives it directly; [`SimCloud`] puts it behind the [`Cloud`](crate::Cloud) trait, on the driver's clock.
@@ -12,8 +13,9 @@
 //! # Guarantees
 //!
 //! - The same configuration, seed and calls give the same answers and the same [snapshot](Sim::snapshot).
-//! - Of what others own nothing is told and nothing changed: by id `permission-denied`, by search `not-found`.
-//! - A read by id never says `not-found` of a VM that exists. A search may, for as long as `lag`.
+//! - Of what others own nothing is told and nothing changed: by id `permission-denied`, by search `not-found`. What is
+//!   in another account is `not-found` either way.
+//! - A read by id never says `not-found` of a VM that exists in the account. A search may, for as long as `lag`.
 //! - `task.get` never lags.
 //! - What [`Sim::settle`] calls absent does not appear later, if the call began within
 //!   [`BEGINS_WITHIN`] of its pending entry and both were timed by one clock.
@@ -22,6 +24,7 @@
 //!
 //! There are no hosts, datastores or capacities. Templates, networks and folders are names.
 
+mod ailment;
 mod call;
 mod catalogue;
 mod clone;
@@ -30,11 +33,17 @@ mod config;
 mod draw;
 mod fault;
 mod lag;
+mod late;
+mod machine;
 mod millis;
+mod node;
 mod persist;
+mod provider;
 mod scenario;
 mod settle;
+mod sts;
 mod task;
+mod token;
 mod view;
 mod vm;
 mod world;
@@ -47,12 +56,16 @@ use polity_core::contract::{Answer, Code, Failure};
 use crate::check::Checked;
 use world::World;
 
+pub use crate::clock::Clock as SimClock;
+pub use ailment::Ailment;
 pub use catalogue::{BEGINS_WITHIN, LONGEST};
-pub use cloud::{SimClock, SimCloud};
-pub use config::{Account, ConfigError, Network, SimConfig, TaskDurations, Template};
+pub use cloud::SimCloud;
+pub use config::{Account, ConfigError, Machines, Network, SimConfig, TaskDurations, Template, Tokens};
 pub use millis::{Between, Millis};
+pub use node::{NodeCondition, NodeView};
 pub use persist::RestoreError;
-pub use scenario::{FaultRule, Intervention, Outage, Trouble, Unreachable, WorldEvent};
+pub use provider::{AccessKey, IamRole, IdentityProvider, Principal, WebIdentity};
+pub use scenario::{FaultRule, Intervention, Outage, Span, Trouble, Unreachable, WorldEvent};
 pub use task::TaskKind;
 pub use view::{Effect, Happened, VmView};
 pub use vm::Power;

@@ -3,7 +3,9 @@
 use polity_core::contract::Code;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use super::ailment::Ailment;
 use super::millis::Millis;
 use super::vm::Power;
 
@@ -11,10 +13,12 @@ use super::vm::Power;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FaultRule {
-    /// The operation; `*` stands for any characters. `settle` is what the host asks about creates in doubt.
+    /// The operation; `*` stands for any characters. `settle` is what the host asks about creates in doubt. Sessions
+    /// are opened by `sts.assume-role`, `sts.assume-role-with-web-identity` and at last `sts.get-caller-identity`.
     #[serde(default = "anything")]
     pub operation: String,
-    /// Only calls on VMs of this name; `*` stands for any characters.
+    /// Only calls on VMs or machines of this name; `*` stands for any characters. Of the `sts` calls: the ARN of the
+    /// role, or of the caller.
     #[serde(default = "anything")]
     pub vm: String,
     /// Only calls for the object of this uid.
@@ -74,13 +78,22 @@ pub enum Trouble {
         /// `unavailable` and so on.
         #[schemars(with = "String")]
         code: Code,
-        /// For people. `{userData}` stands for the resolved argument: a cloud that repeats what it was given.
+        /// For people. `{userData}`, `{bootstrapToken}` and `{token}` stand for the resolved arguments: a cloud that
+        /// repeats what it was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
         /// The earliest sensible next try.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after: Option<Millis>,
     },
+    /// It happens, and is said to have failed.
+    FailAfterwards {
+        /// `unknown` and so on.
+        #[schemars(with = "String")]
+        code: Code,
+    },
+    /// It happens, and this is answered instead of what the catalogue says: an API that grew, or broke.
+    AnswerWith(Value),
     /// It never arrives: nothing happens and nothing is answered.
     LoseRequest,
     /// It happens, and nothing is answered.
@@ -101,6 +114,14 @@ pub enum Trouble {
     TaskTakes(Millis),
     /// A task is read in this state, which the catalogue need not know: an API that grew. Matches only `task.get`.
     TaskState(String),
+    /// The machine's node joins this long after it has booted. Matches only `machine.create`.
+    JoinsAfter(Millis),
+    /// The machine's node never joins. Matches only `machine.create`.
+    NeverJoins,
+    /// The machine's node is called like this. Matches only `machine.create`.
+    NodeName(String),
+    /// The credentials are valid, and lead to this account. Matches only `sts.get-caller-identity`.
+    LeadsTo(String),
 }
 
 /// A time in which the cloud cannot be reached, not even to settle what is in doubt.
@@ -127,16 +148,27 @@ pub enum Unreachable {
     Silent,
 }
 
+/// A time in which the API server that the machines join does not answer: nobody joins, no node is heard of, and
+/// `api-server.probe` says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Span {
+    /// When it begins.
+    pub from: Millis,
+    /// When it is over.
+    pub until: Millis,
+}
+
 /// Something that happens to a VM without anybody asking Polity; once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WorldEvent {
-    /// The VM's name. While there is no such VM, the event waits for it.
+    /// The name of the VM or machine. While there is none, the event waits for it.
     pub vm: String,
     /// Not before.
     #[serde(default)]
     pub at: Millis,
-    /// This long after a power-on task of the VM ended. Without it: as soon as it may.
+    /// This long after a power-on task of the VM ended, or after a machine was made. Without it: as soon as it may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_power_on: Option<Millis>,
     /// Given up at this time.
@@ -146,7 +178,7 @@ pub struct WorldEvent {
     pub does: Intervention,
 }
 
-/// What other people do to VMs.
+/// What other people do to VMs, or what befalls the nodes of machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Intervention {
@@ -158,16 +190,25 @@ pub enum Intervention {
     PowerOff,
     /// An operator suspends it.
     Suspend,
+    /// The machine's node, if it has joined, is not heard of any more; the machine runs on.
+    FallSilent,
+    /// The machine's node has something.
+    Ail(Ailment),
+    /// The machine's node is well and heard of again; if it had left, or was never to join, it joins.
+    Recover,
+    /// The machine's node, if it has joined, leaves the cluster; the machine runs on.
+    Leave,
 }
 
 impl Intervention {
-    /// The power it leads to; none for a VM that is gone.
-    pub(crate) fn power(self) -> Option<Power> {
+    /// The power that the VM has from then on, none if it is gone; `Err` where only its node is concerned.
+    pub(crate) fn power(self) -> Result<Option<Power>, Self> {
         match self {
-            Intervention::Vanish => None,
-            Intervention::PowerOn => Some(Power::On),
-            Intervention::PowerOff => Some(Power::Off),
-            Intervention::Suspend => Some(Power::Suspended),
+            Intervention::Vanish => Ok(None),
+            Intervention::PowerOn => Ok(Some(Power::On)),
+            Intervention::PowerOff => Ok(Some(Power::Off)),
+            Intervention::Suspend => Ok(Some(Power::Suspended)),
+            other => Err(other),
         }
     }
 }

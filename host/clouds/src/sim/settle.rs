@@ -7,10 +7,12 @@ use serde_json::json;
 
 use super::Sim;
 use super::fault::Subject;
+use super::machine;
 use super::task::{Task, TaskKind};
 
 impl Sim {
-    /// Looks for what a create did: `done` with its task, or with its VM where the task's record has expired.
+    /// Looks for what a create did: `done` with its task, or with its VM where the task's record has expired; of a
+    /// machine, with what its create was or would have been answered.
     ///
     /// Without client tokens there is only the look of things: a clone of this name, stamped with this owner and
     /// submitted since the entry was written. `absent` takes a look that succeeds later than `since` plus
@@ -25,7 +27,7 @@ impl Sim {
         };
         let blind = self.unreachable(now).is_some()
             || self.trouble(now, &subject).is_some()
-            || self.authenticate(session).is_err();
+            || self.authenticate(now, session).is_err();
         let Some(visible_within) = self.visible_within(&entry.operation) else {
             return Doubt::Unknown;
         };
@@ -68,7 +70,9 @@ impl Sim {
             .iter()
             .map(|number| &self.world.tasks[number])
             .filter(|task| {
-                task.kind == TaskKind::Clone
+                entry.operation == TaskKind::Clone.operation()
+                    && task.kind == TaskKind::Clone
+                    && self.sees(session, &task.stamp)
                     && (entry.since..=then).contains(&task.submitted)
                     && self.is(entry, &task.name, task.stamp.key.as_deref())
             });
@@ -78,16 +82,22 @@ impl Sim {
 
     fn traced_vm(&self, then: u64, session: &Session, entry: &PendingEntry) -> Option<serde_json::Value> {
         let owner = self.world.owners.get(&session.owner)?;
+        let machine = entry.operation == machine::CREATE;
         let vm = owner
             .vms
             .iter()
             .map(|number| &self.world.vms[number])
             .find(|vm| {
                 vm.submitted >= entry.since
+                    && self.is_machine(vm.number) == machine
+                    && self.sees(session, &vm.stamp)
                     && vm.as_of(then).is_some_and(|v| !v.gone)
                     && self.is(entry, &vm.name, vm.stamp.key.as_deref())
             })?;
-        Some(json!({"vm": vm.id()}))
+        Some(match machine {
+            true => self.made(vm.number),
+            false => json!({"vm": vm.id()}),
+        })
     }
 
     /// With client tokens the key tells; without, only the name.

@@ -18,6 +18,8 @@ pub struct VmView {
     pub owner: String,
     /// The tenant that the primary belonged to.
     pub tenant: String,
+    /// The account that it is in; none for the cloud's own.
+    pub account: Option<String>,
     /// The key of the pending entry.
     pub key: Option<String>,
     /// Off while it is being cloned.
@@ -51,7 +53,7 @@ pub struct Effect {
     pub intent: String,
     /// On which VM; a clone that failed has left none.
     pub vm: String,
-    /// By which task; none for an intervention.
+    /// By which task; none for an intervention, and for what is done at once.
     pub task: Option<String>,
 }
 
@@ -80,6 +82,7 @@ impl Sim {
                 instance_uuid: vm.instance_uuid.clone(),
                 owner: vm.stamp.owner.clone(),
                 tenant: vm.stamp.tenant.clone(),
+                account: vm.stamp.account.clone(),
                 key: vm.stamp.key.clone(),
                 power: vm.current().map_or(Power::Off, |v| v.power),
                 creating: vm.creating(),
@@ -88,6 +91,12 @@ impl Sim {
                 submitted: vm.submitted,
             })
             .collect()
+    }
+
+    /// Whether the scenario lets the API server of the machines' cluster answer.
+    pub fn api_server_answers(&mut self, now_ms: u64) -> bool {
+        let now = self.advance(now_ms);
+        self.api_server_back(now).is_none()
     }
 
     /// Everything that happened up to the last call, in order.
@@ -100,13 +109,16 @@ impl Sim {
         self.log = None;
     }
 
-    /// When something happens by itself next: a task ends, an outage begins or is over, an operator intervenes.
+    /// When something happens by itself next: a task ends, an outage begins or is over, an operator intervenes, a
+    /// node joins or is given up.
     pub fn next_event_after(&mut self, now_ms: u64) -> Option<u64> {
         let now = self.advance(now_ms);
         let edges = self.config.outages.iter().flat_map(|o| [o.from.0, o.until.0]);
         let edges = edges
             .map(|at| self.world.start + at)
-            .filter(|at| *at > now && !self.world.calm);
+            .filter(|_| !self.world.calm)
+            .chain(self.node_turns())
+            .filter(|at| *at > now);
         edges.chain(self.world.next_due()).min()
     }
 
@@ -125,6 +137,24 @@ impl Sim {
         });
     }
 
+    /// What was done to a VM at once, without a task.
+    pub(crate) fn note_at_once(&mut self, at: u64, operation: &str, what: Happened, number: u64) {
+        let (Some(log), Some(vm)) = (&mut self.log, self.world.vms.get(&number)) else {
+            return;
+        };
+        log.push(Effect {
+            at,
+            operation: operation.to_owned(),
+            what,
+            owner: vm.stamp.owner.clone(),
+            tenant: vm.stamp.tenant.clone(),
+            key: vm.stamp.key.clone(),
+            intent: vm.name.clone(),
+            vm: vm.id(),
+            task: None,
+        });
+    }
+
     pub(crate) fn note_intervention(&mut self, at: u64, number: u64, does: Intervention) {
         let (Some(log), Some(vm)) = (&mut self.log, self.world.vms.get(&number)) else {
             return;
@@ -133,6 +163,7 @@ impl Sim {
             Intervention::Vanish => "vm.destroy",
             Intervention::PowerOn => "vm.power-on",
             Intervention::PowerOff | Intervention::Suspend => "vm.power-off",
+            _ => "machine.node",
         };
         log.push(Effect {
             at,

@@ -15,7 +15,7 @@ pub enum Power {
 }
 
 /// Who may touch something.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Stamp {
     /// The primary's uid.
@@ -24,6 +24,9 @@ pub(crate) struct Stamp {
     pub(crate) tenant: String,
     /// Creates: the key of the pending entry.
     pub(crate) key: Option<String>,
+    /// In which account; none for the cloud's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) account: Option<String>,
 }
 
 /// A VM, from the submission of its clone until nobody can see a trace of it.

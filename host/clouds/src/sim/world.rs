@@ -6,11 +6,15 @@ use polity_core::call::CloudRequest;
 use serde::{Deserialize, Serialize};
 
 use super::Sim;
-use super::call::{Late, Plan};
+use super::call::Plan;
 use super::config::SimConfig;
 use super::draw::draw;
+use super::late::Late;
+use super::node::Node;
 use super::scenario::WorldEvent;
+use super::sts::Granted;
 use super::task::{Task, TaskError, TaskKind};
+use super::token::Token;
 use super::view::Happened;
 use super::vm::{Power, Version, Vm};
 
@@ -30,7 +34,15 @@ pub(crate) struct World {
     /// How often each fault rule matched, for each owner where the rule says so.
     pub(crate) matched: BTreeMap<String, u64>,
     pub(crate) events: Vec<EventState>,
-    pub(crate) handles: BTreeMap<String, Handle>,
+    /// By the token that callers show.
+    #[serde(default)]
+    pub(crate) sessions: BTreeMap<String, Granted>,
+    /// By the number of their machine.
+    #[serde(default)]
+    pub(crate) nodes: BTreeMap<u64, Node>,
+    /// Bootstrap tokens, by their digest.
+    #[serde(default)]
+    pub(crate) tokens: BTreeMap<String, Token>,
     /// No fault from now on.
     pub(crate) calm: bool,
     #[serde(with = "super::persist::pairs")]
@@ -44,13 +56,6 @@ pub(crate) struct Owner {
     pub(crate) vms: BTreeSet<u64>,
     pub(crate) tasks: BTreeSet<u64>,
     draws: u64,
-}
-
-/// A session handed out.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Handle {
-    pub(crate) owner: String,
-    pub(crate) account: String,
 }
 
 /// Where a [`WorldEvent`] stands.
@@ -79,6 +84,10 @@ pub(crate) enum Due {
     Arrive(Late),
     /// An operator intervenes.
     Intervene(usize),
+    /// A machine has booted and its node speaks up.
+    Join(u64),
+    /// Nobody remembers the node of a machine that is gone.
+    Bury(u64),
 }
 
 impl World {
@@ -93,7 +102,9 @@ impl World {
             names: BTreeMap::new(),
             matched: BTreeMap::new(),
             events: Vec::new(),
-            handles: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            tokens: BTreeMap::new(),
             calm: false,
             due: BTreeMap::new(),
             counter: 0,
@@ -207,6 +218,8 @@ impl Sim {
                 let _ = self.execute(at, &request, Plan::default());
             }
             Due::Intervene(event) => self.intervene(at, event),
+            Due::Join(machine) => self.join(at, machine),
+            Due::Bury(machine) => self.bury(machine),
         }
     }
 
@@ -269,7 +282,7 @@ impl Sim {
     }
 
     /// Gives the VM this power; none removes it.
-    fn set_power(&mut self, at: u64, number: u64, power: Option<Power>) {
+    pub(crate) fn set_power(&mut self, at: u64, number: u64, power: Option<Power>) {
         let (seed, dhcp, lag) = (self.world.seed, self.config.dhcp, self.config.lag.0);
         let Some(vm) = self.world.vms.get_mut(&number) else {
             return;
@@ -294,8 +307,9 @@ impl Sim {
             }
         };
         vm.change(at, lag, edit);
+        self.repower(at, number, power);
         if power.is_none() {
-            let place = vm.place.clone();
+            let place = self.world.vms[&number].place.clone();
             self.world.free_name(&place, number);
             self.world.schedule(at + lag + 1, Due::Forget(number));
         }
@@ -309,7 +323,7 @@ impl Sim {
     }
 
     /// Events that waited for this VM, or for its power-on.
-    fn wake_events(&mut self, at: u64, kind: TaskKind, vm: u64) {
+    pub(crate) fn wake_events(&mut self, at: u64, kind: TaskKind, vm: u64) {
         let Some(name) = self.world.vms.get(&vm).map(|vm| vm.name.clone()) else {
             return;
         };
@@ -346,7 +360,10 @@ impl Sim {
             return;
         };
         self.world.events[index] = EventState::Done;
-        self.set_power(at, number, event.does.power());
+        match event.does.power() {
+            Ok(power) => self.set_power(at, number, power),
+            Err(ill) => self.befall(at, number, ill),
+        }
         self.dirty = true;
         self.note_intervention(at, number, event.does);
     }

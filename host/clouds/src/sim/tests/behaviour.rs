@@ -425,52 +425,6 @@ fn with_tokens_a_create_with_the_same_key_is_the_same_create() {
 }
 
 #[test]
-fn a_handle_is_valid_for_the_owner_it_was_given_to() {
-    let accounts = vec![Account {
-        name: "prod".to_owned(),
-        principal: "arn:prod".to_owned(),
-    }];
-    let mut b = Bench::new(SimConfig { accounts, ..plain() });
-    let plan = |plan: Value| polity_core::contract::CredentialPlan {
-        plan: plan.to_string().into(),
-    };
-    let first = b
-        .sim
-        .credential(b.now, &plan(json!({"account": "prod"})), "u")
-        .unwrap();
-    assert_eq!(
-        (&first["principal"], &first["cached"]),
-        (&json!("arn:prod"), &json!(false))
-    );
-    let again = b
-        .sim
-        .credential(b.now, &plan(json!({"account": "prod"})), "u")
-        .unwrap();
-    assert_eq!(
-        (&again["handle"], &again["cached"]),
-        (&first["handle"], &json!(true))
-    );
-    let code = |answer: Answer| answer.unwrap_err().code;
-    assert_eq!(
-        code(b.sim.credential(b.now, &plan(json!({"account": "x"})), "u")),
-        Code::PermissionDenied
-    );
-    assert_eq!(
-        code(b.sim.credential(b.now, &plan(json!({"acount": "x"})), "u")),
-        Code::InvalidArgument
-    );
-    for (owner, handle, expected) in [
-        ("u", first["handle"].as_str().unwrap(), Code::NotFound),
-        ("thief", first["handle"].as_str().unwrap(), Code::Unauthenticated),
-        ("u", "made-up", Code::Unauthenticated),
-    ] {
-        let mut request = request(owner, "vm.get", json!({"id": "vm-1"}));
-        request.session.handle = Some(handle.to_owned());
-        assert_eq!(code(b.sim.perform(b.now, &request).answer.unwrap()), expected);
-    }
-}
-
-#[test]
 fn every_answer_is_what_the_catalogue_says() {
     let mut b = Bench::new(SimConfig {
         queue: Between::exactly(0),

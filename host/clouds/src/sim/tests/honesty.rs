@@ -66,11 +66,26 @@ fn nasty(dice: &mut Dice) -> SimConfig {
         until: Millis(from.0 + 1 + dice.roll(60_000)),
         calls: Unreachable::Refused,
     }];
+    let does = [
+        Intervention::FallSilent,
+        Intervention::PowerOff,
+        Intervention::Leave,
+        Intervention::Recover,
+    ];
+    let event = |nth: u64, dice: &mut Dice| WorldEvent {
+        vm: format!("n{}", dice.roll(4)),
+        at: Millis(dice.roll(600_000)),
+        after_power_on: None,
+        until: None,
+        does: does[nth as usize],
+    };
+    let events = (0..4).map(|nth| event(nth, dice)).collect();
     let lag = Millis(dice.roll(10_000));
     let task_retention = Millis(dice.roll(60_000));
     SimConfig {
         faults,
         outages,
+        events,
         lag,
         task_retention,
         tokens: dice.roll(4) == 0,
@@ -202,7 +217,20 @@ fn walk(
             "vm.power-off",
             "vm.destroy",
         ];
-        let request = match dice.roll(11) {
+        let machine = json!({"name": format!("n{}", dice.roll(4))});
+        let token = json!({"$secret": {"name": owner, "key": "token"}});
+        let request = match dice.roll(15) {
+            11..=12 => request(
+                owner,
+                "machine.create",
+                json!({"name": machine["name"], "bootstrapToken": token}),
+            ),
+            13 => request(
+                owner,
+                ["machine.status", "machine.delete"][dice.roll(2) as usize],
+                machine,
+            ),
+            14 => request(owner, "token.revoke", json!({"token": token})),
             0..=1 => clone_of(owner, &format!("m{}", dice.roll(4))),
             2 => request(owner, "vm.find", json!({"instanceUuid": owner})),
             3 => request(
@@ -262,6 +290,7 @@ fn a_snapshot_that_is_older_than_the_last_reads_knows_every_effect() {
             let mut restored = Sim::restore(config.clone(), &saved).unwrap();
             let now = sim.now();
             assert_eq!(restored.vms(now), sim.vms(now), "seed {seed}");
+            assert_eq!(restored.nodes(now), sim.nodes(now), "seed {seed}");
         });
     }
 }

@@ -9,7 +9,11 @@ use super::*;
 mod behaviour;
 mod faults;
 mod honesty;
+mod identity;
+mod machines;
+mod nodes;
 mod settle;
+mod tokens;
 
 const START: u64 = 1_000_000;
 
@@ -23,7 +27,8 @@ fn session(owner: &str) -> Session {
 }
 
 fn request(owner: &str, operation: &str, arguments: Value) -> CloudRequest {
-    let key = (operation == "vm.clone").then(|| format!("key-{owner}"));
+    let creates = ["vm.clone", "machine.create"].contains(&operation);
+    let key = creates.then(|| format!("key-{owner}"));
     CloudRequest {
         session: session(owner),
         operation: operation.to_owned(),
@@ -63,6 +68,11 @@ fn plain() -> SimConfig {
             destroy: task,
         },
         dhcp: Between::exactly(5_000),
+        machines: Machines {
+            boot: Between::exactly(20_000),
+            join: Between::exactly(10_000),
+            ..Machines::default()
+        },
         ..SimConfig::default()
     }
 }
@@ -112,6 +122,19 @@ impl Bench {
         let task = self.run(owner, "vm.clone", clone_arguments(owner, owner));
         assert_eq!(task["state"], "success", "{task}");
         json!({"id": task["vm"]})
+    }
+
+    /// What making a machine was answered.
+    fn machine(&mut self, owner: &str, name: &str) -> Value {
+        self.call(owner, "machine.create", json!({"name": name}))
+            .expect("a machine")
+    }
+
+    /// The only node there is.
+    fn node(&mut self) -> NodeView {
+        let nodes = self.sim.nodes(self.now);
+        assert_eq!(nodes.len(), 1, "{nodes:?}");
+        nodes.into_iter().next().unwrap()
     }
 
     fn entry(&self, name: &str) -> PendingEntry {

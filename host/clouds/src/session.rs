@@ -1,0 +1,185 @@
+//! Credential plans, and what comes of them. A plan names Secrets; their values are beside it, never in it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// A Secret of any namespace, by name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub struct PlanSecret {
+    /// `metadata.namespace`
+    pub namespace: String,
+    /// `metadata.name`
+    pub name: String,
+}
+
+/// A Secret as it is now.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct SecretContent {
+    /// What a `secret` question about it is answered with.
+    pub digest: String,
+    /// Its `data`, decoded.
+    pub values: BTreeMap<String, Vec<u8>>,
+}
+
+impl fmt::Debug for SecretContent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SecretContent({} values)", self.values.len())
+    }
+}
+
+/// What an adapter opens a session with.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SessionRequest {
+    /// The plan, checked against the catalogue's schema.
+    pub plan: Value,
+    /// The values of the Secrets that its links name, in the order of the chain.
+    pub secrets: Vec<BTreeMap<String, String>>,
+    /// The uid of the object whose pass asks; the session itself belongs to nobody.
+    pub owner: String,
+}
+
+impl fmt::Debug for SessionRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "SessionRequest({} with {} Secrets)",
+            self.plan,
+            self.secrets.len()
+        )
+    }
+}
+
+/// A session of a cloud.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Opened {
+    /// What the adapter wants to see in [`Session::handle`](polity_core::call::Session). It stays in the host.
+    pub token: String,
+    /// As whom it acts.
+    pub principal: String,
+    /// The account it acts in.
+    pub account: String,
+    /// Unix milliseconds; none: it does not end by itself.
+    pub expires: Option<u64>,
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Opened({} in {})", self.principal, self.account)
+    }
+}
+
+/// A plan, read as far as every adapter's plans are alike: a `chain` of links, some of which are
+/// `{"secret": {namespace, name, digest, ..}}`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionPlan {
+    value: Value,
+    secrets: Vec<(PlanSecret, String)>,
+    digest: [u8; 32],
+}
+
+impl SessionPlan {
+    /// Reads a plan.
+    pub fn new(value: Value) -> Self {
+        let links = value["chain"].as_array().into_iter().flatten();
+        let named = links.filter_map(|link| link.get("secret"));
+        let secrets = named.filter_map(|secret| {
+            let digest = secret["digest"].as_str()?.to_owned();
+            Some((PlanSecret::deserialize(secret).ok()?, digest))
+        });
+        SessionPlan {
+            secrets: secrets.collect(),
+            digest: digest(&value),
+            value,
+        }
+    }
+
+    /// As it was given.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// The Secrets that it names, in the order of the chain, and the digests that its author knows them by.
+    pub fn secrets(&self) -> &[(PlanSecret, String)] {
+        &self.secrets
+    }
+
+    /// Plans that say the same have the same digest, however they are spelled.
+    pub fn digest(&self) -> [u8; 32] {
+        self.digest
+    }
+}
+
+fn digest(plan: &Value) -> [u8; 32] {
+    let mut canonical = String::new();
+    write(plan, &mut canonical);
+    Sha256::digest(canonical.as_bytes()).into()
+}
+
+/// JSON with sorted field names: whether maps sort by themselves depends on a feature that any crate may switch on.
+fn write(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(fields) => {
+            let sorted: BTreeMap<&String, &Value> = fields.iter().collect();
+            out.push('{');
+            for (name, value) in sorted {
+                out.push_str(&Value::from(name.as_str()).to_string());
+                out.push(':');
+                write(value, out);
+                out.push(',');
+            }
+            out.push('}');
+        }
+        Value::Array(elements) => {
+            out.push('[');
+            for element in elements {
+                write(element, out);
+                out.push(',');
+            }
+            out.push(']');
+        }
+        plain => out.push_str(&plain.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn plans_that_say_the_same_have_one_digest() {
+        let read = |text: &str| SessionPlan::new(serde_json::from_str(text).unwrap()).digest();
+        assert_eq!(read(r#"{"a": 1, "b": [2, 3]}"#), read(r#"{"b":[2,3],"a":1}"#));
+        assert_ne!(read(r#"{"b": [2, 3]}"#), read(r#"{"b": [3, 2]}"#));
+        assert_ne!(read(r#"{"a": "1"}"#), read(r#"{"a": 1}"#));
+    }
+
+    #[test]
+    fn nothing_that_holds_values_prints_them() {
+        let values = BTreeMap::from([("k".to_owned(), b"hunter22".to_vec())]);
+        let content = SecretContent {
+            digest: "d".to_owned(),
+            values,
+        };
+        let request = SessionRequest {
+            plan: json!({}),
+            secrets: vec![BTreeMap::from([("k".to_owned(), "hunter22".to_owned())])],
+            owner: "u".to_owned(),
+        };
+        let opened = Opened {
+            token: "hunter22".to_owned(),
+            principal: "p".to_owned(),
+            account: "a".to_owned(),
+            expires: None,
+        };
+        let printed = format!("{content:?} {request:?} {opened:?}");
+        assert!(
+            !printed.contains("hunter22") && !printed.contains("104"),
+            "{printed}"
+        );
+    }
+}

@@ -1,0 +1,81 @@
+//! One at a time for each key: whoever comes while somebody is at it waits.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+/// Who is at what, and who waits for it.
+#[derive(Default)]
+pub(crate) struct Turns {
+    taken: Mutex<BTreeMap<[u8; 32], Vec<Waker>>>,
+}
+
+/// It is the holder's turn until this is dropped.
+pub(crate) struct Turn<'a> {
+    turns: &'a Turns,
+    key: [u8; 32],
+}
+
+impl Turns {
+    pub(crate) async fn take(&self, key: [u8; 32]) -> Turn<'_> {
+        poll_fn(|context| {
+            let mut taken = self.lock();
+            if let Some(waiting) = taken.get_mut(&key) {
+                waiting.push(context.waker().clone());
+                return Poll::Pending;
+            }
+            taken.insert(key, Vec::new());
+            Poll::Ready(Turn { turns: self, key })
+        })
+        .await
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<[u8; 32], Vec<Waker>>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn<'_> {
+    /// Wakes all: one of them may have given up in the meantime.
+    fn drop(&mut self) {
+        let waiting = self.turns.lock().remove(&self.key);
+        waiting.into_iter().flatten().for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Context;
+
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_and_only_of_the_same() {
+        let turns = Turns::default();
+        let context = &mut Context::from_waker(Waker::noop());
+        let Poll::Ready(first) = turns.take([1; 32]).boxed_local().poll_unpin(context) else {
+            panic!("nobody is at it")
+        };
+        let mut second = turns.take([1; 32]).boxed_local();
+        assert!(second.poll_unpin(context).is_pending());
+        assert!(turns.take([2; 32]).boxed_local().poll_unpin(context).is_ready());
+        drop(first);
+        assert!(second.poll_unpin(context).is_ready());
+    }
+
+    #[test]
+    fn who_gives_up_waiting_holds_nobody_back() {
+        let turns = Turns::default();
+        let context = &mut Context::from_waker(Waker::noop());
+        let first = turns.take([1; 32]).now_or_never().unwrap();
+        let mut second = turns.take([1; 32]).boxed_local();
+        let mut third = turns.take([1; 32]).boxed_local();
+        assert!(second.poll_unpin(context).is_pending() && third.poll_unpin(context).is_pending());
+        drop(second);
+        drop(first);
+        assert!(third.poll_unpin(context).is_ready());
+    }
+}
