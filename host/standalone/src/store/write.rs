@@ -47,6 +47,11 @@ impl<'a> Write<'a> {
         rfc3339(self.now)
     }
 
+    /// The time of this write.
+    pub(crate) fn time(&self) -> Timestamp {
+        self.now
+    }
+
     /// The time so many seconds from now, as metadata says it.
     pub(crate) fn now_plus(&self, seconds: i64) -> String {
         let later = jiff::SignedDuration::from_secs(seconds);
