@@ -15,7 +15,13 @@ use crate::{
 pub(crate) const CRD_RESOURCE: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
 /// Groups whose kinds are builtin: a CRD must not shadow them.
-const BUILTIN_GROUPS: [&str; 4] = ["", "events.k8s.io", "coordination.k8s.io", "apiextensions.k8s.io"];
+const BUILTIN_GROUPS: [&str; 5] = [
+    "",
+    "events.k8s.io",
+    "coordination.k8s.io",
+    "apiextensions.k8s.io",
+    "storage.k8s.io",
+];
 
 /// Fills in what a CRD may leave out, validates it, and sets the status of one that is accepted.
 /// `now` is RFC 3339, for the conditions.

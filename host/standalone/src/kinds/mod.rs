@@ -68,6 +68,10 @@ pub(crate) enum Rules {
     Namespace,
     /// Ends gracefully once a node has it.
     Pod,
+    /// A volume, or a claim to one: `Pending` at first.
+    Volume,
+    /// Attached to nothing at first; its spec never changes.
+    Attachment,
     /// `stringData` becomes `data`.
     Secret,
     /// Stored as core/v1 events.
@@ -86,7 +90,10 @@ impl Rules {
 
     /// Whether an update must name the resourceVersion that it is based on.
     pub(crate) fn wants_version(self) -> bool {
-        matches!(self, Self::Custom | Self::Crd | Self::Versioned)
+        matches!(
+            self,
+            Self::Custom | Self::Crd | Self::Versioned | Self::Attachment
+        )
     }
 }
 

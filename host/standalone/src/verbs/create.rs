@@ -91,7 +91,8 @@ fn prepare(write: &Write<'_>, target: &Target, object: &mut Value) -> Result<(),
     }
     match target.kind.rules {
         Rules::Namespace => namespaces::prepare(object),
-        Rules::Pod => object["status"] = json!({ "phase": "Pending" }),
+        Rules::Pod | Rules::Volume => object["status"] = json!({ "phase": "Pending" }),
+        Rules::Attachment => object["status"] = json!({ "attached": false }),
         _ => {}
     }
     let counts = target.kind.rules.counts_generations();

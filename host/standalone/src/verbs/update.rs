@@ -191,6 +191,9 @@ fn immutable_changes(target: &Target, stored: &Value, next: &Value) -> Vec<Cause
         Rules::Secret => &["/type"],
         _ => &[],
     };
+    if target.kind.rules == Rules::Attachment && stored["spec"] != next["spec"] {
+        return vec![Cause::invalid("spec", &next["spec"], "field is immutable")];
+    }
     let mut causes: Vec<Cause> = frozen
         .iter()
         .filter(|field| changed(field))
