@@ -4,7 +4,7 @@
 //! [`Store`], `view` shows the result. A watch is a place in the history of its table.
 //!
 //! **Guarantees.** A write is on the disk before it is answered. What is not done is refused with the `Status` a
-//! client expects: server-side apply, strategic merge, dry run, exec, logs, eviction, CEL rules, conversion webhooks.
+//! client expects: server-side apply, strategic merge, dry run, exec, logs, CEL rules, conversion webhooks.
 //!
 //! **What it never does.** It reads no clock but the one it is given, opens no file, decides nothing about policies,
 //! and runs no pods: nodes and pods are objects like any other.
@@ -12,6 +12,8 @@
 mod access;
 mod admission;
 mod api;
+mod budget;
+mod condition;
 mod deletion;
 mod discovery;
 mod kinds;

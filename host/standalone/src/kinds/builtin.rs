@@ -1,6 +1,7 @@
 //! The kinds that are there without a CRD. Their schemas hold what this server decides by; `spec` and `status`
 //! of nodes and pods are kept as they come, because nothing here runs them.
 
+mod budget;
 mod volumes;
 
 use serde_json::{Value, json};
@@ -20,6 +21,7 @@ pub(super) fn kinds() -> Vec<Kind> {
         event("events.k8s.io", "v1"),
         lease(),
         crd(),
+        budget::budget(),
         volumes::volume(),
         volumes::claim(),
         volumes::attachment(),
@@ -301,7 +303,7 @@ mod tests {
 
     #[test]
     fn every_builtin_kind_compiles() {
-        assert_eq!(kinds().len(), 12);
+        assert_eq!(kinds().len(), 13);
     }
 
     #[test]

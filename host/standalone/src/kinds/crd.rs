@@ -15,11 +15,12 @@ use crate::{
 pub(crate) const CRD_RESOURCE: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
 /// Groups whose kinds are builtin: a CRD must not shadow them.
-const BUILTIN_GROUPS: [&str; 5] = [
+const BUILTIN_GROUPS: [&str; 6] = [
     "",
     "events.k8s.io",
     "coordination.k8s.io",
     "apiextensions.k8s.io",
+    "policy",
     "storage.k8s.io",
 ];
 
@@ -236,6 +237,7 @@ fn columns(path: &str, version: &Value, causes: &mut Vec<Cause>) -> Vec<Column> 
             .parse::<JsonPath>()
         {
             Ok(path) => shown.push(Column {
+                absent: serde_json::Value::Null,
                 name,
                 kind,
                 format: column["format"].as_str().unwrap_or_default().to_owned(),
