@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{RESOURCE, covers, is_healthy, status};
+use super::{RESOURCE, is_healthy, selector, status};
 use crate::{
     refusal::{Refusal, Subject},
     store::{Key, Object, Write},
@@ -21,7 +21,7 @@ pub(crate) fn the_one_for(
     value: &Value,
 ) -> Result<Option<(Key, Object)>, Refusal> {
     let mut budgets = write.all_of(&RESOURCE.into(), Some(&pod.namespace));
-    budgets.retain(|(_, budget)| covers(&budget.value, value));
+    budgets.retain(|(_, budget)| selector(&budget.value).is_some_and(|covered| covered.matches(value)));
     if budgets.len() > 1 {
         return Err(Refusal::several_budgets());
     }

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{RESOURCE, covers, is_healthy, status};
+use super::{RESOURCE, is_healthy, selector, status};
 use crate::{
     metadata::is_deleting,
     store::{Change, Key, Object, Write},
@@ -52,7 +52,8 @@ fn touched(write: &Write<'_>) -> BTreeSet<Key> {
     }
     for (namespace, pods) in pods {
         for (key, budget) in write.all_of(&RESOURCE.into(), Some(&namespace)) {
-            if pods.iter().any(|pod| covers(&budget.value, &pod.value)) {
+            let covered = selector(&budget.value);
+            if covered.is_some_and(|covered| pods.iter().any(|pod| covered.matches(&pod.value))) {
                 budgets.insert(key);
             }
         }
@@ -97,10 +98,10 @@ fn renew(write: &mut Write<'_>, key: &Key) {
         return;
     };
     let mut pods: Vec<Object> = Vec::new();
-    for (_, pod) in write.all_of(&PODS.into(), Some(&key.namespace)) {
-        if covers(&budget.value, &pod.value) {
-            pods.push(pod);
-        }
+    if let Some(covered) = selector(&budget.value) {
+        let here = write.all_of(&PODS.into(), Some(&key.namespace));
+        let here = here.into_iter().map(|(_, pod)| pod);
+        pods.extend(here.filter(|pod| covered.matches(&pod.value)));
     }
     let status = status::of(&budget.value, &pods, scale(write, &pods), write.time());
     if status != budget.value["status"] {

@@ -13,7 +13,8 @@
 //! For percentages and `maxUnavailable` they are the sum of the replicas wanted by the pods' controllers: a controller
 //! that is stored here and has an integer `spec.replicas` wants so many; any other, and a pod without a controller, as
 //! many pods as are selected, those that end or have ended included. (The real controller takes pods without a
-//! controller for none, and fails on a controller that it cannot find.) Fractions of pods are rounded up.
+//! controller for none, and fails on a controller that it cannot find.) Fractions of pods are rounded up. A pod that
+//! leaves a budget by its labels is missed there at once; the real controller looks at the new labels only.
 //!
 //! **What is deliberately absent.** No Events about budgets, no `SyncFailed`, no stale `DisruptionTarget` condition
 //! set back.
@@ -39,10 +40,9 @@ pub(crate) const RESOURCE: &str = "poddisruptionbudgets.policy";
 /// How long a pod may take from its eviction to its deletion (disruption controller, `DeletionTimeout`).
 const DELETION: SignedDuration = SignedDuration::from_mins(2);
 
-/// Whether a budget covers a pod of its namespace. One without a selector covers none, one whose selector is empty all.
-fn covers(budget: &Value, pod: &Value) -> bool {
-    let selector = Labels::of_object(&budget["spec"]["selector"]);
-    selector.is_some_and(|selector| selector.matches(pod))
+/// Which pods of its namespace a budget covers. One without a selector covers none, one whose selector is empty all.
+fn selector(budget: &Value) -> Option<Labels> {
+    Labels::of_object(&budget["spec"]["selector"])
 }
 
 /// Whether a pod has the condition `Ready`: that is what budgets call healthy.
