@@ -4,6 +4,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 
 use crate::{
+    budget,
     kinds::{Rules, admit_crd},
     metadata::{NameRule, problems},
     query::FieldValidation,
@@ -131,6 +132,7 @@ fn tidy(object: &mut Value) {
 fn builtin_rules(target: &Target, object: &mut Value, now: &str) -> Result<(), Vec<crate::refusal::Cause>> {
     match target.kind.rules {
         Rules::Crd => admit_crd(object, now)?,
+        Rules::Budget => budget::admit(object)?,
         Rules::Secret => merge_string_data(object),
         Rules::Namespace => {
             let name = object["metadata"]["name"].clone();

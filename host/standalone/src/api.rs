@@ -23,7 +23,7 @@ use crate::{
     refusal::Refusal,
     reply::{self, Body},
     store::{Object, Store},
-    target::Target,
+    target::{Part, Target},
     verbs::{self, Answer, Call, PatchKind, Written},
     view::{Presenter, View},
     watch,
@@ -65,7 +65,8 @@ impl Api {
 
     /// A write to a disk waits for it: that is kept away from the threads that serve everything else.
     async fn dispatch(self, parts: Parts, body: Bytes) -> Result<Response<Body>, Refusal> {
-        let waits = !matches!(parts.method, Method::GET | Method::HEAD) && self.store.is_durable();
+        let reads = matches!(parts.method, Method::GET | Method::HEAD);
+        let waits = self.store.is_durable() && (!reads || self.store.is_late());
         if !waits {
             return self.route(&parts, &body);
         }
@@ -99,6 +100,7 @@ impl Api {
         location: Location,
         body: &Bytes,
     ) -> Result<Response<Body>, Refusal> {
+        self.store.catch_up()?;
         let registry = self.store.read().registry.clone();
         let target = Target::find(&registry, location)?;
         let view = View::negotiate(accept(parts), query)?;
@@ -114,6 +116,13 @@ impl Api {
             body,
         };
         let content_type = header(&parts.headers, CONTENT_TYPE);
+        if target.part == Part::Eviction {
+            if parts.method != Method::POST {
+                return Err(target.verb_refused());
+            }
+            check_json(content_type)?;
+            return Ok(reply::json(StatusCode::CREATED, verbs::evict(&call)?.to_string()));
+        }
         match (&parts.method, target.name.is_some()) {
             (&Method::GET | &Method::HEAD, true) if query.flag("watch") != Some(true) => {
                 Ok(one(&presenter, StatusCode::OK, &verbs::get(&call)?))

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
@@ -15,6 +16,7 @@ use crate::{
     owners::{self, OwnerState},
     refusal::Refusal,
     store::{Key, Object, Write},
+    time::rfc3339,
 };
 
 /// Keeps a CRD until its instances are gone.
@@ -91,18 +93,18 @@ struct Sweep {
 impl Sweep {
     /// The last state of the object, if it is gone.
     fn delete(&mut self, write: &mut Write<'_>, key: &Key, object: &Object, how: How) -> Option<Object> {
-        let grace = grace(key, &object.value, how.grace);
         let mut value = object.value.clone();
         let begins = !is_deleting(&value);
         let metadata = &mut value["metadata"];
         if begins {
+            let grace = grace(key, &object.value, how.grace);
             metadata["deletionTimestamp"] = json!(write.now_plus(grace));
             metadata["deletionGracePeriodSeconds"] = json!(grace);
             if let Some(generation) = metadata["generation"].as_i64() {
                 metadata["generation"] = json!(generation + 1);
             }
-        } else if grace < metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) {
-            metadata["deletionTimestamp"] = json!(write.now_plus(grace));
+        } else if let Some((end, grace)) = shortened(metadata, how.grace, write.time()) {
+            metadata["deletionTimestamp"] = json!(rfc3339(end));
             metadata["deletionGracePeriodSeconds"] = json!(grace);
         }
         if begins {
@@ -310,7 +312,31 @@ fn grace(key: &Key, value: &Value, asked: Option<i64>) -> i64 {
     let own = value["spec"]["terminationGracePeriodSeconds"]
         .as_i64()
         .unwrap_or(POD_GRACE);
-    asked.unwrap_or(own).max(0)
+    at_least_nothing(asked.unwrap_or(own))
+}
+
+/// A grace period below zero counts as one second (apiserver `BeforeDelete`).
+fn at_least_nothing(grace: i64) -> i64 {
+    if grace < 0 { 1 } else { grace }
+}
+
+/// The new end and grace period of an object that ends already; none where they stay. A deletion that says nothing, or
+/// grants more time, changes nothing; a shorter period counts from the first deletion, and never ends in the past.
+fn shortened(metadata: &Value, asked: Option<i64>, now: Timestamp) -> Option<(Timestamp, i64)> {
+    let current = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+    let asked = at_least_nothing(asked?);
+    if asked >= current {
+        return None;
+    }
+    let end: Timestamp = metadata["deletionTimestamp"].as_str()?.parse().ok()?;
+    let end = end
+        .checked_sub(SignedDuration::from_secs(current - asked))
+        .unwrap_or(now);
+    Some(if end < now {
+        (now, asked.min(1))
+    } else {
+        (end, asked)
+    })
 }
 
 fn add_finalizer(value: &mut Value, finalizer: &str) {

@@ -125,6 +125,17 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Option<Value> {
                 "verbs": STATUS_VERBS,
             }));
         }
+        if kind.is_evicted() {
+            resources.push(json!({
+                "name": format!("{}/eviction", kind.plural),
+                "singularName": "",
+                "namespaced": kind.namespaced,
+                "group": "policy",
+                "version": "v1",
+                "kind": "Eviction",
+                "verbs": ["create"],
+            }));
+        }
     }
     (!resources.is_empty()).then(|| {
         json!({
@@ -178,6 +189,13 @@ fn aggregate_version(registry: &Registry, group: &str, version: &str) -> Value {
                     "subresource": "status",
                     "responseKind": response,
                     "verbs": STATUS_VERBS,
+                }));
+            }
+            if kind.is_evicted() {
+                subresources.push(json!({
+                    "subresource": "eviction",
+                    "responseKind": { "group": "policy", "version": "v1", "kind": "Eviction" },
+                    "verbs": ["create"],
                 }));
             }
             json!({

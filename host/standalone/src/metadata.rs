@@ -57,7 +57,7 @@ pub(crate) fn problems(object: &Value, rule: NameRule) -> Vec<Cause> {
     {
         causes.push(Cause::invalid("metadata.name", &metadata["name"], &why));
     }
-    labels(metadata, &mut causes);
+    causes.extend(label_problems("metadata.labels", metadata["labels"].as_object()));
     annotations(metadata, &mut causes);
     finalizers(metadata, &mut causes);
     owners(metadata, &mut causes);
@@ -68,22 +68,25 @@ fn fields<'a>(metadata: &'a Value, name: &str) -> impl Iterator<Item = (&'a Stri
     metadata[name].as_object().into_iter().flat_map(Map::iter)
 }
 
-fn labels(metadata: &Value, causes: &mut Vec<Cause>) {
-    for (key, value) in fields(metadata, "labels") {
+/// Everything that is wrong with a set of labels that stands at `path`.
+pub(crate) fn label_problems(path: &str, labels: Option<&Map<String, Value>>) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    for (key, value) in labels.into_iter().flatten() {
         if !is_qualified(key) {
-            causes.push(Cause::invalid(
-                "metadata.labels",
-                &key.as_str().into(),
-                NOT_QUALIFIED,
-            ));
+            causes.push(Cause::invalid(path, &key.as_str().into(), NOT_QUALIFIED));
         }
-        let text = value.as_str().unwrap_or_default();
-        if text.len() > LABEL || !(text.is_empty() || is_name_part(text)) {
-            let why = "a valid label must be an empty string or at most 63 alphanumeric characters, '-', '_' or \
-                       '.', and must start and end with an alphanumeric character";
-            causes.push(Cause::invalid("metadata.labels", value, why));
-        }
+        causes.extend(value_problem(value).map(|why| Cause::invalid(path, value, why)));
     }
+    causes
+}
+
+/// Why this cannot be the value of a label; none where it can.
+pub(crate) fn value_problem(value: &Value) -> Option<&'static str> {
+    let text = value.as_str().unwrap_or_default();
+    (text.len() > LABEL || !(text.is_empty() || is_name_part(text))).then_some(
+        "a valid label must be an empty string or at most 63 alphanumeric characters, '-', '_' or '.', and must start \
+         and end with an alphanumeric character",
+    )
 }
 
 fn annotations(metadata: &Value, causes: &mut Vec<Cause>) {

@@ -9,6 +9,9 @@ use crate::{
     reply::{self, Body},
 };
 
+/// The schema of evictions, by name.
+const EVICTION: &str = "policy.v1.Eviction";
+
 /// Answers an OpenAPI request; none for a route that is no such request, or a version that is not served.
 pub(crate) fn answer(registry: &Registry, route: &Route) -> Option<Response<Body>> {
     let value = match route {
@@ -47,6 +50,10 @@ fn document(registry: &Registry, group: &str, version: &str) -> Option<Value> {
         };
         let name = schema_name(kind, version);
         schemas.insert(name.clone(), schema(kind, served));
+        if kind.is_evicted() {
+            let open = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+            schemas.insert(EVICTION.to_owned(), open);
+        }
         describe(kind, version, served, &name, &mut paths);
     }
     (!paths.is_empty()).then(|| {
@@ -117,6 +124,17 @@ fn describe(kind: &Kind, version: &str, served: &Version, schema: &str, paths: &
     });
     if served.status {
         paths.insert(format!("{object}/status"), methods.clone());
+    }
+    if kind.is_evicted() {
+        let eviction = About {
+            gvk: json!({ "group": "policy", "version": "v1", "kind": "Eviction" }),
+            schema: EVICTION,
+            namespaced: kind.namespaced,
+        };
+        paths.insert(
+            format!("{object}/eviction"),
+            json!({ "post": eviction.operation("post", &["fieldManager", "fieldValidation"]) }),
+        );
     }
     let mut methods = methods;
     methods["delete"] = about.operation("delete", &["gracePeriodSeconds", "propagationPolicy"]);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 pub(crate) struct Refusal {
     /// The HTTP status, also `code` in the `Status`.
     pub(crate) code: u16,
-    /// Machine-readable: one of the `StatusReason`s of meta/v1.
+    /// Machine-readable: one of the `StatusReason`s of meta/v1; empty where a real API server gives none.
     pub(crate) reason: &'static str,
     /// For a person: what was refused, and why.
     pub(crate) message: String,
@@ -283,6 +283,25 @@ impl Refusal {
         Self::new(422, "Invalid", message)
     }
 
+    /// 429: a disruption budget does not allow it. `retry`: when to come back, in seconds.
+    pub(crate) fn disruption(why: &str, retry: Option<u32>) -> Self {
+        let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+        let mut details = json!({ "causes": [{ "reason": "DisruptionBudget", "message": why }] });
+        if let Some(seconds) = retry {
+            details["retryAfterSeconds"] = json!(seconds);
+        }
+        Self {
+            details: Some(details),
+            ..Self::new(429, "TooManyRequests", message)
+        }
+    }
+
+    /// 500, without a reason: two disruption budgets for one pod.
+    pub(crate) fn several_budgets() -> Self {
+        let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+        Self::new(500, "", message)
+    }
+
     /// 500: our fault, or the disk's.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "InternalError", message)
@@ -311,6 +330,11 @@ impl Refusal {
         refusal
     }
 
+    /// When to come back, in seconds, where that is said.
+    pub(crate) fn retry_after(&self) -> Option<u64> {
+        self.details.as_ref()?["retryAfterSeconds"].as_u64()
+    }
+
     /// The `Status` object.
     pub(crate) fn status(&self) -> Value {
         let mut status = json!({
@@ -319,9 +343,11 @@ impl Refusal {
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
             "code": self.code,
         });
+        if !self.reason.is_empty() {
+            status["reason"] = json!(self.reason);
+        }
         if let Some(details) = &self.details {
             status["details"] = details.clone();
         }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
 use http::{
     HeaderValue, Response, StatusCode,
-    header::{CONTENT_TYPE, WARNING},
+    header::{CONTENT_TYPE, RETRY_AFTER, WARNING},
 };
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
@@ -43,7 +43,11 @@ pub(crate) fn typed(content_type: &'static str, value: &Value) -> Response<Body>
 /// A refusal's `Status`.
 pub(crate) fn refusal(refusal: &Refusal) -> Response<Body> {
     let code = StatusCode::from_u16(refusal.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    json(code, refusal.status().to_string())
+    let mut response = json(code, refusal.status().to_string());
+    if let Some(seconds) = refusal.retry_after() {
+        response.headers_mut().insert(RETRY_AFTER, seconds.into());
+    }
+    response
 }
 
 /// Watch events.

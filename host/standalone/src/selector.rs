@@ -31,13 +31,43 @@ impl Labels {
         Ok(Self(requirements))
     }
 
-    fn matches(&self, object: &Value) -> bool {
+    /// The selector that is written as an object (meta/v1 `LabelSelector`); none where there is none, or one that
+    /// makes no sense: both select nothing.
+    pub(crate) fn of_object(selector: &Value) -> Option<Self> {
+        let selector = selector.as_object()?;
+        let mut requirements = Vec::new();
+        let labels = selector.get("matchLabels").and_then(Value::as_object);
+        for (name, value) in labels.into_iter().flatten() {
+            requirements.push(Requirement::In(name.clone(), vec![value.as_str()?.to_owned()]));
+        }
+        let expressions = selector.get("matchExpressions").and_then(Value::as_array);
+        for expression in expressions.into_iter().flatten() {
+            requirements.push(Requirement::of_object(expression)?);
+        }
+        Some(Self(requirements))
+    }
+
+    /// Whether an object has such labels.
+    pub(crate) fn matches(&self, object: &Value) -> bool {
         let labels = object["metadata"]["labels"].as_object();
         self.0.iter().all(|requirement| requirement.holds(labels))
     }
 }
 
 impl Requirement {
+    fn of_object(expression: &Value) -> Option<Self> {
+        let name = expression["key"].as_str()?.to_owned();
+        let values = expression["values"].as_array().into_iter().flatten();
+        let values = values.filter_map(Value::as_str).map(str::to_owned).collect();
+        match expression["operator"].as_str()? {
+            "In" => Some(Self::In(name, values)),
+            "NotIn" => Some(Self::NotIn(name, values)),
+            "Exists" => Some(Self::Exists(name)),
+            "DoesNotExist" => Some(Self::Missing(name)),
+            _ => None,
+        }
+    }
+
     fn holds(&self, labels: Option<&Map<String, Value>>) -> bool {
         let value = |name: &String| labels.and_then(|labels| labels.get(name)).and_then(Value::as_str);
         match self {
@@ -214,6 +244,34 @@ mod tests {
         ] {
             assert_eq!(
                 Labels::parse(selector).unwrap().matches(&object),
+                expected,
+                "{selector}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_selector_that_is_an_object_selects_the_same() {
+        let object = json!({ "metadata": { "labels": { "app": "web" } } });
+        let expression = |key, operator, values: &[&str]| json!({ "matchExpressions": [{ "key": key, "operator": operator, "values": values }] });
+        for (selector, expected) in [
+            (json!({}), Some(true)),
+            (json!({ "matchLabels": { "app": "web" } }), Some(true)),
+            (
+                json!({ "matchLabels": { "app": "web", "tier": "front" } }),
+                Some(false),
+            ),
+            (expression("app", "In", &["api", "web"]), Some(true)),
+            (expression("app", "NotIn", &["web"]), Some(false)),
+            (expression("tier", "NotIn", &["web"]), Some(true)),
+            (expression("app", "Exists", &[]), Some(true)),
+            (expression("app", "DoesNotExist", &[]), Some(false)),
+            (expression("app", "Is", &["web"]), None),
+            (Value::Null, None),
+        ] {
+            let labels = Labels::of_object(&selector);
+            assert_eq!(
+                labels.map(|labels| labels.matches(&object)),
                 expected,
                 "{selector}"
             );

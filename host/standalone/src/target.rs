@@ -10,7 +10,7 @@ use crate::{
     store::Key,
 };
 
-/// A collection, an object, or an object's status.
+/// A collection, an object, or a part of one.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) kind: Arc<Kind>,
@@ -18,13 +18,21 @@ pub(crate) struct Target {
     /// None for cluster-scoped kinds, and for a collection across namespaces.
     pub(crate) namespace: Option<Arc<str>>,
     pub(crate) name: Option<Arc<str>>,
-    /// Only the status is meant.
-    pub(crate) status: bool,
+    pub(crate) part: Part,
+}
+
+/// How much of an object is meant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Part {
+    Whole,
+    /// Its status alone.
+    Status,
+    /// Its eviction, which can only be created: of pods.
+    Eviction,
 }
 
 /// Subresources that real API servers have for builtin kinds: refused by name.
-const ABSENT: [(&str, &str); 12] = [
-    ("pods", "eviction"),
+const ABSENT: [(&str, &str); 11] = [
     ("pods", "exec"),
     ("pods", "log"),
     ("pods", "attach"),
@@ -55,9 +63,10 @@ impl Target {
         if !scope_fits {
             return Err(Refusal::no_such_path());
         }
-        let status = match location.subresource.as_deref() {
-            None => false,
-            Some("status") if kind.versions[version].status => true,
+        let part = match location.subresource.as_deref() {
+            None => Part::Whole,
+            Some("status") if kind.versions[version].status => Part::Status,
+            Some("eviction") if kind.is_evicted() => Part::Eviction,
             Some(sub) if ABSENT.contains(&(&kind.plural, sub)) || ABSENT.contains(&("", sub)) => {
                 return Err(Refusal::not_implemented(&format!(
                     "subresource {}/{sub}",
@@ -71,7 +80,7 @@ impl Target {
             version,
             namespace: location.namespace.map(Arc::from),
             name: location.name.map(Arc::from),
-            status,
+            part,
         })
     }
 

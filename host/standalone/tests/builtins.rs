@@ -192,11 +192,19 @@ async fn what_is_not_done_is_refused_with_its_reason() {
         ),
         (
             "POST",
-            &format!("{pod}/eviction"),
+            &format!("{pod}/eviction?dryRun=All"),
             plain,
             501,
             "NotImplemented",
-            "pods/eviction",
+            "dryRun",
+        ),
+        (
+            "GET",
+            &format!("{pod}/eviction"),
+            plain,
+            405,
+            "MethodNotAllowed",
+            "does not allow this method",
         ),
         (
             "GET",

@@ -283,3 +283,52 @@ async fn a_pod_on_a_node_ends_gracefully() {
         .unwrap();
     assert_eq!(refusal(pods.get("running").await).0, 404);
 }
+
+#[tokio::test]
+async fn a_grace_period_that_runs_is_only_ever_shortened() {
+    let seconds = common::Seconds::default();
+    let store = polity_standalone::Store::in_memory(seconds.clock(), [7; 16]);
+    let client = common::client(std::sync::Arc::new(store));
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
+    let spec = json!({ "nodeName": "n1", "containers": [{ "name": "c", "image": "i" }] });
+    let pod = json!({ "metadata": { "name": "p" }, "spec": spec });
+    let pod = serde_json::from_value(pod).unwrap();
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+    let ended = json!({ "status": { "phase": "Failed" } });
+    let path = "/api/v1/namespaces/default/pods/p";
+    // As a real API server: what no grace period means is decided by the first deletion.
+    for (wait, options, grace, end) in [
+        (0, json!({ "gracePeriodSeconds": 60 }), 60, "1970-01-01T00:01:00Z"),
+        (5, json!({}), 60, "1970-01-01T00:01:00Z"),
+        (0, json!({ "gracePeriodSeconds": 90 }), 60, "1970-01-01T00:01:00Z"),
+        (0, json!({ "gracePeriodSeconds": 20 }), 20, "1970-01-01T00:00:20Z"),
+        (0, json!({}), 20, "1970-01-01T00:00:20Z"),
+        (5, json!({ "gracePeriodSeconds": 3 }), 1, "1970-01-01T00:00:10Z"),
+        (0, json!({ "gracePeriodSeconds": -5 }), 1, "1970-01-01T00:00:10Z"),
+    ] {
+        seconds.advance(wait);
+        let (code, pod) = raw(&client, "DELETE", path, &[], &options.to_string()).await;
+        let metadata = &pod["metadata"];
+        assert_eq!(
+            (
+                code,
+                &metadata["deletionGracePeriodSeconds"],
+                &metadata["deletionTimestamp"]
+            ),
+            (200, &json!(grace), &json!(end)),
+            "{options}"
+        );
+        pods.patch_status("p", &PatchParams::default(), &Patch::Merge(&ended))
+            .await
+            .unwrap();
+    }
+    raw(
+        &client,
+        "DELETE",
+        path,
+        &[],
+        &json!({ "gracePeriodSeconds": 0 }).to_string(),
+    )
+    .await;
+    assert_eq!(refusal(pods.get("p").await).0, 404);
+}

@@ -4,7 +4,7 @@ mod common;
 
 use std::{fs::File, path::Path, sync::Arc};
 
-use common::{Events, Seconds, client, create, define, refusal, thing_crd, things};
+use common::{Events, Seconds, client, create, define, raw, refusal, thing_crd, things};
 use kube::{
     Client, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams, WatchParams},
@@ -153,4 +153,40 @@ fn a_file_in_use_is_refused() {
     let path = folder.path().join("objects.redb");
     let _open = Store::open(file(&path), Seconds::default().clock(), [3; 16]).unwrap();
     assert!(Store::open(file(&path), Seconds::default().clock(), [3; 16]).is_err());
+}
+
+#[tokio::test]
+async fn a_budget_remembers_whom_it_let_go_across_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("objects.redb");
+    let merge = [("content-type", "application/merge-patch+json")];
+    let pods = "/api/v1/namespaces/default/pods";
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let first = open(&path);
+    let ready = json!({ "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
+    let disrupted = json!({ "status": { "disruptedPods": { "p": "1970-01-01T00:00:00Z" } } });
+    let budget = json!({ "metadata": { "name": "b" }, "spec": { "minAvailable": 0, "selector": {} } });
+    let pod = json!({ "metadata": { "name": "p" }, "spec": { "nodeName": "n" } });
+    for (method, path, body) in [
+        ("POST", pods.to_owned(), pod),
+        ("PATCH", format!("{pods}/p/status"), ready),
+        ("POST", budgets.to_owned(), budget),
+        ("PATCH", format!("{budgets}/b/status"), disrupted),
+    ] {
+        let headers = if method == "PATCH" { &merge[..] } else { &[] };
+        let (code, answer) = raw(&first, method, &path, headers, &body.to_string()).await;
+        assert!(code < 300, "{answer}");
+    }
+    close(first).await;
+
+    let seconds = Seconds::default();
+    seconds.advance(60);
+    let second = client(Arc::new(
+        Store::open(file(&path), seconds.clock(), [3; 16]).unwrap(),
+    ));
+    for (wait, allowed) in [(0, 0), (61, 1)] {
+        seconds.advance(wait);
+        let (_, budget) = raw(&second, "GET", &format!("{budgets}/b"), &[], "").await;
+        assert_eq!(budget["status"]["disruptionsAllowed"], allowed, "{wait}");
+    }
 }

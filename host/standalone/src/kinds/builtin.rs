@@ -1,6 +1,9 @@
 //! The kinds that are there without a CRD. Their schemas hold what this server decides by; `spec` and `status`
 //! of nodes and pods are kept as they come, because nothing here runs them.
 
+mod budget;
+mod volumes;
+
 use serde_json::{Value, json};
 
 use super::{Kind, Rules, Version, api_version, meta, resource_name};
@@ -18,6 +21,10 @@ pub(super) fn kinds() -> Vec<Kind> {
         event("events.k8s.io", "v1"),
         lease(),
         crd(),
+        budget::budget(),
+        volumes::volume(),
+        volumes::claim(),
+        volumes::attachment(),
     ]
 }
 
@@ -26,9 +33,13 @@ struct Name(&'static str, &'static str, &'static str, &'static str);
 
 impl Name {
     fn kind(self, fields: Value) -> Kind {
+        self.shaped(&json!({ "type": "object", "properties": fields }))
+    }
+
+    /// The same, where fields at the root are required.
+    fn shaped(self, schema: &Value) -> Kind {
         let Self(group, version, kind, plural) = self;
-        let schema = json!({ "type": "object", "properties": fields });
-        let schema = compile("", &schema).expect("the schemas of builtin kinds are our own");
+        let schema = compile("", schema).expect("the schemas of builtin kinds are our own");
         Kind {
             group: group.to_owned(),
             plural: plural.to_owned(),
@@ -292,7 +303,7 @@ mod tests {
 
     #[test]
     fn every_builtin_kind_compiles() {
-        assert_eq!(kinds().len(), 9);
+        assert_eq!(kinds().len(), 13);
     }
 
     #[test]

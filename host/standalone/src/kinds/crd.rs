@@ -15,7 +15,14 @@ use crate::{
 pub(crate) const CRD_RESOURCE: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
 /// Groups whose kinds are builtin: a CRD must not shadow them.
-const BUILTIN_GROUPS: [&str; 4] = ["", "events.k8s.io", "coordination.k8s.io", "apiextensions.k8s.io"];
+const BUILTIN_GROUPS: [&str; 6] = [
+    "",
+    "events.k8s.io",
+    "coordination.k8s.io",
+    "apiextensions.k8s.io",
+    "policy",
+    "storage.k8s.io",
+];
 
 /// Fills in what a CRD may leave out, validates it, and sets the status of one that is accepted.
 /// `now` is RFC 3339, for the conditions.
@@ -230,6 +237,7 @@ fn columns(path: &str, version: &Value, causes: &mut Vec<Cause>) -> Vec<Column> 
             .parse::<JsonPath>()
         {
             Ok(path) => shown.push(Column {
+                absent: serde_json::Value::Null,
                 name,
                 kind,
                 format: column["format"].as_str().unwrap_or_default().to_owned(),

@@ -68,6 +68,12 @@ pub(crate) enum Rules {
     Namespace,
     /// Ends gracefully once a node has it.
     Pod,
+    /// Its status is kept up to date here.
+    Budget,
+    /// A volume, or a claim to one: `Pending` at first.
+    Volume,
+    /// Attached to nothing at first; its spec never changes.
+    Attachment,
     /// `stringData` becomes `data`.
     Secret,
     /// Stored as core/v1 events.
@@ -81,12 +87,15 @@ pub(crate) enum Rules {
 impl Rules {
     /// Whether `metadata.generation` counts changes of the spec: custom kinds, and few of the builtin ones.
     pub(crate) fn counts_generations(self) -> bool {
-        matches!(self, Self::Custom | Self::Crd | Self::Pod)
+        matches!(self, Self::Custom | Self::Crd | Self::Pod | Self::Budget)
     }
 
     /// Whether an update must name the resourceVersion that it is based on.
     pub(crate) fn wants_version(self) -> bool {
-        matches!(self, Self::Custom | Self::Crd | Self::Versioned)
+        matches!(
+            self,
+            Self::Custom | Self::Crd | Self::Versioned | Self::Attachment | Self::Budget
+        )
     }
 }
 
@@ -99,6 +108,11 @@ impl Kind {
     /// `G/V`, or `V` for core.
     pub(crate) fn api_version(&self, version: &Version) -> String {
         api_version(&self.group, &version.name)
+    }
+
+    /// Whether its objects have the subresource `eviction`.
+    pub(crate) fn is_evicted(&self) -> bool {
+        self.rules == Rules::Pod
     }
 
     /// What a refusal says about one of its objects.

@@ -22,6 +22,7 @@ pub(crate) use state::{Change, Key, Object, Place, State, Stored};
 pub(crate) use write::Write;
 
 use crate::{
+    budget,
     refusal::Refusal,
     time::{Clock, now},
 };
@@ -124,6 +125,20 @@ impl Store {
         now(&self.clock)
     }
 
+    /// Whether something that is stored is no longer true, by the clock alone.
+    pub(crate) fn is_late(&self) -> bool {
+        self.read().late_budgets(self.now()).next().is_some()
+    }
+
+    /// Brings that up to date.
+    pub(crate) fn catch_up(&self) -> Result<(), Refusal> {
+        if self.is_late() {
+            self.write(|_| Ok(()))
+        } else {
+            Ok(())
+        }
+    }
+
     /// Works out changes and makes them, all or none. A refusal changes nothing.
     pub(crate) fn write<T>(
         &self,
@@ -133,7 +148,9 @@ impl Store {
         let mut disk = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let state = self.read();
         let mut write = Write::new(&state, self.now(), &self.seed);
+        budget::catch_up(&mut write);
         let answer = work(&mut write)?;
+        budget::follow(&mut write);
         let changes = write.into_changes();
         drop(state);
         if let Some(change) = changes.iter().find(|change| change.object.json().len() > OBJECT) {

@@ -6,10 +6,12 @@ use std::{
 };
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::{
+    budget,
     kinds::{CRD_RESOURCE, Registry, custom_kind},
     refusal::Refusal,
 };
@@ -162,6 +164,8 @@ pub(crate) struct State {
     uids: BTreeMap<String, Key>,
     owned: BTreeMap<String, BTreeSet<Key>>,
     in_namespace: BTreeMap<Arc<str>, usize>,
+    /// The disruption budgets that time will change, and when.
+    budgets: BTreeMap<Key, Timestamp>,
     /// Where a history begins for a table made later: nothing is known before.
     born: u64,
 }
@@ -177,6 +181,7 @@ impl State {
             uids: BTreeMap::new(),
             owned: BTreeMap::new(),
             in_namespace: BTreeMap::new(),
+            budgets: BTreeMap::new(),
             born: revision,
         };
         for kind in registry.all() {
@@ -214,6 +219,12 @@ impl State {
     /// How many objects are in a namespace.
     pub(crate) fn count_in(&self, namespace: &str) -> usize {
         self.in_namespace.get(namespace).copied().unwrap_or(0)
+    }
+
+    /// The disruption budgets whose status time alone has changed.
+    pub(crate) fn late_budgets(&self, now: Timestamp) -> impl Iterator<Item = &Key> {
+        let late = self.budgets.iter().filter(move |(_, end)| **end <= now);
+        late.map(|(key, _)| key)
     }
 
     fn table_mut(&mut self, resource: &Arc<str>) -> &mut Table {
@@ -293,9 +304,15 @@ impl State {
                 .or_default()
                 .insert(key.clone());
         }
+        if &*key.resource == budget::RESOURCE
+            && let Some(end) = budget::earliest_end(&object.value)
+        {
+            self.budgets.insert(key.clone(), end);
+        }
     }
 
     fn unindex(&mut self, key: &Key, object: &Object) {
+        self.budgets.remove(key);
         self.uids.remove(object.uid());
         for owner in owner_uids(&object.value) {
             if let Some(keys) = self.owned.get_mut(owner) {

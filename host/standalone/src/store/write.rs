@@ -38,6 +38,16 @@ impl<'a> Write<'a> {
         }
     }
 
+    /// What was changed so far, in the order of the changes.
+    pub(crate) fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    /// The disruption budgets whose status time alone has changed.
+    pub(crate) fn late_budgets(&self) -> Vec<Key> {
+        self.state.late_budgets(self.now).cloned().collect()
+    }
+
     pub(super) fn into_changes(self) -> Vec<Change> {
         self.changes
     }
@@ -45,6 +55,11 @@ impl<'a> Write<'a> {
     /// The time of this write, as metadata says it.
     pub(crate) fn now(&self) -> String {
         rfc3339(self.now)
+    }
+
+    /// The time of this write.
+    pub(crate) fn time(&self) -> Timestamp {
+        self.now
     }
 
     /// The time so many seconds from now, as metadata says it.
@@ -107,16 +122,28 @@ impl<'a> Write<'a> {
 
     /// Every object of a resource, in the order of lists.
     pub(crate) fn all_of(&self, resource: &Arc<str>, namespace: Option<&str>) -> Vec<(Key, Object)> {
-        let Some(table) = self.state.table(resource) else {
-            return Vec::new();
-        };
-        let keys = table.of_namespace(namespace).map(|((namespace, name), _)| Key {
-            resource: resource.clone(),
-            namespace: namespace.clone(),
-            name: name.clone(),
-        });
-        keys.filter_map(|key| self.get(&key).map(|object| (key, object)))
-            .collect()
+        let stored = self.state.table(resource).into_iter();
+        let stored = stored.flat_map(|table| table.of_namespace(namespace));
+        let mut found: Vec<(Key, Object)> = Vec::new();
+        for ((namespace, name), _) in stored {
+            let key = Key {
+                resource: resource.clone(),
+                namespace: namespace.clone(),
+                name: name.clone(),
+            };
+            found.extend(self.get(&key).map(|object| (key, object)));
+        }
+        let known = found.len();
+        for (key, object) in &self.on_top {
+            let here = key.resource == *resource && namespace.is_none_or(|wanted| wanted == &*key.namespace);
+            if let Some(object) = object.as_ref().filter(|_| here && self.state.get(key).is_none()) {
+                found.push((key.clone(), object.clone()));
+            }
+        }
+        if found.len() > known {
+            found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        }
+        found
     }
 
     /// Whether a resource has objects left.

@@ -20,6 +20,8 @@ pub(crate) struct Column {
     /// Above 0: shown by `-o wide` only.
     pub(crate) priority: i64,
     pub(crate) path: JsonPath,
+    /// The cell of an object that has nothing there.
+    pub(crate) absent: Value,
 }
 
 impl Column {
@@ -35,6 +37,7 @@ impl Column {
             description: String::new(),
             priority: 0,
             path: path.parse().expect("the paths of builtin columns are our own"),
+            absent: Value::Null,
         }
     }
 
@@ -57,7 +60,7 @@ impl Column {
     fn cell(&self, object: &Value, now: Timestamp) -> Value {
         let found = self.path.find(object);
         let Some(&first) = found.first() else {
-            return Value::Null;
+            return self.absent.clone();
         };
         match self.kind.as_str() {
             "integer" => first.as_i64().or_else(|| first.as_f64().map(|f| f as i64)).into(),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Call, Written};
 use crate::{
     admission::{check_place, conform},
-    deletion,
+    budget, deletion,
     kinds::Rules,
     namespaces,
     refusal::{Cause, Refusal},
@@ -91,7 +91,9 @@ fn prepare(write: &Write<'_>, target: &Target, object: &mut Value) -> Result<(),
     }
     match target.kind.rules {
         Rules::Namespace => namespaces::prepare(object),
-        Rules::Pod => object["status"] = json!({ "phase": "Pending" }),
+        Rules::Pod | Rules::Volume => object["status"] = json!({ "phase": "Pending" }),
+        Rules::Budget => object["status"] = budget::first(),
+        Rules::Attachment => object["status"] = json!({ "attached": false }),
         _ => {}
     }
     let counts = target.kind.rules.counts_generations();

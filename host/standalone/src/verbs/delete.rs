@@ -9,6 +9,7 @@ use crate::{
     namespaces,
     refusal::Refusal,
     store::Object,
+    target::Part,
 };
 
 /// What a deletion is answered with.
@@ -23,10 +24,10 @@ pub(crate) enum Answer {
 pub(crate) fn delete(call: &Call<'_>) -> Result<Answer, Refusal> {
     let target = call.target;
     let (key, name) = target.named()?;
-    if target.status {
+    if target.part != Part::Whole {
         return Err(target.verb_refused());
     }
-    let (how, preconditions) = options(call)?;
+    let (how, preconditions) = body_options(call)?;
     if target.kind.rules == Rules::Namespace {
         namespaces::check_deletable(name)?;
     }
@@ -45,7 +46,7 @@ pub(crate) fn delete(call: &Call<'_>) -> Result<Answer, Refusal> {
 
 /// Deletes what the selectors select, in one transaction; answers the objects as they were left.
 pub(crate) fn delete_collection(call: &Call<'_>) -> Result<(Vec<Object>, u64), Refusal> {
-    let (how, preconditions) = options(call)?;
+    let (how, preconditions) = body_options(call)?;
     let selection = selection(call.target, call.query)?;
     call.store.write(|write| {
         let mut deleted = Vec::new();
@@ -68,13 +69,18 @@ pub(crate) fn delete_collection(call: &Call<'_>) -> Result<(Vec<Object>, u64), R
 }
 
 /// `DeleteOptions`, from the body or else from the query.
-fn options(call: &Call<'_>) -> Result<(How, Preconditions), Refusal> {
-    call.query.refuse_dry_run()?;
+fn body_options(call: &Call<'_>) -> Result<(How, Preconditions), Refusal> {
     let body = if call.body.is_empty() {
         Value::Null
     } else {
         call.json()?
     };
+    options(call, &body)
+}
+
+/// `DeleteOptions`, or else what the query says.
+pub(super) fn options(call: &Call<'_>, body: &Value) -> Result<(How, Preconditions), Refusal> {
+    call.query.refuse_dry_run()?;
     if body["dryRun"].as_array().is_some_and(|runs| !runs.is_empty()) {
         return Err(Refusal::not_implemented("dryRun"));
     }

@@ -2,6 +2,7 @@
 
 mod create;
 mod delete;
+mod evict;
 mod patch;
 mod read;
 mod update;
@@ -11,6 +12,7 @@ use serde_json::Value;
 
 pub(crate) use create::create;
 pub(crate) use delete::{Answer, delete, delete_collection};
+pub(crate) use evict::evict;
 pub(crate) use patch::{PatchKind, patch};
 pub(crate) use read::{get, list, selection};
 pub(crate) use update::update;

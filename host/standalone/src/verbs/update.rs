@@ -11,7 +11,7 @@ use crate::{
     query::FieldValidation,
     refusal::{Cause, Refusal},
     store::{Key, Object, Write},
-    target::Target,
+    target::{Part, Target},
 };
 
 /// Metadata that only the server changes.
@@ -79,7 +79,7 @@ pub(super) fn replace(
         });
     }
     check_change(target, key, &stored.value, &next)?;
-    if !target.status
+    if target.part == Part::Whole
         && target.kind.rules.counts_generations()
         && content_differs(target, &stored.value, &next)
     {
@@ -116,7 +116,7 @@ fn check_uid(target: &Target, key: &Key, stored: &Value, object: &Value) -> Resu
 
 /// The part of `object` that this request may change, on top of what is stored.
 fn combine(target: &Target, stored: &Value, mut object: Value) -> Value {
-    if target.status {
+    if target.part == Part::Status {
         return with_status(stored, object);
     }
     if target.version().status {
@@ -191,6 +191,9 @@ fn immutable_changes(target: &Target, stored: &Value, next: &Value) -> Vec<Cause
         Rules::Secret => &["/type"],
         _ => &[],
     };
+    if target.kind.rules == Rules::Attachment && stored["spec"] != next["spec"] {
+        return vec![Cause::invalid("spec", &next["spec"], "field is immutable")];
+    }
     let mut causes: Vec<Cause> = frozen
         .iter()
         .filter(|field| changed(field))

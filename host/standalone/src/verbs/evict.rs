@@ -1,0 +1,135 @@
+//! Evicting a pod: a deletion that its disruption budget must allow (policy/v1 `Eviction`).
+//!
+//! The budget pays and the pod goes in one transaction. Where a real API server charges the budget first and then finds
+//! that a precondition does not hold, here nothing has changed.
+
+use serde_json::{Value, json};
+
+use super::{Call, delete::options};
+use crate::{
+    budget, condition,
+    deletion::{self, Preconditions},
+    metadata::is_deleting,
+    refusal::{Refusal, Subject},
+    store::{Key, Object, Write},
+};
+
+/// The versions of `Eviction` that are understood: they are alike.
+const VERSIONS: [&str; 2] = ["policy/v1", "policy/v1beta1"];
+
+/// Evicts the pod that the request names; answers a `Status` that says so.
+pub(crate) fn evict(call: &Call<'_>) -> Result<Value, Refusal> {
+    call.begin_write()?;
+    let target = call.target;
+    let (key, name) = target.named()?;
+    let eviction = call.json()?;
+    check(&eviction, &key)?;
+    let (how, preconditions) = options(call, &eviction["deleteOptions"])?;
+    call.store.write(|write| {
+        let pod = write
+            .get(&key)
+            .ok_or_else(|| Refusal::not_found(target.subject(name)))?;
+        if !is_lost_anyway(&pod.value) {
+            charge(write, &key, &pod)?;
+        }
+        let conflict = |why: String| Refusal::conflict(subject(name), &why);
+        demand(&preconditions, &pod.value).map_err(conflict)?;
+        let pod = mark(write, &key, pod);
+        deletion::delete(write, &key, &pod, how);
+        Ok(json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201 }))
+    })
+}
+
+/// What a conflict speaks of: the kind, where other refusals name the resource.
+fn subject(name: &str) -> Subject<'_> {
+    Subject {
+        group: "",
+        kind: "Pod",
+        name,
+    }
+}
+
+/// Refuses a body that is no eviction of this pod. One that does not say what it is, is taken for one.
+fn check(eviction: &Value, key: &Key) -> Result<(), Refusal> {
+    if !eviction.is_object() {
+        return Err(Refusal::bad_request("the body is no JSON object"));
+    }
+    let (version, kind) = (&eviction["apiVersion"], &eviction["kind"]);
+    let is_known = version.is_null() || VERSIONS.iter().any(|known| version == known);
+    if !is_known || !(kind.is_null() || kind == "Eviction") {
+        let message = format!("{kind} in version {version} cannot be handled as a Eviction");
+        return Err(Refusal::bad_request(message));
+    }
+    let text = |field: &str| eviction["metadata"][field].as_str().unwrap_or_default();
+    if text("name") != &*key.name {
+        return Err(Refusal::bad_request(
+            "name in URL does not match name in Eviction object",
+        ));
+    }
+    let namespace = text("namespace");
+    if !namespace.is_empty() && namespace != &*key.namespace {
+        return Err(Refusal::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    Ok(())
+}
+
+/// Why a pod does not meet the preconditions, in the words of an eviction; one that is empty demands nothing.
+fn demand(preconditions: &Preconditions, pod: &Value) -> Result<(), String> {
+    let Preconditions {
+        uid,
+        resource_version,
+    } = preconditions;
+    let demands = [
+        ("UID", "uid", uid, "deleted and then recreated"),
+        ("ResourceVersion", "resourceVersion", resource_version, "modified"),
+    ];
+    for (what, field, wanted, fate) in demands {
+        let found = pod["metadata"][field].as_str().unwrap_or_default();
+        let wanted = wanted.as_deref().filter(|wanted| !wanted.is_empty());
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
+            return Err(format!(
+                "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object \
+                 might have been {fate}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a pod does not serve, or no more: its budget need not be asked.
+fn is_lost_anyway(pod: &Value) -> bool {
+    let phase = pod["status"]["phase"].as_str();
+    matches!(phase, Some("Succeeded" | "Failed" | "Pending")) || is_deleting(pod)
+}
+
+/// Asks the pod's budget, if it has one.
+fn charge(write: &mut Write<'_>, key: &Key, pod: &Object) -> Result<(), Refusal> {
+    let Some((at, stored)) = budget::the_one_for(write, key, &pod.value)? else {
+        return Ok(());
+    };
+    if !budget::is_spared(&stored.value, &pod.value) {
+        let charged = budget::charge(&at.name, &stored.value, &key.name, write.time())?;
+        write.put(&at, charged);
+    }
+    Ok(())
+}
+
+/// Says in the pod's conditions why it goes.
+fn mark(write: &mut Write<'_>, key: &Key, pod: Object) -> Object {
+    let condition = json!({
+        "type": "DisruptionTarget",
+        "status": "True",
+        "lastProbeTime": null,
+        "lastTransitionTime": write.now(),
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    });
+    let mut value = pod.value.clone();
+    condition::set(&mut value["status"], condition);
+    if value == pod.value {
+        return pod;
+    }
+    write.put(key, value)
+}
