@@ -3,7 +3,6 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use polity_clouds::BoxFuture;
-use polity_clouds::sim::SimClock;
 use polity_core::key::Now;
 use tokio::time::Instant;
 
@@ -88,7 +87,7 @@ impl Clock {
     }
 }
 
-impl SimClock for Clock {
+impl polity_clouds::Clock for Clock {
     fn now_ms(&self) -> u64 {
         self.now().unix
     }

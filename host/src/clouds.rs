@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
-use polity_clouds::sim::SimClock;
-use polity_clouds::{Cloud, NoSecrets, Opening};
+use polity_clouds::{Cloud, Opening, SecretResolver};
 use polity_core::binding::CloudRef;
 use serde_json::Value;
 
@@ -17,6 +16,7 @@ use crate::data::Data;
 /// Bindings that name a cloud share it, and must agree on its configuration.
 pub struct Clouds {
     clock: Arc<Clock>,
+    secrets: Arc<dyn SecretResolver>,
     data: Option<Arc<Data>>,
     seed: u64,
     /// A scenario's configuration of the simulated cloud, in place of the bindings'.
@@ -31,9 +31,16 @@ struct Open {
 
 impl Clouds {
     /// No cloud is open yet. With `data`, the simulated cloud is kept in it.
-    pub fn new(clock: Arc<Clock>, data: Option<Arc<Data>>, seed: u64, scenario: Option<Value>) -> Self {
+    pub fn new(
+        clock: Arc<Clock>,
+        secrets: Arc<dyn SecretResolver>,
+        data: Option<Arc<Data>>,
+        seed: u64,
+        scenario: Option<Value>,
+    ) -> Self {
         Clouds {
             clock,
+            secrets,
             data,
             seed,
             scenario,
@@ -69,12 +76,12 @@ impl Clouds {
             let write: polity_clouds::Persist = Box::new(move |snapshot| data.replace(&file, snapshot));
             write
         });
-        let clock: Arc<dyn SimClock> = self.clock.clone();
+        let clock: Arc<dyn polity_clouds::Clock> = self.clock.clone();
         let opening = Opening {
             configuration: configuration.clone(),
             seed: self.seed,
             clock,
-            secrets: Arc::new(NoSecrets),
+            secrets: self.secrets.clone(),
             saved,
             persist,
         };

@@ -21,7 +21,9 @@ impl ClusterSecrets {
 
     async fn value(&self, session: &Session, secret: &SecretRef) -> Result<Vec<u8>, Failure> {
         let namespace = session.namespace.as_deref();
-        let found = self.cluster.secret_values(namespace, &secret.name, &session.owner);
+        let found = self
+            .cluster
+            .secret_values(namespace, &secret.name, &session.owner);
         let mut found = found.await?;
         found.values.remove(&secret.key).ok_or_else(|| {
             let message = format!("Secret {:?} has no entry {:?}", secret.name, secret.key);
@@ -31,7 +33,9 @@ impl ClusterSecrets {
 
     async fn content(&self, secret: &PlanSecret) -> Result<SecretContent, Failure> {
         // A minted token is no credential of anybody.
-        let found = self.cluster.secret_values(Some(&secret.namespace), &secret.name, "");
+        let found = self
+            .cluster
+            .secret_values(Some(&secret.namespace), &secret.name, "");
         let found = found.await?;
         Ok(SecretContent {
             digest: found.digest,

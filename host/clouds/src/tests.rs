@@ -67,6 +67,7 @@ fn request(operation: &str, arguments: Value) -> CloudRequest {
         handle: None,
         owner: "u".into(),
         tenant: "t".into(),
+        namespace: Some("t".into()),
     };
     let key = (operation == "vm.clone").then(|| "key".to_owned());
     CloudRequest {

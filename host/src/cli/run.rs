@@ -20,8 +20,9 @@ use crate::policies::Policies;
 use crate::progress::{Format, Progress, say};
 use crate::recording::{self, Recorder};
 use crate::scenario::{Running, Scenario};
+use crate::secrets::ClusterSecrets;
 use crate::settled::{Ends, Settling};
-use crate::standalone;
+use crate::{kubelets, standalone};
 
 /// When `--until-settled` gives up without a scenario that says so: an hour of the driver's clock.
 const DEADLINE: Millis = Millis::seconds(3_600);
@@ -153,7 +154,8 @@ impl Run {
         ));
         let seed = scenario.as_ref().map_or(0, |s| s.seed);
         let cloud = scenario.as_ref().and_then(|s| s.cloud.clone());
-        let clouds = Arc::new(Clouds::new(clock.clone(), data.clone(), seed, cloud));
+        let secrets = Arc::new(ClusterSecrets::new(cluster.clone()));
+        let clouds = Arc::new(Clouds::new(clock.clone(), secrets, data.clone(), seed, cloud));
 
         let says = |message: &str| say(format, message);
         manifests
@@ -173,6 +175,7 @@ impl Run {
             observer: Box::new(Progress::new(format, started, ends.clone(), Some(recorder))),
         });
         let driver = tokio::spawn(driver.run());
+        tokio::spawn(kubelets::play(clock.clone(), cluster.clone(), clouds.clone()));
         let says: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(move |message: &str| say(format, message));
         let running = scenario.as_ref().map(|s| s.start(&clock, &cluster, says));
 

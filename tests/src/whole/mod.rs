@@ -27,6 +27,7 @@ use polity::manifests::Manifests;
 use polity::policies::Policies;
 use polity::recording::Recorder;
 use polity::scenario::{Running, Scenario};
+use polity::secrets::ClusterSecrets;
 use polity::settled::{Ends, Settling};
 use polity_clouds::sim::{Millis, VmView};
 use polity_cluster::Cluster;
@@ -86,9 +87,12 @@ impl Site {
             false,
             Box::new(|_| {}),
         );
+        let cluster = Arc::new(Cluster::new(kube::Client::new(api.clone(), "default"), LEASE));
+        let secrets = Arc::new(ClusterSecrets::new(cluster.clone()));
+        let clouds = Arc::new(Clouds::new(clock.clone(), secrets, None, seed, sim));
         Site {
-            cluster: Arc::new(Cluster::new(kube::Client::new(api.clone(), "default"), LEASE)),
-            clouds: Arc::new(Clouds::new(clock.clone(), None, seed, sim)),
+            cluster,
+            clouds,
             clock,
             api,
             policies: Arc::new(policies),
@@ -166,6 +170,12 @@ impl Site {
             observer,
         });
         (handle, wire, tokio::spawn(driver.run()))
+    }
+
+    /// Plays the kubelets of the simulated cloud's machines from now on.
+    pub fn play_kubelets(&self) {
+        let (clock, cluster, clouds) = (self.clock.clone(), self.cluster.clone(), self.clouds.clone());
+        tokio::spawn(polity::kubelets::play(clock, cluster, clouds));
     }
 
     /// Starts what a scenario says of objects.

@@ -28,6 +28,7 @@ fn session(owner: &str, handle: &Value) -> Session {
         handle: handle.as_str().map(str::to_owned),
         owner: owner.to_owned(),
         tenant: "t".to_owned(),
+        namespace: Some("t".to_owned()),
     }
 }
 

@@ -269,6 +269,7 @@ impl Sim {
             handle: None,
             owner: request.owner.clone(),
             tenant: String::new(),
+            namespace: None,
         };
         let subject = Subject {
             operation,

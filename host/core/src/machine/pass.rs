@@ -123,7 +123,11 @@ impl PassState {
             handle: self.handle.clone(),
             owner: self.uid().to_owned(),
             tenant: self.tenant.to_string(),
-            namespace: self.snapshot.as_ref().and_then(Object::namespace).map(str::to_owned),
+            namespace: self
+                .snapshot
+                .as_ref()
+                .and_then(Object::namespace)
+                .map(str::to_owned),
         }
     }
 

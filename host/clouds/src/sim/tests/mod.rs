@@ -23,6 +23,7 @@ fn session(owner: &str) -> Session {
         handle: None,
         owner: owner.to_owned(),
         tenant: format!("ns-{owner}"),
+        namespace: Some(format!("ns-{owner}")),
     }
 }
 

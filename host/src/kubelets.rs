@@ -1,0 +1,180 @@
+//! The nodes of simulated machines: what kubeadm and the kubelets of a real cluster would do, once a second.
+//!
+//! A machine that joins gets a Node, whose conditions follow the simulation; while its kubelet is at work, pods that
+//! are to end do end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use polity_clouds::sim::NodeView;
+use polity_cluster::Cluster;
+use polity_core::call::Write;
+use polity_core::contract::{Act, Failure, Kind, ListQuery, ObjectDelete, ObjectRef, Precondition, Question};
+use polity_core::object::Object;
+use polity_core::time::rfc3339;
+use serde_json::{Value, json};
+
+use crate::clock::Clock;
+use crate::clouds::Clouds;
+
+/// Milliseconds of the clock between two looks.
+const EVERY: u64 = 1_000;
+
+/// Plays the kubelets of every simulated cloud that is open, for as long as it is polled.
+pub async fn play(clock: Arc<Clock>, cluster: Arc<Cluster>, clouds: Arc<Clouds>) {
+    let mut kubelets = Kubelets {
+        cluster,
+        joined: BTreeSet::new(),
+        left: BTreeSet::new(),
+        shown: BTreeMap::new(),
+    };
+    loop {
+        clock.sleep(EVERY).await;
+        let mut nodes = Vec::new();
+        for cloud in clouds.all() {
+            if let Some(sim) = cloud.simulation() {
+                nodes.extend(sim.inspect(|sim, now| sim.nodes(now)));
+            }
+        }
+        if let Err(failure) = kubelets.look(&nodes, clock.now().unix).await {
+            // The next look finds what is left to do.
+            tracing::debug!(%failure, "the nodes of simulated machines");
+        }
+    }
+}
+
+struct Kubelets {
+    cluster: Arc<Cluster>,
+    /// By provider id, and when: a Node that somebody deletes is not made again by a kubelet that runs on.
+    joined: BTreeSet<(String, u64)>,
+    left: BTreeSet<(String, u64)>,
+    /// The conditions that were written last, by provider id.
+    shown: BTreeMap<String, Value>,
+}
+
+impl Kubelets {
+    async fn look(&mut self, nodes: &[NodeView], unix: u64) -> Result<(), Failure> {
+        for node in nodes {
+            let joined = (node.provider_id.clone(), node.joined);
+            if node.gone.is_none() && node.left.is_none() && !self.joined.contains(&joined) {
+                self.cluster.apply(&object(node)).await?;
+                self.joined.insert(joined);
+                self.shown.remove(&node.provider_id);
+            }
+            if let Some(left) = node.left
+                && !self.left.contains(&(node.provider_id.clone(), left))
+            {
+                self.delete(reference(&node.name)).await?;
+                self.left.insert((node.provider_id.clone(), left));
+            }
+            self.show(node).await?;
+        }
+        match nodes.iter().any(|node| node.heard) {
+            true => self.end_pods(nodes, unix).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Writes the conditions of a Node, where they changed and the Node is still that of this machine.
+    async fn show(&mut self, node: &NodeView) -> Result<(), Failure> {
+        let conditions = conditions(node);
+        if self.shown.get(&node.provider_id) == Some(&conditions) {
+            return Ok(());
+        }
+        let question = Question::Object(polity_core::contract::ObjectQuery {
+            object: reference(&node.name),
+            projection: Vec::new(),
+            latest: true,
+        });
+        let found = self.cluster.read(&question).await.unwrap_or_default();
+        if found["spec"]["providerID"] == *node.provider_id {
+            let uid = &found["metadata"]["uid"];
+            let write = Write::Patch {
+                object: reference(&node.name),
+                subresource: Some("status".into()),
+                patch: json!({"metadata": {"uid": uid}, "status": {"conditions": conditions}}),
+            };
+            self.cluster.write(&write).await?;
+        }
+        self.shown.insert(node.provider_id.clone(), conditions);
+        Ok(())
+    }
+
+    /// Ends the pods whose time is over, where somebody is there to end them.
+    async fn end_pods(&self, nodes: &[NodeView], unix: u64) -> Result<(), Failure> {
+        let query = ListQuery {
+            kind: kind("Pod"),
+            namespace: None,
+            label_selector: None,
+            field_selector: None,
+            projection: Vec::new(),
+            limit: 0,
+            latest: true,
+        };
+        let pods = self.cluster.read(&Question::Objects(query)).await?;
+        // Times of the API server are written alike, to the second.
+        let now = rfc3339(unix);
+        for pod in pods.as_array().into_iter().flatten() {
+            let on = |node: &&NodeView| pod["spec"]["nodeName"] == *node.name && node.heard;
+            let ends = pod["metadata"]["deletionTimestamp"].as_str();
+            if ends.is_some_and(|at| at <= now.as_str()) && nodes.iter().any(|node| on(&node)) {
+                self.delete(Object::new(pod.clone()).reference()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn delete(&self, object: ObjectRef) -> Result<(), Failure> {
+        let question = Question::Object(polity_core::contract::ObjectQuery {
+            object: object.clone(),
+            projection: Vec::new(),
+            latest: true,
+        });
+        let Ok(found) = self.cluster.read(&question).await else {
+            return Ok(());
+        };
+        let delete = Act::Delete(ObjectDelete {
+            object,
+            precondition: Precondition {
+                uid: Object::new(found).uid().to_owned(),
+                resource_version: None,
+            },
+            grace_period_seconds: Some(0),
+            propagation_policy: None,
+        });
+        self.cluster.write(&Write::Act(delete)).await.map(|_| ())
+    }
+}
+
+fn object(node: &NodeView) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": node.name, "labels": {"kubernetes.io/hostname": node.name}},
+        "spec": {"providerID": node.provider_id},
+    })
+}
+
+fn conditions(node: &NodeView) -> Value {
+    let condition = |condition: &polity_clouds::sim::NodeCondition| {
+        json!({
+            "type": condition.kind, "status": condition.status, "reason": condition.reason, "message": "",
+            "lastTransitionTime": rfc3339(condition.since), "lastHeartbeatTime": rfc3339(condition.since),
+        })
+    };
+    node.conditions.iter().map(condition).collect()
+}
+
+fn kind(kind: &str) -> Kind {
+    Kind {
+        api_version: "v1".into(),
+        kind: kind.into(),
+    }
+}
+
+fn reference(name: &str) -> ObjectRef {
+    ObjectRef {
+        kind: kind("Node"),
+        namespace: None,
+        name: name.into(),
+    }
+}
