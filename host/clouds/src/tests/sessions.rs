@@ -149,7 +149,7 @@ fn of_many_that_ask_at_once_one_opens_the_session() {
                     return std::task::Poll::Ready(());
                 }
                 slept = true;
-                let _ = self.0.sleep_ms(millis);
+                drop(self.0.sleep_ms(millis));
                 context.waker().wake_by_ref();
                 std::task::Poll::Pending
             }))

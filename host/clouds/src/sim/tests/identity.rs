@@ -250,6 +250,16 @@ fn a_role_is_assumed_with_a_token_of_a_namespace_that_it_trusts() {
 }
 
 #[test]
+fn assuming_a_role_by_token_fails_as_the_scenario_says() {
+    let fail = Trouble::FailAfterwards { code: Code::Internal };
+    let mut b = bench(vec![rule("sts.assume-role-with-web-identity", fail)]);
+    let link = json!({"webIdentity": {"namespace": "team-a", "arn": "arn:aws:iam::5:role/pods",
+        "audiences": ["sts"], "expirationSeconds": 900}});
+    assert_eq!(code(b.become_role([link])), Code::Internal);
+    assert!(b.become_role([assume(OUTER, 900)]).is_ok(), "another call");
+}
+
+#[test]
 fn only_the_first_link_is_no_role() {
     let mut b = bench(vec![]);
     let (link, values) = keys("AKIA1", "anything");
@@ -359,7 +369,10 @@ fn a_session_ends_on_the_clock_and_survives_a_restart_until_then() {
     let probe = |b: &mut Bench, token| b.under(token, "u", "api-server.probe", json!({}));
     b.now += 899_999;
     assert!(probe(&mut b, token).is_ok());
+    assert_eq!(b.sim.world.sessions.len(), 1);
     b.now += 1;
+    b.become_role([]).unwrap();
+    assert_eq!(b.sim.world.sessions.len(), 1, "the old one is forgotten");
     assert_eq!(code(probe(&mut b, token)), Code::Unauthenticated);
     assert_eq!(code(probe(&mut b, Some("made-up"))), Code::Unauthenticated);
 }

@@ -383,3 +383,15 @@ fn nodes_are_called_as_the_configuration_says() {
         .unwrap();
     assert_eq!(made["nodeName"], format!("ip-{number}-m"));
 }
+
+#[test]
+fn a_machine_that_was_never_to_join_can_be_mended() {
+    let mut config = with([rule("machine.create", Trouble::NeverJoins)]);
+    config.events = vec![event(Intervention::Recover, 90_000)];
+    let mut b = Bench::new(config);
+    b.machine("u", "m");
+    b.now += 89_999;
+    assert!(b.sim.nodes(b.now).is_empty());
+    b.now += 1;
+    assert_eq!(b.node().joined, b.now);
+}
