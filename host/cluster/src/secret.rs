@@ -221,8 +221,8 @@ fn letters(count: usize) -> Result<String, Failure> {
 }
 
 /// SHA-256 of the key and of everything else with its length before it. The lengths make two different Secrets
-/// different inputs; they also leave no use for a digest that somebody extends, which is all that HMAC would add:
-/// nobody accepts a digest as proof of anything.
+/// different inputs. A credential plan names a Secret by its digest, so whoever was not answered it cannot use the
+/// Secret; a digest that somebody extends, which is all that HMAC would prevent, is that of no Secret there is.
 fn digest(key: &[u8], entries: &[(&str, &str)]) -> String {
     let mut digest = Sha256::new();
     let mut add = |part: &[u8]| {

@@ -152,7 +152,7 @@ impl Run {
             builds,
             Box::new(move |m| say(format, m)),
         ));
-        let seed = scenario.as_ref().map_or(0, |s| s.seed);
+        let seed = scenario.as_ref().map_or_else(unpredictable, |s| s.seed);
         let cloud = scenario.as_ref().and_then(|s| s.cloud.clone());
         let secrets = Arc::new(ClusterSecrets::new(cluster.clone()));
         let clouds = Arc::new(Clouds::new(clock.clone(), secrets, data.clone(), seed, cloud));
@@ -307,6 +307,13 @@ async fn interrupted() {
             let _ = tokio::signal::ctrl_c().await;
         }
     }
+}
+
+/// Nobody can tell the handles that are made from it.
+fn unpredictable() -> u64 {
+    let mut random = [0; 8];
+    let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
+    u64::from_ne_bytes(random)
 }
 
 /// Differs between processes: two hosts of one name must not share a lease.
