@@ -312,6 +312,14 @@ async fn a_budget_follows_its_pods_and_its_spec() {
     let fresh = get(&client, &format!("{BUDGETS}/b")).await;
     assert_eq!(counts(&client, "b").await, [0, 0, 0, 0]);
     assert_eq!(fresh["status"]["observedGeneration"], 1);
+    let pending = json!({ "metadata": { "name": "n", "labels": { "app": "a" } }, "spec": {} });
+    post(&client, PODS, pending).await;
+    assert_eq!(
+        counts(&client, "b").await,
+        [1, 0, 0, 0],
+        "one that is new is expected"
+    );
+    end(&client, "n").await;
     for name in ["p", "q"] {
         pod(&client, name, json!({})).await;
     }
