@@ -10,7 +10,7 @@ use polity_sdk::prelude::*;
 pub fn manifest() -> Manifest {
     Manifest::lifecycle(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
         .governs::<Machine>()
-        .crd(Machine::crd())
+        .crds([Machine::crd(), MachineClass::crd()])
         .finalizer(FINALIZER)
         .config::<Config>()
         .needs(Need::objects_of::<MachineClass>())
