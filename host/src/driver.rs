@@ -9,7 +9,7 @@ use polity_core::binding::PolicyId;
 use polity_core::call::{Call, CallId, Reply, Scope, WatchEvent};
 use polity_core::contract::{Code, Doubt, Failure};
 use polity_core::key::Key;
-use polity_core::machine::{Health, Input, KeyView, Machine, Output};
+use polity_core::machine::{Guards, Health, Input, KeyView, Machine, Output};
 use polity_core::record::PassRecord;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -142,6 +142,13 @@ impl Driver {
             next_status: 0,
         };
         (driver, Handle { happenings: sender })
+    }
+
+    /// The same driver without some guards of its core, for tests of the simulation.
+    #[doc(hidden)]
+    pub fn with_guards(mut self, guards: Guards) -> Self {
+        self.machine.set_guards(guards);
+        self
     }
 
     /// Runs until it is told to stop and nothing is in flight any more.

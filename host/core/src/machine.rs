@@ -97,6 +97,9 @@ pub struct Guards {
     pub rebase_only_what_nobody_changed: bool,
     pub not_found_needs_a_synced_watch: bool,
     pub fencing: bool,
+    pub permits_exclude: bool,
+    pub acts_have_preconditions: bool,
+    pub a_denial_ends_the_pass: bool,
 }
 
 impl Default for Guards {
@@ -109,6 +112,9 @@ impl Default for Guards {
             rebase_only_what_nobody_changed: true,
             not_found_needs_a_synced_watch: true,
             fencing: true,
+            permits_exclude: true,
+            acts_have_preconditions: true,
+            a_denial_ends_the_pass: true,
         }
     }
 }
@@ -240,11 +246,10 @@ impl Machine {
         }
     }
 
-    /// The same machine without some of its guards, for tests of the simulation.
+    /// Takes some guards away, for tests of the simulation.
     #[doc(hidden)]
-    pub fn with_guards(mut self, guards: Guards) -> Self {
+    pub fn set_guards(&mut self, guards: Guards) {
         self.guards = guards;
-        self
     }
 
     /// Everything that can happen goes in, everything that must be done comes out, in order.

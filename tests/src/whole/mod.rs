@@ -12,6 +12,7 @@
 //!
 //! A kube client and a runtime take part: the same seed makes the same world, but not the same bytes of a recording.
 
+pub mod hosts;
 pub mod seeds;
 pub mod story;
 pub mod wire;
@@ -32,7 +33,12 @@ use polity::settled::{Ends, Settling};
 use polity_clouds::sim::{Millis, VmView};
 use polity_cluster::Cluster;
 use polity_core::binding::PolicyId;
-use polity_core::contract::{Kind, ListQuery, ObjectQuery, ObjectRef, Question};
+use polity_core::call::Write;
+use polity_core::contract::{
+    Act, Answer, Kind, ListQuery, ObjectDelete, ObjectQuery, ObjectRef, Precondition, Question,
+};
+use polity_core::machine::Guards;
+use polity_core::object::Object;
 use polity_core::record::PassRecord;
 use polity_sandbox::Policy;
 use polity_standalone::{Api, Store};
@@ -58,6 +64,7 @@ pub struct Site {
     policies: Arc<Policies>,
     lives: std::cell::Cell<u32>,
     recordings: Option<std::path::PathBuf>,
+    guards: Guards,
 }
 
 /// A host process on a site.
@@ -98,7 +105,13 @@ impl Site {
             policies: Arc::new(policies),
             lives: std::cell::Cell::new(0),
             recordings: None,
+            guards: Guards::default(),
         }
+    }
+
+    /// Hosts started from now on lack some guards.
+    pub fn without(&mut self, guards: Guards) {
+        self.guards = guards;
     }
 
     /// Hosts started from now on load policies from this folder.
@@ -169,7 +182,7 @@ impl Site {
             threads,
             observer,
         });
-        (handle, wire, tokio::spawn(driver.run()))
+        (handle, wire, tokio::spawn(driver.with_guards(self.guards).run()))
     }
 
     /// Plays the kubelets of the simulated cloud's machines from now on.
@@ -244,6 +257,39 @@ impl Site {
         };
         self.cluster.read(&Question::Object(query)).await.ok()
     }
+
+    /// Somebody merges this into an object or its subresource.
+    ///
+    /// # Errors
+    /// What the API server has against it.
+    pub async fn patch(&self, object: &ObjectRef, subresource: Option<&str>, patch: Value) -> Answer {
+        let write = Write::Patch {
+            object: object.clone(),
+            subresource: subresource.map(str::to_owned),
+            patch,
+        };
+        self.cluster.write(&write).await
+    }
+
+    /// Somebody deletes an object as it stands now, if it is there.
+    ///
+    /// # Errors
+    /// What the API server has against it.
+    pub async fn delete(&self, object: &ObjectRef, grace_period_seconds: Option<u32>) -> Answer {
+        let Some(found) = self.get(object).await else {
+            return Ok(Value::Null);
+        };
+        let delete = ObjectDelete {
+            object: object.clone(),
+            precondition: Precondition {
+                uid: Object::new(found).uid().to_owned(),
+                resource_version: None,
+            },
+            grace_period_seconds,
+            propagation_policy: None,
+        };
+        self.cluster.write(&Write::Act(Act::Delete(delete))).await
+    }
 }
 
 impl Host {
@@ -262,6 +308,11 @@ impl Host {
     pub async fn stop(self) {
         self.handle.stop();
         let _ = self.task.await;
+    }
+
+    /// The passes that ended since this was asked last.
+    pub fn news(&self) -> Vec<PassRecord> {
+        std::mem::take(&mut *self.records.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The passes of an object so far.

@@ -235,7 +235,12 @@ impl Machine {
                 },
                 CLUSTER_LONGEST,
             ),
-            act => (Call::Write(Write::Act(act)), CLUSTER_LONGEST),
+            mut act => {
+                if let (Act::Patch(patch), false) = (&mut act, self.guards.acts_have_preconditions) {
+                    patch.precondition.resource_version = None;
+                }
+                (Call::Write(Write::Act(act)), CLUSTER_LONGEST)
+            }
         };
         self.fenced(pass, purpose, call, longest);
     }
