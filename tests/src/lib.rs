@@ -5,4 +5,5 @@ pub mod guests;
 pub mod kubernetes;
 pub mod simulation;
 pub mod stand;
+pub mod together;
 pub mod whole;

@@ -76,10 +76,12 @@ fn spellings(value: &str) -> BTreeMap<&'static str, String> {
     let json = Value::from(value).to_string();
     let url: String = value
         .bytes()
-        .map(|byte| match byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-            true => char::from(byte).to_string(),
-            false => format!("%{byte:02X}"),
-        })
+        .map(
+            |byte| match byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+                true => char::from(byte).to_string(),
+                false => format!("%{byte:02X}"),
+            },
+        )
         .collect();
     BTreeMap::from([
         ("raw", value.to_owned()),
@@ -99,7 +101,8 @@ fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for chunk in bytes.chunks(3) {
-        let wide = chunk.iter().fold(0u32, |wide, byte| wide << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        let wide =
+            chunk.iter().fold(0u32, |wide, byte| wide << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
         for place in 0..4 {
             match place <= chunk.len() {
                 true => text.push(char::from(ALPHABET[(wide >> (18 - 6 * place) & 63) as usize])),
@@ -130,7 +133,10 @@ async fn seen(story: &Story, recording: &std::path::Path, log: &Log) -> Vec<(Str
     let mut seen = vec![("logs".to_owned(), text(&log.0.lock().expect("a lock")))];
     for entry in std::fs::read_dir(recording.join("passes")).expect("a recording") {
         let path = entry.expect("an entry").path();
-        seen.push(("recording".to_owned(), text(&std::fs::read(&path).expect("a segment"))));
+        seen.push((
+            "recording".to_owned(),
+            text(&std::fs::read(&path).expect("a segment")),
+        ));
     }
     let kinds = [
         ("mcm.polity.dev/v1alpha1", "Machine"),
@@ -148,7 +154,10 @@ async fn seen(story: &Story, recording: &std::path::Path, log: &Log) -> Vec<(Str
     for name in ["user-data", "access-key"] {
         let secret = Question::Secret(reference("Secret", "default", name));
         let answer = story.site.cluster.read(&secret).await;
-        seen.push((format!("what is answered of Secret {name}"), format!("{answer:?}")));
+        seen.push((
+            format!("what is answered of Secret {name}"),
+            format!("{answer:?}"),
+        ));
     }
     seen
 }
@@ -193,12 +202,18 @@ async fn nothing_that_anybody_sees_holds_a_secret() {
         let fail = json!({"code": code, "message": format!("cannot use {{{what}}} here")});
         json!({"operation": "machine.create", "count": 1, "then": {"fail": fail}})
     };
-    let faults = [repeats("userData", "internal"), repeats("bootstrapToken", "unavailable")];
+    let faults = [
+        repeats("userData", "internal"),
+        repeats("bootstrapToken", "unavailable"),
+    ];
     let site = Site::new(1, Some(json!({"faults": faults})));
     let recording = tempfile::tempdir().expect("a folder");
     let story = Story::begin(site, binding(), &machine(), Some(recording.path())).await;
     story.site.play_kubelets();
-    for (name, data) in [("user-data", USER_DATA), ("access-key", "c4nary-that-nobody-asked-for")] {
+    for (name, data) in [
+        ("user-data", USER_DATA),
+        ("access-key", "c4nary-that-nobody-asked-for"),
+    ] {
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "stringData": {"userData": data},
             "metadata": {"namespace": "default", "name": name},
@@ -223,7 +238,10 @@ async fn nothing_that_anybody_sees_holds_a_secret() {
     };
     let refused = story.site.cluster.read(&Question::Object(query)).await;
     assert!(refused.is_err(), "a Secret is read: {refused:?}");
-    let uid = story.object().await["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    let uid = story.object().await["metadata"]["uid"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     let values = story
         .site
         .cluster
@@ -233,8 +251,16 @@ async fn nothing_that_anybody_sees_holds_a_secret() {
     let token = text(&values.values["token"]);
 
     let seen = seen(&story, recording.path(), &log).await;
-    assert!(seen.iter().any(|(_, text)| text.contains("[redacted]")), "the cloud repeated nothing");
-    for canary in [USER_DATA, "c4nary-of-user-data", "c4nary-that-nobody-asked-for", &token] {
+    assert!(
+        seen.iter().any(|(_, text)| text.contains("[redacted]")),
+        "the cloud repeated nothing"
+    );
+    for canary in [
+        USER_DATA,
+        "c4nary-of-user-data",
+        "c4nary-that-nobody-asked-for",
+        &token,
+    ] {
         for (how, spelled) in spellings(canary) {
             for (place, text) in &seen {
                 assert!(!text.contains(&spelled), "{canary:?} is seen ({how}) in {place}");
