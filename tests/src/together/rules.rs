@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use polity_clouds::sim::Happened;
-use polity_core::contract::{Act, Request, Role, Verdict};
+use polity_core::contract::{Act, Code, Next, Request, Role, Verdict};
 use polity_core::record::{Outcome, PassRecord};
 use serde_json::Value;
 
@@ -121,6 +121,18 @@ impl Rules {
                 "{} was denied, and its lifecycle ran with {} acts",
                 pass.key,
                 acts.count()
+            ));
+        }
+        if let Some(Next::Retry {
+            failure: Some(failure),
+            ..
+        }) = &pass.next
+            && failure.code == Code::Internal
+            && failure.message.starts_with("the answer is not what")
+        {
+            return Err(format!(
+                "{} was answered what its policy cannot read: {}",
+                pass.key, failure.message
             ));
         }
         let notes: BTreeSet<&str> = pass.notes().collect();
