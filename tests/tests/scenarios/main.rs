@@ -3,6 +3,7 @@
 //!
 //! Each is a test of its own. All of them together, recorded, must take every edge of their specification.
 
+mod capa;
 mod capv;
 mod edges;
 
