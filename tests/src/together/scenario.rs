@@ -81,7 +81,7 @@ impl Scenario {
 }
 
 /// Who is who: the key's user, and the role that it may assume.
-fn identities(cloud: &mut SimConfig) {
+pub fn identities(cloud: &mut SimConfig) {
     let user = format!("arn:aws:iam::{ACCOUNT}:user/machines");
     let identity = &mut cloud.identity;
     identity.host = Some(Principal {

@@ -192,7 +192,10 @@ pub fn capv_machine(namespace: &str, name: &str) -> Value {
         "metadata": {
             "namespace": namespace, "name": name, "labels": {"cluster.x-k8s.io/cluster-name": CLUSTER},
         },
-        "spec": {"template": "ubuntu", "network": {"devices": [{"networkName": "net", "dhcp4": true}]}},
+        "spec": {
+            "template": "ubuntu", "folder": namespace,
+            "network": {"devices": [{"networkName": "net", "dhcp4": true}]},
+        },
     })
 }
 

@@ -93,6 +93,11 @@ impl Sim {
             .collect()
     }
 
+    /// What the sessions that have not expired are known by.
+    pub fn session_tokens(&self) -> impl Iterator<Item = &str> {
+        self.world.sessions.keys().map(String::as_str)
+    }
+
     /// Whether the scenario lets the API server of the machines' cluster answer.
     pub fn api_server_answers(&mut self, now_ms: u64) -> bool {
         let now = self.advance(now_ms);
