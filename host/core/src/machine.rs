@@ -85,7 +85,8 @@ pub enum Output {
     Stopped,
 }
 
-/// Guards that the simulation takes away one by one, to see that it notices.
+/// Guards that the simulation takes away one by one, to see that it notices, and the one shortcut that a benchmark
+/// takes away to see what it is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 #[allow(missing_docs, reason = "each is named after what it guards")]
@@ -100,6 +101,7 @@ pub struct Guards {
     pub permits_exclude: bool,
     pub acts_have_preconditions: bool,
     pub a_denial_ends_the_pass: bool,
+    pub prefetch: bool,
 }
 
 impl Default for Guards {
@@ -115,6 +117,7 @@ impl Default for Guards {
             permits_exclude: true,
             acts_have_preconditions: true,
             a_denial_ends_the_pass: true,
+            prefetch: true,
         }
     }
 }

@@ -50,12 +50,21 @@ pub fn reference(api_version: &str, kind: &str, namespace: Option<&str>, name: &
 
 /// Applies all of it.
 pub async fn prepare(site: &Site) {
+    let bindings = vec![clusters(), capv_machines(), mcm_machines(), safety()];
+    apply(site, bindings, [tenants(), machines()].concat()).await;
+}
+
+/// Applies bindings, then objects.
+///
+/// # Panics
+/// If the API server takes one of them amiss.
+pub async fn apply(site: &Site, bindings: Vec<Value>, objects: Vec<Value>) {
     let manifests = Manifests {
-        bindings: vec![clusters(), capv_machines(), mcm_machines(), safety()],
+        bindings,
         ..Manifests::default()
     };
     site.apply(&manifests).await;
-    for object in first_day() {
+    for object in objects {
         let applied = site.cluster.apply(&object).await;
         applied.unwrap_or_else(|failure| panic!("{failure}: {object}"));
     }
@@ -83,7 +92,8 @@ fn identity_grants() -> Vec<Value> {
     ]
 }
 
-fn clusters() -> Value {
+/// Guards AWSClusters.
+pub fn clusters() -> Value {
     binding(
         "clusters",
         &json!({
@@ -185,6 +195,18 @@ pub fn namespace(name: &str, trusted: bool) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
 }
 
+/// An AWSCluster, with the identity of its tenant.
+pub fn cluster(namespace: &str, name: &str) -> Value {
+    let identity = match namespace {
+        TRUSTED => json!({"kind": "AWSClusterRoleIdentity", "name": "machines"}),
+        _ => json!({"kind": "AWSClusterStaticIdentity", "name": "keys"}),
+    };
+    json!({
+        "apiVersion": CAPA, "kind": "AWSCluster", "metadata": {"namespace": namespace, "name": name},
+        "spec": {"identityRef": identity},
+    })
+}
+
 /// A Machine of `capv-machine`.
 pub fn capv_machine(namespace: &str, name: &str) -> Value {
     json!({
@@ -209,14 +231,13 @@ pub fn mcm_machine(namespace: &str, name: &str, deployment: &str) -> Value {
     })
 }
 
-fn first_day() -> Vec<Value> {
-    let spec = json!({"allowedNamespaces": {"selector": {"matchLabels": {TRUST: "yes"}}}});
-    let with = |more: Value| {
-        let mut spec = spec.clone();
-        crate::simulation::store::merge(&mut spec, &more);
-        spec
+/// Every tenant with its cluster, and whose credentials they may use.
+pub fn tenants() -> Vec<Value> {
+    let allowed = json!({"selector": {"matchLabels": {TRUST: "yes"}}});
+    let identity = |kind: &str, name: &str, mut spec: Value| {
+        spec["allowedNamespaces"] = allowed.clone();
+        json!({"apiVersion": CAPA, "kind": kind, "metadata": {"name": name}, "spec": spec})
     };
-    let identity = |kind: &str, name: &str, spec: Value| json!({"apiVersion": CAPA, "kind": kind, "metadata": {"name": name}, "spec": spec});
     let role = json!({
         "roleARN": format!("arn:aws:iam::{ACCOUNT}:role/machines"),
         "sourceIdentityRef": {"kind": "AWSClusterStaticIdentity", "name": "keys"},
@@ -227,22 +248,28 @@ fn first_day() -> Vec<Value> {
         identity(
             "AWSClusterStaticIdentity",
             "keys",
-            with(json!({"secretRef": {"name": "access-key"}})),
+            json!({"secretRef": {"name": "access-key"}}),
         ),
-        identity("AWSClusterRoleIdentity", "machines", with(role)),
-        json!({"apiVersion": MCM, "kind": "MachineSafety", "metadata": {"name": "default"}, "spec": {}}),
+        identity("AWSClusterRoleIdentity", "machines", role),
     ];
     for tenant in TENANTS {
-        let identity = match tenant {
-            TRUSTED => json!({"kind": "AWSClusterRoleIdentity", "name": "machines"}),
-            _ => json!({"kind": "AWSClusterStaticIdentity", "name": "keys"}),
-        };
+        objects.extend([namespace(tenant, tenant == TRUSTED), cluster(tenant, CLUSTER)]);
+    }
+    objects
+}
+
+/// The machines of the first day, what they are made from, and what protects the workload.
+fn machines() -> Vec<Value> {
+    let mut objects = vec![
+        json!({"apiVersion": MCM, "kind": "MachineSafety", "metadata": {"name": "default"}, "spec": {}}),
+        json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"namespace": TRUSTED, "name": "web"},
+            "spec": {"minAvailable": HEALTHY, "selector": {"matchLabels": {"app": "web"}}},
+        }),
+    ];
+    for tenant in TENANTS {
         objects.extend([
-            namespace(tenant, tenant == TRUSTED),
-            json!({
-                "apiVersion": CAPA, "kind": "AWSCluster", "metadata": {"namespace": tenant, "name": CLUSTER},
-                "spec": {"identityRef": identity},
-            }),
             json!({
                 "apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": tenant, "name": "user-data"},
                 "stringData": {"userData": "#cloud-config"},
@@ -259,10 +286,5 @@ fn first_day() -> Vec<Value> {
             capv_machine(tenant, "vm"),
         ]);
     }
-    objects.push(json!({
-        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-        "metadata": {"namespace": TRUSTED, "name": "web"},
-        "spec": {"minAvailable": HEALTHY, "selector": {"matchLabels": {"app": "web"}}},
-    }));
     objects
 }

@@ -328,7 +328,9 @@ impl Machine {
                 })
                 .collect();
         }
-        self.prefetch(&mut pass);
+        if self.guards.prefetch {
+            self.prefetch(&mut pass);
+        }
         self.call_policy(pass);
     }
 
