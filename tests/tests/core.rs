@@ -600,6 +600,42 @@ fn a_granted_handle_reaches_the_cloud_and_both_patches_are_published() {
 }
 
 #[test]
+fn a_plan_that_names_credentials_of_others_is_refused() {
+    let secret = |namespace: &str| json!({"chain": [{"secret": {"namespace": namespace, "name": "keys", "digest": "d"}}]});
+    let token = |namespace: &str| json!({"chain": [{"webIdentity": {"namespace": namespace, "arn": "a"}}]});
+    let granted = Grant::Secrets(polity_core::binding::SecretGrant {
+        namespaces: Some(vec!["system".into()]),
+        name: None,
+    });
+    for (plan, grants, fine) in [
+        (secret("system"), vec![granted.clone()], true),
+        (secret("system"), vec![], false),
+        (secret("another"), vec![granted.clone()], false),
+        (token("default"), vec![], true),
+        (token("another"), vec![granted], false),
+    ] {
+        let mut desk = Desk::new();
+        let asked = plan.to_string();
+        let mut binding = judging(&mut desk, move |cx| {
+            let plan = CredentialPlan {
+                plan: asked.as_str().into(),
+            };
+            let answer = cx.ask(Question::Credential(plan))?;
+            cx.verdict = Some(Verdict::Denied);
+            let code = answer.err().map(|failure| failure.code);
+            cx.object["status"]["identity"] = json!(code.map_or("somebody", |code| code.as_str()));
+            Ok(SETTLED)
+        });
+        binding.spec.grants.extend(grants);
+        desk.feed(bound(binding));
+        desk.create(a_widget("a"));
+        let identity = &desk.store.get(&at("Widget", "a")).expect("there").value()["status"]["identity"];
+        let expected = if fine { "somebody" } else { "permission-denied" };
+        assert_eq!(identity, expected, "{plan}");
+    }
+}
+
+#[test]
 fn a_handle_that_nobody_answered_is_a_fault() {
     let mut desk = Desk::new();
     judged(&mut desk, |cx| {
