@@ -61,6 +61,8 @@ pub struct View {
 pub trait Observer: Send {
     /// A pass ended.
     fn passed(&mut self, record: &PassRecord);
+    /// An object is gone, or is governed no more.
+    fn forgotten(&mut self, _: &Key) {}
     /// A policy takes part from now on.
     fn policy_loaded(&mut self, id: &PolicyId, policy: &polity_sandbox::Policy, bytes: &[u8]);
     /// A policy takes part no more.
@@ -240,6 +242,7 @@ impl Driver {
                     }
                 }
                 Output::Recorded(record) => self.observer.passed(&record),
+                Output::Forgotten(key) => self.observer.forgotten(&key),
                 Output::Stopped => stopped = true,
             }
         }

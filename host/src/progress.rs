@@ -98,6 +98,11 @@ impl Observer for Progress {
         }
     }
 
+    fn forgotten(&mut self, key: &Key) {
+        self.ends.forgotten(key);
+        self.last.remove(key);
+    }
+
     fn policy_loaded(&mut self, id: &PolicyId, policy: &polity_sandbox::Policy, bytes: &[u8]) {
         let manifest = policy.manifest();
         self.manifests.insert(id.0.to_string(), (**manifest).clone());

@@ -876,6 +876,33 @@ fn a_binding_that_comes_back_while_a_pass_is_under_way_runs_no_key_twice() {
 }
 
 #[test]
+fn of_an_object_that_is_gone_nothing_is_remembered_once_its_pass_has_ended() {
+    let mut desk = Desk::new();
+    desk.policy(
+        "asks",
+        policy(|cx| {
+            let _ = cx.cloud("vm.get", json!({"id": "vm-1"}))?;
+            Ok(SETTLED)
+        }),
+    );
+    desk.hold = Box::new(|call| matches!(call, Call::Cloud(_)));
+    desk.feed(bound(widgets(
+        "w",
+        [lifecycle("asks")],
+        vec![Grant::Cloud(vec!["vm.*".into()])],
+    )));
+    desk.create(a_widget("a"));
+    desk.delete(&at("Widget", "a"));
+    assert!(
+        desk.forgotten.is_empty() && desk.records.is_empty(),
+        "its pass is under way"
+    );
+    desk.release(|_| true);
+    assert_eq!(desk.records.len(), 1);
+    assert_eq!(desk.forgotten, [desk.records[0].key.clone()]);
+}
+
+#[test]
 fn latest_reads_through_to_the_api_server() {
     let mut desk = Desk::new();
     desk.policy(

@@ -81,6 +81,8 @@ pub enum Output {
     Unwatch(Scope),
     /// A pass ended.
     Recorded(Box<PassRecord>),
+    /// An object is gone, or is governed no more, and its last pass has ended: nothing about it need be remembered.
+    Forgotten(Key),
     /// Nothing is in flight and the lease is given up.
     Stopped,
 }
