@@ -61,7 +61,11 @@ impl Clouds {
         let mut open = self.lock();
         if let Some(known) = open.get(&cloud.name) {
             if known.configuration != configuration {
-                bail!("another binding opened {} with another configuration", cloud.name);
+                bail!(
+                    "{} is open with another configuration: bindings that share a cloud agree on it, and a change of it \
+                     takes a restart of the host",
+                    cloud.name
+                );
             }
             return Ok(known.cloud.clone());
         }
