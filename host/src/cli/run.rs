@@ -11,6 +11,7 @@ use polity_cluster::Cluster;
 use polity_sandbox::{Allocation, Sandbox, SandboxConfig};
 use serde_json::Value;
 
+use super::LEASE;
 use crate::clock::Clock;
 use crate::clouds::Clouds;
 use crate::data::Data;
@@ -26,8 +27,6 @@ use crate::{kubelets, standalone};
 
 /// When `--until-settled` gives up without a scenario that says so: an hour of the driver's clock.
 const DEADLINE: Millis = Millis::seconds(3_600);
-/// Where the lease stands in a cluster.
-const LEASE: (&str, &str) = ("kube-system", "polity");
 
 /// Run the host.
 ///
@@ -130,9 +129,6 @@ impl Run {
         if !(speed > 0.0 && speed <= 10_000.0) {
             bail!("--speed {speed}: a number above 0 and up to 10000 is needed");
         }
-        let clock = Arc::new(Clock::resume(speed, saved_time(data.as_deref(), speed)?));
-        keep_time(data.as_ref(), &clock);
-        let cluster = Arc::new(self.cluster(&clock, data.as_deref(), format).await?);
         let sandbox = Arc::new(Sandbox::new(SandboxConfig {
             allocation: match self.sandbox {
                 Memory::OnDemand => Allocation::OnDemand,
@@ -152,6 +148,11 @@ impl Run {
             builds,
             Box::new(move |m| say(format, m)),
         ));
+        // Building takes real time, of which a fast clock would make hours: the world begins afterwards.
+        manifests.build(&policies).await;
+        let clock = Arc::new(Clock::resume(speed, saved_time(data.as_deref(), speed)?));
+        keep_time(data.as_ref(), &clock);
+        let cluster = Arc::new(self.cluster(&clock, data.as_deref(), format).await?);
         let seed = scenario.as_ref().map_or_else(unpredictable, |s| s.seed);
         let cloud = scenario.as_ref().and_then(|s| s.cloud.clone());
         let secrets = Arc::new(ClusterSecrets::new(cluster.clone()));
