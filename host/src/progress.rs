@@ -148,6 +148,18 @@ pub fn print_json(document: &impl serde::Serialize) {
     print(&escaped_json(document));
 }
 
+/// Writes a manifest to standard output, ready for `kubectl apply -f -`.
+pub fn show(manifest: &Value, format: Format) -> anyhow::Result<()> {
+    match format {
+        Format::Json => print_json(manifest),
+        Format::Text => print(&format_args!(
+            "---\n{}",
+            serde_yaml_ng::to_string(manifest)?.trim_end()
+        )),
+    }
+    Ok(())
+}
+
 /// JSON in which no character is one that terminals act on: its own rules leave some of them as they are.
 fn escaped_json(document: &impl serde::Serialize) -> String {
     let text = serde_json::to_string(document).unwrap_or_default();

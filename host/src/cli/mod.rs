@@ -3,6 +3,7 @@
 mod crds;
 mod edges;
 mod explain;
+mod rbac;
 mod run;
 
 use std::io::IsTerminal as _;
@@ -11,6 +12,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::progress::Format;
+
+/// Where the lease stands in a cluster.
+const LEASE: (&str, &str) = ("kube-system", "polity");
 
 /// A controller host for Kubernetes-style reconciliation whose every decision is made by a policy: a WebAssembly
 /// component that can do nothing but decide.
@@ -34,6 +38,8 @@ enum Command {
     Edges(edges::Edges),
     /// Print the CustomResourceDefinitions of bindings and of policies, ready for `kubectl apply -f -`.
     Crds(crds::Crds),
+    /// Print the least RBAC that bindings need, ready for `kubectl apply -f -`.
+    Rbac(rbac::Rbac),
 }
 
 impl Cli {
@@ -52,6 +58,7 @@ impl Cli {
             Command::Explain(explain) => explain.run(self.output),
             Command::Edges(edges) => edges.run(self.output),
             Command::Crds(crds) => crds.run(self.output),
+            Command::Rbac(rbac) => rbac.run(self.output),
         };
         done.unwrap_or_else(|e| {
             crate::progress::say(self.output, &format!("{e:#}"));
