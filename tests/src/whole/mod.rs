@@ -13,6 +13,7 @@
 //! A kube client and a runtime take part: the same seed makes the same world, but not the same bytes of a recording.
 
 pub mod hosts;
+pub mod mcm;
 pub mod seeds;
 pub mod story;
 pub mod wire;
@@ -30,7 +31,7 @@ use polity::recording::Recorder;
 use polity::scenario::{Running, Scenario};
 use polity::secrets::ClusterSecrets;
 use polity::settled::{Ends, Settling};
-use polity_clouds::sim::{Millis, VmView};
+use polity_clouds::sim::{Effect, Millis, VmView};
 use polity_cluster::Cluster;
 use polity_core::binding::PolicyId;
 use polity_core::call::Write;
@@ -137,6 +138,11 @@ impl Site {
         let says = |message: &str| panic!("{message}");
         let applied = manifests.apply(&self.cluster, &self.policies, &self.clouds, true, &says);
         applied.await.expect("the manifests are applied");
+        for cloud in self.clouds.all() {
+            if let Some(sim) = cloud.simulation() {
+                sim.inspect(|sim, _| sim.remember_effects());
+            }
+        }
     }
 
     /// Starts a host.
@@ -213,6 +219,14 @@ impl Site {
         let clouds = self.clouds.all();
         let sim = clouds.iter().find_map(|cloud| cloud.simulation());
         sim.map(|sim| sim.inspect(|sim, now| sim.vms(now)))
+            .unwrap_or_default()
+    }
+
+    /// Everything that happened in the simulated cloud since its bindings were applied, in order.
+    pub fn effects(&self) -> Vec<Effect> {
+        let clouds = self.clouds.all();
+        let sim = clouds.iter().find_map(|cloud| cloud.simulation());
+        sim.map(|sim| sim.inspect(|sim, _| sim.effects().to_vec()))
             .unwrap_or_default()
     }
 

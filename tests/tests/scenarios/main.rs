@@ -6,6 +6,7 @@
 mod capa;
 mod capv;
 mod edges;
+mod mcm;
 
 use std::path::Path;
 

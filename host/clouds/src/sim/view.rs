@@ -114,6 +114,11 @@ impl Sim {
         self.log = None;
     }
 
+    /// Remembers effects from now on, where they were forgotten.
+    pub fn remember_effects(&mut self) {
+        self.log.get_or_insert_default();
+    }
+
     /// When something happens by itself next: a task ends, an outage begins or is over, an operator intervenes, a
     /// node joins or is given up.
     pub fn next_event_after(&mut self, now_ms: u64) -> Option<u64> {
