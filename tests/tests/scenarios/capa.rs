@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use polity_core::contract::{Code, Next, RetryClass, Verdict};
 use polity_core::record::{Outcome, PassRecord};
+use polity_tests::whole::mcm;
 use polity_tests::whole::story::Story;
 use serde_json::{Value, json};
 
@@ -37,6 +38,9 @@ scenarios! {
     scenario_15_unless_the_binding_lets_go_of_what_it_has,
     scenario_16_a_thousand_passes_are_one_session,
     capa_04_a_role_for_the_tokens_of_the_tenants_own_namespace,
+    capa_05_a_cluster_does_not_go_with_its_identity,
+    capa_05_a_cluster_without_another_owner_is_not_owned,
+    capa_05_a_cluster_goes_with_its_only_owner,
 }
 
 /// Looked at again after ten minutes, or when something that it rests on changes: never hot, and without a call.
@@ -402,14 +406,11 @@ async fn scenario_14_the_matrix_of_allowed_namespaces(recording: Option<&Path>) 
 
 async fn scenario_14_what_lives_in_no_namespace_is_allowed_only_with_everybody(recording: Option<&Path>) {
     let story = begin(recording, json!({}), json!({})).await;
-    bind(&story, safety()).await;
+    bind(&story, guarded(mcm::safeties(), json!({}))).await;
     let controller = identity(CONTROLLER, "default", json!({}));
     story.create(&controller).await;
-    let switch = json!({
-        "apiVersion": "mcm.polity.dev/v1alpha1", "kind": "MachineSafety", "metadata": {"name": "default"}, "spec": {},
-    });
-    story.create(&switch).await;
-    let switch = Watched::new(&story, switch);
+    story.create(&mcm::safety()).await;
+    let switch = Watched::new(&story, mcm::safety());
     let granted = switch.passes_after(0).await;
     assert!(
         judged(&granted[0]).starts_with("01 11 N2 12"),
@@ -480,13 +481,19 @@ async fn scenario_15_unless_the_binding_lets_go_of_what_it_has(recording: Option
 async fn scenario_16_a_thousand_passes_are_one_session(recording: Option<&Path>) {
     let story = with_keys(recording, json!({})).await;
     let keys = keys(Value::Null);
+    let passed = || story.host.records.lock().expect("a lock").len();
     for nonce in 2..=1_000 {
         let touched = json!({"metadata": {"annotations": {"example.com/touched": nonce.to_string()}}});
         edit(&story, &keys, touched).await;
         story.request(&nonce.to_string()).await;
-        story.until_passes(|passes| passes.len() >= nonce).await;
+        let end = story.site.clock.now().boot + 60_000;
+        while passed() < nonce {
+            assert!(story.site.clock.now().boot < end, "pass {nonce} does not come");
+            story.sleep(Duration::from_millis(50)).await;
+        }
     }
     let passes = story.passes();
+    assert_eq!(passes.len(), 1_000);
     let mut cached = passes.iter().map(|pass| session(pass)["cached"].clone());
     assert_eq!(cached.next(), Some(json!(false)));
     assert!(cached.all(|cached| cached == true));
@@ -512,6 +519,61 @@ async fn capa_04_a_role_for_the_tokens_of_the_tenants_own_namespace(recording: O
     let granted = passes(&story, 2).await.pop().expect("a pass");
     assert_eq!(judged(&granted), "01 02 04 05 07 N2 07a 08 10 14 16 17 18 19");
     assert_eq!(session(&granted)["account"], TEAM);
+}
+
+async fn capa_05_a_cluster_does_not_go_with_its_identity(recording: Option<&Path>) {
+    let story = with_keys(recording, json!({})).await;
+    let owners = async || {
+        let owners = story.object().await["metadata"]["ownerReferences"].clone();
+        let uids = owners
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|owner| owner["uid"].clone());
+        uids.collect::<Vec<_>>()
+    };
+    let keys = keys(json!({"list": ["team"]}));
+    let uid = async || get(&story, &keys).await["metadata"]["uid"].clone();
+    assert_eq!(owners().await, [json!("uid-capi"), uid().await]);
+
+    delete(&story, &keys).await;
+    let denied = passes(&story, 2).await.pop().expect("a pass");
+    assert_eq!(judged(&denied), "01 02 03 06");
+    story.sleep(Duration::from_secs(3_600)).await;
+    assert_eq!(owners().await[0], "uid-capi", "it is there, and is its maker's");
+
+    // One that is made anew is another one: another owner, and another session.
+    story.create(&keys).await;
+    let granted = |pass: &PassRecord| judged(pass).contains("P2 08 10");
+    story
+        .until_passes(|passes| passes.last().is_some_and(granted))
+        .await;
+    assert_eq!(owners().await, [json!("uid-capi"), uid().await]);
+}
+
+/// A cluster without any other owner, whose identity goes; whether it went too.
+async fn goes_with_its_identity(recording: Option<&Path>, owner_reference: &str) -> bool {
+    let story = begin(recording, json!({}), json!({"ownerReference": owner_reference})).await;
+    let role = role("inner", INNER, None);
+    story.create(&role).await;
+    let mut cluster = cluster(Some((ROLE, "inner")));
+    cluster["metadata"]["ownerReferences"] = json!([]);
+    story.create(&cluster).await;
+    let granted = passes(&story, 1).await.pop().expect("a pass");
+    let owned = judged(&granted).contains(" 05 ");
+    delete(&story, &role).await;
+    story.sleep(Duration::from_secs(60)).await;
+    assert_eq!(story.object().await.is_null(), owned);
+    owned
+}
+
+async fn capa_05_a_cluster_without_another_owner_is_not_owned(recording: Option<&Path>) {
+    assert!(!goes_with_its_identity(recording, "WithOtherOwner").await);
+}
+
+/// What the drawing says, literally: the identity is an owner whoever else is.
+async fn capa_05_a_cluster_goes_with_its_only_owner(recording: Option<&Path>) {
+    assert!(goes_with_its_identity(recording, "Always").await);
 }
 
 /// The handles of the sessions that passes were answered.

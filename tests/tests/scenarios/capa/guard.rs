@@ -12,10 +12,15 @@ use super::tenancy::*;
 use crate::scenarios;
 
 scenarios! {
+    a_machine_of_aws_is_judged_by_its_cluster_and_says_so_on_itself_alone,
     a_machine_of_capv_acts_in_the_account_of_its_cluster_and_writes_nothing_on_it,
     a_machine_of_capv_that_may_not_act_makes_no_call_and_leaves_no_trace,
     a_machine_of_capv_that_may_not_act_any_more_is_left_as_it_is,
     a_machine_of_capv_makes_no_second_vm_in_another_account,
+    a_machine_of_mcm_acts_in_the_account_of_its_cluster_and_writes_nothing_on_it,
+    a_machine_of_mcm_that_may_not_act_makes_no_call_and_leaves_no_trace,
+    a_machine_of_mcm_that_may_not_act_any_more_is_left_as_it_is,
+    a_machine_of_mcm_makes_no_second_vm_in_another_account,
     a_machine_whose_identity_is_gone_waits_with_its_vm,
     a_machine_whose_identity_is_gone_is_let_go_where_the_binding_says_so,
     a_machine_that_names_the_cluster_of_another_namespace_has_none,
@@ -26,6 +31,8 @@ scenarios! {
 struct Team {
     binding: fn(Value) -> Value,
     machine: fn() -> Value,
+    /// What the machine is made from.
+    belongings: fn() -> Vec<Value>,
     /// Where it says that the machine runs.
     phase: &'static str,
     finalizer: &'static str,
@@ -34,8 +41,17 @@ struct Team {
 const CAPV: Team = Team {
     binding: capv_machines,
     machine: capv_machine,
+    belongings: Vec::new,
     phase: "status.phase",
     finalizer: "capv.polity.dev/machine",
+};
+
+const MCM: Team = Team {
+    binding: mcm_machines,
+    machine: mcm_machine,
+    belongings: mcm_belongings,
+    phase: "status.currentStatus.phase",
+    finalizer: "mcm.polity.dev/machine",
 };
 
 fn is_denied(pass: &PassRecord) -> bool {
@@ -49,6 +65,10 @@ async fn begin_as(team: &Team, recording: Option<&Path>, trouble: Value, configu
     let spec = json!({"roleARN": INNER, "allowedNamespaces": labelled});
     story.create(&identity(ROLE, "tenants", spec)).await;
     story.create(&cluster(Some((ROLE, "tenants")))).await;
+    story.site.play_kubelets();
+    for object in (team.belongings)() {
+        story.create(&object).await;
+    }
     story
 }
 
@@ -71,6 +91,32 @@ async fn permit(story: &Story, env: Option<&str>) {
     edit(story, &namespace("team", ""), labels).await;
 }
 
+async fn a_machine_of_aws_is_judged_by_its_cluster_and_says_so_on_itself_alone(recording: Option<&Path>) {
+    let like = json!({
+        "apiVersion": "capa.polity.dev/v1alpha1", "kind": "AWSMachine",
+        "metadata": {"namespace": "team", "name": "m-1"}, "spec": {"clusterName": "c-1"},
+    });
+    let story = begin_with(recording, json!({}), judged_alone("AWSMachine", json!({}))).await;
+    story.create(&role("tenants", INNER, None)).await;
+    story.create(&cluster(Some((ROLE, "tenants")))).await;
+    let before = story.object().await;
+    story.create(&like).await;
+    let machine = Watched::new(&story, like);
+    let granted = machine.passes_after(0).await.remove(0);
+    assert_eq!(judged(&granted), "01 02 03 07 N2 07a P4 08 10 14 16 18 19");
+    let object = machine
+        .until("it says so", |machine| !machine["status"].is_null())
+        .await;
+    assert_eq!(condition(&object, ALLOWED), json!(["True", "Allowed"]));
+    assert_eq!(condition(&object, RETRIEVED), json!(["True", "Retrieved"]));
+    assert_eq!(
+        object["status"].as_object().map(|status| status.len()),
+        Some(1),
+        "{object}"
+    );
+    assert_eq!(story.object().await, before);
+}
+
 async fn acts_in_its_account(recording: Option<&Path>, team: &Team) {
     let story = begin_as(team, recording, json!({}), json!({})).await;
     let before = story.object().await;
@@ -91,6 +137,12 @@ async fn a_machine_of_capv_acts_in_the_account_of_its_cluster_and_writes_nothing
     recording: Option<&Path>,
 ) {
     acts_in_its_account(recording, &CAPV).await;
+}
+
+async fn a_machine_of_mcm_acts_in_the_account_of_its_cluster_and_writes_nothing_on_it(
+    recording: Option<&Path>,
+) {
+    acts_in_its_account(recording, &MCM).await;
 }
 
 async fn leaves_no_trace(recording: Option<&Path>, team: &Team) {
@@ -130,6 +182,10 @@ async fn a_machine_of_capv_that_may_not_act_makes_no_call_and_leaves_no_trace(re
     leaves_no_trace(recording, &CAPV).await;
 }
 
+async fn a_machine_of_mcm_that_may_not_act_makes_no_call_and_leaves_no_trace(recording: Option<&Path>) {
+    leaves_no_trace(recording, &MCM).await;
+}
+
 async fn is_left_as_it_is(recording: Option<&Path>, team: &Team) {
     let story = begin_as(team, recording, json!({}), json!({})).await;
     let machine = running(&story, team).await;
@@ -156,6 +212,10 @@ async fn is_left_as_it_is(recording: Option<&Path>, team: &Team) {
 
 async fn a_machine_of_capv_that_may_not_act_any_more_is_left_as_it_is(recording: Option<&Path>) {
     is_left_as_it_is(recording, &CAPV).await;
+}
+
+async fn a_machine_of_mcm_that_may_not_act_any_more_is_left_as_it_is(recording: Option<&Path>) {
+    is_left_as_it_is(recording, &MCM).await;
 }
 
 /// From the other account the VM cannot be seen: a policy that is let through makes it anew.
@@ -185,6 +245,10 @@ async fn makes_no_second_vm(recording: Option<&Path>, team: &Team) {
 
 async fn a_machine_of_capv_makes_no_second_vm_in_another_account(recording: Option<&Path>) {
     makes_no_second_vm(recording, &CAPV).await;
+}
+
+async fn a_machine_of_mcm_makes_no_second_vm_in_another_account(recording: Option<&Path>) {
+    makes_no_second_vm(recording, &MCM).await;
 }
 
 async fn a_machine_whose_identity_is_gone_waits_with_its_vm(recording: Option<&Path>) {

@@ -4,13 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use polity::manifests::Manifests;
-use polity_core::contract::{Act, Question, Request, Role};
 use polity_core::path;
 use polity_core::record::PassRecord;
+use polity_tests::passes::edges_of;
+pub(crate) use polity_tests::passes::{calls, lifecycle_ran, session};
 use polity_tests::simulation::bindings::MACHINES;
 use polity_tests::stand::{condition_of, reference};
-use polity_tests::whole::Site;
 use polity_tests::whole::story::{Story, edges};
+use polity_tests::whole::{Site, mcm, seeds};
 use serde_json::{Value, json};
 
 /// The `apiVersion` of the kinds of `capa-identity`.
@@ -89,20 +90,8 @@ pub(crate) async fn bind(story: &Story, binding: Value) {
     story.site.apply(&manifests).await;
 }
 
-fn binding(name: &str, governs: Value, policies: Value, grants: Vec<Value>) -> Value {
-    json!({
-        "apiVersion": "polity.dev/v1alpha1", "kind": "PolicyBinding", "metadata": {"name": name},
-        "spec": {"governs": governs, "policies": policies, "cloud": {"name": "sim"}, "grants": grants},
-    })
-}
-
-/// `capa-identity` as a binding names it.
-pub(crate) fn identity_policy(configuration: Value) -> Value {
-    json!({"file": "capa_identity.wasm", "configuration": configuration})
-}
-
 /// What `capa-identity` needs, and what its configuration may need besides.
-pub(crate) fn identity_grants() -> Vec<Value> {
+fn identity_grants() -> Vec<Value> {
     let everywhere = |kind: &str| json!({"apiVersion": CAPA, "kind": kind, "namespaces": ["*"]});
     let mut controller = everywhere(CONTROLLER);
     controller["name"] = "default".into();
@@ -119,28 +108,39 @@ pub(crate) fn identity_grants() -> Vec<Value> {
     ]
 }
 
-/// The one object of `mcm-safety`, which lives in no namespace, guarded.
-pub(crate) fn safety() -> Value {
-    let grants = [identity_grants(), vec![json!({"cloud": ["api-server.probe"]})]].concat();
-    let policies = json!({"identity": identity_policy(json!({})), "lifecycle": {"file": "mcm_safety.wasm"}});
-    let governs = json!({"apiVersion": "mcm.polity.dev/v1alpha1", "kind": "MachineSafety"});
-    binding("safety", governs, policies, grants)
+/// The AWSClusters' own binding.
+fn clusters(configuration: Value) -> Value {
+    judged_alone("AWSCluster", configuration)
 }
 
-/// The AWSClusters' own binding: an identity policy alone.
-fn clusters(configuration: Value) -> Value {
-    let governs = json!({"apiVersion": CAPA, "kind": "AWSCluster"});
-    let policies = json!({"identity": identity_policy(configuration)});
-    binding("clusters", governs, policies, identity_grants())
+/// A binding of one of the kinds of `capa-identity`: no other policy beside it.
+pub(crate) fn judged_alone(kind: &str, configuration: Value) -> Value {
+    let binding = json!({
+        "apiVersion": "polity.dev/v1alpha1", "kind": "PolicyBinding", "metadata": {"name": kind.to_lowercase()},
+        "spec": {
+            "governs": {"apiVersion": CAPA, "kind": kind}, "policies": {}, "cloud": {"name": "sim"}, "grants": [],
+        },
+    });
+    guarded(binding, configuration)
+}
+
+/// The binding of another team, with `capa-identity` before its lifecycle.
+pub(crate) fn guarded(mut binding: Value, configuration: Value) -> Value {
+    let spec = &mut binding["spec"];
+    spec["policies"]["identity"] = json!({"file": "capa_identity.wasm", "configuration": configuration});
+    let grants = spec["grants"].as_array_mut().expect("a list of grants");
+    grants.extend(identity_grants());
+    binding
 }
 
 /// The Machines of `capv-machine`, guarded.
 pub(crate) fn capv_machines(configuration: Value) -> Value {
-    let grants = [identity_grants(), vec![json!({"cloud": ["vm.*", "task.get"]})]].concat();
-    let policies =
-        json!({"identity": identity_policy(configuration), "lifecycle": {"file": "capv_machine.wasm"}});
-    let governs = json!({"apiVersion": MACHINES, "kind": "Machine"});
-    binding("capv-machines", governs, policies, grants)
+    guarded(seeds::binding(), configuration)
+}
+
+/// The Machines of `mcm-machine`, guarded.
+pub(crate) fn mcm_machines(configuration: Value) -> Value {
+    guarded(mcm::machines(json!({"safety": ""})), configuration)
 }
 
 pub(crate) fn namespace(name: &str, env: &str) -> Value {
@@ -178,6 +178,23 @@ pub(crate) fn capv_machine() -> Value {
         "metadata": {"namespace": "team", "name": "m-1", "labels": {"cluster.x-k8s.io/cluster-name": "c-1"}},
         "spec": {"template": "ubuntu", "network": {"devices": [{"networkName": "net", "dhcp4": true}]}},
     })
+}
+
+/// A Machine of `mcm-machine` in the tenant's cluster.
+pub(crate) fn mcm_machine() -> Value {
+    let mut machine = mcm::machine("m-1");
+    machine["metadata"]["namespace"] = "team".into();
+    machine["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] = "c-1".into();
+    machine
+}
+
+/// What it is made from.
+pub(crate) fn mcm_belongings() -> Vec<Value> {
+    let mut own = [mcm::class(), mcm::user_data("#cloud-config")];
+    for object in &mut own {
+        object["metadata"]["namespace"] = "team".into();
+    }
+    own.into()
 }
 
 /// An identity; whatever `spec` does not say of that, every namespace may use it.
@@ -291,37 +308,7 @@ pub(crate) fn condition(object: &Value, kind: &str) -> Value {
 
 /// The edges of `capa-identity` that a pass took: `01 02 N2`.
 pub(crate) fn judged(pass: &PassRecord) -> String {
-    let own = pass.notes().filter_map(|id| id.strip_prefix("CAPA-"));
-    own.collect::<Vec<_>>().join(" ")
-}
-
-/// What a pass asked of the cloud or did to it, its questions for credentials included.
-pub(crate) fn calls(pass: &PassRecord) -> Vec<String> {
-    let entries = pass.roles.iter().flat_map(|role| &role.journal);
-    let call = |request: &Request| match request {
-        Request::Ask(ask) => match &ask.question {
-            Question::Cloud(call) => Some(call.operation.clone()),
-            Question::Credential(_) => Some("credential".to_owned()),
-            _ => None,
-        },
-        Request::Act(Act::Cloud(act)) => Some(act.operation.clone()),
-        Request::Act(_) => None,
-    };
-    entries.filter_map(|entry| call(&entry.request)).collect()
-}
-
-/// The session that a pass was answered: `{handle, principal, account, cached}`.
-pub(crate) fn session(pass: &PassRecord) -> Value {
-    let entries = pass.roles.iter().flat_map(|role| &role.journal);
-    let credential = |request: &Request| matches!(request, Request::Ask(ask) if matches!(ask.question, Question::Credential(_)));
-    let mut answers = entries.filter(|entry| credential(&entry.request));
-    let answer = answers.next().and_then(|entry| entry.answer.as_ref().ok());
-    answer.map_or(Value::Null, |json| serde_json::from_str(json).expect("JSON"))
-}
-
-/// Whether the lifecycle policy was asked at all.
-pub(crate) fn lifecycle_ran(pass: &PassRecord) -> bool {
-    pass.roles.iter().any(|role| role.role == Role::Lifecycle)
+    edges_of(pass, "CAPA-")
 }
 
 /// An object beside the cluster that the story is about.
