@@ -1,8 +1,10 @@
 //! The command line: one file for each command.
 
+mod connection;
 mod crds;
 mod edges;
 mod explain;
+mod node_agent;
 mod rbac;
 mod run;
 
@@ -32,6 +34,8 @@ pub struct Cli {
 enum Command {
     /// Run the host: with an embedded API and a simulated cloud, or against a cluster.
     Run(run::Run),
+    /// Be the agent of the machine that this process runs on.
+    NodeAgent(node_agent::NodeAgent),
     /// Show the passes of an object, and why each step was taken.
     Explain(explain::Explain),
     /// Count which edges of the policies' workflows recordings took.
@@ -55,6 +59,7 @@ impl Cli {
             .init();
         let done = match self.command {
             Command::Run(run) => run.run(self.output),
+            Command::NodeAgent(agent) => agent.run(self.output),
             Command::Explain(explain) => explain.run(self.output),
             Command::Edges(edges) => edges.run(self.output),
             Command::Crds(crds) => crds.run(self.output),

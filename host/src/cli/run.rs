@@ -1,10 +1,10 @@
 //! `polity run`: the host, standalone or against a cluster.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use polity_clouds::sim::Millis;
 use polity_cluster::Cluster;
@@ -12,6 +12,7 @@ use polity_sandbox::{Allocation, Sandbox, SandboxConfig};
 use serde_json::Value;
 
 use super::LEASE;
+use super::connection::Connection;
 use crate::clock::Clock;
 use crate::clouds::Clouds;
 use crate::data::Data;
@@ -37,15 +38,8 @@ pub(super) struct Run {
     /// Manifests to apply: files, or folders with .yaml, .yml and .json files. One of them may be a Scenario.
     #[arg(value_name = "DIR|FILE")]
     paths: Vec<PathBuf>,
-    /// Run against the cluster of this kubeconfig.
-    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
-    kubeconfig: Option<PathBuf>,
-    /// Run against the cluster of this context.
-    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
-    context: Option<String>,
-    /// Run against the cluster whose service account this process has.
-    #[arg(long, help_heading = "Cluster", conflicts_with_all = ["kubeconfig", "context"])]
-    in_cluster: bool,
+    #[command(flatten)]
+    connection: Connection,
     /// Keep objects, the simulated cloud and recordings here.
     #[arg(long, value_name = "DIR", help_heading = "Standalone")]
     data: Option<PathBuf>,
@@ -109,7 +103,7 @@ impl Run {
     }
 
     fn is_standalone(&self) -> bool {
-        self.kubeconfig.is_none() && self.context.is_none() && !self.in_cluster
+        !self.connection.is_given()
     }
 
     async fn host(self, format: Format) -> Result<ExitCode> {
@@ -163,7 +157,7 @@ impl Run {
             .apply(&cluster, &policies, &clouds, self.is_standalone(), &says)
             .await?;
 
-        let recorder = self.recorder(data.as_deref(), &sandbox.engine_version())?;
+        let recorder = recorder(self.record.as_deref(), data.as_deref(), &sandbox.engine_version())?;
         let ends = Arc::new(Ends::default());
         let started = clock.now().boot;
         let (driver, handle) = Driver::new(Parts {
@@ -218,13 +212,8 @@ impl Run {
     }
 
     async fn cluster(&self, clock: &Arc<Clock>, data: Option<&Data>, format: Format) -> Result<Cluster> {
-        if self.in_cluster {
-            return Cluster::in_cluster(LEASE).context("cannot connect to the cluster");
-        }
         if !self.is_standalone() {
-            return Cluster::connect(self.kubeconfig.as_deref(), self.context.as_deref(), LEASE)
-                .await
-                .context("cannot connect to the cluster");
+            return self.connection.connect().await;
         }
         let api = standalone::open(clock, data)?;
         if let Some(port) = self.listen {
@@ -240,20 +229,21 @@ impl Run {
         }
         Ok(Cluster::new(kube::Client::new(api, "default"), LEASE))
     }
+}
 
-    fn recorder(&self, data: Option<&Data>, engine: &str) -> Result<Recorder> {
-        let (folder, keep_all) = match (&self.record, data) {
-            (Some(folder), _) => (folder.clone(), true),
-            (None, Some(data)) => (data.path().join("recordings"), false),
-            (None, None) => {
-                let name = format!("polity-recordings-{}", std::process::id());
-                (std::env::temp_dir().join(name), false)
-            }
-        };
-        let recorder = Recorder::open(&folder, keep_all, engine)?;
-        recording::remember_latest(&std::path::absolute(&folder)?)?;
-        Ok(recorder)
-    }
+/// Records into this folder, or beside the data, or into a temporary folder.
+pub(super) fn recorder(record: Option<&Path>, data: Option<&Data>, engine: &str) -> Result<Recorder> {
+    let (folder, keep_all) = match (record, data) {
+        (Some(folder), _) => (folder.to_owned(), true),
+        (None, Some(data)) => (data.path().join("recordings"), false),
+        (None, None) => {
+            let name = format!("polity-recordings-{}", std::process::id());
+            (std::env::temp_dir().join(name), false)
+        }
+    };
+    let recorder = Recorder::open(&folder, keep_all, engine)?;
+    recording::remember_latest(&std::path::absolute(&folder)?)?;
+    Ok(recorder)
 }
 
 /// Says whether everything settled and what the scenario expects holds.
@@ -297,7 +287,7 @@ async fn report(
 }
 
 /// SIGINT or SIGTERM.
-async fn interrupted() {
+pub(super) async fn interrupted() {
     use tokio::signal::unix::{SignalKind, signal};
     match signal(SignalKind::terminate()) {
         Ok(mut terminate) => tokio::select! {
@@ -311,14 +301,14 @@ async fn interrupted() {
 }
 
 /// Nobody can tell the handles that are made from it.
-fn unpredictable() -> u64 {
+pub(super) fn unpredictable() -> u64 {
     let mut random = [0; 8];
     let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
     u64::from_ne_bytes(random)
 }
 
 /// Differs between processes: two hosts of one name must not share a lease.
-fn identity() -> String {
+pub(super) fn identity() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut random = [0; 4];
     let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
