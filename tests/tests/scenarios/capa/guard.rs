@@ -124,6 +124,7 @@ async fn acts_in_its_account(recording: Option<&Path>, team: &Team) {
     let vms = story.site.vms();
     assert_eq!(vms.len(), 1);
     assert_eq!(vms[0].account.as_deref(), Some(TEAM));
+    assert!(!story.site.effects().is_empty(), "what happens there is seen");
     let object = machine.object().await;
     assert_eq!(condition(&object, ALLOWED), json!(["True", "Allowed"]));
     assert_eq!(condition(&object, RETRIEVED), json!(["True", "Retrieved"]));
@@ -172,7 +173,7 @@ async fn leaves_no_trace(recording: Option<&Path>, team: &Team) {
         Some(1),
         "{object}"
     );
-    assert!(story.site.vms().is_empty());
+    assert_eq!(accounts(&story), (vec![], vec![]));
     assert_eq!(story.object().await, before);
     machine.delete().await;
     machine.until("it is gone", Value::is_null).await;
@@ -189,7 +190,7 @@ async fn a_machine_of_mcm_that_may_not_act_makes_no_call_and_leaves_no_trace(rec
 async fn is_left_as_it_is(recording: Option<&Path>, team: &Team) {
     let story = begin_as(team, recording, json!({}), json!({})).await;
     let machine = running(&story, team).await;
-    let (vms, seen) = (story.site.vms(), machine.passes().len());
+    let (before, seen) = (accounts(&story), machine.passes().len());
     permit(&story, None).await;
     machine.until_pass(seen, is_denied).await;
     let seen = machine.passes().len();
@@ -199,7 +200,7 @@ async fn is_left_as_it_is(recording: Option<&Path>, team: &Team) {
     for pass in machine.passes().split_off(seen) {
         assert!(is_denied(&pass) && calls(&pass).is_empty(), "{:?}", pass.outcome);
     }
-    assert_eq!(story.site.vms(), vms);
+    assert_eq!(accounts(&story), before);
     assert_eq!(
         machine.object().await["metadata"]["finalizers"],
         json!([team.finalizer])
@@ -223,7 +224,7 @@ async fn makes_no_second_vm(recording: Option<&Path>, team: &Team) {
     let story = begin_as(team, recording, json!({}), json!({})).await;
     story.edit_status(json!({"accountID": TEAM})).await;
     let machine = running(&story, team).await;
-    let (vms, seen) = (story.site.vms(), machine.passes().len());
+    let (before, seen) = (accounts(&story), machine.passes().len());
     edit(
         &story,
         &role("tenants", "", None),
@@ -240,7 +241,7 @@ async fn makes_no_second_vm(recording: Option<&Path>, team: &Team) {
     }
     let object = machine.object().await;
     assert_eq!(condition(&object, ACCOUNT), json!(["False", "AccountMismatch"]));
-    assert_eq!(story.site.vms(), vms);
+    assert_eq!(accounts(&story), before);
 }
 
 async fn a_machine_of_capv_makes_no_second_vm_in_another_account(recording: Option<&Path>) {
@@ -254,7 +255,7 @@ async fn a_machine_of_mcm_makes_no_second_vm_in_another_account(recording: Optio
 async fn a_machine_whose_identity_is_gone_waits_with_its_vm(recording: Option<&Path>) {
     let story = begin_as(&CAPV, recording, json!({}), json!({})).await;
     let machine = running(&story, &CAPV).await;
-    let vms = story.site.vms();
+    let before = accounts(&story);
     delete(&story, &role("tenants", "", None)).await;
     let seen = machine.passes().len();
     machine.delete().await;
@@ -262,7 +263,7 @@ async fn a_machine_whose_identity_is_gone_waits_with_its_vm(recording: Option<&P
     for pass in machine.passes().split_off(seen) {
         assert!(is_denied(&pass) && calls(&pass).is_empty(), "{:?}", pass.outcome);
     }
-    assert_eq!(story.site.vms(), vms);
+    assert_eq!(accounts(&story), before);
     assert_eq!(
         condition(&machine.object().await, RETRIEVED),
         json!(["False", "PrincipalCredentialRetrievalFailed"])
@@ -273,7 +274,7 @@ async fn a_machine_whose_identity_is_gone_is_let_go_where_the_binding_says_so(re
     let orphans = json!({"orphanOnMissingIdentity": true});
     let story = begin_as(&CAPV, recording, json!({}), orphans).await;
     let machine = running(&story, &CAPV).await;
-    let (vms, seen) = (story.site.vms(), machine.passes().len());
+    let (before, seen) = (accounts(&story), machine.passes().len());
     delete(&story, &role("tenants", "", None)).await;
     // Nothing is let go that is not being deleted.
     machine.until_pass(seen, is_denied).await;
@@ -285,7 +286,7 @@ async fn a_machine_whose_identity_is_gone_is_let_go_where_the_binding_says_so(re
         (&Outcome::Released, "01 02 03 06 22")
     );
     assert!(!lifecycle_ran(&released) && calls(&released).is_empty());
-    assert_eq!(story.site.vms(), vms, "it has remained");
+    assert_eq!(accounts(&story), before, "its VM has remained");
     let events = story.site.list("v1", "Event").await;
     let said = |event: &Value| event["reason"] == "Released" && event["involvedObject"]["name"] == "m-1";
     assert!(events.iter().any(said), "{events:#?}");

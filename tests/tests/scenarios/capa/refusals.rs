@@ -40,7 +40,7 @@ async fn running(recording: Option<&Path>) -> Story {
 /// Somebody makes the identity what it should not be, and, in the end, what it was.
 async fn is_refused(story: Story, of: &Value, bad: Value, good: Value, edges: &str, reason: &str) {
     let machine = Watched::new(&story, capv_machine());
-    let vms = story.site.vms();
+    let before = accounts(&story);
     let (seen, of_machine) = (story.passes().len(), machine.passes().len());
     edit(&story, of, json!({"spec": bad})).await;
     let wanted = json!(["False", reason]);
@@ -69,7 +69,7 @@ async fn is_refused(story: Story, of: &Value, bad: Value, good: Value, edges: &s
             assert!(calls(pass).is_empty() && !lifecycle_ran(pass));
         }
     }
-    assert_eq!(story.site.vms(), vms);
+    assert_eq!(accounts(&story), before);
     let object = machine.object().await;
     assert_eq!(object["metadata"]["deletionTimestamp"], Value::Null);
     assert_eq!(object["status"]["phase"], "Running");
@@ -78,7 +78,7 @@ async fn is_refused(story: Story, of: &Value, bad: Value, good: Value, edges: &s
     let granted = |object: &Value| condition(object, RETRIEVED) == json!(["True", "Retrieved"]);
     story.until("the cluster may go on", granted).await;
     machine.until("the machine may go on", granted).await;
-    assert_eq!(story.site.vms(), vms);
+    assert_eq!(accounts(&story), before);
 }
 
 /// The cluster names an identity that it should not.
@@ -181,7 +181,7 @@ async fn a_secret_that_lacks_a_key_is_refused(recording: Option<&Path>) {
 async fn an_identity_policy_that_faults_lets_nothing_through(recording: Option<&Path>) {
     let story = running(recording).await;
     let machine = Watched::new(&story, capv_machine());
-    let (vms, seen) = (story.site.vms(), machine.passes().len());
+    let (before, seen) = (accounts(&story), machine.passes().len());
     let mut binding = capv_machines(json!({}));
     binding["spec"]["limits"] = json!({"steps": 1});
     story.create(&binding).await;
@@ -212,7 +212,7 @@ async fn an_identity_policy_that_faults_lets_nothing_through(recording: Option<&
         assert_eq!(fault.map(|fault| fault.kind), Some(FaultKind::TooLong));
         assert!(!lifecycle_ran(pass) && pass.writes.is_empty());
     }
-    assert_eq!(story.site.vms(), vms);
+    assert_eq!(accounts(&story), before);
 
     binding["spec"]["limits"]["steps"] = 64.into();
     story.create(&binding).await;

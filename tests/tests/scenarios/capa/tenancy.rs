@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use polity::manifests::Manifests;
+use polity_clouds::sim::{Effect, VmView};
 use polity_core::path;
 use polity_core::record::PassRecord;
 use polity_tests::passes::edges_of;
@@ -297,6 +298,11 @@ fn named(object: &Value) -> polity_core::contract::ObjectRef {
     let namespace = object["metadata"]["namespace"].as_str();
     let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
     reference(&text(&object["apiVersion"]), &kind, namespace, &name)
+}
+
+/// All there is in any account, and all that ever happened there.
+pub(crate) fn accounts(story: &Story) -> (Vec<VmView>, Vec<Effect>) {
+    (story.site.vms(), story.site.effects())
 }
 
 /// Status and reason of a condition.
