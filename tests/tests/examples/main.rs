@@ -2,6 +2,7 @@
 //! be read from it.
 
 mod capa_tenancy;
+mod mcm_machine;
 
 use std::process::{Command, Output};
 
