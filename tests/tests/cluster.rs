@@ -790,11 +790,7 @@ fn a_real_api_server_is_watched_read_and_written_and_its_death_changes_nothing()
     };
     let server = KubeServer::start(&assets, tempfile::tempdir().expect("a folder"));
     runtime().block_on(async {
-        let kubeconfig = kube::config::Kubeconfig::read_from(server.kubeconfig()).expect("a kubeconfig");
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await;
-        let mut config = config.expect("a configuration");
-        config.default_retry = false;
-        let client = kube::Client::try_from(config).expect("a client");
+        let client = server.client().await;
         all(&client).await;
         survives_a_kill(server, Wire::new(client)).await;
     });

@@ -414,12 +414,7 @@ fn a_real_api_server_answers_evictions_alike() {
     };
     let server = KubeServer::start(&assets, tempfile::tempdir().expect("a folder"));
     runtime().block_on(async {
-        let kubeconfig = kube::config::Kubeconfig::read_from(server.kubeconfig()).expect("a kubeconfig");
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await;
-        let mut config = config.expect("a configuration");
-        // A 429 is an answer here.
-        config.default_retry = false;
-        let client = kube::Client::try_from(config).expect("a client");
+        let client = server.client().await;
         all(&client).await;
         let site = Site::new(client, "not-counted-yet").await;
         a_budget_that_is_not_counted_yet_says_when_to_come_back(site).await;

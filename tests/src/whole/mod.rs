@@ -61,7 +61,7 @@ pub struct Site {
     pub cluster: Arc<Cluster>,
     /// The clouds.
     pub clouds: Arc<Clouds>,
-    api: Api,
+    client: kube::Client,
     policies: Arc<Policies>,
     lives: std::cell::Cell<u32>,
     recordings: Option<std::path::PathBuf>,
@@ -89,25 +89,36 @@ impl Site {
         let now: polity_standalone::Clock =
             Arc::new(move || UNIX_EPOCH + Duration::from_millis(time.now().unix));
         let api = Api::new(Arc::new(Store::in_memory(now, u128::from(seed).to_be_bytes())));
+        Site::on(kube::Client::new(api, "default"), clock, seed, sim)
+    }
+
+    /// A folder with the compiled policies and a cloud as `sim` configures it, on somebody else's cluster. Its objects
+    /// have the times of that cluster, so `clock` should too.
+    pub fn on(client: kube::Client, clock: Arc<Clock>, seed: u64, sim: Option<Value>) -> Self {
         let policies = Policies::new(
             guests::sandbox().clone(),
             guests::folder(),
             false,
             Box::new(|_| {}),
         );
-        let cluster = Arc::new(Cluster::new(kube::Client::new(api.clone(), "default"), LEASE));
+        let cluster = Arc::new(Cluster::new(client.clone(), LEASE));
         let secrets = Arc::new(ClusterSecrets::new(cluster.clone()));
         let clouds = Arc::new(Clouds::new(clock.clone(), secrets, None, seed, sim));
         Site {
             cluster,
             clouds,
             clock,
-            api,
+            client,
             policies: Arc::new(policies),
             lives: std::cell::Cell::new(0),
             recordings: None,
             guards: Guards::default(),
         }
+    }
+
+    /// Speaks to the API server, as nobody in particular.
+    pub fn client(&self) -> kube::Client {
+        self.client.clone()
     }
 
     /// Hosts started from now on lack some guards.
@@ -178,7 +189,7 @@ impl Site {
     ) -> (Handle, Wire, tokio::task::JoinHandle<()>) {
         let life = self.lives.get() + 1;
         self.lives.set(life);
-        let wire = Wire::new(kube::Client::new(self.api.clone(), "default"));
+        let wire = Wire::new(self.client.clone());
         let (driver, handle) = Driver::new(Parts {
             identity: format!("host-{life}"),
             clock: self.clock.clone(),
