@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
-use polity_clouds::sim::Millis;
+use polity_clouds::sim::{Millis, Sim};
 use polity_cluster::Cluster;
 use polity_sandbox::{Allocation, Sandbox, SandboxConfig};
 use serde_json::Value;
@@ -159,6 +159,12 @@ impl Run {
 
         let recorder = recorder(self.record.as_deref(), data.as_deref(), &sandbox.engine_version())?;
         let ends = Arc::new(Ends::default());
+        // The times of a scenario count from here, whatever it took to open the cloud.
+        for cloud in clouds.all() {
+            if let Some(sim) = cloud.simulation() {
+                sim.inspect(Sim::begin);
+            }
+        }
         let started = clock.now().boot;
         let (driver, handle) = Driver::new(Parts {
             identity: identity(),
