@@ -353,11 +353,16 @@ fn check_limits(limits: &Limits) -> Result<()> {
         ("passesPerTenant", limits.passes_per_tenant.into()),
         ("burst", limits.burst.into()),
         ("cloudCalls", limits.cloud_calls.into()),
+        ("longestWait", limits.longest_wait),
     ];
-    match bounds.iter().find(|(_, bound)| *bound == 0) {
-        Some((name, _)) => bail!("spec.limits.{name}: 0 would let nothing through"),
-        None => Ok(()),
+    if let Some((name, _)) = bounds.iter().find(|(_, bound)| *bound == 0) {
+        bail!("spec.limits.{name}: 0 would let nothing through");
     }
+    let (shortest, longest) = (limits.shortest_wait, limits.longest_wait);
+    if shortest > longest {
+        bail!("spec.limits.shortestWait: {shortest} ms is longer than longestWait, {longest} ms");
+    }
+    Ok(())
 }
 
 /// The order of creation. Kubernetes tells it to the second; names order what was created within one.
@@ -450,6 +455,15 @@ fn status(known: &Known, health: &Health, unix: u64) -> Value {
             ("Ungranted", "True", "Refused", all.join("; "))
         }
     };
+    let clamped = match &health.clamped {
+        None => (
+            "WaitClamped",
+            "False",
+            "WithinLimits",
+            "every wait was taken as the retry policy said it".to_owned(),
+        ),
+        Some((key, wrong)) => ("WaitClamped", "True", "OutOfLimits", format!("on {key}: {wrong}")),
+    };
     let overlap = match &health.overlapped_by {
         None => (
             "Overlap",
@@ -473,7 +487,7 @@ fn status(known: &Known, health: &Health, unix: u64) -> Value {
         .as_ref()
         .and_then(|w| w["conditions"].as_array().cloned())
         .unwrap_or(old);
-    let conditions: Vec<Value> = [loaded, healthy, ungranted, overlap]
+    let conditions: Vec<Value> = [loaded, healthy, ungranted, clamped, overlap]
         .into_iter()
         .map(|(kind, state, reason, message)| {
             let since = before

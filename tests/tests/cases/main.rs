@@ -155,6 +155,7 @@ fn record(
         outcome,
         writes: Vec::new(),
         next: Some(conclusion.next.clone()),
+        retry: None,
         wait: None,
     }
 }
