@@ -222,6 +222,9 @@ pub struct Changing {
     pub uid: String,
     /// Since when.
     pub since: Time,
+    /// The version of its kubelet before. What is needed does not change because this one node has got it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
 }
 
 /// The node that is being drained.

@@ -6,6 +6,13 @@ use polity_sdk::prelude::*;
 
 use crate::{Cx, FAILED, OwnNode, is_own};
 
+/// A change is under way.
+pub(crate) const CHANGING: &str = "Changing";
+/// There is no such version.
+pub(crate) const NO_SUCH_VERSION: &str = "NoSuchVersion";
+/// Something else kept the packages from being installed.
+pub(crate) const ENSURE_FAILED: &str = "EnsureFailed";
+
 /// Makes the machine what its Node wants it to be.
 pub(crate) async fn follow(cx: &Cx, name: &str, seed: &Seed, working: &Working) -> Result<(), Stop> {
     let mut node = cx.object_mut();
@@ -20,7 +27,7 @@ pub(crate) async fn follow(cx: &Cx, name: &str, seed: &Seed, working: &Working) 
             cx.note("ORB-20");
             node.set_ready(false);
         }
-        return Err(Stop::wait(pause, "Changing", "packages are being installed"));
+        return Err(Stop::wait(pause, CHANGING, "packages are being installed"));
     }
     let packages = agent::versions(name, told.desired.keys());
     let (installed, reboot) = join!(cx.ask(packages), cx.ask(agent::reboot_required(name)));
@@ -91,24 +98,24 @@ async fn change(
             cx.note("ORB-20");
             node.set_ready(false);
         }
-        return Err(Stop::wait(SOON, "Changing", "packages are to be installed"));
+        return Err(Stop::wait(SOON, CHANGING, "packages are to be installed"));
     }
     let failure = working.failure(&told.desired);
     cx.act(agent::ensure(name, &told.desired))
         .await
-        .because("EnsureFailed")?;
+        .because(ENSURE_FAILED)?;
     cx.note("ORB-21");
     let Some(failure) = failure else {
         return Err(Stop::wait(
             cx.config().pause,
-            "Changing",
+            CHANGING,
             "packages are being installed",
         ));
     };
     // It is tried again at once; the retry policy says when it is looked at.
     let reason = match failure.code {
-        Code::NotFound => "NoSuchVersion",
-        _ => "EnsureFailed",
+        Code::NotFound => NO_SUCH_VERSION,
+        _ => ENSURE_FAILED,
     };
     Err(Stop::failed(reason, failure))
 }

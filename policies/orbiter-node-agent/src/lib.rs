@@ -44,7 +44,10 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
             if stop.degraded {
                 cx.event(EventType::Warning, stop.reason, &stop.message);
             }
-            node.say(cx.now(), "False", stop.reason, &stop.message);
+            // While what failed is tried again it stays said.
+            if stop.reason != follow::CHANGING || !node.has_failed() {
+                node.say(cx.now(), "False", stop.reason, &stop.message);
+            }
             Ok(stop.next)
         }
     }

@@ -4,6 +4,8 @@ use orbiter_api::{NodeMetadata, PACKAGES_ENSURED, READY, Versions, current_versi
 use polity_sdk::node::{NodeCondition, NodeSpec, NodeStatus};
 use polity_sdk::prelude::*;
 
+use crate::follow::{ENSURE_FAILED, NO_SUCH_VERSION};
+
 /// A Node, as its own agent sees it. The agent works before there is one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OwnNode {
@@ -60,6 +62,14 @@ impl OwnNode {
 
     fn annotate(&mut self, name: String, value: &str) {
         self.metadata.annotations.insert(name, value.to_owned());
+    }
+
+    /// Whether people were told that packages could not be installed.
+    pub(crate) fn has_failed(&self) -> bool {
+        let mut conditions = self.status.conditions.iter();
+        let known = conditions.find(|known| known.kind == PACKAGES_ENSURED);
+        let reason = known.and_then(|known| known.reason.as_deref());
+        reason.is_some_and(|reason| [NO_SUCH_VERSION, ENSURE_FAILED].contains(&reason))
     }
 
     /// Tells people how the agent fares.

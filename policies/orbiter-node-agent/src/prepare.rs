@@ -2,8 +2,8 @@
 
 use orbiter_api::{Because, Stop};
 use polity_sdk::agent::{self, Seed, Working};
-use polity_sdk::prelude::*;
 
+use crate::follow::ENSURE_FAILED;
 use crate::{Cx, FAILED, is_own};
 
 /// Installs what was given at the agent's installation, reboots once, and says that the machine is prepared.
@@ -24,10 +24,10 @@ pub(crate) async fn prepare(cx: &Cx, name: &str, seed: &Seed, working: &Working)
         let failure = working.failure(&seed.versions);
         cx.act(agent::ensure(name, &seed.versions))
             .await
-            .because("EnsureFailed")?;
+            .because(ENSURE_FAILED)?;
         cx.note("ORB-06");
         // It is tried again at once; the retry policy says when it is looked at.
-        failure.map_or(Ok(()), Err).because("EnsureFailed")?;
+        failure.map_or(Ok(()), Err).because(ENSURE_FAILED)?;
         return Err(Stop::wait(pause, "Preparing", "packages are being installed"));
     }
     if working.is_of_this_boot() {

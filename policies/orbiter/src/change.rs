@@ -55,7 +55,11 @@ pub(crate) async fn resume(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), 
         // All packages in one write.
         write(cx, &node, annotated(member.metadata.want(&needed).into())).await?;
         cx.note("ORB-19");
-        return Err(step(&node, "is told what it needs"));
+        let next = Next::after(cx.config().pause);
+        return Err(Stop {
+            next,
+            ..step(&node, "is told what it needs")
+        });
     }
     if member.metadata.ready == Some(true) && member.metadata.is_current(&needed) && node.is_ready() {
         return end(cx, &node).await;
@@ -71,7 +75,7 @@ fn adopt(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), Stop> {
         return Ok(());
     };
     let Some(node) = &member.node else { return Ok(()) };
-    begin(cx, orb, node, index);
+    begin(cx, orb, member, node, index);
     Err(step(node, "may change already"))
 }
 

@@ -20,7 +20,7 @@ pub(crate) async fn next(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), St
             return Err(Stop::wait(cx.config().pause, "WaitingForNodeAgent", message));
         }
         if is_due(member, &needed) {
-            begin(cx, orb, node, index);
+            begin(cx, orb, member, node, index);
             return Err(step(node, "is changed next"));
         }
         if drain::is_ours(cx, node) {
@@ -43,11 +43,12 @@ pub(crate) fn is_due(member: &Member, needed: &Versions) -> bool {
 }
 
 /// From now on this is the one node that is being changed.
-pub(crate) fn begin(cx: &Cx, orb: &mut Orb, node: &Node, index: u32) {
+pub(crate) fn begin(cx: &Cx, orb: &mut Orb, member: &Member, node: &Node, index: u32) {
     orb.status.changing = Some(Changing {
         node: node.metadata.name.clone(),
         uid: node.metadata.uid.clone(),
         since: cx.now(),
+        from: member.metadata.current.get(version::KUBELET).cloned(),
     });
     orb.status.cursor = Some(index);
 }

@@ -5,7 +5,7 @@ use orbiter_api::{Config, NoStep, Orb, Release, Stop, Versions, next_step};
 use crate::fleet::{Fleet, Member};
 
 /// The package that tells which release of Kubernetes a node has.
-const KUBELET: &str = "kubelet";
+pub(crate) const KUBELET: &str = "kubelet";
 
 /// What every node needs now.
 pub(crate) fn needed(orb: &Orb, config: &Config, fleet: &Fleet) -> Result<Versions, Stop> {
@@ -13,6 +13,12 @@ pub(crate) fn needed(orb: &Orb, config: &Config, fleet: &Fleet) -> Result<Versio
     for member in &fleet.members {
         have.extend(kubelet(member)?);
     }
+    let from = orb
+        .status
+        .changing
+        .as_ref()
+        .and_then(|changing| changing.from.as_ref());
+    have.extend(from.and_then(|from| from.parse::<Release>().ok()));
     let wanted = orb.kubernetes();
     match next_step(&have, wanted, &config.kubernetes_releases) {
         Ok(version) => Ok(orb.packages(config, version)),
