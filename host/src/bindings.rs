@@ -260,6 +260,16 @@ fn sources(spec: &BindingSpec) -> Vec<(Role, &PolicySource)> {
     .collect()
 }
 
+/// Builds the crates that a binding names, so that loading it takes no time.
+pub(crate) fn build(policies: &Policies, object: &Value) {
+    let Ok(spec) = serde_json::from_value::<BindingSpec>(object["spec"].clone()) else {
+        return;
+    };
+    for (_, source) in sources(&spec).iter().filter(|(_, source)| source.krate.is_some()) {
+        let _ = policies.load(source);
+    }
+}
+
 /// Loads everything that a binding names, and checks that it fits together.
 pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Result<Ready> {
     let spec = object.value()["spec"].clone();

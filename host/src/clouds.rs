@@ -21,6 +21,8 @@ pub struct Clouds {
     seed: u64,
     /// A scenario's configuration of the simulated cloud, in place of the bindings'.
     scenario: Option<Value>,
+    /// Whether this host may govern the machine that it runs on.
+    own_node: bool,
     open: Mutex<BTreeMap<String, Open>>,
 }
 
@@ -44,8 +46,15 @@ impl Clouds {
             data,
             seed,
             scenario,
+            own_node: false,
             open: Mutex::default(),
         }
+    }
+
+    /// This host is the agent of the machine that it runs on.
+    pub fn with_own_node(mut self) -> Self {
+        self.own_node = true;
+        self
     }
 
     /// The cloud of this name.
@@ -55,20 +64,30 @@ impl Clouds {
 
     /// Opens the cloud that a binding names, unless it is open.
     pub fn open(&self, cloud: &CloudRef) -> Result<Arc<dyn Cloud>> {
+        if cloud.name == polity_clouds::NODE && !self.own_node {
+            bail!(
+                "{} is the machine that a host runs on: `polity node-agent` governs it, and no other host",
+                cloud.name
+            );
+        }
         let configuration = self.scenario.clone().or_else(|| cloud.configuration.clone());
         // Before anything is read or shared by its name.
         (polity_clouds::adapter(&cloud.name)?.check)(configuration.as_ref())?;
         let mut open = self.lock();
         if let Some(known) = open.get(&cloud.name) {
             if known.configuration != configuration {
-                bail!("another binding opened {} with another configuration", cloud.name);
+                bail!(
+                    "{} is open with another configuration: bindings that share a cloud agree on it, and a change of it \
+                     takes a restart of the host",
+                    cloud.name
+                );
             }
             return Ok(known.cloud.clone());
         }
         let saved = match &self.data {
             Some(data) => data
                 .read(&file(&cloud.name))
-                .context("cannot read the simulated cloud's data")?,
+                .with_context(|| format!("cannot read what {} remembers", cloud.name))?,
             None => None,
         };
         let persist = self.data.clone().map(|data| {

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 use polity_cluster::Cluster;
 use polity_core::binding::PolicyId;
-use polity_core::call::{Call, CallId, Reply, Scope, WatchEvent};
+use polity_core::call::{Call, CallId, LeaseRead, Reply, Scope, WatchEvent};
 use polity_core::contract::{Code, Doubt, Failure};
 use polity_core::key::Key;
-use polity_core::machine::{Health, Input, KeyView, Machine, Output};
+use polity_core::machine::{Guards, Health, Input, KeyView, Machine, Output};
+use polity_core::object::{Object, ResourceVersion};
 use polity_core::record::PassRecord;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -61,6 +62,8 @@ pub struct View {
 pub trait Observer: Send {
     /// A pass ended.
     fn passed(&mut self, record: &PassRecord);
+    /// An object is gone, or is governed no more.
+    fn forgotten(&mut self, _: &Key) {}
     /// A policy takes part from now on.
     fn policy_loaded(&mut self, id: &PolicyId, policy: &polity_sandbox::Policy, bytes: &[u8]);
     /// A policy takes part no more.
@@ -103,6 +106,8 @@ pub struct Driver {
     calls: BTreeMap<CallId, AbortHandle>,
     watches: BTreeMap<Scope, AbortHandle>,
     next_status: u64,
+    /// Bindings of this host alone, in place of the cluster's.
+    local: Option<Vec<Object>>,
 }
 
 /// What a driver is made of.
@@ -140,8 +145,23 @@ impl Driver {
             calls: BTreeMap::new(),
             watches: BTreeMap::new(),
             next_status: 0,
+            local: None,
         };
         (driver, Handle { happenings: sender })
+    }
+
+    /// The same driver without some guards of its core, for tests of the simulation.
+    #[doc(hidden)]
+    pub fn with_guards(mut self, guards: Guards) -> Self {
+        self.machine.set_guards(guards);
+        self
+    }
+
+    /// The same driver with bindings of its own: the cluster's are left alone, their status is written nowhere, and there
+    /// is no lease. Whoever starts it sees to it that nobody else acts on what they govern.
+    pub fn with_local_bindings(mut self, bindings: Vec<Object>) -> Self {
+        self.local = Some(bindings);
+        self
     }
 
     /// Runs until it is told to stop and nothing is in flight any more.
@@ -233,6 +253,7 @@ impl Driver {
                     }
                 }
                 Output::Recorded(record) => self.observer.passed(&record),
+                Output::Forgotten(key) => self.observer.forgotten(&key),
                 Output::Stopped => stopped = true,
             }
         }
@@ -287,6 +308,15 @@ impl Driver {
             Call::Write(write) => {
                 self.spawn(id, async move { Reply::Answer(cluster.write(&write).await) });
             }
+            Call::Lease(write) if self.local.is_some() => {
+                let written = write.map(|write| LeaseRead {
+                    holder: write.holder,
+                    duration: write.duration,
+                    version: String::new(),
+                    transitions: write.transitions,
+                });
+                self.reply(id, Reply::Lease(Ok(written)));
+            }
             Call::Lease(write) => {
                 self.spawn(
                     id,
@@ -330,6 +360,13 @@ impl Driver {
     }
 
     fn watch_bindings(&mut self) {
+        self.bindings.watch_files();
+        if let Some(objects) = self.local.clone() {
+            let version = ResourceVersion::default();
+            let listed = Happening::Bindings(WatchEvent::Listed { objects, version });
+            let _ = self.sender.send(listed);
+            return;
+        }
         let (cluster, sender) = (self.cluster.clone(), self.sender.clone());
         let scope = crate::bindings::scope();
         let watched = scope.clone();
@@ -342,7 +379,6 @@ impl Driver {
             }
         });
         self.watches.insert(scope, task.abort_handle());
-        self.bindings.watch_files();
     }
 
     fn view(&self) -> View {
@@ -373,7 +409,7 @@ impl Driver {
             return;
         }
         self.next_status = now.boot + STATUS_EVERY;
-        if !self.machine.is_holder() {
+        if !self.machine.is_holder() || self.local.is_some() {
             return;
         }
         let machine = &self.machine;

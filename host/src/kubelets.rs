@@ -146,11 +146,12 @@ impl Kubelets {
     }
 }
 
+/// As a kubelet registers it: with how it is.
 fn object(node: &NodeView) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": node.name, "labels": {"kubernetes.io/hostname": node.name}},
-        "spec": {"providerID": node.provider_id},
+        "spec": {"providerID": node.provider_id}, "status": {"conditions": conditions(node)},
     })
 }
 

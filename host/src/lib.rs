@@ -19,6 +19,7 @@ pub mod kubelets;
 pub mod manifests;
 pub mod policies;
 pub mod progress;
+pub mod rbac;
 pub mod recording;
 pub mod scenario;
 pub mod secrets;

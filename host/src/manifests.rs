@@ -75,6 +75,16 @@ impl Manifests {
 }
 
 impl Manifests {
+    /// Builds the crates that bindings name. What cannot be built is said when they are applied.
+    pub async fn build(&self, policies: &Arc<Policies>) {
+        for binding in self.bindings.clone() {
+            let policies = policies.clone();
+            let built = tokio::task::spawn_blocking(move || bindings::build(&policies, &binding));
+            // A panic of it comes again when the binding is loaded.
+            let _ = built.await;
+        }
+    }
+
     /// Applies everything but the scenario: CRDs first, those of the bindings' policies among them. `own_crds`: the
     /// host's own even if there is no binding.
     pub async fn apply(

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use polity_core::binding::PolicyId;
 use polity_core::contract::{Manifest, Next};
 use polity_core::key::Key;
+use polity_core::path;
 use polity_core::record::{Outcome, PassRecord};
 use serde_json::{Value, json};
 
@@ -52,7 +53,7 @@ impl Progress {
     }
 
     fn line(&mut self, record: &PassRecord) {
-        let phase = phase(record);
+        let phase = phase(record, &self.manifests);
         let edges = edges::taken(record, &self.manifests);
         let then = then(record);
         // A pass that found everything as the one before it is no news.
@@ -96,6 +97,11 @@ impl Observer for Progress {
             tracing::error!("recording stops: {e:#}");
             self.recorder = None;
         }
+    }
+
+    fn forgotten(&mut self, key: &Key) {
+        self.ends.forgotten(key);
+        self.last.remove(key);
     }
 
     fn policy_loaded(&mut self, id: &PolicyId, policy: &polity_sandbox::Policy, bytes: &[u8]) {
@@ -143,6 +149,18 @@ pub fn print_json(document: &impl serde::Serialize) {
     print(&escaped_json(document));
 }
 
+/// Writes a manifest to standard output, ready for `kubectl apply -f -`.
+pub fn show(manifest: &Value, format: Format) -> anyhow::Result<()> {
+    match format {
+        Format::Json => print_json(manifest),
+        Format::Text => print(&format_args!(
+            "---\n{}",
+            serde_yaml_ng::to_string(manifest)?.trim_end()
+        )),
+    }
+    Ok(())
+}
+
 /// JSON in which no character is one that terminals act on: its own rules leave some of them as they are.
 fn escaped_json(document: &impl serde::Serialize) -> String {
     let text = serde_json::to_string(document).unwrap_or_default();
@@ -184,16 +202,37 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
 }
 
 /// The object's phase after a pass.
-pub fn phase(record: &PassRecord) -> String {
-    let patched = record.roles.iter().rev().find_map(|role| {
-        let patch: Value = serde_json::from_str(role.conclusion.as_ref()?.patch.as_deref()?).ok()?;
-        patch["status"]["phase"].as_str().map(str::to_owned)
-    });
-    let before = || {
-        let object: Value = serde_json::from_str(record.object.as_deref()?).ok()?;
-        object["status"]["phase"].as_str().map(str::to_owned)
+fn phase(record: &PassRecord, manifests: &BTreeMap<String, Manifest>) -> String {
+    let policies = record.roles.iter().map(|role| &*role.policy.0);
+    let crds = policies
+        .filter_map(|id| manifests.get(id))
+        .flat_map(Manifest::crds);
+    let at = phase_path(&record.kind.kind, crds);
+    let text = |json: Option<&str>| {
+        let value: Value = serde_json::from_str(json?).ok()?;
+        path::get(&value, at)?.as_str().map(str::to_owned)
     };
-    patched.or_else(before).unwrap_or_else(|| "-".into())
+    let conclusions = record
+        .roles
+        .iter()
+        .rev()
+        .filter_map(|role| role.conclusion.as_ref());
+    let mut patched = conclusions.filter_map(|conclusion| text(conclusion.patch.as_deref()));
+    patched
+        .next()
+        .or_else(|| text(record.object.as_deref()))
+        .unwrap_or_else(|| "-".into())
+}
+
+/// Where the phase of a kind stands: what its definition has kubectl show in the column `Phase`.
+fn phase_path<'a>(kind: &str, crds: impl Iterator<Item = &'a Value>) -> &'a str {
+    let all = |value: &'a Value| value.as_array().into_iter().flatten();
+    crds.filter(|crd| crd["spec"]["names"]["kind"] == *kind)
+        .flat_map(|crd| all(&crd["spec"]["versions"]))
+        .flat_map(|version| all(&version["additionalPrinterColumns"]))
+        .find(|column| column["name"] == "Phase")
+        .and_then(|column| column["jsonPath"].as_str())
+        .map_or("status.phase", |path| path.trim_start_matches('.'))
 }
 
 /// What comes after a pass, in words.
@@ -252,6 +291,23 @@ mod tests {
         assert!(!line.chars().any(acts_on_terminals), "{line}");
         let read: Value = serde_json::from_str(&line).expect("it is still JSON");
         assert_eq!(read, document);
+    }
+
+    #[test]
+    fn the_phase_stands_where_the_definition_of_the_kind_says() {
+        let crd = |kind: &str, column: &str| {
+            let columns =
+                json!([{"name": "Age", "jsonPath": ".x"}, {"name": column, "jsonPath": ".status.at.phase"}]);
+            json!({"spec": {"names": {"kind": kind}, "versions": [{"additionalPrinterColumns": columns}]}})
+        };
+        let crds = [
+            crd("Class", "Phase"),
+            crd("Machine", "Phase"),
+            crd("Safety", "Frozen"),
+        ];
+        assert_eq!(phase_path("Machine", crds.iter()), "status.at.phase");
+        assert_eq!(phase_path("Safety", crds.iter()), "status.phase");
+        assert_eq!(phase_path("Router", crds.iter()), "status.phase");
     }
 
     #[test]

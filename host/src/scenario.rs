@@ -10,7 +10,6 @@ use polity_cluster::Cluster;
 use polity_core::call::{Scope, WatchEvent, Write};
 use polity_core::contract::{Act, Code, Kind, ListQuery, ObjectDelete, ObjectRef, Precondition, Question};
 use polity_core::object::Object;
-use polity_core::path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -80,7 +79,7 @@ pub struct Step {
 pub struct Condition {
     /// Which object.
     pub object: ObjectRef,
-    /// Dotted path.
+    /// Dotted path; `status.conditions[Ready]` is the condition of that type.
     pub path: String,
     /// The value; none: any value at all.
     #[serde(default)]
@@ -137,7 +136,7 @@ pub struct Objects {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Check {
-    /// Dotted path.
+    /// As in [`Condition`].
     pub path: String,
     /// Equal to this.
     #[serde(default)]
@@ -154,6 +153,9 @@ pub struct Check {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Vms {
+    /// Only those of this account.
+    #[serde(default)]
+    pub account: Option<String>,
     /// How many there are.
     pub count: usize,
     /// Exactly one for each object of this kind, by its uid, and none without one.
@@ -292,12 +294,31 @@ impl Condition {
     }
 
     fn holds(&self, object: &Value) -> bool {
-        match (path::get(object, &self.path), &self.equals) {
+        match (at(object, &self.path), &self.equals) {
             (Some(value), Some(wanted)) => value == wanted,
             (found, None) => found.is_some(),
             (None, Some(_)) => false,
         }
     }
+}
+
+/// The value at a path; none where it is absent or null.
+fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
+    let mut inside = false;
+    let between = |c| {
+        inside = c == '[' || (inside && c != ']');
+        c == '.' && !inside
+    };
+    let part = |value: &'a Value, part: &str| match part.strip_suffix(']').and_then(|p| p.split_once('[')) {
+        None => value.get(part),
+        Some((list, of_type)) => {
+            let elements = value.get(list)?.as_array()?;
+            elements.iter().find(|element| element["type"] == of_type)
+        }
+    };
+    path.split(between)
+        .try_fold(object, part)
+        .filter(|value| !value.is_null())
 }
 
 fn named(object: &ObjectRef) -> String {
@@ -365,7 +386,7 @@ impl Objects {
 
 impl Check {
     fn wrong(&self, object: &Value) -> Option<String> {
-        let found = path::get(object, &self.path);
+        let found = at(object, &self.path);
         let shown = found.cloned().unwrap_or(Value::Null);
         if let Some(wanted) = &self.equals
             && found != Some(wanted)
@@ -396,9 +417,14 @@ impl Vms {
         let Some(cloud) = all.iter().find_map(|cloud| cloud.simulation()) else {
             return Ok(vec!["no simulated cloud is open".into()]);
         };
-        let vms = cloud.inspect(|sim, now| sim.vms(now));
+        let mut vms = cloud.inspect(|sim, now| sim.vms(now));
+        vms.retain(|vm| self.account.is_none() || vm.account == self.account);
         if vms.len() != self.count {
-            wrong.push(format!("there are {} VMs, not {}", vms.len(), self.count));
+            let of = self
+                .account
+                .as_ref()
+                .map_or_else(String::new, |account| format!(" in {account}"));
+            wrong.push(format!("there are {} VMs{of}, not {}", vms.len(), self.count));
         }
         let Some(objects) = &self.one_for_each else {
             return Ok(wrong);
@@ -416,5 +442,33 @@ impl Vms {
             .filter(|vm| !owners.iter().any(|o| o["metadata"]["uid"] == *vm.owner));
         wrong.extend(orphans.map(|vm| format!("VM {} belongs to no {}", vm.name, objects.kind)));
         Ok(wrong)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_leads_to_a_condition_by_its_type() {
+        let conditions = json!([
+            {"type": "Ready", "status": "True"}, {"type": "polity.dev/Slowed", "status": "False"},
+        ]);
+        let object = json!({"status": {"phase": null, "conditions": conditions}, "spec": {"n": 1}});
+        let found = |path| at(&object, path).cloned();
+        assert_eq!(found("spec.n"), Some(json!(1)));
+        assert_eq!(found("status.conditions[Ready].status"), Some(json!("True")));
+        assert_eq!(
+            found("status.conditions[polity.dev/Slowed].status"),
+            Some(json!("False"))
+        );
+        for nothing in [
+            "status.phase",
+            "status.conditions[Other]",
+            "spec[Ready]",
+            "spec.n.m",
+        ] {
+            assert_eq!(found(nothing), None, "{nothing}");
+        }
     }
 }

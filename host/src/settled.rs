@@ -73,6 +73,11 @@ impl Ends {
         self.lock().insert(record.key.clone(), end);
     }
 
+    /// Its object is gone, or is governed no more.
+    pub fn forgotten(&self, key: &Key) {
+        self.lock().remove(key);
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, End>> {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -9,12 +9,16 @@ use std::time::{Duration, Instant};
 
 use polity::driver::Observer;
 use polity::manifests::Manifests;
+use polity_clouds::sim::{Between, Millis, SimConfig};
 use polity_core::binding::PolicyId;
+use polity_core::machine::Guards;
 use polity_core::record::PassRecord;
 use polity_sandbox::Policy;
+use polity_tests::together::scenario::identities;
+use polity_tests::together::setting;
 use polity_tests::whole::Site;
 use polity_tests::whole::seeds::binding;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Machines that are driven at once.
 const MACHINES: usize = 200;
@@ -40,7 +44,7 @@ impl Observer for Counts {
 }
 
 /// Machines whose clones run for an hour, looked at again at once: each pass asks for the task and writes nothing.
-async fn measure(threads: usize) {
+async fn cloning() -> Site {
     let cloud = json!({
         "lag": "0ms", "answers": {"min": "0ms", "max": "0ms"}, "queue": {"min": "0ms", "max": "0ms"},
         "tasks": {"clone": {"min": "1h", "max": "1h"}},
@@ -48,8 +52,7 @@ async fn measure(threads: usize) {
     let site = Site::new(1, Some(cloud));
     let mut binding = binding();
     binding["spec"]["policies"]["lifecycle"]["configuration"] = json!({"requeuePeriod": "1ms"});
-    // A key passes once a second in the long run unless its binding says otherwise: here the host is what limits.
-    binding["spec"]["limits"] = json!({"burst": 1_000_000, "refill": 1, "cloudCalls": 1_000});
+    binding["spec"]["limits"] = nothing_limits();
     let machine = |number| {
         json!({
             "apiVersion": "capv.polity.dev/v1alpha1", "kind": "Machine",
@@ -64,6 +67,38 @@ async fn measure(threads: usize) {
         ..Manifests::default()
     };
     site.apply(&manifests).await;
+    site
+}
+
+/// Clusters whose identity is a role that is assumed by another identity: each pass looks at the cluster's namespace
+/// and at both identities, and asks whose the session is.
+async fn judging() -> Site {
+    let mut cloud = SimConfig::default();
+    identities(&mut cloud);
+    cloud.answers = Between {
+        min: Millis(0),
+        max: Millis(0),
+    };
+    let site = Site::new(
+        1,
+        Some(serde_json::to_value(cloud).expect("a configuration is JSON")),
+    );
+    let mut binding = setting::clusters();
+    binding["spec"]["policies"]["identity"]["configuration"]["resync"] = json!("1ms");
+    binding["spec"]["limits"] = nothing_limits();
+    let cluster = |number| setting::cluster(setting::TRUSTED, &format!("cluster-{number}"));
+    let objects = setting::tenants().into_iter().chain((0..MACHINES).map(cluster));
+    setting::apply(&site, vec![binding], objects.collect()).await;
+    site
+}
+
+/// A key passes once a second in the long run unless its binding says otherwise: here the host is what limits.
+fn nothing_limits() -> Value {
+    json!({"burst": 1_000_000, "refill": 1, "cloudCalls": 1_000})
+}
+
+/// Lets a host drive what is there, and says how fast it was.
+async fn measure(name: &str, site: &Site, threads: usize) {
     let counts = Counts::default();
     let (_, _, driver) = site.drive(threads, Box::new(counts.clone()));
     while counts.passes.load(Ordering::Relaxed) < 4 * MACHINES as u64 {
@@ -82,7 +117,7 @@ async fn measure(threads: usize) {
     driver.abort();
     let (passes, steps) = (after.0 - before.0, after.1 - before.1);
     println!(
-        "{threads} policy threads: {:>8.0} passes/s, {:.1} steps a pass, {:.2} cores busy, {:>8.0} passes/s a core",
+        "{name}: {:>8.0} passes/s, {:.1} steps a pass, {:.2} cores busy, {:>8.0} passes/s a core",
         passes as f64 / seconds,
         steps as f64 / passes as f64,
         (after.2 - before.2) / seconds,
@@ -96,15 +131,38 @@ fn cpu() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
+fn on_threads(threads: usize, work: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(work);
+    runtime.shutdown_background();
+}
+
 fn main() {
     println!("the whole host in memory, {MACHINES} machines with a running task, looked at again at once:");
     for threads in [1, 2] {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(threads)
-            .enable_all()
-            .build()
-            .expect("a runtime");
-        runtime.block_on(measure(threads));
-        runtime.shutdown_background();
+        on_threads(threads, async {
+            let site = cloning().await;
+            measure(&format!("{threads} policy threads"), &site, threads).await;
+        });
+    }
+    println!("the same, {MACHINES} clusters whose identity is judged again at once:");
+    for prefetch in [true, false] {
+        on_threads(1, async {
+            let mut site = judging().await;
+            site.without(Guards {
+                prefetch,
+                ..Guards::default()
+            });
+            let name = if prefetch {
+                "with prefetch"
+            } else {
+                "without prefetch"
+            };
+            measure(name, &site, 1).await;
+        });
     }
 }

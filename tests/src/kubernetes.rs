@@ -1,10 +1,12 @@
-//! A real Kubernetes API server: kube-apiserver, etcd and kubectl as published, one server to a test.
+//! A real Kubernetes API server: kube-apiserver, etcd and kubectl as published, one server to a test, and where a test
+//! wants it kube-controller-manager beside it.
 //!
 //! # Flow
 //!
 //! [`Assets::find`] has `tests/assets/fetch` bring the programs (once per machine, minutes; afterwards nothing),
-//! [`KubeServer::start`] runs them on free loopback ports with everything they write in a temporary folder.
-//! Dropping the [`KubeServer`] kills what it started, so keep it in the test and not in a `static`.
+//! [`KubeServer::start`] runs them on free loopback ports with everything they write in a temporary folder;
+//! [`KubeServer::start_controllers`] adds who counts the pods of disruption budgets, collects garbage and empties
+//! namespaces. Dropping the [`KubeServer`] kills what it started, so keep it in the test and not in a `static`.
 //!
 //! # Guarantees
 //!
@@ -14,8 +16,9 @@
 //! # Caveats
 //!
 //! - Blocking: a test on a tokio runtime calls it before the runtime starts, or from `spawn_blocking`.
-//! - There is no kubelet, scheduler or controller-manager: what those would do, a test writes or misses.
-//! - Each server takes about 350 MB of memory.
+//! - There is no kubelet and no scheduler, and of the controllers only those: what others would do, a test writes or
+//!   misses.
+//! - Each server takes about 350 MB of memory, and its controllers 90 MB.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -45,7 +48,10 @@ const PORT_ATTEMPTS: usize = 5;
 
 const TOKEN: &str = "polity-tests";
 
-/// The folder with kube-apiserver, etcd and kubectl.
+/// What [`KubeServer::start_controllers`] starts, by the names of Kubernetes 1.36.
+const CONTROLLERS: &str = "disruption-controller,garbage-collector-controller,namespace-controller";
+
+/// The folder with kube-apiserver, etcd and kubectl, and perhaps kube-controller-manager.
 #[derive(Debug, Clone)]
 pub struct Assets {
     folder: PathBuf,
@@ -78,14 +84,23 @@ impl Assets {
     /// When the build fails; and instead of the skip when `POLITY_NO_SKIP=1`.
     pub fn find() -> Result<Self, Skip> {
         static FOUND: OnceLock<Found> = OnceLock::new();
-        match FOUND.get_or_init(fetch) {
-            Found::Here(assets) => Ok(assets.clone()),
-            Found::Failed(reason) => panic!("{reason}"),
-            Found::Missing(skip) if std::env::var_os("POLITY_NO_SKIP").is_some_and(|set| set == "1") => {
-                panic!("POLITY_NO_SKIP=1, but {skip}")
-            }
-            Found::Missing(skip) => Err(skip.clone()),
-        }
+        FOUND.get_or_init(|| fetch(&[])).assets()
+    }
+
+    /// As [`Assets::find`], with kube-controller-manager.
+    ///
+    /// # Errors
+    ///
+    /// As those.
+    ///
+    /// # Panics
+    ///
+    /// As that.
+    pub fn find_with_controllers() -> Result<Self, Skip> {
+        static FOUND: OnceLock<Found> = OnceLock::new();
+        FOUND
+            .get_or_init(|| fetch(&["--with-controller-manager"]))
+            .assets()
     }
 
     /// Where one of the programs is.
@@ -126,6 +141,7 @@ impl fmt::Display for Skip {
 #[derive(Debug)]
 pub struct KubeServer {
     // Dropped in this order: the servers before the folder that they write to.
+    controllers: Option<Server>,
     apiserver: Option<Server>,
     _etcd: Server,
     etcd_url: String,
@@ -149,6 +165,7 @@ impl KubeServer {
         )
         .expect("write the tokens");
         let mut server = Self {
+            controllers: None,
             apiserver: None,
             _etcd: etcd,
             etcd_url,
@@ -197,6 +214,37 @@ impl KubeServer {
         }
     }
 
+    /// Starts kube-controller-manager, of its controllers those for disruption budgets, garbage and namespaces, and
+    /// waits until it serves. Its garbage collector learns of new kinds every 30 s, of those that are there at once:
+    /// start it after the CustomResourceDefinitions.
+    ///
+    /// # Panics
+    ///
+    /// When it does not serve, with the end of its log; when the assets were found without it.
+    pub fn start_controllers(&mut self) {
+        for _ in 0..PORT_ATTEMPTS {
+            match self.run_controllers(free_port()) {
+                Ok(()) => return,
+                Err(log) if log.contains("address already in use") => {}
+                Err(log) => panic!("kube-controller-manager did not become ready: {log}"),
+            }
+        }
+        panic!("kube-controller-manager found no free port in {PORT_ATTEMPTS} attempts")
+    }
+
+    /// An administrator's client, which repeats nothing by itself: a refusal is an answer.
+    ///
+    /// # Panics
+    ///
+    /// When the kubeconfig cannot be used.
+    pub async fn client(&self) -> kube::Client {
+        let kubeconfig = kube::config::Kubeconfig::read_from(self.kubeconfig()).expect("a kubeconfig");
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await;
+        let mut config = config.expect("a configuration");
+        config.default_retry = false;
+        kube::Client::try_from(config).expect("a client")
+    }
+
     /// Runs kubectl to its end. The answer may be a failure: that is for the test to judge.
     ///
     /// # Panics
@@ -237,6 +285,27 @@ impl KubeServer {
         let mut apiserver = Server::spawn(&mut command, self.data.path().join("kube-apiserver.log"));
         apiserver.wait_until(|| self.serves())?;
         self.apiserver = Some(apiserver);
+        Ok(())
+    }
+
+    /// Starts kube-controller-manager on this port and waits until it serves; otherwise the end of its log.
+    fn run_controllers(&mut self, port: u16) -> Result<(), String> {
+        let data = self.data.path().display();
+        let mut command = Command::new(self.assets.program("kube-controller-manager"));
+        command.args([
+            format!("--kubeconfig={data}/kubeconfig"),
+            format!("--cert-dir={data}/pki-controllers"),
+            format!("--secure-port={port}"),
+            "--bind-address=127.0.0.1".into(),
+            "--use-service-account-credentials=false".into(),
+            // There is one, and a test does not wait for a lease of its predecessor.
+            "--leader-elect=false".into(),
+            format!("--controllers={CONTROLLERS}"),
+        ]);
+        let mut controllers =
+            Server::spawn(&mut command, self.data.path().join("kube-controller-manager.log"));
+        controllers.wait_until(|| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok())?;
+        self.controllers = Some(controllers);
         Ok(())
     }
 
@@ -282,6 +351,19 @@ enum Found {
     Here(Assets),
     Missing(Skip),
     Failed(String),
+}
+
+impl Found {
+    fn assets(&self) -> Result<Assets, Skip> {
+        match self {
+            Found::Here(assets) => Ok(assets.clone()),
+            Found::Failed(reason) => panic!("{reason}"),
+            Found::Missing(skip) if std::env::var_os("POLITY_NO_SKIP").is_some_and(|set| set == "1") => {
+                panic!("POLITY_NO_SKIP=1, but {skip}")
+            }
+            Found::Missing(skip) => Err(skip.clone()),
+        }
+    }
 }
 
 /// A running program, ended with SIGKILL when dropped.
@@ -379,9 +461,10 @@ fn free_port() -> u16 {
 }
 
 /// Runs `tests/assets/fetch`, its progress on our stderr.
-fn fetch() -> Found {
+fn fetch(options: &[&str]) -> Found {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/fetch");
     let output = match Command::new(script)
+        .args(options)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()

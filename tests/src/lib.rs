@@ -1,8 +1,11 @@
 //! What the tests share.
 
 pub mod convert;
+pub mod examples;
 pub mod guests;
 pub mod kubernetes;
+pub mod passes;
 pub mod simulation;
 pub mod stand;
+pub mod together;
 pub mod whole;

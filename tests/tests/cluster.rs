@@ -136,6 +136,23 @@ impl Site {
         })
     }
 
+    fn pod(&self, name: &str) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": self.namespace, "labels": {"app": "a"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        })
+    }
+
+    /// A budget of those Pods.
+    fn budget(&self, name: &str, max_unavailable: u32) -> Value {
+        json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {"maxUnavailable": max_unavailable, "selector": {"matchLabels": {"app": "a"}}},
+        })
+    }
+
     fn reference(&self, name: &str) -> ObjectRef {
         self.of(widget_kind(), name)
     }
@@ -565,25 +582,24 @@ async fn an_event_that_comes_again_is_counted(site: Site) {
     assert_eq!(events[0]["involvedObject"]["uid"], widget.uid());
 }
 
+/// What a budget takes for a Pod that serves: those that do not are evicted whatever it says.
+fn running() -> Value {
+    json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}})
+}
+
+fn evict(pod: &Object, uid: &str) -> Write {
+    Write::Act(Act::Evict(Eviction {
+        object: pod.reference(),
+        precondition: Precondition {
+            uid: uid.to_owned(),
+            resource_version: None,
+        },
+        grace_period_seconds: Some(0),
+    }))
+}
+
 async fn a_pod_is_evicted_unless_a_budget_forbids_it(site: Site) {
-    let pod = |name: &str| {
-        json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": name, "namespace": site.namespace, "labels": {"app": "a"}},
-            "spec": {"containers": [{"name": "c", "image": "i"}]},
-        })
-    };
-    let evict = |pod: &Object, uid: &str| {
-        Write::Act(Act::Evict(Eviction {
-            object: pod.reference(),
-            precondition: Precondition {
-                uid: uid.to_owned(),
-                resource_version: None,
-            },
-            grace_period_seconds: Some(0),
-        }))
-    };
-    let free = site.create(&pod("free")).await;
+    let free = site.create(&site.pod("free")).await;
     let other = "11111111-2222-3333-4444-555555555555";
     let failure = site
         .cluster
@@ -600,20 +616,12 @@ async fn a_pod_is_evicted_unless_a_budget_forbids_it(site: Site) {
         Ok(Value::Null)
     );
 
-    // One that runs: Pods that do not are evicted whatever the budget.
-    let held = site.create(&pod("held")).await;
-    let running =
-        json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+    let held = site.create(&site.pod("held")).await;
     site.cluster
-        .write(&site.patch(&held, Some("status"), running))
+        .write(&site.patch(&held, Some("status"), running()))
         .await
         .expect("patched");
-    let budget = json!({
-        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-        "metadata": {"name": "b", "namespace": site.namespace},
-        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "a"}}},
-    });
-    let budget = site.create(&budget).await;
+    let budget = site.create(&site.budget("b", 0)).await;
     let refused = async |retry_after: Option<u64>| {
         let failure = site.cluster.write(&evict(&held, held.uid())).await;
         let failure = failure.expect_err("a budget");
@@ -634,6 +642,19 @@ async fn a_pod_is_evicted_unless_a_budget_forbids_it(site: Site) {
     site.cluster.write(&counted).await.expect("counted");
     // Nobody knows when a budget that is counted allows more.
     refused(None).await;
+}
+
+async fn a_pod_with_two_budgets_waits_for_somebody_to_edit_them(site: Site) {
+    let pod = site.create(&site.pod("p")).await;
+    let served = site.patch(&pod, Some("status"), running());
+    site.cluster.write(&served).await.expect("patched");
+    for name in ["b", "c"] {
+        site.create(&site.budget(name, 1)).await;
+    }
+    let failure = site.cluster.write(&evict(&pod, pod.uid())).await;
+    let failure = failure.expect_err("two budgets");
+    let seen = (failure.code, failure.effect, failure.retry_after);
+    assert_eq!(seen, (Code::FailedPrecondition, Effect::None, None), "{failure}");
 }
 
 async fn a_cut_watch_goes_on_where_it_was(site: Site) {
@@ -741,6 +762,7 @@ checks! {
     of_a_secret_only_its_digest_is_seen
     an_event_that_comes_again_is_counted
     a_pod_is_evicted_unless_a_budget_forbids_it
+    a_pod_with_two_budgets_waits_for_somebody_to_edit_them
     a_cut_watch_goes_on_where_it_was
     a_forgotten_version_is_listed_again
     an_outage_is_said_and_what_happened_meanwhile_is_seen
@@ -768,11 +790,7 @@ fn a_real_api_server_is_watched_read_and_written_and_its_death_changes_nothing()
     };
     let server = KubeServer::start(&assets, tempfile::tempdir().expect("a folder"));
     runtime().block_on(async {
-        let kubeconfig = kube::config::Kubeconfig::read_from(server.kubeconfig()).expect("a kubeconfig");
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await;
-        let mut config = config.expect("a configuration");
-        config.default_retry = false;
-        let client = kube::Client::try_from(config).expect("a client");
+        let client = server.client().await;
         all(&client).await;
         survives_a_kill(server, Wire::new(client)).await;
     });

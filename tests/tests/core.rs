@@ -600,6 +600,42 @@ fn a_granted_handle_reaches_the_cloud_and_both_patches_are_published() {
 }
 
 #[test]
+fn a_plan_that_names_credentials_of_others_is_refused() {
+    let secret = |namespace: &str| json!({"chain": [{"secret": {"namespace": namespace, "name": "keys", "digest": "d"}}]});
+    let token = |namespace: &str| json!({"chain": [{"webIdentity": {"namespace": namespace, "arn": "a"}}]});
+    let granted = Grant::Secrets(polity_core::binding::SecretGrant {
+        namespaces: Some(vec!["system".into()]),
+        name: None,
+    });
+    for (plan, grants, fine) in [
+        (secret("system"), vec![granted.clone()], true),
+        (secret("system"), vec![], false),
+        (secret("another"), vec![granted.clone()], false),
+        (token("default"), vec![], true),
+        (token("another"), vec![granted], false),
+    ] {
+        let mut desk = Desk::new();
+        let asked = plan.to_string();
+        let mut binding = judging(&mut desk, move |cx| {
+            let plan = CredentialPlan {
+                plan: asked.as_str().into(),
+            };
+            let answer = cx.ask(Question::Credential(plan))?;
+            cx.verdict = Some(Verdict::Denied);
+            let code = answer.err().map(|failure| failure.code);
+            cx.object["status"]["identity"] = json!(code.map_or("somebody", |code| code.as_str()));
+            Ok(SETTLED)
+        });
+        binding.spec.grants.extend(grants);
+        desk.feed(bound(binding));
+        desk.create(a_widget("a"));
+        let identity = &desk.store.get(&at("Widget", "a")).expect("there").value()["status"]["identity"];
+        let expected = if fine { "somebody" } else { "permission-denied" };
+        assert_eq!(identity, expected, "{plan}");
+    }
+}
+
+#[test]
 fn a_handle_that_nobody_answered_is_a_fault() {
     let mut desk = Desk::new();
     judged(&mut desk, |cx| {
@@ -837,6 +873,33 @@ fn a_binding_that_comes_back_while_a_pass_is_under_way_runs_no_key_twice() {
     assert_eq!(desk.machine.passes_in_flight(), 1, "now it is its turn");
     desk.release(|_| true);
     assert_eq!(desk.records.len(), 2);
+}
+
+#[test]
+fn of_an_object_that_is_gone_nothing_is_remembered_once_its_pass_has_ended() {
+    let mut desk = Desk::new();
+    desk.policy(
+        "asks",
+        policy(|cx| {
+            let _ = cx.cloud("vm.get", json!({"id": "vm-1"}))?;
+            Ok(SETTLED)
+        }),
+    );
+    desk.hold = Box::new(|call| matches!(call, Call::Cloud(_)));
+    desk.feed(bound(widgets(
+        "w",
+        [lifecycle("asks")],
+        vec![Grant::Cloud(vec!["vm.*".into()])],
+    )));
+    desk.create(a_widget("a"));
+    desk.delete(&at("Widget", "a"));
+    assert!(
+        desk.forgotten.is_empty() && desk.records.is_empty(),
+        "its pass is under way"
+    );
+    desk.release(|_| true);
+    assert_eq!(desk.records.len(), 1);
+    assert_eq!(desk.forgotten, [desk.records[0].key.clone()]);
 }
 
 #[test]

@@ -156,6 +156,30 @@ async fn a_spent_budget_refuses_and_one_that_is_not_pays(site: Site) {
     assert_eq!(site.evict("q", Value::Null).await, (429, None, refused));
 }
 
+/// Of a real server alone: the embedded API counts in the transaction that makes a budget.
+async fn a_budget_that_is_not_counted_yet_says_when_to_come_back(site: Site) {
+    site.serving("p").await;
+    site.budget("b", json!({"minAvailable": 0})).await;
+    let refused = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 429,
+        "message": "Cannot evict pod as it would violate the pod's disruption budget.",
+        "reason": "TooManyRequests",
+        "details": {
+            "causes": [{
+                "reason": "DisruptionBudget",
+                "message": "The disruption budget b is still being processed by the server.",
+            }],
+            "retryAfterSeconds": 10,
+        },
+    });
+    assert_eq!(
+        site.evict("p", Value::Null).await,
+        (429, Some("10".into()), refused)
+    );
+    site.count("b", 1, 0, 1).await;
+    assert_eq!(site.evict("p", Value::Null).await.0, 201);
+}
+
 async fn two_budgets_for_one_pod_are_an_error(site: Site) {
     site.serving("p").await;
     for name in ["b", "c"] {
@@ -390,12 +414,9 @@ fn a_real_api_server_answers_evictions_alike() {
     };
     let server = KubeServer::start(&assets, tempfile::tempdir().expect("a folder"));
     runtime().block_on(async {
-        let kubeconfig = kube::config::Kubeconfig::read_from(server.kubeconfig()).expect("a kubeconfig");
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await;
-        let mut config = config.expect("a configuration");
-        // A 429 is an answer here.
-        config.default_retry = false;
-        let client = kube::Client::try_from(config).expect("a client");
+        let client = server.client().await;
         all(&client).await;
+        let site = Site::new(client, "not-counted-yet").await;
+        a_budget_that_is_not_counted_yet_says_when_to_come_back(site).await;
     });
 }

@@ -3,65 +3,49 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use polity_core::contract::{ObjectQuery, ObjectRef, Question};
-use polity_tests::whole::Site;
-use polity_tests::whole::story::Story;
+use polity_clouds::sim::{FaultRule, SimConfig, Trouble};
+use polity_core::contract::{Code, ObjectQuery, ObjectRef, Question};
+use polity_tests::together::scenario::identities;
+use polity_tests::together::setting::{self, CAPA, MCM, TRUSTED};
+use polity_tests::whole::{Host, Site};
 use serde_json::{Value, json};
 
 /// With everything that is spelled differently somewhere.
 const USER_DATA: &str = "c4nary-of-user-data \"quoted\" & a/slash\nand+a second line";
+const ACCESS_KEY: &str = "c4nary/of+the/secret=access key";
+const SESSION: &str = "c4nary-of-a-session-token";
+const UNASKED: &str = "c4nary-that-nobody-asked-for";
 
-fn machine() -> Value {
-    json!({
-        "apiVersion": "mcm.polity.dev/v1alpha1", "kind": "Machine",
-        "metadata": {"namespace": "default", "name": "m-1", "labels": {"name": "workers"}},
-        "spec": {"class": {"kind": "MachineClass", "name": "small"}},
-    })
-}
-
-fn class() -> Value {
-    json!({
-        "apiVersion": "mcm.polity.dev/v1alpha1", "kind": "MachineClass",
-        "metadata": {"namespace": "default", "name": "small", "finalizers": ["mcm.polity.dev/machine-class"]},
-        "spec": {
-            "secretRef": {"name": "user-data"}, "providerSpec": {},
-            "nodeTemplate": {
-                "capacity": {"cpu": "2", "memory": "4Gi"}, "instanceType": "small", "region": "here", "zone": "a",
-            },
-        },
-    })
-}
-
-fn binding() -> Value {
-    let everywhere = |api: &str, kind: &str| json!({"apiVersion": api, "kind": kind, "namespaces": ["*"]});
-    let node = json!({
-        "apiVersion": "v1", "kind": "Node",
-        "relation": {"theirs": "spec.providerID", "ours": "status.providerID"},
-    });
-    let own = |kind: &str| json!({"apiVersion": "mcm.polity.dev/v1alpha1", "kind": kind});
-    let attachment = everywhere("storage.k8s.io/v1", "VolumeAttachment");
-    json!({
-        "apiVersion": "polity.dev/v1alpha1", "kind": "PolicyBinding", "metadata": {"name": "mcm-machine"},
-        "spec": {
-            "governs": own("Machine"),
-            "policies": {"lifecycle": {"file": "mcm_machine.wasm", "configuration": {"safety": ""}}},
-            "cloud": {"name": "sim"},
-            "grants": [
-                {"ask": own("MachineClass")}, {"ask": own("Machine")},
-                {"ask": {"apiVersion": "mcm.polity.dev/v1alpha1", "kind": "MachineSafety", "name": "cluster"}},
-                {"ask": node}, {"patch": node}, {"delete": node},
-                {"ask": everywhere("v1", "Pod")}, {"delete": everywhere("v1", "Pod")},
-                {"evict": everywhere("v1", "Pod")},
-                {"ask": everywhere("policy/v1", "PodDisruptionBudget")},
-                {"ask": everywhere("v1", "PersistentVolumeClaim")},
-                {"ask": attachment}, {"delete": attachment},
-                {"secrets": {}}, {"permit": ["deployment/*"]}, {"mint": ["bootstrap-token"]},
-                {"cloud": ["machine.*", "token.revoke"]},
-            ],
-        },
-    })
+/// A cloud that repeats what it was told, once for each value and operation, and then does what it should.
+fn careless() -> SimConfig {
+    let mut cloud = SimConfig::default();
+    identities(&mut cloud);
+    let repeats = [
+        ("sts.get-caller-identity", "SecretAccessKey", Code::Unavailable),
+        ("sts.assume-role", "SessionToken", Code::Unavailable),
+        ("machine.create", "userData", Code::Internal),
+        ("machine.create", "bootstrapToken", Code::Unavailable),
+        ("machine.create", "session", Code::Unavailable),
+        ("vm.*", "session", Code::Unavailable),
+    ];
+    cloud.faults = repeats
+        .map(|(operation, what, code)| {
+            let fail = Trouble::Fail {
+                code,
+                message: Some(format!("cannot use {{{what}}} here")),
+                retry_after: None,
+            };
+            FaultRule {
+                count: Some(1),
+                ..FaultRule::new(operation, fail)
+            }
+        })
+        .to_vec();
+    cloud
 }
 
 /// Every way in which a value may be spelled.
@@ -76,10 +60,12 @@ fn spellings(value: &str) -> BTreeMap<&'static str, String> {
     let json = Value::from(value).to_string();
     let url: String = value
         .bytes()
-        .map(|byte| match byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-            true => char::from(byte).to_string(),
-            false => format!("%{byte:02X}"),
-        })
+        .map(
+            |byte| match byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+                true => char::from(byte).to_string(),
+                false => format!("%{byte:02X}"),
+            },
+        )
         .collect();
     BTreeMap::from([
         ("raw", value.to_owned()),
@@ -99,7 +85,8 @@ fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for chunk in bytes.chunks(3) {
-        let wide = chunk.iter().fold(0u32, |wide, byte| wide << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        let wide =
+            chunk.iter().fold(0u32, |wide, byte| wide << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
         for place in 0..4 {
             match place <= chunk.len() {
                 true => text.push(char::from(ALPHABET[(wide >> (18 - 6 * place) & 63) as usize])),
@@ -126,29 +113,42 @@ impl io::Write for Log {
 }
 
 /// All that anybody gets to see, by where it was found.
-async fn seen(story: &Story, recording: &std::path::Path, log: &Log) -> Vec<(String, String)> {
+async fn seen(site: &Site, recording: &Path, log: &Log) -> Vec<(String, String)> {
     let mut seen = vec![("logs".to_owned(), text(&log.0.lock().expect("a lock")))];
     for entry in std::fs::read_dir(recording.join("passes")).expect("a recording") {
         let path = entry.expect("an entry").path();
-        seen.push(("recording".to_owned(), text(&std::fs::read(&path).expect("a segment"))));
+        seen.push((
+            "recording".to_owned(),
+            text(&std::fs::read(&path).expect("a segment")),
+        ));
     }
     let kinds = [
-        ("mcm.polity.dev/v1alpha1", "Machine"),
-        ("mcm.polity.dev/v1alpha1", "MachineClass"),
+        (MCM, "Machine"),
+        (MCM, "MachineClass"),
+        ("capv.polity.dev/v1alpha1", "Machine"),
+        (CAPA, "AWSCluster"),
+        (CAPA, "AWSClusterStaticIdentity"),
         ("polity.dev/v1alpha1", "PolicyBinding"),
         ("v1", "Event"),
         ("v1", "Node"),
         ("coordination.k8s.io/v1", "Lease"),
     ];
     for (api_version, kind) in kinds {
-        for object in story.site.list(api_version, kind).await {
+        for object in site.list(api_version, kind).await {
             seen.push((kind.to_owned(), object.to_string()));
         }
     }
-    for name in ["user-data", "access-key"] {
-        let secret = Question::Secret(reference("Secret", "default", name));
-        let answer = story.site.cluster.read(&secret).await;
-        seen.push((format!("what is answered of Secret {name}"), format!("{answer:?}")));
+    for (namespace, name) in [
+        (TRUSTED, "user-data"),
+        (TRUSTED, "unasked"),
+        ("capa-system", "access-key"),
+    ] {
+        let secret = Question::Secret(reference("Secret", namespace, name));
+        let answer = site.cluster.read(&secret).await;
+        seen.push((
+            format!("what is answered of Secret {name}"),
+            format!("{answer:?}"),
+        ));
     }
     seen
 }
@@ -188,57 +188,113 @@ async fn nothing_that_anybody_sees_holds_a_secret() {
         .finish();
     let _logging = tracing::subscriber::set_default(logger);
 
-    // A cloud that repeats what it was told, twice, and then does what it should.
-    let repeats = |what: &str, code: &str| {
-        let fail = json!({"code": code, "message": format!("cannot use {{{what}}} here")});
-        json!({"operation": "machine.create", "count": 1, "then": {"fail": fail}})
-    };
-    let faults = [repeats("userData", "internal"), repeats("bootstrapToken", "unavailable")];
-    let site = Site::new(1, Some(json!({"faults": faults})));
+    let cloud = serde_json::to_value(careless()).expect("a configuration is JSON");
+    let mut site = Site::new(1, Some(cloud));
     let recording = tempfile::tempdir().expect("a folder");
-    let story = Story::begin(site, binding(), &machine(), Some(recording.path())).await;
-    story.site.play_kubelets();
-    for (name, data) in [("user-data", USER_DATA), ("access-key", "c4nary-that-nobody-asked-for")] {
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret", "stringData": {"userData": data},
-            "metadata": {"namespace": "default", "name": name},
-        });
-        story.create(&secret).await;
-    }
-    story.create(&class()).await;
-    story.create(&machine()).await;
-    story.until_is("status.currentStatus.phase", "Running").await;
-
-    // The token that the host made is a secret too.
-    let minted = story.passes().iter().find_map(|pass| {
-        let journal = serde_json::to_string(&pass.roles).expect("JSON");
-        let (_, rest) = journal.split_once("minted:")?;
-        Some(rest[..rest.find(['\\', '"'])?].to_owned())
-    });
-    let minted = minted.expect("a token was minted");
-    let query = ObjectQuery {
-        object: reference("Secret", "kube-system", &minted),
-        projection: Vec::new(),
-        latest: true,
+    site.record(recording.path());
+    setting::prepare(&site).await;
+    let secret = |namespace: &str, name: &str, data: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "stringData": data,
+            "metadata": {"namespace": namespace, "name": name},
+        })
     };
-    let refused = story.site.cluster.read(&Question::Object(query)).await;
-    assert!(refused.is_err(), "a Secret is read: {refused:?}");
-    let uid = story.object().await["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-    let values = story
-        .site
-        .cluster
-        .secret_values(None, &format!("minted:{minted}"), &uid)
-        .await
-        .expect("the token's values");
-    let token = text(&values.values["token"]);
+    let key = json!({"AccessKeyID": "AKIAEXAMPLE", "SecretAccessKey": ACCESS_KEY, "SessionToken": SESSION});
+    for object in [
+        secret(TRUSTED, "user-data", json!({"userData": USER_DATA})),
+        secret(TRUSTED, "unasked", json!({"key": UNASKED})),
+        secret("capa-system", "access-key", key),
+        setting::mcm_machine(TRUSTED, "m-1", "singles"),
+    ] {
+        site.cluster.apply(&object).await.expect("it is applied");
+    }
+    site.play_kubelets();
+    let host = site.start();
+    let uid = run(&site).await;
 
-    let seen = seen(&story, recording.path(), &log).await;
-    assert!(seen.iter().any(|(_, text)| text.contains("[redacted]")), "the cloud repeated nothing");
-    for canary in [USER_DATA, "c4nary-of-user-data", "c4nary-that-nobody-asked-for", &token] {
+    let minted = minted(&host);
+    let token = token(&site, &minted, &uid).await;
+    let sessions: Vec<String> = site
+        .clouds
+        .all()
+        .iter()
+        .filter_map(|cloud| cloud.simulation())
+        .flat_map(|sim| sim.inspect(|sim, _| sim.session_tokens().map(str::to_owned).collect::<Vec<_>>()))
+        .collect();
+    assert!(!sessions.is_empty(), "nobody opened a session");
+
+    let seen = seen(&site, recording.path(), &log).await;
+    let repeated: usize = seen
+        .iter()
+        .map(|(_, text)| text.matches("[redacted]").count())
+        .sum();
+    assert!(
+        repeated >= careless().faults.len(),
+        "the cloud repeated {repeated} values"
+    );
+    let planted = [
+        USER_DATA,
+        "c4nary-of-user-data",
+        ACCESS_KEY,
+        SESSION,
+        UNASKED,
+        &token,
+    ];
+    for canary in planted.into_iter().chain(sessions.iter().map(String::as_str)) {
         for (how, spelled) in spellings(canary) {
             for (place, text) in &seen {
                 assert!(!text.contains(&spelled), "{canary:?} is seen ({how}) in {place}");
             }
         }
     }
+}
+
+/// Waits until the machines of both policies run; the uid of one.
+async fn run(site: &Site) -> String {
+    let (mcm, capv) = (
+        setting::reference(MCM, "Machine", Some(TRUSTED), "m-1"),
+        setting::reference("capv.polity.dev/v1alpha1", "Machine", Some(TRUSTED), "vm"),
+    );
+    for _ in 0..7_200 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let machines = (site.get(&mcm).await, site.get(&capv).await);
+        let (Some(mcm), Some(capv)) = machines else {
+            continue;
+        };
+        if mcm["status"]["currentStatus"]["phase"] == "Running" && capv["status"]["phase"] == "Running" {
+            return mcm["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        }
+    }
+    panic!(
+        "the machines do not run: {:?} {:?}",
+        site.get(&mcm).await,
+        site.get(&capv).await
+    );
+}
+
+/// The reference of the token that the host made: the token is a secret too.
+fn minted(host: &Host) -> String {
+    let minted = host.passes_of("m-1").iter().find_map(|pass| {
+        let journal = serde_json::to_string(&pass.roles).expect("JSON");
+        let (_, rest) = journal.split_once("minted:")?;
+        Some(rest[..rest.find(['\\', '"'])?].to_owned())
+    });
+    minted.expect("a token was minted")
+}
+
+/// The token's value, which only a cloud is told.
+async fn token(site: &Site, minted: &str, uid: &str) -> String {
+    let query = ObjectQuery {
+        object: reference("Secret", "kube-system", minted),
+        projection: Vec::new(),
+        latest: true,
+    };
+    let refused = site.cluster.read(&Question::Object(query)).await;
+    assert!(refused.is_err(), "a Secret is read: {refused:?}");
+    let values = site
+        .cluster
+        .secret_values(None, &format!("minted:{minted}"), uid)
+        .await
+        .expect("the token's values");
+    text(&values.values["token"])
 }

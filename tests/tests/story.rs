@@ -1,31 +1,15 @@
 //! The main job, as a user runs it: the binary, the example, the recording, and what can be read from it.
 
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use polity_tests::guests;
+use polity_tests::examples;
 
 fn polity() -> Command {
     Command::new(env!("CARGO_BIN_EXE_polity-under-test"))
 }
 
-fn example(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../examples/capv-machine")
-        .join(file)
-}
-
-/// A folder with the example's manifests and its policy as a file.
 fn folder() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().expect("a folder");
-    for file in ["machines.yaml", "scenario.yaml"] {
-        std::fs::copy(example(file), folder.path().join(file)).expect("the example is there");
-    }
-    let binding = std::fs::read_to_string(example("binding.yaml")).expect("the example is there");
-    let binding = binding.replace("crate: ../../policies/capv-machine", "file: capv-machine.wasm");
-    std::fs::write(folder.path().join("binding.yaml"), binding).expect("written");
-    std::fs::write(folder.path().join("capv-machine.wasm"), guests::capv_machine()).expect("written");
-    folder
+    examples::copy("capv-machine")
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -117,7 +101,7 @@ fn the_definitions_are_ready_to_apply() {
     let folder = folder();
     let output = polity()
         .arg("crds")
-        .arg(folder.path().join("capv-machine.wasm"))
+        .arg(folder.path().join("capv_machine.wasm"))
         .output()
         .expect("it runs");
     let crds = text(&output.stdout);
@@ -154,7 +138,7 @@ fn what_is_stuck_at_the_deadline_is_said_with_the_reason() {
     let binding = std::fs::read_to_string(folder.path().join("binding.yaml")).expect("read");
     std::fs::write(
         folder.path().join("binding.yaml"),
-        binding.replace("capv-machine.wasm", "missing.wasm"),
+        binding.replace("capv_machine.wasm", "missing.wasm"),
     )
     .expect("written");
     // Its kind is not served without the policy that carries its definition.

@@ -8,12 +8,14 @@ use polity_tests::whole::seeds;
 /// Seeds of the test command: what a core does in some ten seconds.
 const SEEDS: u64 = 60;
 
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
 #[test]
 fn the_whole_host_makes_one_vm_for_each_machine_and_settles() {
-    let alone = std::env::var("POLITY_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
-    let seeds = alone.map_or(0..SEEDS, |seed: u64| seed..seed + 1);
+    let all = 0..number("POLITY_SEEDS").unwrap_or(SEEDS);
+    let seeds = number("POLITY_SEED").map_or(all, |seed| seed..seed + 1);
     let mut passes = 0;
     for seed in seeds {
         let runtime = tokio::runtime::Builder::new_current_thread()

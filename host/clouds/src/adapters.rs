@@ -9,6 +9,8 @@ use crate::check::CatalogueError;
 use crate::clock::Clock;
 use crate::cloud::Cloud;
 use crate::front::Front;
+#[cfg(feature = "node")]
+use crate::node::{NodeCloud, NodeConfig};
 use crate::sealed::SecretResolver;
 use crate::sessions::Sessions;
 use crate::sim::{ConfigError, RestoreError, Sim, SimCloud, SimConfig};
@@ -37,9 +39,9 @@ pub struct Opening {
     pub clock: Arc<dyn Clock>,
     /// Resolves sealed arguments.
     pub secrets: Arc<dyn SecretResolver>,
-    /// `sim`: the snapshot to go on from. The seed and the start are then those of the snapshot.
+    /// What was persisted last, to go on from. The seed and the start of `sim` are then those of the snapshot.
     pub saved: Option<String>,
-    /// `sim`: where snapshots go.
+    /// Where snapshots go.
     pub persist: Option<Persist>,
 }
 
@@ -72,6 +74,10 @@ pub enum OpenError {
         #[source]
         source: RestoreError,
     },
+    /// What a node remembers cannot be read.
+    #[cfg(feature = "node")]
+    #[error(transparent)]
+    Memory(#[from] crate::node::MemoryError),
     /// A defect of the adapter.
     #[error("cloud {cloud:?} has a defect")]
     Catalogue {
@@ -85,12 +91,21 @@ pub enum OpenError {
 
 /// All adapters of this build.
 pub fn adapters() -> &'static [Adapter] {
-    const ADAPTERS: &[Adapter] = &[Adapter {
-        name: SIM,
-        schema: SimConfig::schema,
-        check: |c| sim_config(c).map(|_| ()),
-        open: open_sim,
-    }];
+    const ADAPTERS: &[Adapter] = &[
+        Adapter {
+            name: SIM,
+            schema: SimConfig::schema,
+            check: |c| sim_config(c).map(|_| ()),
+            open: open_sim,
+        },
+        #[cfg(feature = "node")]
+        Adapter {
+            name: NODE,
+            schema: crate::node::schema,
+            check: |c| node_config(c).map(|_| ()),
+            open: open_node,
+        },
+    ];
     ADAPTERS
 }
 
@@ -118,6 +133,8 @@ pub fn adapter(name: &str) -> Result<&'static Adapter, OpenError> {
 }
 
 const SIM: &str = "sim";
+/// The machine that the host runs on. Only a host that is the agent of its node opens it.
+pub const NODE: &str = "node";
 
 fn sim_config(configuration: Option<&Value>) -> Result<SimConfig, OpenError> {
     configuration
@@ -137,5 +154,30 @@ fn open_sim(opening: Opening) -> Result<Arc<dyn Cloud>, OpenError> {
     let sessions = Sessions::new(opening.seed);
     let front = Front::new(cloud, opening.secrets, opening.clock, sessions)
         .map_err(|source| OpenError::Catalogue { cloud: SIM, source })?;
+    Ok(Arc::new(front))
+}
+
+#[cfg(feature = "node")]
+fn node_config(configuration: Option<&Value>) -> Result<NodeConfig, OpenError> {
+    let configuration = configuration.cloned().unwrap_or_else(|| serde_json::json!({}));
+    let validator =
+        jsonschema::validator_for(&crate::node::schema()).expect("schemars makes schemas that compile");
+    let wrong = |path, message| OpenError::Configuration {
+        cloud: NODE,
+        source: ConfigError { path, message },
+    };
+    if let Some((path, message)) = crate::check::first_error(&validator, &configuration) {
+        return Err(wrong(path, message));
+    }
+    serde_json::from_value(configuration).map_err(|e| wrong("(document)".to_owned(), e.to_string()))
+}
+
+#[cfg(feature = "node")]
+fn open_node(opening: Opening) -> Result<Arc<dyn Cloud>, OpenError> {
+    let config = node_config(opening.configuration.as_ref())?;
+    let clock = opening.clock.clone();
+    let cloud = NodeCloud::open(config, opening.saved.as_deref(), opening.persist, clock)?;
+    let front = Front::new(cloud, opening.secrets, opening.clock, Sessions::new(opening.seed))
+        .map_err(|source| OpenError::Catalogue { cloud: NODE, source })?;
     Ok(Arc::new(front))
 }

@@ -17,6 +17,8 @@ mod check;
 mod clock;
 mod cloud;
 mod front;
+#[cfg(feature = "node")]
+pub mod node;
 mod redact;
 mod sealed;
 mod session;
@@ -24,7 +26,7 @@ mod sessions;
 pub mod sim;
 mod turns;
 
-pub use adapters::{Adapter, OpenError, Opening, Persist, adapter, adapters, open};
+pub use adapters::{Adapter, NODE, OpenError, Opening, Persist, adapter, adapters, open};
 pub use check::{CatalogueError, Checked};
 pub use clock::Clock;
 pub use cloud::{BoxFuture, Cloud};

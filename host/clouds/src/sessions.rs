@@ -76,16 +76,17 @@ impl Sessions {
         Some(self.answer(serial, owner, true))
     }
 
-    /// Keeps a session that was opened, and answers it. `redactor` knows the values it was made of. Where somebody else
-    /// was faster, theirs is kept.
+    /// Keeps a session that was opened, and answers it. `redactor` knows the values it was made of, and from now on what
+    /// the session is known by as well. Where somebody else was faster, theirs is kept.
     pub fn put(
         &mut self,
         now: u64,
         plan: &SessionPlan,
         owner: &str,
         opened: Opened,
-        redactor: Redactor,
+        mut redactor: Redactor,
     ) -> Value {
+        redactor.learn(&opened.token);
         self.rotate(plan);
         if let Some(there) = self.get(now, plan, owner) {
             return there;

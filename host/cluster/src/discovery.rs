@@ -59,6 +59,15 @@ impl Discovery {
 }
 
 impl Cluster {
+    /// The plural by which a kind is served, and whether its objects live in namespaces.
+    ///
+    /// # Errors
+    /// `unimplemented` if it is not served.
+    pub async fn served(&self, kind: &Kind) -> Result<(String, bool), Failure> {
+        let resource = self.resource(kind).await?;
+        Ok((resource.plural, resource.namespaced))
+    }
+
     /// How a kind is served; `unimplemented` if it is not.
     pub(crate) async fn resource(&self, kind: &Kind) -> Result<Resource, Failure> {
         if let Some(resource) = self.discovery.get(kind) {

@@ -64,6 +64,7 @@ pub(crate) fn from_response(
         410 => (Code::OutOfRange, true),
         429 => (Code::Unavailable, true),
         405 | 406 | 415 | 501 => (Code::Unimplemented, true),
+        500 if verb == Verb::Evict && has_several_budgets(said) => (Code::FailedPrecondition, true),
         500 => (Code::Internal, false),
         502 | 503 => (Code::Unavailable, false),
         408 | 504 => (Code::DeadlineExceeded, false),
@@ -83,6 +84,13 @@ pub(crate) fn from_response(
 /// A missing object is named in the `Status`; a path that nothing serves is not.
 fn is_path_unknown(body: &Value) -> bool {
     body["details"]["name"].as_str().unwrap_or_default().is_empty()
+}
+
+/// A pod that more than one disruption budget covers is not evicted: nothing was tried, and nothing but an edit of the
+/// budgets mends it. The server says so by a 500 that has no reason, unlike its own errors (Kubernetes 1.36.3,
+/// `pkg/registry/core/pod/storage/eviction.go`).
+fn has_several_budgets(said: &str) -> bool {
+    said.starts_with("This pod has more than one PodDisruptionBudget")
 }
 
 fn concerns_uid(body: &Value) -> bool {
@@ -222,6 +230,60 @@ mod tests {
         assert_eq!(failure.retry_after, Some(1_000));
         let failure = from_response(Verb::Evict, "x", status, Some(u64::MAX), &Value::Null);
         assert_eq!(failure.retry_after, Some(u64::MAX));
+    }
+
+    /// The refusals of evictions as kube-apiserver 1.36.3 sends them: `tests/tests/evictions.rs` sees them there.
+    #[test]
+    fn an_eviction_is_refused_for_now_or_until_somebody_edits_the_budgets() {
+        let spent = |cause: &str, seconds: Option<u64>| {
+            let mut details = json!({"causes": [{"reason": "DisruptionBudget", "message": cause}]});
+            if let Some(seconds) = seconds {
+                details["retryAfterSeconds"] = json!(seconds);
+            }
+            let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+            json!({"message": message, "reason": "TooManyRequests", "details": details})
+        };
+        let two = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+        let crash =
+            json!({"message": "Internal error occurred: x", "reason": "InternalError", "details": {}});
+        let (unavailable, none) = (Code::Unavailable, Effect::None);
+        for (status, body, code, effect, retry_after) in [
+            (
+                429,
+                spent(
+                    "The disruption budget b needs 1 healthy pods and has 1 currently",
+                    None,
+                ),
+                unavailable,
+                none,
+                None,
+            ),
+            (
+                429,
+                spent(
+                    "The disruption budget b is still being processed by the server.",
+                    Some(10),
+                ),
+                unavailable,
+                none,
+                Some(10_000),
+            ),
+            (500, json!({"message": two}), Code::FailedPrecondition, none, None),
+            (500, crash, Code::Internal, Effect::Unknown, None),
+        ] {
+            let status = StatusCode::from_u16(status).expect("a status");
+            let failure = from_response(Verb::Evict, "Pod a/p", status, None, &body);
+            let seen = (failure.code, failure.effect, failure.retry_after);
+            assert_eq!(seen, (code, effect, retry_after), "{body}");
+        }
+        let other = from_response(
+            Verb::Delete,
+            "Pod a/p",
+            StatusCode::INTERNAL_SERVER_ERROR,
+            None,
+            &json!({"message": two}),
+        );
+        assert_eq!(other.code, Code::Internal, "only evictions are refused so");
     }
 
     #[test]

@@ -104,19 +104,10 @@ pub fn check_question(
         Question::Secret(object) => {
             check_names(object)?;
             let own = primary.and_then(Object::namespace);
-            binding
-                .spec
-                .grants
-                .iter()
-                .any(|grant| match grant {
-                    Grant::Secrets(grant) => {
-                        namespace_reached(grant.namespaces.as_deref(), own, object.namespace.as_deref())
-                            && grant.name.as_deref().is_none_or(|name| name == object.name)
-                    }
-                    _ => false,
-                })
-                .then_some(None)
-                .ok_or_else(|| refused(format_args!("see Secret {}", object.name)))
+            match sees_secret(binding, own, object.namespace.as_deref(), &object.name) {
+                true => Ok(None),
+                false => Err(refused(format_args!("see Secret {}", object.name))),
+            }
         }
         Question::Cloud(call) => {
             operation(binding, &call.operation, |effect| effect == OperationEffect::Read)?;
@@ -129,14 +120,14 @@ pub fn check_question(
             .any(|grant| matches!(grant, Grant::Permit(names) if names.iter().any(|n| covers(n, name))))
             .then_some(None)
             .ok_or_else(|| refused(format_args!("permit {name}"))),
-        Question::Credential(_) => {
+        Question::Credential(plan) => {
             let granted = binding
                 .spec
                 .grants
                 .iter()
                 .any(|grant| matches!(grant, Grant::Credential(true)));
             match granted && role == Role::Identity {
-                true => Ok(None),
+                true => check_plan(binding, primary, &plan.plan).map(|()| None),
                 false => Err(refused("credential")),
             }
         }
@@ -201,6 +192,42 @@ pub fn check_act(binding: &Binding, primary: Option<&Object>, act: &Act) -> Resu
     }
 }
 
+/// Whether a grant lets this Secret be seen.
+fn sees_secret(binding: &Binding, own: Option<&str>, namespace: Option<&str>, name: &str) -> bool {
+    binding.spec.grants.iter().any(|grant| match grant {
+        Grant::Secrets(grant) => {
+            namespace_reached(grant.namespaces.as_deref(), own, namespace)
+                && grant.name.as_deref().is_none_or(|granted| granted == name)
+        }
+        _ => false,
+    })
+}
+
+/// Whether a plan names nobody else's credentials: the Secrets of its chain are those that may be seen, and a token is
+/// one of the primary's own namespace.
+fn check_plan(binding: &Binding, primary: Option<&Object>, plan: &str) -> Result<(), Failure> {
+    let plan: Value = serde_json::from_str(plan).unwrap_or_default();
+    let own = primary.and_then(Object::namespace);
+    for link in plan["chain"].as_array().into_iter().flatten() {
+        if let Some(secret) = link.get("secret") {
+            let (namespace, name) = (secret["namespace"].as_str(), secret["name"].as_str());
+            let name = name.unwrap_or_default();
+            if !sees_secret(binding, own, namespace, name) {
+                return Err(refused(format_args!("credential of Secret {name}")));
+            }
+        }
+        if let Some(token) = link.get("webIdentity")
+            && (own.is_none() || token["namespace"].as_str() != own)
+        {
+            let namespace = token["namespace"].as_str().unwrap_or_default();
+            return Err(refused(format_args!(
+                "credential by a token of namespace {namespace}"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// What the names of references to minted tokens begin with: no Secret can be called so.
 pub const MINTED: &str = "minted:";
 
@@ -214,16 +241,7 @@ fn check_sealed(binding: &Binding, primary: Option<&Object>, act: &CloudAct) -> 
     let mut names = Vec::new();
     sealed_names(&arguments, &mut names);
     let own = primary.and_then(Object::namespace);
-    let granted = |name: &&str| {
-        name.starts_with(MINTED)
-            || binding.spec.grants.iter().any(|grant| match grant {
-                Grant::Secrets(grant) => {
-                    namespace_reached(grant.namespaces.as_deref(), own, own)
-                        && grant.name.as_deref().is_none_or(|granted| granted == *name)
-                }
-                _ => false,
-            })
-    };
+    let granted = |name: &&str| name.starts_with(MINTED) || sees_secret(binding, own, own, name);
     match names.iter().find(|name| !granted(name)) {
         Some(name) => Err(refused(format_args!("unseal Secret {name}"))),
         None => Ok(()),

@@ -81,11 +81,14 @@ pub enum Output {
     Unwatch(Scope),
     /// A pass ended.
     Recorded(Box<PassRecord>),
+    /// An object is gone, or is governed no more, and its last pass has ended: nothing about it need be remembered.
+    Forgotten(Key),
     /// Nothing is in flight and the lease is given up.
     Stopped,
 }
 
-/// Guards that the simulation takes away one by one, to see that it notices.
+/// Guards that the simulation takes away one by one, to see that it notices, and the one shortcut that a benchmark
+/// takes away to see what it is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 #[allow(missing_docs, reason = "each is named after what it guards")]
@@ -97,6 +100,10 @@ pub struct Guards {
     pub rebase_only_what_nobody_changed: bool,
     pub not_found_needs_a_synced_watch: bool,
     pub fencing: bool,
+    pub permits_exclude: bool,
+    pub acts_have_preconditions: bool,
+    pub a_denial_ends_the_pass: bool,
+    pub prefetch: bool,
 }
 
 impl Default for Guards {
@@ -109,6 +116,10 @@ impl Default for Guards {
             rebase_only_what_nobody_changed: true,
             not_found_needs_a_synced_watch: true,
             fencing: true,
+            permits_exclude: true,
+            acts_have_preconditions: true,
+            a_denial_ends_the_pass: true,
+            prefetch: true,
         }
     }
 }
@@ -240,11 +251,10 @@ impl Machine {
         }
     }
 
-    /// The same machine without some of its guards, for tests of the simulation.
+    /// Takes some guards away, for tests of the simulation.
     #[doc(hidden)]
-    pub fn with_guards(mut self, guards: Guards) -> Self {
+    pub fn set_guards(&mut self, guards: Guards) {
         self.guards = guards;
-        self
     }
 
     /// Everything that can happen goes in, everything that must be done comes out, in order.

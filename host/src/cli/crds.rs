@@ -8,10 +8,9 @@ use anyhow::Result;
 use clap::Args;
 use polity_core::binding::PolicySource;
 use polity_sandbox::{Sandbox, SandboxConfig};
-use serde_json::Value;
 
 use crate::policies::Policies;
-use crate::progress::{Format, print, print_json, say};
+use crate::progress::{Format, say, show};
 
 /// Print the CustomResourceDefinitions of bindings and of policies, ready for `kubectl apply -f -`.
 #[derive(Debug, Args)]
@@ -51,15 +50,4 @@ impl Crds {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-fn show(crd: &Value, format: Format) -> Result<()> {
-    match format {
-        Format::Json => print_json(crd),
-        Format::Text => print(&format_args!(
-            "---\n{}",
-            serde_yaml_ng::to_string(crd)?.trim_end()
-        )),
-    }
-    Ok(())
 }

@@ -1,11 +1,12 @@
 //! `polity explain`: the timeline of an object's passes.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use polity_core::contract::{Act, Entry, Question, Request};
+use polity_core::contract::{Act, Entry, Manifest, Question, Request};
 use polity_core::record::{PassRecord, RoleRecord, WritePurpose};
 use polity_core::time::rfc3339;
 
@@ -60,7 +61,7 @@ impl Explain {
                 Format::Json => print_json(record),
                 Format::Text => {
                     let edges = crate::edges::taken(record, &manifests);
-                    self.show(record, &edges);
+                    self.show(record, &edges, &manifests);
                 }
             }
         }
@@ -83,7 +84,7 @@ impl Explain {
             && record.key.to_string() == self.name
     }
 
-    fn show(&self, record: &PassRecord, edges: &[String]) {
+    fn show(&self, record: &PassRecord, edges: &[String], manifests: &BTreeMap<String, Manifest>) {
         let causes: Vec<String> = record
             .causes
             .iter()
@@ -125,6 +126,19 @@ impl Explain {
                 edges.join(" ")
             }
         ));
+        if let Some(retry) = &record.retry {
+            let digest = &*retry.policy.0;
+            let name = manifests
+                .get(digest)
+                .map_or_else(|| format!("{digest:.12}"), |policy| policy.name.clone());
+            let said = match (retry.answer, &retry.fault) {
+                (Some(wait), _) if wait.cast_signed() < 0 => format!("{}ms", wait.cast_signed()),
+                (Some(wait), _) => duration(wait),
+                (None, Some(fault)) => format!("fault: {fault}"),
+                (None, None) => "-".into(),
+            };
+            line(&format!("    retry   {name} → {said}"));
+        }
         line(&format!("    then    {}", then(record)));
     }
 

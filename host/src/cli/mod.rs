@@ -1,8 +1,11 @@
 //! The command line: one file for each command.
 
+mod connection;
 mod crds;
 mod edges;
 mod explain;
+mod node_agent;
+mod rbac;
 mod run;
 
 use std::io::IsTerminal as _;
@@ -11,6 +14,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::progress::Format;
+
+/// Where the lease stands in a cluster.
+const LEASE: (&str, &str) = ("kube-system", "polity");
 
 /// A controller host for Kubernetes-style reconciliation whose every decision is made by a policy: a WebAssembly
 /// component that can do nothing but decide.
@@ -28,12 +34,16 @@ pub struct Cli {
 enum Command {
     /// Run the host: with an embedded API and a simulated cloud, or against a cluster.
     Run(run::Run),
+    /// Be the agent of the machine that this process runs on.
+    NodeAgent(node_agent::NodeAgent),
     /// Show the passes of an object, and why each step was taken.
     Explain(explain::Explain),
     /// Count which edges of the policies' workflows recordings took.
     Edges(edges::Edges),
     /// Print the CustomResourceDefinitions of bindings and of policies, ready for `kubectl apply -f -`.
     Crds(crds::Crds),
+    /// Print the least RBAC that bindings need, ready for `kubectl apply -f -`.
+    Rbac(rbac::Rbac),
 }
 
 impl Cli {
@@ -49,9 +59,11 @@ impl Cli {
             .init();
         let done = match self.command {
             Command::Run(run) => run.run(self.output),
+            Command::NodeAgent(agent) => agent.run(self.output),
             Command::Explain(explain) => explain.run(self.output),
             Command::Edges(edges) => edges.run(self.output),
             Command::Crds(crds) => crds.run(self.output),
+            Command::Rbac(rbac) => rbac.run(self.output),
         };
         done.unwrap_or_else(|e| {
             crate::progress::say(self.output, &format!("{e:#}"));

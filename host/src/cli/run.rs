@@ -1,16 +1,18 @@
 //! `polity run`: the host, standalone or against a cluster.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
-use polity_clouds::sim::Millis;
+use polity_clouds::sim::{Millis, Sim};
 use polity_cluster::Cluster;
 use polity_sandbox::{Allocation, Sandbox, SandboxConfig};
 use serde_json::Value;
 
+use super::LEASE;
+use super::connection::Connection;
 use crate::clock::Clock;
 use crate::clouds::Clouds;
 use crate::data::Data;
@@ -26,8 +28,6 @@ use crate::{kubelets, standalone};
 
 /// When `--until-settled` gives up without a scenario that says so: an hour of the driver's clock.
 const DEADLINE: Millis = Millis::seconds(3_600);
-/// Where the lease stands in a cluster.
-const LEASE: (&str, &str) = ("kube-system", "polity");
 
 /// Run the host.
 ///
@@ -38,15 +38,8 @@ pub(super) struct Run {
     /// Manifests to apply: files, or folders with .yaml, .yml and .json files. One of them may be a Scenario.
     #[arg(value_name = "DIR|FILE")]
     paths: Vec<PathBuf>,
-    /// Run against the cluster of this kubeconfig.
-    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
-    kubeconfig: Option<PathBuf>,
-    /// Run against the cluster of this context.
-    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
-    context: Option<String>,
-    /// Run against the cluster whose service account this process has.
-    #[arg(long, help_heading = "Cluster", conflicts_with_all = ["kubeconfig", "context"])]
-    in_cluster: bool,
+    #[command(flatten)]
+    connection: Connection,
     /// Keep objects, the simulated cloud and recordings here.
     #[arg(long, value_name = "DIR", help_heading = "Standalone")]
     data: Option<PathBuf>,
@@ -110,7 +103,7 @@ impl Run {
     }
 
     fn is_standalone(&self) -> bool {
-        self.kubeconfig.is_none() && self.context.is_none() && !self.in_cluster
+        !self.connection.is_given()
     }
 
     async fn host(self, format: Format) -> Result<ExitCode> {
@@ -130,9 +123,6 @@ impl Run {
         if !(speed > 0.0 && speed <= 10_000.0) {
             bail!("--speed {speed}: a number above 0 and up to 10000 is needed");
         }
-        let clock = Arc::new(Clock::resume(speed, saved_time(data.as_deref(), speed)?));
-        keep_time(data.as_ref(), &clock);
-        let cluster = Arc::new(self.cluster(&clock, data.as_deref(), format).await?);
         let sandbox = Arc::new(Sandbox::new(SandboxConfig {
             allocation: match self.sandbox {
                 Memory::OnDemand => Allocation::OnDemand,
@@ -152,6 +142,11 @@ impl Run {
             builds,
             Box::new(move |m| say(format, m)),
         ));
+        // Building takes real time, of which a fast clock would make hours: the world begins afterwards.
+        manifests.build(&policies).await;
+        let clock = Arc::new(Clock::resume(speed, saved_time(data.as_deref(), speed)?));
+        keep_time(data.as_ref(), &clock);
+        let cluster = Arc::new(self.cluster(&clock, data.as_deref(), format).await?);
         let seed = scenario.as_ref().map_or_else(unpredictable, |s| s.seed);
         let cloud = scenario.as_ref().and_then(|s| s.cloud.clone());
         let secrets = Arc::new(ClusterSecrets::new(cluster.clone()));
@@ -162,8 +157,14 @@ impl Run {
             .apply(&cluster, &policies, &clouds, self.is_standalone(), &says)
             .await?;
 
-        let recorder = self.recorder(data.as_deref(), &sandbox.engine_version())?;
+        let recorder = recorder(self.record.as_deref(), data.as_deref(), &sandbox.engine_version())?;
         let ends = Arc::new(Ends::default());
+        // The times of a scenario count from here, whatever it took to open the cloud.
+        for cloud in clouds.all() {
+            if let Some(sim) = cloud.simulation() {
+                sim.inspect(Sim::begin);
+            }
+        }
         let started = clock.now().boot;
         let (driver, handle) = Driver::new(Parts {
             identity: identity(),
@@ -217,13 +218,8 @@ impl Run {
     }
 
     async fn cluster(&self, clock: &Arc<Clock>, data: Option<&Data>, format: Format) -> Result<Cluster> {
-        if self.in_cluster {
-            return Cluster::in_cluster(LEASE).context("cannot connect to the cluster");
-        }
         if !self.is_standalone() {
-            return Cluster::connect(self.kubeconfig.as_deref(), self.context.as_deref(), LEASE)
-                .await
-                .context("cannot connect to the cluster");
+            return self.connection.connect().await;
         }
         let api = standalone::open(clock, data)?;
         if let Some(port) = self.listen {
@@ -239,20 +235,21 @@ impl Run {
         }
         Ok(Cluster::new(kube::Client::new(api, "default"), LEASE))
     }
+}
 
-    fn recorder(&self, data: Option<&Data>, engine: &str) -> Result<Recorder> {
-        let (folder, keep_all) = match (&self.record, data) {
-            (Some(folder), _) => (folder.clone(), true),
-            (None, Some(data)) => (data.path().join("recordings"), false),
-            (None, None) => {
-                let name = format!("polity-recordings-{}", std::process::id());
-                (std::env::temp_dir().join(name), false)
-            }
-        };
-        let recorder = Recorder::open(&folder, keep_all, engine)?;
-        recording::remember_latest(&std::path::absolute(&folder)?)?;
-        Ok(recorder)
-    }
+/// Records into this folder, or beside the data, or into a temporary folder.
+pub(super) fn recorder(record: Option<&Path>, data: Option<&Data>, engine: &str) -> Result<Recorder> {
+    let (folder, keep_all) = match (record, data) {
+        (Some(folder), _) => (folder.to_owned(), true),
+        (None, Some(data)) => (data.path().join("recordings"), false),
+        (None, None) => {
+            let name = format!("polity-recordings-{}", std::process::id());
+            (std::env::temp_dir().join(name), false)
+        }
+    };
+    let recorder = Recorder::open(&folder, keep_all, engine)?;
+    recording::remember_latest(&std::path::absolute(&folder)?)?;
+    Ok(recorder)
 }
 
 /// Says whether everything settled and what the scenario expects holds.
@@ -296,7 +293,7 @@ async fn report(
 }
 
 /// SIGINT or SIGTERM.
-async fn interrupted() {
+pub(super) async fn interrupted() {
     use tokio::signal::unix::{SignalKind, signal};
     match signal(SignalKind::terminate()) {
         Ok(mut terminate) => tokio::select! {
@@ -310,14 +307,14 @@ async fn interrupted() {
 }
 
 /// Nobody can tell the handles that are made from it.
-fn unpredictable() -> u64 {
+pub(super) fn unpredictable() -> u64 {
     let mut random = [0; 8];
     let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
     u64::from_ne_bytes(random)
 }
 
 /// Differs between processes: two hosts of one name must not share a lease.
-fn identity() -> String {
+pub(super) fn identity() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut random = [0; 4];
     let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());

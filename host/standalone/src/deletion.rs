@@ -22,7 +22,7 @@ use crate::{
 /// Keeps a CRD until its instances are gone.
 const CRD_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 /// Keeps an owner until its blocking dependents are gone.
-const FOREGROUND: &str = "foregroundDeletion";
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 /// How long a pod on a node may take to end, where its spec does not say (core/v1 default), in seconds.
 const POD_GRACE: i64 = 30;
 
@@ -156,7 +156,7 @@ impl Sweep {
         }
         if finalizers_of(&object.value).any(|finalizer| finalizer == FOREGROUND) {
             for (dependent, _) in write.owned_by(object.uid()) {
-                self.doomed.push_back((dependent, Propagation::Foreground));
+                self.collect(write, &dependent);
             }
             self.finish_foreground(write, object.uid());
         }
@@ -224,26 +224,35 @@ impl Sweep {
         }
     }
 
-    /// Deletes a dependent whose owners are all gone; otherwise drops its references to those that are.
+    /// Deletes a dependent whose owners are all gone, or wait for it to go first; otherwise drops its references to
+    /// those. (kube-controller-manager, `attemptToDeleteItem` of the garbage collector.)
     fn collect(&mut self, write: &mut Write<'_>, key: &Key) {
         let Some(object) = write.get(key).filter(|object| !is_deleting(&object.value)) else {
             return;
         };
-        let owners = object.value["metadata"]["ownerReferences"]
-            .as_array()
+        let owners = object.value["metadata"]["ownerReferences"].as_array();
+        let owners = owners.into_iter().flatten().cloned();
+        let owners: Vec<(OwnerState, Value)> = owners
+            .map(|owner| (owners::state(write, key, &owner), owner))
+            .collect();
+        let any = |wanted| owners.iter().any(|(state, _)| *state == wanted);
+        let is_awaited = any(OwnerState::Waits);
+        if !is_awaited && !any(OwnerState::Gone) {
+            return;
+        }
+        if !any(OwnerState::MayExist) {
+            let propagation = match is_awaited {
+                true => Propagation::Foreground,
+                false => Propagation::Background,
+            };
+            self.doomed.push_back((key.clone(), propagation));
+            return;
+        }
+        let kept = owners
             .into_iter()
-            .flatten();
-        let (gone, kept): (Vec<&Value>, Vec<&Value>) =
-            owners.partition(|owner| owners::state(write, key, owner) == OwnerState::Gone);
-        if gone.is_empty() {
-            return;
-        }
-        if kept.is_empty() {
-            self.doomed.push_back((key.clone(), Propagation::Background));
-            return;
-        }
+            .filter(|(state, _)| *state == OwnerState::MayExist);
         let mut value = object.value.clone();
-        value["metadata"]["ownerReferences"] = kept.into_iter().cloned().collect();
+        value["metadata"]["ownerReferences"] = kept.map(|(_, owner)| owner).collect();
         self.put(write, key, value);
     }
 

@@ -2,7 +2,11 @@
 
 use serde_json::Value;
 
-use crate::store::{Key, Write};
+use crate::{
+    deletion::FOREGROUND,
+    metadata::{finalizers_of, is_deleting},
+    store::{Key, Write},
+};
 
 /// What is known about an owner.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -10,6 +14,8 @@ pub(crate) enum OwnerState {
     /// It is there, or nobody here can tell: its kind is not served, or a cluster-scoped object names a
     /// namespaced owner. Nothing is deleted on a guess.
     MayExist,
+    /// It is being deleted after its dependents.
+    Waits,
     Gone,
 }
 
@@ -23,16 +29,20 @@ pub(crate) fn state(write: &Write<'_>, dependent: &Key, reference: &Value) -> Ow
     if kind.namespaced && dependent.namespace.is_empty() {
         return OwnerState::MayExist;
     }
-    let found = write.with_uid(text("uid")).is_some_and(|(owner, _)| {
+    let found = write.with_uid(text("uid")).filter(|(owner, _)| {
         owner.resource == kind.storage
             && &*owner.name == text("name")
             && (owner.namespace.is_empty() || owner.namespace == dependent.namespace)
     });
-    if found {
-        OwnerState::MayExist
-    } else {
-        OwnerState::Gone
+    match found {
+        None => OwnerState::Gone,
+        Some((_, owner)) if waits(&owner.value) => OwnerState::Waits,
+        Some(_) => OwnerState::MayExist,
     }
+}
+
+fn waits(owner: &Value) -> bool {
+    is_deleting(owner) && finalizers_of(owner).any(|finalizer| finalizer == FOREGROUND)
 }
 
 /// Drops every reference to an owner.

@@ -167,6 +167,33 @@ async fn a_foreground_deletion_waits_for_blocking_dependents() {
 }
 
 #[tokio::test]
+async fn a_foreground_deletion_leaves_alone_what_another_owner_keeps() {
+    let client = with_things().await;
+    let api = things(&client);
+    let keeper = create(&api, "keeper", json!({})).await;
+    let owner = create(&api, "owner", json!({})).await;
+    let mut both = owned_by(&keeper, true);
+    let other = owned_by(&owner, true)["metadata"]["ownerReferences"][0].clone();
+    both["metadata"]["ownerReferences"]
+        .as_array_mut()
+        .unwrap()
+        .push(other);
+    create(&api, "shared", both).await;
+    create(&api, "own", owned_by(&owner, false)).await;
+
+    api.delete("owner", &DeleteParams::foreground()).await.unwrap();
+    assert_eq!(names(&api).await, ["keeper", "shared"]);
+    let shared = api.get("shared").await.unwrap();
+    assert_eq!(shared.metadata.deletion_timestamp, None);
+    let owners: Vec<String> = shared
+        .owner_references()
+        .iter()
+        .map(|owner| owner.name.clone())
+        .collect();
+    assert_eq!(owners, ["keeper"], "the other one no longer waits for it");
+}
+
+#[tokio::test]
 async fn a_dependent_of_nobody_is_collected_and_one_of_an_unknown_kind_is_not() {
     let client = with_things().await;
     let api = things(&client);

@@ -24,7 +24,10 @@ pub(crate) async fn submit(cx: &Cx, machine: &mut Machine, change: Change<'_>) -
         machine.status.phase = Some(Phase::BackingOff);
         return Ok(Next::after(until.since(cx.now())));
     }
-    let task = cx.act(change.submit).await?;
+    let task = cx.act(change.submit).await.inspect_err(|failure| {
+        // Whoever wrote the object cannot see the pass.
+        cx.event(EventType::Warning, "NotAccepted", &failure.message);
+    })?;
     cx.note(change.edge);
     machine.status.retry_after = None;
     machine.track(task, change.kind, cx.now());

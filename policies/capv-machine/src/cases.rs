@@ -728,6 +728,7 @@ capv_22_a_clone_that_is_not_accepted_fails_and_tracks_no_task:
         .fails("vm.clone", Code::ResourceExhausted)
         .step([FIND]).step([CLONE])
         .notes("03 11 12 14 18 22")
+        .event("NotAccepted")
         .failed(Code::ResourceExhausted, "no");
 
 capv_23_an_expired_backoff_holds_nothing_back:

@@ -72,6 +72,11 @@ impl Case {
         self
     }
 
+    fn settled(mut self, seconds: u64) -> Self {
+        self.next = Next::Settled(Some(seconds * 1000));
+        self
+    }
+
     fn after(mut self, seconds: u64) -> Self {
         self.next = Next::After(seconds * 1000);
         self
@@ -155,19 +160,19 @@ cases! { $
 mcm_f01_an_api_server_that_answers_is_asked_every_minute:
     up(json!({"conditions": reachable(EARLIER)}))
         .notes("F01")
-        .after(60);
+        .settled(60);
 
 mcm_f01_the_first_answer_is_written_down:
     up(json!({}))
         .notes("F01")
         .status(json!({"conditions": reachable(NOW)}))
-        .after(60);
+        .settled(60);
 
 mcm_f01_a_short_silence_is_forgotten:
     up(json!({"downSince": EARLIER, "conditions": unreachable(EARLIER, "connection refused")}))
         .notes("F01")
         .status(json!({"downSince": null, "conditions": reachable(NOW)}))
-        .after(60);
+        .settled(60);
 
 mcm_f02_a_cloud_that_cannot_tell_counts_as_no:
     safety(json!({}), Err(Failure::new(Code::Unavailable, "no route")))
@@ -220,7 +225,7 @@ mcm_f06_the_first_answer_thaws:
         .status(json!({
             "frozen": false, "since": NOW, "reason": null, "downSince": null, "conditions": reachable(NOW),
         }))
-        .after(60);
+        .settled(60);
 
 one_that_is_being_deleted_asks_nobody:
     up(json!({"frozen": true}))

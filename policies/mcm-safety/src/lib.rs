@@ -65,7 +65,7 @@ async fn probe(cx: &Cx) -> Result<(), Failure> {
     }
 }
 
-/// It answers: nobody is frozen any more.
+/// It answers: nobody is frozen any more. Nothing is left to do until the next probe.
 fn thaw(cx: &Cx, safety: &mut MachineSafety) -> Next {
     let status = &mut safety.status;
     if status.frozen {
@@ -80,7 +80,7 @@ fn thaw(cx: &Cx, safety: &mut MachineSafety) -> Next {
     status
         .conditions
         .set(cx.now(), REACHABLE, reachable, "Answers", "");
-    Next::after(cx.config().probe_period)
+    Next::settled_for(cx.config().probe_period)
 }
 
 /// It does not answer: after a while everybody is frozen.

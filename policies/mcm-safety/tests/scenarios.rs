@@ -29,7 +29,7 @@ fn an_outage_freezes_after_thirty_seconds_and_the_first_answer_thaws() {
         world.wait(&ended.next, Duration::ZERO);
         ended.next
     };
-    assert_eq!(pass(&mut world), Next::After(60_000));
+    assert_eq!(pass(&mut world), Next::Settled(Some(60_000)));
     up.set(false);
     let silent = world.now();
     let mut probes = 0;
@@ -45,7 +45,7 @@ fn an_outage_freezes_after_thirty_seconds_and_the_first_answer_thaws() {
         assert!(frozen(&world));
     }
     up.set(true);
-    assert_eq!(pass(&mut world), Next::After(60_000));
+    assert_eq!(pass(&mut world), Next::Settled(Some(60_000)));
     assert!(!frozen(&world));
     let thawed: Time = serde_json::from_value(world.status()["since"].clone()).unwrap();
     assert!(thawed > since);

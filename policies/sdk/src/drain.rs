@@ -32,7 +32,7 @@ use crate::node::{self, Node};
 use crate::time::millis;
 use crate::{Context, Found, Kind, Time, cluster};
 
-pub use budget::{Budget, BudgetSpec, BudgetStatus, Requirement, Selector};
+pub use budget::{Budget, BudgetSpec, BudgetStatus};
 pub use pod::{Pod, PodSpec, PodVolume};
 pub use volume::{Attachment, Claim, detach_volumes};
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use polity_core::call::{Call, CallId, CloudRequest, PendingEntry, Reply, Scope, WatchEvent, Write};
 use polity_core::contract::{Answer, Code, Doubt, Failure, Pass, Question};
 use polity_core::fault::Stepped;
-use polity_core::key::Now;
+use polity_core::key::{Key, Now};
 use polity_core::machine::{Input, Machine, Output};
 use polity_core::object::Object;
 use polity_core::record::PassRecord;
@@ -37,6 +37,8 @@ pub struct Desk {
     pub held: Vec<(CallId, Call)>,
     /// Every pass that ended.
     pub records: Vec<PassRecord>,
+    /// Keys that were forgotten.
+    pub forgotten: Vec<Key>,
     /// Every cloud request that was performed.
     pub performed: Vec<CloudRequest>,
     /// Whether the lease can be renewed.
@@ -67,6 +69,7 @@ impl Desk {
             hold: Box::new(|_| false),
             held: Vec::new(),
             records: Vec::new(),
+            forgotten: Vec::new(),
             performed: Vec::new(),
             leased: true,
             blind: false,
@@ -186,6 +189,10 @@ impl Desk {
             }
             Output::Recorded(record) => {
                 self.records.push(*record);
+                None
+            }
+            Output::Forgotten(key) => {
+                self.forgotten.push(key);
                 None
             }
             Output::Stopped => None,

@@ -62,7 +62,9 @@ impl Host {
     pub fn start(&mut self, index: usize, boot_offset: u64, guards: Guards) {
         self.life += 1;
         self.identity = format!("host-{index}.{}", self.life);
-        self.machine = Some(Machine::new(self.identity.clone()).with_guards(guards));
+        let mut machine = Machine::new(self.identity.clone());
+        machine.set_guards(guards);
+        self.machine = Some(machine);
         self.boot_offset = boot_offset;
         self.tick_at = u64::MAX;
     }

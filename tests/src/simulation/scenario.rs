@@ -101,7 +101,8 @@ fn at(kind: &str, name: &str) -> Place {
     (kind.to_owned(), NAMESPACE.to_owned(), name.to_owned())
 }
 
-fn rates(chance: &mut Chance) -> Rates {
+/// How often something goes wrong.
+pub fn rates(chance: &mut Chance) -> Rates {
     Rates {
         lost_request: chance.pick(&[0, 0, 10, 50]),
         lost_answer: chance.pick(&[0, 10, 50, 150]),
@@ -112,7 +113,8 @@ fn rates(chance: &mut Chance) -> Rates {
     }
 }
 
-fn cloud(chance: &mut Chance, quiet_at: u64, machines: &[Place]) -> SimConfig {
+/// A cloud with its faults, outages, and what befalls the VMs of these machines.
+pub fn cloud(chance: &mut Chance, quiet_at: u64, machines: &[Place]) -> SimConfig {
     // Without unique names only a cloud without lag protects who searches before cloning.
     let unique_names = chance.one_in(600);
     let mut config = SimConfig {

@@ -375,6 +375,7 @@ impl<'a> World<'a> {
                 Ok(())
             }
             Output::Recorded(record) => self.recorded(host, identity, &record),
+            Output::Forgotten(_) => Ok(()),
             Output::Stopped => {
                 self.crash(host);
                 Ok(())

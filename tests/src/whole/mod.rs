@@ -12,6 +12,8 @@
 //!
 //! A kube client and a runtime take part: the same seed makes the same world, but not the same bytes of a recording.
 
+pub mod hosts;
+pub mod mcm;
 pub mod seeds;
 pub mod story;
 pub mod wire;
@@ -29,10 +31,15 @@ use polity::recording::Recorder;
 use polity::scenario::{Running, Scenario};
 use polity::secrets::ClusterSecrets;
 use polity::settled::{Ends, Settling};
-use polity_clouds::sim::{Millis, VmView};
+use polity_clouds::sim::{Effect, Millis, VmView};
 use polity_cluster::Cluster;
 use polity_core::binding::PolicyId;
-use polity_core::contract::{Kind, ListQuery, ObjectQuery, ObjectRef, Question};
+use polity_core::call::Write;
+use polity_core::contract::{
+    Act, Answer, Kind, ListQuery, ObjectDelete, ObjectQuery, ObjectRef, Precondition, Question,
+};
+use polity_core::machine::Guards;
+use polity_core::object::Object;
 use polity_core::record::PassRecord;
 use polity_sandbox::Policy;
 use polity_standalone::{Api, Store};
@@ -54,10 +61,11 @@ pub struct Site {
     pub cluster: Arc<Cluster>,
     /// The clouds.
     pub clouds: Arc<Clouds>,
-    api: Api,
+    client: kube::Client,
     policies: Arc<Policies>,
     lives: std::cell::Cell<u32>,
     recordings: Option<std::path::PathBuf>,
+    guards: Guards,
 }
 
 /// A host process on a site.
@@ -81,24 +89,41 @@ impl Site {
         let now: polity_standalone::Clock =
             Arc::new(move || UNIX_EPOCH + Duration::from_millis(time.now().unix));
         let api = Api::new(Arc::new(Store::in_memory(now, u128::from(seed).to_be_bytes())));
+        Site::on(kube::Client::new(api, "default"), clock, seed, sim)
+    }
+
+    /// A folder with the compiled policies and a cloud as `sim` configures it, on somebody else's cluster. Its objects
+    /// have the times of that cluster, so `clock` should too.
+    pub fn on(client: kube::Client, clock: Arc<Clock>, seed: u64, sim: Option<Value>) -> Self {
         let policies = Policies::new(
             guests::sandbox().clone(),
             guests::folder(),
             false,
             Box::new(|_| {}),
         );
-        let cluster = Arc::new(Cluster::new(kube::Client::new(api.clone(), "default"), LEASE));
+        let cluster = Arc::new(Cluster::new(client.clone(), LEASE));
         let secrets = Arc::new(ClusterSecrets::new(cluster.clone()));
         let clouds = Arc::new(Clouds::new(clock.clone(), secrets, None, seed, sim));
         Site {
             cluster,
             clouds,
             clock,
-            api,
+            client,
             policies: Arc::new(policies),
             lives: std::cell::Cell::new(0),
             recordings: None,
+            guards: Guards::default(),
         }
+    }
+
+    /// Speaks to the API server, as nobody in particular.
+    pub fn client(&self) -> kube::Client {
+        self.client.clone()
+    }
+
+    /// Hosts started from now on lack some guards.
+    pub fn without(&mut self, guards: Guards) {
+        self.guards = guards;
     }
 
     /// Hosts started from now on load policies from this folder.
@@ -124,6 +149,11 @@ impl Site {
         let says = |message: &str| panic!("{message}");
         let applied = manifests.apply(&self.cluster, &self.policies, &self.clouds, true, &says);
         applied.await.expect("the manifests are applied");
+        for cloud in self.clouds.all() {
+            if let Some(sim) = cloud.simulation() {
+                sim.inspect(|sim, _| sim.remember_effects());
+            }
+        }
     }
 
     /// Starts a host.
@@ -159,7 +189,7 @@ impl Site {
     ) -> (Handle, Wire, tokio::task::JoinHandle<()>) {
         let life = self.lives.get() + 1;
         self.lives.set(life);
-        let wire = Wire::new(kube::Client::new(self.api.clone(), "default"));
+        let wire = Wire::new(self.client.clone());
         let (driver, handle) = Driver::new(Parts {
             identity: format!("host-{life}"),
             clock: self.clock.clone(),
@@ -169,7 +199,7 @@ impl Site {
             threads,
             observer,
         });
-        (handle, wire, tokio::spawn(driver.run()))
+        (handle, wire, tokio::spawn(driver.with_guards(self.guards).run()))
     }
 
     /// Plays the kubelets of the simulated cloud's machines from now on.
@@ -200,6 +230,14 @@ impl Site {
         let clouds = self.clouds.all();
         let sim = clouds.iter().find_map(|cloud| cloud.simulation());
         sim.map(|sim| sim.inspect(|sim, now| sim.vms(now)))
+            .unwrap_or_default()
+    }
+
+    /// Everything that happened in the simulated cloud since its bindings were applied, in order.
+    pub fn effects(&self) -> Vec<Effect> {
+        let clouds = self.clouds.all();
+        let sim = clouds.iter().find_map(|cloud| cloud.simulation());
+        sim.map(|sim| sim.inspect(|sim, _| sim.effects().to_vec()))
             .unwrap_or_default()
     }
 
@@ -244,6 +282,39 @@ impl Site {
         };
         self.cluster.read(&Question::Object(query)).await.ok()
     }
+
+    /// Somebody merges this into an object or its subresource.
+    ///
+    /// # Errors
+    /// What the API server has against it.
+    pub async fn patch(&self, object: &ObjectRef, subresource: Option<&str>, patch: Value) -> Answer {
+        let write = Write::Patch {
+            object: object.clone(),
+            subresource: subresource.map(str::to_owned),
+            patch,
+        };
+        self.cluster.write(&write).await
+    }
+
+    /// Somebody deletes an object as it stands now, if it is there.
+    ///
+    /// # Errors
+    /// What the API server has against it.
+    pub async fn delete(&self, object: &ObjectRef, grace_period_seconds: Option<u32>) -> Answer {
+        let Some(found) = self.get(object).await else {
+            return Ok(Value::Null);
+        };
+        let delete = ObjectDelete {
+            object: object.clone(),
+            precondition: Precondition {
+                uid: Object::new(found).uid().to_owned(),
+                resource_version: None,
+            },
+            grace_period_seconds,
+            propagation_policy: None,
+        };
+        self.cluster.write(&Write::Act(Act::Delete(delete))).await
+    }
 }
 
 impl Host {
@@ -262,6 +333,11 @@ impl Host {
     pub async fn stop(self) {
         self.handle.stop();
         let _ = self.task.await;
+    }
+
+    /// The passes that ended since this was asked last.
+    pub fn news(&self) -> Vec<PassRecord> {
+        std::mem::take(&mut *self.records.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The passes of an object so far.

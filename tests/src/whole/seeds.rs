@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use polity::manifests::Manifests;
 use polity_clouds::sim::Millis;
-use polity_core::call::Write;
-use polity_core::contract::{Act, Kind, ObjectDelete, ObjectRef, Precondition};
+use polity_core::contract::{Kind, ObjectRef};
 use serde_json::{Value, json};
 
-use super::{BEGIN, Host, Site};
+use super::hosts::Hosts;
+use super::{BEGIN, Site};
 use crate::simulation::bindings::MACHINES;
 use crate::simulation::scenario::{Action, Scenario};
 use crate::simulation::seed::Chance;
@@ -30,8 +30,7 @@ const LOOKED_AT_WITHIN: Duration = Duration::from_secs(15 * 60);
 struct World {
     site: Site,
     scenario: Scenario,
-    hosts: Vec<Option<Host>>,
-    chance: Chance,
+    hosts: Hosts,
     edits: u64,
 }
 
@@ -58,9 +57,8 @@ impl World {
         let cloud = serde_json::to_value(&scenario.cloud).expect("a configuration is JSON");
         World {
             site: Site::new(seed, Some(cloud)),
-            hosts: (0..scenario.hosts).map(|_| None).collect(),
+            hosts: Hosts::new(scenario.hosts, scenario.rates, Chance::new(seed, 7)),
             scenario,
-            chance: Chance::new(seed, 7),
             edits: 0,
         }
     }
@@ -73,23 +71,14 @@ impl World {
         self.site.apply(&manifests).await;
         let mut actions = std::mem::take(&mut self.scenario.actions);
         actions.retain(|(at, action)| *at < self.scenario.quiet_at && is_simulated(action));
-        let mut passes = 0;
         for (at, action) in actions {
             self.look_until(at).await?;
-            passes += self.act(action).await;
+            self.act(action).await;
         }
         self.look_until(self.scenario.quiet_at).await?;
 
         self.site.calm();
-        let mut left = None;
-        for host in std::mem::take(&mut self.hosts).into_iter().flatten() {
-            host.wire.troubled(None);
-            if let Some(before) = left.replace(host) {
-                passes += before.records.lock().map_or(0, |r| r.len());
-                before.stop().await;
-            }
-        }
-        let host = left.unwrap_or_else(|| self.site.start());
+        let host = self.hosts.calm(&self.site).await;
         for _ in 0..2 {
             // A VM that somebody took away is missed when its machine is looked at for the next time.
             tokio::time::sleep(LOOKED_AT_WITHIN).await;
@@ -100,27 +89,15 @@ impl World {
         }
         self.look().await?;
         self.compare().await?;
-        passes += host.records.lock().map_or(0, |r| r.len());
+        let passes = self.hosts.news().len() + host.news().len();
         host.stop().await;
         Ok(passes)
-    }
-
-    /// Starts the hosts that do not run: their supervisor's work.
-    fn supervise(&mut self) {
-        for host in &mut self.hosts {
-            if host.is_none() {
-                let new = self.site.start();
-                let chance = Chance::new(self.chance.draw(), 1);
-                new.wire.troubled(Some((self.scenario.rates, chance)));
-                *host = Some(new);
-            }
-        }
     }
 
     /// Lets time pass, looking again and again.
     async fn look_until(&mut self, at: u64) -> Result<(), String> {
         while self.site.clock.now().unix < BEGIN + at {
-            self.supervise();
+            self.hosts.supervise(&self.site);
             let left = BEGIN + at - self.site.clock.now().unix;
             tokio::time::sleep(LOOK_EVERY.min(Duration::from_millis(left))).await;
             self.look().await?;
@@ -168,79 +145,39 @@ impl World {
         Ok(())
     }
 
-    /// Does what the scenario says; passes of hosts that ended by it.
-    async fn act(&mut self, action: Action) -> usize {
+    /// Does what the scenario says; what the API server refuses is as well.
+    async fn act(&mut self, action: Action) {
         self.edits += 1;
-        let nth = self.edits;
+        let (site, nth) = (&self.site, self.edits);
         match action {
             Action::Create(at) => {
-                let _ = self.site.cluster.apply(&new_object(&at, nth)).await;
+                let _ = site.cluster.apply(&new_object(&at, nth)).await;
             }
-            Action::Delete(at) => self.delete(&at).await,
-            Action::Edit(at) => self.patch(&at, None, edit(&at, nth)).await,
+            Action::Delete(at) => {
+                let _ = site.delete(&reference(&at), None).await;
+            }
+            Action::Edit(at) => {
+                let _ = site.patch(&reference(&at), None, edit(&at, nth)).await;
+            }
             Action::Label(at) => {
                 let label = format!("l{nth}");
-                self.patch(&at, None, json!({"metadata": {"labels": {label: "x"}}}))
-                    .await;
+                let patch = json!({"metadata": {"labels": {label: "x"}}});
+                let _ = site.patch(&reference(&at), None, patch).await;
             }
             Action::Meddle(at) => {
                 let status = json!({"status": {"addresses": [format!("192.0.2.{nth}")]}});
-                self.patch(&at, Some("status"), status).await;
+                let _ = site.patch(&reference(&at), Some("status"), status).await;
             }
             Action::Request(at) => {
                 let nonce = json!({"request.polity.dev/look": nth.to_string()});
-                self.patch(&at, None, json!({"metadata": {"annotations": nonce}}))
-                    .await;
+                let patch = json!({"metadata": {"annotations": nonce}});
+                let _ = site.patch(&reference(&at), None, patch).await;
             }
-            Action::CutWatches(index) => {
-                if let Some(host) = &self.hosts[index] {
-                    host.wire.cut();
-                }
-            }
-            Action::Crash(index) | Action::Pause(index, _) => {
-                if let Some(host) = self.hosts[index].take() {
-                    let passes = host.records.lock().map_or(0, |r| r.len());
-                    host.crash().await;
-                    return passes;
-                }
-            }
-            Action::Stop(index) => {
-                if let Some(host) = self.hosts[index].take() {
-                    let passes = host.records.lock().map_or(0, |r| r.len());
-                    host.stop().await;
-                    return passes;
-                }
-            }
+            Action::CutWatches(index) => self.hosts.cut_watches(index),
+            Action::Crash(index) | Action::Pause(index, _) => self.hosts.crash(index).await,
+            Action::Stop(index) => self.hosts.stop(index).await,
             Action::Heartbeat(..) | Action::FallBehind(..) | Action::JumpAhead(_) => {}
         }
-        0
-    }
-
-    async fn delete(&self, at: &Place) {
-        let object = reference(at);
-        let Some(found) = self.site.get(&object).await else {
-            return;
-        };
-        let uid = found["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-        let delete = ObjectDelete {
-            object,
-            precondition: Precondition {
-                uid,
-                resource_version: None,
-            },
-            grace_period_seconds: None,
-            propagation_policy: None,
-        };
-        let _ = self.site.cluster.write(&Write::Act(Act::Delete(delete))).await;
-    }
-
-    async fn patch(&self, at: &Place, subresource: Option<&str>, patch: Value) {
-        let write = Write::Patch {
-            object: reference(at),
-            subresource: subresource.map(str::to_owned),
-            patch,
-        };
-        let _ = self.site.cluster.write(&write).await;
     }
 }
 
@@ -284,10 +221,14 @@ mod tests {
         let mut world = World::new(1, scenario);
         world.play().await.expect("it runs");
 
-        world.delete(&at).await;
+        let machine = reference(&at);
+        world.site.delete(&machine, None).await.expect("it is there");
+        let without = json!({"metadata": {"finalizers": null}});
         world
-            .patch(&at, None, json!({"metadata": {"finalizers": null}}))
-            .await;
+            .site
+            .patch(&machine, None, without)
+            .await
+            .expect("it is there");
         assert_eq!(world.look().await, Err("VM vm-1 of m0 has no object".to_owned()));
     }
 }

@@ -3,8 +3,10 @@
 //!
 //! Each is a test of its own. All of them together, recorded, must take every edge of their specification.
 
+mod capa;
 mod capv;
 mod edges;
+mod mcm;
 
 use std::path::Path;
 

@@ -159,7 +159,7 @@ fn the_cache_is_bounded_and_what_was_used_longest_ago_goes_first() {
 #[test]
 fn a_session_that_the_cloud_refuses_is_dropped_and_no_other_failure_drops_one() {
     let mut b = Bench::new();
-    let answer = b.put(&plan("a"), "u", opened("x", None));
+    let answer = b.put(&plan("a"), "u", opened("the token", None));
     let handle = answer["handle"].as_str();
     for code in [Code::PermissionDenied, Code::Unavailable, Code::NotFound] {
         let _ = b.sessions.answered(handle, Err(Failure::new(code, "")));
@@ -167,8 +167,8 @@ fn a_session_that_the_cloud_refuses_is_dropped_and_no_other_failure_drops_one() 
     assert!(b.get(&plan("a"), "u").is_some());
     let refused = b
         .sessions
-        .answered(handle, Err(Failure::new(Code::Unauthenticated, "expired")));
-    assert_eq!(refused.unwrap_err().message, "expired");
+        .answered(handle, Err(Failure::new(Code::Unauthenticated, "the token expired")));
+    assert_eq!(refused.unwrap_err().message, "[redacted] expired");
     assert_eq!(b.get(&plan("a"), "u"), None);
     assert_eq!(b.enter("u", &answer["handle"]), None);
 }

@@ -336,9 +336,16 @@ impl Reply {
 /// The failure's message, with what a careless cloud repeats in it.
 fn echo(message: Option<String>, request: &CloudRequest) -> String {
     let message = message.unwrap_or_else(|| format!("{} failed (by the scenario)", request.operation));
-    let sealed = ["userData", "bootstrapToken", "token"];
-    sealed.iter().fold(message, |message, field| {
-        message.replace(&format!("{{{field}}}"), text(&request.arguments, field))
+    let sealed =
+        ["userData", "bootstrapToken", "token"].map(|field| (field, text(&request.arguments, field)));
+    let session = request.session.handle.as_deref().unwrap_or_default();
+    repeat(message, sealed.into_iter().chain([("session", session)]))
+}
+
+/// A text in which `{name}` stands for a value.
+pub(crate) fn repeat<'a>(message: String, values: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    values.into_iter().fold(message, |message, (name, value)| {
+        message.replace(&format!("{{{name}}}"), value)
     })
 }
 

@@ -120,6 +120,15 @@ impl Sim {
         }
     }
 
+    /// Counts the configuration's times from this moment, unless somebody has called it already.
+    pub fn begin(&mut self, now_ms: u64) {
+        let new = World::new(&self.config, self.world.seed, now_ms);
+        if self.world.is_untouched(&new) {
+            self.world = new;
+            self.dirty = true;
+        }
+    }
+
     /// What it can do.
     pub fn catalogue(&self) -> &Arc<Catalogue> {
         self.checked.catalogue()

@@ -78,8 +78,9 @@ pub enum Trouble {
         /// `unavailable` and so on.
         #[schemars(with = "String")]
         code: Code,
-        /// For people. `{userData}`, `{bootstrapToken}` and `{token}` stand for the resolved arguments: a cloud that
-        /// repeats what it was given.
+        /// For people. `{userData}`, `{bootstrapToken}` and `{token}` stand for the resolved arguments, `{session}` for
+        /// the session's own token, and in an `sts` call `{SecretAccessKey}` and so on for the values of the plan's
+        /// Secret: a cloud that repeats what it was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
         /// The earliest sensible next try.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::call::text;
+use super::call::{repeat, text};
 use super::config::Account;
 use super::draw::uuid;
 use super::fault::{Subject, glob};
@@ -283,6 +283,11 @@ impl Sim {
                 retry_after,
             }) => {
                 let message = message.unwrap_or_else(|| format!("{operation} failed (by the scenario)"));
+                let values = request.secrets.iter().flatten();
+                let message = repeat(
+                    message,
+                    values.map(|(name, value)| (name.as_str(), value.as_str())),
+                );
                 return Err(Failure {
                     retry_after: retry_after.map(|after| after.0),
                     ..Failure::new(code, message)

@@ -93,6 +93,11 @@ impl Sim {
             .collect()
     }
 
+    /// What the sessions that have not expired are known by.
+    pub fn session_tokens(&self) -> impl Iterator<Item = &str> {
+        self.world.sessions.keys().map(String::as_str)
+    }
+
     /// Whether the scenario lets the API server of the machines' cluster answer.
     pub fn api_server_answers(&mut self, now_ms: u64) -> bool {
         let now = self.advance(now_ms);
@@ -107,6 +112,11 @@ impl Sim {
     /// Stops remembering effects, for simulations without end.
     pub fn forget_effects(&mut self) {
         self.log = None;
+    }
+
+    /// Remembers effects from now on, where they were forgotten.
+    pub fn remember_effects(&mut self) {
+        self.log.get_or_insert_default();
     }
 
     /// When something happens by itself next: a task ends, an outage begins or is over, an operator intervenes, a

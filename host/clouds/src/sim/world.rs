@@ -113,6 +113,12 @@ impl World {
         world
     }
 
+    /// Whether nobody has called it since it was as `new` is.
+    pub(crate) fn is_untouched(&self, new: &World) -> bool {
+        let nobody = self.owners.is_empty() && self.sessions.is_empty() && self.tokens.is_empty();
+        nobody && self.counter == new.counter
+    }
+
     /// Schedules the events it does not know yet.
     pub(crate) fn expect(&mut self, events: &[WorldEvent]) {
         for (index, event) in events.iter().enumerate().skip(self.events.len()) {

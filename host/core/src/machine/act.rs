@@ -10,7 +10,9 @@ use super::pass::{PassState, Purpose, pending_entries, primary_scope};
 use crate::binding::Grant;
 use crate::call::{Call, CloudRequest, PendingEntry, Write};
 use crate::catalogue::{BEGINS_WITHIN, OperationEffect};
-use crate::contract::{Act, Answer, CloudAct, Code, Doubt, Effect, Failure, Json, ObjectRef, Request};
+use crate::contract::{
+    Act, Answer, CloudAct, Code, Doubt, Effect, Eviction, Failure, Json, ObjectDelete, ObjectRef, Request,
+};
 use crate::grants;
 use crate::object::Object;
 use crate::record::{Outcome, WritePurpose, WriteRecord};
@@ -235,7 +237,12 @@ impl Machine {
                 },
                 CLUSTER_LONGEST,
             ),
-            act => (Call::Write(Write::Act(act)), CLUSTER_LONGEST),
+            mut act => {
+                if let (Act::Patch(patch), false) = (&mut act, self.guards.acts_have_preconditions) {
+                    patch.precondition.resource_version = None;
+                }
+                (Call::Write(Write::Act(act)), CLUSTER_LONGEST)
+            }
         };
         self.fenced(pass, purpose, call, longest);
     }
@@ -299,9 +306,18 @@ impl Machine {
         for kind in kinds {
             self.absorb_own_write(pass, &kind);
         }
+        // What is gone was what the act named.
+        let named = match act {
+            Act::Delete(ObjectDelete { precondition, .. }) | Act::Evict(Eviction { precondition, .. }) => {
+                json!(precondition.uid)
+            }
+            _ => Value::Null,
+        };
         let metadata = &object["metadata"];
+        let left = |field: &str| metadata.get(field).cloned().unwrap_or_default();
+        let uid = metadata.get("uid").cloned().unwrap_or(named);
         Ok(json!({
-            "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"], "generation": metadata["generation"]
+            "uid": uid, "resourceVersion": left("resourceVersion"), "generation": left("generation")
         }))
     }
 

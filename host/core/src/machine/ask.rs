@@ -186,6 +186,7 @@ impl Machine {
             }
             Question::Permit(name) => {
                 let held = self.permits.take(&pass.key.binding, &pass.tenant, name, pass.id);
+                let held = held || !self.guards.permits_exclude;
                 Some(Ok(json!(if held { "held" } else { "busy" })))
             }
             Question::Credential(plan) => {

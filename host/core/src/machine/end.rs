@@ -121,6 +121,9 @@ impl Machine {
             wait,
             key: pass.key.clone(),
         })));
+        if !self.keys.contains_key(&pass.key) {
+            self.out.push(Output::Forgotten(pass.key.clone()));
+        }
         self.look_again(&pass.key, matches!(outcome, Outcome::Discarded(_)));
     }
 

@@ -328,7 +328,9 @@ impl Machine {
                 })
                 .collect();
         }
-        self.prefetch(&mut pass);
+        if self.guards.prefetch {
+            self.prefetch(&mut pass);
+        }
         self.call_policy(pass);
     }
 
@@ -486,7 +488,13 @@ impl Machine {
         pass.finished.push(record);
         match (role, verdict) {
             (Role::Lifecycle, None) => self.publish(pass, conclusion, Outcome::Published),
-            (Role::Identity, Some(Verdict::Denied)) => self.publish(pass, conclusion, Outcome::Denied),
+            (Role::Identity, Some(Verdict::Denied)) if self.guards.a_denial_ends_the_pass => {
+                self.publish(pass, conclusion, Outcome::Denied);
+            }
+            (Role::Identity, Some(Verdict::Denied)) => {
+                pass.judged = Some(conclusion);
+                self.settle(pass);
+            }
             (Role::Identity, Some(Verdict::Granted(handle))) if pass.run.handles.contains(&handle) => {
                 pass.handle = Some(handle);
                 pass.judged = Some(conclusion);

@@ -168,8 +168,9 @@ impl Machine {
     pub(super) fn forget(&mut self, key: &Key) {
         self.queue.forget(key);
         if let Some(state) = self.keys.remove(key) {
-            if let Some(pass) = state.running {
-                self.orphans.insert(key.clone(), pass);
+            match state.running {
+                Some(pass) => drop(self.orphans.insert(key.clone(), pass)),
+                None => self.out.push(Output::Forgotten(key.clone())),
             }
             self.reindex(key, &state.deps);
         }

@@ -1,11 +1,10 @@
 //! Disruption budgets.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use super::Pod;
-use crate::{Kind, Metadata};
+use crate::{Kind, LabelSelector, Metadata};
 
 /// A PodDisruptionBudget: as much as a drain reads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -41,8 +40,8 @@ impl Kind for Budget {
 #[serde(default)]
 pub struct BudgetSpec {
     /// Those whose labels it selects; none selects no pod.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub selector: Option<Selector>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "if_readable")]
+    pub selector: Option<LabelSelector>,
 }
 
 /// What a budget allows.
@@ -57,50 +56,17 @@ pub struct BudgetStatus {
     pub desired_healthy: i64,
 }
 
-/// Selects by labels. What is empty selects everything.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Selector {
-    /// Labels that must have these values.
-    pub match_labels: BTreeMap<String, String>,
-    /// Further requirements.
-    pub match_expressions: Vec<Requirement>,
-}
-
-/// A requirement of a label.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Requirement {
-    /// The label.
-    pub key: String,
-    /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
-    pub operator: String,
-    /// The values of `In` and `NotIn`.
-    pub values: Vec<String>,
-}
-
-impl Selector {
-    /// Whether it selects something with these labels.
-    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        let equal = |(key, value): (&String, &String)| labels.get(key) == Some(value);
-        let meets = |requirement: &Requirement| {
-            let value = labels.get(&requirement.key);
-            match requirement.operator.as_str() {
-                "In" => value.is_some_and(|value| requirement.values.contains(value)),
-                "NotIn" => value.is_none_or(|value| !requirement.values.contains(value)),
-                "Exists" => value.is_some(),
-                "DoesNotExist" => value.is_none(),
-                _ => false,
-            }
-        };
-        self.match_labels.iter().all(equal) && self.match_expressions.iter().all(meets)
-    }
+/// The API server does not store a selector that cannot be read. Should there be one, it selects no pod here: whether a
+/// pod may be evicted the API server says in the end, and no drain of anybody else stops at it.
+fn if_readable<'de, D: Deserializer<'de>>(stored: D) -> Result<Option<LabelSelector>, D::Error> {
+    let stored = Option::<Value>::deserialize(stored)?;
+    Ok(stored.and_then(|stored| LabelSelector::read(&stored).ok()))
 }
 
 impl Budget {
     /// Whether it covers this pod.
     pub fn covers(&self, pod: &Pod) -> bool {
-        let selects = |selector: &Selector| selector.matches(&pod.metadata.labels);
+        let selects = |selector: &LabelSelector| selector.matches(&pod.metadata.labels);
         self.metadata.namespace == pod.metadata.namespace && self.spec.selector.as_ref().is_some_and(selects)
     }
 
@@ -111,5 +77,38 @@ impl Budget {
             .generation
             .is_none_or(|generation| generation == self.status.observed_generation);
         current && self.status.expected_pods > 0 && self.status.desired_healthy >= self.status.expected_pods
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn covers(selector: &Value) -> bool {
+        let metadata = json!({"name": "b", "namespace": "shop"});
+        let budget: Budget =
+            serde_json::from_value(json!({"metadata": metadata, "spec": {"selector": selector}}))
+                .expect("a budget is read whatever its selector is");
+        let metadata = json!({"name": "p", "namespace": "shop", "labels": {"app": "web"}});
+        let pod: Pod = serde_json::from_value(json!({"metadata": metadata})).expect("a pod");
+        budget.covers(&pod)
+    }
+
+    #[test]
+    fn a_budget_covers_the_pods_that_it_selects() {
+        let other = |operator: &str| json!({"matchExpressions": [{"key": "app", "operator": operator, "values": ["db"]}]});
+        for (selector, covered) in [
+            (json!({}), true),
+            (json!({"matchLabels": {"app": "web"}}), true),
+            (json!({"matchLabels": {"app": "db"}}), false),
+            (other("In"), false),
+            (other("NotIn"), true),
+            (Value::Null, false),
+            (other("Like"), false),
+            (json!("app=web"), false),
+        ] {
+            assert_eq!(covers(&selector), covered, "{selector}");
+        }
     }
 }

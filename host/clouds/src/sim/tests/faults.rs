@@ -458,3 +458,24 @@ fn a_scenario_that_is_none_is_refused_with_its_path() {
         assert_eq!(SimConfig::from_value(&config).unwrap_err().path, path, "{config}");
     }
 }
+
+#[test]
+fn times_count_from_the_beginning_which_comes_before_the_first_call() {
+    let outage = Outage {
+        from: Millis::seconds(60),
+        until: Millis::seconds(90),
+        calls: Unreachable::default(),
+    };
+    let config = SimConfig {
+        outages: vec![outage],
+        ..plain()
+    };
+    let mut b = Bench::new(config);
+    b.now += 60_000;
+    b.sim.begin(b.now);
+    b.clone_vm("u", "m").expect("the outage is a minute away");
+    b.now += 60_000;
+    b.sim.begin(b.now);
+    assert_eq!(b.clone_vm("v", "n").unwrap_err().code, Code::Unavailable);
+    assert_eq!(b.sim.vms(b.now).len(), 1, "what was done stays");
+}

@@ -1,0 +1,282 @@
+//! The machine that this host runs on: its Debian packages, and its boots.
+//!
+//! # Flow
+//!
+//! `node.ensure` writes down what is to be installed and begins it on a thread of its own; `node.work` tells how far it
+//! is. What runs when the process ends is begun again when it starts: installing what is installed changes nothing, so
+//! a process that is killed in the middle rolls forward.
+//!
+//! # Guarantees
+//!
+//! - Exactly one version of a package is installed, and held there.
+//! - A request that names another node is refused: a machine answers for itself only.
+//! - A boot is ended once: a request that names another boot than this one is refused.
+//!
+//! # Caveats
+//!
+//! One process per node: whoever opens the folder that `persist` writes to sees to that.
+
+mod catalogue;
+mod config;
+mod debian;
+mod memory;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use polity_core::call::{CloudRequest, PendingEntry, Session};
+use polity_core::catalogue::Catalogue;
+use polity_core::contract::{Answer, Code, Doubt, Failure};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::adapters::Persist;
+use crate::clock::Clock;
+use crate::cloud::{BoxFuture, Cloud};
+
+pub use config::NodeConfig;
+use debian::Debian;
+use memory::{Memory, Versions, Work, WorkState};
+
+/// Milliseconds between the answer to `node.reboot` and the reboot: what the answer brings about is written first.
+const REBOOTS_AFTER: u64 = 10_000;
+
+/// What is remembered cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("what this node remembers cannot be read: {0}")]
+pub struct MemoryError(#[from] serde_json::Error);
+
+/// The machine as a cloud.
+pub struct NodeCloud {
+    catalogue: Arc<Catalogue>,
+    machine: Arc<Machine>,
+}
+
+/// What the requests and the thread that installs share.
+struct Machine {
+    config: NodeConfig,
+    debian: Debian,
+    memory: Mutex<Memory>,
+    persist: Option<Persist>,
+    clock: Arc<dyn Clock>,
+}
+
+impl NodeCloud {
+    /// Goes on from what was saved, with the work that was under way.
+    pub fn open(
+        config: NodeConfig,
+        saved: Option<&str>,
+        persist: Option<Persist>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, MemoryError> {
+        let memory = saved.map_or_else(|| Ok(Memory::default()), serde_json::from_str)?;
+        let machine = Arc::new(Machine {
+            debian: Debian::new(&config),
+            memory: Mutex::new(memory),
+            config,
+            persist,
+            clock,
+        });
+        let left = machine.remembered().work.clone();
+        if let Some(work) = left.filter(|work| work.state == WorkState::Running) {
+            machine.clone().install(work.versions);
+        }
+        Ok(NodeCloud {
+            catalogue: Arc::new(catalogue::catalogue()),
+            machine,
+        })
+    }
+}
+
+impl Cloud for NodeCloud {
+    fn catalogue(&self) -> &Arc<Catalogue> {
+        &self.catalogue
+    }
+
+    fn perform(&self, request: CloudRequest) -> BoxFuture<'_, Answer> {
+        let machine = self.machine.clone();
+        Box::pin(async move {
+            let done = tokio::task::spawn_blocking(move || machine.perform(&request));
+            done.await.unwrap_or_else(|e| {
+                let message = format!("it was not performed to its end: {e}");
+                Err(Failure::new(Code::Internal, message).effect_unknown())
+            })
+        })
+    }
+
+    fn settle<'a>(&'a self, _: &'a Session, _: &'a PendingEntry) -> BoxFuture<'a, Doubt> {
+        // No operation here creates anything.
+        Box::pin(std::future::ready(Doubt::Unknown))
+    }
+}
+
+/// The arguments of all operations.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Arguments {
+    node: String,
+    #[serde(default)]
+    packages: Vec<String>,
+    #[serde(default)]
+    versions: Versions,
+    #[serde(default)]
+    boot_id: String,
+}
+
+impl Machine {
+    fn perform(self: &Arc<Self>, request: &CloudRequest) -> Answer {
+        let arguments = Arguments::deserialize(&request.arguments)
+            .map_err(|e| Failure::new(Code::InvalidArgument, e.to_string()))?;
+        let node = &self.config.node;
+        if arguments.node != *node {
+            let message = format!("this is node {node}, and it answers for no other");
+            return Err(Failure::new(Code::PermissionDenied, message));
+        }
+        match request.operation.as_str() {
+            "node.seed" => self.seed(),
+            "node.versions" => self.versions(&arguments.packages),
+            "node.work" => self.work(),
+            "node.reboot-required" => Ok(json!({"node": node, "required": self.debian.is_reboot_required()})),
+            "node.ensure" => self.ensure(arguments.versions),
+            "node.initialized" => self.initialized(),
+            "node.reboot" => self.reboot(&arguments.boot_id),
+            other => Err(Failure::new(Code::Unimplemented, format!("no operation {other}"))),
+        }
+    }
+
+    fn seed(&self) -> Answer {
+        let memory = self.remembered();
+        let versions = memory.seed.as_ref().or(self.config.seed.as_ref());
+        let versions = versions.ok_or_else(|| {
+            let message = "nothing was given when this agent was installed";
+            Failure::new(Code::NotFound, message)
+        })?;
+        Ok(json!({"node": self.config.node, "versions": versions, "initialized": memory.initialized}))
+    }
+
+    fn versions(&self, packages: &[String]) -> Answer {
+        let installed = self.debian.installed(packages)?;
+        let memory = self.remembered();
+        let wanted = memory.work.as_ref().map(|work| &work.versions);
+        let told: Versions = installed
+            .into_iter()
+            .map(|(package, version)| {
+                let wanted = wanted.and_then(|wanted| wanted.get(&package));
+                let told = debian::as_it_was_asked_for(&version, wanted.map(String::as_str));
+                (package, told.to_owned())
+            })
+            .collect();
+        Ok(json!({"node": self.config.node, "versions": told}))
+    }
+
+    fn work(&self) -> Answer {
+        let boot_id = self.debian.boot_id()?;
+        let mut told = json!({"node": self.config.node, "bootId": boot_id});
+        if let Some(id) = self.debian.machine_id() {
+            told["machineId"] = json!(id);
+        }
+        if let Some(work) = &self.remembered().work {
+            told["work"] = json!(work);
+        }
+        Ok(told)
+    }
+
+    /// Begins to install. The same work that runs is joined.
+    fn ensure(self: &Arc<Self>, versions: Versions) -> Answer {
+        {
+            let mut memory = self.remembered();
+            if let Some(work) = memory
+                .work
+                .as_ref()
+                .filter(|work| work.state == WorkState::Running)
+            {
+                return match work.versions == versions {
+                    true => Ok(json!({})),
+                    false => Err(Failure::new(
+                        Code::FailedPrecondition,
+                        "other versions are being installed",
+                    )),
+                };
+            }
+            self.remember(&mut memory, |memory| {
+                memory
+                    .seed
+                    .get_or_insert_with(|| self.config.seed.clone().unwrap_or_default());
+                memory.work = Some(Work::running(versions.clone()));
+            })?;
+        }
+        self.clone().install(versions);
+        Ok(json!({}))
+    }
+
+    /// Installs on a thread of its own, and remembers what came of it.
+    fn install(self: Arc<Self>, versions: Versions) {
+        std::thread::spawn(move || {
+            let done = self.debian.ensure(&versions);
+            let boot_id = self.debian.boot_id().ok();
+            let mut memory = self.remembered();
+            let kept = self.remember(&mut memory, |memory| {
+                memory.work = Some(Work::ended(versions, boot_id, done.err()));
+            });
+            if let Err(failure) = kept {
+                tracing::error!("{failure}");
+            }
+        });
+    }
+
+    fn initialized(&self) -> Answer {
+        let mut memory = self.remembered();
+        self.remember(&mut memory, |memory| memory.initialized = true)?;
+        Ok(json!({}))
+    }
+
+    /// Ends this boot, a moment later.
+    fn reboot(self: &Arc<Self>, boot_id: &str) -> Answer {
+        let present = self.debian.boot_id()?;
+        if boot_id != present {
+            let message = format!("boot {boot_id} has ended: this is boot {present}");
+            return Err(Failure::new(Code::FailedPrecondition, message));
+        }
+        self.debian.can_reboot()?;
+        let mut memory = self.remembered();
+        if memory.ending.as_ref() == Some(&present) {
+            return Ok(json!({}));
+        }
+        // Not saved: a process that ends before the reboot has not scheduled it.
+        memory.ending = Some(present);
+        let (machine, runtime) = (self.clone(), tokio::runtime::Handle::current());
+        runtime.spawn(async move {
+            machine.clock.sleep_ms(REBOOTS_AFTER).await;
+            let failed = tokio::task::spawn_blocking({
+                let machine = machine.clone();
+                move || machine.debian.reboot().err()
+            });
+            if let Ok(Some(failure)) = failed.await {
+                tracing::error!("{failure}");
+                machine.remembered().ending = None;
+            }
+        });
+        Ok(json!({}))
+    }
+
+    fn remembered(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what is remembered, durably.
+    fn remember(&self, memory: &mut Memory, change: impl FnOnce(&mut Memory)) -> Result<(), Failure> {
+        change(memory);
+        let Some(persist) = &self.persist else {
+            return Ok(());
+        };
+        let snapshot = serde_json::to_string(memory).expect("a memory is JSON");
+        persist(&snapshot).map_err(|e| {
+            let message = format!("what this node did cannot be remembered: {e}");
+            Failure::new(Code::Internal, message).effect_unknown()
+        })
+    }
+}
+
+/// The JSON Schema of the adapter's configuration.
+pub(crate) fn schema() -> Value {
+    schemars::schema_for!(NodeConfig).to_value()
+}

@@ -1,0 +1,321 @@
+//! The least that a host must be allowed in a cluster, derived from what its bindings grant.
+//!
+//! What a binding governs and what its grants reach in the primary's own namespace is allowed in every namespace, unless
+//! the binding governs one namespace only. Kubernetes cannot narrow some of it: a `create`, and a list of minted tokens,
+//! name no object.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Result, anyhow};
+use polity_cluster::Cluster;
+use polity_core::binding::{API_VERSION, BindingSpec, Grant, KindGrant, SecretGrant};
+use polity_core::contract::{Kind, Manifest};
+use serde_json::{Value, json};
+
+/// Looking at objects, and hearing of their changes.
+const LOOK: [&str; 3] = ["get", "list", "watch"];
+
+/// Everything that is allowed, and where.
+#[derive(Debug, Default)]
+pub struct Allowed(BTreeMap<(Place, Target), BTreeSet<&'static str>>);
+
+/// Where something is allowed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    /// Everywhere, and for objects without a namespace.
+    Cluster,
+    /// In one namespace.
+    Namespace(String),
+}
+
+/// What something is allowed on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Target {
+    group: String,
+    /// `pods`, `pods/eviction`
+    resource: String,
+    name: Option<String>,
+}
+
+/// How a kind is served.
+struct Served {
+    group: String,
+    plural: String,
+    namespaced: bool,
+}
+
+impl Allowed {
+    /// What every host needs: bindings, their status, and its lease.
+    pub fn for_any_host((namespace, lease): (&str, &str)) -> Self {
+        let mut allowed = Allowed::default();
+        let (group, _) = API_VERSION.split_once('/').unwrap_or_default();
+        let on = |resource: &str, name: Option<&str>| target(group, resource, name);
+        allowed.add(Place::Cluster, on("policybindings", None), &LOOK);
+        allowed.add(Place::Cluster, on("policybindings/status", None), &["patch"]);
+        let leases = |name| target("coordination.k8s.io", "leases", name);
+        let there = || Place::Namespace(namespace.to_owned());
+        allowed.add(there(), leases(None), &["create"]);
+        allowed.add(there(), leases(Some(lease)), &["get", "patch"]);
+        allowed
+    }
+
+    /// What a binding needs beside that. `cluster` says how kinds are served.
+    ///
+    /// # Errors
+    /// A kind that the cluster does not serve.
+    pub async fn bind(
+        &mut self,
+        cluster: &Cluster,
+        lease: (&str, &str),
+        spec: &BindingSpec,
+        manifests: &[&Manifest],
+    ) -> Result<()> {
+        let own = spec.governs.namespace.as_deref();
+        let governed = served(cluster, &spec.governs.kind()).await?;
+        let name = spec.governs.name.as_deref();
+        let here = places(None, own, governed.namespaced);
+        for place in &here {
+            self.add(place.clone(), governed.on("", name), &LOOK);
+            self.add(place.clone(), governed.on("/status", name), &["patch"]);
+            if manifests
+                .iter()
+                .any(|manifest| writes_the_object_itself(manifest))
+            {
+                self.add(place.clone(), governed.on("", name), &["patch"]);
+            }
+        }
+        // Events stand beside their object, those of objects without a namespace in `default`.
+        let beside = match governed.namespaced {
+            true => here,
+            false => vec![Place::Namespace("default".to_owned())],
+        };
+        for place in beside {
+            self.add(place, target("", "events", None), &["create", "get", "patch"]);
+        }
+        for grant in &spec.grants {
+            self.grant(cluster, lease, own, grant).await?;
+        }
+        let simulated = spec.cloud.as_ref().is_some_and(|cloud| cloud.name == "sim");
+        let makes_machines = |grant: &Grant| matches!(grant, Grant::Cloud(names) if names.iter().any(|n| n.starts_with("machine.")));
+        if simulated && spec.grants.iter().any(makes_machines) {
+            self.play_kubelets();
+        }
+        Ok(())
+    }
+
+    async fn grant(
+        &mut self,
+        cluster: &Cluster,
+        lease: (&str, &str),
+        own: Option<&str>,
+        grant: &Grant,
+    ) -> Result<()> {
+        let (kind, subresources, verbs): (&KindGrant, &[&str], &[&'static str]) = match grant {
+            Grant::Ask(kind) => (kind, &[""], &LOOK),
+            Grant::Create(kind) => (kind, &[""], &["create"]),
+            Grant::Patch(kind) => (kind, &["", "/status"], &["patch"]),
+            Grant::Delete(kind) => (kind, &[""], &["delete"]),
+            Grant::Evict(kind) => (kind, &["/eviction"], &["create"]),
+            Grant::Secrets(secrets) => {
+                self.secrets(lease, own, secrets);
+                return Ok(());
+            }
+            Grant::Mint(_) => {
+                let there = Place::Namespace(lease.0.to_owned());
+                let verbs = ["create", "delete", "get", "list"];
+                self.add(there, target("", "secrets", None), &verbs);
+                return Ok(());
+            }
+            Grant::Cloud(_) | Grant::Permit(_) | Grant::Credential(_) => return Ok(()),
+        };
+        let served = served(cluster, &kind.kind()).await?;
+        for place in places(kind.namespaces.as_deref(), own, served.namespaced) {
+            for subresource in subresources {
+                // What is created has no name yet that could be compared.
+                let name = kind.name.as_deref().filter(|_| !verbs.contains(&"create"));
+                self.add(place.clone(), served.on(subresource, name), verbs);
+            }
+            if matches!(grant, Grant::Evict(_)) {
+                // An eviction is answered with a Status: how the pod stands is another question.
+                self.add(place, served.on("", None), &["get"]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Secrets that may be seen, and the host's own, by which it tells them apart.
+    fn secrets(&mut self, (namespace, lease): (&str, &str), own: Option<&str>, grant: &SecretGrant) {
+        for place in places(grant.namespaces.as_deref(), own, true) {
+            self.add(place, target("", "secrets", grant.name.as_deref()), &["get"]);
+        }
+        let there = || Place::Namespace(namespace.to_owned());
+        let installation = format!("{lease}-installation");
+        self.add(there(), target("", "secrets", Some(&installation)), &["get"]);
+        self.add(there(), target("", "secrets", None), &["create"]);
+    }
+
+    /// The nodes of simulated machines are the host's to write.
+    fn play_kubelets(&mut self) {
+        let on = |resource: &str| target("", resource, None);
+        self.add(Place::Cluster, on("nodes"), &["get", "create", "patch", "delete"]);
+        self.add(Place::Cluster, on("nodes/status"), &["patch"]);
+        self.add(Place::Cluster, on("pods"), &["get", "list", "delete"]);
+    }
+
+    fn add(&mut self, place: Place, target: Target, verbs: &[&'static str]) {
+        self.0.entry((place, target)).or_default().extend(verbs);
+    }
+
+    /// ClusterRole, Roles, and what binds them to a service account.
+    pub fn objects(&self, name: &str, (namespace, account): (&str, &str)) -> Vec<Value> {
+        let places: BTreeSet<&Place> = self.0.keys().map(|(place, _)| place).collect();
+        let subject = json!({"kind": "ServiceAccount", "namespace": namespace, "name": account});
+        let mut objects = Vec::new();
+        for place in places {
+            let (role, mut metadata) = match place {
+                Place::Cluster => ("ClusterRole", json!({})),
+                Place::Namespace(namespace) => ("Role", json!({"namespace": namespace})),
+            };
+            metadata["name"] = json!(name);
+            let api_version = "rbac.authorization.k8s.io/v1";
+            objects.push(json!({
+                "apiVersion": api_version, "kind": role, "metadata": metadata, "rules": self.rules(place),
+            }));
+            objects.push(json!({
+                "apiVersion": api_version, "kind": format!("{role}Binding"), "metadata": metadata,
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name},
+                "subjects": [subject],
+            }));
+        }
+        objects
+    }
+
+    /// Resources of which the same is allowed share a rule. What is allowed for every object is not said again for one.
+    fn rules(&self, place: &Place) -> Vec<Value> {
+        let mut rules: BTreeMap<(&str, Option<&str>, Vec<&str>), Vec<&str>> = BTreeMap::new();
+        for ((_, target), verbs) in self.0.iter().filter(|((at, _), _)| at == place) {
+            let anyway = |verb: &&str| {
+                let everywhere = [Place::Cluster, place.clone()].into_iter().any(|at| {
+                    let mut all = target.clone();
+                    all.name = None;
+                    let broader = at != *place || target.name.is_some();
+                    broader && self.0.get(&(at, all)).is_some_and(|verbs| verbs.contains(*verb))
+                });
+                !everywhere
+            };
+            let verbs: Vec<&str> = verbs.iter().copied().filter(anyway).collect();
+            if !verbs.is_empty() {
+                let key = (target.group.as_str(), target.name.as_deref(), verbs);
+                rules.entry(key).or_default().push(&target.resource);
+            }
+        }
+        rules
+            .into_iter()
+            .map(|((group, name, verbs), resources)| {
+                let mut rule = json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+                if let Some(name) = name {
+                    rule["resourceNames"] = json!([name]);
+                }
+                rule
+            })
+            .collect()
+    }
+}
+
+impl Served {
+    fn on(&self, subresource: &str, name: Option<&str>) -> Target {
+        target(&self.group, &format!("{}{subresource}", self.plural), name)
+    }
+}
+
+fn target(group: &str, resource: &str, name: Option<&str>) -> Target {
+    Target {
+        group: group.to_owned(),
+        resource: resource.to_owned(),
+        name: name.map(str::to_owned),
+    }
+}
+
+async fn served(cluster: &Cluster, kind: &Kind) -> Result<Served> {
+    let (plural, namespaced) = cluster
+        .served(kind)
+        .await
+        .map_err(|failure| anyhow!("{}", failure.message))?;
+    let (group, _) = kind.api_version.split_once('/').unwrap_or_default();
+    Ok(Served {
+        group: group.to_owned(),
+        plural,
+        namespaced,
+    })
+}
+
+/// Where a grant reaches: the primary's own namespace, these, or all of them.
+fn places(namespaces: Option<&[String]>, own: Option<&str>, namespaced: bool) -> Vec<Place> {
+    let named: Vec<&str> = match namespaces {
+        None => own.into_iter().collect(),
+        Some(namespaces) => namespaces.iter().map(String::as_str).collect(),
+    };
+    match !namespaced || named.is_empty() || named.contains(&"*") {
+        true => vec![Place::Cluster],
+        false => named
+            .into_iter()
+            .map(|namespace| Place::Namespace(namespace.to_owned()))
+            .collect(),
+    }
+}
+
+/// Whether more than the status of a primary is written: its finalizer, or what the policy says it writes.
+fn writes_the_object_itself(manifest: &Manifest) -> bool {
+    let beside_status = |path: &String| path != "status" && !path.starts_with("status.");
+    manifest.finalizer.is_some() || manifest.writes.iter().any(beside_status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(allowed: &Allowed, kind: &str) -> Value {
+        let objects = allowed.objects("polity", ("polity-system", "polity"));
+        let role = objects.into_iter().find(|object| object["kind"] == kind);
+        role.map(|mut role| role["rules"].take()).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_is_allowed_for_every_object_is_not_said_again_for_one() {
+        let mut allowed = Allowed::default();
+        let node = |name| target("", "nodes", name);
+        allowed.add(Place::Cluster, node(Some("node-1")), &["get", "patch"]);
+        allowed.add(Place::Cluster, node(None), &["get"]);
+        let expected = json!([
+            {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
+            {"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"], "resourceNames": ["node-1"]},
+        ]);
+        assert_eq!(rules(&allowed, "ClusterRole"), expected);
+    }
+
+    #[test]
+    fn what_is_allowed_everywhere_is_not_said_again_for_a_namespace() {
+        let mut allowed = Allowed::default();
+        let secrets = || target("", "secrets", None);
+        allowed.add(Place::Cluster, secrets(), &["get"]);
+        allowed.add(
+            Place::Namespace("kube-system".into()),
+            secrets(),
+            &["get", "create"],
+        );
+        let expected = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]}]);
+        assert_eq!(rules(&allowed, "Role"), expected);
+    }
+
+    #[test]
+    fn resources_of_which_the_same_is_allowed_share_a_rule() {
+        let mut allowed = Allowed::default();
+        for resource in ["pods", "nodes"] {
+            allowed.add(Place::Cluster, target("", resource, None), &LOOK);
+        }
+        let expected = json!([
+            {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list", "watch"]},
+        ]);
+        assert_eq!(rules(&allowed, "ClusterRole"), expected);
+    }
+}

@@ -1,0 +1,45 @@
+//! The shipped examples, with their policies as files: a test does not build what its build script has built.
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::guests;
+
+/// Where an example lies.
+pub fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../examples")
+        .join(name)
+}
+
+/// A copy of an example's manifests, in which `crate: ../../policies/a-policy` is `file: a_policy.wasm`, and that file.
+///
+/// # Panics
+/// If there is no such example, or it names a policy that the build script does not build.
+pub fn copy(name: &str) -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for entry in std::fs::read_dir(source(name)).expect("the example is there") {
+        let path = entry.expect("an entry").path();
+        let Some(file) = path
+            .file_name()
+            .filter(|_| path.extension().is_some_and(|e| e == "yaml"))
+        else {
+            continue;
+        };
+        let text = std::fs::read_to_string(&path).expect("the example is readable");
+        let lines: Vec<String> = text.lines().map(|line| with_file(line, folder.path())).collect();
+        std::fs::write(folder.path().join(file), lines.join("\n")).expect("written");
+    }
+    folder
+}
+
+/// A line of a manifest; where it names a crate, its component is put into the folder and named instead.
+fn with_file(line: &str, folder: &Path) -> String {
+    let Some((before, policy)) = line.split_once("crate: ../../policies/") else {
+        return line.to_owned();
+    };
+    let file = format!("{}.wasm", policy.trim().replace('-', "_"));
+    std::fs::copy(guests::folder().join(&file), folder.join(&file)).unwrap_or_else(|e| panic!("{file}: {e}"));
+    format!("{before}file: {file}")
+}

@@ -1,0 +1,162 @@
+//! All policies together in one host, simulated: two kinds of machines of three tenants, guarded by an identity policy,
+//! each with a retry policy, on nodes with pods and a disruption budget, while clouds, connections and hosts fail and
+//! people do what they do.
+//!
+//! # Flow
+//!
+//! A [`Scenario`] is drawn from the seed. The [`People`] keep a deployment and a workload alive,
+//! taint nodes, delete machines and take trust away; hosts crash and come back. The [`Rules`] look at the cluster, the
+//! cloud and every pass again and again. At a time of the scenario nothing goes wrong any more, and everything has to
+//! settle.
+//!
+//! # Caveats
+//!
+//! A runtime takes part: the same seed makes the same world, but not the same bytes of a recording.
+
+pub mod people;
+pub mod rules;
+pub mod scenario;
+pub mod setting;
+pub mod sight;
+
+use std::path::Path;
+use std::time::Duration;
+
+use polity_clouds::sim::Millis;
+use polity_core::machine::Guards;
+use polity_core::record::PassRecord;
+
+use crate::simulation::seed::Chance;
+use crate::whole::hosts::Hosts;
+use crate::whole::{BEGIN, Site};
+use people::People;
+use rules::Rules;
+use scenario::Scenario;
+use sight::Sight;
+
+/// Between two looks, while things go wrong and afterwards.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// How long it may take until everything is settled once nothing goes wrong any more: machines of a deployment that
+/// were lost together are replaced one after the other.
+const SETTLES_WITHIN: Millis = Millis::seconds(4 * 3_600);
+/// What is settled is looked at again within this.
+const LOOKED_AT_WITHIN: Duration = Duration::from_secs(15 * 60);
+
+/// How a seed is simulated.
+#[derive(Clone, Copy)]
+pub struct Options<'a> {
+    /// Which guards the hosts have.
+    pub guards: Guards,
+    /// Makes of a scenario what a test needs.
+    pub shape: fn(&mut Scenario),
+    /// Where every pass is recorded.
+    pub recording: Option<&'a Path>,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Options {
+            guards: Guards::default(),
+            shape: |_| {},
+            recording: None,
+        }
+    }
+}
+
+/// Simulates a seed. Returns how many passes there were.
+///
+/// # Errors
+/// What it broke, in words.
+pub async fn run(seed: u64, options: Options<'_>) -> Result<usize, String> {
+    let mut scenario = Scenario::of(seed);
+    (options.shape)(&mut scenario);
+    let cloud = serde_json::to_value(&scenario.cloud).expect("a configuration is JSON");
+    let mut site = Site::new(seed, Some(cloud));
+    site.without(options.guards);
+    if let Some(folder) = options.recording {
+        site.record(folder);
+    }
+    let mut world = World {
+        hosts: Hosts::new(scenario.hosts, scenario.rates, Chance::new(seed, 7)),
+        people: People::new(Chance::new(seed, 8)),
+        rules: Rules::default(),
+        site,
+    };
+    world.play(scenario).await.map_err(|broken| {
+        let at = world.site.clock.now().unix - BEGIN;
+        format!("after {} s: {broken}{}", at / 1_000, world.rules.trace())
+    })
+}
+
+/// A world that is being simulated.
+struct World {
+    site: Site,
+    hosts: Hosts,
+    people: People,
+    rules: Rules,
+}
+
+impl World {
+    async fn play(&mut self, scenario: Scenario) -> Result<usize, String> {
+        setting::prepare(&self.site).await;
+        self.site.play_kubelets();
+        for (at, deed) in scenario.deeds {
+            self.look_until(at).await?;
+            match deed {
+                scenario::Deed::CutWatches(index) => self.hosts.cut_watches(index),
+                scenario::Deed::Crash(index) => self.hosts.crash(index).await,
+                scenario::Deed::Stop(index) => self.hosts.stop(index).await,
+                deed => self.people.act(&self.site, &mut self.rules, deed).await,
+            }
+        }
+        self.look_until(scenario.quiet_at).await?;
+
+        self.site.calm();
+        let host = self.hosts.calm(&self.site).await;
+        for _ in 0..2 {
+            // What somebody took away is missed when it is looked at for the next time.
+            let until = self.site.clock.now().unix + LOOKED_AT_WITHIN.as_millis() as u64;
+            let end = self.site.clock.now().boot + SETTLES_WITHIN.0;
+            loop {
+                tokio::time::sleep(LOOK_AGAIN).await;
+                let mut news = self.hosts.news();
+                news.extend(host.news());
+                let busy = self.look(&news).await?;
+                let now = self.site.clock.now();
+                if now.unix < until || busy {
+                    continue;
+                }
+                let stuck = self.site.settles(&host, None, Millis(0)).await;
+                if stuck.is_empty() {
+                    break;
+                }
+                if now.boot >= end {
+                    return Err(format!("it does not settle: {}", stuck.join("; ")));
+                }
+            }
+        }
+        self.rules.compare(&Sight::of(&self.site).await)?;
+        host.stop().await;
+        Ok(self.rules.passes())
+    }
+
+    /// Lets time pass, looking again and again.
+    async fn look_until(&mut self, at: u64) -> Result<(), String> {
+        while self.site.clock.now().unix < BEGIN + at {
+            self.hosts.supervise(&self.site);
+            let left = BEGIN + at - self.site.clock.now().unix;
+            tokio::time::sleep(LOOK_EVERY.min(Duration::from_millis(left))).await;
+            let news = self.hosts.news();
+            self.look(&news).await?;
+        }
+        Ok(())
+    }
+
+    /// Looks, and lets controllers do what they see. Whether there was anything to do.
+    async fn look(&mut self, news: &[PassRecord]) -> Result<bool, String> {
+        let sight = Sight::of(&self.site).await;
+        self.rules.look(&self.site, &sight, news)?;
+        Ok(self.people.keep_going(&self.site, &sight).await)
+    }
+}

@@ -1,0 +1,202 @@
+//! Those who are not Polity: a MachineSet, the controllers of a workload, and people.
+
+use polity_core::contract::ObjectRef;
+use polity_core::object::Object;
+use serde_json::{Value, json};
+
+use super::rules::Rules;
+use super::scenario::Deed;
+use super::setting::{
+    self, DEPLOYMENT, PODS, SHIFTY, TENANTS, TRUSTED, WORKERS, access_key, capv_machine, mcm_machine,
+    reference,
+};
+use super::sight::{Sight, is_deleting, is_worker, phase};
+use crate::simulation::bindings::MACHINES as CAPV;
+use crate::simulation::seed::Chance;
+use crate::whole::Site;
+
+/// What people did so far.
+pub struct People {
+    chance: Chance,
+    machines: u64,
+    pods: u64,
+    deeds: u64,
+}
+
+impl People {
+    /// Nobody did anything yet.
+    pub fn new(chance: Chance) -> Self {
+        People {
+            chance,
+            machines: 0,
+            pods: 0,
+            deeds: 0,
+        }
+    }
+
+    /// The controllers do their work: as many machines as are wanted, and as many pods. Whether there was any.
+    pub async fn keep_going(&mut self, site: &Site, sight: &Sight) -> bool {
+        let machines = self.machine_sets(site, sight).await;
+        self.workload(site, sight).await || machines
+    }
+
+    /// Machines that were given up are deleted, and replaced.
+    async fn machine_sets(&mut self, site: &Site, sight: &Sight) -> bool {
+        let (mut there, mut busy) = (0, false);
+        for machine in sight.mcm.iter().filter(|machine| !is_deleting(machine)) {
+            if phase(machine) == Some("Failed") {
+                let _ = site.delete(&named(machine), None).await;
+                busy = true;
+            } else if is_worker(machine) {
+                there += 1;
+            }
+        }
+        let mut missing = Vec::new();
+        for _ in there..WORKERS {
+            self.machines += 1;
+            let name = format!("{DEPLOYMENT}-{}", self.machines);
+            missing.push(mcm_machine(TRUSTED, &name, DEPLOYMENT));
+        }
+        for tenant in TENANTS {
+            let single = |machine: &Value| machine["metadata"]["namespace"] == tenant && !is_worker(machine);
+            if !sight.mcm.iter().any(single) {
+                missing.push(mcm_machine(tenant, "single", "singles"));
+            }
+        }
+        for machine in &missing {
+            let created = site.cluster.apply(machine).await;
+            created.expect("a machine is created");
+        }
+        busy || !missing.is_empty()
+    }
+
+    /// Pods of nodes that are gone are gone, and others take their place where there is room.
+    async fn workload(&mut self, site: &Site, sight: &Sight) -> bool {
+        let (mut there, mut busy) = (0, false);
+        for pod in &sight.pods {
+            match sight.node(&pod["spec"]["nodeName"]) {
+                None => {
+                    let _ = site.delete(&named(pod), Some(0)).await;
+                    busy = true;
+                }
+                Some(_) => there += usize::from(!is_deleting(pod)),
+            }
+        }
+        let room: Vec<&Value> = sight.nodes.iter().filter(|node| has_room(node)).collect();
+        if room.is_empty() {
+            return busy;
+        }
+        for _ in there..PODS {
+            busy = true;
+            self.pods += 1;
+            let name = format!("web-{}", self.pods);
+            let node = &self.chance.pick(&room)["metadata"]["name"];
+            let pod = json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {"namespace": TRUSTED, "name": name, "labels": {"app": "web"}},
+                "spec": {"nodeName": node, "terminationGracePeriodSeconds": 5, "containers": [{"name": "web", "image": "web"}]},
+            });
+            site.cluster.apply(&pod).await.expect("a pod is created");
+            let status =
+                json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+            let pod = reference("v1", "Pod", Some(TRUSTED), &name);
+            site.patch(&pod, Some("status"), status)
+                .await
+                .expect("it is there");
+        }
+        busy
+    }
+
+    /// Somebody does something. What the API server refuses, they let be.
+    pub async fn act(&mut self, site: &Site, rules: &mut Rules, deed: Deed) {
+        self.deeds += 1;
+        match deed {
+            Deed::Trust(trusted) => {
+                let value = if trusted { json!("yes") } else { Value::Null };
+                let patch = json!({"metadata": {"labels": {setting::TRUST: value}}});
+                let namespace = reference("v1", "Namespace", None, SHIFTY);
+                site.patch(&namespace, None, patch).await.expect("it is there");
+                rules.trusted(site.clock.now().unix, trusted);
+            }
+            Deed::Taint => self.taint(site, rules).await,
+            Deed::Template => {
+                if let Some(machine) = self.worker(site).await {
+                    let value = format!("v{}", self.deeds);
+                    let taint =
+                        json!({"key": "team.example.com/kept", "value": value, "effect": "PreferNoSchedule"});
+                    let template =
+                        json!({"metadata": {"labels": {"team": value}}, "spec": {"taints": [taint]}});
+                    let patch = json!({"spec": {"nodeTemplate": template}});
+                    let _ = site.patch(&machine, None, patch).await;
+                }
+            }
+            Deed::DeleteWorker => {
+                if let Some(machine) = self.worker(site).await {
+                    let _ = site.delete(&machine, None).await;
+                }
+            }
+            Deed::ForceDelete => {
+                if let Some(machine) = self.worker(site).await {
+                    let label = json!({"metadata": {"labels": {"force-deletion": "true"}}});
+                    let _ = site.patch(&machine, None, label).await;
+                    let _ = site.delete(&machine, None).await;
+                }
+            }
+            Deed::DeleteVm(tenant) => {
+                let _ = site
+                    .delete(&reference(CAPV, "Machine", Some(tenant), "vm"), None)
+                    .await;
+            }
+            Deed::CreateVm(tenant) => {
+                let _ = site.cluster.apply(&capv_machine(tenant, "vm")).await;
+            }
+            Deed::Rotate => {
+                let key = access_key(&format!("number {}", self.deeds));
+                site.cluster.apply(&key).await.expect("a Secret is written");
+            }
+            Deed::CutWatches(_) | Deed::Crash(_) | Deed::Stop(_) => {}
+        }
+    }
+
+    /// A worker, if there is one.
+    async fn worker(&mut self, site: &Site) -> Option<ObjectRef> {
+        let sight = Sight::of(site).await;
+        let workers: Vec<&Value> = sight.workers().filter(|worker| !is_deleting(worker)).collect();
+        (!workers.is_empty()).then(|| named(self.chance.pick(&workers)))
+    }
+
+    /// Somebody adds a taint to those that a node has, as kubectl does: on the version that was read.
+    async fn taint(&mut self, site: &Site, rules: &mut Rules) {
+        let nodes = site.list("v1", "Node").await;
+        if nodes.is_empty() {
+            return;
+        }
+        let all: Vec<&Value> = nodes.iter().collect();
+        let node = self.chance.pick(&all);
+        let key = format!("people.example.com/{}", self.deeds);
+        let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        taints.push(json!({"key": key, "effect": "PreferNoSchedule"}));
+        let metadata = &node["metadata"];
+        let patch = json!({
+            "metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},
+            "spec": {"taints": taints},
+        });
+        if site.patch(&named(node), None, patch).await.is_ok() {
+            rules.tainted(&metadata["uid"], &key);
+        }
+    }
+}
+
+fn named(object: &Value) -> ObjectRef {
+    Object::new(object.clone()).reference()
+}
+
+/// Whether the scheduler would bind a pod to it.
+fn has_room(node: &Value) -> bool {
+    let conditions = node["status"]["conditions"].as_array();
+    let ready = conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+    ready && node["spec"]["unschedulable"] != true
+}

@@ -1,0 +1,297 @@
+//! What must hold, told by somebody who sees the cluster, the cloud and every pass.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use polity_clouds::sim::Happened;
+use polity_core::contract::{Act, Code, Next, Request, Role, Verdict};
+use polity_core::record::{Outcome, PassRecord};
+use serde_json::Value;
+
+use super::setting::{HEALTHY, SHIFTY, SHUT, TRUSTED, WORKERS};
+use super::sight::{Sight, is_deleting, phase};
+use crate::stand::condition_of;
+use crate::whole::story::edges;
+use crate::whole::{BEGIN, Site};
+
+/// How long after a tenant lost its trust something may still be done for it: until every host has heard of it, and
+/// what was under way has arrived.
+const HEARD_WITHIN: u64 = 180_000;
+
+/// Passes that a failure shows.
+const LINES: usize = 40;
+
+/// What was seen so far.
+pub struct Rules {
+    passes: usize,
+    /// The last passes, a line each.
+    trace: VecDeque<String>,
+    /// By uid, everything that ever was a machine: its namespace.
+    machines: BTreeMap<String, String>,
+    effects: usize,
+    /// Since when the shifty tenant is not trusted.
+    closed: Option<u64>,
+    /// Machines of the deployment that were given up because they were unknown for too long.
+    given_up: BTreeSet<String>,
+    /// Machines whose drain was forced.
+    forced: BTreeSet<String>,
+    /// Pods that are alive, by uid: the node.
+    pods: BTreeMap<String, Value>,
+    /// Machines that evicted a pod when the budget did not allow it, unless their drain turns out to be forced.
+    suspects: BTreeSet<String>,
+    /// Taints of people, by the node's uid.
+    taints: BTreeMap<String, Vec<String>>,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Rules {
+            passes: 0,
+            trace: VecDeque::new(),
+            machines: BTreeMap::new(),
+            effects: 0,
+            closed: Some(BEGIN),
+            given_up: BTreeSet::new(),
+            forced: BTreeSet::new(),
+            pods: BTreeMap::new(),
+            suspects: BTreeSet::new(),
+            taints: BTreeMap::new(),
+        }
+    }
+}
+
+type Verdicts = Result<(), String>;
+
+impl Rules {
+    /// How many passes there were.
+    pub fn passes(&self) -> usize {
+        self.passes
+    }
+
+    /// What happened last.
+    pub fn trace(&self) -> String {
+        self.trace.iter().map(|line| format!("\n{line}")).collect()
+    }
+
+    /// The shifty tenant is trusted from now on, or not any more.
+    pub fn trusted(&mut self, now: u64, trusted: bool) {
+        self.closed = match (trusted, self.closed) {
+            (true, _) => None,
+            (false, closed) => closed.or(Some(now)),
+        };
+    }
+
+    /// Somebody put this taint on the node of this uid, and was told that it is there.
+    pub fn tainted(&mut self, uid: &Value, key: &str) {
+        self.taints.entry(text(uid)).or_default().push(key.to_owned());
+    }
+
+    /// Looks at everything.
+    pub fn look(&mut self, site: &Site, sight: &Sight, news: &[PassRecord]) -> Verdicts {
+        for pass in news {
+            self.passed(pass)?;
+        }
+        self.vms(site, sight)?;
+        self.effects(site)?;
+        self.given_up(sight)?;
+        self.pods(sight);
+        self.taints(sight)
+    }
+
+    fn passed(&mut self, pass: &PassRecord) -> Verdicts {
+        self.passes += 1;
+        if self.trace.len() == LINES {
+            self.trace.pop_front();
+        }
+        let (at, notes) = ((pass.ended.unix - BEGIN) / 1_000, edges(pass));
+        self.trace.push_back(format!(
+            "{at} s {} {:?} {:?}: {notes}",
+            pass.key, pass.outcome, pass.next
+        ));
+        let denied = pass
+            .roles
+            .iter()
+            .any(|role| role.verdict == Some(Verdict::Denied));
+        let lifecycle = pass.roles.iter().find(|role| role.role == Role::Lifecycle);
+        if denied && let Some(lifecycle) = lifecycle {
+            let acts = lifecycle
+                .journal
+                .iter()
+                .filter(|entry| matches!(entry.request, Request::Act(Act::Cloud(_))));
+            return Err(format!(
+                "{} was denied, and its lifecycle ran with {} acts",
+                pass.key,
+                acts.count()
+            ));
+        }
+        if let Some(Next::Retry {
+            failure: Some(failure),
+            ..
+        }) = &pass.next
+            && failure.code == Code::Internal
+            && failure.message.starts_with("the answer is not what")
+        {
+            return Err(format!(
+                "{} was answered what its policy cannot read: {}",
+                pass.key, failure.message
+            ));
+        }
+        let notes: BTreeSet<&str> = pass.notes().collect();
+        if notes.contains("MCM-H08") && pass.outcome == Outcome::Published {
+            self.given_up.insert(pass.uid.clone());
+        }
+        if notes.contains("MCM-X11") || notes.contains("MCM-X12") {
+            self.forced.insert(pass.uid.clone());
+        }
+        if notes.contains("MCM-D10") && self.suspects.remove(&pass.uid) && !self.forced.contains(&pass.uid) {
+            return Err(format!("{} evicted a pod past its disruption budget", pass.key));
+        }
+        Ok(())
+    }
+
+    /// At most one VM for a machine, and none without one.
+    fn vms(&mut self, site: &Site, sight: &Sight) -> Verdicts {
+        let mut of: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for vm in &sight.vms {
+            of.entry(&vm.owner).or_default().push(&vm.id);
+        }
+        if let Some((owner, vms)) = of.iter().find(|(_, vms)| vms.len() > 1) {
+            return Err(format!("{owner} has the VMs {}", vms.join(", ")));
+        }
+        let machines = || sight.capv.iter().chain(&sight.mcm);
+        for machine in machines() {
+            let metadata = &machine["metadata"];
+            self.machines
+                .insert(text(&metadata["uid"]), text(&metadata["namespace"]));
+        }
+        for vm in &sight.vms {
+            // Whoever listed after a VM was seen sees its object, unless the VM went first.
+            let alive = machines().any(|machine| machine["metadata"]["uid"] == *vm.owner);
+            if !alive && site.vms().iter().any(|still| still.id == vm.id) {
+                return Err(format!("VM {} of {} has no object", vm.id, vm.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing changes in any account for a tenant who is not trusted.
+    fn effects(&mut self, site: &Site) -> Verdicts {
+        let seen = self.effects;
+        let clouds = site.clouds.all();
+        let Some(sim) = clouds.iter().find_map(|cloud| cloud.simulation()) else {
+            return Ok(());
+        };
+        let effects = sim.inspect(|sim, _| sim.effects()[seen..].to_vec());
+        self.effects += effects.len();
+        for effect in effects {
+            // A task that ends was begun earlier.
+            let begun = match effect.what {
+                Happened::Submitted => true,
+                Happened::Done => effect.task.is_none(),
+                Happened::Failed(_) | Happened::Intervened(_) => false,
+            };
+            let tenant = self.machines.get(&effect.owner).map_or("", String::as_str);
+            let closed = match tenant {
+                SHUT => Some(BEGIN),
+                SHIFTY => self.closed.map(|since| since + HEARD_WITHIN),
+                _ => None,
+            };
+            if begun && closed.is_some_and(|since| effect.at >= since) {
+                return Err(format!(
+                    "{} was done for {tenant}, which is denied",
+                    effect.operation
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// One machine of the deployment at a time is given up for what may be an outage of many.
+    fn given_up(&mut self, sight: &Sight) -> Verdicts {
+        let lost = |uid: &String| {
+            let worker = sight.workers().find(|worker| worker["metadata"]["uid"] == **uid);
+            matches!(worker.and_then(phase), Some("Failed" | "Terminating"))
+        };
+        self.given_up.retain(lost);
+        match self.given_up.len() {
+            0 | 1 => Ok(()),
+            many => Err(format!("{many} machines of one deployment are given up at once")),
+        }
+    }
+
+    /// No pod is evicted that its budget protects, but by a drain that is forced: whether it is, its pass says.
+    fn pods(&mut self, sight: &Sight) {
+        let living = sight.pods.iter().filter(|pod| !is_deleting(pod));
+        let alive: BTreeMap<String, Value> = living
+            .map(|pod| (text(&pod["metadata"]["uid"]), pod["spec"]["nodeName"].clone()))
+            .collect();
+        let ended = self.pods.iter().filter(|(uid, _)| !alive.contains_key(*uid));
+        // With its node a pod is gone, whatever its budget says.
+        let (evicted, lost): (Vec<_>, Vec<_>) =
+            ended.map(|(_, on)| sight.node(on)).partition(Option::is_some);
+        if alive.len() + lost.len() < HEALTHY {
+            for node in evicted.into_iter().flatten() {
+                let provider = &node["spec"]["providerID"];
+                let by = sight.mcm.iter().find(|m| m["status"]["providerID"] == *provider);
+                self.suspects.extend(by.map(|m| text(&m["metadata"]["uid"])));
+            }
+        }
+        self.pods = alive;
+    }
+
+    /// What people put on a node stays there.
+    fn taints(&self, sight: &Sight) -> Verdicts {
+        for node in &sight.nodes {
+            let wanted = self.taints.get(&text(&node["metadata"]["uid"]));
+            for key in wanted.into_iter().flatten() {
+                let taints = node["spec"]["taints"].as_array();
+                if !taints.into_iter().flatten().any(|taint| taint["key"] == **key) {
+                    let name = &node["metadata"]["name"];
+                    return Err(format!("the taint {key} of {name} was overwritten"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Once everything is settled: who is trusted has what they want, who is not has nothing new.
+    pub fn compare(&self, sight: &Sight) -> Verdicts {
+        let workers = sight.workers().count();
+        if workers != WORKERS {
+            return Err(format!("there are {workers} workers"));
+        }
+        for cluster in &sight.clusters {
+            self.settled(cluster, "no phase", |_| true)?;
+        }
+        let fine = |phase: Option<&str>| phase == Some("Running");
+        for machine in &sight.capv {
+            self.settled(machine, "status.phase", fine)?;
+        }
+        for machine in &sight.mcm {
+            self.settled(machine, "status.currentStatus.phase", fine)?;
+        }
+        Ok(())
+    }
+
+    fn settled(&self, object: &Value, phase: &str, fine: impl Fn(Option<&str>) -> bool) -> Verdicts {
+        let metadata = &object["metadata"];
+        let tenant = &metadata["namespace"];
+        let trusted = tenant == TRUSTED || tenant == SHIFTY && self.closed.is_none();
+        let allowed = condition_of(object, "PrincipalUsageAllowed").map_or(&Value::Null, |c| &c["status"]);
+        let phase = polity_core::path::get(object, phase).and_then(Value::as_str);
+        let holds = match trusted {
+            true => allowed == "True" && fine(phase) && !is_deleting(object),
+            false => allowed == "False" && (tenant != SHUT || phase.is_none()),
+        };
+        match holds {
+            true => Ok(()),
+            false => {
+                let (kind, name, status) = (&object["kind"], &metadata["name"], &object["status"]);
+                Err(format!("{kind} {name} of {tenant} settled at {status}"))
+            }
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,290 @@
+//! What there is before anything happens: bindings, tenants, identities, classes, and the machines of the first day.
+
+use polity::manifests::Manifests;
+use polity_core::contract::{Kind, ObjectRef};
+use serde_json::{Value, json};
+
+use crate::simulation::bindings::MACHINES as CAPV;
+use crate::whole::Site;
+
+/// The `apiVersion` of `mcm-machine`'s kinds.
+pub const MCM: &str = "mcm.polity.dev/v1alpha1";
+/// The `apiVersion` of `capa-identity`'s kinds.
+pub const CAPA: &str = "capa.polity.dev/v1alpha1";
+
+/// The tenant whom the identity trusts.
+pub const TRUSTED: &str = "trusted";
+/// The tenant whom it never trusts.
+pub const SHUT: &str = "shut";
+/// The tenant whom it trusts as long as people say so.
+pub const SHIFTY: &str = "shifty";
+/// Every tenant.
+pub const TENANTS: [&str; 3] = [TRUSTED, SHUT, SHIFTY];
+/// The label of trusted namespaces.
+pub const TRUST: &str = "tenancy.example.com/trusted";
+/// The AWSCluster of each namespace.
+const CLUSTER: &str = "cluster";
+/// Its account.
+pub const ACCOUNT: &str = "222222222222";
+
+/// The deployment of `mcm-machine`'s machines, in [`TRUSTED`].
+pub const DEPLOYMENT: &str = "workers";
+/// Its machines.
+pub const WORKERS: usize = 3;
+/// Pods of the workload, in [`TRUSTED`], all of which its disruption budget wants.
+pub const PODS: usize = 3;
+/// Those of them that must be healthy.
+pub const HEALTHY: usize = 2;
+
+/// Names an object.
+pub fn reference(api_version: &str, kind: &str, namespace: Option<&str>, name: &str) -> ObjectRef {
+    ObjectRef {
+        kind: Kind {
+            api_version: api_version.into(),
+            kind: kind.into(),
+        },
+        namespace: namespace.map(str::to_owned),
+        name: name.into(),
+    }
+}
+
+/// Applies all of it.
+pub async fn prepare(site: &Site) {
+    let bindings = vec![clusters(), capv_machines(), mcm_machines(), safety()];
+    apply(site, bindings, [tenants(), machines()].concat()).await;
+}
+
+/// Applies bindings, then objects.
+///
+/// # Panics
+/// If the API server takes one of them amiss.
+pub async fn apply(site: &Site, bindings: Vec<Value>, objects: Vec<Value>) {
+    let manifests = Manifests {
+        bindings,
+        ..Manifests::default()
+    };
+    site.apply(&manifests).await;
+    for object in objects {
+        let applied = site.cluster.apply(&object).await;
+        applied.unwrap_or_else(|failure| panic!("{failure}: {object}"));
+    }
+}
+
+fn binding(name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "polity.dev/v1alpha1", "kind": "PolicyBinding", "metadata": {"name": name}, "spec": spec})
+}
+
+fn identity() -> Value {
+    json!({"file": "capa_identity.wasm", "configuration": {"autoCreateControllerIdentity": false}})
+}
+
+/// What `capa-identity` needs.
+fn identity_grants() -> Vec<Value> {
+    let everywhere = |kind: &str| json!({"ask": {"apiVersion": CAPA, "kind": kind, "namespaces": ["*"]}});
+    vec![
+        json!({"credential": true}),
+        json!({"secrets": {"namespaces": ["capa-system"]}}),
+        json!({"ask": {"apiVersion": "v1", "kind": "Namespace", "namespaces": ["*"], "fields": ["metadata.labels"]}}),
+        json!({"ask": {"apiVersion": CAPA, "kind": "AWSCluster"}}),
+        everywhere("AWSClusterControllerIdentity"),
+        everywhere("AWSClusterStaticIdentity"),
+        everywhere("AWSClusterRoleIdentity"),
+    ]
+}
+
+/// Guards AWSClusters.
+pub fn clusters() -> Value {
+    binding(
+        "clusters",
+        &json!({
+            "governs": {"apiVersion": CAPA, "kind": "AWSCluster"},
+            "policies": {"identity": identity()},
+            "cloud": {"name": "sim"}, "grants": identity_grants(),
+        }),
+    )
+}
+
+fn capv_machines() -> Value {
+    let grants = [identity_grants(), vec![json!({"cloud": ["vm.*", "task.get"]})]].concat();
+    binding(
+        "capv-machines",
+        &json!({
+            "governs": {"apiVersion": CAPV, "kind": "Machine"},
+            "policies": {
+                "identity": identity(), "lifecycle": {"file": "capv_machine.wasm"},
+                "retry": {"file": "backoff_retry.wasm"},
+            },
+            "cloud": {"name": "sim"}, "grants": grants,
+        }),
+    )
+}
+
+fn mcm_machines() -> Value {
+    let everywhere = |api: &str, kind: &str| json!({"apiVersion": api, "kind": kind, "namespaces": ["*"]});
+    let own = |kind: &str| json!({"apiVersion": MCM, "kind": kind});
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "relation": {"theirs": "spec.providerID", "ours": "status.providerID"},
+    });
+    let (pod, attachment) = (
+        everywhere("v1", "Pod"),
+        everywhere("storage.k8s.io/v1", "VolumeAttachment"),
+    );
+    let mut grants = identity_grants();
+    let mut safety = everywhere(MCM, "MachineSafety");
+    safety["name"] = json!("default");
+    grants.extend([
+        json!({"ask": own("MachineClass")}),
+        json!({"ask": own("Machine")}),
+        json!({"ask": safety}),
+        json!({"ask": node}),
+        json!({"patch": node}),
+        json!({"delete": node}),
+        json!({"ask": pod}),
+        json!({"delete": pod}),
+        json!({"evict": pod}),
+        json!({"ask": everywhere("policy/v1", "PodDisruptionBudget")}),
+        json!({"ask": everywhere("v1", "PersistentVolumeClaim")}),
+        json!({"ask": attachment}),
+        json!({"delete": attachment}),
+        json!({"secrets": {}}),
+        json!({"permit": ["deployment/*"]}),
+        json!({"mint": ["bootstrap-token"]}),
+        json!({"cloud": ["machine.*", "token.revoke"]}),
+    ]);
+    // Short enough that a scenario of minutes sees every one of them pass.
+    let configuration = json!({
+        "creationTimeout": "6m", "healthTimeout": "2m", "drainTimeout": "8m", "podEvictionRetry": "10s",
+    });
+    binding(
+        "mcm-machines",
+        &json!({
+            "governs": own("Machine"),
+            "policies": {
+                "identity": identity(),
+                "lifecycle": {"file": "mcm_machine.wasm", "configuration": configuration},
+                "retry": {"file": "mcm_retry.wasm", "configuration": {"medium": "30s", "long": "90s"}},
+            },
+            "cloud": {"name": "sim"}, "grants": grants,
+        }),
+    )
+}
+
+fn safety() -> Value {
+    binding(
+        "safety",
+        &json!({
+            "governs": {"apiVersion": MCM, "kind": "MachineSafety"},
+            "policies": {"lifecycle": {"file": "mcm_safety.wasm"}, "retry": {"file": "mcm_retry.wasm"}},
+            "cloud": {"name": "sim"}, "grants": [{"cloud": ["api-server.probe"]}],
+        }),
+    )
+}
+
+/// The Secret of the static identity.
+pub fn access_key(secret: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "capa-system", "name": "access-key"},
+        "stringData": {"AccessKeyID": "AKIAEXAMPLE", "SecretAccessKey": secret},
+    })
+}
+
+/// A namespace, trusted or not.
+pub fn namespace(name: &str, trusted: bool) -> Value {
+    let labels = if trusted { json!({TRUST: "yes"}) } else { json!({}) };
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+}
+
+/// An AWSCluster, with the identity of its tenant.
+pub fn cluster(namespace: &str, name: &str) -> Value {
+    let identity = match namespace {
+        TRUSTED => json!({"kind": "AWSClusterRoleIdentity", "name": "machines"}),
+        _ => json!({"kind": "AWSClusterStaticIdentity", "name": "keys"}),
+    };
+    json!({
+        "apiVersion": CAPA, "kind": "AWSCluster", "metadata": {"namespace": namespace, "name": name},
+        "spec": {"identityRef": identity},
+    })
+}
+
+/// A Machine of `capv-machine`.
+pub fn capv_machine(namespace: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": CAPV, "kind": "Machine",
+        "metadata": {
+            "namespace": namespace, "name": name, "labels": {"cluster.x-k8s.io/cluster-name": CLUSTER},
+        },
+        "spec": {
+            "template": "ubuntu", "folder": namespace,
+            "network": {"devices": [{"networkName": "net", "dhcp4": true}]},
+        },
+    })
+}
+
+/// A Machine of `mcm-machine`.
+pub fn mcm_machine(namespace: &str, name: &str, deployment: &str) -> Value {
+    let labels = json!({"cluster.x-k8s.io/cluster-name": CLUSTER, "name": deployment});
+    json!({
+        "apiVersion": MCM, "kind": "Machine",
+        "metadata": {"namespace": namespace, "name": name, "labels": labels},
+        "spec": {"class": {"kind": "MachineClass", "name": "small"}},
+    })
+}
+
+/// Every tenant with its cluster, and whose credentials they may use.
+pub fn tenants() -> Vec<Value> {
+    let allowed = json!({"selector": {"matchLabels": {TRUST: "yes"}}});
+    let identity = |kind: &str, name: &str, mut spec: Value| {
+        spec["allowedNamespaces"] = allowed.clone();
+        json!({"apiVersion": CAPA, "kind": kind, "metadata": {"name": name}, "spec": spec})
+    };
+    let role = json!({
+        "roleARN": format!("arn:aws:iam::{ACCOUNT}:role/machines"),
+        "sourceIdentityRef": {"kind": "AWSClusterStaticIdentity", "name": "keys"},
+    });
+    let mut objects = vec![
+        namespace("capa-system", false),
+        access_key("the first"),
+        identity(
+            "AWSClusterStaticIdentity",
+            "keys",
+            json!({"secretRef": {"name": "access-key"}}),
+        ),
+        identity("AWSClusterRoleIdentity", "machines", role),
+    ];
+    for tenant in TENANTS {
+        objects.extend([namespace(tenant, tenant == TRUSTED), cluster(tenant, CLUSTER)]);
+    }
+    objects
+}
+
+/// The machines of the first day, what they are made from, and what protects the workload.
+fn machines() -> Vec<Value> {
+    let mut objects = vec![
+        json!({"apiVersion": MCM, "kind": "MachineSafety", "metadata": {"name": "default"}, "spec": {}}),
+        json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"namespace": TRUSTED, "name": "web"},
+            "spec": {"minAvailable": HEALTHY, "selector": {"matchLabels": {"app": "web"}}},
+        }),
+    ];
+    for tenant in TENANTS {
+        objects.extend([
+            json!({
+                "apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": tenant, "name": "user-data"},
+                "stringData": {"userData": "#cloud-config"},
+            }),
+            json!({
+                "apiVersion": MCM, "kind": "MachineClass", "metadata": {"namespace": tenant, "name": "small"},
+                "spec": {
+                    "secretRef": {"name": "user-data"}, "providerSpec": {},
+                    "nodeTemplate": {
+                        "capacity": {"cpu": "2", "memory": "4Gi"}, "instanceType": "small", "region": "here", "zone": "a",
+                    },
+                },
+            }),
+            capv_machine(tenant, "vm"),
+        ]);
+    }
+    objects
+}

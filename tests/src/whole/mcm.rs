@@ -1,0 +1,92 @@
+//! Gardener's machines as a team would have them governed: bindings with everything that `mcm-machine` and `mcm-safety`
+//! may do, and what a machine is made from.
+
+use serde_json::{Value, json};
+
+/// The `apiVersion` of the kinds.
+pub const MCM: &str = "mcm.polity.dev/v1alpha1";
+/// The deployment that the machines belong to.
+pub const DEPLOYMENT: &str = "workers";
+
+/// Governs Machines by `mcm-machine`, with this configuration, and `mcm-retry`.
+pub fn machines(configuration: Value) -> Value {
+    let everywhere = |api: &str, kind: &str| json!({"apiVersion": api, "kind": kind, "namespaces": ["*"]});
+    let own = |kind: &str| json!({"apiVersion": MCM, "kind": kind});
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "relation": {"theirs": "spec.providerID", "ours": "status.providerID"},
+    });
+    let (pod, attachment) = (
+        everywhere("v1", "Pod"),
+        everywhere("storage.k8s.io/v1", "VolumeAttachment"),
+    );
+    json!({
+        "apiVersion": "polity.dev/v1alpha1", "kind": "PolicyBinding", "metadata": {"name": "machines"},
+        "spec": {
+            "governs": own("Machine"),
+            "policies": {
+                "lifecycle": {"file": "mcm_machine.wasm", "configuration": configuration},
+                "retry": {"file": "mcm_retry.wasm"},
+            },
+            "cloud": {"name": "sim"},
+            "grants": [
+                {"ask": own("MachineClass")}, {"ask": own("Machine")},
+                {"ask": {"apiVersion": MCM, "kind": "MachineSafety", "name": "default"}},
+                {"ask": node}, {"patch": node}, {"delete": node},
+                {"ask": pod}, {"delete": pod}, {"evict": pod},
+                {"ask": everywhere("policy/v1", "PodDisruptionBudget")},
+                {"ask": everywhere("v1", "PersistentVolumeClaim")},
+                {"ask": attachment}, {"delete": attachment},
+                {"secrets": {}}, {"permit": ["deployment/*"]}, {"mint": ["bootstrap-token"]},
+                {"cloud": ["machine.*", "token.revoke"]},
+            ],
+        },
+    })
+}
+
+/// Governs the MachineSafety by `mcm-safety`.
+pub fn safeties() -> Value {
+    json!({
+        "apiVersion": "polity.dev/v1alpha1", "kind": "PolicyBinding", "metadata": {"name": "safety"},
+        "spec": {
+            "governs": {"apiVersion": MCM, "kind": "MachineSafety"},
+            "policies": {"lifecycle": {"file": "mcm_safety.wasm"}},
+            "cloud": {"name": "sim"}, "grants": [{"cloud": ["api-server.probe"]}],
+        },
+    })
+}
+
+/// The MachineSafety that the machines look for.
+pub fn safety() -> Value {
+    json!({"apiVersion": MCM, "kind": "MachineSafety", "metadata": {"name": "default"}, "spec": {}})
+}
+
+/// A Machine of the deployment.
+pub fn machine(name: &str) -> Value {
+    json!({
+        "apiVersion": MCM, "kind": "Machine",
+        "metadata": {"namespace": "default", "name": name, "labels": {"name": DEPLOYMENT}},
+        "spec": {"class": {"kind": "MachineClass", "name": "small"}},
+    })
+}
+
+/// The class of the machines.
+pub fn class() -> Value {
+    json!({
+        "apiVersion": MCM, "kind": "MachineClass", "metadata": {"namespace": "default", "name": "small"},
+        "spec": {
+            "secretRef": {"name": "user-data"}, "providerSpec": {},
+            "nodeTemplate": {
+                "capacity": {"cpu": "2", "memory": "4Gi"}, "instanceType": "small", "region": "here", "zone": "a",
+            },
+        },
+    })
+}
+
+/// The Secret of the class.
+pub fn user_data(text: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "default", "name": "user-data"},
+        "stringData": {"userData": text},
+    })
+}

@@ -1,0 +1,77 @@
+//! The shipped examples, run to their ends as a user runs them: the binary, the manifests, the recording, and what can
+//! be read from it.
+
+mod capa_tenancy;
+mod mcm_machine;
+
+use std::process::{Command, Output};
+
+use polity_core::record::PassRecord;
+use tempfile::TempDir;
+
+/// An example that ran to its end, in which everything was as it expects.
+struct Ran {
+    recording: TempDir,
+}
+
+/// Runs an example until everything is settled.
+fn run(example: &str) -> Ran {
+    let (folder, recording) = (
+        polity_tests::examples::copy(example),
+        tempfile::tempdir().expect("a folder"),
+    );
+    let run = polity()
+        .args(["run", "--until-settled", "--record"])
+        .arg(recording.path())
+        .arg(folder.path())
+        .output()
+        .expect("it runs");
+    let said = shown(&run);
+    assert!(run.status.success(), "{said}");
+    assert!(
+        said.contains("everything is settled") && !said.contains("not as expected"),
+        "{said}"
+    );
+    Ran { recording }
+}
+
+impl Ran {
+    /// The passes of an object.
+    fn passes(&self, kind: &str, name: &str) -> Vec<PassRecord> {
+        let json = self.asked(&["explain", kind, name, "-o", "json", "--recordings"]);
+        let passes = json
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("a pass"));
+        passes.collect()
+    }
+
+    /// What `explain` shows of an object.
+    fn explained(&self, kind: &str, name: &str) -> String {
+        self.asked(&["explain", kind, name, "--recordings"])
+    }
+
+    /// How often each edge of a policy was taken. No pass noted an id that it does not have.
+    fn edges(&self, policy: &str) -> String {
+        self.asked(&["edges", "--allow-missing", "--policy", policy])
+    }
+
+    /// The answer of a command about the recording.
+    fn asked(&self, args: &[&str]) -> String {
+        let answer = polity().args(args).arg(self.recording.path()).output();
+        let answer = answer.expect("it runs");
+        assert!(answer.status.success(), "{}", shown(&answer));
+        text(&answer.stdout)
+    }
+}
+
+fn polity() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_polity-under-test"))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn shown(output: &Output) -> String {
+    format!("{}\n{}", text(&output.stdout), text(&output.stderr))
+}

@@ -1,0 +1,434 @@
+//! Where a story is told: a cluster, the host on it, a simulated cloud with kubelets, and eyes for what people see.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use http::header::ACCEPT;
+use kube::ResourceExt as _;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, WatchParams};
+use kube::client::Body;
+use polity::clock::Clock;
+use polity::driver::{Handle, Observer};
+use polity::manifests::Manifests;
+use polity_core::binding::PolicyId;
+use polity_core::call::{Scope, WatchEvent, Write};
+use polity_core::contract::{Act, Ask, Kind, ObjectDelete, ObjectRef, Precondition, Question, Request};
+use polity_core::object::Object;
+use polity_core::record::PassRecord;
+use polity_sandbox::Policy;
+use polity_tests::kubernetes::{Assets, KubeServer};
+use polity_tests::whole::Site;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::seen;
+
+/// The cloud is drawn from it.
+const SEED: u64 = 1;
+/// What has not come by then does not come. Nothing is measured by it: a real server may share its machine with compilers.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE_WITH_A_REAL_SERVER: Duration = Duration::from_secs(300);
+
+/// After a list that was refused for now.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// What there is before a story begins.
+pub(crate) struct Setting {
+    /// The bindings.
+    pub(crate) bindings: Vec<Value>,
+    /// Other objects; definitions of kinds among them.
+    pub(crate) objects: Vec<Value>,
+    /// What is put in place of a cloud that answers at once and hides nothing.
+    pub(crate) trouble: Value,
+    /// Whose deletions are told by [`Scene::until_gone`].
+    pub(crate) mortals: Vec<Kind>,
+}
+
+/// A cluster with a host.
+pub(crate) struct Scene {
+    /// The cluster and the cloud.
+    pub(crate) site: Site,
+    passes: watch::Receiver<Vec<PassRecord>>,
+    gone: watch::Receiver<Vec<(ObjectRef, u64)>>,
+    turns: Vec<(String, Value)>,
+    patience: Duration,
+    handle: Handle,
+    driver: tokio::task::JoinHandle<()>,
+}
+
+/// Tells a story on the embedded API, then on a real one, and compares what was seen at its turns.
+pub(crate) fn alike(setting: impl Fn() -> Setting, story: impl AsyncFn(&mut Scene)) {
+    let embedded = virtual_time().block_on(async {
+        let setting = setting();
+        let site = Site::new(SEED, Some(cloud(&setting.trouble)));
+        let mut scene = Scene::open(site, &setting, PATIENCE, || {}).await;
+        story(&mut scene).await;
+        scene.close().await
+    });
+    // A panic from here on is that of the real server.
+    eprintln!("told on the embedded API: {:?}", std::thread::current().name());
+    let assets = match Assets::find_with_controllers() {
+        Ok(assets) => assets,
+        Err(skip) => return skip.print(),
+    };
+    let mut server = KubeServer::start(&assets, tempfile::tempdir().expect("a folder"));
+    let real = real_time().block_on(async {
+        let (setting, clock) = (setting(), Arc::new(Clock::new(1.0)));
+        let client = server.client().await;
+        let site = Site::on(client, clock, SEED, Some(cloud(&setting.trouble)));
+        let controllers = || tokio::task::block_in_place(|| server.start_controllers());
+        let mut scene = Scene::open(site, &setting, PATIENCE_WITH_A_REAL_SERVER, controllers).await;
+        story(&mut scene).await;
+        scene.close().await
+    });
+    assert!(!embedded.is_empty(), "nothing was compared");
+    for (embedded, real) in embedded.iter().zip(&real) {
+        assert_eq!(
+            format!("{:#}", embedded.1),
+            format!("{:#}", real.1),
+            "{}: left the embedded API, right a real one",
+            embedded.0
+        );
+    }
+    assert_eq!(embedded.len(), real.len());
+}
+
+/// A cloud that answers at once and hides nothing.
+fn cloud(trouble: &Value) -> Value {
+    let short = json!({"min": "100ms", "max": "100ms"});
+    let mut cloud = json!({
+        "lag": "0ms", "answers": {"min": "1ms", "max": "1ms"}, "queue": {"min": "0ms", "max": "0ms"},
+        "dhcp": short, "machines": {"boot": short, "join": short},
+        "tasks": {"clone": short, "reconfigure": short, "powerOn": short, "powerOff": short, "destroy": short},
+    });
+    polity_tests::simulation::store::merge(&mut cloud, trouble);
+    cloud
+}
+
+fn virtual_time() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .expect("a runtime")
+}
+
+fn real_time() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+impl Scene {
+    /// Applies the setting and starts the host. `controllers` are started once all kinds are there.
+    async fn open(site: Site, setting: &Setting, patience: Duration, controllers: impl FnOnce()) -> Self {
+        let manifests = Manifests {
+            bindings: setting.bindings.clone(),
+            objects: setting.objects.clone(),
+            ..Manifests::default()
+        };
+        site.apply(&manifests).await;
+        controllers();
+        let (ended, passes) = watch::channel(Vec::new());
+        let (handle, _, driver) = site.drive(0, Box::new(Witness(ended)));
+        site.play_kubelets();
+        Scene {
+            gone: deaths(&site, &setting.mortals).await,
+            site,
+            passes,
+            turns: Vec::new(),
+            patience,
+            handle,
+            driver,
+        }
+    }
+
+    /// Lets the host finish; what was seen at the turns.
+    async fn close(self) -> Vec<(String, Value)> {
+        self.handle.stop();
+        self.driver.await.expect("the host ends");
+        self.turns
+    }
+
+    /// Somebody creates an object.
+    pub(crate) async fn create(&self, object: &Value) -> Value {
+        let applied = self.site.cluster.apply(object).await;
+        applied.unwrap_or_else(|failure| panic!("{failure}: {object}"));
+        self.get(&named(object)).await
+    }
+
+    /// Somebody merges this into an object or its subresource.
+    pub(crate) async fn edit(&self, object: &ObjectRef, subresource: Option<&str>, patch: Value) {
+        let patched = self.site.patch(object, subresource, patch).await;
+        patched.unwrap_or_else(|failure| panic!("{failure}"));
+    }
+
+    /// Somebody deletes an object.
+    pub(crate) async fn delete(&self, object: &ObjectRef) {
+        let deleted = self.site.delete(object, None).await;
+        deleted.unwrap_or_else(|failure| panic!("{failure}"));
+    }
+
+    /// Somebody deletes an object after those that it owns.
+    pub(crate) async fn delete_last(&self, object: &ObjectRef) {
+        let delete = ObjectDelete {
+            object: object.clone(),
+            precondition: Precondition {
+                uid: Object::new(self.get(object).await).uid().to_owned(),
+                resource_version: None,
+            },
+            grace_period_seconds: None,
+            propagation_policy: Some("Foreground".into()),
+        };
+        let deleted = self.site.cluster.write(&Write::Act(Act::Delete(delete))).await;
+        deleted.unwrap_or_else(|failure| panic!("{failure}"));
+    }
+
+    /// An object as it stands; null if there is none.
+    pub(crate) async fn get(&self, object: &ObjectRef) -> Value {
+        self.site.get(object).await.unwrap_or_default()
+    }
+
+    /// Waits until this holds of an object; null is one that is not there.
+    pub(crate) async fn until(&self, object: &ObjectRef, holds: impl Fn(&Value) -> bool) -> Value {
+        let scope = Scope {
+            kind: object.kind.clone(),
+            namespace: object.namespace.clone(),
+            name: Some(object.name.clone()),
+            node: None,
+            fields: Vec::new(),
+        };
+        let mut last = Value::Null;
+        let seen = tokio::time::timeout(self.patience, async {
+            let mut events = pin!(self.site.cluster.watch(scope));
+            while let Some(event) = events.next().await {
+                last = match event {
+                    WatchEvent::Listed { objects, .. } => whole(objects.first()),
+                    WatchEvent::Applied(object) => whole(Some(&object)),
+                    WatchEvent::Deleted(_) => Value::Null,
+                    WatchEvent::Failed(_) => continue,
+                };
+                if holds(&last) {
+                    return;
+                }
+            }
+        });
+        if seen.await.is_err() {
+            let edges = self.edges_of(object);
+            panic!("never seen of {object:?}: it is {last:#}, and its passes took {edges:#?}");
+        }
+        last
+    }
+
+    /// Waits until an object of one of the setting's mortal kinds is gone; the version of its deletion.
+    pub(crate) async fn until_gone(&self, object: &ObjectRef) -> u64 {
+        let find = |gone: &[(ObjectRef, u64)]| gone.iter().find(|(name, _)| name == object).map(|(_, v)| *v);
+        let mut gone = self.gone.clone();
+        let seen = tokio::time::timeout(self.patience, gone.wait_for(|gone| find(gone).is_some())).await;
+        match seen {
+            Ok(gone) => find(&gone.expect("watches go on")).expect("it is gone"),
+            Err(_) => {
+                let (edges, stays) = (self.edges_of(object), self.get(object).await);
+                panic!("{object:?} stays: {stays:#}, and its passes took {edges:#?}")
+            }
+        }
+    }
+
+    /// Waits until this holds of the last pass of an object.
+    pub(crate) async fn until_last_pass(&self, of: &ObjectRef, holds: impl Fn(&PassRecord) -> bool) {
+        let mut passes = self.passes.clone();
+        let so = |all: &Vec<PassRecord>| all.iter().rfind(|pass| is_of(pass, of)).is_some_and(&holds);
+        let seen = tokio::time::timeout(self.patience, passes.wait_for(so))
+            .await
+            .is_ok();
+        assert!(seen, "the passes of {of:?} took {:#?}", self.edges_of(of));
+    }
+
+    /// Waits for a pass of an object, after its first `after` ones, of which this holds.
+    pub(crate) async fn until_pass(
+        &self,
+        of: &ObjectRef,
+        after: usize,
+        holds: impl Fn(&PassRecord) -> bool,
+    ) -> PassRecord {
+        let find = |all: &[PassRecord]| {
+            let own = all.iter().filter(|pass| is_of(pass, of));
+            own.skip(after).find(|pass| holds(pass)).cloned()
+        };
+        let mut passes = self.passes.clone();
+        let seen = tokio::time::timeout(self.patience, passes.wait_for(|all| find(all).is_some())).await;
+        match seen {
+            Ok(passes) => find(&passes.expect("the host runs")).expect("it is there"),
+            Err(_) => panic!("the passes of {of:?} took {:#?}", self.edges_of(of)),
+        }
+    }
+
+    /// The passes of an object so far.
+    pub(crate) fn passes_of(&self, object: &ObjectRef) -> Vec<PassRecord> {
+        let passes = self.passes.borrow();
+        passes
+            .iter()
+            .filter(|pass| is_of(pass, object))
+            .cloned()
+            .collect()
+    }
+
+    fn edges_of(&self, object: &ObjectRef) -> Vec<String> {
+        let edges = |pass: &PassRecord| pass.notes().collect::<Vec<_>>().join(" ");
+        self.passes_of(object).iter().map(edges).collect()
+    }
+
+    /// Wants this turn compared.
+    pub(crate) fn sees(&mut self, turn: &str, what: Value) {
+        self.turns.push((turn.to_owned(), what));
+    }
+
+    /// Wants the columns compared that kubectl shows of this list, and its rows but for ages.
+    pub(crate) async fn sees_table(&mut self, turn: &str, path: &str) {
+        let request = http::Request::get(path).header(ACCEPT, "application/json;as=Table;v=v1;g=meta.k8s.io");
+        let request = request.body(Body::empty()).expect("a request");
+        let response = self.site.client().send(request).await.expect("an answer");
+        let bytes = response.into_body().collect_bytes().await.expect("a body");
+        let table: Value = serde_json::from_slice(&bytes).expect("JSON");
+        let columns = table["columnDefinitions"].as_array().cloned().unwrap_or_default();
+        assert!(!columns.is_empty(), "{table}");
+        let rows = table["rows"].as_array().cloned().unwrap_or_default();
+        let row = |row: &Value| {
+            let cells = columns.iter().zip(row["cells"].as_array().into_iter().flatten());
+            let cells = cells.map(|(column, cell)| match column["name"] == "Age" {
+                true => "(age)".into(),
+                false => cell.clone(),
+            });
+            cells.collect::<Value>()
+        };
+        let head = columns.iter().map(|column| {
+            let field = |name: &str| column[name].clone();
+            json!([field("name"), field("type"), field("format"), field("priority")])
+        });
+        let shown =
+            json!({"columns": head.collect::<Value>(), "rows": rows.iter().map(row).collect::<Value>()});
+        self.sees(turn, seen::masked(&shown));
+    }
+}
+
+/// Sees the passes of the host.
+struct Witness(watch::Sender<Vec<PassRecord>>);
+
+impl Observer for Witness {
+    fn passed(&mut self, record: &PassRecord) {
+        self.0.send_modify(|passes| passes.push(record.clone()));
+    }
+
+    fn policy_loaded(&mut self, _: &PolicyId, _: &Policy, _: &[u8]) {}
+
+    fn says(&mut self, _: &str) {}
+}
+
+/// Follows the deletions of these kinds from now on. Not by the host's watches: those show no Secrets.
+async fn deaths(site: &Site, kinds: &[Kind]) -> watch::Receiver<Vec<(ObjectRef, u64)>> {
+    let gone = watch::Sender::new(Vec::new());
+    for kind in kinds {
+        let (group, version) = kind
+            .api_version
+            .split_once('/')
+            .unwrap_or(("", &kind.api_version));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &kind.kind));
+        let api = kube::Api::<DynamicObject>::all_with(site.client(), &resource);
+        let mut version = loop {
+            match api.list(&ListParams::default()).await {
+                Ok(listed) => break listed.metadata.resource_version.expect("a version"),
+                // A real server says so of a kind that has just been defined: "storage is (re)initializing".
+                Err(kube::Error::Api(status)) if status.code == 429 => tokio::time::sleep(LOOK_AGAIN).await,
+                Err(other) => panic!("no list of {resource:?}: {other}"),
+            }
+        };
+        let gone = gone.clone();
+        tokio::spawn(async move {
+            loop {
+                let events = api.watch(&WatchParams::default(), &version).await;
+                let mut events = pin!(events.expect("a watch"));
+                while let Some(event) = events.next().await {
+                    let (object, is_gone) = match event.expect("an event") {
+                        kube::api::WatchEvent::Deleted(object) => (object, true),
+                        kube::api::WatchEvent::Added(object) | kube::api::WatchEvent::Modified(object) => {
+                            (object, false)
+                        }
+                        other => panic!("the watch of {resource:?} says {other:?}"),
+                    };
+                    version = object.resource_version().expect("a version");
+                    let object = Object::new(serde_json::to_value(&object).expect("JSON"));
+                    if is_gone {
+                        gone.send_modify(|all| all.push((object.reference(), object.version().0)));
+                    }
+                }
+            }
+        });
+    }
+    gone.subscribe()
+}
+
+fn whole(object: Option<&Object>) -> Value {
+    object.map_or(Value::Null, |object| object.value().clone())
+}
+
+fn is_of(pass: &PassRecord, object: &ObjectRef) -> bool {
+    pass.kind == object.kind && *pass.key.name == *object.name
+}
+
+/// An object's name.
+pub(crate) fn named(object: &Value) -> ObjectRef {
+    Object::new(object.clone()).reference()
+}
+
+/// Status and reason of a condition.
+pub(crate) fn condition(object: &Value, kind: &str) -> Value {
+    let found = polity_tests::stand::condition_of(object, kind);
+    found.map_or(Value::Null, |found| json!([found["status"], found["reason"]]))
+}
+
+/// Whether a pass took this edge.
+pub(crate) fn took(pass: &PassRecord, edge: &str) -> bool {
+    pass.notes().any(|note| note == edge)
+}
+
+/// What a pass asked of the cloud, except for whose credentials it has, or did to it.
+pub(crate) fn calls(pass: &PassRecord) -> Vec<String> {
+    let asked = requests(pass).filter_map(|request| match request {
+        Request::Ask(Ask {
+            question: Question::Cloud(call),
+            ..
+        }) => Some(call.operation.clone()),
+        _ => None,
+    });
+    asked.chain(changes(pass)).collect()
+}
+
+/// What a pass did to the cloud.
+pub(crate) fn changes(pass: &PassRecord) -> Vec<String> {
+    let done = requests(pass).filter_map(|request| match request {
+        Request::Act(Act::Cloud(act)) => Some(act.operation.clone()),
+        _ => None,
+    });
+    done.collect()
+}
+
+/// The session that a pass was answered: `{handle, principal, account, cached}`.
+pub(crate) fn session(pass: &PassRecord) -> Value {
+    let entries = pass.roles.iter().flat_map(|role| &role.journal);
+    let mut answers = entries.filter_map(|entry| match &entry.request {
+        Request::Ask(Ask {
+            question: Question::Credential(_),
+            ..
+        }) => entry.answer.as_ref().ok(),
+        _ => None,
+    });
+    let answer = answers.next();
+    answer.map_or(Value::Null, |json| serde_json::from_str(json).expect("JSON"))
+}
+
+fn requests(pass: &PassRecord) -> impl Iterator<Item = &Request> {
+    let entries = pass.roles.iter().flat_map(|role| &role.journal);
+    entries.map(|entry| &entry.request)
+}

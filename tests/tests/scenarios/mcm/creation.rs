@@ -1,0 +1,299 @@
+//! (g) 1 to 5: machines that are made.
+
+use std::path::Path;
+use std::time::Duration;
+
+use polity_tests::whole::BEGIN;
+use serde_json::json;
+
+use super::garden::*;
+use crate::scenarios;
+
+scenarios! {
+    scenario_01_create,
+    scenario_02_a_creation_that_fails_twice_is_tried_again,
+    scenario_03_without_quota_a_machine_fails_after_its_time_and_is_replaced,
+    scenario_04_a_crash_after_the_creation_makes_no_second_vm,
+    scenario_04_the_vm_is_found_where_even_the_pending_entry_is_lost,
+    mcm_c13_a_creation_in_doubt_is_waited_for_while_the_cloud_cannot_say,
+    mcm_c15_a_creation_that_never_arrived_is_made_once_that_is_certain,
+    mcm_x51_a_deletion_waits_for_the_creation_in_doubt,
+    mcm_c03_a_driver_that_cannot_be_read_is_asked_again_later,
+    mcm_c09_a_driver_that_cannot_be_asked_makes_nothing,
+    mcm_c08_what_was_made_is_trusted_where_the_driver_knows_it_no_more,
+    mcm_c12_a_driver_that_never_names_the_node_is_waited_for,
+    mcm_c05_a_vm_with_the_node_name_of_another_is_given_back,
+    scenario_05_a_machine_that_never_joins_fails,
+}
+
+async fn scenario_01_create(recording: Option<&Path>) {
+    let story = running(recording, json!({}), json!({})).await;
+    assert_eq!(
+        told(&story),
+        [
+            "R10 R12 Short",
+            "R14 C04 C06 C10 Short",
+            "R14 C02 C11 Short",
+            "R13 H11 H13 R15 S01 R16 after 60 s",
+            "R13 H03 H05 H12 Short",
+            "R13 H13 R15 S05 S07 R17 Short",
+            FINE,
+        ]
+    );
+    assert_eq!(story.acts(), ["machine.create", "token.revoke"]);
+    assert_eq!(node(&story).await["metadata"]["labels"]["pool"], "a");
+    assert_eq!(story.site.vms().len(), 1);
+}
+
+async fn scenario_02_a_creation_that_fails_twice_is_tried_again(recording: Option<&Path>) {
+    let fails = json!({"operation": "machine.create", "count": 2, "then": {"fail": {"code": "unavailable"}}});
+    let story = planted(recording, json!({"faults": [fails]}), json!({})).await;
+    story.until_is(PHASE, "CrashLoopBackOff").await;
+    story.until_is(PHASE, "Pending").await;
+    story.until_is(PHASE, "Running").await;
+    assert_eq!(
+        told(&story)[..5],
+        [
+            "R10 R12 Short",
+            "R14 C04 C07 Short",
+            "R14 C04 C07 Short",
+            "R14 C04 C06 C10 Short",
+            "R14 C02 C11 Short",
+        ]
+    );
+    assert_eq!(made(&story), 1);
+}
+
+async fn scenario_03_without_quota_a_machine_fails_after_its_time_and_is_replaced(recording: Option<&Path>) {
+    let quota = json!({"fail": {"code": "resource-exhausted"}});
+    let fails = json!({"operation": "machine.create", "until": "21m", "then": quota});
+    let story = planted(recording, json!({"faults": [fails]}), json!({})).await;
+    story.until_is(PHASE, "CrashLoopBackOff").await;
+    story.until_is(PHASE, "Failed").await;
+    let passes = story.passes();
+    assert_eq!(
+        told(&story),
+        [
+            "R10 R12 Short",
+            "R14 C04 C07 Long",
+            "R14 C04 C07 Long",
+            "R14 C04 C07 Long",
+        ]
+    );
+    assert!(
+        pauses(&passes)[1..].iter().all(|pause| *pause >= 600_000),
+        "{:?}",
+        pauses(&passes)
+    );
+
+    machine_set(&story, 1).await;
+    until_gone(&story).await;
+    assert_eq!(
+        told(&story)[4..],
+        [
+            "D05 D06 D07 Short",
+            "D09 D12 D13 D15 D16 D17 D22 D25 D26 Short",
+            "X30 Short",
+            "X40 settled",
+        ]
+    );
+    story.settles().await;
+    assert_eq!(told_of(&story, "r-1").last().map(String::as_str), Some(FINE));
+    assert_eq!(made(&story), 1);
+}
+
+async fn scenario_04_a_crash_after_the_creation_makes_no_second_vm(recording: Option<&Path>) {
+    let slow = json!({"operation": "machine.create", "nth": 1, "then": {"answerAfter": "4s"}});
+    let mut story = planted(recording, json!({"faults": [slow]}), json!({})).await;
+    let first = story.until_vms(|vms| vms.len() == 1).await;
+    story.crash().await;
+    story.until_is(PHASE, "Running").await;
+    story.settles().await;
+    assert_eq!(
+        told(&story)[..3],
+        ["R10 R12 Short", "C14 R14 C10 Short", "R14 C02 C11 Short"]
+    );
+    assert_eq!(made(&story), 1);
+    assert_eq!(story.site.vms()[0].id, first[0].id);
+}
+
+async fn scenario_04_the_vm_is_found_where_even_the_pending_entry_is_lost(recording: Option<&Path>) {
+    let slow = json!({"operation": "machine.create", "nth": 1, "then": {"answerAfter": "4s"}});
+    let mut story = planted(recording, json!({"faults": [slow]}), json!({})).await;
+    story.until_vms(|vms| vms.len() == 1).await;
+    story
+        .without_a_host(async |story| story.edit_status(json!({"pending": null})).await)
+        .await;
+    story.until_is(PHASE, "Running").await;
+    assert_eq!(
+        told(&story)[..3],
+        ["R10 R12 Short", "R14 C02 C10 Short", "R14 C02 C11 Short"]
+    );
+    assert_eq!(made(&story), 1);
+}
+
+async fn mcm_c13_a_creation_in_doubt_is_waited_for_while_the_cloud_cannot_say(recording: Option<&Path>) {
+    let faults = json!([
+        {"operation": "machine.create", "nth": 1, "then": "loseAnswer"},
+        {"operation": "settle", "count": 2, "then": {"fail": {"code": "unavailable"}}},
+    ]);
+    let story = planted(recording, json!({"faults": faults}), json!({})).await;
+    story.until_is(PHASE, "Running").await;
+    assert_eq!(
+        told(&story)[..5],
+        [
+            "R10 R12 Short",
+            "R14 C04 C07 Short",
+            "C13 Short",
+            "C13 Short",
+            "C14 R14 C10 Short",
+        ]
+    );
+    assert_eq!(made(&story), 1);
+}
+
+async fn mcm_c15_a_creation_that_never_arrived_is_made_once_that_is_certain(recording: Option<&Path>) {
+    let lost = json!({"operation": "machine.create", "nth": 1, "then": "loseRequest"});
+    let story = planted(recording, json!({"faults": [lost]}), json!({})).await;
+    story.until_is(PHASE, "Running").await;
+    assert_eq!(
+        told(&story)[..4],
+        [
+            "R10 R12 Short",
+            "R14 C04 C07 Short",
+            "C13 Short",
+            "C15 R14 C04 C06 C10 Short",
+        ]
+    );
+    assert_eq!(made(&story), 1);
+}
+
+async fn mcm_x51_a_deletion_waits_for_the_creation_in_doubt(recording: Option<&Path>) {
+    let faults = json!([
+        {"operation": "machine.create", "nth": 1, "then": "loseAnswer"},
+        {"operation": "settle", "until": "1m", "then": {"fail": {"code": "unavailable"}}},
+    ]);
+    let story = planted(recording, json!({"faults": faults}), json!({})).await;
+    story
+        .until_passes(|passes| passes.last().is_some_and(|last| tell(last) == "C13 Short"))
+        .await;
+    let done = story.passes().len();
+    story.delete().await;
+    until_gone(&story).await;
+    let told = told(&story).split_off(done);
+    let waits = told.iter().take_while(|pass| *pass == "C13 X51 Short").count();
+    assert!(waits > 5, "{told:?}");
+    assert_eq!(
+        told[waits..],
+        [
+            "C14 Short",
+            "D05 D06 D07 Short",
+            "D09 D12 D13 D14 D24 D26 Short",
+            "D10 X10 Short",
+            "X20 Short",
+            "X30 Short",
+            "X40 settled",
+        ]
+    );
+    assert!(story.site.vms().is_empty());
+}
+
+async fn mcm_c03_a_driver_that_cannot_be_read_is_asked_again_later(recording: Option<&Path>) {
+    let odd = json!({"operation": "machine.status", "nth": 2, "then": {"answerWith": {"id": 5}}});
+    let story = planted(recording, json!({"faults": [odd]}), json!({})).await;
+    story.until_is(PHASE, "Running").await;
+    assert_eq!(
+        told(&story)[..4],
+        [
+            "R10 R12 Short",
+            "R14 C04 C06 C10 Short",
+            "R14 C03 Medium",
+            "R14 C02 C11 Short"
+        ]
+    );
+    assert!(pauses(&story.passes())[2] >= 180_000);
+}
+
+async fn mcm_c09_a_driver_that_cannot_be_asked_makes_nothing(recording: Option<&Path>) {
+    let fails =
+        |code: &str| json!({"operation": "machine.status", "count": 1, "then": {"fail": {"code": code}}});
+    let faults = [fails("unavailable"), fails("internal")];
+    let story = planted(recording, json!({"faults": faults}), json!({})).await;
+    story.until_is(PHASE, "CrashLoopBackOff").await;
+    assert!(story.site.vms().is_empty());
+    story.until_is(PHASE, "Running").await;
+    assert_eq!(
+        told(&story)[..4],
+        [
+            "R10 R12 Short",
+            "R14 C09 Short",
+            "R14 C09 Medium",
+            "R14 C04 C06 C10 Short"
+        ]
+    );
+    assert_eq!(made(&story), 1);
+}
+
+async fn mcm_c08_what_was_made_is_trusted_where_the_driver_knows_it_no_more(recording: Option<&Path>) {
+    let vanishes = json!({"vm": "m-1", "afterPowerOn": "1s", "does": "vanish"});
+    let story = planted(recording, json!({"events": [vanishes]}), json!({})).await;
+    let machine = story.until_is(PHASE, "Pending").await;
+    assert_eq!(
+        told(&story),
+        ["R10 R12 Short", "R14 C04 C06 C10 Short", "R14 C08 C11 Short"]
+    );
+    assert!(machine["status"]["providerID"].is_string());
+    story.until_is(PHASE, "Failed").await;
+    assert_eq!(made(&story), 1);
+}
+
+async fn mcm_c12_a_driver_that_never_names_the_node_is_waited_for(recording: Option<&Path>) {
+    let nameless = json!({"answerWith": {"providerID": "sim:///vm-1"}});
+    let faults = [
+        json!({"operation": "machine.create", "then": nameless}),
+        json!({"operation": "machine.status", "from": "8s", "then": nameless}),
+    ];
+    let story = planted(recording, json!({"faults": faults}), json!({})).await;
+    story.until_is(PHASE, "Pending").await;
+    story.until_is(PHASE, "Failed").await;
+    assert_eq!(
+        told(&story),
+        [
+            "R10 R12 Short",
+            "R14 C04 C06 C10 Short",
+            "R14 C02 C11 Short",
+            "R14 C02 C12 Long",
+            "R14 C02 C12 Long",
+            "R14 C02 C12 H07 Long",
+        ]
+    );
+}
+
+async fn mcm_c05_a_vm_with_the_node_name_of_another_is_given_back(recording: Option<&Path>) {
+    let stale = json!({"operation": "machine.create", "vm": "m-1", "then": {"nodeName": "node-n-1"}});
+    let story = begin(recording, json!({"faults": [stale]}), json!({})).await;
+    another(&story, "n-1").await;
+    story.create(&machine()).await;
+    story.until_is(PHASE, "Failed").await;
+    assert_eq!(told(&story), ["R10 R12 Short", "R14 C04 C05 Short"]);
+    assert_eq!(story.acts(), ["machine.create", "machine.delete"]);
+    assert_eq!(story.site.vms().len(), 1);
+}
+
+async fn scenario_05_a_machine_that_never_joins_fails(recording: Option<&Path>) {
+    let never = json!({"operation": "machine.create", "then": "neverJoins"});
+    let story = planted(recording, json!({"faults": [never]}), json!({})).await;
+    story.until_is(PHASE, "Pending").await;
+    story.sleep(Duration::from_secs(19 * 60)).await;
+    assert_eq!(
+        told(&story).last().map(String::as_str),
+        Some("R13 H11 H13 R15 S01 R16 after 60 s")
+    );
+    let object = story.until_is(PHASE, "Failed").await;
+    assert_eq!(object["status"]["lastOperation"]["state"], "Failed");
+    assert_eq!(object["status"]["lastOperation"]["type"], "Create");
+    let last = story.passes().pop().expect("a pass");
+    assert_eq!(tell(&last), "R13 H07 H12 Short");
+    let age = last.started.unix - BEGIN;
+    assert!((20 * 60_000..22 * 60_000).contains(&age), "{age}");
+}

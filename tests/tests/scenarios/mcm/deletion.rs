@@ -1,0 +1,280 @@
+//! (g) 9, 10 and 13 to 15: machines that are taken down.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::garden::*;
+use crate::scenarios;
+
+scenarios! {
+    scenario_09_an_orderly_deletion_is_five_requeues,
+    scenario_09_a_deletion_goes_on_after_a_crash_in_any_step,
+    scenario_10_a_vm_that_is_gone_needs_no_drain,
+    scenario_10_where_the_binding_says_so_the_driver_may_clean_up_after_a_vm_that_is_gone,
+    scenario_13_a_driver_without_credentials_keeps_the_machine_until_they_are_right,
+    scenario_14_an_answer_that_does_not_decode_starts_the_deletion_again,
+    scenario_15_a_deleting_machine_without_its_finalizer_is_left_alone,
+    mcm_d21_a_driver_that_is_away_is_asked_again_soon,
+    mcm_d20_a_driver_that_cannot_tell_is_no_reason_not_to_drain,
+    mcm_x02_a_machine_that_is_not_set_up_yet_can_go,
+    mcm_x22_a_driver_that_is_away_for_a_moment_deletes_soon,
+    mcm_x32_a_node_that_is_not_the_machines_own_is_left_alone,
+}
+
+/// From the deletion on, where nothing goes wrong.
+const ORDERLY: [&str; 6] = [
+    "D05 D06 D07 Short",
+    "D09 D12 D13 D14 D24 D26 Short",
+    "D10 X13 Short",
+    "X20 Short",
+    "X30 Short",
+    "X40 settled",
+];
+
+async fn scenario_09_an_orderly_deletion_is_five_requeues(recording: Option<&Path>) {
+    let story = running(recording, json!({}), json!({})).await;
+    let (done, acted) = (story.passes().len(), story.acts().len());
+    story.delete().await;
+    until_gone(&story).await;
+    story.settles().await;
+    assert_eq!(told(&story)[done..], ORDERLY);
+    let pauses = pauses(&story.passes()[done..]);
+    assert!(
+        pauses.iter().all(|pause| (5_000..5_500).contains(pause)),
+        "{pauses:?}"
+    );
+    assert_eq!(story.acts()[acted..], ["machine.delete"]);
+    assert_eq!(node(&story).await, Value::Null);
+    assert!(story.site.vms().is_empty());
+}
+
+async fn scenario_09_a_deletion_goes_on_after_a_crash_in_any_step(recording: Option<&Path>) {
+    let mut story = running(recording, json!({}), json!({})).await;
+    let (done, acted) = (story.passes().len(), story.acts().len());
+    story.delete().await;
+    for step in 1..ORDERLY.len() {
+        story.until_passes(|passes| passes.len() == done + step).await;
+        story.crash().await;
+    }
+    until_gone(&story).await;
+    assert_eq!(told(&story)[done..], ORDERLY);
+    assert_eq!(story.acts()[acted..], ["machine.delete"]);
+    assert!(story.site.vms().is_empty());
+}
+
+/// A machine whose VM somebody removed a moment ago, and which is being deleted.
+async fn without_its_vm(
+    recording: Option<&Path>,
+    configuration: Value,
+) -> (polity_tests::whole::story::Story, usize) {
+    let vanishes = json!({"vm": "m-1", "at": "5m", "does": "vanish"});
+    let story = running(recording, json!({"events": [vanishes]}), configuration).await;
+    story.until_vms(<[_]>::is_empty).await;
+    let done = story.passes().len();
+    story.delete().await;
+    until_gone(&story).await;
+    story.settles().await;
+    (story, done)
+}
+
+async fn scenario_10_a_vm_that_is_gone_needs_no_drain(recording: Option<&Path>) {
+    let (story, done) = without_its_vm(recording, json!({})).await;
+    assert_eq!(
+        told(&story)[done..],
+        [
+            "D05 D06 D07 Short",
+            "D09 D12 D13 D15 D16 D17 D22 D25 D26 Short",
+            "X30 Short",
+            "X40 settled",
+        ]
+    );
+    assert_eq!(story.acts(), ["machine.create", "token.revoke"]);
+    assert_eq!(node(&story).await, Value::Null);
+}
+
+async fn scenario_10_where_the_binding_says_so_the_driver_may_clean_up_after_a_vm_that_is_gone(
+    recording: Option<&Path>,
+) {
+    let (story, done) = without_its_vm(recording, json!({"notFoundStillDeletes": true})).await;
+    assert_eq!(
+        told(&story)[done..],
+        [
+            "D05 D06 D07 Short",
+            "D09 D12 D13 D15 D16 D17 X03 D24 D26 Short",
+            "D10 X13 Short",
+            "X21 Short",
+            "X30 Short",
+            "X40 settled",
+        ]
+    );
+}
+
+async fn scenario_13_a_driver_without_credentials_keeps_the_machine_until_they_are_right(
+    recording: Option<&Path>,
+) {
+    let fails =
+        json!({"operation": "machine.delete", "count": 3, "then": {"fail": {"code": "unauthenticated"}}});
+    let story = running(recording, json!({"faults": [fails]}), json!({})).await;
+    let done = story.passes().len();
+    story.delete().await;
+    story
+        .until_passes(|passes| passes.last().is_some_and(|last| tell(last) == "X23 Long"))
+        .await;
+    for _ in 0..2 {
+        let status = &story.object().await["status"];
+        assert_eq!(status["currentStatus"]["phase"], "Terminating");
+        assert_eq!(status["lastOperation"]["state"], "Failed");
+        assert_eq!(status["lastOperation"]["errorCode"], "unauthenticated");
+        assert_eq!(story.site.vms().len(), 1);
+        story.sleep(Duration::from_secs(600)).await;
+    }
+    until_gone(&story).await;
+    let told = told(&story);
+    assert_eq!(told[done + 3..done + 6], ["X23 Long", "X23 Long", "X23 Long"]);
+    assert_eq!(told[done + 6..], ["X20 Short", "X30 Short", "X40 settled"]);
+    let pauses = pauses(&story.passes()[done + 3..done + 7]);
+    assert!(pauses.iter().all(|pause| *pause >= 600_000), "{pauses:?}");
+}
+
+async fn scenario_14_an_answer_that_does_not_decode_starts_the_deletion_again(recording: Option<&Path>) {
+    let odd =
+        json!({"operation": "machine.status", "from": "5m", "nth": 1, "then": {"answerWith": {"id": 5}}});
+    let story = running(recording, json!({"faults": [odd]}), json!({})).await;
+    until_second(&story, 300).await;
+    let done = story.passes().len();
+    story.delete().await;
+    let stuck = story
+        .until_is("status.lastOperation.nextOp", "FailedDecode")
+        .await;
+    assert_eq!(stuck["status"]["lastOperation"]["state"], "Processing");
+    until_gone(&story).await;
+    let told = told(&story).split_off(done);
+    assert_eq!(
+        told[..3],
+        [
+            "D05 D06 D07 Short",
+            "D09 D12 D13 D15 D16 D18 D19 D27 Long",
+            "X50 Short"
+        ]
+    );
+    assert_eq!(told[3..], ORDERLY[1..]);
+    assert!(pauses(&story.passes()[done..])[1] >= 600_000);
+}
+
+async fn scenario_15_a_deleting_machine_without_its_finalizer_is_left_alone(recording: Option<&Path>) {
+    let mut story = running(recording, json!({}), json!({})).await;
+    let (done, acted) = (story.passes().len(), story.acts().len());
+    story
+        .without_a_host(async |story| {
+            story
+                .edit(json!({"metadata": {"finalizers": ["example.com/theirs"]}}))
+                .await;
+            story.delete().await;
+        })
+        .await;
+    let before = story.object().await;
+    story.until_passes(|passes| passes.len() > done + 1).await;
+    assert_eq!(told(&story)[done..], ["D02 D03 Long", "D02 D03 Long"]);
+    assert_eq!(story.object().await, before);
+    assert_eq!(story.acts().len(), acted);
+    assert_eq!(story.site.vms().len(), 1);
+}
+
+async fn mcm_d21_a_driver_that_is_away_is_asked_again_soon(recording: Option<&Path>) {
+    let away = |code: &str| {
+        let fail = json!({"fail": {"code": code}});
+        json!({"operation": "machine.status", "from": "5m", "count": 1, "then": fail})
+    };
+    let faults = [
+        "unknown",
+        "deadline-exceeded",
+        "aborted",
+        "unavailable",
+        "internal",
+    ]
+    .map(away);
+    let story = running(recording, json!({"faults": faults}), json!({})).await;
+    until_second(&story, 300).await;
+    let done = story.passes().len();
+    story.delete().await;
+    until_gone(&story).await;
+    let told = told(&story).split_off(done);
+    assert_eq!(
+        told[1..5],
+        ["D09 D12 D13 D15 D16 D17 D21 D23 D26 Short"; 4],
+        "{told:?}"
+    );
+    assert_eq!(told[5], "D09 D12 D13 D15 D16 D17 X01 Medium");
+    assert_eq!(told[6..], ORDERLY[1..]);
+}
+
+async fn mcm_d20_a_driver_that_cannot_tell_is_no_reason_not_to_drain(recording: Option<&Path>) {
+    let cannot = json!({"fail": {"code": "unimplemented"}});
+    let fault = json!({"operation": "machine.status", "from": "5m", "then": cannot});
+    let story = running(recording, json!({"faults": [fault]}), json!({})).await;
+    until_second(&story, 300).await;
+    let done = story.passes().len();
+    story.delete().await;
+    until_gone(&story).await;
+    let told = told(&story).split_off(done);
+    assert_eq!(told[1], "D09 D12 D13 D15 D16 D17 D20 D24 D26 Short");
+    assert_eq!(told[2..], ORDERLY[2..]);
+}
+
+async fn mcm_x02_a_machine_that_is_not_set_up_yet_can_go(recording: Option<&Path>) {
+    let slow = json!({"boot": {"min": "5m", "max": "5m"}});
+    let story = planted(recording, json!({"machines": slow}), json!({})).await;
+    story.until_is(PHASE, "Pending").await;
+    let done = story.passes().len();
+    story.delete().await;
+    until_gone(&story).await;
+    let told = told(&story).split_off(done);
+    assert_eq!(
+        told,
+        [
+            "D05 D06 D07 Short",
+            "D09 D12 D13 X02 D24 D26 Short",
+            "D10 X10 Short",
+            "X20 Short",
+            "X30 Short",
+            "X40 settled",
+        ]
+    );
+}
+
+async fn mcm_x22_a_driver_that_is_away_for_a_moment_deletes_soon(recording: Option<&Path>) {
+    let fails = json!({"operation": "machine.delete", "count": 2, "then": {"fail": {"code": "unavailable"}}});
+    let story = running(recording, json!({"faults": [fails]}), json!({})).await;
+    let done = story.passes().len();
+    story.delete().await;
+    until_gone(&story).await;
+    let told = told(&story).split_off(done);
+    assert_eq!(told[3..5], ["X22 Short", "X22 Short"]);
+    assert_eq!(told[5..], ORDERLY[3..]);
+}
+
+async fn mcm_x32_a_node_that_is_not_the_machines_own_is_left_alone(recording: Option<&Path>) {
+    let mut story = running(recording, json!({}), json!({})).await;
+    another(&story, "m-2").await;
+    let other = polity_tests::stand::reference("v1", "Node", None, "node-m-2");
+    let before = story.site.get(&other).await;
+    let done = story.passes().len();
+    story
+        .without_a_host(async |story| {
+            story
+                .edit(json!({"metadata": {"labels": {"node": "node-m-2"}}}))
+                .await;
+            story.delete().await;
+        })
+        .await;
+    until_gone(&story).await;
+    let told = told(&story).split_off(done);
+    assert_eq!(
+        told[2..],
+        ["D10 X32 Short", "X20 Short", "X32 X30 Short", "X40 settled"]
+    );
+    assert!(before.is_some());
+    assert_eq!(story.site.get(&other).await, before);
+}

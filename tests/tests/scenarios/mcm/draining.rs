@@ -1,0 +1,302 @@
+//! (g) 11 and 12: pods that leave before their machine does.
+
+use std::path::Path;
+use std::time::Duration;
+
+use polity_tests::stand::{condition_of, reference};
+use polity_tests::whole::story::Story;
+use serde_json::{Value, json};
+
+use super::garden::*;
+use crate::scenarios;
+
+scenarios! {
+    scenario_11_a_budget_that_never_allows_ends_with_a_forced_drain,
+    scenario_11_a_budget_that_refuses_for_now_is_asked_every_20_seconds,
+    scenario_11_evictions_that_are_refused_too_often_end_with_a_forced_drain,
+    scenario_12_the_label_forces_the_first_pass_of_the_drain,
+    mcm_x11_a_node_that_was_lost_long_ago_is_not_waited_for,
+    mcm_x15_pods_that_do_not_end_are_said,
+    mcm_x18_volumes_are_followed_to_another_node,
+}
+
+/// The first two passes of a deletion.
+const BEFORE: usize = 2;
+
+/// A pod that is ready.
+async fn pod(story: &Story, name: &str, node: &str, more: Value) {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"namespace": "default", "name": name, "labels": {"app": "web"}},
+        "spec": {
+            "nodeName": node, "terminationGracePeriodSeconds": 5, "containers": [{"name": "web", "image": "web"}],
+        },
+    });
+    polity_tests::simulation::store::merge(&mut pod, &more);
+    story.create(&pod).await;
+    ready(story, name, true).await;
+}
+
+async fn ready(story: &Story, name: &str, ready: bool) {
+    let ready = if ready { "True" } else { "False" };
+    let status = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}});
+    let pod = reference("v1", "Pod", Some("default"), name);
+    let patched = story.site.patch(&pod, Some("status"), status).await;
+    patched.expect("the pod is there");
+}
+
+async fn get_pod(story: &Story, name: &str) -> Option<Value> {
+    story
+        .site
+        .get(&reference("v1", "Pod", Some("default"), name))
+        .await
+}
+
+/// Wants so many of the pods to stay.
+async fn budget(story: &Story, min_available: u32) {
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"namespace": "default", "name": "web"},
+        "spec": {"minAvailable": min_available, "selector": {"matchLabels": {"app": "web"}}},
+    });
+    story.create(&budget).await;
+}
+
+fn drained(machine: &Value) -> (Value, Value) {
+    let condition = condition_of(machine, "Drained").cloned().unwrap_or_default();
+    (condition["status"].clone(), condition["reason"].clone())
+}
+
+async fn scenario_11_a_budget_that_never_allows_ends_with_a_forced_drain(recording: Option<&Path>) {
+    let story = running(recording, json!({}), json!({})).await;
+    let done = story.passes().len();
+    // Even by force this pod does not go.
+    let kept = json!({"metadata": {"finalizers": ["example.com/never"]}});
+    pod(&story, "web", NODE, kept).await;
+    budget(&story, 1).await;
+    story.delete().await;
+    let deleted = story.site.clock.now().boot;
+    story.sleep(Duration::from_secs(2 * 3_600 - 1)).await;
+    let blocked = told(&story).split_off(done + BEFORE);
+    assert!(
+        blocked.iter().all(|pass| pass == "D10 X15 Short"),
+        "{:?}",
+        blocked.iter().find(|pass| *pass != "D10 X15 Short")
+    );
+    let pauses = pauses(&story.passes()[done + BEFORE..]);
+    assert!(pauses.iter().all(|pause| (5_000..5_500).contains(pause)));
+    let machine = story.object().await;
+    assert_eq!(drained(&machine), (json!("False"), json!("DrainFailed")));
+    assert!(
+        get_pod(&story, "web").await.expect("it is there")["metadata"]["deletionTimestamp"].is_null(),
+        "it was never evicted"
+    );
+
+    until_gone(&story).await;
+    let passes = story.passes().split_off(done + BEFORE + blocked.len());
+    let mut told: Vec<String> = passes.iter().map(tell).collect();
+    assert!(passes[0].started.boot - deleted > 2 * 3_600_000);
+    told.dedup();
+    assert_eq!(
+        told,
+        [
+            "D10 X12 X17 Short",
+            "D10 X12 X14 Short",
+            "X16 Short",
+            "X20 Short",
+            "X30 Short",
+            "X40 settled",
+        ]
+    );
+    let minute = passes
+        .iter()
+        .filter(|pass| tell(pass) == "D10 X12 X17 Short")
+        .count();
+    assert!((12..=13).contains(&minute), "{minute}");
+}
+
+async fn scenario_11_a_budget_that_refuses_for_now_is_asked_every_20_seconds(recording: Option<&Path>) {
+    let story = running(recording, json!({}), json!({})).await;
+    let done = story.passes().len();
+    pod(&story, "web", NODE, json!({})).await;
+    pod(&story, "other", "elsewhere", json!({})).await;
+    ready(&story, "other", false).await;
+    budget(&story, 1).await;
+    story.delete().await;
+    story
+        .until_passes(|passes| passes.len() > done + BEFORE + 9)
+        .await;
+    let refused = told(&story).split_off(done + BEFORE);
+    assert_eq!(refused, ["D10 X17 Short"; 10]);
+    let machine = story.object().await;
+    assert_eq!(drained(&machine), (json!("False"), json!("EvictionRefused")));
+    let pauses = pauses(&story.passes()[done + BEFORE..]);
+    assert!(
+        pauses.iter().all(|pause| (20_000..20_500).contains(pause)),
+        "{pauses:?}"
+    );
+
+    ready(&story, "other", true).await;
+    until_gone(&story).await;
+    let mut told = told(&story).split_off(done + BEFORE + refused.len());
+    told.dedup();
+    assert_eq!(
+        told,
+        [
+            "D10 X17 Short",
+            "D10 X13 Short",
+            "X20 Short",
+            "X30 Short",
+            "X40 settled"
+        ]
+    );
+    assert!(get_pod(&story, "web").await.is_none());
+    assert!(get_pod(&story, "other").await.is_some());
+}
+
+async fn scenario_11_evictions_that_are_refused_too_often_end_with_a_forced_drain(recording: Option<&Path>) {
+    let story = running(recording, json!({}), json!({"maxEvictRetries": 2})).await;
+    let done = story.passes().len();
+    pod(&story, "web", NODE, json!({})).await;
+    pod(&story, "other", "elsewhere", json!({})).await;
+    ready(&story, "other", false).await;
+    budget(&story, 1).await;
+    story.delete().await;
+    until_gone(&story).await;
+    assert_eq!(
+        told(&story)[done + BEFORE..],
+        [
+            "D10 X17 Short",
+            "D10 X17 Short",
+            "D10 X12 X17 Short",
+            "D10 X12 X13 Short",
+            "X16 Short",
+            "X20 Short",
+            "X30 Short",
+            "X40 settled",
+        ]
+    );
+}
+
+async fn scenario_12_the_label_forces_the_first_pass_of_the_drain(recording: Option<&Path>) {
+    let story = running(recording, json!({}), json!({})).await;
+    pod(&story, "web", NODE, json!({})).await;
+    budget(&story, 1).await;
+    story
+        .edit(json!({"metadata": {"labels": {"force-deletion": "True"}}}))
+        .await;
+    story.settles().await;
+    let done = story.passes().len();
+    story.delete().await;
+    until_gone(&story).await;
+    assert_eq!(
+        told(&story)[done + BEFORE..],
+        [
+            "D10 X12 X17 Short",
+            "D10 X12 X13 Short",
+            "X16 Short",
+            "X20 Short",
+            "X30 Short",
+            "X40 settled",
+        ]
+    );
+    assert!(get_pod(&story, "web").await.is_none());
+}
+
+async fn mcm_x11_a_node_that_was_lost_long_ago_is_not_waited_for(recording: Option<&Path>) {
+    let silent = json!({"vm": "m-1", "at": "5m", "does": "fallSilent"});
+    let story = running(recording, json!({"events": [silent]}), json!({})).await;
+    pod(&story, "web", NODE, json!({})).await;
+    budget(&story, 1).await;
+    story.until_is(PHASE, "Unknown").await;
+    story.sleep(Duration::from_secs(5 * 60 + 1)).await;
+    let done = story.passes().len();
+    story.delete().await;
+    until_gone(&story).await;
+    assert_eq!(
+        told(&story)[done + BEFORE..],
+        [
+            "D10 X11 X17 Short",
+            "D10 X12 X11 X13 Short",
+            "X16 Short",
+            "X20 Short",
+            "X30 Short",
+            "X40 settled",
+        ]
+    );
+}
+
+async fn mcm_x15_pods_that_do_not_end_are_said(recording: Option<&Path>) {
+    let story = running(recording, json!({}), json!({"drainTimeout": "10m"})).await;
+    let done = story.passes().len();
+    let kept = json!({"metadata": {"finalizers": ["example.com/never"]}});
+    pod(&story, "web", NODE, kept).await;
+    story.delete().await;
+    let said = story
+        .until("the drain failed", |machine| drained(machine).1 == "DrainFailed")
+        .await;
+    let condition = condition_of(&said, "Drained").expect("a condition");
+    assert_eq!(condition["message"], "pod default/web does not end");
+    until_gone(&story).await;
+    let mut told = told(&story).split_off(done + BEFORE);
+    told.dedup();
+    assert_eq!(
+        told[..4],
+        [
+            "D10 X17 Short",
+            "D10 X15 Short",
+            "D10 X12 X17 Short",
+            "D10 X12 X14 Short"
+        ]
+    );
+}
+
+async fn mcm_x18_volumes_are_followed_to_another_node(recording: Option<&Path>) {
+    let story = running(recording, json!({}), json!({})).await;
+    let attachment = |name: &str, node: &str| {
+        json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name},
+            "spec": {"attacher": "csi.example.com", "nodeName": node, "source": {"persistentVolumeName": "data"}},
+        })
+    };
+    let attached = async |name: &str| {
+        let attachment = reference("storage.k8s.io/v1", "VolumeAttachment", None, name);
+        let patched = story
+            .site
+            .patch(&attachment, Some("status"), json!({"status": {"attached": true}}));
+        patched.await.expect("the attachment is there");
+    };
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"namespace": "default", "name": "data"},
+        "spec": {
+            "volumeName": "data", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+        },
+    });
+    story.create(&claim).await;
+    story.create(&attachment("here", NODE)).await;
+    attached("here").await;
+    let volume = json!({"name": "data", "persistentVolumeClaim": {"claimName": "data"}});
+    pod(&story, "web", NODE, json!({"spec": {"volumes": [volume]}})).await;
+    let done = story.passes().len();
+    story.delete().await;
+    let stage = async |stage: &str| story.until_is("status.drain.moving.stage", stage).await;
+    stage("Detaching").await;
+    let here = reference("storage.k8s.io/v1", "VolumeAttachment", None, "here");
+    story.site.delete(&here, None).await.expect("it is there");
+    stage("Reattaching").await;
+    story.create(&attachment("there", "elsewhere")).await;
+    attached("there").await;
+    until_gone(&story).await;
+    let mut told = told(&story).split_off(done + BEFORE);
+    told.dedup();
+    assert_eq!(
+        told,
+        [
+            "D10 X17 Short",
+            "D10 X18 Short",
+            "D10 X13 Short",
+            "X20 Short",
+            "X30 Short",
+            "X40 settled",
+        ]
+    );
+}

@@ -1,0 +1,126 @@
+//! What bad input gets: a condition with a clear reason, the long period, and no cloud call.
+
+use std::path::Path;
+
+use polity_core::contract::{Question, Request};
+use polity_tests::stand::{condition_of, reference};
+use polity_tests::whole::mcm;
+use polity_tests::whole::story::Story;
+use serde_json::{Value, json};
+
+use super::garden::*;
+use crate::scenarios;
+
+scenarios! {
+    mcm_r04_a_machine_that_names_no_class_is_left_alone,
+    mcm_r05_a_class_that_is_not_there_is_said_and_waited_for,
+    mcm_r05_a_secret_without_its_key_is_said_and_waited_for,
+    mcm_r05_a_missing_class_stops_a_deletion,
+    mcm_r05_unless_the_binding_says_that_it_does_not,
+}
+
+/// Nobody asked the cloud for anything, nor changed anything there.
+fn assert_no_call(story: &Story) {
+    for pass in story.passes() {
+        for entry in pass.roles.iter().flat_map(|role| &role.journal) {
+            let called = match &entry.request {
+                Request::Ask(ask) => matches!(ask.question, Question::Cloud(_)),
+                Request::Act(_) => true,
+            };
+            assert!(!called, "{:?}", entry.request);
+        }
+    }
+}
+
+fn problem(machine: &Value) -> (Value, Value, Value) {
+    let condition = condition_of(machine, "ClassValid").cloned().unwrap_or_default();
+    let part = |name: &str| condition[name].clone();
+    (part("status"), part("reason"), part("message"))
+}
+
+async fn delete_class(story: &Story) {
+    let class = reference(mcm::MCM, "MachineClass", Some("default"), "small");
+    story.site.delete(&class, None).await.expect("it is there");
+}
+
+async fn mcm_r04_a_machine_that_names_no_class_is_left_alone(recording: Option<&Path>) {
+    let story = begin(recording, json!({}), json!({})).await;
+    let mut machine = machine();
+    machine["spec"]["class"] = json!({});
+    story.create(&machine).await;
+    story.until_passes(|passes| passes.len() > 1).await;
+    assert_eq!(told(&story), ["R04 Long", "R04 Long"]);
+    assert!(story.object().await["status"].is_null());
+    assert_no_call(&story);
+}
+
+async fn mcm_r05_a_class_that_is_not_there_is_said_and_waited_for(recording: Option<&Path>) {
+    let story = begin(recording, json!({}), json!({})).await;
+    delete_class(&story).await;
+    story.create(&machine()).await;
+    story.until_passes(|passes| passes.len() > 1).await;
+    assert_eq!(told(&story), ["R05 Long", "R05 Long"]);
+    assert!(pauses(&story.passes())[0] >= 600_000);
+    let said = (
+        json!("False"),
+        json!("ClassMissing"),
+        json!("MachineClass small does not exist"),
+    );
+    assert_eq!(problem(&story.object().await), said);
+    assert_no_call(&story);
+
+    story.create(&mcm::class()).await;
+    let machine = story.until_is(PHASE, "Running").await;
+    assert_eq!(problem(&machine).0, "True");
+}
+
+async fn mcm_r05_a_secret_without_its_key_is_said_and_waited_for(recording: Option<&Path>) {
+    let story = begin(recording, json!({}), json!({})).await;
+    let mut secret = mcm::user_data("");
+    (secret["metadata"]["name"], secret["stringData"]) = (json!("other"), json!({"key": "x"}));
+    story.create(&secret).await;
+    let mut class = mcm::class();
+    class["spec"]["secretRef"] = json!({"name": "other"});
+    story.create(&class).await;
+    story.create(&machine()).await;
+    story.until_passes(|passes| passes.len() > 1).await;
+    assert_eq!(told(&story), ["R05 Long", "R05 Long"]);
+    let said = (
+        json!("False"),
+        json!("SecretInvalid"),
+        json!("Secret other lacks userData"),
+    );
+    assert_eq!(problem(&story.object().await), said);
+    assert_no_call(&story);
+
+    secret["stringData"] = json!({"userData": "#cloud-config"});
+    story.create(&secret).await;
+    story.until_is(PHASE, "Running").await;
+}
+
+async fn mcm_r05_a_missing_class_stops_a_deletion(recording: Option<&Path>) {
+    let story = running(recording, json!({}), json!({})).await;
+    delete_class(&story).await;
+    story
+        .until("the class is missed", |machine| {
+            problem(machine).1 == "ClassMissing"
+        })
+        .await;
+    let done = story.passes().len();
+    story.delete().await;
+    story.until_passes(|passes| passes.len() > done + 1).await;
+    assert_eq!(told(&story)[done..], ["R05 Long", "R05 Long"]);
+    assert_eq!(story.site.vms().len(), 1);
+    story.create(&mcm::class()).await;
+    until_gone(&story).await;
+    assert!(story.site.vms().is_empty());
+}
+
+async fn mcm_r05_unless_the_binding_says_that_it_does_not(recording: Option<&Path>) {
+    let story = running(recording, json!({}), json!({"deleteWithoutClass": true})).await;
+    delete_class(&story).await;
+    story.delete().await;
+    until_gone(&story).await;
+    assert_eq!(told(&story).last().map(String::as_str), Some("X40 settled"));
+    assert!(story.site.vms().is_empty());
+}
