@@ -12,8 +12,8 @@
 //!
 //! # Guarantees
 //!
-//! Without force, pods leave by eviction only: a disruption budget is never passed by. Whether and when to use force
-//! the policy says.
+//! Without force, pods leave by eviction only: a disruption budget is never passed by. Whether and when to use force,
+//! and whether a pod that was evicted and does not end is deleted, the policy says.
 
 mod budget;
 mod pod;
@@ -25,6 +25,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::cluster::Write;
 use crate::contract::{Code, Failure};
 use crate::join::join_all;
 use crate::node::{self, Node};
@@ -43,6 +44,10 @@ const PODS_AT_ONCE: usize = 110;
 pub struct Options {
     /// Delete pods at once instead of evicting them, and wait for no volume.
     pub force: bool,
+    /// The time to end that evicted pods are given instead of their own.
+    pub eviction_grace: Option<Duration>,
+    /// Delete pods that have left but do not end in time, instead of failing.
+    pub delete_late: bool,
     /// How long a forced drain may take.
     pub forced_timeout: Duration,
     /// How long to wait after a budget has refused an eviction.
@@ -63,6 +68,8 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             force: false,
+            eviction_grace: None,
+            delete_late: false,
             forced_timeout: Duration::from_secs(60),
             retry_period: Duration::from_secs(20),
             longest_grace: Duration::from_secs(2 * 3600),
@@ -208,17 +215,18 @@ impl Drain {
     ) -> Result<Progress, Failure> {
         let arrival = self.follow_volumes(cx, node, pods, options).await?;
         let mut told = Told::default();
-        for pod in pods.iter().filter(|pod| pod.metadata.deleting()) {
-            if cx.now() > pod.gone_by(options) {
-                told.fail(late(format!("pod {} does not end", pod.full_name())));
-            }
+        let late: Vec<&Pod> = pods
+            .iter()
+            .filter(|pod| pod.metadata.deleting() && cx.now() > pod.gone_by(options))
+            .collect();
+        match options.delete_late {
+            true => end_late(cx, &late, &mut told).await,
+            false => late.iter().for_each(|pod| told.fail(does_not_end(pod))),
         }
         let mut chosen = self.choose(pods);
         self.spare_hopeless(cx, &mut chosen, &mut told).await?;
         let leaving = self.volumes_of(cx, node, &chosen).await?;
-        let evictions = chosen
-            .iter()
-            .map(|pod| cx.act(cluster::evict(*pod).any_version()));
+        let evictions = chosen.iter().map(|pod| cx.act(eviction(pod, options)));
         for (pod, evicted) in chosen.iter().zip(join_all(evictions).await) {
             let uid = &pod.metadata.uid;
             match evicted {
@@ -352,6 +360,31 @@ impl Drain {
         }
         Ok(Arrival::InTime)
     }
+}
+
+fn eviction(pod: &Pod, options: &Options) -> Write {
+    let eviction = cluster::evict(pod).any_version();
+    match options.eviction_grace {
+        Some(grace) => eviction.grace_period_seconds(u32::try_from(grace.as_secs()).unwrap_or(u32::MAX)),
+        None => eviction,
+    }
+}
+
+/// Deletes pods that had their time to end: whoever should have ended them does not.
+async fn end_late<T: Kind, C>(cx: &Context<T, C>, late: &[&Pod], told: &mut Told) {
+    let deletions = late
+        .iter()
+        .take(PODS_AT_ONCE)
+        .map(|pod| cx.act(cluster::delete(*pod).any_version().grace_period_seconds(0)));
+    for deleted in join_all(deletions).await {
+        if let Err(failure) = deleted.found() {
+            told.fail(failure);
+        }
+    }
+}
+
+fn does_not_end(pod: &Pod) -> Failure {
+    late(format!("pod {} does not end", pod.full_name()))
 }
 
 enum Arrival {

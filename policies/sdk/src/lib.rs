@@ -84,6 +84,7 @@
 
 extern crate self as polity_sdk;
 
+pub mod agent;
 #[allow(
     missing_docs,
     unsafe_code,
@@ -109,6 +110,7 @@ pub mod node;
 mod patch;
 mod path;
 mod permit;
+pub mod pool;
 mod request;
 mod selector;
 pub mod session;

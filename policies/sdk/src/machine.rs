@@ -87,7 +87,7 @@ pub struct Task {
     pub id: String,
     /// How it is.
     pub state: TaskState,
-    /// `clone`, `reconfigure`, `power-on`, `power-off` or `destroy`.
+    /// `clone`, `reconfigure`, `power-on` and so on.
     #[serde(default)]
     pub kind: String,
     /// The VM it works on, or has made.
@@ -241,6 +241,13 @@ impl Cloned {
 #[derive(Clone, Debug)]
 pub struct Submit(CloudDo<Submitted>);
 
+impl Submit {
+    /// An operation that answers `{"task": ..}`.
+    pub(crate) fn of(operation: CloudDo<Submitted>) -> Self {
+        Submit(operation)
+    }
+}
+
 impl Act for Submit {
     /// The task's id.
     type Answer = String;
@@ -257,6 +264,13 @@ impl Act for Submit {
 /// A question whose answer wraps a single value.
 #[derive(Clone, Debug)]
 pub struct Read<A>(CloudAsk<A>);
+
+impl<A> Read<A> {
+    /// A question whose answer is unwrapped.
+    pub(crate) fn of(question: CloudAsk<A>) -> Self {
+        Read(question)
+    }
+}
 
 /// An answer that wraps a single value.
 pub trait Wrapped: serde::de::DeserializeOwned {

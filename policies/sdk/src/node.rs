@@ -6,7 +6,7 @@
 mod template;
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cluster::{self, Write, Written};
 use crate::{Code, Context, Failure, Kind, Metadata, Time};
@@ -94,6 +94,18 @@ pub struct NodeStatus {
     /// The volumes that are attached to it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volumes_attached: Vec<AttachedVolume>,
+    /// What its kubelet says of the machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_info: Option<NodeInfo>,
+}
+
+/// What a kubelet says of its machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeInfo {
+    /// What the operating system calls the machine; empty where that is not known.
+    #[serde(rename = "machineID", skip_serializing_if = "String::is_empty")]
+    pub machine_id: String,
 }
 
 /// A condition of a Node.
@@ -147,6 +159,12 @@ impl Node {
             .any(|taint| taint.key == key && taint.effect == effect)
     }
 
+    /// Whether its condition `Ready` is true.
+    pub fn is_ready(&self) -> bool {
+        self.condition("Ready")
+            .is_some_and(|ready| ready.status == "True")
+    }
+
     /// Since when a condition has not had this status; none if it has, or says nothing.
     pub fn not_since(&self, kind: &str, status: &str) -> Option<Time> {
         let other = self
@@ -197,6 +215,24 @@ pub async fn find<T: Kind, C>(
 /// Keeps new pods away from a Node.
 pub fn cordon(node: &Node) -> Write {
     cluster::patch(node, json!({"spec": {"unschedulable": true}}))
+}
+
+/// Keeps new pods away from a Node, and leaves a taint that says whose doing that is. `node` is as it will be then.
+pub fn cordon_marked(node: &mut Node, mark: Taint) -> Write {
+    let spec = &mut node.spec;
+    spec.unschedulable = true;
+    spec.taints.retain(|taint| !taint.is(&mark));
+    spec.taints.push(mark);
+    cluster::patch(
+        node,
+        json!({"spec": {"unschedulable": true, "taints": node.spec.taints}}),
+    )
+}
+
+/// The patch of `spec` that lets pods come to a Node again, and takes this mark away.
+pub fn uncordoned(node: &Node, mark: &Taint) -> Value {
+    let taints = node.spec.taints.iter().filter(|taint| !taint.is(mark));
+    json!({"unschedulable": null, "taints": taints.collect::<Vec<_>>()})
 }
 
 /// Sets one condition of a Node and leaves the others as they were seen; none if it is so already.

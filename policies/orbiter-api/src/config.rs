@@ -1,0 +1,90 @@
+//! What a binding of `orbiter` can set.
+
+use polity_sdk::drain::Options;
+use polity_sdk::prelude::*;
+
+/// The configuration of `orbiter`. The defaults are the specification's constants and recommended readings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Config {
+    /// How long to wait for the world, and how long a cluster that is as it should be is left alone.
+    pub pause: Period,
+    /// How long to wait while a node is drained.
+    pub drain_retry: Period,
+    /// Whether nodes of the control plane are cordoned and drained before they change.
+    pub drain_control_plane: bool,
+    /// How long evicted pods have to end.
+    pub eviction_grace: Period,
+    /// How much longer than that they are waited for before they are deleted.
+    pub grace_after_end: Period,
+    /// After this long a node that does not finish its change makes the cluster degraded. No other one is changed
+    /// either way. Not set: never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub update_timeout: Option<Period>,
+    /// The packages that have the version of Kubernetes. One of them is `kubelet`.
+    pub kubernetes_packages: Vec<String>,
+    /// The releases over which a cluster climbs when it is more than one minor version behind: of each minor version
+    /// the newest that stands here.
+    pub kubernetes_releases: Vec<String>,
+    /// How long a bootstrap token is valid.
+    pub token_ttl: Period,
+    /// How long after its task has ended well a node may take to appear.
+    pub join_timeout: Period,
+    /// Whether workers join one after the other.
+    pub serial_joins: bool,
+    /// Whether machines of which the cloud says that they are to be replaced are.
+    pub replace_machines: bool,
+    /// Whether Nodes are deleted that have no machine and are not ready.
+    pub delete_orphans: bool,
+    /// Whether nodes that somebody else has cordoned are uncordoned after their change.
+    pub uncordon_foreign: bool,
+    /// The release of the node agent: machines with another one get it first. Not set: any will do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_release: Option<String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let owned = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect();
+        Config {
+            pause: Period::from_secs(30),
+            drain_retry: Period::from_secs(5),
+            drain_control_plane: true,
+            eviction_grace: Period::from_secs(60),
+            grace_after_end: Period::from_secs(30),
+            update_timeout: None,
+            kubernetes_packages: owned(&["kubeadm", "kubelet"]),
+            // The last releases of these minor versions.
+            kubernetes_releases: owned(&[
+                "1.24.17", "1.25.16", "1.26.15", "1.27.16", "1.28.15", "1.29.15", "1.30.14",
+            ]),
+            token_ttl: Period::from_secs(600),
+            join_timeout: Period::from_secs(300),
+            serial_joins: false,
+            replace_machines: true,
+            delete_orphans: true,
+            uncordon_foreign: false,
+            agent_release: None,
+        }
+    }
+}
+
+impl Config {
+    /// How to drain a node.
+    pub fn drain(&self) -> Options {
+        Options {
+            eviction_grace: Some(self.eviction_grace.into()),
+            delete_late: true,
+            grace_with_volumes: self.grace_after_end.into(),
+            grace_without_volumes: self.grace_after_end.into(),
+            retry_period: self.drain_retry.into(),
+            ..Options::default()
+        }
+    }
+
+    /// The packages of Kubernetes, in this version.
+    pub fn of_kubernetes(&self, version: &str) -> impl Iterator<Item = (String, String)> {
+        let names = self.kubernetes_packages.iter();
+        names.map(move |name| (name.clone(), version.to_owned()))
+    }
+}

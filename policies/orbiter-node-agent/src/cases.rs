@@ -1,0 +1,490 @@
+//! The table of cases, edge by edge: a Node or none, what its machine answers, and what the agent does.
+//!
+//! It is data. Two drivers run it and must find the same: the tests of this crate run the policy natively, those of
+//! the host as a component in the sandbox. [`each_case!`](crate::each_case) makes a test of each case.
+
+use polity_sdk::contract::{Pass, Step};
+use polity_sdk::prelude::*;
+use polity_sdk::test::{Ended, World, describe};
+use serde_json::{Value, json};
+
+/// One pass.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// None while there is no Node.
+    node: Option<Value>,
+    config: Value,
+    /// What each operation of the machine answers: the first that fits.
+    machine: Vec<(&'static str, Result<Value, Failure>)>,
+    acts: Vec<String>,
+    notes: Vec<String>,
+    patch: Option<Value>,
+    events: Vec<&'static str>,
+    next: Next,
+}
+
+impl Case {
+    /// Runs the pass with a policy that is given as its steps.
+    pub fn run(&self, step: impl FnMut(Pass) -> Step) -> Ended {
+        let world = self.node.as_ref().map_or_else(World::absent, World::new);
+        let mut world = world.config(self.config.clone());
+        let machine = self.machine.clone();
+        world.responds(move |request| {
+            let line = describe(request);
+            let (_, answer) = machine
+                .iter()
+                .find(|(operation, _)| line.starts_with(operation))?;
+            Some(answer.clone().map(|json| json.to_string()))
+        });
+        world.pass_with(step)
+    }
+
+    /// Requires that the pass did what the table says, and nothing else.
+    ///
+    /// # Panics
+    /// If it did not.
+    pub fn check(&self, ended: &Ended) {
+        let notes = |ids: &[String]| ids.join(" ").replace("ORB-", "");
+        assert_eq!(notes(&ended.notes), notes(&self.notes), "notes");
+        assert_eq!(ended.acts(), self.acts, "acts");
+        assert_eq!(ended.patch, self.patch, "patch");
+        let events: Vec<&str> = ended.events.iter().map(|event| event.reason.as_str()).collect();
+        assert_eq!(events, self.events, "events");
+        assert_eq!(ended.next, self.next, "next");
+    }
+
+    /// The edges that the case says are taken.
+    pub fn edges(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn config(mut self, field: &str, value: Value) -> Self {
+        self.config[field] = value;
+        self
+    }
+
+    fn edited(mut self, edit: impl FnOnce(&mut Value)) -> Self {
+        edit(self.node.as_mut().expect("there is a Node"));
+        self
+    }
+
+    /// An operation of the machine and what it answers, instead of what it usually does.
+    fn answers(mut self, operation: &'static str, answer: Value) -> Self {
+        self.machine.insert(0, (operation, Ok(answer)));
+        self
+    }
+
+    fn fails(mut self, operation: &'static str, code: Code) -> Self {
+        self.machine.insert(0, (operation, Err(Failure::new(code, "no"))));
+        self
+    }
+
+    /// This is installed.
+    fn installed(self, kubelet: &str) -> Self {
+        self.answers(
+            "node.versions",
+            json!({"node": "n", "versions": {"kubelet": kubelet}}),
+        )
+    }
+
+    /// The machine is in this boot, and this work was done last.
+    fn works(self, boot: &str, work: Value) -> Self {
+        self.answers(
+            "node.work",
+            json!({"node": "n", "bootId": boot, "machineId": "id-1", "work": work}),
+        )
+    }
+
+    fn acts<const N: usize>(mut self, acts: [&str; N]) -> Self {
+        self.acts = acts.map(str::to_owned).to_vec();
+        self
+    }
+
+    /// `"11 12"` means ORB-11 and ORB-12.
+    fn notes(mut self, ids: &str) -> Self {
+        self.notes = ids.split_whitespace().map(|id| format!("ORB-{id}")).collect();
+        self
+    }
+
+    /// Annotations that the pass writes.
+    fn writes(mut self, annotations: Value) -> Self {
+        self.patch.get_or_insert_with(|| json!({}))["metadata"]["annotations"] = annotations;
+        self
+    }
+
+    /// What the condition says after the pass; it said that everything is current before.
+    fn says(mut self, reason: &str, message: &str) -> Self {
+        self.patch.get_or_insert_with(|| json!({}))["status"]["conditions"] =
+            json!([ready(), condition("False", reason, message, NOW)]);
+        self
+    }
+
+    fn event(mut self, reason: &'static str) -> Self {
+        self.events.push(reason);
+        self
+    }
+
+    fn after(mut self, seconds: u64) -> Self {
+        self.next = Next::After(seconds * 1000);
+        self
+    }
+
+    fn settles(mut self) -> Self {
+        self.next = Next::Settled(Some(10_000));
+        self
+    }
+
+    fn failed(mut self, code: Code, message: &str) -> Self {
+        self.next = Next::failed(RetryClass::Short, Failure::new(code, message));
+        self
+    }
+
+    /// The same, and people are told.
+    fn fails_for(self, reason: &'static str, code: Code, message: &str) -> Self {
+        self.says(reason, message).event(reason).failed(code, message)
+    }
+}
+
+// What the cases have in common: the agent of one node, whose machine has one package.
+
+/// 2026-01-01T00:00:00Z, when the passes of the test kit run.
+const NOW: &str = "2026-01-01T00:00:00Z";
+const EARLIER: &str = "2025-12-31T23:00:00Z";
+
+const READY: &str = "alpha.node.caos.ch/ready";
+const ALLOWED: &str = "alpha.node.caos.ch/changes-allowed";
+const DESIRED: &str = "alpha.kubelet.caos.ch/desired-version";
+const CURRENT: &str = "alpha.kubelet.caos.ch/current-version";
+const ENSURE: &str = r#"node.ensure {"node":"n","versions":{"kubelet":"1.30.4"}}"#;
+const REBOOT: &str = r#"node.reboot {"node":"n","bootId":"b-1"}"#;
+
+fn ready() -> Value {
+    json!({"type": "Ready", "status": "True"})
+}
+
+fn condition(status: &str, reason: &str, message: &str, since: &str) -> Value {
+    json!({
+        "type": "PackagesEnsured", "status": status, "reason": reason, "message": message, "lastTransitionTime": since,
+    })
+}
+
+/// Work that ended well, in this boot.
+fn done(kubelet: &str, boot: &str) -> Value {
+    json!({"versions": {"kubelet": kubelet}, "state": "done", "bootId": boot})
+}
+
+/// There is no Node, and this is known of the machine.
+fn absent(initialized: bool) -> Case {
+    let ok = |answer: Value| Ok(answer);
+    Case {
+        node: None,
+        config: json!({"node": "n"}),
+        machine: vec![
+            (
+                "node.seed",
+                ok(json!({"node": "n", "versions": {"kubelet": "1.30.2"}, "initialized": initialized})),
+            ),
+            (
+                "node.work",
+                ok(json!({"node": "n", "bootId": "b-1", "machineId": "id-1"})),
+            ),
+            (
+                "node.versions",
+                ok(json!({"node": "n", "versions": {"kubelet": "1.30.2"}})),
+            ),
+            (
+                "node.reboot-required",
+                ok(json!({"node": "n", "required": false})),
+            ),
+            ("node.ensure", ok(json!({}))),
+            ("node.initialized", ok(json!({}))),
+            ("node.reboot ", ok(json!({}))),
+        ],
+        acts: Vec::new(),
+        notes: Vec::new(),
+        patch: None,
+        events: Vec::new(),
+        next: Next::settled(),
+    }
+}
+
+/// There is a Node with these annotations, whose machine is prepared and has kubelet 1.30.2.
+fn present(annotations: Value) -> Case {
+    Case {
+        node: Some(json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": "n", "uid": "uid-n", "annotations": annotations},
+            "status": {
+                "conditions": [ready(), condition("True", "Current", "", EARLIER)],
+                "nodeInfo": {"machineID": "id-1"},
+            },
+        })),
+        ..absent(true)
+    }
+}
+
+/// A Node that wants kubelet 1.30.4 and has 1.30.2.
+fn behind(ready: &str, allowed: &str) -> Case {
+    present(json!({READY: ready, ALLOWED: allowed, DESIRED: "1.30.4", CURRENT: "1.30.2"}))
+}
+
+/// A Node that wants and has 1.30.2.
+fn current(ready: &str, allowed: &str) -> Case {
+    present(json!({READY: ready, ALLOWED: allowed, DESIRED: "1.30.2", CURRENT: "1.30.2"}))
+}
+
+/// Declares the cases, and the macro that makes a test of each.
+macro_rules! cases {
+    ($dollar:tt $($name:ident: $case:expr;)+) => {
+        $(
+            #[doc = concat!("Case `", stringify!($name), "`.")]
+            pub fn $name() -> Case {
+                $case
+            }
+        )+
+
+        /// Every case by name.
+        pub fn all() -> Vec<(&'static str, Case)> {
+            vec![$((stringify!($name), $name())),+]
+        }
+
+        /// Makes a test of each case, which calls this function with it.
+        #[macro_export]
+        macro_rules! each_case {
+            ($dollar driver:path) => {
+                $(
+                    #[test]
+                    fn $name() {
+                        $dollar driver($dollar crate::cases::$name());
+                    }
+                )+
+            };
+        }
+    };
+}
+
+cases! { $
+
+orb_06_the_packages_are_installed_first:
+    absent(false)
+        .answers("node.versions", json!({"node": "n", "versions": {}}))
+        .acts([r#"node.ensure {"node":"n","versions":{"kubelet":"1.30.2"}}"#])
+        .notes("06")
+        .after(10);
+
+orb_06_packages_that_are_there_already_are_ensured_all_the_same:
+    absent(false)
+        .acts([r#"node.ensure {"node":"n","versions":{"kubelet":"1.30.2"}}"#])
+        .notes("06")
+        .after(10);
+
+orb_06_work_that_runs_is_waited_for:
+    absent(false)
+        .works("b-1", json!({"versions": {"kubelet": "1.30.2"}, "state": "running"}))
+        .notes("06")
+        .after(10);
+
+orb_06_work_that_failed_is_begun_again:
+    absent(false)
+        .answers("node.versions", json!({"node": "n", "versions": {}}))
+        .works("b-1", json!({
+            "versions": {"kubelet": "1.30.2"}, "state": "failed", "bootId": "b-1",
+            "error": {"code": "unavailable", "message": "no mirror"},
+        }))
+        .acts([r#"node.ensure {"node":"n","versions":{"kubelet":"1.30.2"}}"#])
+        .notes("06")
+        .failed(Code::Unavailable, "no mirror");
+
+orb_06_then_the_machine_reboots_once:
+    absent(false)
+        .works("b-1", done("1.30.2", "b-1"))
+        .acts([REBOOT])
+        .notes("06")
+        .after(10);
+
+orb_07_after_its_reboot_the_machine_is_prepared:
+    absent(false)
+        .works("b-2", done("1.30.2", "b-1"))
+        .acts([r#"node.initialized {"node":"n"}"#])
+        .notes("32 07")
+        .after(10);
+
+orb_07_a_node_of_an_earlier_machine_does_not_make_this_one_prepared:
+    present(json!({READY: "true", DESIRED: "1.30.2", CURRENT: "1.30.2"}))
+        .answers("node.seed", json!({"node": "n", "versions": {"kubelet": "1.30.2"}}))
+        .works("b-1", done("1.30.2", "b-1"))
+        .acts([REBOOT])
+        .notes("06")
+        .says("Rebooting", "the machine reboots")
+        .after(10);
+
+orb_10_a_machine_that_is_prepared_waits_for_its_node:
+    absent(true)
+        .after(10);
+
+orb_10_what_is_wanted_and_installed_is_written_down_once_the_node_is_there:
+    present(json!({}))
+        .edited(|node| node["status"]["conditions"] = json!([ready()]))
+        .notes("10")
+        .writes(json!({READY: "true", DESIRED: "1.30.2", CURRENT: "1.30.2"}))
+        .current_from_now_on()
+        .settles();
+
+orb_10_what_orbiter_has_said_since_comes_first:
+    present(json!({DESIRED: "1.30.4"}))
+        .notes("10")
+        .writes(json!({READY: "true", CURRENT: "1.30.2"}))
+        .settles();
+
+orb_11_12_what_is_as_it_is_wanted_is_left_alone:
+    current("true", "false")
+        .notes("11 12")
+        .settles();
+
+orb_11_an_agent_that_orbiter_did_not_install_follows_its_node:
+    current("true", "false")
+        .fails("node.seed", Code::NotFound)
+        .notes("11 12")
+        .settles();
+
+orb_12_the_flag_alone_changes_nothing:
+    current("true", "true")
+        .notes("11 12")
+        .settles();
+
+orb_20_before_a_change_the_agent_says_that_it_is_not_ready_and_does_nothing_else:
+    behind("true", "true")
+        .notes("20")
+        .writes(json!({READY: "false"}))
+        .says("Changing", "packages are to be installed")
+        .after(1);
+
+orb_20_without_permission_nothing_is_changed:
+    behind("true", "false")
+        .says("WaitingForPermission", "a change is wanted and not allowed yet")
+        .after(10);
+
+orb_20_where_the_binding_says_so_the_cordon_is_waited_for:
+    behind("true", "true")
+        .config("requireCordon", true.into())
+        .says("WaitingForCordon", "the node is not cordoned yet")
+        .after(10);
+
+orb_20_what_somebody_else_has_installed_is_not_ready_either:
+    current("true", "false")
+        .installed("1.30.1")
+        .notes("20 21")
+        .writes(json!({READY: "false", CURRENT: "1.30.1"}))
+        .says("WaitingForPermission", "a change is wanted and not allowed yet")
+        .after(10);
+
+orb_21_then_packages_are_installed:
+    behind("false", "true")
+        .acts([ENSURE])
+        .notes("21")
+        .says("Changing", "packages are being installed")
+        .after(10);
+
+orb_21_work_that_runs_is_waited_for:
+    behind("false", "true")
+        .works("b-1", json!({"versions": {"kubelet": "1.30.4"}, "state": "running"}))
+        .says("Changing", "packages are being installed")
+        .after(10);
+
+orb_21_a_version_that_does_not_exist_is_said_and_tried_again:
+    behind("false", "true")
+        .works("b-1", json!({
+            "versions": {"kubelet": "1.30.4"}, "state": "failed", "bootId": "b-1",
+            "error": {"code": "not-found", "message": "no kubelet 1.30.4"},
+        }))
+        .acts([ENSURE])
+        .notes("21")
+        .fails_for("NoSuchVersion", Code::NotFound, "no kubelet 1.30.4");
+
+orb_21_what_failed_before_stays_said_while_it_is_tried_again:
+    behind("false", "true")
+        .edited(|node| {
+            node["status"]["conditions"][1] = condition("False", "NoSuchVersion", "no kubelet 1.30.4", EARLIER);
+        })
+        .works("b-1", json!({"versions": {"kubelet": "1.30.4"}, "state": "running"}))
+        .after(10);
+
+orb_21_garbage_never_reaches_the_machine:
+    behind("false", "true")
+        .edited(|node| node["metadata"]["annotations"][DESIRED] = "1.30.4; reboot".into())
+        .fails_for("InvalidVersion", Code::InvalidArgument, "\"1.30.4; reboot\" of kubelet is no version");
+
+orb_21_25_what_is_installed_is_written_down_and_a_reboot_comes_where_it_needs_one:
+    behind("false", "true")
+        .installed("1.30.4")
+        .works("b-1", done("1.30.4", "b-1"))
+        .answers("node.reboot-required", json!({"node": "n", "required": true}))
+        .acts([REBOOT])
+        .notes("21 25")
+        .writes(json!({CURRENT: "1.30.4"}))
+        .says("Rebooting", "the machine reboots")
+        .after(10);
+
+orb_25_a_boot_that_is_over_is_not_ended_again:
+    current("false", "true")
+        .works("b-1", done("1.30.2", "b-1"))
+        .answers("node.reboot-required", json!({"node": "n", "required": true}))
+        .fails("node.reboot ", Code::FailedPrecondition)
+        .acts([REBOOT])
+        .fails_for("RebootFailed", Code::FailedPrecondition, "no");
+
+orb_26_a_change_that_needs_no_reboot_is_done:
+    behind("false", "true")
+        .installed("1.30.4")
+        .works("b-1", done("1.30.4", "b-1"))
+        .notes("21 26")
+        .writes(json!({READY: "true", CURRENT: "1.30.4"}))
+        .settles();
+
+orb_26_a_withdrawn_change_does_not_reboot:
+    current("false", "false")
+        .works("b-1", done("1.30.2", "b-1"))
+        .answers("node.reboot-required", json!({"node": "n", "required": true}))
+        .says("WaitingForPermission", "a change is wanted and not allowed yet")
+        .after(10);
+
+orb_32_after_the_reboot_the_change_is_done_whatever_else_wants_one:
+    current("false", "true")
+        .works("b-2", done("1.30.2", "b-1"))
+        .answers("node.reboot-required", json!({"node": "n", "required": true}))
+        .notes("32 26")
+        .writes(json!({READY: "true"}))
+        .settles();
+
+a_machine_that_answers_for_another_node_is_left_alone:
+    behind("false", "true")
+        .answers("node.work", json!({"node": "other", "bootId": "b-1"}))
+        .fails_for(
+            "WrongNode",
+            Code::FailedPrecondition,
+            "the machine answers for node other, and this is the agent of n",
+        );
+
+a_node_that_another_machine_has_registered_is_left_alone:
+    behind("false", "true")
+        .edited(|node| node["status"]["nodeInfo"]["machineID"] = "id-2".into())
+        .fails_for(
+            "WrongNode",
+            Code::FailedPrecondition,
+            "the Node was registered by machine id-2, and this is id-1",
+        );
+
+a_machine_that_does_not_answer_is_asked_again:
+    current("true", "false")
+        .fails("node.work", Code::Unavailable)
+        .fails_for("MachineFailed", Code::Unavailable, "no");
+}
+
+impl Case {
+    /// The condition says so for the first time.
+    fn current_from_now_on(mut self) -> Self {
+        self.patch.get_or_insert_with(|| json!({}))["status"]["conditions"] =
+            json!([ready(), condition("True", "Current", "", NOW)]);
+        self
+    }
+}

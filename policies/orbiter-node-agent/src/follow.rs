@@ -1,0 +1,141 @@
+//! Following the Node's annotations (ORB-10 to ORB-12, ORB-20, ORB-21, ORB-25, ORB-26, ORB-32).
+
+use orbiter_api::{Because, NodeMetadata, SOON, Stop, Versions, is_version};
+use polity_sdk::agent::{self, Seed, Working};
+use polity_sdk::prelude::*;
+
+use crate::{Cx, FAILED, OwnNode, is_own};
+
+/// A change is under way.
+pub(crate) const CHANGING: &str = "Changing";
+/// There is no such version.
+pub(crate) const NO_SUCH_VERSION: &str = "NoSuchVersion";
+/// Something else kept the packages from being installed.
+pub(crate) const ENSURE_FAILED: &str = "EnsureFailed";
+
+/// Makes the machine what its Node wants it to be.
+pub(crate) async fn follow(cx: &Cx, name: &str, seed: &Seed, working: &Working) -> Result<(), Stop> {
+    let mut node = cx.object_mut();
+    let first = node.told().ready.is_none();
+    if first {
+        node.begin_with(&seed.versions);
+    }
+    let told = node.told();
+    let pause = cx.config().pause;
+    if working.is_running() {
+        if told.ready != Some(false) {
+            cx.note("ORB-20");
+            node.set_ready(false);
+        }
+        return Err(Stop::wait(pause, CHANGING, "packages are being installed"));
+    }
+    let packages = agent::versions(name, told.desired.keys());
+    let (installed, reboot) = join!(cx.ask(packages), cx.ask(agent::reboot_required(name)));
+    let (installed, reboot) = (installed.because(FAILED)?, reboot.because(FAILED)?);
+    is_own(name, &installed.node)?;
+    is_own(name, &reboot.node)?;
+    if first {
+        cx.note("ORB-10");
+        node.set_current(&told.desired, &installed.versions);
+        node.set_ready(true);
+        return Ok(());
+    }
+    measure(cx, &mut node, &told, &installed.versions);
+    if installed.versions != told.desired {
+        return change(cx, &mut node, name, &told, working).await;
+    }
+    if node.told().ready == Some(true) {
+        cx.note("ORB-11");
+        cx.note("ORB-12");
+        return Ok(());
+    }
+    if reboot.required && working.is_of_this_boot() {
+        permitted(cx, &node, &told)?;
+        cx.act(agent::reboot(name, &working.boot_id))
+            .await
+            .because("RebootFailed")?;
+        cx.note("ORB-25");
+        return Err(Stop::wait(pause, "Rebooting", "the machine reboots"));
+    }
+    if working.work.is_some() && !working.is_of_this_boot() {
+        cx.note("ORB-32");
+    }
+    cx.note("ORB-26");
+    node.set_ready(true);
+    Ok(())
+}
+
+/// Writes down what was measured. What changes is never seen before `ready` is false.
+fn measure(cx: &Cx, node: &mut OwnNode, told: &NodeMetadata, installed: &Versions) {
+    let known = |package: &String| told.current.get(package) == installed.get(package);
+    if told.desired.keys().all(known) {
+        return;
+    }
+    if told.ready != Some(false) {
+        cx.note("ORB-20");
+        node.set_ready(false);
+    }
+    cx.note("ORB-21");
+    node.set_current(&told.desired, installed);
+}
+
+/// Says that the agent is not ready, and in a later pass begins to install.
+async fn change(
+    cx: &Cx,
+    node: &mut OwnNode,
+    name: &str,
+    told: &NodeMetadata,
+    working: &Working,
+) -> Result<(), Stop> {
+    if let Some((package, version)) = told.desired.iter().find(|(_, version)| !is_version(version)) {
+        let message = format!("{version:.80?} of {package} is no version");
+        let failure = Failure::new(Code::InvalidArgument, message);
+        return Err(Stop::failed("InvalidVersion", failure));
+    }
+    permitted(cx, node, told)?;
+    if told.ready != Some(false) {
+        if node.told().ready != Some(false) {
+            cx.note("ORB-20");
+            node.set_ready(false);
+        }
+        return Err(Stop::wait(SOON, CHANGING, "packages are to be installed"));
+    }
+    let failure = working.failure(&told.desired);
+    cx.act(agent::ensure(name, &told.desired))
+        .await
+        .because(ENSURE_FAILED)?;
+    cx.note("ORB-21");
+    let Some(failure) = failure else {
+        return Err(Stop::wait(
+            cx.config().pause,
+            CHANGING,
+            "packages are being installed",
+        ));
+    };
+    // It is tried again at once; the retry policy says when it is looked at.
+    let reason = match failure.code {
+        Code::NotFound => NO_SUCH_VERSION,
+        _ => ENSURE_FAILED,
+    };
+    Err(Stop::failed(reason, failure))
+}
+
+/// Whether orbiter lets the agent change its machine, and nothing else keeps it from that.
+fn permitted(cx: &Cx, node: &OwnNode, told: &NodeMetadata) -> Result<(), Stop> {
+    let pause = cx.config().pause;
+    if !told.changes_allowed {
+        return Err(Stop::wait(
+            pause,
+            "WaitingForPermission",
+            "a change is wanted and not allowed yet",
+        ));
+    }
+    match cx.config().require_cordon && !node.spec.unschedulable {
+        false => Ok(()),
+        true => Err(Stop::wait(
+            pause,
+            "WaitingForCordon",
+            "the node is not cordoned yet",
+        )),
+    }
+}

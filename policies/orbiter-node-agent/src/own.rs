@@ -1,0 +1,96 @@
+//! The agent's own Node: the only object it sees and writes.
+
+use orbiter_api::{NodeMetadata, PACKAGES_ENSURED, READY, Versions, current_version, desired_version};
+use polity_sdk::node::{NodeCondition, NodeSpec, NodeStatus};
+use polity_sdk::prelude::*;
+
+use crate::follow::{ENSURE_FAILED, NO_SUCH_VERSION};
+
+/// A Node, as its own agent sees it. The agent works before there is one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OwnNode {
+    /// What orbiter and the agent tell each other is in its annotations.
+    pub metadata: Metadata,
+    /// Whether it is cordoned.
+    #[serde(default)]
+    pub spec: NodeSpec,
+    /// How the agent fares is one of its conditions.
+    #[serde(default)]
+    pub status: NodeStatus,
+}
+
+impl Kind for OwnNode {
+    const API_VERSION: &'static str = "v1";
+    const KIND: &'static str = "Node";
+    const NAMESPACED: bool = false;
+    const RUNS_WHILE_ABSENT: bool = true;
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+impl OwnNode {
+    /// What orbiter and the agent have told each other.
+    pub(crate) fn told(&self) -> NodeMetadata {
+        NodeMetadata::read(&self.metadata.annotations)
+    }
+
+    /// Tells orbiter whether the agent is done.
+    pub(crate) fn set_ready(&mut self, ready: bool) {
+        self.annotate(READY.to_owned(), if ready { "true" } else { "false" });
+    }
+
+    /// Tells orbiter what was measured of what is wanted.
+    pub(crate) fn set_current(&mut self, desired: &Versions, installed: &Versions) {
+        for package in desired.keys() {
+            match installed.get(package) {
+                Some(version) => self.annotate(current_version(package), version),
+                None => _ = self.metadata.annotations.remove(&current_version(package)),
+            }
+        }
+    }
+
+    /// Writes down what orbiter wanted when it installed the agent, where it has not said anything since.
+    pub(crate) fn begin_with(&mut self, seed: &Versions) {
+        for (package, version) in seed {
+            let annotations = &mut self.metadata.annotations;
+            let wanted = annotations.entry(desired_version(package));
+            wanted.or_insert_with(|| version.clone());
+        }
+    }
+
+    fn annotate(&mut self, name: String, value: &str) {
+        self.metadata.annotations.insert(name, value.to_owned());
+    }
+
+    /// Whether people were told that packages could not be installed.
+    pub(crate) fn has_failed(&self) -> bool {
+        let mut conditions = self.status.conditions.iter();
+        let known = conditions.find(|known| known.kind == PACKAGES_ENSURED);
+        let reason = known.and_then(|known| known.reason.as_deref());
+        reason.is_some_and(|reason| [NO_SUCH_VERSION, ENSURE_FAILED].contains(&reason))
+    }
+
+    /// Tells people how the agent fares.
+    pub(crate) fn say(&mut self, now: Time, status: &str, reason: &str, message: &str) {
+        let conditions = &mut self.status.conditions;
+        let known = conditions.iter_mut().find(|known| known.kind == PACKAGES_ENSURED);
+        let condition = match known {
+            Some(known) => known,
+            None => {
+                conditions.push(NodeCondition {
+                    kind: PACKAGES_ENSURED.to_owned(),
+                    ..NodeCondition::default()
+                });
+                conditions.last_mut().expect("pushed above")
+            }
+        };
+        if condition.status != status {
+            status.clone_into(&mut condition.status);
+            condition.last_transition_time = Some(now.whole_seconds());
+        }
+        condition.reason = Some(reason.to_owned());
+        condition.message = Some(message.to_owned());
+    }
+}

@@ -1,0 +1,164 @@
+//! The one node that is being changed (ORB-15 to ORB-19, ORB-22 to ORB-24, ORB-27).
+//!
+//! It comes before everything else that could touch a node: while it is not done, no other one is drained or removed.
+
+use orbiter_api::{Because, CHANGES_ALLOWED, Changing, Orb, SOON, Stop, Versions};
+use polity_sdk::node::Node;
+use polity_sdk::prelude::*;
+use serde_json::{Value, json};
+
+use crate::fleet::{self, Fleet, Member};
+use crate::update::{begin, is_due, notes};
+use crate::{Cx, drain, version};
+
+/// Goes on with the node that is being changed, if there is one; also with one that is found like that.
+pub(crate) async fn resume(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), Stop> {
+    let Some(changing) = orb.status.changing.clone() else {
+        return adopt(cx, orb, fleet);
+    };
+    let query = cluster::object::<Node>(&changing.node).keep(fleet::PARTS);
+    let node = cx.ask(query.latest()).await.found().because("NodesUnknown")?;
+    let is_it = |node: &Node| node.metadata.uid == changing.uid;
+    let mut members = fleet.members.iter();
+    let member = members.find(|member| member.node.as_ref().is_some_and(is_it));
+    let (Some(mut node), Some(member)) = (node.filter(is_it), member) else {
+        // The node or its machine is gone, and with it the change.
+        return leave(orb);
+    };
+    withdraw(cx, fleet, &changing).await?;
+    let metadata = fleet::read(&node);
+    let member = Member {
+        metadata,
+        ..member.clone()
+    };
+    let given_up = member.machine.replacement_required && cx.config().replace_machines;
+    if given_up && member.metadata.changes_allowed {
+        // What the node was to become no longer matters.
+        write(cx, &node, flag(false)).await?;
+        return Err(step(&node, "is to be replaced"));
+    }
+    let needed = version::needed(orb, cx.config(), fleet)?;
+    if !member.metadata.changes_allowed {
+        notes(cx, ["ORB-13", "ORB-14"]);
+        if !given_up && is_due(&member, &needed) {
+            write(cx, &node, flag(true)).await?;
+            cx.note("ORB-15");
+            return Err(step(&node, "may change"));
+        }
+        cx.note("ORB-27");
+        return leave(orb);
+    }
+    notes(cx, ["ORB-16", "ORB-17"]);
+    if !member.metadata.wants(&needed) {
+        cx.note("ORB-18");
+        drain::empty(cx, orb, fleet, &member, &mut node).await?;
+        // All packages in one write.
+        write(cx, &node, annotated(member.metadata.want(&needed).into())).await?;
+        cx.note("ORB-19");
+        let next = Next::after(cx.config().pause);
+        return Err(Stop {
+            next,
+            ..step(&node, "is told what it needs")
+        });
+    }
+    if member.metadata.ready == Some(true) && member.metadata.is_current(&needed) && node.is_ready() {
+        return end(cx, &node).await;
+    }
+    cx.note("ORB-24");
+    Err(still(cx, &changing, &member, &node, &needed))
+}
+
+/// A node that may change although nobody is on record is gone on with, before anything else.
+fn adopt(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), Stop> {
+    let mut members = (0u32..).zip(&fleet.members);
+    let Some((index, member)) = members.find(|(_, member)| member.metadata.changes_allowed) else {
+        return Ok(());
+    };
+    let Some(node) = &member.node else { return Ok(()) };
+    begin(cx, orb, member, node, index);
+    Err(step(node, "may change already"))
+}
+
+/// Any other node that may change may not: somebody has written what only orbiter writes.
+async fn withdraw(cx: &Cx, fleet: &Fleet, changing: &Changing) -> Result<(), Stop> {
+    let others = fleet
+        .members
+        .iter()
+        .filter(|member| member.metadata.changes_allowed);
+    let others = others.filter_map(|member| member.node.as_ref());
+    for node in others.filter(|node| node.metadata.uid != changing.uid).take(10) {
+        let (name, first) = (&node.metadata.name, &changing.node);
+        let message = format!("node {name} may not change while {first} does");
+        cx.event(EventType::Warning, "ChangeWithdrawn", message);
+        write(cx, node, flag(false)).await?;
+    }
+    Ok(())
+}
+
+fn leave(orb: &mut Orb) -> Result<(), Stop> {
+    orb.status.changing = None;
+    orb.status.cursor = None;
+    orb.status.draining = None;
+    Ok(())
+}
+
+/// Uncordons the node and takes the flag back, in one write.
+async fn end(cx: &Cx, node: &Node) -> Result<(), Stop> {
+    let mut patch = flag(false);
+    let cordoned = drain::is_ours(cx, node);
+    if cordoned {
+        patch["spec"] = drain::uncordoned(node);
+    }
+    write(cx, node, patch).await?;
+    if cordoned {
+        cx.note("ORB-22");
+    }
+    cx.note("ORB-23");
+    Err(step(node, "is done"))
+}
+
+/// Why the node is not done yet.
+fn still(cx: &Cx, changing: &Changing, member: &Member, node: &Node, needed: &Versions) -> Stop {
+    let (name, metadata) = (&node.metadata.name, &member.metadata);
+    let lacks = |package: &&String| metadata.current.get(*package) != metadata.desired.get(*package);
+    let (mut reason, mut message) = match needed.keys().find(lacks) {
+        _ if !node.is_ready() => (
+            "NodeNotReady",
+            format!("node {name} is not ready while it is being changed"),
+        ),
+        Some(package) => (
+            "WaitingForNodeAgent",
+            format!("node {name} lacks its version of {package}: see its condition PackagesEnsured"),
+        ),
+        None => (
+            "WaitingForNodeAgent",
+            format!("the agent of node {name} is not done yet"),
+        ),
+    };
+    let timeout = cx.config().update_timeout.map(Duration::from);
+    let degraded = timeout.is_some_and(|timeout| cx.now().since(changing.since) > timeout);
+    if degraded {
+        (reason, message) = ("UpdateTimeout", format!("{message}, since {}", changing.since));
+    }
+    let stop = Stop::wait(cx.config().pause, reason, message);
+    Stop { degraded, ..stop }
+}
+
+/// Something was written that the next pass goes on from.
+pub(crate) fn step(node: &Node, what: &str) -> Stop {
+    Stop::wait(SOON, "Updating", format!("node {} {what}", node.metadata.name))
+}
+
+pub(crate) async fn write(cx: &Cx, node: &Node, patch: Value) -> Result<(), Stop> {
+    let written = cx.act(cluster::patch(node, patch)).await;
+    written.because("UpdateFailed").map(|_| ())
+}
+
+fn flag(allowed: bool) -> Value {
+    let value = if allowed { "true" } else { "false" };
+    annotated(json!({CHANGES_ALLOWED: value}))
+}
+
+fn annotated(annotations: Value) -> Value {
+    json!({"metadata": {"annotations": annotations}})
+}

@@ -1,0 +1,76 @@
+//! Cordon, drain, uncordon. A taint of our own marks what we have cordoned: nothing else is uncordoned.
+
+use orbiter_api::{Because, Draining, Orb, Stop, UPDATING};
+use polity_sdk::drain::Progress;
+use polity_sdk::node::{self, Node, Taint};
+use polity_sdk::pool::Tier;
+use polity_sdk::prelude::*;
+use serde_json::Value;
+
+use crate::Cx;
+use crate::fleet::{Fleet, Member};
+
+/// `unschedulable` keeps pods away. The mark only says whose doing that is: with `NoSchedule` it would keep away the
+/// pods of DaemonSets as well, which tolerate the one and not the other.
+const EFFECT: &str = "PreferNoSchedule";
+const FAILED: &str = "DrainFailed";
+
+/// Cordons a node, then drains it. A cluster's only node is cordoned, and that is all: its pods have nowhere to go.
+pub(crate) async fn empty(
+    cx: &Cx,
+    orb: &mut Orb,
+    fleet: &Fleet,
+    member: &Member,
+    node: &mut Node,
+) -> Result<(), Stop> {
+    if member.machine.tier == Tier::ControlPlane && !cx.config().drain_control_plane {
+        return Ok(());
+    }
+    if !node.spec.unschedulable {
+        let written = cx.act(node::cordon_marked(node, mark())).await.because(FAILED)?;
+        node.written(written);
+    }
+    if fleet.nodes() == 1 {
+        return Ok(());
+    }
+    let uid = node.metadata.uid.clone();
+    let known = orb.status.draining.take().filter(|known| known.uid == uid);
+    let mut drain = known.map(|known| known.drain).unwrap_or_default();
+    let progress = drain.pass(cx, node, &cx.config().drain()).await;
+    orb.status.draining = Some(Draining { uid, drain });
+    let (mut length, mut reason) = (cx.config().drain_retry, "Draining");
+    let left = match progress.because(FAILED)? {
+        Progress::Done => {
+            orb.status.draining = None;
+            return Ok(());
+        }
+        Progress::Failed(failure) => return Err(Stop::failed(FAILED, failure)),
+        Progress::Ending { left } => format!("{left} pods are left"),
+        Progress::Volumes => "volumes are on their way".to_owned(),
+        Progress::Refused { left, failure } => {
+            length = length.max(Period::from_millis(failure.retry_after.unwrap_or(0)));
+            reason = "DrainRefused";
+            format!("{left} pods are left: {}", failure.message)
+        }
+    };
+    let message = format!("node {}: {left}", node.metadata.name);
+    Err(Stop::wait(length, reason, message))
+}
+
+/// Whether the node is cordoned, and that is ours to undo.
+pub(crate) fn is_ours(cx: &Cx, node: &Node) -> bool {
+    node.has_taint(UPDATING, EFFECT) || (node.spec.unschedulable && cx.config().uncordon_foreign)
+}
+
+/// The patch of `spec` that uncordons a node.
+pub(crate) fn uncordoned(node: &Node) -> Value {
+    node::uncordoned(node, &mark())
+}
+
+fn mark() -> Taint {
+    Taint {
+        key: UPDATING.to_owned(),
+        effect: EFFECT.to_owned(),
+        ..Taint::default()
+    }
+}

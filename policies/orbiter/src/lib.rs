@@ -1,0 +1,97 @@
+//! A Kubernetes cluster of machines in pools, in the manner of CAOS Orbiter: first the number of its machines and nodes
+//! is made right, then the versions of its packages, node by node.
+//!
+//! What has to be done on a machine its node agent does. The two talk only through annotations of the Node, and the
+//! agent changes nothing while it is not allowed to. Which node is being changed stands in `status.changing` one pass
+//! before that node's flag is set, and until the flag was seen to be gone. So there is never more than one, whoever
+//! crashes, and whenever.
+//!
+//! The flow is [`reconcile`]; each stage has a file of its own, and [`edges`] says which arrows of the drawing there
+//! are. A stage that has something to do ends the pass: [`Stop`] says why.
+
+#[cfg(not(target_arch = "wasm32"))]
+pub mod cases;
+mod change;
+mod drain;
+pub mod edges;
+mod fleet;
+mod join;
+mod prepare;
+mod remove;
+mod scale;
+mod task;
+mod update;
+mod version;
+
+use orbiter_api::{Because, Config, Orb, Phase, Stop};
+use polity_sdk::prelude::*;
+
+pub use edges::manifest;
+
+/// As many machines are worked on in one pass: a pass may hold 1,024 entries.
+const AT_ONCE: usize = 100;
+/// The condition: the cluster is what it should be.
+const READY: &str = "Ready";
+
+/// A pass of this policy.
+pub type Cx = Context<Orb, Config>;
+
+/// Which action next?
+#[polity_sdk::policy(lifecycle)]
+pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
+    let mut orb = cx.object_mut();
+    if orb.metadata.deleting() {
+        return Ok(remove::destroy(&cx, &mut orb).await);
+    }
+    let end = maintain(&cx, &mut orb).await;
+    Ok(conclude(&cx, &mut orb, end))
+}
+
+/// Ends early where there is something to do; at its end the cluster is what it should be.
+async fn maintain(cx: &Cx, orb: &mut Orb) -> Result<(), Stop> {
+    let sense = orb
+        .check()
+        .map_err(|message| Failure::new(Code::InvalidArgument, message));
+    sense.because("SpecInvalid")?;
+    scale::doubt(cx)?;
+    let fleet = fleet::look(cx, orb).await?;
+    task::follow(cx, orb, &fleet).await?;
+    change::resume(cx, orb, &fleet).await?;
+    remove::orphans(cx, &fleet).await?;
+    scale::add(cx, orb, &fleet).await?;
+    remove::surplus(cx, orb, &fleet).await?;
+    prepare::install(cx, orb, &fleet).await?;
+    prepare::wait(cx, &fleet)?;
+    join::join(cx, orb, &fleet).await?;
+    update::next(cx, orb, &fleet).await
+}
+
+/// Writes down how the pass ended.
+fn conclude(cx: &Cx, orb: &mut Orb, end: Result<(), Stop>) -> Next {
+    let running = || {
+        cx.note("ORB-28");
+        Stop {
+            next: Next::settled_for(cx.config().pause),
+            ..Stop::wait(Period::ZERO, "Running", "")
+        }
+    };
+    let (phase, status) = match &end {
+        Ok(()) => (Phase::Running, ConditionStatus::True),
+        Err(stop) if stop.degraded => (Phase::Degraded, ConditionStatus::False),
+        Err(_) => (Phase::Maintaining, ConditionStatus::False),
+    };
+    let Stop {
+        reason,
+        message,
+        next,
+        ..
+    } = end.err().unwrap_or_else(running);
+    if phase == Phase::Degraded {
+        cx.event(EventType::Warning, reason, &message);
+    }
+    orb.status.phase = Some(phase);
+    orb.status
+        .conditions
+        .set(cx.now(), READY, status, reason, message);
+    next
+}

@@ -1,0 +1,107 @@
+//! Removing machines and Nodes (ORB-04).
+
+use orbiter_api::{Because, FINALIZER, Orb, Stop, TaskKind};
+use polity_sdk::pool::{self, Tier};
+use polity_sdk::prelude::*;
+
+use crate::fleet::{self, Fleet, Member};
+use crate::{AT_ONCE, Cx, drain, scale, task};
+
+/// Nodes of this Orb whose machine is gone.
+pub(crate) async fn orphans(cx: &Cx, fleet: &Fleet) -> Result<(), Stop> {
+    const REASON: &str = "NodeWithoutMachine";
+    if let Some(node) = fleet.orphans.iter().find(|node| node.is_ready()) {
+        let message = format!("node {} is ready, and no machine is it", node.metadata.name);
+        return Err(Stop::refuse(REASON, message));
+    }
+    let orphans = fleet.orphans.iter().take(AT_ONCE);
+    // Their uids say enough: others may write to them all the time.
+    let deletions = orphans.map(|node| cx.act(cluster::delete(node).any_version()));
+    for deleted in join_all(deletions.filter(|_| cx.config().delete_orphans)).await {
+        deleted.found().because(REASON)?;
+    }
+    Ok(())
+}
+
+/// Drains and removes what a pool has too many of, one after the other.
+pub(crate) async fn surplus(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), Stop> {
+    let Some(victim) = victim(cx, orb, fleet) else {
+        return Ok(());
+    };
+    cx.note("ORB-04");
+    if let Some(node) = &victim.node {
+        drain::empty(cx, orb, fleet, victim, &mut node.clone()).await?;
+    }
+    dismiss(cx, orb, &[victim]).await?;
+    let message = format!("machine {} is being removed", victim.machine.name);
+    Err(Stop::wait(cx.config().pause, "RemovingMachines", message))
+}
+
+async fn dismiss(cx: &Cx, orb: &mut Orb, victims: &[&Member]) -> Result<(), Stop> {
+    let removals = victims
+        .iter()
+        .map(|victim| cx.act(pool::remove(&victim.machine.id)));
+    let mut failed = None;
+    for (victim, removed) in victims.iter().zip(join_all(removals).await) {
+        match removed.found() {
+            Ok(Some(id)) => _ = task::track(cx, orb, id, TaskKind::Remove, &victim.machine, None),
+            Ok(None) => {}
+            Err(failure) => failed = Some(failure),
+        }
+    }
+    failed.map_or(Ok(()), Err).because("RemoveFailed")
+}
+
+/// Who leaves next: workers before control planes, machines that are to be replaced before others, then the highest
+/// number. A pool that is no longer there has no room for anybody.
+fn victim<'a>(cx: &Cx, orb: &Orb, fleet: &'a Fleet) -> Option<&'a Member> {
+    let wanted = |member: &Member| {
+        let pool = orb.pools().find(|(_, pool)| pool.pool == member.machine.pool);
+        pool.map_or(0, |(_, pool)| pool.nodes as usize)
+    };
+    let flagged = |member: &Member| member.machine.replacement_required && cx.config().replace_machines;
+    let leaves = |member: &&Member| {
+        let pool = fleet.of_pool(&member.machine.pool);
+        let (all, others) = (pool.clone().count(), pool.filter(|other| !flagged(other)));
+        let joined = others.clone().filter(|other| other.node.is_some()).count();
+        let surplus = match flagged(member) {
+            true => all > wanted(member) && joined >= wanted(member),
+            false => others.count() > wanted(member),
+        };
+        surplus && is_spared_by(fleet, member)
+    };
+    let order = |member: &&Member| (member.machine.tier, flagged(member), member.number);
+    fleet.members.iter().filter(leaves).max_by_key(order)
+}
+
+/// Whether the cluster has a control plane without this machine.
+fn is_spared_by(fleet: &Fleet, victim: &Member) -> bool {
+    let other = |member: &Member| member.machine.id != victim.machine.id && member.is_control_plane();
+    victim.machine.tier == Tier::Worker || fleet.members.iter().any(other)
+}
+
+/// The Orb is being deleted: its machines go, the control plane last, and then the Orb.
+pub(crate) async fn destroy(cx: &Cx, orb: &mut Orb) -> Next {
+    match tear_down(cx, orb).await {
+        Err(stop) => crate::conclude(cx, orb, Err(stop)),
+        Ok(()) => {
+            orb.metadata.remove_finalizer(FINALIZER);
+            Next::settled()
+        }
+    }
+}
+
+async fn tear_down(cx: &Cx, orb: &mut Orb) -> Result<(), Stop> {
+    scale::doubt(cx)?;
+    let fleet = fleet::look(cx, orb).await?;
+    task::follow(cx, orb, &fleet).await?;
+    let Some(last) = fleet.members.last() else {
+        return Ok(());
+    };
+    cx.note("ORB-04");
+    let leaves = |member: &&Member| member.machine.tier == last.machine.tier;
+    let victims: Vec<&Member> = fleet.members.iter().filter(leaves).take(AT_ONCE).collect();
+    dismiss(cx, orb, &victims).await?;
+    let message = format!("{} machines are left", fleet.members.len());
+    Err(Stop::wait(cx.config().pause, "Destroying", message))
+}

@@ -1,0 +1,61 @@
+//! Adding machines (ORB-03, ORB-29).
+
+use std::collections::BTreeSet;
+
+use orbiter_api::{Because, Orb, Stop};
+use polity_sdk::Doubt;
+use polity_sdk::pool::{self, Addition};
+use polity_sdk::prelude::*;
+
+use crate::fleet::Fleet;
+use crate::{AT_ONCE, Cx};
+
+/// While it is not known whether a machine was added, or it is and the list may not show it yet, nothing is counted.
+pub(crate) fn doubt(cx: &Cx) -> Result<(), Stop> {
+    let open = |state: &Doubt| !matches!(state, Doubt::Absent);
+    let mut adds = cx.pending().iter().filter(|act| act.operation == pool::ADD);
+    match adds.find(|act| open(&act.state)) {
+        None => Ok(()),
+        Some(act) => {
+            cx.note("ORB-29");
+            let message = format!("machine {} may be there already", act.intent);
+            Err(Stop::wait(cx.config().pause, "AddInDoubt", message))
+        }
+    }
+}
+
+/// Adds what pools lack. Machines that are to be replaced do not count: their successors come first.
+pub(crate) async fn add(cx: &Cx, orb: &Orb, fleet: &Fleet) -> Result<(), Stop> {
+    let mut missing = Vec::new();
+    for (tier, pool) in orb.pools() {
+        let stays = |flagged: bool| !(flagged && cx.config().replace_machines);
+        let members = fleet.of_pool(&pool.pool);
+        let there = members
+            .clone()
+            .filter(|m| stays(m.machine.replacement_required))
+            .count();
+        let names: BTreeSet<&str> = members.map(|member| member.machine.name.as_str()).collect();
+        let free = (0..).map(|number| orb.machine_name(&pool.pool, number));
+        let free = free.filter(|name| !names.contains(name.as_str()));
+        let lacking = (pool.nodes as usize).saturating_sub(there);
+        missing.extend(free.take(lacking).map(|name| (name, pool.pool.as_str(), tier)));
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    missing.truncate(AT_ONCE);
+    let additions = missing.iter().map(|(name, pool, tier)| {
+        let (pool, tier) = (*pool, *tier);
+        cx.act(pool::add(&Addition { name, pool, tier }))
+    });
+    for added in join_all(additions).await {
+        match added {
+            Ok(_) => cx.note("ORB-03"),
+            // It is there, and the list did not show it yet.
+            Err(failure) if failure.code == Code::AlreadyExists => {}
+            Err(failure) => return Err(failure).because("AddFailed"),
+        }
+    }
+    let message = format!("{} machines are being added", missing.len());
+    Err(Stop::wait(cx.config().pause, "AddingMachines", message))
+}

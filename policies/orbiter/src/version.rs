@@ -1,0 +1,65 @@
+//! The version that is actually needed: not what a person wants in the end, but the next step on the way to it.
+
+use orbiter_api::{Config, NoStep, Orb, Release, Stop, Versions, next_step};
+
+use crate::fleet::{Fleet, Member};
+
+/// The package that tells which release of Kubernetes a node has.
+pub(crate) const KUBELET: &str = "kubelet";
+
+/// What every node needs now.
+pub(crate) fn needed(orb: &Orb, config: &Config, fleet: &Fleet) -> Result<Versions, Stop> {
+    let mut have = Vec::new();
+    for member in &fleet.members {
+        have.extend(kubelet(member)?);
+    }
+    let from = orb
+        .status
+        .changing
+        .as_ref()
+        .and_then(|changing| changing.from.as_ref());
+    have.extend(from.and_then(|from| from.parse::<Release>().ok()));
+    let wanted = orb.kubernetes();
+    match next_step(&have, wanted, &config.kubernetes_releases) {
+        Ok(version) => Ok(orb.packages(config, version)),
+        Err(NoStep::Backwards(has)) => Err(Stop::refuse(
+            "DowngradeRefused",
+            format!("{wanted} is wanted and a node has {has}: no minor version is taken back"),
+        )),
+        Err(NoStep::Unknown(has)) => Err(Stop::refuse(
+            "NoPath",
+            format!("no release is known that follows {has} on the way to {wanted}: see kubernetesReleases"),
+        )),
+    }
+}
+
+/// What a machine begins with: what everybody needs, but no kubelet that is newer than a control plane it may meet.
+pub(crate) fn first(orb: &Orb, config: &Config, fleet: &Fleet) -> Result<Versions, Stop> {
+    let mut versions = needed(orb, config, fleet)?;
+    let release = |version: &String| version.parse::<Release>().ok();
+    let control_planes = fleet.members.iter().filter(|member| member.is_control_plane());
+    let theirs = control_planes.filter_map(|member| member.metadata.current.get(KUBELET));
+    let oldest = theirs
+        .filter_map(|version| Some((release(version)?, version)))
+        .min();
+    if let Some((_, version)) = oldest.filter(|(old, _)| versions.get(KUBELET).and_then(release) > Some(*old))
+    {
+        versions.extend(config.of_kubernetes(version));
+    }
+    Ok(versions)
+}
+
+/// Which release a node's kubelet has; none while its agent has not said so.
+fn kubelet(member: &Member) -> Result<Option<Release>, Stop> {
+    let garbage = |version: &String| {
+        let node = &member.machine.node_name;
+        Stop::refuse(
+            "NodeMetadataInvalid",
+            format!("node {node}: {version:?} is no version of {KUBELET}"),
+        )
+    };
+    let version = member.metadata.current.get(KUBELET);
+    version
+        .map(|version| version.parse().map_err(|_| garbage(version)))
+        .transpose()
+}
