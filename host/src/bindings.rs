@@ -242,14 +242,13 @@ fn stamps(policies: &Policies, object: &Object) -> Vec<Option<Stamp>> {
     let Ok(spec) = serde_json::from_value::<BindingSpec>(object.value()["spec"].clone()) else {
         return Vec::new();
     };
-    sources(&spec)
+    sources(&spec.policies)
         .into_iter()
         .map(|(_, source)| policies.stamp(source))
         .collect()
 }
 
-fn sources(spec: &BindingSpec) -> Vec<(Role, &PolicySource)> {
-    let policies = &spec.policies;
+fn sources(policies: &binding::Policies) -> Vec<(Role, &PolicySource)> {
     [
         (Role::Identity, &policies.identity),
         (Role::Lifecycle, &policies.lifecycle),
@@ -260,12 +259,16 @@ fn sources(spec: &BindingSpec) -> Vec<(Role, &PolicySource)> {
     .collect()
 }
 
-/// Builds the crates that a binding names, so that loading it takes no time.
+/// Builds the crates that a binding names, or a patch of one, so that loading it takes no time.
 pub(crate) fn build(policies: &Policies, object: &Value) {
-    let Ok(spec) = serde_json::from_value::<BindingSpec>(object["spec"].clone()) else {
+    let named = object["spec"]["policies"].clone();
+    let Ok(named) = serde_json::from_value::<binding::Policies>(named) else {
         return;
     };
-    for (_, source) in sources(&spec).iter().filter(|(_, source)| source.krate.is_some()) {
+    for (_, source) in sources(&named)
+        .iter()
+        .filter(|(_, source)| source.krate.is_some())
+    {
         let _ = policies.load(source);
     }
 }
@@ -277,7 +280,7 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
         let path = e.path().to_string();
         anyhow!("spec.{path}: {}", e.into_inner())
     })?;
-    let sources = sources(&spec);
+    let sources = sources(&spec.policies);
     if spec.policies.lifecycle.is_none() && spec.policies.identity.is_none() {
         bail!("spec.policies: a lifecycle or an identity policy is needed");
     }
