@@ -4,11 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const POLICIES: [&str; 9] = [
+const POLICIES: [&str; 12] = [
     "capv-machine",
     "capa-identity",
     "mcm-machine",
     "mcm-safety",
+    "orbiter",
+    "orbiter-node-agent",
+    "rug-router",
     "mcm-retry",
     "backoff-retry",
     "hostile",

@@ -5,7 +5,9 @@ mod capa;
 mod capv;
 mod edges;
 mod mcm;
+mod orbiter;
 mod retry;
+mod rug;
 
 use std::sync::{Arc, Mutex};
 
