@@ -4,7 +4,6 @@
 use polity_clouds::sim::Happened;
 use polity_core::contract::{Answer, Code, ObjectRef, Question, Request};
 use polity_core::record::{Outcome, PassRecord};
-use polity_tests::simulation::bindings::MACHINES;
 use polity_tests::stand::{Stand, condition_of, machine, machines, reference};
 use polity_tests::whole::story::Story;
 use polity_tests::whole::{Site, mcm};
