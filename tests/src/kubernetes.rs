@@ -238,11 +238,26 @@ impl KubeServer {
     ///
     /// When the kubeconfig cannot be used.
     pub async fn client(&self) -> kube::Client {
+        kube::Client::try_from(self.config().await).expect("a client")
+    }
+
+    /// A client of a service account, which is allowed what RBAC says and nothing else.
+    ///
+    /// # Panics
+    ///
+    /// When the kubeconfig cannot be used.
+    pub async fn client_of(&self, namespace: &str, account: &str) -> kube::Client {
+        let mut config = self.config().await;
+        config.auth_info.impersonate = Some(format!("system:serviceaccount:{namespace}:{account}"));
+        kube::Client::try_from(config).expect("a client")
+    }
+
+    async fn config(&self) -> kube::Config {
         let kubeconfig = kube::config::Kubeconfig::read_from(self.kubeconfig()).expect("a kubeconfig");
         let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await;
         let mut config = config.expect("a configuration");
         config.default_retry = false;
-        kube::Client::try_from(config).expect("a client")
+        config
     }
 
     /// Runs kubectl to its end. The answer may be a failure: that is for the test to judge.

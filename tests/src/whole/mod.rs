@@ -52,7 +52,8 @@ use wire::Wire;
 /// 2026-01-01T00:00:00Z: when worlds begin.
 pub const BEGIN: u64 = 1_767_225_600_000;
 
-const LEASE: (&str, &str) = ("kube-system", "polity");
+/// The lease of hosts.
+pub const LEASE: (&str, &str) = ("kube-system", "polity");
 
 /// What outlives hosts.
 pub struct Site {
@@ -63,6 +64,7 @@ pub struct Site {
     /// The clouds.
     pub clouds: Arc<Clouds>,
     client: kube::Client,
+    hosts: kube::Client,
     policies: Arc<Policies>,
     lives: std::cell::Cell<u32>,
     recordings: Option<std::path::PathBuf>,
@@ -90,12 +92,19 @@ impl Site {
         let now: polity_standalone::Clock =
             Arc::new(move || UNIX_EPOCH + Duration::from_millis(time.now().unix));
         let api = Api::new(Arc::new(Store::in_memory(now, u128::from(seed).to_be_bytes())));
-        Site::on(kube::Client::new(api, "default"), clock, seed, sim)
+        let client = kube::Client::new(api, "default");
+        Site::on(client.clone(), client, clock, seed, sim)
     }
 
     /// A folder with the compiled policies and a cloud as `sim` configures it, on somebody else's cluster. Its objects
-    /// have the times of that cluster, so `clock` should too.
-    pub fn on(client: kube::Client, clock: Arc<Clock>, seed: u64, sim: Option<Value>) -> Self {
+    /// have the times of that cluster, so `clock` should too. Hosts speak to it by `hosts`, everybody else by `client`.
+    pub fn on(
+        client: kube::Client,
+        hosts: kube::Client,
+        clock: Arc<Clock>,
+        seed: u64,
+        sim: Option<Value>,
+    ) -> Self {
         let policies = Policies::new(
             guests::sandbox().clone(),
             guests::folder(),
@@ -103,13 +112,14 @@ impl Site {
             Box::new(|_| {}),
         );
         let cluster = Arc::new(Cluster::new(client.clone(), LEASE));
-        let secrets = Arc::new(ClusterSecrets::new(cluster.clone()));
+        let secrets = Arc::new(ClusterSecrets::new(Arc::new(Cluster::new(hosts.clone(), LEASE))));
         let clouds = Arc::new(Clouds::new(clock.clone(), secrets, None, seed, sim));
         Site {
             cluster,
             clouds,
             clock,
             client,
+            hosts,
             policies: Arc::new(policies),
             lives: std::cell::Cell::new(0),
             recordings: None,
@@ -190,7 +200,7 @@ impl Site {
     ) -> (Handle, Wire, tokio::task::JoinHandle<()>) {
         let life = self.lives.get() + 1;
         self.lives.set(life);
-        let wire = Wire::new(self.client.clone());
+        let wire = Wire::new(self.hosts.clone());
         let (driver, handle) = Driver::new(Parts {
             identity: format!("host-{life}"),
             clock: self.clock.clone(),

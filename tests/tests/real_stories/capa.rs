@@ -4,13 +4,13 @@
 use polity_core::contract::{Kind, ObjectRef};
 use polity_core::record::{Outcome, PassRecord};
 use polity_tests::simulation::bindings::MACHINES;
-use polity_tests::stand::reference;
+use polity_tests::stand::{condition_of, reference};
+use polity_tests::whole::capa::{CAPA, grants};
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, Setting, alike, calls, changes, condition, named, session, took};
 use crate::seen::some;
 
-const CAPA: &str = "capa.polity.dev/v1alpha1";
 const CAPI: &str = "cluster.x-k8s.io/v1beta2";
 /// The account that both access keys are of.
 const TEAM: &str = "222222222222";
@@ -41,9 +41,9 @@ fn an_identity_takes_its_secret_along_and_no_cluster() {
 /// Clusters that are judged, and machines of another team that are guarded.
 fn guarded() -> Setting {
     let capv = json!({"file": "capv_machine.wasm", "configuration": {"requeuePeriod": "200ms", "failureBackoff": "1s"}});
-    let grants = [identity_grants(), vec![json!({"cloud": ["vm.*", "task.get"]})]].concat();
+    let allowed = [grants(), vec![json!({"cloud": ["vm.*", "task.get"]})]].concat();
     let policies = json!({"identity": identity_policy(), "lifecycle": capv});
-    let machines = binding("machines", (MACHINES, "Machine"), policies, grants);
+    let machines = binding("machines", (MACHINES, "Machine"), policies, allowed);
     let (host, key) = (
         "arn:aws:iam::111111111111:role/controller",
         |id: &str, user: &str| json!({"id": id, "account": TEAM, "arn": format!("arn:aws:iam::{TEAM}:user/{user}")}),
@@ -98,27 +98,9 @@ fn identity_policy() -> Value {
     json!({"file": "capa_identity.wasm", "configuration": {"resync": "1s"}})
 }
 
-/// What the README of `capa-identity` asks for.
-fn identity_grants() -> Vec<Value> {
-    let identity = |kind: &str| json!({"ask": {"apiVersion": CAPA, "kind": kind, "namespaces": ["*"]}});
-    let default = json!({
-        "apiVersion": CAPA, "kind": "AWSClusterControllerIdentity", "name": "default", "namespaces": ["*"],
-    });
-    vec![
-        json!({"credential": true}),
-        json!({"secrets": {"namespaces": ["capa-system"]}}),
-        json!({"ask": {"apiVersion": "v1", "kind": "Namespace", "namespaces": ["*"], "fields": ["metadata.labels"]}}),
-        json!({"ask": {"apiVersion": CAPA, "kind": "AWSCluster"}}),
-        identity("AWSClusterControllerIdentity"),
-        identity("AWSClusterStaticIdentity"),
-        identity("AWSClusterRoleIdentity"),
-        json!({"create": default}),
-    ]
-}
-
 fn clusters() -> Value {
     let policies = json!({"identity": identity_policy()});
-    binding("clusters", (CAPA, "AWSCluster"), policies, identity_grants())
+    binding("clusters", (CAPA, "AWSCluster"), policies, grants())
 }
 
 fn kind(api_version: &str, kind: &str) -> Kind {
@@ -348,13 +330,14 @@ async fn garbage(scene: &mut Scene) {
     scene.until_gone(&named(&keys())).await;
     scene.until_gone(&named(&secret)).await;
     for cluster in [&c1, &c2] {
-        let stranded = until_said(
-            scene,
-            cluster,
-            RETRIEVED,
-            ["False", "PrincipalCredentialRetrievalFailed"],
-        )
-        .await;
+        // Its Secret may be missed first: that goes before who waits for it.
+        let stranded = scene
+            .until(cluster, |cluster| {
+                let retrieved = condition_of(cluster, RETRIEVED);
+                retrieved
+                    .is_some_and(|said| said["message"] == "AWSClusterStaticIdentity keys does not exist")
+            })
+            .await;
         let turn = format!("{} has no identity", cluster.name);
         scene.sees(&turn, some(&stranded, &["spec", "status.conditions"]));
     }

@@ -5,8 +5,9 @@
 //! # Flow
 //!
 //! [`scene::alike`] opens a [`scene::Scene`] on each server: the same bindings, the same simulated cloud with its kubelets,
-//! the host in this process. The story waits for what it expects on watches, says what it wants
-//! [`compared`](scene::Scene::sees), and checks the rest by itself.
+//! the host in this process, which on a real server is allowed what `polity rbac` derives from the bindings and no
+//! more. The story waits for what it expects on watches, says what it wants [`compared`](scene::Scene::sees), and checks
+//! the rest by itself.
 //!
 //! # Caveats
 //!

@@ -12,14 +12,18 @@ use kube::client::Body;
 use polity::clock::Clock;
 use polity::driver::{Handle, Observer};
 use polity::manifests::Manifests;
-use polity_core::binding::PolicyId;
+use polity::rbac::Allowed;
+use polity_core::binding::{BindingSpec, PolicyId};
 use polity_core::call::{Scope, WatchEvent, Write};
-use polity_core::contract::{Act, Ask, Kind, ObjectDelete, ObjectRef, Precondition, Question, Request};
+use polity_core::contract::{
+    Act, Ask, Kind, Manifest, ObjectDelete, ObjectRef, Precondition, Question, Request,
+};
 use polity_core::object::Object;
 use polity_core::record::PassRecord;
 use polity_sandbox::Policy;
+use polity_tests::guests;
 use polity_tests::kubernetes::{Assets, KubeServer};
-use polity_tests::whole::Site;
+use polity_tests::whole::{LEASE, Site};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -30,6 +34,9 @@ const SEED: u64 = 1;
 /// What has not come by then does not come. Nothing is measured by it: a real server may share its machine with compilers.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PATIENCE_WITH_A_REAL_SERVER: Duration = Duration::from_secs(300);
+
+/// The host's service account on a real server.
+const ACCOUNT: (&str, &str) = ("polity-system", "polity");
 
 /// After a list that was refused for now.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -63,7 +70,7 @@ pub(crate) fn alike(setting: impl Fn() -> Setting, story: impl AsyncFn(&mut Scen
     let embedded = virtual_time().block_on(async {
         let setting = setting();
         let site = Site::new(SEED, Some(cloud(&setting.trouble)));
-        let mut scene = Scene::open(site, &setting, PATIENCE, || {}).await;
+        let mut scene = Scene::open(site, &setting, PATIENCE, async |_| {}).await;
         story(&mut scene).await;
         scene.close().await
     });
@@ -76,10 +83,21 @@ pub(crate) fn alike(setting: impl Fn() -> Setting, story: impl AsyncFn(&mut Scen
     let mut server = KubeServer::start(&assets, tempfile::tempdir().expect("a folder"));
     let real = real_time().block_on(async {
         let (setting, clock) = (setting(), Arc::new(Clock::new(1.0)));
-        let client = server.client().await;
-        let site = Site::on(client, clock, SEED, Some(cloud(&setting.trouble)));
-        let controllers = || tokio::task::block_in_place(|| server.start_controllers());
-        let mut scene = Scene::open(site, &setting, PATIENCE_WITH_A_REAL_SERVER, controllers).await;
+        let (client, hosts) = (
+            server.client().await,
+            server.client_of(ACCOUNT.0, ACCOUNT.1).await,
+        );
+        let site = Site::on(client, hosts.clone(), clock, SEED, Some(cloud(&setting.trouble)));
+        let prepare = async |site: &Site| {
+            tokio::task::block_in_place(|| server.start_controllers());
+            allow(site, &setting.bindings).await;
+            let secrets = http::Request::get("/api/v1/secrets")
+                .body(Vec::new())
+                .expect("a request");
+            let refused = hosts.request_text(secrets).await;
+            assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 403));
+        };
+        let mut scene = Scene::open(site, &setting, PATIENCE_WITH_A_REAL_SERVER, prepare).await;
         story(&mut scene).await;
         scene.close().await
     });
@@ -93,6 +111,30 @@ pub(crate) fn alike(setting: impl Fn() -> Setting, story: impl AsyncFn(&mut Scen
         );
     }
     assert_eq!(embedded.len(), real.len());
+}
+
+/// Allows the host's service account what `polity rbac` derives from the bindings, and nothing else.
+async fn allow(site: &Site, bindings: &[Value]) {
+    let mut allowed = Allowed::for_any_host(LEASE);
+    for binding in bindings {
+        let spec: BindingSpec = serde_json::from_value(binding["spec"].clone()).expect("a binding");
+        let sources = [
+            &spec.policies.identity,
+            &spec.policies.lifecycle,
+            &spec.policies.retry,
+        ];
+        let files = sources.into_iter().flatten().flat_map(|source| &source.file);
+        let policies: Vec<_> = files
+            .map(|file| guests::load(file.trim_end_matches(".wasm")))
+            .collect();
+        let manifests: Vec<&Manifest> = policies.iter().map(|policy| &**policy.manifest()).collect();
+        let bound = allowed.bind(&site.cluster, LEASE, &spec, &manifests).await;
+        bound.expect("its kinds are served");
+    }
+    for object in allowed.objects("polity", ACCOUNT) {
+        let applied = site.cluster.apply(&object).await;
+        applied.unwrap_or_else(|failure| panic!("{failure}: {object}"));
+    }
 }
 
 /// A cloud that answers at once and hides nothing.
@@ -122,15 +164,20 @@ fn real_time() -> tokio::runtime::Runtime {
 }
 
 impl Scene {
-    /// Applies the setting and starts the host. `controllers` are started once all kinds are there.
-    async fn open(site: Site, setting: &Setting, patience: Duration, controllers: impl FnOnce()) -> Self {
+    /// Applies the setting and starts the host. `prepare` is called in between, once all kinds are there.
+    async fn open(
+        site: Site,
+        setting: &Setting,
+        patience: Duration,
+        prepare: impl AsyncFnOnce(&Site),
+    ) -> Self {
         let manifests = Manifests {
             bindings: setting.bindings.clone(),
             objects: setting.objects.clone(),
             ..Manifests::default()
         };
         site.apply(&manifests).await;
-        controllers();
+        prepare(&site).await;
         let (ended, passes) = watch::channel(Vec::new());
         let (handle, _, driver) = site.drive(0, Box::new(Witness(ended)));
         site.play_kubelets();
