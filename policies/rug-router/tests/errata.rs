@@ -6,10 +6,10 @@ mod neutron;
 
 use std::time::Duration;
 
-use neutron::{Story, edges, failure, port};
+use neutron::{Story, edges, failure};
 use polity_sdk::{Code, Next, RetryClass};
 use rug_router::{Action, State};
-use serde_json::{Value, json};
+use serde_json::json;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -130,7 +130,10 @@ fn erratum_09_a_vm_that_does_not_go_is_one_try_in_a_pass() {
     story.neutron.state().instead = vec![("router.delete", 3, failure(Code::Internal))];
     for _ in 0..3 {
         let ended = story.pass();
-        assert_eq!((edges(&ended).as_str(), &ended.next), ("X10", &Next::After(1_000)));
+        assert_eq!(
+            (edges(&ended).as_str(), &ended.next),
+            ("X10", &Next::After(1_000))
+        );
         assert!(ended.acts().len() <= 2);
     }
     assert_eq!(story.step(), "30");
@@ -193,7 +196,10 @@ fn a_probe_that_fails_is_no_healthy_poll() {
         let ended = story.pass();
         assert_eq!((edges(&ended).as_str(), &ended.next), ("", &Next::After(1_000)));
         let ready = story.condition("Ready");
-        assert_eq!((&ready["status"], &ready["reason"]), (&json!("Unknown"), &json!("LookFailed")));
+        assert_eq!(
+            (&ready["status"], &ready["reason"]),
+            (&json!("Unknown"), &json!("LookFailed"))
+        );
     }
     assert_eq!(story.rest(), "11");
     assert_eq!(story.condition("Ready")["status"], "True");
@@ -219,7 +225,9 @@ fn a_router_does_not_end_before_its_vm_is_gone() {
 fn a_vm_that_was_given_up_stays_so_until_somebody_asks() {
     let mut story = Story::new();
     story.neutron.state().instead = vec![("router.boot", u32::MAX, failure(Code::Internal))];
-    story.world.edit(json!({"status": {"machineState": "CREATE_VM", "action": "C", "queue": ["P"]}}));
+    story
+        .world
+        .edit(json!({"status": {"machineState": "CREATE_VM", "action": "C", "queue": ["P"]}}));
     story.update(json!({}));
     story.world.edit(json!({"status": {"observedGeneration": 2}}));
     assert_eq!(story.rest(), "16 16 16 16 16 15 X01");
@@ -264,17 +272,4 @@ fn a_vm_that_gives_no_verdict_is_asked_once_a_second() {
     story.neutron.state().forgetful = false;
     story.rest();
     assert_eq!(story.vm(), "C");
-}
-
-/// A letter case of a MAC address is no other network, and a port that is named twice is one.
-#[test]
-fn ports_are_compared_by_what_they_are() {
-    let mut story = Story::configured();
-    let upper = json!({"network": "net-1", "mac": "FA:16:3E:00:00:01"});
-    for ports in [json!([upper]), json!([port(1), port(1)])] {
-        story.update(json!({"ports": ports}));
-        assert_eq!(story.rest(), "02 09 21");
-    }
-    let status: &Value = story.world.status();
-    assert_eq!(status["withheld"], Value::Null);
 }

@@ -110,6 +110,7 @@ mod patch;
 mod path;
 mod permit;
 mod request;
+pub mod router;
 mod selector;
 pub mod session;
 pub mod step;

@@ -192,7 +192,8 @@ impl State {
                     "" => self.vms.iter().find(|(_, vm)| vm.name == name),
                     id => self.vms.get_key_value(id),
                 };
-                vm.map(|(id, vm)| vm.describe(id, now)).ok_or_else(|| missing("VM"))
+                vm.map(|(id, vm)| vm.describe(id, now))
+                    .ok_or_else(|| missing("VM"))
             }
             "router.delete-ports" => {
                 self.ports.retain(|_, owner| *owner != text("name"));
@@ -209,7 +210,9 @@ impl State {
                         self.advance(now);
                         Ok(json!({}))
                     }
-                    _ if !vm.is_alive(now) => Err(Failure::new(Code::FailedPrecondition, "it does not answer")),
+                    _ if !vm.is_alive(now) => {
+                        Err(Failure::new(Code::FailedPrecondition, "it does not answer"))
+                    }
                     "router.interfaces" => {
                         let shown = vm.shown.iter().filter(|(_, from)| **from <= now);
                         Ok(json!({"macs": shown.map(|(mac, _)| mac).collect::<Vec<_>>()}))
@@ -231,8 +234,10 @@ impl State {
                     }
                     "port.attach" => {
                         let mac = text("mac");
-                        vm.ports.push(json!({"network": arguments["network"], "mac": mac}));
-                        vm.shown.insert(mac.clone(), plug.map_or(u64::MAX, |plug| now + plug));
+                        vm.ports
+                            .push(json!({"network": arguments["network"], "mac": mac}));
+                        vm.shown
+                            .insert(mac.clone(), plug.map_or(u64::MAX, |plug| now + plug));
                         self.ports.insert(mac, "r-1".to_owned());
                         Ok(json!({}))
                     }
@@ -251,10 +256,15 @@ impl State {
     fn boot(&mut self, arguments: &Value) -> Result<Value, Failure> {
         let ports = arguments["ports"].as_array().expect("ports").clone();
         assert!(self.vms.is_empty(), "a second VM");
-        let macs = ports.iter().map(|port| port["mac"].as_str().expect("a MAC").to_owned());
+        let macs = ports
+            .iter()
+            .map(|port| port["mac"].as_str().expect("a MAC").to_owned());
         let shown: BTreeMap<String, u64> = macs.map(|mac| (mac, 0)).collect();
         for mac in shown.keys() {
-            assert!(self.ports.get(mac).is_none_or(|owner| owner == "r-1"), "another router's port");
+            assert!(
+                self.ports.get(mac).is_none_or(|owner| owner == "r-1"),
+                "another router's port"
+            );
             self.ports.insert(mac.clone(), "r-1".to_owned());
         }
         self.ids += 1;
@@ -317,7 +327,11 @@ impl Story {
         });
         let neutron = Neutron::default();
         let world = world(object, &config, &neutron);
-        Story { world, neutron, config }
+        Story {
+            world,
+            neutron,
+            config,
+        }
     }
 
     /// A router whose VM is alive and configured, and that rests.
@@ -377,7 +391,8 @@ impl Story {
     /// Somebody changes the spec.
     pub fn update(&mut self, spec: Value) {
         let generation = self.object()["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
-        self.world.edit(json!({"metadata": {"generation": generation}, "spec": spec}));
+        self.world
+            .edit(json!({"metadata": {"generation": generation}, "spec": spec}));
     }
 
     /// Somebody asks for something.
@@ -398,8 +413,14 @@ impl Story {
 
     /// The condition of this type.
     pub fn condition(&self, kind: &str) -> Value {
-        let conditions = self.world.status()["conditions"].as_array().cloned().unwrap_or_default();
-        conditions.into_iter().find(|condition| condition["type"] == kind).unwrap_or(Value::Null)
+        let conditions = self.world.status()["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        conditions
+            .into_iter()
+            .find(|condition| condition["type"] == kind)
+            .unwrap_or(Value::Null)
     }
 
     /// A boot is in doubt in the next pass.
@@ -436,7 +457,8 @@ impl Story {
             stored["metadata"]["finalizers"] = json!(["rug.polity.dev/router"]);
         }
         self.world = world(stored, &self.config, &self.neutron);
-        self.world.advance(now.since(self.world.now()) + Duration::from_secs(1));
+        self.world
+            .advance(now.since(self.world.now()) + Duration::from_secs(1));
         if changes.iter().any(|change| change == "router.boot") {
             let made = self.neutron.state().boots > boots_before;
             let id = self.neutron.state().vms.keys().next().cloned();
