@@ -2,10 +2,11 @@
 //! RUG-X07).
 
 use polity_sdk::prelude::*;
+use polity_sdk::router;
 
 use crate::letters::{Action, State, Vm};
 use crate::object::Router;
-use crate::{Cx, cloud, report};
+use crate::{Cx, report};
 
 /// A router that nobody has looked at, or whose status was lost: a VM that is there is taken over.
 pub(crate) async fn start(cx: &Cx, router: &mut Router) -> Result<Next, Failure> {
@@ -18,30 +19,28 @@ pub(crate) async fn start(cx: &Cx, router: &mut Router) -> Result<Next, Failure>
 /// ALIVE
 pub(crate) async fn check(cx: &Cx, router: &mut Router) -> Result<Next, Failure> {
     router.status.vm = probe(cx, router).await?;
-    let next = match (router.status.action, router.status.vm) {
-        (_, Vm::Gone) => router.take(cx, "RUG-12", State::StopVm),
-        (_, Vm::Down) => router.take(cx, "RUG-08", State::CreateVm),
+    let (edge, to) = match (router.status.action, router.status.vm) {
+        (_, Vm::Gone) => ("RUG-12", State::StopVm),
+        (_, Vm::Down) => ("RUG-08", State::CreateVm),
         // The VM has been seen to boot again: as long as it does, that is all there is to do.
         (_, Vm::Booting) => {
             router.put_back();
-            router.take(cx, "RUG-X05", State::CalcAction)
+            ("RUG-X05", State::CalcAction)
         }
-        (_, Vm::RestartNeeded | Vm::HotplugNeeded | Vm::Error) => router.take(cx, "RUG-X05", State::Config),
-        (Action::Poll, Vm::Up) if cx.config().poll_configures_up => {
-            router.take(cx, "RUG-X06", State::Config)
-        }
-        (Action::Poll, _) => router.take(cx, "RUG-11", State::CalcAction),
-        (Action::Read, Vm::Configured) => router.take(cx, "RUG-10", State::Stats),
-        (Action::Read, Vm::Up) => router.take(cx, "RUG-X04", State::Config),
-        _ => router.take(cx, "RUG-09", State::Config),
+        (_, Vm::RestartNeeded | Vm::HotplugNeeded | Vm::Error) => ("RUG-X05", State::Config),
+        (Action::Poll, Vm::Up) if cx.config().poll_configures_up => ("RUG-X06", State::Config),
+        (Action::Poll, _) => ("RUG-11", State::CalcAction),
+        (Action::Read, Vm::Configured) => ("RUG-10", State::Stats),
+        (Action::Read, Vm::Up) => ("RUG-X04", State::Config),
+        _ => ("RUG-09", State::Config),
     };
-    Ok(next)
+    Ok(router.take(cx, edge, to))
 }
 
 /// CHECK_BOOT
 pub(crate) async fn check_boot(cx: &Cx, router: &mut Router) -> Result<Next, Failure> {
     router.status.vm = probe(cx, router).await?;
-    let next = match router.status.vm {
+    Ok(match router.status.vm {
         Vm::Gone | Vm::Down => router.take(cx, "RUG-19", State::StopVm),
         Vm::Up => router.take(cx, "RUG-17", State::Config),
         Vm::HotplugNeeded => router.take(cx, "RUG-X07", State::ReplugVm),
@@ -49,30 +48,21 @@ pub(crate) async fn check_boot(cx: &Cx, router: &mut Router) -> Result<Next, Fai
             router.put_back();
             router.take_slowly(cx, "RUG-18", State::CalcAction)
         }
-    };
-    Ok(next)
+    })
 }
 
 /// What there is to be believed of the VM.
 async fn probe(cx: &Cx, router: &mut Router) -> Result<Vm, Failure> {
     let believed = router.status.vm;
-    let (resource, instance) = join!(
-        cx.ask(cloud::resource(router)),
-        cx.ask(cloud::instance(router))
-    );
-    if resource.found()?.is_none() {
-        return Ok(Vm::Gone);
-    }
-    let Some(instance) = instance.found()? else {
-        router.status.instance = None;
-        return Ok(Vm::Down);
+    let instance = match router.look(cx).await? {
+        Ok(instance) => instance,
+        Err(vm) => return Ok(vm),
     };
-    router.status.instance = Some(instance.id.clone());
     let answers = instance.managed && {
-        let alive = cx.ask(cloud::alive(&instance.id)).await.found()?;
+        let alive = cx.ask(router::alive(&instance.id)).await.found()?;
         alive.is_some_and(|answer| answer.alive)
     };
-    let vm = match believed {
+    Ok(match believed {
         Vm::Configured if answers => {
             router.status.boot_attempts = 0;
             Vm::Configured
@@ -92,8 +82,7 @@ async fn probe(cx: &Cx, router: &mut Router) -> Result<Vm, Failure> {
             report::not_ready(cx, router, "BootTimeout", message);
             Vm::Down
         }
-    };
-    Ok(vm)
+    })
 }
 
 /// Whether the VM may still be booting: the cloud says since when, not this policy, which may have been away.

@@ -1,92 +1,116 @@
-//! CREATE_VM (RUG-13 to RUG-16, RUG-X11).
+//! CREATE_VM (RUG-13 to RUG-16, RUG-X11), and a boot whose answer was lost (RUG-X13, RUG-X15, RUG-X16): that is decided
+//! before everything else, deleting or not.
 
-use polity_sdk::contract::Effect;
 use polity_sdk::prelude::*;
+use polity_sdk::router::{BOOT, Booted, Creation, Instance, boot, delete, image};
+use polity_sdk::{Doubt, Effect};
 
-use crate::cloud::{self, Instance};
 use crate::letters::{Action, State, Vm};
 use crate::object::Router;
 use crate::{Cx, ports, report};
+
+/// What became of the boot in doubt, if there is one. Each boot counts as one attempt, here or where it was answered.
+pub(crate) fn resolve(cx: &Cx, router: &mut Router) -> Result<Option<Next>, Failure> {
+    let Some(doubted) = cx.pending().iter().find(|act| act.operation == BOOT) else {
+        return Ok(None);
+    };
+    Ok(Some(match &doubted.state {
+        Doubt::Unknown => {
+            cx.note("RUG-X13");
+            let message = "a boot may be under way: the cloud cannot say yet";
+            report::not_ready(cx, router, "BootInDoubt", message);
+            Next::after(cx.config().retry_delay)
+        }
+        Doubt::Done(answer) => {
+            let booted: Booted = serde_json::from_str(answer).map_err(|error| {
+                let message = format!("what a boot in doubt was answered does not decode: {error}");
+                Failure::new(Code::Internal, message)
+            })?;
+            router.status.boot_attempts += 1;
+            adopt(router, booted.id);
+            // What was plugged in is not told; what may have been is given back in the end.
+            router.status.ports = router.spec.ports.iter().map(|port| port.mac.clone()).collect();
+            router.take(cx, "RUG-X15", State::CheckBoot)
+        }
+        Doubt::Absent => {
+            let message = "the boot did not arrive".to_owned();
+            failed(cx, router, "RUG-X16", "BootFailed", message)
+        }
+    }))
+}
 
 /// Boots a VM, unless that was tried too often, or there is one.
 pub(crate) async fn create(cx: &Cx, router: &mut Router) -> Result<Next, Failure> {
     if router.status.boot_attempts >= cx.config().reboot_error_threshold {
         return Ok(give_up(cx, router));
     }
-    let (resource, instance, image) = join!(
-        cx.ask(cloud::resource(router)),
-        cx.ask(cloud::instance(router)),
-        cx.ask(cloud::image(router.image())),
-    );
-    if resource.found()?.is_none() {
-        router.status.vm = Vm::Gone;
-        return Ok(router.take(cx, "RUG-14", State::StopVm));
+    match router.look(cx).await? {
+        Ok(instance) => return there_is_one(cx, router, instance).await,
+        Err(Vm::Gone) => {
+            router.status.vm = Vm::Gone;
+            return Ok(router.take(cx, "RUG-14", State::StopVm));
+        }
+        Err(_) => {}
     }
-    if let Some(instance) = instance.found()? {
-        return there_is_one(cx, router, instance).await;
-    }
-    router.status.instance = None;
-    if image.found()?.is_none() {
+    if cx.ask(image(router.image())).await.found()?.is_none() {
         let message = format!("there is no image {:?}", router.image());
         return Ok(failed(cx, router, "RUG-16", "ImageNotFound", message));
     }
     let wanted = router.spec.ports.clone();
     let ports = ports::own(cx, router, &wanted).await?;
-    match cx.act(cloud::boot(router, &ports)).await {
+    let creation = Creation {
+        name: &router.metadata.name,
+        image: router.image(),
+        flavor: &router.spec.flavor,
+        ports: &ports,
+    };
+    match cx.act(boot(&creation)).await {
         Ok(booted) => {
             router.status.boot_attempts += 1;
-            adopt(router, booted.id);
             router.status.ports = ports.into_iter().map(|port| port.mac).collect();
-            Ok(booting(cx, router))
+            adopt(router, booted.id);
+            Ok(router.take(cx, "RUG-13", State::CheckBoot))
         }
-        // Nobody knows: that is found out before anything else.
+        // Nobody knows whether it was: that is found out before anything else. Or it was not even tried.
         Err(failure) if failure.effect == Effect::Unknown => Err(failure),
-        // It was not even tried.
         Err(failure) if [Code::Aborted, Code::Cancelled].contains(&failure.code) => Err(failure),
         Err(failure) => Ok(failed(cx, router, "RUG-16", "BootFailed", failure.message)),
     }
 }
 
 /// A VM of this id is the router's, and boots.
-pub(crate) fn adopt(router: &mut Router, id: String) {
+fn adopt(router: &mut Router, id: String) {
     router.status.instance = Some(id);
     router.status.vm = Vm::Booting;
 }
 
-fn booting(cx: &Cx, router: &mut Router) -> Next {
-    router.take(cx, "RUG-13", State::CheckBoot)
-}
-
 /// Never a second one beside it: it is the router's, or it has to go first.
 async fn there_is_one(cx: &Cx, router: &mut Router, instance: Instance) -> Result<Next, Failure> {
-    let known = router.status.instance.as_ref() == Some(&instance.id);
-    let leaving = instance.status == "DELETING";
-    if !leaving {
-        match router.status.vm {
-            _ if !known => adopt(router, instance.id),
-            Vm::Down if instance.status == "BUILD" => adopt(router, instance.id),
-            Vm::Down => {
-                cx.act(cloud::delete(&instance.id)).await.found()?;
-            }
-            // It is believed to be of use, and left alone.
-            Vm::HotplugNeeded => return Ok(router.take(cx, "RUG-X11", State::CheckBoot)),
-            _ => {}
-        }
-        if router.status.vm != Vm::Down {
-            return Ok(booting(cx, router));
-        }
+    let known = cx.object().status.instance.as_ref() == Some(&instance.id);
+    let down = router.status.vm == Vm::Down;
+    if instance.is_leaving() {
+        router.status.vm = Vm::Down;
+    } else if !known || (down && instance.is_built()) {
+        adopt(router, instance.id);
+    } else if down {
+        cx.act(delete(&instance.id)).await.found()?;
     }
-    router.status.vm = Vm::Down;
-    router.status.boot_attempts = 0;
-    Ok(router.take_slowly(cx, "RUG-16", State::CreateVm))
+    // One that is believed to be of use is left alone.
+    Ok(match router.status.vm {
+        Vm::Down => {
+            router.status.boot_attempts = 0;
+            router.take_slowly(cx, "RUG-16", State::CreateVm)
+        }
+        Vm::HotplugNeeded => router.take(cx, "RUG-X11", State::CheckBoot),
+        _ => router.take(cx, "RUG-13", State::CheckBoot),
+    })
 }
 
 /// No VM was made: another try, soon.
-pub(crate) fn failed(cx: &Cx, router: &mut Router, edge: &str, reason: &str, message: String) -> Next {
+fn failed(cx: &Cx, router: &mut Router, edge: &str, reason: &str, message: String) -> Next {
     router.status.boot_attempts += 1;
     router.status.vm = Vm::Down;
-    cx.event(EventType::Warning, reason, message.clone());
-    report::not_ready(cx, router, reason, message);
+    report::trouble(cx, router, reason, message);
     router.take_slowly(cx, edge, State::CreateVm)
 }
 

@@ -180,7 +180,8 @@ impl Case {
     fn loses(mut self, request: &'static str) -> Self {
         let failure = Failure::new(Code::DeadlineExceeded, "no answer");
         let effect = Effect::Unknown;
-        self.answers.insert(0, (request, Err(Failure { effect, ..failure })));
+        self.answers
+            .insert(0, (request, Err(Failure { effect, ..failure })));
         self
     }
 
@@ -203,7 +204,11 @@ impl Case {
     fn takes(self, id: &str, state: &str) -> Self {
         let stays = self.object["status"]["machineState"] == state;
         let case = self.notes(id).next(Next::After(0));
-        if stays { case } else { case.writes(json!({"machineState": state})) }
+        if stays {
+            case
+        } else {
+            case.writes(json!({"machineState": state}))
+        }
     }
 
     /// An edge is taken to this state, which is executed after a second.
@@ -325,7 +330,8 @@ fn task(state: &str) -> Value {
 }
 
 fn condition(kind: &str, status: &str, reason: &str, message: &str, since: &str) -> Value {
-    let mut condition = json!({"type": kind, "status": status, "reason": reason, "lastTransitionTime": since});
+    let mut condition =
+        json!({"type": kind, "status": status, "reason": reason, "lastTransitionTime": since});
     if !message.is_empty() {
         condition["message"] = message.into();
     }

@@ -31,7 +31,6 @@ pub struct Config {
     /// The same for the routers of these namespaces.
     pub debug_tenants: Vec<String>,
     /// Why.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub debug_reason: Option<String>,
 }
 

@@ -1,56 +1,53 @@
 //! CONFIG (RUG-20 to RUG-23, RUG-X08).
 
+use std::collections::BTreeSet;
+
 use polity_sdk::driver::is_transient;
 use polity_sdk::machine::{TaskError, TaskState};
 use polity_sdk::prelude::*;
+use polity_sdk::router::{interfaces, push};
 
 use crate::letters::{Action, State, Vm};
 use crate::object::{Push, Router};
-use crate::{Cx, cloud, ports, report};
+use crate::{Cx, ports, report};
 
 /// Compares what is plugged in, then tells the VM what to be. That is a task, which is followed over passes.
 pub(crate) async fn configure(cx: &Cx, router: &mut Router) -> Result<Next, Failure> {
-    let (resource, instance) = join!(
-        cx.ask(cloud::resource(router)),
-        cx.ask(cloud::instance(router))
-    );
-    if resource.found()?.is_none() {
-        router.status.vm = Vm::Gone;
-        return Ok(router.take(cx, "RUG-23", State::StopVm));
-    }
-    let Some(instance) = instance.found()? else {
-        router.status.instance = None;
-        router.status.vm = Vm::Down;
-        return Ok(router.take(cx, "RUG-23", State::StopVm));
+    let instance = match router.look(cx).await? {
+        Ok(instance) => instance,
+        Err(vm) => {
+            router.status.vm = vm;
+            return Ok(router.take(cx, "RUG-23", State::StopVm));
+        }
     };
-    router.status.instance = Some(instance.id.clone());
-    let push = router.status.push.clone().unwrap_or_default();
-    if let Some(task) = &push.task {
-        return follow(cx, router, &push, task).await;
+    let before = router.status.push.clone().unwrap_or_default();
+    if let Some(task) = &before.task {
+        return follow(cx, router, &before, task).await;
     }
-    let plugged = match cx.ask(cloud::interfaces(&instance.id)).await {
-        Ok(interfaces) => ports::macs(&interfaces.macs),
+    let plugged = match cx.ask(interfaces(&instance.id)).await {
+        Ok(interfaces) => BTreeSet::from_iter(interfaces.macs),
         Err(failure) => return Ok(no_verdict(cx, router, failure.message)),
     };
-    let missing = ports::missing(router, &plugged);
+    let mut missing = router.spec.ports.clone();
+    missing.retain(|port| !plugged.contains(&port.mac));
     ports::own(cx, router, &missing).await?;
     let wanted = ports::wanted(router);
-    if ports::macs_of(&wanted) != plugged {
+    if ports::macs(&wanted) != plugged {
         router.status.vm = Vm::HotplugNeeded;
         return Ok(router.take(cx, "RUG-22", State::ReplugVm));
     }
-    match cx.act(cloud::push(&instance.id, &wanted)).await {
+    match cx.act(push(&instance.id, &wanted)).await {
         Ok(submitted) => {
             router.status.push = Some(Push {
                 task: Some(submitted.task),
                 since: Some(cx.now()),
-                ..push
+                ..before
             });
             Ok(Next::after(cx.config().retry_delay))
         }
         // The cloud could not be asked to; the VM has refused nothing.
         Err(failure) if is_transient(&failure) => Err(failure),
-        Err(failure) => Ok(refused(cx, router, &push, failure.message)),
+        Err(failure) => Ok(refused(cx, router, &before, failure.message)),
     }
 }
 
@@ -61,24 +58,24 @@ async fn follow(cx: &Cx, router: &mut Router, push: &Push, task: &str) -> Result
     };
     let timeout = cx.config().config_timeout;
     let since = push.since.unwrap_or(cx.now());
-    match task.state {
-        TaskState::Success => Ok(configured(cx, router)),
+    let refusal = match task.state {
+        TaskState::Success => return Ok(configured(cx, router)),
         TaskState::Queued | TaskState::Running if cx.now().since(since) < timeout.into() => {
-            Ok(Next::after(cx.config().retry_delay))
+            return Ok(Next::after(cx.config().retry_delay));
         }
         TaskState::Queued | TaskState::Running => {
-            let message = format!("the VM did not accept its configuration within {timeout}");
-            Ok(refused(cx, router, push, message))
+            format!("the VM did not accept its configuration within {timeout}")
         }
         TaskState::Error => {
             let TaskError { fault, message, .. } = task.error.unwrap_or_default();
-            Ok(refused(cx, router, push, format!("{fault}: {message}")))
+            format!("{fault}: {message}")
         }
         TaskState::Other(state) => {
             let message = format!("the configuration is in the unknown state {state:?}");
-            Ok(no_verdict(cx, router, message))
+            return Ok(no_verdict(cx, router, message));
         }
-    }
+    };
+    Ok(refused(cx, router, push, refusal))
 }
 
 fn configured(cx: &Cx, router: &mut Router) -> Next {
@@ -93,8 +90,7 @@ fn configured(cx: &Cx, router: &mut Router) -> Next {
 /// The same again, or where that was tried often enough another VM.
 fn refused(cx: &Cx, router: &mut Router, push: &Push, message: String) -> Next {
     let failures = push.failures + 1;
-    cx.event(EventType::Warning, "ConfigRefused", message.clone());
-    report::not_ready(cx, router, "ConfigRefused", message);
+    report::trouble(cx, router, "ConfigRefused", message);
     if failures >= cx.config().max_retries {
         router.status.vm = Vm::RestartNeeded;
         return router.take(cx, "RUG-23", State::StopVm);

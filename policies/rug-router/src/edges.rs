@@ -1,8 +1,8 @@
 //! The manifest, and the arrows of the drawing.
 
 use polity_sdk::prelude::*;
+use polity_sdk::router;
 
-use crate::cloud;
 use crate::config::Config;
 use crate::object::{FINALIZER, Router};
 
@@ -13,7 +13,7 @@ pub fn manifest() -> Manifest {
         .crd(crd())
         .finalizer(FINALIZER)
         .config::<Config>()
-        .needs_cloud(cloud::OPERATIONS)
+        .needs_cloud(router::OPERATIONS)
         .writes(WRITES.split_whitespace())
         .edges(Edge::table(EDGES))
 }

@@ -1,11 +1,12 @@
 //! What happened to the router, as letters in its queue: found by comparing it with what was taken note of.
 
 use polity_sdk::prelude::*;
+use polity_sdk::router;
 
 use crate::letters::{Action, State, Vm};
 use crate::object::Router;
 use crate::report::REBUILD_TAKEN;
-use crate::{Cx, cloud, ports};
+use crate::{Cx, ports};
 
 const READ: &str = "request.polity.dev/read";
 const REBUILD: &str = "request.polity.dev/rebuild";
@@ -60,7 +61,7 @@ async fn enter_rebuild(cx: &Cx, router: &mut Router) {
     };
     let image = router.metadata.annotations.get(REBUILD_IMAGE).cloned();
     let wanted = image.as_ref().unwrap_or(&router.spec.image_uuid);
-    if let Err(failure) = cx.ask(cloud::image(wanted)).await {
+    if let Err(failure) = cx.ask(router::image(wanted)).await {
         let reason = match failure.code {
             Code::NotFound => "ImageNotFound",
             _ => "LookFailed",

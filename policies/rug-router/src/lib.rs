@@ -12,11 +12,9 @@ mod boot;
 mod calc;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod cases;
-mod cloud;
 mod config;
 mod configure;
 mod debug;
-mod doubt;
 pub mod edges;
 mod events;
 mod letters;
@@ -34,7 +32,7 @@ use polity_sdk::prelude::*;
 pub use config::Config;
 pub use edges::manifest;
 pub use letters::{Action, State, Vm};
-pub use object::{NeutronStatus, Port, Push, Router, RouterSpec, RouterStatus, Traffic};
+pub use object::{NeutronStatus, Push, Router, RouterSpec, RouterStatus};
 pub use queue::coalesce;
 
 /// A pass of this policy.
@@ -59,7 +57,7 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
 }
 
 async fn pass(cx: &Cx, router: &mut Router) -> Result<Next, Failure> {
-    if let Some(next) = doubt::resolve(cx, router)? {
+    if let Some(next) = boot::resolve(cx, router)? {
         return Ok(next);
     }
     if debug::holds(cx, router) {

@@ -1,9 +1,10 @@
-//! Going from one state to the next.
+//! Going from one state to the next, and what several states do.
 
 use polity_sdk::prelude::*;
+use polity_sdk::router::{Instance, instance, resource};
 
 use crate::Cx;
-use crate::letters::{Action, State};
+use crate::letters::{Action, State, Vm};
 use crate::object::Router;
 
 impl Router {
@@ -52,5 +53,17 @@ impl Router {
         if action != Action::Delete && queue.first() != Some(&action) {
             queue.insert(0, action);
         }
+    }
+
+    /// The router's VM, whose id is written down; otherwise the letter that says why there is none.
+    pub(crate) async fn look(&mut self, cx: &Cx) -> Result<Result<Instance, Vm>, Failure> {
+        let name = &self.metadata.name;
+        let (resource, instance) = join!(cx.ask(resource(name)), cx.ask(instance(self.named())));
+        if resource.found()?.is_none() {
+            return Ok(Err(Vm::Gone));
+        }
+        let instance = instance.found()?;
+        self.status.instance = instance.as_ref().map(|instance| instance.id.clone());
+        Ok(instance.ok_or(Vm::Down))
     }
 }

@@ -22,6 +22,13 @@ pub(crate) fn not_ready(cx: &Cx, router: &mut Router, reason: &str, message: imp
     conditions.set(cx.now(), READY, ConditionStatus::False, reason, message);
 }
 
+/// The same, of something that went wrong.
+pub(crate) fn trouble(cx: &Cx, router: &mut Router, reason: &str, message: impl Into<String>) {
+    let message = message.into();
+    cx.event(EventType::Warning, reason, message.clone());
+    not_ready(cx, router, reason, message);
+}
+
 /// The state could not be executed.
 pub(crate) fn stumbled(cx: &Cx, router: &mut Router, failure: &Failure) {
     let message = format!("{}: {}", failure.code.as_str(), failure.message);
@@ -32,34 +39,26 @@ pub(crate) fn stumbled(cx: &Cx, router: &mut Router, failure: &Failure) {
 /// Writes down what is believed, for everybody.
 pub(crate) fn conclude(cx: &Cx, router: &mut Router) {
     let status = &mut router.status;
-    let Some(state) = status.machine_state else {
-        return;
-    };
+    let Some(state) = status.machine_state else { return };
     status.neutron_status = Some(match status.vm {
         Vm::Down | Vm::Gone => NeutronStatus::Down,
         Vm::Booting | Vm::Up | Vm::RestartNeeded | Vm::HotplugNeeded => NeutronStatus::Build,
         Vm::Configured => NeutronStatus::Active,
         Vm::Error => NeutronStatus::Error,
     });
-    if std::mem::take(&mut status.told) {
+    let lost = matches!(status.vm, Vm::Down | Vm::RestartNeeded | Vm::Error);
+    let explained = status
+        .conditions
+        .get(READY)
+        .is_some_and(|ready| ready.status == ConditionStatus::False && !ready.message.is_empty());
+    // What made it so is said already, now or before.
+    if std::mem::take(&mut status.told) || (lost && explained) {
         return;
     }
-    let stopping = matches!(state, State::StopVm | State::RebuildVm);
-    let before = status.conditions.get(READY);
-    let explained =
-        before.is_some_and(|ready| ready.status == ConditionStatus::False && !ready.message.is_empty());
-    let (is, reason) = match status.vm {
-        // What made it so is said already.
-        Vm::Down | Vm::RestartNeeded | Vm::Error if explained => return,
-        _ if stopping => (ConditionStatus::False, "Stopping"),
-        Vm::Configured => (ConditionStatus::True, "Configured"),
-        Vm::Down => (ConditionStatus::False, "Down"),
-        Vm::Booting => (ConditionStatus::False, "Booting"),
-        Vm::Up => (ConditionStatus::False, "Up"),
-        Vm::RestartNeeded => (ConditionStatus::False, "RestartNeeded"),
-        Vm::HotplugNeeded => (ConditionStatus::False, "HotplugNeeded"),
-        Vm::Gone => (ConditionStatus::False, "Gone"),
-        Vm::Error => (ConditionStatus::False, "Error"),
+    let (is, reason) = match (state, status.vm) {
+        (State::StopVm | State::RebuildVm, _) => (ConditionStatus::False, "Stopping".to_owned()),
+        (_, Vm::Configured) => (ConditionStatus::True, "Configured".to_owned()),
+        (_, vm) => (ConditionStatus::False, format!("{vm:?}")),
     };
-    status.conditions.set(cx.now(), READY, is, reason, "");
+    status.conditions.set(cx.now(), READY, is, &reason, "");
 }

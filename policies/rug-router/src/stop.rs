@@ -1,42 +1,41 @@
 //! STOP_VM, REBUILD_VM and EXIT (RUG-28 to RUG-31, RUG-X09, RUG-X10, RUG-X12).
 
 use polity_sdk::prelude::*;
+use polity_sdk::router::{Instance, delete, delete_ports, instance, resource};
 
 use crate::letters::{Action, State, Vm};
 use crate::object::{FINALIZER, Router};
-use crate::{Cx, cloud, report};
+use crate::{Cx, report};
 
 /// STOP_VM: to make another VM, or none any more.
 pub(crate) async fn stop(cx: &Cx, router: &mut Router) -> Result<Next, Failure> {
-    if !take_down(cx, router).await? {
-        return Ok(router.take_slowly(cx, "RUG-X10", State::StopVm));
-    }
-    if router.status.vm == Vm::Gone {
-        router.status.action = Action::Delete;
-    } else {
-        router.status.vm = Vm::Down;
-    }
-    Ok(match router.status.action {
-        Action::Delete => router.take(cx, "RUG-31", State::Exit),
-        _ => router.take(cx, "RUG-30", State::CreateVm),
-    })
+    end(cx, router, State::StopVm, ["RUG-X10", "RUG-31", "RUG-30"]).await
 }
 
 /// REBUILD_VM: to make another VM, whatever this one is like.
 pub(crate) async fn rebuild(cx: &Cx, router: &mut Router) -> Result<Next, Failure> {
-    if cx.ask(cloud::resource(router)).await.found()?.is_none() {
+    let name = &router.metadata.name;
+    if cx.ask(resource(name)).await.found()?.is_none() {
         router.status.vm = Vm::Gone;
     }
     router.status.boot_attempts = 0;
+    end(cx, router, State::RebuildVm, ["RUG-28", "RUG-X09", "RUG-29"]).await
+}
+
+/// The edges are those of a VM that is not gone yet, of a router that ends with it, and of another VM.
+async fn end(cx: &Cx, router: &mut Router, here: State, edges: [&str; 3]) -> Result<Next, Failure> {
+    let [again, exit, create] = edges;
     if !take_down(cx, router).await? {
-        return Ok(router.take_slowly(cx, "RUG-28", State::RebuildVm));
+        return Ok(router.take_slowly(cx, again, here));
     }
-    if router.status.vm == Vm::Gone {
-        router.status.action = Action::Delete;
-        return Ok(router.take(cx, "RUG-X09", State::Exit));
+    match router.status.vm {
+        Vm::Gone => router.status.action = Action::Delete,
+        _ => router.status.vm = Vm::Down,
     }
-    router.status.vm = Vm::Down;
-    Ok(router.take(cx, "RUG-29", State::CreateVm))
+    Ok(match router.status.action {
+        Action::Delete => router.take(cx, exit, State::Exit),
+        _ => router.take(cx, create, State::CreateVm),
+    })
 }
 
 /// EXIT: there is nothing left. What comes later changes nothing.
@@ -48,27 +47,27 @@ pub(crate) fn exit(cx: &Cx, router: &mut Router) -> Next {
 
 /// Gives the ports back and removes the VM; whether it is gone. Whoever is let go of before that is never found again.
 async fn take_down(cx: &Cx, router: &mut Router) -> Result<bool, Failure> {
-    let instance = cx.ask(cloud::instance(router)).await.found()?;
-    let leaving = instance.as_ref().is_some_and(|instance| instance.status == "DELETING");
+    let vm = cx.ask(instance(router.named())).await.found()?;
+    let leaving = vm.as_ref().is_some_and(Instance::is_leaving);
     if !leaving && !router.status.ports.is_empty() {
-        match cx.act(cloud::delete_ports(router)).await.found() {
+        match cx.act(delete_ports(&router.metadata.name)).await.found() {
             Ok(_) => router.status.ports.clear(),
             Err(failure) => return Ok(failed(cx, router, failure)),
         }
     }
-    let Some(instance) = instance else {
+    let Some(vm) = vm else {
         router.status.instance = None;
         return Ok(true);
     };
     // Under whichever name it was found: from now on it is looked for by its id.
-    router.status.instance = Some(instance.id.clone());
+    router.status.instance = Some(vm.id.clone());
     if leaving {
         return Ok(false);
     }
-    if let Err(failure) = cx.act(cloud::delete(&instance.id)).await.found() {
+    if let Err(failure) = cx.act(delete(&vm.id)).await.found() {
         return Ok(failed(cx, router, failure));
     }
-    let gone = cx.ask_again(1, cloud::instance(router)).await.found()?.is_none();
+    let gone = cx.ask_again(1, instance(router.named())).await.found()?.is_none();
     if gone {
         router.status.instance = None;
     }
@@ -76,7 +75,6 @@ async fn take_down(cx: &Cx, router: &mut Router) -> Result<bool, Failure> {
 }
 
 fn failed(cx: &Cx, router: &mut Router, failure: Failure) -> bool {
-    cx.event(EventType::Warning, "DeleteFailed", failure.message.clone());
-    report::not_ready(cx, router, "DeleteFailed", failure.message);
+    report::trouble(cx, router, "DeleteFailed", failure.message);
     false
 }

@@ -13,7 +13,12 @@ rug_router::each_case!(natively);
 #[test]
 fn every_edge_of_the_specification_is_there_has_a_case_and_nothing_else_is_noted() {
     let manifest = rug_router::manifest();
-    let edges: Vec<&str> = manifest.as_contract().edges.iter().map(|edge| edge.id.as_str()).collect();
+    let edges: Vec<&str> = manifest
+        .as_contract()
+        .edges
+        .iter()
+        .map(|edge| edge.id.as_str())
+        .collect();
     let drawn = (1..=31).map(|n| format!("RUG-{n:02}"));
     let added = (1..=16).map(|n| format!("RUG-X{n:02}"));
     assert_eq!(edges, drawn.chain(added).collect::<Vec<_>>());

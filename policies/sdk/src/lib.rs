@@ -112,6 +112,7 @@ mod path;
 mod permit;
 pub mod pool;
 mod request;
+pub mod router;
 mod selector;
 pub mod session;
 pub mod step;

@@ -63,11 +63,11 @@ rug_16_without_its_image_nothing_is_booted_and_it_counts_as_a_try:
 rug_16_a_vm_that_is_down_has_to_go_before_there_is_another_one:
     without_a_vm().with(json!({"instance": "vm-1", "bootAttempts": 3})).there().answers("router.delete", json!({}))
         .acts([DELETE])
-        .takes_slowly("16", "CREATE_VM").writes(json!({"bootAttempts": null}));
+        .takes_slowly("16", "CREATE_VM").writes(json!({"bootAttempts": 0}));
 
 rug_16_a_vm_that_is_being_deleted_is_waited_for:
     without_a_vm().with(json!({"bootAttempts": 3})).answers("router.get", instance("DELETING", 900))
-        .takes_slowly("16", "CREATE_VM").writes(json!({"bootAttempts": null}));
+        .takes_slowly("16", "CREATE_VM").writes(json!({"bootAttempts": 0, "instance": "vm-1"}));
 
 a_port_of_another_router_is_left_out_and_the_others_are_plugged_in:
     without_a_vm().edited(|object| object["spec"]["ports"] = json!([port("net-1", MAC), port("net-2", SECOND_MAC)]))

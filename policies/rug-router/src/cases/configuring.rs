@@ -12,7 +12,9 @@ fn pushed(action: &str, ago: u64, failures: u32, task: Value) -> Case {
     if failures > 0 {
         push["failures"] = failures.into();
     }
-    configuring(action).with(json!({"push": push})).answers("task.get", task)
+    configuring(action)
+        .with(json!({"push": push}))
+        .answers("task.get", task)
 }
 
 fn failed_task() -> Value {
@@ -24,7 +26,7 @@ cases! { $ each_configuring_case configuring
 the_configuration_is_a_task:
     configuring("U").answers("config.push", json!({"task": "task-1"}))
         .acts([PUSH])
-        .writes(json!({"push": {"task": "task-1", "since": NOW}}))
+        .writes(json!({"push": {"task": "task-1", "since": NOW, "failures": 0}}))
         .next(Next::After(1_000));
 
 a_configuration_that_is_under_way_is_waited_for:
@@ -54,7 +56,7 @@ a_port_of_another_router_does_not_lead_to_a_replug:
         .answers("config.push", json!({"task": "task-1"}))
         .acts([PUSH])
         .event("PortOfAnotherRouter")
-        .writes(json!({"push": {"task": "task-1", "since": NOW}, "withheld": [SECOND_MAC], "conditions": [
+        .writes(json!({"push": {"task": "task-1", "since": NOW, "failures": 0}, "withheld": [SECOND_MAC], "conditions": [
             condition("Ready", "False", "Up", "", EARLIER),
             condition(
                 "PortsPlugged", "False", "PortOfAnotherRouter", "not plugged in: fa:16:3e:00:00:02", NOW,
@@ -68,7 +70,7 @@ a_port_that_does_not_exist_does_not_either:
         .answers("config.push", json!({"task": "task-1"}))
         .acts([PUSH])
         .event("PortNotFound")
-        .writes(json!({"push": {"task": "task-1", "since": NOW}, "withheld": [SECOND_MAC], "conditions": [
+        .writes(json!({"push": {"task": "task-1", "since": NOW, "failures": 0}, "withheld": [SECOND_MAC], "conditions": [
             condition("Ready", "False", "Up", "", EARLIER),
             condition("PortsPlugged", "False", "PortNotFound", "not plugged in: fa:16:3e:00:00:02", NOW),
         ]}))
@@ -104,7 +106,7 @@ a_configuration_that_takes_too_long_counts_as_refused:
 a_configuration_that_is_refused_at_once_counts_too:
     configuring("U").fails("config.push", Code::InvalidArgument)
         .acts([PUSH])
-        .writes(json!({"push": {"failures": 1}}))
+        .writes(json!({"push": {"task": null, "since": null, "failures": 1}}))
         .event("ConfigRefused").explains("ConfigRefused", "no")
         .next(Next::After(1_000));
 

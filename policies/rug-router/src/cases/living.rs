@@ -37,7 +37,7 @@ rug_10_the_traffic_of_a_configured_vm_is_read:
 
 rug_11_a_healthy_poll_does_nothing_and_forgets_the_attempts:
     at("ALIVE", "P", "C").with(json!({"bootAttempts": 3})).there()
-        .rests("11").writes(json!({"bootAttempts": null}));
+        .rests("11").writes(json!({"bootAttempts": 0}));
 
 rug_11_literally_a_poll_leaves_a_vm_unconfigured:
     at("ALIVE", "P", "U").config(json!({"pollConfiguresUp": false})).there().rests("11");

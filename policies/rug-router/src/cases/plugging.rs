@@ -7,7 +7,8 @@ const DETACH: &str = r#"port.detach {"id":"vm-1","network":"net-1","mac":"fa:16:
 
 /// A router that wants a second network; plugging began this many seconds ago.
 fn replugging(ago: u64) -> Case {
-    at("REPLUG_VM", "U", "H").there()
+    at("REPLUG_VM", "U", "H")
+        .there()
         .edited(|object| object["spec"]["ports"] = json!([port("net-1", MAC), port("net-2", SECOND_MAC)]))
         .with(json!({"plugSince": Time::from_unix_ms(NOW_MS - ago * 1_000), "ports": [MAC]}))
 }
@@ -24,7 +25,7 @@ fn both() -> Value {
 }
 
 fn left() -> Value {
-    json!({"plugSince": null, "plugging": null})
+    json!({"plugSince": null, "plugging": false})
 }
 
 cases! { $ each_plugging_case plugging
@@ -52,11 +53,6 @@ rug_x14_a_vm_that_does_not_answer_meanwhile_is_waited_for:
 
 rug_24_the_vm_shows_its_networks:
     plugging(5).answers("router.get", both()).answers("router.interfaces", interfaces(&[SECOND_MAC, MAC]))
-        .takes("24", "CONFIG").writes(left()).writes(json!({"ports": [MAC, SECOND_MAC]}));
-
-rug_24_how_a_mac_address_is_spelled_does_not_matter:
-    plugging(5).answers("router.get", both())
-        .answers("router.interfaces", interfaces(&["FA:16:3E:00:00:01", "FA:16:3E:00:00:02"]))
         .takes("24", "CONFIG").writes(left()).writes(json!({"ports": [MAC, SECOND_MAC]}));
 
 rug_25_a_vm_that_is_not_as_the_cloud_knows_it_is_made_anew:

@@ -4,8 +4,7 @@ use super::*;
 
 /// A router that is being stopped.
 fn stopping(state: &str, action: &str, vm: &str) -> Case {
-    at(state, action, vm)
-        .with(json!({"conditions": [condition("Ready", "False", "Stopping", "", EARLIER)]}))
+    at(state, action, vm).with(json!({"conditions": [condition("Ready", "False", "Stopping", "", EARLIER)]}))
 }
 
 /// The VM goes as soon as it is told to.
@@ -21,7 +20,10 @@ fn lingers(case: Case) -> Case {
     case.there()
         .answers("router.delete ", json!({}))
         .answers("router.delete-ports", json!({}))
-        .answers(r#"router.get {"name":"r-1","id":"vm-1"} (round 1)"#, instance("DELETING", 3_600))
+        .answers(
+            r#"router.get {"name":"r-1","id":"vm-1"} (round 1)"#,
+            instance("DELETING", 3_600),
+        )
 }
 
 fn rebuilding() -> Case {
@@ -32,7 +34,7 @@ cases! { $ each_stopping_case stopping
 
 rug_28_a_vm_that_is_to_be_rebuilt_is_told_to_go:
     lingers(rebuilding()).acts([DELETE_PORTS, DELETE])
-        .takes_slowly("28", "REBUILD_VM").writes(json!({"ports": null, "bootAttempts": null}));
+        .takes_slowly("28", "REBUILD_VM").writes(json!({"ports": [], "bootAttempts": 0}));
 
 rug_28_and_waited_for:
     stopping("REBUILD_VM", "E", "C").answers("router.get", instance("DELETING", 60))
@@ -41,7 +43,7 @@ rug_28_and_waited_for:
 rug_29_then_another_one_is_made:
     goes(rebuilding()).acts([DELETE_PORTS, DELETE])
         .takes("29", "CREATE_VM").vm("D")
-        .writes(json!({"ports": null, "bootAttempts": null, "instance": null, "action": "C"}));
+        .writes(json!({"ports": [], "bootAttempts": 0, "instance": null, "action": "C"}));
 
 rug_30_a_vm_that_had_to_be_stopped_is_made_anew:
     goes(stopping("STOP_VM", "U", "R")).acts([DELETE])
@@ -50,7 +52,7 @@ rug_30_a_vm_that_had_to_be_stopped_is_made_anew:
 rug_30_its_ports_are_given_back_even_if_it_is_gone:
     stopping("STOP_VM", "U", "D").with(json!({"ports": [MAC]})).answers("router.delete-ports", json!({}))
         .acts([DELETE_PORTS])
-        .takes("30", "CREATE_VM").vm("D").writes(json!({"ports": null}));
+        .takes("30", "CREATE_VM").vm("D").writes(json!({"ports": []}));
 
 rug_31_a_router_that_is_deleted_ends_with_its_vm:
     goes(stopping("STOP_VM", "D", "C").queue(["D"]).deleting()).acts([DELETE])
@@ -63,7 +65,7 @@ rug_31_a_router_that_is_gone_ends_although_nobody_deleted_it:
 rug_x09_a_rebuild_of_a_router_that_is_gone_ends_it:
     goes(rebuilding().lacks("router.resource")).lacks("router.resource").acts([DELETE_PORTS, DELETE])
         .takes("X09", "EXIT").vm("G")
-        .writes(json!({"ports": null, "bootAttempts": null, "instance": null, "action": "D"}));
+        .writes(json!({"ports": [], "bootAttempts": 0, "instance": null, "action": "D"}));
 
 rug_28_but_not_before_its_vm_is_gone:
     lingers(stopping("REBUILD_VM", "E", "G")).lacks("router.resource").acts([DELETE])
