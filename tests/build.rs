@@ -1,17 +1,22 @@
-//! Compiles the shipped policies and the misbehaving one to WebAssembly, into a target folder of their own: the shared
+//! Compiles the shipped policies and the misbehaving ones to WebAssembly, into a target folder of their own: the shared
 //! one is locked by the cargo that runs this script.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const POLICIES: [&str; 7] = [
+const POLICIES: [&str; 12] = [
     "capv-machine",
     "capa-identity",
     "mcm-machine",
     "mcm-safety",
+    "orbiter",
+    "orbiter-node-agent",
+    "rug-router",
     "mcm-retry",
     "backoff-retry",
     "hostile",
+    "hostile-identity",
+    "hostile-retry",
 ];
 
 fn main() {

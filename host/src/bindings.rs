@@ -242,14 +242,13 @@ fn stamps(policies: &Policies, object: &Object) -> Vec<Option<Stamp>> {
     let Ok(spec) = serde_json::from_value::<BindingSpec>(object.value()["spec"].clone()) else {
         return Vec::new();
     };
-    sources(&spec)
+    sources(&spec.policies)
         .into_iter()
         .map(|(_, source)| policies.stamp(source))
         .collect()
 }
 
-fn sources(spec: &BindingSpec) -> Vec<(Role, &PolicySource)> {
-    let policies = &spec.policies;
+fn sources(policies: &binding::Policies) -> Vec<(Role, &PolicySource)> {
     [
         (Role::Identity, &policies.identity),
         (Role::Lifecycle, &policies.lifecycle),
@@ -260,12 +259,16 @@ fn sources(spec: &BindingSpec) -> Vec<(Role, &PolicySource)> {
     .collect()
 }
 
-/// Builds the crates that a binding names, so that loading it takes no time.
+/// Builds the crates that a binding names, or a patch of one, so that loading it takes no time.
 pub(crate) fn build(policies: &Policies, object: &Value) {
-    let Ok(spec) = serde_json::from_value::<BindingSpec>(object["spec"].clone()) else {
+    let named = object["spec"]["policies"].clone();
+    let Ok(named) = serde_json::from_value::<binding::Policies>(named) else {
         return;
     };
-    for (_, source) in sources(&spec).iter().filter(|(_, source)| source.krate.is_some()) {
+    for (_, source) in sources(&named)
+        .iter()
+        .filter(|(_, source)| source.krate.is_some())
+    {
         let _ = policies.load(source);
     }
 }
@@ -277,7 +280,7 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
         let path = e.path().to_string();
         anyhow!("spec.{path}: {}", e.into_inner())
     })?;
-    let sources = sources(&spec);
+    let sources = sources(&spec.policies);
     if spec.policies.lifecycle.is_none() && spec.policies.identity.is_none() {
         bail!("spec.policies: a lifecycle or an identity policy is needed");
     }
@@ -353,11 +356,16 @@ fn check_limits(limits: &Limits) -> Result<()> {
         ("passesPerTenant", limits.passes_per_tenant.into()),
         ("burst", limits.burst.into()),
         ("cloudCalls", limits.cloud_calls.into()),
+        ("longestWait", limits.longest_wait),
     ];
-    match bounds.iter().find(|(_, bound)| *bound == 0) {
-        Some((name, _)) => bail!("spec.limits.{name}: 0 would let nothing through"),
-        None => Ok(()),
+    if let Some((name, _)) = bounds.iter().find(|(_, bound)| *bound == 0) {
+        bail!("spec.limits.{name}: 0 would let nothing through");
     }
+    let (shortest, longest) = (limits.shortest_wait, limits.longest_wait);
+    if shortest > longest {
+        bail!("spec.limits.shortestWait: {shortest} ms is longer than longestWait, {longest} ms");
+    }
+    Ok(())
 }
 
 /// The order of creation. Kubernetes tells it to the second; names order what was created within one.
@@ -450,6 +458,15 @@ fn status(known: &Known, health: &Health, unix: u64) -> Value {
             ("Ungranted", "True", "Refused", all.join("; "))
         }
     };
+    let clamped = match &health.clamped {
+        None => (
+            "WaitClamped",
+            "False",
+            "WithinLimits",
+            "every wait was taken as the retry policy said it".to_owned(),
+        ),
+        Some((key, wrong)) => ("WaitClamped", "True", "OutOfLimits", format!("on {key}: {wrong}")),
+    };
     let overlap = match &health.overlapped_by {
         None => (
             "Overlap",
@@ -473,7 +490,7 @@ fn status(known: &Known, health: &Health, unix: u64) -> Value {
         .as_ref()
         .and_then(|w| w["conditions"].as_array().cloned())
         .unwrap_or(old);
-    let conditions: Vec<Value> = [loaded, healthy, ungranted, overlap]
+    let conditions: Vec<Value> = [loaded, healthy, ungranted, clamped, overlap]
         .into_iter()
         .map(|(kind, state, reason, message)| {
             let since = before

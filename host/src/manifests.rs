@@ -75,10 +75,12 @@ impl Manifests {
 }
 
 impl Manifests {
-    /// Builds the crates that bindings name. What cannot be built is said when they are applied.
+    /// Builds the crates that bindings name, now or in the course of the scenario. What cannot be built is said when
+    /// they are applied.
     pub async fn build(&self, policies: &Arc<Policies>) {
-        for binding in self.bindings.clone() {
-            let policies = policies.clone();
+        let later = self.scenario.iter().flat_map(Scenario::bindings);
+        for binding in self.bindings.iter().chain(later) {
+            let (policies, binding) = (policies.clone(), binding.clone());
             let built = tokio::task::spawn_blocking(move || bindings::build(&policies, &binding));
             // A panic of it comes again when the binding is loaded.
             let _ = built.await;

@@ -190,37 +190,45 @@ impl Allowed {
         objects
     }
 
-    /// Resources of which the same is allowed share a rule. What is allowed for every object is not said again for one.
+    /// Resources of which the same is allowed share a rule.
     fn rules(&self, place: &Place) -> Vec<Value> {
-        let mut rules: BTreeMap<(&str, Option<&str>, Vec<&str>), Vec<&str>> = BTreeMap::new();
+        let mut rules: BTreeMap<Same<'_>, Vec<&str>> = BTreeMap::new();
         for ((_, target), verbs) in self.0.iter().filter(|((at, _), _)| at == place) {
-            let anyway = |verb: &&str| {
-                let everywhere = [Place::Cluster, place.clone()].into_iter().any(|at| {
-                    let mut all = target.clone();
-                    all.name = None;
-                    let broader = at != *place || target.name.is_some();
-                    broader && self.0.get(&(at, all)).is_some_and(|verbs| verbs.contains(*verb))
-                });
-                !everywhere
-            };
-            let verbs: Vec<&str> = verbs.iter().copied().filter(anyway).collect();
+            let verbs = verbs
+                .iter()
+                .filter(|verb| !self.is_said_already(place, target, verb));
+            let verbs: Vec<&str> = verbs.copied().collect();
             if !verbs.is_empty() {
-                let key = (target.group.as_str(), target.name.as_deref(), verbs);
-                rules.entry(key).or_default().push(&target.resource);
+                let same = (target.group.as_str(), target.name.as_deref(), verbs);
+                rules.entry(same).or_default().push(&target.resource);
             }
         }
-        rules
-            .into_iter()
-            .map(|((group, name, verbs), resources)| {
-                let mut rule = json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
-                if let Some(name) = name {
-                    rule["resourceNames"] = json!([name]);
-                }
-                rule
-            })
-            .collect()
+        let rules = rules.into_iter().map(|((group, name, verbs), resources)| {
+            let mut rule = json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+            if let Some(name) = name {
+                rule["resourceNames"] = json!([name]);
+            }
+            rule
+        });
+        rules.collect()
+    }
+
+    /// What is allowed everywhere is not said again for a place, nor what is allowed for every object again for one.
+    fn is_said_already(&self, place: &Place, target: &Target, verb: &str) -> bool {
+        let all = Target {
+            name: None,
+            ..target.clone()
+        };
+        let mut broader = vec![(Place::Cluster, target.clone()), (Place::Cluster, all.clone())];
+        broader.push((place.clone(), all));
+        broader.retain(|(at, what)| at != place || what != target);
+        let says = |said: &(Place, Target)| self.0.get(said).is_some_and(|verbs| verbs.contains(verb));
+        broader.iter().any(says)
     }
 }
+
+/// Group, name and verbs: what the resources of one rule have in common.
+type Same<'a> = (&'a str, Option<&'a str>, Vec<&'a str>);
 
 impl Served {
     fn on(&self, subresource: &str, name: Option<&str>) -> Target {

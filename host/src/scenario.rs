@@ -7,12 +7,14 @@ use anyhow::{Context, Result, anyhow};
 use futures::StreamExt as _;
 use polity_clouds::sim::Millis;
 use polity_cluster::Cluster;
+use polity_core::binding;
 use polity_core::call::{Scope, WatchEvent, Write};
 use polity_core::contract::{Act, Code, Kind, ListQuery, ObjectDelete, ObjectRef, Precondition, Question};
 use polity_core::object::Object;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::bindings::is_binding;
 use crate::clock::Clock;
 use crate::clouds::Clouds;
 
@@ -182,6 +184,19 @@ impl Running {
 }
 
 impl Scenario {
+    /// The bindings that its steps apply, and their patches.
+    pub(crate) fn bindings(&self) -> impl Iterator<Item = &Value> {
+        let of_binding = |patch: &&Patch| {
+            let kind = &patch.object.kind;
+            (kind.api_version.as_str(), kind.kind.as_str()) == (binding::API_VERSION, binding::KIND)
+        };
+        self.steps.iter().flat_map(move |step| {
+            let applied = step.apply.iter().filter(|object| is_binding(object));
+            let patched = step.patch.iter().filter(of_binding).map(|patch| &patch.patch);
+            applied.chain(patched)
+        })
+    }
+
     /// Starts every step, each waiting for its moment.
     pub fn start(
         &self,
@@ -448,6 +463,28 @@ impl Vms {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_bindings_of_the_course_are_known_before_it_begins() {
+        let binding =
+            json!({"apiVersion": binding::API_VERSION, "kind": binding::KIND, "metadata": {"name": "a"}});
+        let patch = json!({"spec": {"policies": {}}});
+        let of = |kind: &str, api_version: &str| {
+            let object = json!({"apiVersion": api_version, "kind": kind, "name": "a"});
+            json!({"patch": {"object": object, "patch": patch}})
+        };
+        let scenario: Scenario = serde_json::from_value(json!({
+            "apiVersion": API_VERSION, "kind": KIND,
+            "steps": [
+                {"apply": binding},
+                {"apply": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}},
+                of(binding::KIND, binding::API_VERSION),
+                of("Namespace", "v1"),
+            ],
+        }))
+        .expect("a scenario");
+        assert_eq!(scenario.bindings().collect::<Vec<_>>(), [&binding, &patch]);
+    }
 
     #[test]
     fn a_path_leads_to_a_condition_by_its_type() {

@@ -20,6 +20,16 @@ pub fn hostile() -> &'static [u8] {
     include_bytes!(env!("GUEST_HOSTILE"))
 }
 
+/// An identity policy that misbehaves in the way an annotation names; see `tests/hostile/identity`.
+pub fn hostile_identity() -> &'static [u8] {
+    include_bytes!(env!("GUEST_HOSTILE_IDENTITY"))
+}
+
+/// A retry policy that misbehaves in the way its configuration names; see `tests/hostile/retry`.
+pub fn hostile_retry() -> &'static [u8] {
+    include_bytes!(env!("GUEST_HOSTILE_RETRY"))
+}
+
 /// The sandbox of this process: each policy is compiled once.
 pub fn sandbox() -> &'static Arc<Sandbox> {
     static SANDBOX: OnceLock<Arc<Sandbox>> = OnceLock::new();

@@ -33,7 +33,7 @@ pub struct Stand {
 }
 
 impl Stand {
-    /// A host with these bindings, whose folder holds `capv-machine.wasm` and `hostile.wasm`.
+    /// A host with these bindings, whose folder holds `capv-machine.wasm`, `hostile.wasm` and its kin.
     ///
     /// # Panics
     /// If one of the bindings does not load.
@@ -48,6 +48,8 @@ impl Stand {
         };
         stand.put("capv-machine.wasm", guests::capv_machine());
         stand.put("hostile.wasm", guests::hostile());
+        stand.put("hostile-identity.wasm", guests::hostile_identity());
+        stand.put("hostile-retry.wasm", guests::hostile_retry());
         stand
             .site
             .apply(&Manifests {

@@ -48,6 +48,30 @@ fn nothing_runs_once_a_server_is_dropped() {
     assert!(!data.exists());
 }
 
+#[test]
+fn the_controllers_count_a_budget_and_empty_a_namespace() {
+    let assets = match Assets::find_with_controllers() {
+        Ok(assets) => assets,
+        Err(skip) => return skip.print(),
+    };
+    let mut server = KubeServer::start(&assets, tempfile::tempdir().unwrap());
+    server.start_controllers();
+
+    stdout(&server.kubectl(&["create", "namespace", "team"]));
+    stdout(&server.kubectl(&[
+        "create",
+        "pdb",
+        "web",
+        "-n=team",
+        "--selector=app=web",
+        "--min-available=1",
+    ]));
+    let counted = "--for=jsonpath={.status.observedGeneration}=1";
+    stdout(&server.kubectl(&["wait", counted, "pdb/web", "-n=team", "--timeout=120s"]));
+    // Waits until it is gone.
+    stdout(&server.kubectl(&["delete", "namespace", "team", "--timeout=120s"]));
+}
+
 #[track_caller]
 fn stdout(output: &Output) -> String {
     assert!(

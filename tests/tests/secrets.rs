@@ -10,7 +10,9 @@ use std::time::Duration;
 use polity_clouds::sim::{FaultRule, SimConfig, Trouble};
 use polity_core::contract::{Code, ObjectQuery, ObjectRef, Question};
 use polity_tests::together::scenario::identities;
-use polity_tests::together::setting::{self, CAPA, MCM, TRUSTED};
+use polity_tests::together::setting::{self, TRUSTED};
+use polity_tests::whole::capa::CAPA;
+use polity_tests::whole::mcm::MCM;
 use polity_tests::whole::{Host, Site};
 use serde_json::{Value, json};
 

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::sim::{Sim, SimClock, SimConfig};
 use crate::{
-    BoxFuture, Cloud, NoSecrets, OpenError, Opening, Persist, SecretRef, SecretResolver, adapter, open,
+    BoxFuture, Cloud, NoSecrets, OpenError, Opening, Persist, SecretRef, SecretResolver, adapter, adapters,
+    open,
 };
 
 mod sessions;
@@ -105,7 +106,12 @@ fn error_chain(error: &dyn std::error::Error) -> String {
 #[test]
 fn an_unknown_cloud_is_refused_with_the_names_of_those_there_are() {
     let error = open("foo", opening(json!({}))).err().unwrap();
-    assert_eq!(error.to_string(), r#"unknown cloud "foo"; this host has: sim"#);
+    let known: Vec<&str> = adapters().iter().map(|adapter| adapter.name).collect();
+    let known = known.join(", ");
+    assert_eq!(
+        error.to_string(),
+        format!(r#"unknown cloud "foo"; this host has: {known}"#)
+    );
 }
 
 #[test]

@@ -231,6 +231,10 @@ pub struct Limits {
     pub notes: u32,
     /// Cloud calls of this binding in flight.
     pub cloud_calls: u32,
+    /// Milliseconds that a retry policy can make a key wait at least: less is as fast as the host can go.
+    pub shortest_wait: u64,
+    /// Milliseconds that a retry policy can make a key wait at most: longer is taken for a mistake.
+    pub longest_wait: u64,
 }
 
 impl Default for Limits {
@@ -251,6 +255,8 @@ impl Default for Limits {
             events: 16,
             notes: 256,
             cloud_calls: 64,
+            shortest_wait: 100,
+            longest_wait: 24 * 3_600_000,
         }
     }
 }

@@ -171,6 +171,7 @@ pub fn check_act(binding: &Binding, primary: Option<&Object>, act: &Act) -> Resu
                 .map_err(|e| Failure::new(Code::InvalidArgument, format!("create: not JSON: {e}")))?;
             let object = Object::new(object);
             granted("create", |g| matches!(g, Grant::Create(_)), &object.reference())?;
+            check_relation(binding, primary, |g| matches!(g, Grant::Create(_)), &object)?;
             let kind = object.kind();
             let by_name = kind_grants(binding, &kind, |g| matches!(g, Grant::Create(_)))
                 .any(|grant| grant.name.as_deref() == Some(object.name()));
@@ -279,6 +280,19 @@ fn check_intent(binding: &Binding, act: &CloudAct, intent: &str) -> Result<(), F
     }
 }
 
+/// Whether what reaches an object are grants by relation alone.
+pub fn is_by_relation(
+    binding: &Binding,
+    primary: Option<&Object>,
+    is: fn(&Grant) -> bool,
+    object: &ObjectRef,
+) -> bool {
+    let own = primary.and_then(Object::namespace);
+    kind_grants(binding, &object.kind, is)
+        .filter(|grant| reaches(grant, own, object.namespace.as_deref(), Some(&object.name)))
+        .all(|grant| grant.relation.is_some())
+}
+
 /// Whether an object that a grant by relation reached really stands in that relation to the primary.
 pub fn check_relation(
     binding: &Binding,
@@ -293,7 +307,10 @@ pub fn check_relation(
         .any(|grant| match &grant.relation {
             None => true,
             Some(relation) => {
-                let ours = primary.and_then(|p| path::get(p.value(), &relation.ours));
+                // Two that both say nothing are no relation.
+                let ours = primary
+                    .and_then(|p| path::get(p.value(), &relation.ours))
+                    .filter(|ours| **ours != "");
                 ours.is_some() && ours == path::get(other.value(), &relation.theirs)
             }
         });

@@ -138,6 +138,8 @@ pub struct Health {
     pub faults: u64,
     /// The last fault since the binding changed, and on which object.
     pub last_fault: Option<(Key, Fault)>,
+    /// What a retry policy said that was not taken as it was, since the binding changed, and on which object.
+    pub clamped: Option<(Key, String)>,
     /// What its policies requested and it does not grant.
     pub ungranted: BTreeSet<String>,
     /// An older binding that governs objects of this one.

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::binding::PolicyId;
-use crate::contract::{ActInDoubt, Cause, Conclusion, Entry, Failure, Json, Kind, Next, Role, Verdict};
+use crate::contract::{
+    ActInDoubt, Cause, Conclusion, Entry, Failure, Json, Kind, Next, Role, Trial, Verdict,
+};
 use crate::fault::Fault;
 use crate::key::{Key, Now, PassId};
 use crate::plan::Part;
@@ -38,6 +40,9 @@ pub struct PassRecord {
     pub writes: Vec<WriteRecord>,
     /// What the pass asked for next; none if it was dropped.
     pub next: Option<Next>,
+    /// What the retry policy said, where it was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetryRecord>,
     /// Milliseconds until the next try, as it was decided in the end.
     pub wait: Option<u64>,
 }
@@ -64,6 +69,20 @@ pub struct RoleRecord {
     pub verdict: Option<Verdict>,
     /// How it ended.
     pub conclusion: Option<Conclusion>,
+    /// How it broke its contract.
+    pub fault: Option<Fault>,
+}
+
+/// What a retry policy was asked, and what it said.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RetryRecord {
+    /// The policy's digest.
+    pub policy: PolicyId,
+    /// What it was asked; its configuration is part of that.
+    pub trial: Trial,
+    /// Milliseconds, before the limits of the binding.
+    pub answer: Option<u64>,
     /// How it broke its contract.
     pub fault: Option<Fault>,
 }

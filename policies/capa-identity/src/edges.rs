@@ -26,7 +26,7 @@ pub fn manifest() -> Manifest {
             "status.conditions[PrincipalCredentialRetrieved]",
             "status.conditions[AccountMatches]",
         ])
-        .edges(EDGES.lines().filter(|line| !line.starts_with('#')).map(edge))
+        .edges(Edge::table(EDGES))
 }
 
 fn crds() -> [Crd; 6] {
@@ -45,12 +45,3 @@ fn crds() -> [Crd; 6] {
 
 /// One edge in a line.
 const EDGES: &str = include_str!("edges.tsv");
-
-fn edge(line: &str) -> Edge {
-    let mut fields = line.split('\t');
-    let mut field = || fields.next().unwrap_or_default();
-    match (field(), field(), field()) {
-        (id, meaning, "") => Edge::noted(id, meaning),
-        (id, meaning, from) => Edge::derived(id, meaning, from),
-    }
-}

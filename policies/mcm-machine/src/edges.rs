@@ -31,7 +31,7 @@ pub fn manifest() -> Manifest {
         .needs(Need::Mint("bootstrap-token".into()))
         .needs_cloud(driver::OPERATIONS)
         .writes(WRITES.split_whitespace())
-        .edges(EDGES.lines().filter(|line| !line.starts_with('#')).map(edge))
+        .edges(Edge::table(EDGES))
 }
 
 const WRITES: &str = "metadata.finalizers metadata.labels.node metadata.annotations
@@ -41,15 +41,3 @@ const WRITES: &str = "metadata.finalizers metadata.labels.node metadata.annotati
 
 /// One edge in a line: its id, what it means, and what the host derives it from where the policy does not note it.
 const EDGES: &str = include_str!("edges.tsv");
-
-fn edge(line: &str) -> Edge {
-    let mut fields = line.split('\t');
-    let (id, meaning) = (
-        fields.next().unwrap_or_default(),
-        fields.next().unwrap_or_default(),
-    );
-    match fields.next() {
-        None => Edge::noted(id, meaning),
-        Some(from) => Edge::derived(id, meaning, from),
-    }
-}

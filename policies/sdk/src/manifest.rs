@@ -154,6 +154,20 @@ impl Edge {
         }
     }
 
+    /// The edges of a table, one in a line: its id, what it means and, for one that the host derives, from what, with
+    /// tabs between them. Lines that begin with `#` are remarks.
+    pub fn table(text: &str) -> impl Iterator<Item = Edge> {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        lines.map(|line| {
+            let mut fields = line.split('\t');
+            let mut field = || fields.next().unwrap_or_default();
+            match (field(), field(), field()) {
+                (id, meaning, "") => Edge::noted(id, meaning),
+                (id, meaning, from) => Edge::derived(id, meaning, from),
+            }
+        })
+    }
+
     /// An edge that the host derives: `from` is `started`, `published`, `requeued`, `failed`, `succeeded`,
     /// `concluded` or another id; several are separated by spaces, and any of them will do.
     pub fn derived(id: &str, meaning: &str, from: &str) -> Edge {

@@ -11,6 +11,8 @@ use polity_sdk::prelude::*;
 use serde::de::IntoDeserializer as _;
 use serde::de::value::{Error as ValueError, StrDeserializer};
 
+mod wish;
+
 /// Any object will do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Thing {
@@ -72,6 +74,10 @@ pub enum Mischief {
     Escape,
     /// Not at all: it asks a question and makes a note, both with the name of its edition.
     Edition,
+    /// Not at all: it fails.
+    Fail,
+    /// Makes the requests that the object holds.
+    Wish,
 }
 
 /// Tests write another name of the same length into the compiled policy: so there are editions of it.
@@ -142,6 +148,8 @@ pub async fn misbehave(cx: Context<Thing, Config>) -> Result<Next, Failure> {
             let _ = cx.ask(machine::power(black_box(EDITION))).await;
             cx.note(black_box(EDITION));
         }
+        Mischief::Fail => return Err(Failure::new(Code::Unavailable, "nobody is there")),
+        Mischief::Wish => wish::make(&cx).await,
     }
     Ok(Next::settled())
 }

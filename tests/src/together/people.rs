@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use super::rules::Rules;
 use super::scenario::Deed;
 use super::setting::{
-    self, DEPLOYMENT, PODS, SHIFTY, TENANTS, TRUSTED, WORKERS, access_key, capv_machine, mcm_machine,
-    reference,
+    self, PODS, SHIFTY, TENANTS, TRUSTED, WORKERS, access_key, capv_machine, mcm_machine, reference,
 };
 use super::sight::{Sight, is_deleting, is_worker, phase};
 use crate::simulation::bindings::MACHINES as CAPV;
 use crate::simulation::seed::Chance;
 use crate::whole::Site;
+use crate::whole::mcm::DEPLOYMENT;
 
 /// What people did so far.
 pub struct People {

@@ -6,11 +6,8 @@ use serde_json::{Value, json};
 
 use crate::simulation::bindings::MACHINES as CAPV;
 use crate::whole::Site;
-
-/// The `apiVersion` of `mcm-machine`'s kinds.
-pub const MCM: &str = "mcm.polity.dev/v1alpha1";
-/// The `apiVersion` of `capa-identity`'s kinds.
-pub const CAPA: &str = "capa.polity.dev/v1alpha1";
+use crate::whole::capa::{self, CAPA};
+use crate::whole::mcm::{self, MCM};
 
 /// The tenant whom the identity trusts.
 pub const TRUSTED: &str = "trusted";
@@ -27,9 +24,7 @@ const CLUSTER: &str = "cluster";
 /// Its account.
 pub const ACCOUNT: &str = "222222222222";
 
-/// The deployment of `mcm-machine`'s machines, in [`TRUSTED`].
-pub const DEPLOYMENT: &str = "workers";
-/// Its machines.
+/// Machines of the deployment, in [`TRUSTED`].
 pub const WORKERS: usize = 3;
 /// Pods of the workload, in [`TRUSTED`], all of which its disruption budget wants.
 pub const PODS: usize = 3;
@@ -50,7 +45,7 @@ pub fn reference(api_version: &str, kind: &str, namespace: Option<&str>, name: &
 
 /// Applies all of it.
 pub async fn prepare(site: &Site) {
-    let bindings = vec![clusters(), capv_machines(), mcm_machines(), safety()];
+    let bindings = vec![clusters(), capv_machines(), mcm_machines(), mcm::safeties()];
     apply(site, bindings, [tenants(), machines()].concat()).await;
 }
 
@@ -78,20 +73,6 @@ fn identity() -> Value {
     json!({"file": "capa_identity.wasm", "configuration": {"autoCreateControllerIdentity": false}})
 }
 
-/// What `capa-identity` needs.
-fn identity_grants() -> Vec<Value> {
-    let everywhere = |kind: &str| json!({"ask": {"apiVersion": CAPA, "kind": kind, "namespaces": ["*"]}});
-    vec![
-        json!({"credential": true}),
-        json!({"secrets": {"namespaces": ["capa-system"]}}),
-        json!({"ask": {"apiVersion": "v1", "kind": "Namespace", "namespaces": ["*"], "fields": ["metadata.labels"]}}),
-        json!({"ask": {"apiVersion": CAPA, "kind": "AWSCluster"}}),
-        everywhere("AWSClusterControllerIdentity"),
-        everywhere("AWSClusterStaticIdentity"),
-        everywhere("AWSClusterRoleIdentity"),
-    ]
-}
-
 /// Guards AWSClusters.
 pub fn clusters() -> Value {
     binding(
@@ -99,13 +80,13 @@ pub fn clusters() -> Value {
         &json!({
             "governs": {"apiVersion": CAPA, "kind": "AWSCluster"},
             "policies": {"identity": identity()},
-            "cloud": {"name": "sim"}, "grants": identity_grants(),
+            "cloud": {"name": "sim"}, "grants": capa::grants(),
         }),
     )
 }
 
 fn capv_machines() -> Value {
-    let grants = [identity_grants(), vec![json!({"cloud": ["vm.*", "task.get"]})]].concat();
+    let grants = [capa::grants(), vec![json!({"cloud": ["vm.*", "task.get"]})]].concat();
     binding(
         "capv-machines",
         &json!({
@@ -120,65 +101,19 @@ fn capv_machines() -> Value {
 }
 
 fn mcm_machines() -> Value {
-    let everywhere = |api: &str, kind: &str| json!({"apiVersion": api, "kind": kind, "namespaces": ["*"]});
-    let own = |kind: &str| json!({"apiVersion": MCM, "kind": kind});
-    let node = json!({
-        "apiVersion": "v1", "kind": "Node",
-        "relation": {"theirs": "spec.providerID", "ours": "status.providerID"},
-    });
-    let (pod, attachment) = (
-        everywhere("v1", "Pod"),
-        everywhere("storage.k8s.io/v1", "VolumeAttachment"),
-    );
-    let mut grants = identity_grants();
-    let mut safety = everywhere(MCM, "MachineSafety");
-    safety["name"] = json!("default");
-    grants.extend([
-        json!({"ask": own("MachineClass")}),
-        json!({"ask": own("Machine")}),
-        json!({"ask": safety}),
-        json!({"ask": node}),
-        json!({"patch": node}),
-        json!({"delete": node}),
-        json!({"ask": pod}),
-        json!({"delete": pod}),
-        json!({"evict": pod}),
-        json!({"ask": everywhere("policy/v1", "PodDisruptionBudget")}),
-        json!({"ask": everywhere("v1", "PersistentVolumeClaim")}),
-        json!({"ask": attachment}),
-        json!({"delete": attachment}),
-        json!({"secrets": {}}),
-        json!({"permit": ["deployment/*"]}),
-        json!({"mint": ["bootstrap-token"]}),
-        json!({"cloud": ["machine.*", "token.revoke"]}),
-    ]);
     // Short enough that a scenario of minutes sees every one of them pass.
     let configuration = json!({
         "creationTimeout": "6m", "healthTimeout": "2m", "drainTimeout": "8m", "podEvictionRetry": "10s",
     });
-    binding(
-        "mcm-machines",
-        &json!({
-            "governs": own("Machine"),
-            "policies": {
-                "identity": identity(),
-                "lifecycle": {"file": "mcm_machine.wasm", "configuration": configuration},
-                "retry": {"file": "mcm_retry.wasm", "configuration": {"medium": "30s", "long": "90s"}},
-            },
-            "cloud": {"name": "sim"}, "grants": grants,
-        }),
-    )
-}
-
-fn safety() -> Value {
-    binding(
-        "safety",
-        &json!({
-            "governs": {"apiVersion": MCM, "kind": "MachineSafety"},
-            "policies": {"lifecycle": {"file": "mcm_safety.wasm"}, "retry": {"file": "mcm_retry.wasm"}},
-            "cloud": {"name": "sim"}, "grants": [{"cloud": ["api-server.probe"]}],
-        }),
-    )
+    let mut binding = mcm::machines(configuration);
+    let spec = &mut binding["spec"];
+    spec["policies"]["identity"] = identity();
+    spec["policies"]["retry"]["configuration"] = json!({"medium": "30s", "long": "90s"});
+    spec["grants"]
+        .as_array_mut()
+        .expect("a list of grants")
+        .extend(capa::grants());
+    binding
 }
 
 /// The Secret of the static identity.

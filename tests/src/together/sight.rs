@@ -3,9 +3,10 @@
 use polity_clouds::sim::VmView;
 use serde_json::Value;
 
-use super::setting::{CAPA, DEPLOYMENT, MCM};
 use crate::simulation::bindings::MACHINES as CAPV;
 use crate::whole::Site;
+use crate::whole::capa::CAPA;
+use crate::whole::mcm::{DEPLOYMENT, MCM};
 
 /// What there is.
 pub struct Sight {

@@ -12,6 +12,7 @@
 //!
 //! A kube client and a runtime take part: the same seed makes the same world, but not the same bytes of a recording.
 
+pub mod capa;
 pub mod hosts;
 pub mod mcm;
 pub mod seeds;

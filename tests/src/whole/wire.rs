@@ -1,5 +1,6 @@
 //! What lies between a host and its API server, and fails.
 
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -26,6 +27,7 @@ pub struct Wire {
     trouble: Arc<Mutex<Option<(Rates, Chance)>>>,
     cut: watch::Sender<u64>,
     held: watch::Sender<bool>,
+    requests: Arc<Mutex<BTreeSet<String>>>,
 }
 
 /// What becomes of a request.
@@ -44,7 +46,16 @@ impl Wire {
             trouble: Arc::default(),
             cut: watch::Sender::new(0),
             held: watch::Sender::new(false),
+            requests: Arc::default(),
         }
+    }
+
+    /// Everything that was ever requested: `GET /api/v1/nodes`, without queries.
+    pub fn requests(&self) -> BTreeSet<String> {
+        self.requests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// From now on so much goes wrong; none: nothing.
@@ -91,6 +102,11 @@ impl Wire {
     }
 
     async fn pass(self, request: Request<Body>) -> Result<Response<StreamBody<Frames>>, BoxError> {
+        let requested = format!("{} {}", request.method(), request.uri().path());
+        self.requests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(requested);
         let (fate, slow) = self.fate();
         tokio::time::sleep(Duration::from_millis(slow)).await;
         match fate {

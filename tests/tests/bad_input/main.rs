@@ -3,7 +3,11 @@
 
 mod bindings;
 mod cluster;
+mod deny_list;
 mod misbehaviour;
 mod names;
 mod objects;
 mod policies;
+mod reach;
+mod roles;
+mod wishes;

@@ -9,6 +9,8 @@ fn the_cases_take_every_edge_of_every_specification() {
     crate::capv::run_all(&recorded);
     crate::mcm::run_all(&recorded);
     crate::capa::run_all(&recorded);
+    crate::orbiter::run_all(&recorded);
+    crate::rug::run_all(&recorded);
     drop(recorded);
     let edges = Command::new(env!("CARGO_BIN_EXE_polity-under-test"))
         .arg("edges")
@@ -20,7 +22,9 @@ fn the_cases_take_every_edge_of_every_specification() {
         String::from_utf8_lossy(&edges.stderr),
     );
     assert!(edges.status.success(), "{said}");
-    for id in ["CAPV-38", "MCM-R25x", "MCM-X51", "CAPA-19", "CAPA-N11", "CAPA-P8"] {
+    for id in [
+        "CAPV-38", "MCM-R25x", "MCM-X51", "CAPA-19", "CAPA-N11", "CAPA-P8", "ORB-32", "RUG-31",
+    ] {
         assert!(table.contains(id), "{id} is missing: {table}");
     }
 }

@@ -5,7 +5,9 @@ mod capa;
 mod capv;
 mod edges;
 mod mcm;
+mod orbiter;
 mod retry;
+mod rug;
 
 use std::sync::{Arc, Mutex};
 
@@ -155,6 +157,7 @@ fn record(
         outcome,
         writes: Vec::new(),
         next: Some(conclusion.next.clone()),
+        retry: None,
         wait: None,
     }
 }

@@ -44,6 +44,11 @@ fn a_machine_that_is_to_go_by_force_waits_for_no_budget() {
 }
 
 #[test]
+fn a_namespace_that_is_deleted_goes_after_its_machines() {
+    alike(workers_of_a_team, goes_with_its_namespace);
+}
+
+#[test]
 fn machines_are_left_alone_while_the_api_server_of_their_nodes_is_away() {
     alike(workers_on_ice, freeze_and_thaw);
 }
@@ -71,6 +76,24 @@ fn workers_on_ice() -> Setting {
         trouble: json!({"faults": [{"operation": "api-server.probe", "then": {"answerWith": away}}]}),
         ..workers()
     }
+}
+
+/// Those of a namespace of its own. With it their class goes at once, and nobody is left to bring that back.
+fn workers_of_a_team() -> Setting {
+    let mut setting = workers();
+    setting.bindings[0]["spec"]["policies"]["lifecycle"]["configuration"]["deleteWithoutClass"] = json!(true);
+    setting.objects.iter_mut().for_each(of_the_team);
+    setting.objects.push(team());
+    setting.mortals.push(named(&team()).kind);
+    setting
+}
+
+fn team() -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+}
+
+fn of_the_team(object: &mut Value) {
+    object["metadata"]["namespace"] = json!("team");
 }
 
 fn machine_kind() -> Kind {
@@ -261,6 +284,29 @@ async fn leaves_in_order(scene: &mut Scene) {
             Value::Null
         );
     }
+}
+
+async fn goes_with_its_namespace(scene: &mut Scene) {
+    let mut object = mcm::machine("m-1");
+    of_the_team(&mut object);
+    let (m1, n1, team) = (named(&object), node("m-1"), named(&team()));
+    scene.create(&object).await;
+    scene.until_last_pass(&m1, rests).await;
+
+    scene.delete(&team).await;
+    // Nothing can be made in it any more, Events of its machine included.
+    let going = scene.until(&m1, |machine| phase(machine) == "Terminating").await;
+    scene.sees(
+        "its machine goes",
+        some(&going, &["metadata.finalizers", "status.currentStatus"]),
+    );
+    let (node, machine) = (scene.until_gone(&n1).await, scene.until_gone(&m1).await);
+    let last = scene.until_gone(&team).await;
+    assert!(
+        node < machine && machine < last,
+        "the versions of their ends: {node}, {machine}, {last}"
+    );
+    assert_eq!(scene.site.vms(), []);
 }
 
 async fn goes_by_force(scene: &mut Scene) {

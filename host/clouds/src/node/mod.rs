@@ -198,9 +198,7 @@ impl Machine {
                 };
             }
             self.remember(&mut memory, |memory| {
-                memory
-                    .seed
-                    .get_or_insert_with(|| self.config.seed.clone().unwrap_or_default());
+                memory.seed = memory.seed.take().or_else(|| self.config.seed.clone());
                 memory.work = Some(Work::running(versions.clone()));
             })?;
         }

@@ -65,13 +65,32 @@ impl Machine {
     fn check_act(&self, pass: &PassState, act: &Act) -> Result<(), Failure> {
         let primary = pass.snapshot.as_ref();
         grants::check_act(&pass.binding, primary, act)?;
-        let (object, is): (&ObjectRef, fn(&Grant) -> bool) = match act {
-            Act::Patch(act) => (&act.object, |g| matches!(g, Grant::Patch(_))),
-            Act::Delete(act) => (&act.object, |g| matches!(g, Grant::Delete(_))),
-            Act::Evict(act) => (&act.object, |g| matches!(g, Grant::Evict(_))),
+        let (object, uid, is): (&ObjectRef, &str, fn(&Grant) -> bool) = match act {
+            Act::Patch(act) => (&act.object, &act.precondition.uid, |g| {
+                matches!(g, Grant::Patch(_))
+            }),
+            Act::Delete(act) => (&act.object, &act.precondition.uid, |g| {
+                matches!(g, Grant::Delete(_))
+            }),
+            Act::Evict(act) => (&act.object, &act.precondition.uid, |g| {
+                matches!(g, Grant::Evict(_))
+            }),
             Act::Cloud(_) | Act::Create(_) | Act::Mint(_) => return self.check_finalizer(pass),
         };
-        if let Some(other) = self.cache.find(object) {
+        if grants::is_by_relation(&pass.binding, primary, is, object) {
+            let name = &object.name;
+            // What nobody has seen, or is another object by now, may stand in any relation.
+            let other = self.cache.find(object).ok_or_else(|| {
+                let message = format!(
+                    "{} {name} was not looked at: nobody knows whose it is",
+                    object.kind.kind
+                );
+                Failure::new(Code::Unavailable, message)
+            })?;
+            if other.uid() != uid {
+                let message = format!("{} {name} is not the one with the uid {uid}", object.kind.kind);
+                return Err(Failure::new(Code::Aborted, message));
+            }
             grants::check_relation(&pass.binding, primary, is, &other)?;
         }
         self.check_finalizer(pass)

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::pass::{PassState, Purpose};
 use super::{Machine, Output};
+use crate::binding::PolicyId;
 use crate::call::{Call, CallId, Reply};
-use crate::contract::{Code, Doubt, Failure};
+use crate::contract::{Code, Doubt, Failure, Trial};
 use crate::key::{Key, PassId};
 use crate::object::Object;
 use crate::record::Outcome;
@@ -28,8 +29,8 @@ pub(super) struct Outstanding {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Target {
     Pass(PassId, Purpose),
-    /// A retry policy that changed while the key waited.
-    Redecide(Key),
+    /// A key that waits, of a retry policy that is another now.
+    Redecide(Box<Redecision>),
     /// A host condition outside a pass.
     Condition(Key),
     /// Nobody: an Event.
@@ -37,6 +38,16 @@ pub(super) enum Target {
     Lease {
         wrote: bool,
     },
+}
+
+/// What a retry policy is asked about a key that waits already.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Redecision {
+    pub(super) key: Key,
+    /// When the wait began: boot milliseconds.
+    pub(super) since: u64,
+    pub(super) policy: PolicyId,
+    pub(super) trial: Trial,
 }
 
 /// What waits until its cloud has room.
@@ -206,7 +217,7 @@ impl Machine {
                     self.resume(pass, purpose, reply);
                 }
             }
-            (Target::Redecide(key), Reply::Decided(Ok(wait))) => self.redecided(&key, wait),
+            (Target::Redecide(asked), reply) => self.redecided(&asked, reply),
             (Target::Condition(key), Reply::Answer(Ok(object))) => {
                 self.condition_written(&key, Object::new(object))
             }

@@ -2,20 +2,19 @@
 
 use serde_json::Value;
 
-use super::call::{CLUSTER_LONGEST, STEP_LONGEST};
+use super::call::{CLUSTER_LONGEST, Redecision, STEP_LONGEST};
 use super::pass::{PassState, Purpose};
 use super::publish::{kind_has_conditions, set_host_conditions};
 use super::{KeyState, Machine, Output, Target, Waiting};
+use crate::binding::{Binding, Limits};
 use crate::call::{Call, Reply, Write};
 use crate::contract::{Event, EventType, Failure, Next, RetryClass, Role, Trial};
+use crate::fault::{Fault, FaultKind};
 use crate::key::Key;
 use crate::object::Object;
 use crate::plan::{self, Part};
-use crate::record::{Outcome, PassRecord};
+use crate::record::{Outcome, PassRecord, RetryRecord};
 use crate::retry::{default_wait, seed};
-
-/// Milliseconds that a retry policy may make a key wait at most: longer is taken for a mistake.
-const LONGEST_WAIT: u64 = 24 * 3_600_000;
 
 impl Machine {
     /// Ends a pass. A retry policy may still have to say how long to wait.
@@ -59,17 +58,37 @@ impl Machine {
             .publication
             .as_ref()
             .map_or(Outcome::Published, |p| p.outcome.clone());
-        let wait = match reply {
-            Reply::Decided(Ok(wait)) => bounded(wait, &trial),
-            Reply::Decided(Err(fault)) => {
-                let health = self.health.entry(pass.key.binding.clone()).or_default();
-                health.faults += 1;
-                health.last_fault = Some((pass.key.clone(), fault));
-                default_wait(&trial)
-            }
-            _ => default_wait(&trial),
-        };
+        let said = said(reply);
+        if let Some(policy) = pass.binding.policy(Role::Retry) {
+            pass.retry = Some(RetryRecord {
+                policy: policy.id.clone(),
+                trial: trial.clone(),
+                answer: said.as_ref().ok().copied(),
+                fault: said.as_ref().err().cloned(),
+            });
+        }
+        let wait = self.taken(&pass.key, &pass.binding.spec.limits, &trial, said);
         self.finish(pass, outcome, Some((wait, trial)));
+    }
+
+    /// How long a key waits after what its retry policy said. What is not taken as it was said is shown on the binding.
+    fn taken(&mut self, key: &Key, limits: &Limits, trial: &Trial, said: Result<u64, Fault>) -> u64 {
+        let health = self.health.entry(key.binding.clone()).or_default();
+        let wait = match said {
+            Ok(said) => {
+                let (wait, wrong) = bounded(said, limits, trial);
+                if let Some(wrong) = wrong {
+                    health.clamped = Some((key.clone(), wrong));
+                }
+                wait
+            }
+            Err(fault) => {
+                health.faults += 1;
+                health.last_fault = Some((key.clone(), fault));
+                default_wait(trial)
+            }
+        };
+        wait.max(trial.retry_after.unwrap_or(0))
     }
 
     fn trial(&self, pass: &PassState, class: RetryClass, failure: Option<&Failure>) -> Trial {
@@ -118,6 +137,7 @@ impl Machine {
             outcome: outcome.clone(),
             writes: std::mem::take(&mut pass.writes),
             next: pass.next.take(),
+            retry: pass.retry.take(),
             wait,
             key: pass.key.clone(),
         })));
@@ -125,6 +145,7 @@ impl Machine {
             self.out.push(Output::Forgotten(pass.key.clone()));
         }
         self.look_again(&pass.key, matches!(outcome, Outcome::Discarded(_)));
+        self.redecide_what_ended_late(&pass);
     }
 
     /// When the key passes next, and what ends its wait early.
@@ -182,7 +203,8 @@ impl Machine {
         }
         state.trial = waited.map(|(_, trial)| (now, Box::new(trial)));
         if let Some(wait) = wait {
-            self.queue.push_at(now + wait, pass.key.clone());
+            // A policy can say any number: a wait past the end of time has no end.
+            self.queue.push_at(now.saturating_add(wait), pass.key.clone());
         }
         wait
     }
@@ -289,43 +311,112 @@ impl Machine {
     }
 
     /// A changed retry policy starts no pass: it is asked again with each waiting key's recorded outcome.
-    pub(super) fn redecide(&mut self, binding: &crate::binding::Binding) {
-        let Some(policy) = binding.policy(Role::Retry) else {
-            return;
-        };
-        let waiting: Vec<(Key, Trial)> = self
-            .keys
-            .iter()
-            .filter(|(key, state)| *key.binding == *binding.name && state.running.is_none())
-            .filter_map(|(key, state)| Some((key.clone(), (*state.trial.as_ref()?.1).clone())))
-            .collect();
-        for (key, mut trial) in waiting {
-            trial.config = policy.config.clone();
-            let call = Call::Decide {
-                policy: policy.id.clone(),
-                trial,
-                limits: binding.spec.limits.clone(),
-            };
-            self.emit(Target::Redecide(key), call, STEP_LONGEST);
+    pub(super) fn redecide(&mut self, binding: &Binding) {
+        let of_binding = |key: &Key| *key.binding == *binding.name;
+        let keys: Vec<Key> = self.keys.keys().filter(|key| of_binding(key)).cloned().collect();
+        for key in keys {
+            self.redecide_one(binding, key);
         }
     }
 
-    pub(super) fn redecided(&mut self, key: &Key, wait: u64) {
-        let Some(state) = self.keys.get(key) else { return };
-        let (None, Some((since, trial))) = (state.running, &state.trial) else {
+    /// A pass waits as the policy says that it began with. If that is another one by now, its key is one of those that
+    /// wait while the policy changes.
+    fn redecide_what_ended_late(&mut self, pass: &PassState) {
+        let Some(binding) = self.bindings.get(&pass.key.binding).cloned() else {
             return;
         };
-        let at = since + bounded(wait, trial);
+        if binding.policy(Role::Retry) != pass.binding.policy(Role::Retry) {
+            self.redecide_one(&binding, pass.key.clone());
+        }
+    }
+
+    fn redecide_one(&mut self, binding: &Binding, key: Key) {
+        // A key with a cause has its turn coming for another reason.
+        let waits = |state: &&KeyState| state.running.is_none() && state.causes.is_empty();
+        let waiting = self.keys.get(&key).filter(waits);
+        let Some((since, trial)) = waiting.and_then(|state| state.trial.clone()) else {
+            return;
+        };
+        let Some(policy) = binding.policy(Role::Retry) else {
+            return self.wait_instead(&key, since, default_wait(&trial));
+        };
+        let trial = Trial {
+            config: policy.config.clone(),
+            ..*trial
+        };
+        let call = Call::Decide {
+            policy: policy.id.clone(),
+            trial: trial.clone(),
+            limits: binding.spec.limits.clone(),
+        };
+        let asked = Redecision {
+            key,
+            since,
+            policy: policy.id.clone(),
+            trial,
+        };
+        self.emit(Target::Redecide(Box::new(asked)), call, STEP_LONGEST);
+    }
+
+    /// What a retry policy says of a key that waits, unless it was asked about another wait, or is another one by now.
+    pub(super) fn redecided(&mut self, asked: &Redecision, reply: Reply) {
+        let Some(binding) = self.bindings.get(&asked.key.binding).cloned() else {
+            return;
+        };
+        let policy = binding.policy(Role::Retry);
+        let current = policy.is_some_and(|p| (&p.id, &p.config) == (&asked.policy, &asked.trial.config));
+        let waits = self.keys.get(&asked.key).is_some_and(|state| {
+            let same = |(since, trial): &(u64, Box<Trial>)| {
+                (*since, trial.attempt) == (asked.since, asked.trial.attempt)
+            };
+            let waits = state.running.is_none() && state.causes.is_empty();
+            waits && state.trial.as_ref().is_some_and(same)
+        });
+        if current && waits {
+            let wait = self.taken(&asked.key, &binding.spec.limits, &asked.trial, said(reply));
+            self.wait_instead(&asked.key, asked.since, wait);
+        }
+    }
+
+    /// Moves the deadline of a key that waits.
+    fn wait_instead(&mut self, key: &Key, since: u64, wait: u64) {
         if !self.queue.is_queued(key) {
             self.queue.cancel(key);
-            self.queue.push_at(at, key.clone());
+            self.queue.push_at(since.saturating_add(wait), key.clone());
         }
     }
 }
 
-/// What a retry policy said, never less than the other side wished.
-fn bounded(wait: u64, trial: &Trial) -> u64 {
-    wait.min(LONGEST_WAIT).max(trial.retry_after.unwrap_or(0))
+/// What came back from a retry policy.
+fn said(reply: Reply) -> Result<u64, Fault> {
+    match reply {
+        Reply::Decided(said) => said,
+        _ => Err(Fault {
+            kind: FaultKind::WallTime,
+            message: "the retry policy did not return".into(),
+            deterministic: false,
+        }),
+    }
+}
+
+/// What a retry policy said as it is taken, and what is wrong with it if that is something else: a number that is
+/// negative where it was made says nothing at all, any other one is held within the limits of the binding.
+fn bounded(said: u64, limits: &Limits, trial: &Trial) -> (u64, Option<String>) {
+    let (shortest, longest) = (limits.shortest_wait, limits.longest_wait);
+    let signed = said.cast_signed();
+    if signed < 0 {
+        let wait = default_wait(trial);
+        let wrong =
+            format!("the retry policy said {signed} ms; the host waits {wait} ms as it does without one");
+        return (wait, Some(wrong));
+    }
+    let (wait, limit) = match said {
+        said if said < shortest => (shortest, "shortestWait"),
+        said if said > longest => (longest, "longestWait"),
+        said => return (said, None),
+    };
+    let wrong = format!("the retry policy said {said} ms; spec.limits.{limit} is {wait} ms");
+    (wait, Some(wrong))
 }
 
 /// Milliseconds until a faulting object is tried again: as a failure that keeps coming back.

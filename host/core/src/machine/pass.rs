@@ -18,7 +18,7 @@ use crate::fault::{Fault, FaultKind, Stepped};
 use crate::key::{Key, Now, PassId};
 use crate::object::Object;
 use crate::path;
-use crate::record::{Outcome, RoleRecord, WriteRecord};
+use crate::record::{Outcome, RetryRecord, RoleRecord, WriteRecord};
 
 /// A pass in flight.
 pub(super) struct PassState {
@@ -66,6 +66,7 @@ pub(super) struct PassState {
     pub(super) next: Option<Next>,
     /// What the retry policy is being asked.
     pub(super) trial: Option<Trial>,
+    pub(super) retry: Option<RetryRecord>,
     pub(super) parked: Option<(Purpose, Call, u64)>,
     pub(super) slowed: bool,
 }
@@ -232,6 +233,7 @@ impl Machine {
             publication: None,
             next: None,
             trial: None,
+            retry: None,
             parked: None,
             slowed: std::mem::take(&mut state.slowed),
             binding,

@@ -45,11 +45,16 @@ impl Machine {
         let Some(old) = old else { return };
         if let Some(health) = self.health.get_mut(&name) {
             health.last_fault = None;
+            health.clamped = None;
             health.ungranted.clear();
         }
         let same = |role| old.policy(role) == binding.policy(role);
         if same(Role::Lifecycle) && same(Role::Identity) && old.spec.grants == binding.spec.grants {
-            if !same(Role::Retry) {
+            let bounds = |binding: &Binding| {
+                let limits = &binding.spec.limits;
+                (limits.shortest_wait, limits.longest_wait)
+            };
+            if !same(Role::Retry) || bounds(&old) != bounds(&binding) {
                 self.redecide(&binding);
             }
             return;

@@ -12,11 +12,10 @@ pub(crate) use polity_tests::passes::{calls, lifecycle_ran, session};
 use polity_tests::simulation::bindings::MACHINES;
 use polity_tests::stand::{condition_of, reference};
 use polity_tests::whole::story::{Story, edges};
-use polity_tests::whole::{Site, mcm, seeds};
+pub(crate) use polity_tests::whole::capa::CAPA;
+use polity_tests::whole::{Site, capa, mcm, seeds};
 use serde_json::{Value, json};
 
-/// The `apiVersion` of the kinds of `capa-identity`.
-pub(crate) const CAPA: &str = "capa.polity.dev/v1alpha1";
 pub(crate) const CONTROLLER: &str = "AWSClusterControllerIdentity";
 pub(crate) const STATIC: &str = "AWSClusterStaticIdentity";
 pub(crate) const ROLE: &str = "AWSClusterRoleIdentity";
@@ -91,24 +90,6 @@ pub(crate) async fn bind(story: &Story, binding: Value) {
     story.site.apply(&manifests).await;
 }
 
-/// What `capa-identity` needs, and what its configuration may need besides.
-fn identity_grants() -> Vec<Value> {
-    let everywhere = |kind: &str| json!({"apiVersion": CAPA, "kind": kind, "namespaces": ["*"]});
-    let mut controller = everywhere(CONTROLLER);
-    controller["name"] = "default".into();
-    vec![
-        json!({"credential": true}),
-        json!({"secrets": {"namespaces": ["capa-system"]}}),
-        json!({"ask": {"apiVersion": "v1", "kind": "Namespace", "namespaces": ["*"], "fields": ["metadata.labels"]}}),
-        json!({"ask": {"apiVersion": CAPA, "kind": "AWSCluster"}}),
-        json!({"ask": {"apiVersion": CAPA, "kind": "AWSServiceAccountIdentity"}}),
-        json!({"ask": everywhere(CONTROLLER)}),
-        json!({"ask": everywhere(STATIC)}),
-        json!({"ask": everywhere(ROLE)}),
-        json!({"create": controller}),
-    ]
-}
-
 /// The AWSClusters' own binding.
 fn clusters(configuration: Value) -> Value {
     judged_alone("AWSCluster", configuration)
@@ -130,7 +111,7 @@ pub(crate) fn guarded(mut binding: Value, configuration: Value) -> Value {
     let spec = &mut binding["spec"];
     spec["policies"]["identity"] = json!({"file": "capa_identity.wasm", "configuration": configuration});
     let grants = spec["grants"].as_array_mut().expect("a list of grants");
-    grants.extend(identity_grants());
+    grants.extend(capa::grants());
     binding
 }
 

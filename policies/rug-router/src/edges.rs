@@ -1,0 +1,38 @@
+//! The manifest, and the arrows of the drawing.
+
+use polity_sdk::prelude::*;
+
+use crate::cloud;
+use crate::config::Config;
+use crate::object::{FINALIZER, Router};
+
+/// What the policy is, needs and writes.
+pub fn manifest() -> Manifest {
+    Manifest::lifecycle(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
+        .governs::<Router>()
+        .crd(crd())
+        .finalizer(FINALIZER)
+        .config::<Config>()
+        .needs_cloud(cloud::OPERATIONS)
+        .writes(WRITES.split_whitespace())
+        .edges(Edge::table(EDGES))
+}
+
+const WRITES: &str = "metadata.finalizers
+    status.machineState status.action status.vm status.queue status.bootAttempts status.lastErrorTime
+    status.neutronStatus status.rebuildImageUUID status.observedGeneration status.readRequest status.rebuildRequest
+    status.nextPoll status.instance status.ports status.withheld status.push status.plugSince status.plugging
+    status.traffic status.trafficTime status.conditions[Ready] status.conditions[PortsPlugged]
+    status.conditions[RebuildTaken] status.conditions[Debugging]";
+
+/// One edge in a line: its id, what it means, and what the host derives it from where the policy does not note it.
+const EDGES: &str = include_str!("edges.tsv");
+
+fn crd() -> Crd {
+    Crd::of::<Router>("routers")
+        .column("State", ".status.machineState")
+        .column("Action", ".status.action")
+        .column("VM", ".status.vm")
+        .column("Neutron", ".status.neutronStatus")
+        .age_column("Age", ".metadata.creationTimestamp")
+}

@@ -1,0 +1,56 @@
+//! Going from one state to the next.
+
+use polity_sdk::prelude::*;
+
+use crate::Cx;
+use crate::letters::{Action, State};
+use crate::object::Router;
+
+impl Router {
+    /// Takes an edge. What is left behind there is forgotten; the new state is executed at once, or where the machine
+    /// yields, when there is something to do.
+    pub(crate) fn take(&mut self, cx: &Cx, edge: &str, to: State) -> Next {
+        cx.note(edge);
+        let status = &mut self.status;
+        let from = status.machine_state.replace(to);
+        if to != State::Config {
+            status.push = None;
+        }
+        if from != Some(to) {
+            status.plugging = false;
+            status.plug_since = (to == State::ReplugVm).then(|| cx.now());
+        }
+        if to == State::CreateVm && status.action == Action::Rebuild {
+            // Nothing of the rebuild is left but to make a VM.
+            status.action = Action::Create;
+        }
+        match to {
+            State::CalcAction => self.rest(cx),
+            _ => Next::after(Duration::ZERO),
+        }
+    }
+
+    /// Takes an edge, and executes the new state after a short while.
+    pub(crate) fn take_slowly(&mut self, cx: &Cx, edge: &str, to: State) -> Next {
+        let _ = self.take(cx, edge, to);
+        Next::after(cx.config().retry_delay)
+    }
+
+    /// The machine yields. With nothing in the queue, the next thing to do is to look at the router.
+    fn rest(&mut self, cx: &Cx) -> Next {
+        if !self.status.queue.is_empty() {
+            return Next::after(Duration::ZERO);
+        }
+        let period = cx.config().health_check_period.into();
+        self.status.next_poll = Some(cx.now() + period);
+        Next::settled_for(period)
+    }
+
+    /// The action is not done with: it comes first when the machine goes on.
+    pub(crate) fn put_back(&mut self) {
+        let (action, queue) = (self.status.action, &mut self.status.queue);
+        if action != Action::Delete && queue.first() != Some(&action) {
+            queue.insert(0, action);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! STATS (RUG-26).
+
+use polity_sdk::driver::is_transient;
+use polity_sdk::prelude::*;
+
+use crate::letters::{Action, State};
+use crate::object::Router;
+use crate::{Cx, cloud};
+
+/// Reads how much traffic there was, and writes it down. A VM that does not say is not asked for ever: its life
+/// matters more.
+pub(crate) async fn read(cx: &Cx, router: &mut Router) -> Result<Next, Failure> {
+    let id = router.status.instance.clone().unwrap_or_default();
+    match cx.ask(cloud::stats(&id)).await {
+        Ok(read) => {
+            router.status.traffic = read.traffic;
+            router.status.traffic_time = Some(cx.now());
+        }
+        Err(failure) if is_transient(&failure) => return Err(failure),
+        Err(failure) => cx.event(EventType::Warning, "StatsFailed", failure.message),
+    }
+    router.status.action = Action::Poll;
+    Ok(router.take(cx, "RUG-26", State::CalcAction))
+}

@@ -1,0 +1,71 @@
+//! A retry policy that misbehaves in the way its configuration names. Only for tests.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use polity_sdk::prelude::*;
+
+/// A century, in seconds.
+const CENTURY: u64 = 100 * 365 * 24 * 3_600;
+
+/// How it misbehaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mischief {
+    /// Not at all: seven seconds.
+    #[default]
+    Behave,
+    /// Says that the next try is five seconds ago.
+    Negative,
+    /// Says at once.
+    Zero,
+    /// Says in a hundred years.
+    Century,
+    /// Says when the numbers end.
+    End,
+    /// Panics with a message.
+    Panic,
+    /// Never returns.
+    Loop,
+    /// Allocates for ever.
+    Allocate,
+}
+
+/// The configuration.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// How it misbehaves.
+    pub mischief: Mischief,
+}
+
+/// Misbehaves.
+#[polity_sdk::policy(retry)]
+pub fn decide(trial: polity_sdk::Trial<Config>) -> Duration {
+    match trial.config.mischief {
+        Mischief::Behave => Duration::from_secs(7),
+        // What a number that has no sign makes of one that has.
+        Mischief::Negative => Duration::from_millis((-5_000_i64).cast_unsigned()),
+        Mischief::Zero => Duration::ZERO,
+        Mischief::Century => Duration::from_secs(CENTURY),
+        Mischief::End => Duration::from_millis(u64::MAX >> 1),
+        Mischief::Panic => panic!("out of time"),
+        Mischief::Loop => {
+            let mut n = 0u64;
+            loop {
+                n = black_box(n.wrapping_add(1));
+            }
+        }
+        Mischief::Allocate => {
+            let mut all: Vec<Vec<u8>> = Vec::new();
+            loop {
+                all.push(black_box(vec![1; 1 << 16]));
+            }
+        }
+    }
+}
+
+/// What it says of itself.
+pub fn manifest() -> Manifest {
+    Manifest::retry(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")).config::<Config>()
+}

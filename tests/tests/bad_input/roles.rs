@@ -1,0 +1,436 @@
+//! Identity and retry policies that break their contract: nobody is let through, and nobody waits for ever or never.
+
+use polity_core::contract::{Cause, Code, Failure, Next, RetryClass, Role};
+use polity_core::fault::FaultKind;
+use polity_core::machine::Input;
+use polity_core::record::{Outcome, PassRecord};
+use polity_core::retry::default_wait;
+use polity_tests::simulation::bindings::{MACHINES, WIDGETS, binding, manifest, native};
+use polity_tests::simulation::desk::Desk;
+use polity_tests::simulation::native::{failed, step};
+use polity_tests::stand::{Stand, condition_of, machine, machines, reference, thing, things};
+use serde_json::{Value, json};
+
+use super::wishes::namespace;
+
+const DAY: u64 = 24 * 3_600_000;
+
+/// A binding of the Things of one namespace, which fail, and wait as a hostile policy says.
+fn waiting(mischief: &str) -> Value {
+    let mut binding = things();
+    binding["metadata"]["name"] = mischief.into();
+    let spec = &mut binding["spec"];
+    spec["governs"]["namespace"] = mischief.into();
+    spec["policies"]["lifecycle"]["configuration"] = json!({"mischief": "fail"});
+    spec["policies"]["retry"] =
+        json!({"file": "hostile-retry.wasm", "configuration": {"mischief": mischief}});
+    binding
+}
+
+/// A Thing in the namespace of its name.
+fn at_home(name: &str) -> Value {
+    let mut thing = thing(name, "fail");
+    thing["metadata"]["namespace"] = name.into();
+    thing
+}
+
+async fn fails(stand: &Stand, mischief: &str) -> PassRecord {
+    namespace(stand, mischief).await;
+    stand.apply(&at_home(mischief)).await;
+    let pass = stand.until_passed(mischief, 0, &Outcome::Published).await;
+    let retry = matches!(
+        &pass.next,
+        Some(Next::Retry {
+            class: RetryClass::Short,
+            failure: Some(_)
+        })
+    );
+    assert!(retry, "{:?}", pass.next);
+    pass
+}
+
+/// What the retry policy was asked when a pass ended, and the wait without any policy.
+fn without_a_policy(pass: &PassRecord) -> Option<u64> {
+    pass.retry.as_ref().map(|retry| default_wait(&retry.trial))
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_a_retry_policy_says_is_held_within_the_limits_of_the_binding() {
+    let cases = [
+        ("zero", 0, 100, "said 0 ms; spec.limits.shortestWait is 100 ms"),
+        (
+            "century",
+            3_153_600_000_000,
+            DAY,
+            "said 3153600000000 ms; spec.limits.longestWait is 86400000 ms",
+        ),
+        (
+            "end",
+            u64::MAX >> 1,
+            DAY,
+            "said 9223372036854775807 ms; spec.limits.longestWait is 86400000 ms",
+        ),
+    ];
+    let stand = Stand::with(cases.iter().map(|(mischief, ..)| waiting(mischief)).collect()).await;
+    for (mischief, said, wait, words) in cases {
+        let pass = fails(&stand, mischief).await;
+        assert_eq!(
+            pass.retry.and_then(|retry| retry.answer),
+            Some(said),
+            "{mischief}"
+        );
+        assert_eq!(pass.wait, Some(wait), "{mischief}");
+        let message = stand.until_said(mischief, "WaitClamped", "True", words).await;
+        assert!(
+            message.starts_with(&format!("on {mischief}/{mischief}: ")),
+            "{message}"
+        );
+        stand.until_said(mischief, "Healthy", "True", "").await;
+    }
+    // At once and at once again is as much as any key may pass: a burst of 20, and one each second.
+    let before = stand.host.passes_of("zero").len();
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    let after = stand.host.passes_of("zero").len();
+    assert!(after - before <= 20 + 61, "{before}, {after}");
+    let slowed = stand
+        .get(&reference(
+            polity_tests::stand::THINGS,
+            "Thing",
+            Some("zero"),
+            "zero",
+        ))
+        .await;
+    assert!(condition_of(&slowed, "polity.dev/Slowed").is_some(), "{slowed}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_policy_that_says_a_negative_number_is_as_none() {
+    let stand = Stand::with(vec![waiting("negative"), waiting("behave")]).await;
+    let pass = fails(&stand, "negative").await;
+    assert_eq!(pass.wait, without_a_policy(&pass));
+    assert!(
+        (750..=1_000).contains(&pass.wait.unwrap_or_default()),
+        "{:?}",
+        pass.wait
+    );
+    stand
+        .until_said("negative", "WaitClamped", "True", "said -5000 ms; the host waits")
+        .await;
+    // As without one, the waits grow.
+    stand
+        .until("waits that grow", async || {
+            let passes = stand.host.passes_of("negative");
+            passes.iter().any(|pass| pass.wait > Some(60_000)).then_some(())
+        })
+        .await;
+
+    let good = fails(&stand, "behave").await;
+    assert_eq!(good.wait, Some(7_000));
+    stand
+        .until_said("behave", "WaitClamped", "False", "as the retry policy said it")
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_policy_that_faults_is_as_none() {
+    let cases = [
+        ("panic", FaultKind::Trap, "out of time"),
+        ("loop", FaultKind::OutOfFuel, ""),
+        ("allocate", FaultKind::OutOfMemory, ""),
+    ];
+    let stand = Stand::with(cases.iter().map(|(mischief, ..)| waiting(mischief)).collect()).await;
+    for (mischief, kind, words) in cases {
+        let pass = fails(&stand, mischief).await;
+        assert_eq!(pass.wait, without_a_policy(&pass), "{mischief}");
+        let fault = pass.retry.and_then(|retry| retry.fault).expect("a fault");
+        assert_eq!(fault.kind, kind, "{fault}");
+        let said = format!("on {mischief}/{mischief}: {kind:?}");
+        let message = stand.until_said(mischief, "Healthy", "False", &said).await;
+        assert!(message.contains(words), "{message}");
+        // The object itself did nothing wrong.
+        let object = stand
+            .get(&reference(
+                polity_tests::stand::THINGS,
+                "Thing",
+                Some(mischief),
+                mischief,
+            ))
+            .await;
+        assert_eq!(condition_of(&object, "polity.dev/Quarantined"), None, "{object}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limits_of_a_wait_are_the_bindings() {
+    let mut bound = waiting("behave");
+    bound["spec"]["limits"]["longestWait"] = json!(5_000);
+    let mut wrong = waiting("zero");
+    wrong["spec"]["limits"] = json!({"shortestWait": 5_000, "longestWait": 1_000});
+    let mut never = waiting("century");
+    never["spec"]["limits"]["longestWait"] = json!(0);
+    let stand = Stand::with(vec![bound.clone()]).await;
+    assert_eq!(fails(&stand, "behave").await.wait, Some(5_000));
+    stand
+        .until_said(
+            "behave",
+            "WaitClamped",
+            "True",
+            "spec.limits.longestWait is 5000 ms",
+        )
+        .await;
+    // The next wait begins under other limits, and what is said of it is said anew.
+    bound["spec"]["limits"] = json!({"shortestWait": 9_000, "longestWait": 60_000});
+    stand.apply(&bound).await;
+    stand
+        .until_said(
+            "behave",
+            "WaitClamped",
+            "True",
+            "spec.limits.shortestWait is 9000 ms",
+        )
+        .await;
+
+    stand.apply(&wrong).await;
+    stand
+        .until_said(
+            "zero",
+            "Loaded",
+            "False",
+            "spec.limits.shortestWait: 5000 ms is longer",
+        )
+        .await;
+    stand.apply(&never).await;
+    stand
+        .until_said("century", "Loaded", "False", "spec.limits.longestWait: 0 would")
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_waits_for_a_century_is_freed_by_another_policy() {
+    let stand = Stand::with(vec![waiting("century")]).await;
+    let first = fails(&stand, "century").await;
+    let mut mended = waiting("century");
+    mended["spec"]["policies"]["retry"]["configuration"]["mischief"] = "behave".into();
+    stand.apply(&mended).await;
+    let second = stand.until_passed("century", 1, &Outcome::Published).await;
+    assert_eq!(second.causes, [Cause::Due]);
+    assert!(second.started.boot - first.ended.boot < 10_000);
+    assert_eq!(second.wait, Some(7_000));
+    stand.until_said("century", "WaitClamped", "False", "").await;
+    // And by none at all.
+    stand.apply(&waiting("century")).await;
+    let far = stand.site.clock.now().boot + DAY / 2;
+    stand
+        .until("a long wait", async || {
+            let view = stand.host.handle.view().await?;
+            view.keys.iter().any(|(_, key)| key.due > Some(far)).then_some(())
+        })
+        .await;
+    let mut alone = waiting("century");
+    alone["spec"]["policies"]["retry"] = Value::Null;
+    let passes = stand.host.passes_of("century").len();
+    stand.apply(&alone).await;
+    let last = stand.until_passed("century", passes, &Outcome::Published).await;
+    assert!(last.started.boot < far);
+    assert_eq!(last.retry, None);
+}
+
+/// Whatever a policy says of time, the host goes on. On a desk, where an overflow is a panic of the test.
+#[test]
+fn a_wait_past_the_end_of_time_harms_nobody() {
+    let far = |wish| Failure {
+        retry_after: Some(wish),
+        ..Failure::new(Code::Unavailable, "later")
+    };
+    for next in [
+        Next::After(u64::MAX),
+        Next::Settled(Some(u64::MAX)),
+        failed(far(u64::MAX)),
+    ] {
+        let mut desk = Desk::new();
+        let said = next.clone();
+        desk.policy("far", move |pass| {
+            let next = said.clone();
+            step(pass, move |_| Ok(next))
+        });
+        let policy = native(manifest("far", Role::Lifecycle, Vec::new(), &["status"]));
+        let widgets = binding("w", (WIDGETS, "Widget"), [policy], Vec::new(), Default::default());
+        desk.feed(Input::Bound(Box::new(widgets)));
+        desk.create(json!({
+            "apiVersion": WIDGETS, "kind": "Widget", "metadata": {"namespace": "default", "name": "a"},
+        }));
+        desk.sleep(DAY / 24);
+        assert_eq!(desk.records.len(), 1, "{next:?}");
+        assert_eq!(desk.records[0].wait, Some(u64::MAX), "{next:?}");
+        desk.patch(
+            &("Widget".into(), "default".into(), "a".into()),
+            None,
+            json!({"metadata": {"annotations": {"request.polity.dev/look": "1"}}}),
+        );
+        assert_eq!(desk.records.len(), 2, "{next:?}: a request ends it");
+    }
+}
+
+/// Machines of `capv-machine`, guarded by an identity policy that misbehaves with some of them.
+fn guarded() -> Value {
+    let mut binding = machines();
+    let spec = &mut binding["spec"];
+    spec["policies"]["identity"] = json!({"file": "hostile-identity.wasm"});
+    let host = json!({"account": "111111111111", "arn": "arn:aws:iam::111111111111:role/controller"});
+    spec["cloud"]["configuration"] = json!({"identity": {"host": host}});
+    spec["grants"] = json!([{"cloud": ["vm.*", "task.get"]}, {"credential": true}]);
+    // Enough for a good one, and a loop ends soon.
+    spec["limits"] = json!({"stepFuel": 20_000_000});
+    binding
+}
+
+/// A Machine that the identity policy judges in this way.
+fn judged(name: &str, mischief: &str) -> Value {
+    let mut machine = machine("default", name);
+    machine["metadata"]["annotations"] = json!({"identity": mischief});
+    machine
+}
+
+fn of_machine(name: &str) -> polity_core::contract::ObjectRef {
+    reference(MACHINES, "Machine", Some("default"), name)
+}
+
+fn fault(pass: &PassRecord) -> Option<FaultKind> {
+    pass.roles.iter().find_map(|role| Some(role.fault.as_ref()?.kind))
+}
+
+/// Whether nothing came of a pass but its fault.
+fn let_nothing_through(pass: &PassRecord) {
+    assert_eq!(pass.outcome, Outcome::Faulted);
+    assert_eq!(pass.roles.len(), 1, "the lifecycle was not asked");
+    assert_eq!(pass.roles[0].role, Role::Identity);
+    assert!(pass.writes.is_empty(), "{:?}", pass.writes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_identity_policy_that_faults_lets_nothing_through() {
+    let cases = [
+        ("panic", FaultKind::Trap),
+        ("loop", FaultKind::OutOfFuel),
+        ("stall", FaultKind::Stalled),
+        ("garbage", FaultKind::BadOutput),
+        ("ask-for-ever", FaultKind::TooLong),
+        ("invent", FaultKind::BadOutput),
+        ("release", FaultKind::BadOutput),
+    ];
+    let stand = Stand::with(vec![guarded()]).await;
+    for (mischief, _) in cases {
+        stand.apply(&judged(mischief, mischief)).await;
+    }
+    stand.apply(&judged("good", "behave")).await;
+    for (mischief, kind) in cases {
+        let pass = stand
+            .until(&format!("a second fault of {mischief}"), async || {
+                stand.host.passes_of(mischief).into_iter().nth(1)
+            })
+            .await;
+        assert_eq!(fault(&pass), Some(kind), "{mischief}: {:?}", pass.roles[0].fault);
+        let quarantined = stand
+            .until(&format!("the condition of {mischief}"), async || {
+                let object = stand.get(&of_machine(mischief)).await;
+                condition_of(&object, "polity.dev/Quarantined").cloned()
+            })
+            .await;
+        let message = quarantined["message"].as_str().unwrap_or_default();
+        assert!(message.starts_with(&format!("{kind:?}: ")), "{message}");
+        let events = stand.events_of(mischief).await;
+        assert!(
+            events
+                .iter()
+                .any(|(reason, said)| reason == "PolicyFault" && said == message),
+            "{events:?}"
+        );
+        let object = stand.get(&of_machine(mischief)).await;
+        assert_eq!(object["metadata"]["finalizers"], Value::Null);
+        assert_eq!(object["status"]["phase"], Value::Null);
+    }
+    stand.until_said("machines", "Healthy", "False", "default/").await;
+    // The same policy lets through whom it judges well, and nobody else has a VM.
+    stand
+        .until("the good one runs", async || {
+            (stand.get(&of_machine("good")).await["status"]["phase"] == "Running").then_some(())
+        })
+        .await;
+    for (mischief, _) in cases {
+        stand
+            .host
+            .passes_of(mischief)
+            .iter()
+            .for_each(let_nothing_through);
+    }
+    let vms = stand.site.vms();
+    assert_eq!(vms.len(), 1, "{vms:?}");
+    assert_eq!(vms[0].account.as_deref(), Some("111111111111"));
+
+    let mut mended = judged("panic", "behave");
+    mended["metadata"]["annotations"]["request.polity.dev/look"] = "1".into();
+    stand.apply(&mended).await;
+    stand
+        .until("the mended one runs", async || {
+            let object = stand.get(&of_machine("panic")).await;
+            let clear = condition_of(&object, "polity.dev/Quarantined").is_none();
+            (clear && object["status"]["phase"] == "Running").then_some(())
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_ran_is_left_as_it_is_while_its_identity_policy_faults() {
+    let stand = Stand::with(vec![guarded()]).await;
+    stand.apply(&judged("vm", "behave")).await;
+    stand.until_machines_run().await;
+    let vms = stand.site.vms();
+    let runs = stand.get(&of_machine("vm")).await;
+    let mut bad = judged("vm", "panic");
+    bad["spec"]["numCPUs"] = 8.into();
+    let passes = stand.host.passes_of("vm").len();
+    stand.apply(&bad).await;
+    stand.delete(&of_machine("vm")).await;
+    stand
+        .until("faults", async || {
+            (stand.host.passes_of("vm").len() > passes + 4).then_some(())
+        })
+        .await;
+    stand.host.passes_of("vm")[passes..]
+        .iter()
+        .for_each(let_nothing_through);
+    let held = stand.get(&of_machine("vm")).await;
+    assert_eq!(held["metadata"]["finalizers"], runs["metadata"]["finalizers"]);
+    assert_eq!(stand.site.vms(), vms);
+
+    bad["metadata"]["annotations"] = json!({"identity": "behave", "request.polity.dev/look": "1"});
+    stand.apply(&bad).await;
+    stand
+        .until("it is gone", async || {
+            stand.get(&of_machine("vm")).await.is_null().then_some(())
+        })
+        .await;
+    assert!(stand.site.vms().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_of_another_pass_is_granted_to_nobody() {
+    let stand = Stand::with(vec![guarded()]).await;
+    stand.apply(&judged("rich", "behave")).await;
+    stand.until_machines_run().await;
+    let pass = stand.host.passes_of("rich").remove(0);
+    let credential = super::wishes::answers(&pass).remove(0).expect("a session");
+    let handle = credential["handle"].as_str().expect("a handle");
+
+    let mut thief = judged("thief", "steal");
+    thief["metadata"]["annotations"]["handle"] = handle.into();
+    stand.apply(&thief).await;
+    let pass = stand.until_passed("thief", 0, &Outcome::Faulted).await;
+    let_nothing_through(&pass);
+    let message = pass.roles[0].fault.as_ref().map(|fault| fault.message.clone());
+    assert_eq!(
+        message.as_deref(),
+        Some("it granted a handle that no ask of this pass answered")
+    );
+    assert_eq!(stand.site.vms().len(), 1);
+}
