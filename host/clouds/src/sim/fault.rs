@@ -118,6 +118,8 @@ fn matches(rule: &FaultRule, elapsed: u64, subject: &Subject<'_>) -> bool {
         Trouble::JoinsAfter(_) | Trouble::NeverJoins | Trouble::NodeName(_) => {
             subject.operation == machine::CREATE
         }
+        // An agent stands on its machine: nothing is on its way there.
+        Trouble::HappenLate(_) => !subject.operation.starts_with("node."),
         Trouble::NeverReturns => subject.operation == agent::REBOOT,
         Trouble::LeadsTo(_) => subject.operation == sts::CALLER,
         _ => true,

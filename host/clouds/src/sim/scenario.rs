@@ -99,7 +99,8 @@ pub enum Trouble {
     LoseRequest,
     /// It happens, and nothing is answered.
     LoseAnswer,
-    /// Nothing is answered, and it happens only after this long. Widens `visible-within`.
+    /// Nothing is answered, and it happens only after this long. Widens `visible-within`. Matches no `node.*`: an agent
+    /// stands on its machine.
     HappenLate(Millis),
     /// It happens at once and is answered after this long: not at all if that is too long for the operation.
     AnswerAfter(Millis),

@@ -309,6 +309,13 @@ fn installing_can_fail_and_take_its_time() {
 }
 
 #[test]
+fn nothing_is_on_its_way_between_an_agent_and_its_machine() {
+    let mut b = bench(with([rule("node.*", Trouble::HappenLate(Millis(60_000)))]));
+    b.call("", "node.ensure", versions("1.30.2")).unwrap();
+    assert_eq!(ask(&mut b, "", "node.work")["work"]["state"], "running");
+}
+
+#[test]
 fn another_release_of_an_agent_remembers_what_the_machine_remembers() {
     let mut b = Bench::new(plain());
     let id = b.first_node("u", "m");
