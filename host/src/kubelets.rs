@@ -148,11 +148,16 @@ impl Kubelets {
 
 /// As a kubelet registers it: with how it is.
 fn object(node: &NodeView) -> Value {
-    json!({
+    let mut object = json!({
         "apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": node.name, "labels": {"kubernetes.io/hostname": node.name}},
+        "metadata": {"name": node.name, "labels": node.labels},
         "spec": {"providerID": node.provider_id}, "status": {"conditions": conditions(node)},
-    })
+    });
+    object["metadata"]["labels"]["kubernetes.io/hostname"] = json!(node.name);
+    if !node.taints.is_empty() {
+        object["spec"]["taints"] = json!(node.taints);
+    }
+    object
 }
 
 fn conditions(node: &NodeView) -> Value {

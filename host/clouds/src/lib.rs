@@ -19,6 +19,7 @@ mod cloud;
 mod front;
 #[cfg(feature = "node")]
 pub mod node;
+mod node_catalogue;
 mod redact;
 mod sealed;
 mod session;

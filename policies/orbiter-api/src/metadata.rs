@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::is_package;
+
 /// Written by orbiter: `true` while the agent may change its machine.
 pub const CHANGES_ALLOWED: &str = "alpha.node.caos.ch/changes-allowed";
 /// Written by the agent: `false` from before its first change until after the last one, and its reboot.
@@ -58,7 +60,9 @@ impl NodeMetadata {
                 (None, Some(package)) => (package, &mut metadata.current),
                 (None, None) => continue,
             };
-            versions.insert(package.to_owned(), value.clone());
+            if is_package(package) {
+                versions.insert(package.to_owned(), value.clone());
+            }
         }
         metadata
     }
@@ -115,6 +119,7 @@ mod tests {
             ("alpha.kubelet.caos.ch/desired-version", "1.30.2"),
             ("alpha.containerd.io.caos.ch/current-version", "1.7.1"),
             ("alpha.kubelet.caos.ch/other", "x"),
+            ("alpha.No Package.caos.ch/desired-version", "1"),
             ("node.alpha.kubernetes.io/ttl", "0"),
         ]);
         assert!(metadata.changes_allowed);

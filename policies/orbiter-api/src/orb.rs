@@ -89,7 +89,7 @@ fn versions(_: &mut SchemaGenerator) -> Schema {
         "description": "The version of `kubernetes`, and of each further package.",
         "type": "object",
         "required": ["kubernetes"],
-        "maxProperties": 64,
+        "maxProperties": 32,
         "additionalProperties": {"type": "string", "pattern": "^[0-9][0-9A-Za-z.+:~-]*$", "maxLength": 128},
     })
 }

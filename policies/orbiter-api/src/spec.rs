@@ -35,6 +35,9 @@ impl Orb {
             ));
         }
         let wrong = |(package, version): &(&String, &String)| !is_package(package) || !is_version(version);
+        if self.spec.versions.len() > 32 {
+            return Err("spec.versions names more than 32 packages".to_owned());
+        }
         match self.spec.versions.iter().find(wrong) {
             None => Ok(()),
             Some((package, version)) => {

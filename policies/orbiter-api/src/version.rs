@@ -13,12 +13,12 @@ pub fn is_version(text: &str) -> bool {
     text.len() <= LONGEST && text.starts_with(|c: char| c.is_ascii_digit()) && text.bytes().all(known)
 }
 
-/// Whether this can be a package of which a Node's annotation tells.
+/// Whether this can be a package of which a Node's annotation tells. Source: Debian Policy 5.6.1, RFC 1123.
 pub fn is_package(text: &str) -> bool {
     let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
     let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     let bytes = text.as_bytes();
-    text.len() <= 63
+    (2..=63).contains(&text.len())
         && bytes.iter().copied().all(known)
         && edge(bytes.first().copied())
         && edge(bytes.last().copied())
@@ -148,7 +148,7 @@ mod tests {
             assert!(is_package(text), "{text:?}");
         }
         for text in [
-            "", "Kubelet", "g++", "-kubelet", "kubelet-", "a/b", "a..b", "a.-b",
+            "", "k", "Kubelet", "g++", "-kubelet", "kubelet-", "a/b", "a..b", "a.-b",
         ] {
             assert!(!is_package(text), "{text:?}");
         }

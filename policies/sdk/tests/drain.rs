@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use polity_sdk::drain::{Drain, Options, Progress};
-use polity_sdk::node::Node;
+use polity_sdk::node::{self, Node, Taint};
 use polity_sdk::prelude::*;
 use polity_sdk::test::World;
 use serde_json::{Value, json};
@@ -35,6 +35,8 @@ impl Kind for Host {
 #[serde(default)]
 struct Config {
     force: bool,
+    eviction_grace: Option<u64>,
+    delete_late: bool,
 }
 
 async fn policy(cx: Context<Host, Config>) -> Result<Next, Failure> {
@@ -42,6 +44,8 @@ async fn policy(cx: Context<Host, Config>) -> Result<Next, Failure> {
     let mut node = cx.ask(cluster::object::<Node>("n-1")).await?;
     let options = Options {
         force: cx.config().force,
+        eviction_grace: cx.config().eviction_grace.map(Duration::from_secs),
+        delete_late: cx.config().delete_late,
         ..Options::default()
     };
     let progress = host.status.drain.pass(&cx, &mut node, &options).await?;
@@ -298,4 +302,54 @@ fn a_forced_drain_gives_up_after_its_time() {
     expect(&mut world, &["patch Node n-1", "delete Pod a"], "1 ending");
     world.advance(Duration::from_secs(60));
     expect(&mut world, &[], "failed: 1 pods are left");
+}
+
+#[test]
+fn a_pod_that_does_not_end_is_an_error_or_deleted_as_the_policy_says() {
+    for (delete_late, acts, said) in [
+        (false, &[][..], "failed: pod shop/a does not end"),
+        (true, &["delete Pod a"][..], "1 ending"),
+    ] {
+        let mut world = world(false).config(json!({"delete_late": delete_late}));
+        let mut held = pod("a");
+        held["metadata"]["finalizers"] = json!(["example.com/never"]);
+        world.exists(held);
+        expect(&mut world, &["patch Node n-1", "evict a"], "1 ending");
+        // Its own half a minute, and three minutes more.
+        world.advance(Duration::from_secs(30 + 180 - 10));
+        expect(&mut world, &[], "1 ending");
+        world.advance(Duration::from_secs(10));
+        expect(&mut world, acts, said);
+    }
+}
+
+#[test]
+fn evicted_pods_are_given_the_time_that_the_policy_says() {
+    let mut world = world(false).config(json!({"eviction_grace": 7}));
+    world.exists(pod("a"));
+    expect(&mut world, &["patch Node n-1", "evict a"], "1 ending");
+    world.advance(Duration::from_secs(2));
+    expect(&mut world, &[], "done");
+}
+
+#[test]
+fn a_node_that_was_cordoned_with_a_mark_is_uncordoned_by_it() {
+    let mark = Taint {
+        key: "example.com/mine".to_owned(),
+        effect: "PreferNoSchedule".to_owned(),
+        ..Taint::default()
+    };
+    let other = Taint {
+        effect: "NoSchedule".to_owned(),
+        ..mark.clone()
+    };
+    let mut node = Node::default();
+    node.spec.taints = vec![mark.clone(), other.clone()];
+    let _ = node::cordon_marked(&mut node, mark.clone());
+    assert!(node.spec.unschedulable && node.has_taint("example.com/mine", "PreferNoSchedule"));
+    assert_eq!(node.spec.taints, [other.clone(), mark.clone()]);
+    assert_eq!(
+        node::uncordoned(&node, &mark),
+        json!({"unschedulable": null, "taints": [other]})
+    );
 }

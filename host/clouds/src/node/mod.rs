@@ -16,7 +16,6 @@
 //!
 //! One process per node: whoever opens the folder that `persist` writes to sees to that.
 
-mod catalogue;
 mod config;
 mod debian;
 mod memory;
@@ -32,6 +31,7 @@ use serde_json::{Value, json};
 use crate::adapters::Persist;
 use crate::clock::Clock;
 use crate::cloud::{BoxFuture, Cloud};
+use crate::node_catalogue;
 
 pub use config::NodeConfig;
 use debian::Debian;
@@ -81,7 +81,7 @@ impl NodeCloud {
             machine.clone().install(work.versions);
         }
         Ok(NodeCloud {
-            catalogue: Arc::new(catalogue::catalogue()),
+            catalogue: Arc::new(node_catalogue::catalogue()),
             machine,
         })
     }

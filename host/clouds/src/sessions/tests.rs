@@ -165,9 +165,10 @@ fn a_session_that_the_cloud_refuses_is_dropped_and_no_other_failure_drops_one() 
         let _ = b.sessions.answered(handle, Err(Failure::new(code, "")));
     }
     assert!(b.get(&plan("a"), "u").is_some());
-    let refused = b
-        .sessions
-        .answered(handle, Err(Failure::new(Code::Unauthenticated, "the token expired")));
+    let refused = b.sessions.answered(
+        handle,
+        Err(Failure::new(Code::Unauthenticated, "the token expired")),
+    );
     assert_eq!(refused.unwrap_err().message, "[redacted] expired");
     assert_eq!(b.get(&plan("a"), "u"), None);
     assert_eq!(b.enter("u", &answer["handle"]), None);

@@ -12,7 +12,7 @@ use super::task::{self, Task, TaskError, TaskKind};
 use super::view::Happened;
 use super::vm::{self, Stamp, Vm};
 use super::world::Due;
-use super::{LONGEST, Reply, Sim, machine};
+use super::{LONGEST, Reply, Sim, machine, pool};
 
 /// How a task that is about to start will go.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +22,8 @@ pub(crate) struct Plan {
     pub(crate) takes: Option<u64>,
     /// Of a machine that is about to be made.
     pub(crate) joining: Joining,
+    /// The machine does not come back from the reboot.
+    pub(crate) never_returns: bool,
 }
 
 impl Sim {
@@ -128,6 +130,13 @@ impl Sim {
                 };
                 self.untroubled(now, request, plan)
             }
+            Trouble::NeverReturns => {
+                let plan = Plan {
+                    never_returns: true,
+                    ..Plan::default()
+                };
+                self.untroubled(now, request, plan)
+            }
             // Matches no operation that is performed.
             Trouble::LeadsTo(_) => self.untroubled(now, request, Plan::default()),
         }
@@ -168,6 +177,12 @@ impl Sim {
             "api-server.probe" => Ok(self.probe(at)),
             "vm.clone" => self.clone_vm(at, request, plan),
             "vm.find" => self.find(at, session, text(arguments, "instanceUuid")),
+            "pool.list" => Ok(self.pools(session)),
+            "pool.ensure" => self.ensure_pools(request),
+            "pool.machines" => Ok(self.machines(at, session)),
+            pool::ADD => self.add_machine(at, request),
+            name if pool::TASKS.contains(&name) => self.submit_on_member(at, request, plan),
+            name if name.starts_with("node.") => self.on_node(at, request, plan),
             "task.get" => self.task(at, session, text(arguments, "id")),
             _ => match TaskKind::of_operation(operation) {
                 Some(kind) => self.change(at, request, kind, plan),
@@ -263,7 +278,7 @@ impl Sim {
         let owner = &request.session.owner;
         let (queue, run) = (self.world.draw(owner), self.world.draw(owner));
         let starts = at + self.config.queue.pick(queue);
-        let ends = starts + plan.takes.unwrap_or_else(|| self.config.tasks.of(kind).pick(run));
+        let ends = starts + plan.takes.unwrap_or_else(|| self.config.takes(kind).pick(run));
         let number = self.world.number();
         let task = Task {
             number,
@@ -312,6 +327,12 @@ impl Sim {
                 .and_then(|n| self.world.tasks.get(&n))
                 .map(|task| task.name.clone()),
             "vm.find" => by_uuid(text(arguments, "instanceUuid")).map(|vm| vm.name.clone()),
+            name if ["pool.", "agent.", "kubeadm.", "node."]
+                .iter()
+                .any(|of| name.starts_with(of)) =>
+            {
+                self.subject_of_pools(request)
+            }
             "machine.status" | "machine.delete" if id.is_empty() => Some(text(arguments, "name").to_owned()),
             _ => vm::number(id)
                 .and_then(|n| self.world.vms.get(&n))
@@ -336,8 +357,8 @@ impl Reply {
 /// The failure's message, with what a careless cloud repeats in it.
 fn echo(message: Option<String>, request: &CloudRequest) -> String {
     let message = message.unwrap_or_else(|| format!("{} failed (by the scenario)", request.operation));
-    let sealed =
-        ["userData", "bootstrapToken", "token"].map(|field| (field, text(&request.arguments, field)));
+    let sealed = ["userData", "bootstrapToken", "token", "certificateKey"]
+        .map(|field| (field, text(&request.arguments, field)));
     let session = request.session.handle.as_deref().unwrap_or_default();
     repeat(message, sealed.into_iter().chain([("session", session)]))
 }

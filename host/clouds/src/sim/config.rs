@@ -1,5 +1,7 @@
 //! What a simulated cloud is like: the adapter's configuration, and the `cloud` part of a scenario file.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -58,6 +60,10 @@ pub struct SimConfig {
     pub task_retention: Millis,
     /// How machines become nodes.
     pub machines: Machines,
+    /// How long work on machines of pools takes.
+    pub pools: PoolDurations,
+    /// What agents can install.
+    pub packages: Packages,
     /// When the API server that machines join does not answer.
     pub api_server_down: Vec<Span>,
     /// What goes wrong with calls. The first rule that fires decides.
@@ -85,6 +91,8 @@ impl Default for SimConfig {
             // As long as vCenter keeps them.
             task_retention: Millis::seconds(600),
             machines: Machines::default(),
+            pools: PoolDurations::default(),
+            packages: Packages::default(),
             api_server_down: Vec::new(),
             faults: Vec::new(),
             outages: Vec::new(),
@@ -165,7 +173,54 @@ impl TaskDurations {
             TaskKind::Reconfigure => self.reconfigure,
             TaskKind::PowerOn => self.power_on,
             TaskKind::PowerOff => self.power_off,
-            TaskKind::Destroy => self.destroy,
+            _ => self.destroy,
+        }
+    }
+}
+
+/// How long work on machines of pools takes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct PoolDurations {
+    /// Until a node agent is installed.
+    pub install: Between,
+    /// Until the first node is made.
+    pub init: Between,
+    /// Until a machine has joined.
+    pub join: Between,
+    /// Until a machine is gone.
+    pub remove: Between,
+}
+
+impl Default for PoolDurations {
+    fn default() -> Self {
+        PoolDurations {
+            install: Between::new(10_000, 40_000),
+            init: Between::new(30_000, 120_000),
+            join: Between::new(10_000, 60_000),
+            remove: Between::new(5_000, 20_000),
+        }
+    }
+}
+
+/// What agents can install on machines of pools.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Packages {
+    /// How long that takes.
+    pub takes: Between,
+    /// The versions that there are. A package that is not listed has every version.
+    pub known: BTreeMap<String, Vec<String>>,
+    /// Packages whose change wants a reboot.
+    pub reboot_for: Vec<String>,
+}
+
+impl Default for Packages {
+    fn default() -> Self {
+        Packages {
+            takes: Between::new(10_000, 60_000),
+            known: BTreeMap::new(),
+            reboot_for: vec!["linux-image-amd64".to_owned()],
         }
     }
 }
@@ -254,6 +309,11 @@ impl SimConfig {
             ("dhcp", self.dhcp),
             ("machines.boot", self.machines.boot),
             ("machines.join", self.machines.join),
+            ("pools.install", self.pools.install),
+            ("pools.init", self.pools.init),
+            ("pools.join", self.pools.join),
+            ("pools.remove", self.pools.remove),
+            ("packages.takes", self.packages.takes),
         ];
         for (path, range) in ranges {
             ensure(range.min <= range.max, path, "min is larger than max")?;
@@ -279,6 +339,17 @@ impl SimConfig {
             ensure(span.from < span.until, &path, "not after `from`")?;
         }
         Ok(())
+    }
+
+    /// How long a task runs.
+    pub(crate) fn takes(&self, kind: TaskKind) -> Between {
+        match kind {
+            TaskKind::Install => self.pools.install,
+            TaskKind::Init => self.pools.init,
+            TaskKind::Join => self.pools.join,
+            TaskKind::Remove => self.pools.remove,
+            _ => self.tasks.of(kind),
+        }
     }
 
     /// The longest that any rule delays an effect.

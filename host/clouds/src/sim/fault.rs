@@ -7,7 +7,7 @@ use super::draw::chance;
 use super::scenario::{FaultRule, Trouble, Unreachable};
 use super::task::TaskKind;
 use super::world::EventState;
-use super::{Sim, machine, sts};
+use super::{Sim, agent, machine, sts};
 
 /// What a call is about, for rules to match.
 pub(crate) struct Subject<'a> {
@@ -112,12 +112,15 @@ impl Sim {
 fn matches(rule: &FaultRule, elapsed: u64, subject: &Subject<'_>) -> bool {
     let meant = match rule.then {
         Trouble::FailTask { .. } | Trouble::TaskTakes(_) => {
-            TaskKind::of_operation(subject.operation).is_some()
+            TaskKind::of_operation(subject.operation).is_some() || subject.operation == agent::ENSURE
         }
         Trouble::TaskState(_) => subject.operation == "task.get",
         Trouble::JoinsAfter(_) | Trouble::NeverJoins | Trouble::NodeName(_) => {
             subject.operation == machine::CREATE
         }
+        // An agent stands on its machine: nothing is on its way there.
+        Trouble::HappenLate(_) => !subject.operation.starts_with("node."),
+        Trouble::NeverReturns => subject.operation == agent::REBOOT,
         Trouble::LeadsTo(_) => subject.operation == sts::CALLER,
         _ => true,
     };

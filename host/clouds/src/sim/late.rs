@@ -29,6 +29,7 @@ impl Late {
         } = request.clone();
         if let Some(arguments) = arguments.as_object_mut() {
             arguments.remove("userData");
+            arguments.remove("certificateKey");
             for name in TOKENS {
                 if let Some(value) = arguments.get_mut(name) {
                     *value = token::concealed(seed, value);

@@ -96,13 +96,13 @@ impl Sim {
         Some(self.made(*number))
     }
 
-    fn node_name(&self, name: &str, number: u64) -> String {
+    pub(crate) fn node_name(&self, name: &str, number: u64) -> String {
         let pattern = self.config.machines.node_name.replace("{name}", name);
         pattern.replace("{number}", &number.to_string())
     }
 
     pub(crate) fn is_machine(&self, number: u64) -> bool {
-        self.world.nodes.contains_key(&number)
+        self.world.nodes.contains_key(&number) && !self.world.members.contains_key(&number)
     }
 
     /// What `machine.create` answers.

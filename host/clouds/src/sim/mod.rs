@@ -1,5 +1,6 @@
 //! A simulated cloud, which behaves as badly as clouds do: VMs in the manner of vSphere, machines that join a cluster as
-//! those of Gardener's drivers do, and accounts and roles in the manner of AWS.
+//! those of Gardener's drivers do, pools of machines whose agents
+//! prepare them for kubeadm, and accounts and roles in the manner of AWS.
 //!
 //! [`Sim`] is a state machine without clock and I/O: it is told the time, and chance comes from its seed. A simulation
 //! drives it directly; [`SimCloud`] puts it behind the [`Cloud`](crate::Cloud) trait, on the driver's clock.
@@ -24,6 +25,7 @@
 //!
 //! There are no hosts, datastores or capacities. Templates, networks and folders are names.
 
+mod agent;
 mod ailment;
 mod call;
 mod catalogue;
@@ -32,12 +34,14 @@ mod cloud;
 mod config;
 mod draw;
 mod fault;
+mod kubeadm;
 mod lag;
 mod late;
 mod machine;
 mod millis;
 mod node;
 mod persist;
+mod pool;
 mod provider;
 mod scenario;
 mod settle;
@@ -60,14 +64,17 @@ pub use crate::clock::Clock as SimClock;
 pub use ailment::Ailment;
 pub use catalogue::{BEGINS_WITHIN, LONGEST};
 pub use cloud::SimCloud;
-pub use config::{Account, ConfigError, Machines, Network, SimConfig, TaskDurations, Template, Tokens};
+pub use config::{
+    Account, ConfigError, Machines, Network, Packages, PoolDurations, SimConfig, TaskDurations, Template,
+    Tokens,
+};
 pub use millis::{Between, Millis};
 pub use node::{NodeCondition, NodeView};
 pub use persist::RestoreError;
 pub use provider::{AccessKey, IamRole, IdentityProvider, Principal, WebIdentity};
 pub use scenario::{FaultRule, Intervention, Outage, Span, Trouble, Unreachable, WorldEvent};
 pub use task::TaskKind;
-pub use view::{Effect, Happened, VmView};
+pub use view::{Effect, Happened, PoolMachine, VmView};
 pub use vm::Power;
 
 /// A simulated cloud.

@@ -40,6 +40,10 @@ pub(crate) struct Node {
     /// Since when it is heard of, and has no other ailments than these.
     pub(crate) well: u64,
     pub(crate) ailments: BTreeMap<Ailment, u64>,
+    #[serde(default)]
+    pub(crate) labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(crate) taints: Vec<Value>,
 }
 
 /// A node that has joined.
@@ -55,6 +59,10 @@ pub struct NodeView {
     pub owner: String,
     /// The tenant of that object.
     pub tenant: String,
+    /// The labels with which it joined.
+    pub labels: BTreeMap<String, String>,
+    /// The taints with which it joined.
+    pub taints: Vec<Value>,
     /// When it joined, the last time; Unix milliseconds. This is the moment to create a Node: one that somebody
     /// deletes later is not made again by a kubelet that runs on.
     pub joined: u64,
@@ -194,6 +202,9 @@ impl Sim {
     /// Something happens to the node of a machine; the machine itself goes on.
     pub(crate) fn befall(&mut self, at: u64, number: u64, what: Intervention) {
         let runs = self.runs(at, number);
+        if let (Intervention::Retire, Some(member)) = (what, self.world.members.get_mut(&number)) {
+            member.replacement_required = true;
+        }
         let Some(node) = self.world.nodes.get_mut(&number) else {
             return;
         };
@@ -211,14 +222,18 @@ impl Sim {
                 node.well = at;
                 if node.left.take().is_some() {
                     node.joined = Some(at);
+                    self.forget_agent(number);
                 }
                 if runs {
                     self.join(at, number);
                 }
             }
             // Matters of the VM.
-            Intervention::Vanish | Intervention::PowerOn | Intervention::PowerOff | Intervention::Suspend => {
-            }
+            Intervention::Retire
+            | Intervention::Vanish
+            | Intervention::PowerOn
+            | Intervention::PowerOff
+            | Intervention::Suspend => {}
         }
     }
 
@@ -237,6 +252,8 @@ impl Sim {
             machine: node.machine.clone(),
             owner: node.stamp.owner.clone(),
             tenant: node.stamp.tenant.clone(),
+            labels: node.labels.clone(),
+            taints: node.taints.clone(),
             joined,
             left: node.left,
             gone: node.gone,

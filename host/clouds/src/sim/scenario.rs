@@ -99,11 +99,12 @@ pub enum Trouble {
     LoseRequest,
     /// It happens, and nothing is answered.
     LoseAnswer,
-    /// Nothing is answered, and it happens only after this long. Widens `visible-within`.
+    /// Nothing is answered, and it happens only after this long. Widens `visible-within`. Matches no `node.*`: an agent
+    /// stands on its machine.
     HappenLate(Millis),
     /// It happens at once and is answered after this long: not at all if that is too long for the operation.
     AnswerAfter(Millis),
-    /// The task that it starts ends in this error. Matches only operations that start tasks.
+    /// The task that it starts ends in this error. Matches only operations that start tasks, and `node.ensure`.
     FailTask {
         /// `InsufficientResourcesFault` and so on.
         fault: String,
@@ -111,7 +112,7 @@ pub enum Trouble {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
-    /// The task that it starts runs this long. Matches only operations that start tasks.
+    /// The task that it starts runs this long. Matches only operations that start tasks, and `node.ensure`.
     TaskTakes(Millis),
     /// A task is read in this state, which the catalogue need not know: an API that grew. Matches only `task.get`.
     TaskState(String),
@@ -121,6 +122,8 @@ pub enum Trouble {
     NeverJoins,
     /// The machine's node is called like this. Matches only `machine.create`.
     NodeName(String),
+    /// The machine does not come back from this reboot until somebody turns it on. Matches only `node.reboot`.
+    NeverReturns,
     /// The credentials are valid, and lead to this account. Matches only `sts.get-caller-identity`.
     LeadsTo(String),
 }
@@ -199,6 +202,8 @@ pub enum Intervention {
     Recover,
     /// The machine's node, if it has joined, leaves the cluster; the machine runs on.
     Leave,
+    /// Somebody wants another machine instead of this one of a pool.
+    Retire,
 }
 
 impl Intervention {

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::Sim;
 use super::fault::Subject;
-use super::machine;
 use super::task::{Task, TaskKind};
+use super::{machine, pool};
 
 impl Sim {
     /// Looks for what a create did: `done` with its task, or with its VM where the task's record has expired; of a
@@ -82,22 +82,31 @@ impl Sim {
 
     fn traced_vm(&self, then: u64, session: &Session, entry: &PendingEntry) -> Option<serde_json::Value> {
         let owner = self.world.owners.get(&session.owner)?;
-        let machine = entry.operation == machine::CREATE;
         let vm = owner
             .vms
             .iter()
             .map(|number| &self.world.vms[number])
             .find(|vm| {
                 vm.submitted >= entry.since
-                    && self.is_machine(vm.number) == machine
+                    && self.made_by(vm.number) == entry.operation
                     && self.sees(session, &vm.stamp)
                     && vm.as_of(then).is_some_and(|v| !v.gone)
                     && self.is(entry, &vm.name, vm.stamp.key.as_deref())
             })?;
-        Some(match machine {
-            true => self.made(vm.number),
-            false => json!({"vm": vm.id()}),
+        Some(match entry.operation.as_str() {
+            machine::CREATE => self.made(vm.number),
+            pool::ADD => self.describe_member(vm.number),
+            _ => json!({"vm": vm.id()}),
         })
+    }
+
+    /// The operation that makes VMs like this one.
+    fn made_by(&self, number: u64) -> &'static str {
+        match self.world.members.contains_key(&number) {
+            true => pool::ADD,
+            false if self.is_machine(number) => machine::CREATE,
+            false => TaskKind::Clone.operation(),
+        }
     }
 
     /// With client tokens the key tells; without, only the name.

@@ -16,6 +16,10 @@ pub enum TaskKind {
     PowerOn,
     PowerOff,
     Destroy,
+    Install,
+    Init,
+    Join,
+    Remove,
 }
 
 impl TaskKind {
@@ -27,14 +31,28 @@ impl TaskKind {
             TaskKind::PowerOn => "vm.power-on",
             TaskKind::PowerOff => "vm.power-off",
             TaskKind::Destroy => "vm.destroy",
+            TaskKind::Install => "agent.install",
+            TaskKind::Init => "kubeadm.init",
+            TaskKind::Join => "kubeadm.join",
+            TaskKind::Remove => "pool.remove-machine",
         }
     }
 
     pub(crate) fn of_operation(operation: &str) -> Option<Self> {
-        use TaskKind::{Clone, Destroy, PowerOff, PowerOn, Reconfigure};
-        [Clone, Reconfigure, PowerOn, PowerOff, Destroy]
-            .into_iter()
-            .find(|kind| kind.operation() == operation)
+        use TaskKind::{Clone, Destroy, Init, Install, Join, PowerOff, PowerOn, Reconfigure, Remove};
+        [
+            Clone,
+            Reconfigure,
+            PowerOn,
+            PowerOff,
+            Destroy,
+            Install,
+            Init,
+            Join,
+            Remove,
+        ]
+        .into_iter()
+        .find(|kind| kind.operation() == operation)
     }
 }
 
@@ -51,7 +69,7 @@ pub(crate) struct Task {
     pub(crate) submitted: u64,
     pub(crate) starts: u64,
     pub(crate) ends: u64,
-    /// Of a reconfigure.
+    /// Of a reconfigure; of work on a machine of a pool what it was told, as JSON and without what is secret.
     pub(crate) metadata: Option<String>,
     /// What it will end in, decided by a fault or at submission.
     pub(crate) doomed: Option<TaskError>,

@@ -43,7 +43,11 @@ impl Sim {
 
     /// Takes the token that a machine is made with; what is kept of it.
     pub(crate) fn take_token(&mut self, request: &CloudRequest) -> Option<String> {
-        let digest = digest(self.world.seed, request.arguments.get("bootstrapToken")?);
+        let arguments = &request.arguments;
+        let token = arguments
+            .get("bootstrapToken")
+            .or_else(|| arguments.get("token"))?;
+        let digest = digest(self.world.seed, token);
         let stamp = self.stamp(request);
         let token = self.world.tokens.entry(digest.clone()).or_default();
         token.stamp.get_or_insert(stamp);

@@ -1,5 +1,7 @@
 //! What only a simulation can tell: all there is, and all that happened.
 
+use std::collections::BTreeMap;
+
 use super::Sim;
 use super::scenario::Intervention;
 use super::task::Task;
@@ -70,7 +72,54 @@ pub enum Happened {
     Intervened(Intervention),
 }
 
+/// A machine of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolMachine {
+    /// The VM's id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// What its node is called.
+    pub node: String,
+    /// The uid of the object that it was added for.
+    pub owner: String,
+    /// Its agent has prepared it.
+    pub initialized: bool,
+    /// Packages are being installed, or it is about to reboot, or does not run.
+    pub changing: bool,
+    /// What is installed, by package.
+    pub installed: BTreeMap<String, String>,
+    /// How often its agent has rebooted it.
+    pub reboots: u64,
+}
+
 impl Sim {
+    /// All machines of pools at this moment, the oldest first.
+    pub fn pool_machines(&mut self, now_ms: u64) -> Vec<PoolMachine> {
+        let now = self.advance(now_ms);
+        let there = self
+            .world
+            .members
+            .iter()
+            .filter(|(number, _)| self.world.vms[number].exists());
+        let machines = there.map(|(number, member)| {
+            let (vm, agent) = (&self.world.vms[number], member.agent.clone().unwrap_or_default());
+            let working = agent.work.as_ref().is_some_and(|work| work.ended.is_none());
+            let runs = member.up.is_some_and(|up| up <= now);
+            PoolMachine {
+                id: vm.id(),
+                name: vm.name.clone(),
+                node: member.node_name.clone(),
+                owner: vm.stamp.owner.clone(),
+                initialized: agent.initialized,
+                changing: working || agent.ending.is_some() || !runs,
+                installed: agent.installed,
+                reboots: agent.reboots,
+            }
+        });
+        machines.collect()
+    }
+
     /// All VMs at this moment, clones in progress among them, the oldest first.
     pub fn vms(&mut self, now_ms: u64) -> Vec<VmView> {
         let now = self.advance(now_ms);

@@ -11,6 +11,7 @@ use super::config::SimConfig;
 use super::draw::draw;
 use super::late::Late;
 use super::node::Node;
+use super::pool::Member;
 use super::scenario::WorldEvent;
 use super::sts::Granted;
 use super::task::{Task, TaskError, TaskKind};
@@ -43,6 +44,15 @@ pub(crate) struct World {
     /// Bootstrap tokens, by their digest.
     #[serde(default)]
     pub(crate) tokens: BTreeMap<String, Token>,
+    /// Machines of pools, by the number of their VM.
+    #[serde(default)]
+    pub(crate) members: BTreeMap<u64, Member>,
+    /// The pools of each owner.
+    #[serde(default)]
+    pub(crate) pools: BTreeMap<String, BTreeSet<String>>,
+    /// The machine that made each owner's cluster.
+    #[serde(default)]
+    pub(crate) clusters: BTreeMap<String, u64>,
     /// No fault from now on.
     pub(crate) calm: bool,
     #[serde(with = "super::persist::pairs")]
@@ -88,6 +98,10 @@ pub(crate) enum Due {
     Join(u64),
     /// Nobody remembers the node of a machine that is gone.
     Bury(u64),
+    /// Packages are installed: on which machine, and which work.
+    Installed(u64, u64),
+    /// An agent reboots its machine.
+    Reboot(u64),
 }
 
 impl World {
@@ -105,6 +119,9 @@ impl World {
             sessions: BTreeMap::new(),
             nodes: BTreeMap::new(),
             tokens: BTreeMap::new(),
+            members: BTreeMap::new(),
+            pools: BTreeMap::new(),
+            clusters: BTreeMap::new(),
             calm: false,
             due: BTreeMap::new(),
             counter: 0,
@@ -179,6 +196,7 @@ impl World {
             return;
         };
         self.free_name(&vm.place, number);
+        self.members.remove(&number);
         self.owner(&vm.stamp.owner).vms.remove(&number);
     }
 
@@ -226,6 +244,8 @@ impl Sim {
             Due::Intervene(event) => self.intervene(at, event),
             Due::Join(machine) => self.join(at, machine),
             Due::Bury(machine) => self.bury(machine),
+            Due::Installed(machine, nth) => self.installed(at, machine, nth),
+            Due::Reboot(machine) => self.reboot(at, machine),
         }
     }
 
@@ -274,6 +294,9 @@ impl Sim {
             TaskKind::PowerOn => self.set_power(at, task.vm, Some(Power::On)),
             TaskKind::PowerOff => self.set_power(at, task.vm, Some(Power::Off)),
             TaskKind::Destroy => self.set_power(at, task.vm, None),
+            TaskKind::Install | TaskKind::Init | TaskKind::Join | TaskKind::Remove => {
+                return self.work_on_member(at, task);
+            }
         }
         Ok(())
     }
@@ -314,6 +337,7 @@ impl Sim {
         };
         vm.change(at, lag, edit);
         self.repower(at, number, power);
+        self.reboot_member(at, number, power);
         if power.is_none() {
             let place = self.world.vms[&number].place.clone();
             self.world.free_name(&place, number);

@@ -6,12 +6,14 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod agents;
 mod behaviour;
 mod faults;
 mod honesty;
 mod identity;
 mod machines;
 mod nodes;
+mod pools;
 mod settle;
 mod tokens;
 
@@ -28,7 +30,7 @@ fn session(owner: &str) -> Session {
 }
 
 fn request(owner: &str, operation: &str, arguments: Value) -> CloudRequest {
-    let creates = ["vm.clone", "machine.create"].contains(&operation);
+    let creates = ["vm.clone", "machine.create", "pool.add-machine"].contains(&operation);
     let key = creates.then(|| format!("key-{owner}"));
     CloudRequest {
         session: session(owner),
@@ -73,6 +75,17 @@ fn plain() -> SimConfig {
             boot: Between::exactly(20_000),
             join: Between::exactly(10_000),
             ..Machines::default()
+        },
+        pools: PoolDurations {
+            install: task,
+            init: task,
+            join: task,
+            remove: task,
+        },
+        packages: Packages {
+            takes: Between::exactly(30_000),
+            reboot_for: vec!["kernel".to_owned()],
+            ..Packages::default()
         },
         ..SimConfig::default()
     }
@@ -129,6 +142,39 @@ impl Bench {
     fn machine(&mut self, owner: &str, name: &str) -> Value {
         self.call(owner, "machine.create", json!({"name": name}))
             .expect("a machine")
+    }
+
+    /// A machine of a pool, whose agent is installed with these versions to begin with; its id.
+    fn member(&mut self, owner: &str, name: &str, seed: Value) -> Value {
+        let pools = json!({"pools": [{"pool": "w", "tier": "worker"}]});
+        self.call(owner, "pool.ensure", pools).expect("pools");
+        let arguments = json!({"name": name, "pool": "w", "tier": "worker"});
+        let id = self
+            .call(owner, "pool.add-machine", arguments)
+            .expect("a machine")["id"]
+            .clone();
+        self.now += 20_000;
+        let task = self.run(owner, "agent.install", json!({"machine": id, "versions": seed}));
+        assert_eq!(task["state"], "success", "{task}");
+        id
+    }
+
+    /// A machine of a pool that is prepared; its id.
+    fn prepared(&mut self, owner: &str, name: &str) -> Value {
+        let id = self.member(owner, name, json!({}));
+        let node = format!("node-{name}");
+        self.call("", "node.initialized", json!({"node": node}))
+            .expect("an agent");
+        id
+    }
+
+    /// A machine of a pool that has made its owner's cluster; its id.
+    fn first_node(&mut self, owner: &str, name: &str) -> Value {
+        let id = self.prepared(owner, name);
+        let labels = json!({"pool": "w"});
+        let task = self.run(owner, "kubeadm.init", json!({"machine": id, "labels": labels}));
+        assert_eq!(task["state"], "success", "{task}");
+        id
     }
 
     /// The only node there is.

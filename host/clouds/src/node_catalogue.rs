@@ -1,23 +1,22 @@
-//! What a machine does for its own agent.
+//! What a machine does for its own agent: this one in the cloud `node`, each of many in the simulated cloud.
 
-use std::collections::BTreeMap;
-
-use polity_core::catalogue::{Catalogue, Operation, OperationEffect};
+use polity_core::catalogue::{Operation, OperationEffect};
 use serde_json::{Value, json};
 
 /// Milliseconds after which a call is cut: what the design allows at most.
 const LONGEST: u64 = 5_000;
 
-/// The operations. What takes longer is work, of which `node.work` tells.
-pub(crate) fn catalogue() -> Catalogue {
+/// The operations as a catalogue of their own.
+#[cfg(feature = "node")]
+pub(crate) fn catalogue() -> polity_core::catalogue::Catalogue {
     let operations = operations().map(|(name, operation)| (name.to_owned(), operation));
-    Catalogue {
-        operations: operations.into_iter().collect::<BTreeMap<_, _>>(),
+    polity_core::catalogue::Catalogue {
+        operations: operations.into_iter().collect(),
         credential: None,
     }
 }
 
-/// Each operation with its name.
+/// Each operation with its name. What takes longer is work, of which `node.work` tells.
 pub(crate) fn operations() -> [(&'static str, Operation); 7] {
     use OperationEffect::{Change, Read};
     let node = || json!({"node": name()});
