@@ -185,16 +185,6 @@ impl Swapped {
     }
 }
 
-impl Version {
-    fn is_of(&self, pass: &PassRecord) -> bool {
-        pass.retry.as_ref().is_some_and(|retry| {
-            let config: Value = serde_json::from_str(&retry.trial.config).expect("JSON");
-            let given = self.config.as_object().expect("fields").iter();
-            *retry.policy.0 == self.policy && given.clone().all(|(name, value)| config[name] == *value)
-        })
-    }
-}
-
 /// What the policies of the source answer, without any sandbox or host.
 struct Native {
     mcm: String,
@@ -208,6 +198,29 @@ impl Native {
             mcm: digest("mcm-retry"),
             backoff: digest("backoff-retry"),
         }
+    }
+
+    /// Whether a pass was answered by this version: what a configuration does not say has its default.
+    fn answered(&self, version: &Version, pass: &PassRecord) -> bool {
+        let Some(retry) = pass
+            .retry
+            .as_ref()
+            .filter(|retry| *retry.policy.0 == version.policy)
+        else {
+            return false;
+        };
+        let recorded = serde_json::from_str(&retry.trial.config).expect("JSON");
+        self.whole(&version.policy, &recorded) == self.whole(&version.policy, &version.config)
+    }
+
+    /// A configuration with its defaults.
+    fn whole(&self, policy: &str, config: &Value) -> Value {
+        let config = config.clone();
+        let whole = match policy == self.mcm {
+            true => serde_json::from_value(config).map(|config: mcm_retry::Config| json!(config)),
+            false => serde_json::from_value(config).map(|config: backoff_retry::Config| json!(config)),
+        };
+        whole.expect("a configuration of this policy")
     }
 
     /// Milliseconds, for this trial under this configuration.
@@ -267,7 +280,9 @@ fn ran_on_one_version(world: &Swapped, native: &Native, passes: &[PassRecord]) {
             matches!(pass.next, Some(Next::Retry { .. })) || matches!(pass.outcome, Outcome::Discarded(_));
         assert_eq!(pass.retry.is_some(), tried_again, "{pass:#?}");
         let Some(retry) = &pass.retry else { continue };
-        let version = world.at(pass.started.boot).find(|version| version.is_of(pass));
+        let version = world
+            .at(pass.started.boot)
+            .find(|version| native.answered(version, pass));
         let version = version.unwrap_or_else(|| panic!("no version of its time: {:?}", pass.retry));
         let waits = native.wait(&version.policy, &retry.trial, &version.config);
         assert_eq!(pass.wait, Some(waits), "{retry:?}");
@@ -314,7 +329,7 @@ fn none_was_lost(world: &Swapped, native: &Native, passes: &[PassRecord]) {
             in_force.iter().any(due),
             "began at {began}: {before:#?} {in_force:?}"
         );
-        moved += usize::from(!in_force.iter().any(|version| version.is_of(before)));
+        moved += usize::from(!in_force.iter().any(|version| native.answered(version, before)));
     }
     assert!(moved > 50, "keys that waited while the policy changed: {moved}");
 }
