@@ -11,8 +11,8 @@ use polity_tests::passes::edges_of;
 pub(crate) use polity_tests::passes::{calls, lifecycle_ran, session};
 use polity_tests::simulation::bindings::MACHINES;
 use polity_tests::stand::{condition_of, reference};
-use polity_tests::whole::story::{Story, edges};
 pub(crate) use polity_tests::whole::capa::CAPA;
+use polity_tests::whole::story::{Story, edges};
 use polity_tests::whole::{Site, capa, mcm, seeds};
 use serde_json::{Value, json};
 
