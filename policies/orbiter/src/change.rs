@@ -19,28 +19,31 @@ pub(crate) async fn resume(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), 
     let query = cluster::object::<Node>(&changing.node).keep(fleet::PARTS);
     let node = cx.ask(query.latest()).await.found().because("NodesUnknown")?;
     let is_it = |node: &Node| node.metadata.uid == changing.uid;
-    let mut members = fleet.members.iter();
-    let member = members.find(|member| member.node.as_ref().is_some_and(is_it));
-    let (Some(mut node), Some(member)) = (node.filter(is_it), member) else {
-        // The node or its machine is gone, and with it the change.
+    let Some(mut node) = node.filter(is_it) else {
+        // The node is gone, and with it the change.
         return leave(orb);
     };
     withdraw(cx, fleet, &changing).await?;
     let metadata = fleet::read(&node);
+    let mut members = fleet.members.iter();
+    let member = members.find(|member| member.node.as_ref().is_some_and(is_it));
+    let stays = |member: &&Member| !(member.machine.replacement_required && cx.config().replace_machines);
+    let Some(member) = member.filter(stays) else {
+        // The machine is gone, or is to be: what its node was to become no longer matters.
+        if metadata.changes_allowed {
+            write(cx, &node, flag(false)).await?;
+            return Err(step(&node, "is given up"));
+        }
+        return leave(orb);
+    };
     let member = Member {
         metadata,
         ..member.clone()
     };
-    let given_up = member.machine.replacement_required && cx.config().replace_machines;
-    if given_up && member.metadata.changes_allowed {
-        // What the node was to become no longer matters.
-        write(cx, &node, flag(false)).await?;
-        return Err(step(&node, "is to be replaced"));
-    }
     let needed = version::needed(orb, cx.config(), fleet)?;
     if !member.metadata.changes_allowed {
         notes(cx, ["ORB-13", "ORB-14"]);
-        if !given_up && is_due(&member, &needed) {
+        if is_due(&member, &needed) {
             write(cx, &node, flag(true)).await?;
             cx.note("ORB-15");
             return Err(step(&node, "may change"));

@@ -55,6 +55,23 @@ fn the_change_of_a_node_that_is_gone_is_over() {
 }
 
 #[test]
+fn a_node_whose_machine_is_gone_may_not_change_any_more_before_another_one_may() {
+    let mut land = Land::running(1, 2, "1.30.2");
+    land.version("1.30.4");
+    land.until(|land| land.allowed() == ["o-w-0"]);
+    land.dead.insert("o-w-0".into());
+    land.machines().all.retain(|machine| machine.name != "o-w-0");
+    land.until(|land| land.allowed().is_empty());
+    land.live(300);
+    assert_eq!(land.reason(), "NodeWithoutMachine");
+    assert_eq!(land.host("o-w-1", |host| host.ensured), 1);
+    land.cluster.remove("Node", "o-w-0");
+    land.until(|land| land.names().len() == 3);
+    land.dead.clear();
+    land.settle();
+}
+
+#[test]
 fn no_version_is_changed_in_a_pool_that_is_left_alone() {
     let mut land = Land::running(1, 2, "1.30.2");
     land.spec(json!({
