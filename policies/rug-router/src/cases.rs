@@ -303,9 +303,8 @@ const BOOT: &str = concat!(
 );
 const DELETE: &str = r#"router.delete {"id":"vm-1"}"#;
 const DELETE_PORTS: &str = r#"router.delete-ports {"name":"r-1"}"#;
-const PUSH: &str = concat!(
-    r#"config.push {"id":"vm-1","config":{"ports":[{"network":"net-1","mac":"fa:16:3e:00:00:01"}]}}"#
-);
+const PUSH: &str =
+    r#"config.push {"id":"vm-1","config":{"ports":[{"network":"net-1","mac":"fa:16:3e:00:00:01"}]}}"#;
 const MAC: &str = "fa:16:3e:00:00:01";
 const SECOND_MAC: &str = "fa:16:3e:00:00:02";
 

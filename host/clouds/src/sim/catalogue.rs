@@ -2,6 +2,7 @@
 
 mod credential;
 mod machine;
+mod router;
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,8 @@ pub(crate) fn catalogue(config: &SimConfig) -> Catalogue {
         .into_iter()
         .chain(changes())
         .chain([clone(visible_within)])
-        .chain(machine::operations(visible_within));
+        .chain(machine::operations(visible_within))
+        .chain(router::operations(visible_within));
     Catalogue {
         operations: operations
             .map(|(name, operation)| (name.to_owned(), operation))
@@ -40,7 +42,7 @@ fn reads() -> [Named; 6] {
     let task = json!({
         "id": text(),
         "state": {"enum": ["queued", "running", "success", "error"]},
-        "kind": {"enum": ["clone", "reconfigure", "power-on", "power-off", "destroy"]},
+        "kind": {"enum": ["clone", "reconfigure", "power-on", "power-off", "destroy", "push"]},
         "vm": text(),
         "error": fields(error, &["fault", "message"]),
     });

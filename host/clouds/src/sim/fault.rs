@@ -7,7 +7,7 @@ use super::draw::chance;
 use super::scenario::{FaultRule, Trouble, Unreachable};
 use super::task::TaskKind;
 use super::world::EventState;
-use super::{Sim, machine, sts};
+use super::{Sim, machine, router, sts};
 
 /// What a call is about, for rules to match.
 pub(crate) struct Subject<'a> {
@@ -118,6 +118,8 @@ fn matches(rule: &FaultRule, elapsed: u64, subject: &Subject<'_>) -> bool {
         Trouble::JoinsAfter(_) | Trouble::NeverJoins | Trouble::NodeName(_) => {
             subject.operation == machine::CREATE
         }
+        Trouble::NeverBoots => subject.operation == router::BOOT,
+        Trouble::NeverPlugs => ["port.attach", "port.detach"].contains(&subject.operation),
         Trouble::LeadsTo(_) => subject.operation == sts::CALLER,
         _ => true,
     };

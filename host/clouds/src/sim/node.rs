@@ -195,7 +195,7 @@ impl Sim {
     pub(crate) fn befall(&mut self, at: u64, number: u64, what: Intervention) {
         let runs = self.runs(at, number);
         let Some(node) = self.world.nodes.get_mut(&number) else {
-            return;
+            return self.befall_router(number, what);
         };
         match what {
             Intervention::FallSilent => {
@@ -216,9 +216,13 @@ impl Sim {
                     self.join(at, number);
                 }
             }
-            // Matters of the VM.
-            Intervention::Vanish | Intervention::PowerOn | Intervention::PowerOff | Intervention::Suspend => {
-            }
+            // Matters of the VM, and of routers.
+            Intervention::Vanish
+            | Intervention::PowerOn
+            | Intervention::PowerOff
+            | Intervention::Suspend
+            | Intervention::Hang
+            | Intervention::Withdraw => {}
         }
     }
 

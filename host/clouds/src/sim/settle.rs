@@ -8,11 +8,12 @@ use serde_json::json;
 use super::Sim;
 use super::fault::Subject;
 use super::machine;
+use super::router;
 use super::task::{Task, TaskKind};
 
 impl Sim {
     /// Looks for what a create did: `done` with its task, or with its VM where the task's record has expired; of a
-    /// machine, with what its create was or would have been answered.
+    /// machine or a router, with what its create was or would have been answered.
     ///
     /// Without client tokens there is only the look of things: a clone of this name, stamped with this owner and
     /// submitted since the entry was written. `absent` takes a look that succeeds later than `since` plus
@@ -82,22 +83,33 @@ impl Sim {
 
     fn traced_vm(&self, then: u64, session: &Session, entry: &PendingEntry) -> Option<serde_json::Value> {
         let owner = self.world.owners.get(&session.owner)?;
-        let machine = entry.operation == machine::CREATE;
         let vm = owner
             .vms
             .iter()
             .map(|number| &self.world.vms[number])
             .find(|vm| {
                 vm.submitted >= entry.since
-                    && self.is_machine(vm.number) == machine
+                    && self.made_by(vm.number) == entry.operation
                     && self.sees(session, &vm.stamp)
                     && vm.as_of(then).is_some_and(|v| !v.gone)
                     && self.is(entry, &vm.name, vm.stamp.key.as_deref())
             })?;
-        Some(match machine {
-            true => self.made(vm.number),
-            false => json!({"vm": vm.id()}),
+        Some(match entry.operation.as_str() {
+            machine::CREATE => self.made(vm.number),
+            router::BOOT => router::booted(vm.number),
+            _ => json!({"vm": vm.id()}),
         })
+    }
+
+    /// The operation that made this VM.
+    fn made_by(&self, number: u64) -> &'static str {
+        if self.is_machine(number) {
+            machine::CREATE
+        } else if self.is_router(number) {
+            router::BOOT
+        } else {
+            TaskKind::Clone.operation()
+        }
     }
 
     /// With client tokens the key tells; without, only the name.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::vm::{self, Power, Stamp, Vm};
 
-/// What a task does to its VM.
+/// What a task does to its VM, or tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "they say it themselves")]
@@ -16,6 +16,7 @@ pub enum TaskKind {
     PowerOn,
     PowerOff,
     Destroy,
+    Push,
 }
 
 impl TaskKind {
@@ -27,12 +28,13 @@ impl TaskKind {
             TaskKind::PowerOn => "vm.power-on",
             TaskKind::PowerOff => "vm.power-off",
             TaskKind::Destroy => "vm.destroy",
+            TaskKind::Push => "config.push",
         }
     }
 
     pub(crate) fn of_operation(operation: &str) -> Option<Self> {
-        use TaskKind::{Clone, Destroy, PowerOff, PowerOn, Reconfigure};
-        [Clone, Reconfigure, PowerOn, PowerOff, Destroy]
+        use TaskKind::{Clone, Destroy, PowerOff, PowerOn, Push, Reconfigure};
+        [Clone, Reconfigure, PowerOn, PowerOff, Destroy, Push]
             .into_iter()
             .find(|kind| kind.operation() == operation)
     }
@@ -51,7 +53,7 @@ pub(crate) struct Task {
     pub(crate) submitted: u64,
     pub(crate) starts: u64,
     pub(crate) ends: u64,
-    /// Of a reconfigure.
+    /// Of a reconfigure; of a push, the configuration.
     pub(crate) metadata: Option<String>,
     /// What it will end in, decided by a fault or at submission.
     pub(crate) doomed: Option<TaskError>,

@@ -11,6 +11,8 @@ use super::config::SimConfig;
 use super::draw::draw;
 use super::late::Late;
 use super::node::Node;
+use super::router::Router;
+use super::router_port::Port;
 use super::scenario::WorldEvent;
 use super::sts::Granted;
 use super::task::{Task, TaskError, TaskKind};
@@ -40,6 +42,15 @@ pub(crate) struct World {
     /// By the number of their machine.
     #[serde(default)]
     pub(crate) nodes: BTreeMap<u64, Node>,
+    /// By the number of their VM.
+    #[serde(default)]
+    pub(crate) routers: BTreeMap<u64, Router>,
+    /// The ports that routers have, by account, network and MAC address.
+    #[serde(default)]
+    pub(crate) ports: BTreeMap<String, Port>,
+    /// Routers that the network service does not know any more, by account, tenant and name.
+    #[serde(default)]
+    pub(crate) withdrawn: BTreeSet<String>,
     /// Bootstrap tokens, by their digest.
     #[serde(default)]
     pub(crate) tokens: BTreeMap<String, Token>,
@@ -88,6 +99,8 @@ pub(crate) enum Due {
     Join(u64),
     /// Nobody remembers the node of a machine that is gone.
     Bury(u64),
+    /// A router's VM that is being removed is gone.
+    Leave(u64),
 }
 
 impl World {
@@ -104,6 +117,9 @@ impl World {
             events: Vec::new(),
             sessions: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            routers: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            withdrawn: BTreeSet::new(),
             tokens: BTreeMap::new(),
             calm: false,
             due: BTreeMap::new(),
@@ -172,6 +188,7 @@ impl World {
         let Some(vm) = self.vms.remove(&number) else {
             return;
         };
+        self.routers.remove(&number);
         self.free_name(&vm.place, number);
         self.owner(&vm.stamp.owner).vms.remove(&number);
     }
@@ -220,6 +237,7 @@ impl Sim {
             Due::Intervene(event) => self.intervene(at, event),
             Due::Join(machine) => self.join(at, machine),
             Due::Bury(machine) => self.bury(machine),
+            Due::Leave(router) => self.leave(at, router),
         }
     }
 
@@ -268,6 +286,7 @@ impl Sim {
             TaskKind::PowerOn => self.set_power(at, task.vm, Some(Power::On)),
             TaskKind::PowerOff => self.set_power(at, task.vm, Some(Power::Off)),
             TaskKind::Destroy => self.set_power(at, task.vm, None),
+            TaskKind::Push => return self.configured(at, task),
         }
         Ok(())
     }
@@ -308,6 +327,7 @@ impl Sim {
         };
         vm.change(at, lag, edit);
         self.repower(at, number, power);
+        self.repower_router(at, number, power);
         if power.is_none() {
             let place = self.world.vms[&number].place.clone();
             self.world.free_name(&place, number);

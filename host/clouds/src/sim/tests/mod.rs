@@ -12,6 +12,7 @@ mod honesty;
 mod identity;
 mod machines;
 mod nodes;
+mod routers;
 mod settle;
 mod tokens;
 
@@ -28,7 +29,7 @@ fn session(owner: &str) -> Session {
 }
 
 fn request(owner: &str, operation: &str, arguments: Value) -> CloudRequest {
-    let creates = ["vm.clone", "machine.create"].contains(&operation);
+    let creates = ["vm.clone", "machine.create", "router.boot"].contains(&operation);
     let key = creates.then(|| format!("key-{owner}"));
     CloudRequest {
         session: session(owner),
@@ -67,12 +68,20 @@ fn plain() -> SimConfig {
             power_on: task,
             power_off: task,
             destroy: task,
+            push: Between::exactly(3_000),
         },
         dhcp: Between::exactly(5_000),
         machines: Machines {
             boot: Between::exactly(20_000),
             join: Between::exactly(10_000),
             ..Machines::default()
+        },
+        routers: Routers {
+            build: Between::exactly(2_000),
+            boot: Between::exactly(10_000),
+            plug: Between::exactly(2_000),
+            stop: Between::exactly(5_000),
+            ..Routers::default()
         },
         ..SimConfig::default()
     }
