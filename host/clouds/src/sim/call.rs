@@ -12,7 +12,7 @@ use super::task::{self, Task, TaskError, TaskKind};
 use super::view::Happened;
 use super::vm::{self, Stamp, Vm};
 use super::world::Due;
-use super::{LONGEST, Reply, Sim, machine, pool};
+use super::{LONGEST, Reply, Sim, machine, pool, router};
 
 /// How a task that is about to start will go.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) joining: Joining,
     /// The machine does not come back from the reboot.
     pub(crate) never_returns: bool,
+    /// Of a router's VM: it never boots, or never shows what is plugged.
+    pub(crate) never: bool,
 }
 
 impl Sim {
@@ -137,6 +139,13 @@ impl Sim {
                 };
                 self.untroubled(now, request, plan)
             }
+            Trouble::NeverBoots | Trouble::NeverPlugs => {
+                let plan = Plan {
+                    never: true,
+                    ..Plan::default()
+                };
+                self.untroubled(now, request, plan)
+            }
             // Matches no operation that is performed.
             Trouble::LeadsTo(_) => self.untroubled(now, request, Plan::default()),
         }
@@ -174,6 +183,9 @@ impl Sim {
             "machine.status" => self.machine_status(at, session, arguments),
             "machine.delete" => self.delete_machine(at, request),
             "token.revoke" => self.revoke_token(request),
+            router::BOOT => self.boot_router(at, request, &plan),
+            "config.push" => self.push_config(at, request, plan),
+            _ if router::concerns(operation) => self.router_call(at, request, &plan),
             "api-server.probe" => Ok(self.probe(at)),
             "vm.clone" => self.clone_vm(at, request, plan),
             "vm.find" => self.find(at, session, text(arguments, "instanceUuid")),
@@ -322,7 +334,10 @@ impl Sim {
                 .find(|vm| vm.instance_uuid == uuid)
         };
         let vm = match operation.as_str() {
-            "vm.clone" | machine::CREATE => Some(text(arguments, "name").to_owned()),
+            "vm.clone" | machine::CREATE | router::BOOT | "router.resource" | "router.delete-ports" => {
+                Some(text(arguments, "name").to_owned())
+            }
+            "router.get" if id.is_empty() => Some(text(arguments, "name").to_owned()),
             "task.get" => task::number(id)
                 .and_then(|n| self.world.tasks.get(&n))
                 .map(|task| task.name.clone()),

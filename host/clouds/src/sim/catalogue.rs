@@ -3,6 +3,7 @@
 mod credential;
 mod machine;
 mod pool;
+mod router;
 
 use std::collections::BTreeMap;
 
@@ -26,6 +27,7 @@ pub(crate) fn catalogue(config: &SimConfig) -> Catalogue {
         .chain([clone(visible_within)])
         .chain(machine::operations(visible_within))
         .chain(pool::operations(visible_within))
+        .chain(router::operations(visible_within))
         .chain(crate::node_catalogue::operations());
     Catalogue {
         operations: operations
@@ -44,7 +46,7 @@ fn reads() -> [Named; 6] {
         "id": text(),
         "state": {"enum": ["queued", "running", "success", "error"]},
         "kind": {"enum": [
-            "clone", "reconfigure", "power-on", "power-off", "destroy", "install", "init", "join", "remove",
+            "clone", "reconfigure", "power-on", "power-off", "destroy", "install", "init", "join", "remove", "push",
         ]},
         "vm": text(),
         "error": fields(error, &["fault", "message"]),

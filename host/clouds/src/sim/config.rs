@@ -38,6 +38,8 @@ pub struct SimConfig {
     pub templates: Vec<Template>,
     /// What a NIC may be attached to. None listed: every name is a network with DHCP.
     pub networks: Vec<Network>,
+    /// What routers boot from. None listed: every id is an image.
+    pub images: Vec<Image>,
     /// What a plain credential plan may name.
     pub accounts: Vec<Account>,
     /// Whom credentials belong to, and who may become whom.
@@ -64,6 +66,8 @@ pub struct SimConfig {
     pub pools: PoolDurations,
     /// What agents can install.
     pub packages: Packages,
+    /// How routers boot and are plugged.
+    pub routers: Routers,
     /// When the API server that machines join does not answer.
     pub api_server_down: Vec<Span>,
     /// What goes wrong with calls. The first rule that fires decides.
@@ -79,6 +83,7 @@ impl Default for SimConfig {
         SimConfig {
             templates: Vec::new(),
             networks: Vec::new(),
+            images: Vec::new(),
             accounts: Vec::new(),
             identity: IdentityProvider::default(),
             tokens: false,
@@ -93,6 +98,7 @@ impl Default for SimConfig {
             machines: Machines::default(),
             pools: PoolDurations::default(),
             packages: Packages::default(),
+            routers: Routers::default(),
             api_server_down: Vec::new(),
             faults: Vec::new(),
             outages: Vec::new(),
@@ -152,6 +158,7 @@ pub struct TaskDurations {
     pub power_on: Between,
     pub power_off: Between,
     pub destroy: Between,
+    pub push: Between,
 }
 
 impl Default for TaskDurations {
@@ -162,6 +169,7 @@ impl Default for TaskDurations {
             power_on: Between::new(2_000, 8_000),
             power_off: Between::new(2_000, 8_000),
             destroy: Between::new(3_000, 10_000),
+            push: Between::new(1_000, 5_000),
         }
     }
 }
@@ -173,6 +181,7 @@ impl TaskDurations {
             TaskKind::Reconfigure => self.reconfigure,
             TaskKind::PowerOn => self.power_on,
             TaskKind::PowerOff => self.power_off,
+            TaskKind::Push => self.push,
             _ => self.destroy,
         }
     }
@@ -254,6 +263,69 @@ impl Default for Machines {
     }
 }
 
+/// How routers boot and are plugged.
+///
+/// ```yaml
+/// routers:
+///   boot: {min: 10s, max: 40s}
+///   ports:
+///   - {network: net-1, mac: "fa:16:3e:00:00:01"}
+///   - {network: net-2, mac: "fa:16:3e:00:00:02", tenant: team-b, router: r-2}
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Routers {
+    /// How long it takes until a router's VM can be reached.
+    pub build: Between,
+    /// How long after that, or after it was turned on, it answers.
+    pub boot: Between,
+    /// How long it takes until it shows a port that was plugged in or out.
+    pub plug: Between,
+    /// How long it takes to remove it.
+    pub stop: Between,
+    /// What ports there are. None listed: every network has a port of every MAC address.
+    pub ports: Vec<RouterPort>,
+}
+
+impl Default for Routers {
+    fn default() -> Self {
+        Routers {
+            build: Between::new(1_000, 5_000),
+            boot: Between::new(10_000, 40_000),
+            plug: Between::new(500, 4_000),
+            stop: Between::new(500, 8_000),
+            ports: Vec::new(),
+        }
+    }
+}
+
+/// A port that routers can have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RouterPort {
+    /// The network it is in.
+    pub network: String,
+    /// Its MAC address.
+    pub mac: String,
+    /// Whose it is; everybody's if it is not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// For which router of that tenant it was made; for any if it is not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub router: Option<String>,
+}
+
+/// Something that routers boot from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Image {
+    /// As `router.boot` names it.
+    pub id: String,
+    /// Who may boot it; none listed: everybody.
+    #[serde(default)]
+    pub tenants: Vec<String>,
+}
+
 /// With which bootstrap tokens machines join.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -306,6 +378,7 @@ impl SimConfig {
             ("tasks.powerOn", self.tasks.power_on),
             ("tasks.powerOff", self.tasks.power_off),
             ("tasks.destroy", self.tasks.destroy),
+            ("tasks.push", self.tasks.push),
             ("dhcp", self.dhcp),
             ("machines.boot", self.machines.boot),
             ("machines.join", self.machines.join),
@@ -314,6 +387,10 @@ impl SimConfig {
             ("pools.join", self.pools.join),
             ("pools.remove", self.pools.remove),
             ("packages.takes", self.packages.takes),
+            ("routers.build", self.routers.build),
+            ("routers.boot", self.routers.boot),
+            ("routers.plug", self.routers.plug),
+            ("routers.stop", self.routers.stop),
         ];
         for (path, range) in ranges {
             ensure(range.min <= range.max, path, "min is larger than max")?;

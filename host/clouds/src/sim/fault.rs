@@ -7,7 +7,7 @@ use super::draw::chance;
 use super::scenario::{FaultRule, Trouble, Unreachable};
 use super::task::TaskKind;
 use super::world::EventState;
-use super::{Sim, agent, machine, sts};
+use super::{Sim, agent, machine, router, sts};
 
 /// What a call is about, for rules to match.
 pub(crate) struct Subject<'a> {
@@ -121,6 +121,8 @@ fn matches(rule: &FaultRule, elapsed: u64, subject: &Subject<'_>) -> bool {
         // An agent stands on its machine: nothing is on its way there.
         Trouble::HappenLate(_) => !subject.operation.starts_with("node."),
         Trouble::NeverReturns => subject.operation == agent::REBOOT,
+        Trouble::NeverBoots => subject.operation == router::BOOT,
+        Trouble::NeverPlugs => ["port.attach", "port.detach"].contains(&subject.operation),
         Trouble::LeadsTo(_) => subject.operation == sts::CALLER,
         _ => true,
     };

@@ -1,6 +1,6 @@
 //! A simulated cloud, which behaves as badly as clouds do: VMs in the manner of vSphere, machines that join a cluster as
-//! those of Gardener's drivers do, pools of machines whose agents
-//! prepare them for kubeadm, and accounts and roles in the manner of AWS.
+//! those of Gardener's drivers do, pools of machines whose agents prepare them for kubeadm, virtual routers in the
+//! manner of Neutron and Nova, and accounts and roles in the manner of AWS.
 //!
 //! [`Sim`] is a state machine without clock and I/O: it is told the time, and chance comes from its seed. A simulation
 //! drives it directly; [`SimCloud`] puts it behind the [`Cloud`](crate::Cloud) trait, on the driver's clock.
@@ -23,7 +23,7 @@
 //!
 //! # Caveats
 //!
-//! There are no hosts, datastores or capacities. Templates, networks and folders are names.
+//! There are no hosts, datastores or capacities. Templates, networks, folders and flavors are names.
 
 mod agent;
 mod ailment;
@@ -43,6 +43,9 @@ mod node;
 mod persist;
 mod pool;
 mod provider;
+mod router;
+mod router_port;
+mod router_view;
 mod scenario;
 mod settle;
 mod sts;
@@ -65,13 +68,14 @@ pub use ailment::Ailment;
 pub use catalogue::{BEGINS_WITHIN, LONGEST};
 pub use cloud::SimCloud;
 pub use config::{
-    Account, ConfigError, Machines, Network, Packages, PoolDurations, SimConfig, TaskDurations, Template,
-    Tokens,
+    Account, ConfigError, Image, Machines, Network, Packages, PoolDurations, RouterPort, Routers, SimConfig,
+    TaskDurations, Template, Tokens,
 };
 pub use millis::{Between, Millis};
 pub use node::{NodeCondition, NodeView};
 pub use persist::RestoreError;
 pub use provider::{AccessKey, IamRole, IdentityProvider, Principal, WebIdentity};
+pub use router_view::{PortView, RouterView};
 pub use scenario::{FaultRule, Intervention, Outage, Span, Trouble, Unreachable, WorldEvent};
 pub use task::TaskKind;
 pub use view::{Effect, Happened, PoolMachine, VmView};

@@ -206,7 +206,7 @@ impl Sim {
             member.replacement_required = true;
         }
         let Some(node) = self.world.nodes.get_mut(&number) else {
-            return;
+            return self.befall_router(number, what);
         };
         match what {
             Intervention::FallSilent => {
@@ -228,12 +228,14 @@ impl Sim {
                     self.join(at, number);
                 }
             }
-            // Matters of the VM.
+            // Matters of the VM, and of routers.
             Intervention::Retire
             | Intervention::Vanish
             | Intervention::PowerOn
             | Intervention::PowerOff
-            | Intervention::Suspend => {}
+            | Intervention::Suspend
+            | Intervention::Hang
+            | Intervention::Withdraw => {}
         }
     }
 

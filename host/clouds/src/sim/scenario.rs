@@ -17,8 +17,8 @@ pub struct FaultRule {
     /// are opened by `sts.assume-role`, `sts.assume-role-with-web-identity` and at last `sts.get-caller-identity`.
     #[serde(default = "anything")]
     pub operation: String,
-    /// Only calls on VMs or machines of this name; `*` stands for any characters. Of the `sts` calls: the ARN of the
-    /// role, or of the caller.
+    /// Only calls on VMs, machines or routers of this name; `*` stands for any characters. Of the `sts` calls: the ARN
+    /// of the role, or of the caller.
     #[serde(default = "anything")]
     pub vm: String,
     /// Only calls for the object of this uid.
@@ -124,6 +124,10 @@ pub enum Trouble {
     NodeName(String),
     /// The machine does not come back from this reboot until somebody turns it on. Matches only `node.reboot`.
     NeverReturns,
+    /// The router's VM never answers. Matches only `router.boot`.
+    NeverBoots,
+    /// The router's VM never shows the change. Matches only `port.attach` and `port.detach`.
+    NeverPlugs,
     /// The credentials are valid, and lead to this account. Matches only `sts.get-caller-identity`.
     LeadsTo(String),
 }
@@ -167,7 +171,7 @@ pub struct Span {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WorldEvent {
-    /// The name of the VM or machine. While there is none, the event waits for it.
+    /// The name of the VM, machine or router. While there is none, the event waits for it.
     pub vm: String,
     /// Not before.
     #[serde(default)]
@@ -182,7 +186,7 @@ pub struct WorldEvent {
     pub does: Intervention,
 }
 
-/// What other people do to VMs, or what befalls the nodes of machines.
+/// What other people do to VMs and routers, or what befalls the nodes of machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Intervention {
@@ -198,16 +202,21 @@ pub enum Intervention {
     FallSilent,
     /// The machine's node has something.
     Ail(Ailment),
-    /// The machine's node is well and heard of again; if it had left, or was never to join, it joins.
+    /// The machine's node is well and heard of again; if it had left, or was never to join, it joins. A router's VM
+    /// answers again.
     Recover,
     /// The machine's node, if it has joined, leaves the cluster; the machine runs on.
     Leave,
     /// Somebody wants another machine instead of this one of a pool.
     Retire,
+    /// The router's VM runs on and answers no more.
+    Hang,
+    /// The router is removed from the network service; its VM runs on.
+    Withdraw,
 }
 
 impl Intervention {
-    /// The power that the VM has from then on, none if it is gone; `Err` where only its node is concerned.
+    /// The power that the VM has from then on, none if it is gone; `Err` where its power is not concerned.
     pub(crate) fn power(self) -> Result<Option<Power>, Self> {
         match self {
             Intervention::Vanish => Ok(None),

@@ -8,11 +8,11 @@ use serde_json::json;
 use super::Sim;
 use super::fault::Subject;
 use super::task::{Task, TaskKind};
-use super::{machine, pool};
+use super::{machine, pool, router};
 
 impl Sim {
     /// Looks for what a create did: `done` with its task, or with its VM where the task's record has expired; of a
-    /// machine, with what its create was or would have been answered.
+    /// machine or a router, with what its create was or would have been answered.
     ///
     /// Without client tokens there is only the look of things: a clone of this name, stamped with this owner and
     /// submitted since the entry was written. `absent` takes a look that succeeds later than `since` plus
@@ -96,16 +96,21 @@ impl Sim {
         Some(match entry.operation.as_str() {
             machine::CREATE => self.made(vm.number),
             pool::ADD => self.describe_member(vm.number),
+            router::BOOT => router::booted(vm.number),
             _ => json!({"vm": vm.id()}),
         })
     }
 
-    /// The operation that makes VMs like this one.
+    /// The operation that made this VM.
     fn made_by(&self, number: u64) -> &'static str {
-        match self.world.members.contains_key(&number) {
-            true => pool::ADD,
-            false if self.is_machine(number) => machine::CREATE,
-            false => TaskKind::Clone.operation(),
+        if self.world.members.contains_key(&number) {
+            pool::ADD
+        } else if self.is_machine(number) {
+            machine::CREATE
+        } else if self.is_router(number) {
+            router::BOOT
+        } else {
+            TaskKind::Clone.operation()
         }
     }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::vm::{self, Power, Stamp, Vm};
 
-/// What a task does to its VM.
+/// What a task does to its VM, or tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "they say it themselves")]
@@ -20,6 +20,7 @@ pub enum TaskKind {
     Init,
     Join,
     Remove,
+    Push,
 }
 
 impl TaskKind {
@@ -35,11 +36,12 @@ impl TaskKind {
             TaskKind::Init => "kubeadm.init",
             TaskKind::Join => "kubeadm.join",
             TaskKind::Remove => "pool.remove-machine",
+            TaskKind::Push => "config.push",
         }
     }
 
     pub(crate) fn of_operation(operation: &str) -> Option<Self> {
-        use TaskKind::{Clone, Destroy, Init, Install, Join, PowerOff, PowerOn, Reconfigure, Remove};
+        use TaskKind::{Clone, Destroy, Init, Install, Join, PowerOff, PowerOn, Push, Reconfigure, Remove};
         [
             Clone,
             Reconfigure,
@@ -50,6 +52,7 @@ impl TaskKind {
             Init,
             Join,
             Remove,
+            Push,
         ]
         .into_iter()
         .find(|kind| kind.operation() == operation)
@@ -69,7 +72,8 @@ pub(crate) struct Task {
     pub(crate) submitted: u64,
     pub(crate) starts: u64,
     pub(crate) ends: u64,
-    /// Of a reconfigure; of work on a machine of a pool what it was told, as JSON and without what is secret.
+    /// Of a reconfigure; of work on a machine of a pool what it was told, as JSON and without what is secret; of a push,
+    /// the configuration.
     pub(crate) metadata: Option<String>,
     /// What it will end in, decided by a fault or at submission.
     pub(crate) doomed: Option<TaskError>,

@@ -222,6 +222,7 @@ impl Sim {
             Intervention::Vanish => "vm.destroy",
             Intervention::PowerOn => "vm.power-on",
             Intervention::PowerOff | Intervention::Suspend => "vm.power-off",
+            Intervention::Hang | Intervention::Withdraw => "router.resource",
             _ => "machine.node",
         };
         log.push(Effect {

@@ -12,6 +12,8 @@ use super::draw::draw;
 use super::late::Late;
 use super::node::Node;
 use super::pool::Member;
+use super::router::Router;
+use super::router_port::Port;
 use super::scenario::WorldEvent;
 use super::sts::Granted;
 use super::task::{Task, TaskError, TaskKind};
@@ -41,6 +43,15 @@ pub(crate) struct World {
     /// By the number of their machine.
     #[serde(default)]
     pub(crate) nodes: BTreeMap<u64, Node>,
+    /// By the number of their VM.
+    #[serde(default)]
+    pub(crate) routers: BTreeMap<u64, Router>,
+    /// The ports that routers have, by account, network and MAC address.
+    #[serde(default)]
+    pub(crate) ports: BTreeMap<String, Port>,
+    /// Routers that the network service does not know any more, by account, tenant and name.
+    #[serde(default)]
+    pub(crate) withdrawn: BTreeSet<String>,
     /// Bootstrap tokens, by their digest.
     #[serde(default)]
     pub(crate) tokens: BTreeMap<String, Token>,
@@ -102,6 +113,8 @@ pub(crate) enum Due {
     Installed(u64, u64),
     /// An agent reboots its machine.
     Reboot(u64),
+    /// A router's VM that is being removed is gone.
+    Leave(u64),
 }
 
 impl World {
@@ -118,6 +131,9 @@ impl World {
             events: Vec::new(),
             sessions: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            routers: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            withdrawn: BTreeSet::new(),
             tokens: BTreeMap::new(),
             members: BTreeMap::new(),
             pools: BTreeMap::new(),
@@ -195,6 +211,7 @@ impl World {
         let Some(vm) = self.vms.remove(&number) else {
             return;
         };
+        self.routers.remove(&number);
         self.free_name(&vm.place, number);
         self.members.remove(&number);
         self.owner(&vm.stamp.owner).vms.remove(&number);
@@ -246,6 +263,7 @@ impl Sim {
             Due::Bury(machine) => self.bury(machine),
             Due::Installed(machine, nth) => self.installed(at, machine, nth),
             Due::Reboot(machine) => self.reboot(at, machine),
+            Due::Leave(router) => self.leave(at, router),
         }
     }
 
@@ -297,6 +315,7 @@ impl Sim {
             TaskKind::Install | TaskKind::Init | TaskKind::Join | TaskKind::Remove => {
                 return self.work_on_member(at, task);
             }
+            TaskKind::Push => return self.configured(at, task),
         }
         Ok(())
     }
@@ -338,6 +357,7 @@ impl Sim {
         vm.change(at, lag, edit);
         self.repower(at, number, power);
         self.reboot_member(at, number, power);
+        self.repower_router(at, number, power);
         if power.is_none() {
             let place = self.world.vms[&number].place.clone();
             self.world.free_name(&place, number);

@@ -219,7 +219,26 @@ fn walk(
         ];
         let machine = json!({"name": format!("n{}", dice.roll(4))});
         let token = json!({"$secret": {"name": owner, "key": "token"}});
-        let request = match dice.roll(15) {
+        let (router, nth) = (format!("r{}", dice.roll(3)), dice.roll(3));
+        let port = json!({"network": "net", "mac": format!("fa:16:3e:00:00:0{nth}")});
+        let plug = json!({"id": id, "network": "net", "mac": port["mac"]});
+        let request = match dice.roll(21) {
+            15..=16 => {
+                let arguments = json!({"name": router, "image": "i", "flavor": "f", "ports": [port]});
+                request(owner, "router.boot", arguments)
+            }
+            17 => request(owner, ["port.attach", "port.detach"][dice.roll(2) as usize], plug),
+            18 => request(
+                owner,
+                ["router.delete", "router.alive"][dice.roll(2) as usize],
+                json!({"id": id}),
+            ),
+            19 => request(owner, "config.push", json!({"id": id, "config": {"nth": nth}})),
+            20 => request(
+                owner,
+                ["router.get", "router.delete-ports"][dice.roll(2) as usize],
+                json!({"name": router}),
+            ),
             11..=12 => request(
                 owner,
                 "machine.create",
@@ -291,6 +310,8 @@ fn a_snapshot_that_is_older_than_the_last_reads_knows_every_effect() {
             let now = sim.now();
             assert_eq!(restored.vms(now), sim.vms(now), "seed {seed}");
             assert_eq!(restored.nodes(now), sim.nodes(now), "seed {seed}");
+            assert_eq!(restored.routers(now), sim.routers(now), "seed {seed}");
+            assert_eq!(restored.router_ports(), sim.router_ports(), "seed {seed}");
         });
     }
 }

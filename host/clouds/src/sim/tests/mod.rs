@@ -14,6 +14,7 @@ mod identity;
 mod machines;
 mod nodes;
 mod pools;
+mod routers;
 mod settle;
 mod tokens;
 
@@ -30,7 +31,7 @@ fn session(owner: &str) -> Session {
 }
 
 fn request(owner: &str, operation: &str, arguments: Value) -> CloudRequest {
-    let creates = ["vm.clone", "machine.create", "pool.add-machine"].contains(&operation);
+    let creates = ["vm.clone", "machine.create", "pool.add-machine", "router.boot"].contains(&operation);
     let key = creates.then(|| format!("key-{owner}"));
     CloudRequest {
         session: session(owner),
@@ -69,6 +70,7 @@ fn plain() -> SimConfig {
             power_on: task,
             power_off: task,
             destroy: task,
+            push: Between::exactly(3_000),
         },
         dhcp: Between::exactly(5_000),
         machines: Machines {
@@ -86,6 +88,13 @@ fn plain() -> SimConfig {
             takes: Between::exactly(30_000),
             reboot_for: vec!["kernel".to_owned()],
             ..Packages::default()
+        },
+        routers: Routers {
+            build: Between::exactly(2_000),
+            boot: Between::exactly(10_000),
+            plug: Between::exactly(2_000),
+            stop: Between::exactly(5_000),
+            ..Routers::default()
         },
         ..SimConfig::default()
     }
