@@ -3,6 +3,7 @@
 
 mod capa_tenancy;
 mod mcm_machine;
+mod orbiter_upgrade;
 mod two_teams;
 
 use std::process::{Command, Output};

@@ -1,0 +1,94 @@
+//! `orbiter-upgrade`.
+
+use polity_core::contract::{Act, Request};
+use polity_core::record::PassRecord;
+use polity_tests::passes::edges_of;
+use serde_json::Value;
+
+const NODES: [&str; 4] = ["demo-cp-0", "demo-w-0", "demo-w-1", "demo-w-2"];
+const ALLOWED: &str = "alpha.node.caos.ch/changes-allowed";
+
+/// The edges that were taken, in order; of passes that were alike the first alone.
+fn took(passes: &[PassRecord]) -> String {
+    let all = passes.iter().map(|pass| edges_of(pass, "ORB-"));
+    let mut all: Vec<String> = all.filter(|edges| !edges.is_empty()).collect();
+    all.dedup();
+    all.join(" ")
+}
+
+/// How often a cloud was told to do this.
+fn acts(passes: &[PassRecord], operation: &str) -> usize {
+    let roles = passes.iter().flat_map(|pass| &pass.roles);
+    let entries = roles.flat_map(|role| &role.journal);
+    let told =
+        |request: &Request| matches!(request, Request::Act(Act::Cloud(act)) if act.operation == operation);
+    entries.filter(|entry| told(&entry.request)).count()
+}
+
+fn object(pass: &PassRecord) -> Value {
+    let object = pass.object.as_deref();
+    object.map_or(Value::Null, |json| serde_json::from_str(json).expect("JSON"))
+}
+
+/// When the node may be changed, as its agent saw it: from and until.
+fn allowed(passes: &[PassRecord]) -> (u64, u64) {
+    let is_allowed = |pass: &PassRecord| object(pass)["metadata"]["annotations"][ALLOWED] == "true";
+    let at: Vec<usize> = (0..passes.len()).filter(|i| is_allowed(&passes[*i])).collect();
+    let (first, last) = (at[0], at[at.len() - 1]);
+    assert_eq!(at.len(), last - first + 1, "once, and without a break");
+    (passes[first].started.boot, passes[last].started.boot)
+}
+
+#[test]
+fn nodes_are_upgraded_one_by_one_and_a_crash_of_an_agent_is_waited_for() {
+    let ran = super::run("orbiter-upgrade");
+    let orb = ran.passes("Orb", "demo");
+    let mut changing: Vec<String> = orb
+        .iter()
+        .filter_map(|pass| {
+            object(pass)["status"]["changing"]["node"]
+                .as_str()
+                .map(str::to_owned)
+        })
+        .collect();
+    changing.dedup();
+    assert_eq!(changing, NODES);
+    assert!(took(&orb).contains(" 29 "), "{}", took(&orb));
+    assert_eq!(acts(&orb, "pool.add-machine"), 4);
+    assert_eq!(acts(&orb, "kubeadm.init"), 1);
+
+    let mut until = 0;
+    for node in NODES {
+        let passes = ran.passes("Node", node);
+        let all = took(&passes);
+        assert!(all.ends_with("20 21 21 25 32 26 11 12"), "{node}: {all}");
+        assert_eq!(
+            acts(&passes, "node.reboot"),
+            2,
+            "{node}: to be prepared, and for the kernel"
+        );
+        assert_eq!(acts(&passes, "node.ensure"), 2, "{node}");
+        let last = object(passes.last().expect("a pass"));
+        let annotations = &last["metadata"]["annotations"];
+        assert_eq!(annotations["alpha.kubelet.caos.ch/current-version"], "1.31.1");
+        assert_eq!(
+            annotations["alpha.linux-image-amd64.caos.ch/current-version"],
+            "6.1.94-1"
+        );
+        let (from, to) = allowed(&passes);
+        assert!(from > until, "{node} may change before the one before is done");
+        until = to;
+    }
+
+    // Nobody was there for three minutes.
+    let passes = ran.passes("Node", "demo-w-1");
+    let pauses = passes
+        .windows(2)
+        .map(|pair| pair[1].started.boot - pair[0].started.boot);
+    assert!(pauses.max() > Some(170_000));
+    let shown = ran.explained("Orb", "demo");
+    assert!(
+        shown.contains("the disruption budget shop never allows it"),
+        "{shown}"
+    );
+}
