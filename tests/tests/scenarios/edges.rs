@@ -60,3 +60,17 @@ fn the_scenarios_take_every_edge_of_mcm_that_can_be_brought_about() {
     let never = format!("polity: never taken: {}\n", NOT_FROM_OUTSIDE.join(", "));
     assert_eq!(said, never);
 }
+
+#[test]
+fn the_scenarios_take_every_edge_of_orbiter_and_its_node_agent() {
+    let recordings = tempfile::tempdir().expect("a folder");
+    super::orbiter::record_all(recordings.path());
+    let orbiter = every_edge_of("orbiter", recordings.path());
+    let agent = every_edge_of("orbiter-node-agent", recordings.path());
+    for id in ["ORB-01", "ORB-09a", "ORB-15n", "ORB-28", "ORB-31"] {
+        assert!(orbiter.contains(id), "{orbiter}");
+    }
+    for id in ["ORB-06", "ORB-12", "ORB-32"] {
+        assert!(agent.contains(id), "{agent}");
+    }
+}

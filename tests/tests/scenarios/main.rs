@@ -7,6 +7,7 @@ mod capa;
 mod capv;
 mod edges;
 mod mcm;
+mod orbiter;
 
 use std::path::Path;
 

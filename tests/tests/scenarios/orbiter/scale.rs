@@ -1,0 +1,249 @@
+//! (g) 1 to 6 and 16: machines come, become nodes, and go.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::land::*;
+use crate::scenarios;
+
+scenarios! {
+    scenario_01_a_control_plane_and_two_workers_come_to_be,
+    scenario_02_where_all_is_as_it_should_be_nothing_is_done,
+    scenario_03_new_workers_join_and_the_old_ones_go_on,
+    scenario_04_the_two_highest_workers_leave_after_a_drain,
+    scenario_05_a_drain_that_a_budget_blocks_keeps_the_machine_and_everything_after_it,
+    scenario_06_one_machine_that_is_never_prepared_lets_all_wait,
+    scenario_16_a_node_without_a_machine_is_an_error_while_it_is_ready_and_then_goes,
+    orb_29_an_addition_in_doubt_adds_no_second_machine,
+    orb_31_a_machine_that_could_not_join_joins_with_another_token,
+}
+
+async fn scenario_01_a_control_plane_and_two_workers_come_to_be(recording: Option<&Path>) {
+    let land = Land::begin(recording, json!({}), json!({}), 2).await;
+    land.create(&orb(2, OLD)).await;
+    let orb = land.until_fine().await;
+    land.settles().await;
+    assert_eq!(
+        land.told(0),
+        [
+            "03 03 03 after 30 s",
+            "05 05 05 after 30 s",
+            "08 after 30 s",
+            "09a after 30 s",
+            "30 after 30 s",
+            "09b 09b after 30 s",
+            "30 after 30 s",
+            FINE,
+        ]
+    );
+    assert_eq!(orb["status"]["phase"], "running");
+    assert_eq!(orb["status"]["initialized"], "o-cp-0");
+    assert_eq!(land.begun("kubeadm.init"), ["o-cp-0"]);
+    assert_eq!(land.begun("kubeadm.join"), ["o-w-0", "o-w-1"]);
+    for machine in land.machines() {
+        let took = land.agent_took(&machine.node, 0);
+        assert!(took.starts_with("06 32 07 10"), "{took}");
+        assert_eq!(machine.reboots, 1, "{}", machine.name);
+        assert_eq!(machine.installed["kubelet"], OLD);
+        assert_eq!(land.annotation(&machine.node, CURRENT).await, OLD);
+        assert_eq!(land.annotation(&machine.node, READY).await, "true");
+        assert_eq!(orb["status"]["machines"][&machine.name]["ready"], true);
+    }
+}
+
+async fn scenario_02_where_all_is_as_it_should_be_nothing_is_done(recording: Option<&Path>) {
+    let land = Land::running(recording, json!({}), json!({}), 2).await;
+    land.settles().await;
+    land.sleep(Duration::from_secs(60)).await;
+    let (done, agent) = (land.passes().len(), land.agent_passes("o-w-0"));
+    let (effects, orb) = (land.site.effects(), land.object().await);
+    let nodes = land.site.list("v1", "Node").await;
+    land.sleep(Duration::from_secs(300)).await;
+    assert_eq!(land.told(done), [FINE]);
+    assert_eq!(land.agent_told("o-w-0", agent), ["11 12 settled"]);
+    assert!(land.passes().len() >= done + 9 && land.agent_passes("o-w-0") >= agent + 28);
+    assert_eq!(land.site.effects(), effects);
+    assert_eq!(land.object().await, orb);
+    assert_eq!(land.site.list("v1", "Node").await, nodes);
+}
+
+async fn scenario_03_new_workers_join_and_the_old_ones_go_on(recording: Option<&Path>) {
+    let land = Land::running(recording, json!({}), json!({}), 2).await;
+    let (done, agent) = (land.passes().len(), land.agent_passes("o-w-0"));
+    for node in ["o-w-2", "o-w-3"] {
+        land.start_agent(node).await;
+    }
+    land.workers(4).await;
+    land.settles_again().await;
+    assert_eq!(
+        land.told(done),
+        [
+            "03 03 after 30 s",
+            "05 05 after 30 s",
+            "08 after 30 s",
+            "09b 09b after 30 s",
+            "30 after 30 s",
+            FINE,
+        ]
+    );
+    assert_eq!(land.begun("agent.install"), names(4));
+    assert_eq!(land.begun("kubeadm.join"), names(4)[1..]);
+    assert_eq!(land.agent_told("o-w-0", agent), ["11 12 settled"]);
+    assert_eq!(land.acts_on_nodes(done), ["pool.add-machine"; 2]);
+    assert!(land.agent_took("o-w-3", 0).starts_with("06 32 07 10"));
+}
+
+async fn scenario_04_the_two_highest_workers_leave_after_a_drain(recording: Option<&Path>) {
+    let land = Land::running(recording, json!({}), json!({}), 4).await;
+    let done = land.passes().len();
+    for node in ["o-w-0", "o-w-2", "o-w-3"] {
+        land.pod(&format!("pod-of-{node}"), node).await;
+    }
+    land.workers(2).await;
+    land.until("two workers are left", |_| land.machines().len() == 3)
+        .await;
+    land.until_fine().await;
+    assert_eq!(
+        land.told(done),
+        [
+            "04 after 5 s",
+            "04 after 30 s",
+            "04 after 5 s",
+            "04 after 30 s",
+            FINE,
+        ]
+    );
+    assert_eq!(
+        land.acts_on_nodes(done),
+        [
+            "patch o-w-3",
+            "evict pod-of-o-w-3",
+            "pool.remove-machine",
+            "delete o-w-3",
+            "patch o-w-2",
+            "evict pod-of-o-w-2",
+            "pool.remove-machine",
+            "delete o-w-2",
+        ]
+    );
+    assert_eq!(land.begun("pool.remove-machine"), ["o-w-3", "o-w-2"]);
+    assert!(land.node("o-w-3").await.is_null() && land.node("o-w-2").await.is_null());
+    assert!(land.has_pod("pod-of-o-w-0").await);
+}
+
+async fn scenario_05_a_drain_that_a_budget_blocks_keeps_the_machine_and_everything_after_it(
+    recording: Option<&Path>,
+) {
+    let land = Land::running(recording, json!({}), json!({}), 2).await;
+    let done = land.passes().len();
+    land.pod("web", "o-w-1").await;
+    land.pod_of("web", "web-2", "elsewhere").await;
+    land.pod_is("web-2", "False").await;
+    land.budget("web", 1).await;
+    land.edit(json!({"spec": {"versions": {"kubernetes": NEW}, "workers": [
+        {"provider": "static", "pool": "w", "nodes": 1},
+    ]}}))
+    .await;
+    land.sleep(Duration::from_secs(600)).await;
+    assert_eq!(reason(&land.object().await), "DrainRefused");
+    // Nothing later in the pass ran.
+    let told = land.told(done);
+    assert!(told.iter().all(|pass| pass.starts_with("04 after")), "{told:?}");
+    assert_eq!(land.cordoned().await, ["o-w-1"]);
+    assert_eq!(land.machines().len(), 3);
+    assert!(land.has_pod("web").await);
+
+    land.pod_is("web-2", "True").await;
+    land.until("one worker is left", |_| land.machines().len() == 2)
+        .await;
+    land.kill_agent("o-w-1").await;
+    land.settles_again().await;
+    assert!(!land.has_pod("web").await);
+    assert_eq!(land.kubelets().await, [NEW; 2]);
+}
+
+async fn scenario_06_one_machine_that_is_never_prepared_lets_all_wait(recording: Option<&Path>) {
+    let fails = json!({
+        "operation": "node.ensure", "vm": "o-w-1", "until": "1h", "then": {"failTask": {"fault": "NoMirror"}},
+    });
+    let land = Land::begin(recording, json!({"faults": [fails]}), json!({}), 2).await;
+    land.create(&orb(2, OLD)).await;
+    land.sleep(Duration::from_secs(3_590)).await;
+    assert_eq!(reason(&land.object().await), "WaitingForMachines");
+    assert_eq!(land.told(0).last().map(String::as_str), Some("08 after 30 s"));
+    assert!(land.begun("kubeadm.init").is_empty() && land.begun("kubeadm.join").is_empty());
+    let told = land.agent_told("o-w-1", 0);
+    assert_eq!(told[told.len() - 2..], ["06 Short", "06 after 10 s"]);
+    land.until_fine().await;
+    land.settles().await;
+    assert_eq!(land.machine("o-w-1").reboots, 1);
+}
+
+async fn scenario_16_a_node_without_a_machine_is_an_error_while_it_is_ready_and_then_goes(
+    recording: Option<&Path>,
+) {
+    let vanishes = json!({"vm": "o-w-1", "at": "20m", "does": "vanish"});
+    let land = Land::running(recording, json!({"events": [vanishes]}), json!({}), 2).await;
+    let (done, uid) = (
+        land.passes().len(),
+        land.node("o-w-1").await["metadata"]["uid"].clone(),
+    );
+    land.until_reason("NodeWithoutMachine").await;
+    assert_eq!(land.node("o-w-1").await["metadata"]["uid"], uid);
+    assert!(land.acts_on_nodes(done).is_empty());
+    // Nobody hears of it any more, and a machine comes in its place.
+    land.settles_again().await;
+    let told = land.told(done);
+    assert_eq!(told[..3], [FINE, "Short", "03 after 30 s"]);
+    assert_eq!(
+        land.acts_on_nodes(done)[..2],
+        ["delete o-w-1", "pool.add-machine"]
+    );
+    assert_ne!(land.node("o-w-1").await["metadata"]["uid"], uid);
+    assert_eq!(land.machines().len(), 3);
+}
+
+async fn orb_29_an_addition_in_doubt_adds_no_second_machine(recording: Option<&Path>) {
+    let faults = json!([
+        {"operation": "pool.add-machine", "nth": 2, "then": "loseAnswer"},
+        {"operation": "settle", "count": 2, "then": {"fail": {"code": "unavailable"}}},
+    ]);
+    let land = Land::begin(recording, json!({"faults": faults, "lag": "3s"}), json!({}), 2).await;
+    land.create(&orb(2, OLD)).await;
+    land.until_reason("AddInDoubt").await;
+    land.until_fine().await;
+    land.settles().await;
+    assert!(land.edges().iter().any(|pass| pass == "29"), "{:?}", land.edges());
+    let added = land.begun("pool.add-machine");
+    assert_eq!(added, names(2));
+}
+
+async fn orb_31_a_machine_that_could_not_join_joins_with_another_token(recording: Option<&Path>) {
+    let fails = json!({
+        "operation": "kubeadm.join", "vm": "o-w-0", "nth": 1, "then": {"failTask": {"fault": "Timeout"}},
+    });
+    let land = Land::begin(recording, json!({"faults": [fails]}), json!({}), 1).await;
+    land.create(&orb(1, OLD)).await;
+    land.until_reason("TaskFailed").await;
+    land.until_fine().await;
+    land.settles().await;
+    let told = land.told(0);
+    let failed = told
+        .iter()
+        .position(|pass| pass == "31 Short")
+        .expect("it failed");
+    assert_eq!(
+        told[failed - 2..failed + 3],
+        [
+            "09b after 30 s",
+            "30 after 30 s",
+            "31 Short",
+            "09b after 30 s",
+            "30 after 30 s"
+        ]
+    );
+    let revoked = land.acts().iter().filter(|act| *act == "token.revoke").count();
+    assert_eq!((land.begun("kubeadm.join").len(), revoked), (2, 2));
+}

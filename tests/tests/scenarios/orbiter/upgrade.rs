@@ -1,0 +1,254 @@
+//! (g) 7 to 15: versions, one node after the other, and what comes between.
+
+use std::path::Path;
+use std::time::Duration;
+
+use polity_tests::simulation::scenario::Rates;
+use polity_tests::simulation::seed::Chance;
+use serde_json::json;
+
+use super::land::*;
+use crate::scenarios;
+
+scenarios! {
+    scenario_07_a_patch_is_rolled_out_one_node_after_the_other,
+    scenario_08_two_minor_versions_are_two_rounds,
+    scenario_09_nothing_goes_back_to_an_earlier_minor_version,
+    scenario_10_after_a_crash_behind_the_write_the_same_node_is_gone_on_with_and_not_drained_again,
+    scenario_11_after_a_crash_behind_the_flag_the_drain_comes_next,
+    scenario_12_an_agent_that_crashes_while_it_installs_is_waited_for,
+    scenario_13_a_reboot_is_waited_for,
+    scenario_14_another_version_in_the_middle_goes_to_the_same_node_first,
+    scenario_15_while_the_api_server_is_away_nothing_is_removed,
+}
+
+/// The passes of an orbiter that changes so many nodes, none of which has pods.
+fn rollout(nodes: usize) -> Vec<&'static str> {
+    let begins = std::iter::once(FIRST).chain(std::iter::repeat(FURTHER));
+    let nodes = begins
+        .take(nodes)
+        .flat_map(|begin| std::iter::once(begin).chain(ONE_NODE));
+    nodes.chain([LAST]).collect()
+}
+
+async fn scenario_07_a_patch_is_rolled_out_one_node_after_the_other(recording: Option<&Path>) {
+    let land = Land::running(recording, json!({}), json!({}), 2).await;
+    let (done, agents) = (land.passes().len(), land.agents());
+    land.version(NEW).await;
+    land.settles_again().await;
+    assert_eq!(land.told(done), rollout(3));
+    assert_eq!(land.kubelets().await, [NEW; 3]);
+    // The first three were those of their preparation.
+    assert_eq!(land.begun("node.ensure")[3..], names(2));
+    for (node, before) in agents {
+        let took = land.agent_took(&node, before);
+        assert!(took.ends_with("20 21 21 26 11 12"), "{node}: {took}");
+        assert_eq!(land.annotation(&node, ALLOWED).await, "false");
+        assert_eq!(land.machine(&node).reboots, 1, "to be prepared, and not for this");
+    }
+    assert!(land.cordoned().await.is_empty());
+}
+
+async fn scenario_08_two_minor_versions_are_two_rounds(recording: Option<&Path>) {
+    let land = Land::running_at("1.28.3", recording, json!({}), json!({}), 2).await;
+    let done = land.passes().len();
+    land.version(OLD).await;
+    let mut seen = vec![land.kubelets().await];
+    while seen.last() != Some(&vec![OLD.to_owned(); 3]) {
+        land.sleep(Duration::from_secs(1)).await;
+        let now = land.kubelets().await;
+        if seen.last() != Some(&now) {
+            seen.push(now);
+        }
+    }
+    assert_eq!(
+        seen,
+        [
+            ["1.28.3", "1.28.3", "1.28.3"],
+            ["1.29.15", "1.28.3", "1.28.3"],
+            ["1.29.15", "1.29.15", "1.28.3"],
+            ["1.29.15", "1.29.15", "1.29.15"],
+            [OLD, "1.29.15", "1.29.15"],
+            [OLD, OLD, "1.29.15"],
+            [OLD, OLD, OLD],
+        ]
+    );
+    land.settles_again().await;
+    assert_eq!(land.told(done)[..31], rollout(6)[..31]);
+}
+
+async fn scenario_09_nothing_goes_back_to_an_earlier_minor_version(recording: Option<&Path>) {
+    let land = Land::running(recording, json!({}), json!({}), 2).await;
+    let done = land.passes().len();
+    land.version("1.29.15").await;
+    let orb = land.until_reason("DowngradeRefused").await;
+    assert_eq!(orb["status"]["phase"], "degraded");
+    land.sleep(Duration::from_secs(600)).await;
+    assert_eq!(land.told(done), ["Short"]);
+    assert!(land.acts_on_nodes(done).is_empty());
+    // A patch may go back.
+    land.version("1.30.1").await;
+    land.settles_again().await;
+    assert_eq!(land.kubelets().await, ["1.30.1"; 3]);
+}
+
+async fn scenario_10_after_a_crash_behind_the_write_the_same_node_is_gone_on_with_and_not_drained_again(
+    recording: Option<&Path>,
+) {
+    let mut land = Land::running(recording, json!({}), json!({}), 2).await;
+    land.pod("web", "o-cp-0").await;
+    land.version(NEW).await;
+    land.crash_when_node("o-cp-0", |node| told_by(node, DESIRED) == NEW)
+        .await;
+    let orb = land.object().await;
+    assert_eq!(reason(&orb), "Draining", "the write was not published");
+    let done = land.passes().len();
+    land.until_node("o-cp-0", "it is done", |node| told_by(node, ALLOWED) == "false")
+        .await;
+    assert_eq!(orb["status"]["changing"]["node"], "o-cp-0");
+    let told = land.told(done);
+    assert_eq!(
+        told[..2],
+        ["16 17 24 after 30 s", "16 17 22 23 after 1 s"],
+        "{told:?}"
+    );
+    assert_eq!(land.acts_on_nodes(done), ["patch o-cp-0"], "the one that ends it");
+    land.settles_again().await;
+    assert_eq!(land.kubelets().await, [NEW; 3]);
+}
+
+async fn scenario_11_after_a_crash_behind_the_flag_the_drain_comes_next(recording: Option<&Path>) {
+    let mut land = Land::running(recording, json!({}), json!({}), 2).await;
+    land.pod("web", "o-cp-0").await;
+    land.version(NEW).await;
+    land.crash_when_node("o-cp-0", |node| told_by(node, ALLOWED) == "true")
+        .await;
+    let (done, orb) = (land.passes().len(), land.object().await);
+    let said = orb["status"]["conditions"][0]["message"]
+        .as_str()
+        .unwrap_or_default();
+    assert_eq!(said, "node o-cp-0 is changed next", "the flag was not published");
+    land.settles_again().await;
+    let told = land.told(done);
+    assert_eq!(
+        told[..4],
+        [
+            "16 17 18 after 5 s",
+            "16 17 18 19 after 30 s",
+            "16 17 24 after 30 s",
+            "16 17 22 23 after 1 s"
+        ]
+    );
+    assert_eq!(land.acts_on_nodes(done)[..2], ["patch o-cp-0", "evict web"]);
+    assert_eq!(land.kubelets().await, [NEW; 3]);
+}
+
+async fn scenario_12_an_agent_that_crashes_while_it_installs_is_waited_for(recording: Option<&Path>) {
+    let land = Land::running(recording, json!({}), json!({}), 2).await;
+    land.version(NEW).await;
+    let installs = |land: &Land| land.begun("node.ensure").len() == 5;
+    land.until("the second node installs", |_| installs(&land)).await;
+    land.kill_agent("o-w-0").await;
+    let done = land.passes().len();
+    land.sleep(Duration::from_secs(600)).await;
+    assert_eq!(land.annotation("o-w-0", READY).await, "false");
+    assert_eq!(land.annotation("o-w-0", CURRENT).await, OLD);
+    assert_eq!(land.told(done), ["16 17 24 after 30 s"]);
+    assert_eq!(reason(&land.object().await), "WaitingForNodeAgent");
+    assert_eq!(land.kubelets().await, [NEW, OLD, OLD]);
+
+    let before = land.agent_passes("o-w-0");
+    land.start_agent("o-w-0").await;
+    land.settles_again().await;
+    let took = land.agent_took("o-w-0", before);
+    assert!(took.starts_with("21 26"), "{took}");
+    // What the machine had begun was not begun again.
+    assert_eq!(land.begun("node.ensure")[3..], names(2));
+    assert_eq!(land.kubelets().await, [NEW; 3]);
+}
+
+async fn scenario_13_a_reboot_is_waited_for(recording: Option<&Path>) {
+    let trouble = json!({
+        "packages": {"rebootFor": ["kubelet"]},
+        "machines": {"boot": {"min": "90s", "max": "90s"}},
+    });
+    let land = Land::running(recording, trouble, json!({}), 2).await;
+    let (done, agents) = (land.passes().len(), land.agents());
+    land.version(NEW).await;
+    land.until_reason("NodeNotReady").await;
+    let orb = land.object().await;
+    assert_eq!(orb["status"]["machines"]["o-cp-0"]["rebooting"], true);
+    land.settles_again().await;
+    assert_eq!(land.told(done), rollout(3));
+    for (node, before) in agents {
+        let took = land.agent_took(&node, before);
+        assert!(took.ends_with("20 21 21 25 32 26 11 12"), "{node}: {took}");
+        assert_eq!(
+            land.machine(&node).reboots,
+            2,
+            "one to be prepared, one for the change"
+        );
+    }
+}
+
+async fn scenario_14_another_version_in_the_middle_goes_to_the_same_node_first(recording: Option<&Path>) {
+    let land = Land::running(recording, json!({}), json!({}), 2).await;
+    land.version(NEW).await;
+    land.until("the second node installs", |_| {
+        land.begun("node.ensure").len() == 5
+    })
+    .await;
+    let done = land.passes().len();
+    land.version("1.30.5").await;
+    land.settles_again().await;
+    let told = land.told(done);
+    assert_eq!(
+        told[..4],
+        [
+            "16 17 18 19 after 30 s",
+            "16 17 24 after 30 s",
+            "16 17 22 23 after 1 s",
+            FURTHER
+        ]
+    );
+    assert_eq!(
+        land.acts_on_nodes(done)[..2],
+        ["patch o-w-0", "patch o-w-0"],
+        "cordoned it was already"
+    );
+    assert_eq!(land.kubelets().await, ["1.30.5"; 3]);
+    // The last node never saw the version in between, and the first one came last.
+    let begun = land.begun("node.ensure");
+    assert_eq!(begun[3..], ["o-cp-0", "o-w-0", "o-w-0", "o-cp-0", "o-w-1"]);
+}
+
+async fn scenario_15_while_the_api_server_is_away_nothing_is_removed(recording: Option<&Path>) {
+    let down = json!([{"from": "20m", "until": "30m"}]);
+    let land = Land::running(recording, json!({"apiServerDown": down}), json!({}), 2).await;
+    land.until_second(20 * 60 - 20).await;
+    land.version(NEW).await;
+    land.until_node("o-cp-0", "it may change", |node| told_by(node, ALLOWED) == "true")
+        .await;
+    // Somebody has wanted one worker less, and then nobody can reach the API server, or hears of any node.
+    land.workers(1).await;
+    land.until_second(20 * 60).await;
+    let refuses = Rates {
+        refused: 1_000,
+        ..NO_TROUBLE
+    };
+    land.host.wire.troubled(Some((refuses, Chance::new(1, 1))));
+    let before = land.passes().len();
+    land.until_second(25 * 60).await;
+    assert!(land.acts_on_nodes(before).is_empty());
+    // It can be reached again before any kubelet has reached it: no node is ready, and none is missing.
+    land.host.wire.troubled(None);
+    land.until_second(29 * 60).await;
+    assert_eq!(reason(&land.object().await), "NodeNotReady");
+    assert_eq!(land.machines().len(), 3);
+    assert!(land.begun("pool.remove-machine").is_empty());
+    land.until("one worker is left", |_| land.machines().len() == 2)
+        .await;
+    land.kill_agent("o-w-1").await;
+    land.settles_again().await;
+    assert_eq!(land.kubelets().await, [NEW; 2]);
+}
