@@ -569,3 +569,18 @@ fn touched(nodes: &[Value], clouds: &Clouds) -> Option<String> {
     touched.extend(changing.map(|machine| machine.node));
     (touched.len() > 1).then(|| format!("more than one node is touched: {touched:?}"))
 }
+
+#[test]
+#[should_panic(expected = "more than one node is touched")]
+fn a_second_node_that_may_be_changed_is_noticed() {
+    let scenario = async |recording: Option<&Path>| {
+        let land = Land::running(recording, json!({}), json!({}), 1).await;
+        // Orbiter would take it back.
+        land.host.kill();
+        for node in names(1) {
+            land.annotate(&node, json!({ALLOWED: "true"})).await;
+        }
+        land.sleep(2 * LOOK_EVERY).await;
+    };
+    crate::on_a_paused_runtime(scenario, None);
+}
