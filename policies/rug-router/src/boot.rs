@@ -52,9 +52,16 @@ pub(crate) async fn create(cx: &Cx, router: &mut Router) -> Result<Next, Failure
         }
         Err(_) => {}
     }
-    if cx.ask(image(router.image())).await.found()?.is_none() {
-        let message = format!("there is no image {:?}", router.image());
-        return Ok(failed(cx, router, "RUG-16", "ImageNotFound", message));
+    match cx.ask(image(router.image())).await.found() {
+        Ok(Some(_)) => {}
+        Ok(None) => {
+            let message = format!("there is no image {:?}", router.image());
+            return Ok(failed(cx, router, "RUG-16", "ImageNotFound", message));
+        }
+        Err(failure) if failure.code == Code::PermissionDenied => {
+            return Ok(failed(cx, router, "RUG-16", "ImageDenied", failure.message));
+        }
+        Err(failure) => return Err(failure),
     }
     let wanted = router.spec.ports.clone();
     let ports = ports::own(cx, router, &wanted).await?;

@@ -30,7 +30,7 @@ const EDGES: &str = include_str!("edges.tsv");
 
 fn crd() -> Crd {
     Crd::of::<Router>("routers")
-        .column("State", ".status.machineState")
+        .column("Phase", ".status.machineState")
         .column("Action", ".status.action")
         .column("VM", ".status.vm")
         .column("Neutron", ".status.neutronStatus")

@@ -64,6 +64,7 @@ async fn enter_rebuild(cx: &Cx, router: &mut Router) {
     if let Err(failure) = cx.ask(router::image(wanted)).await {
         let reason = match failure.code {
             Code::NotFound => "ImageNotFound",
+            Code::PermissionDenied => "ImageDenied",
             _ => "LookFailed",
         };
         let message = format!("the image {wanted:?}: {}", failure.message);

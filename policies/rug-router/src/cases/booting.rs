@@ -60,6 +60,11 @@ rug_16_without_its_image_nothing_is_booted_and_it_counts_as_a_try:
         .takes_slowly("16", "CREATE_VM").writes(json!({"bootAttempts": 1}))
         .event("ImageNotFound").explains("ImageNotFound", "there is no image \"image-1\"");
 
+rug_16_an_image_that_belongs_to_others_is_none:
+    without_a_vm().fails("image.get", Code::PermissionDenied)
+        .takes_slowly("16", "CREATE_VM").writes(json!({"bootAttempts": 1}))
+        .event("ImageDenied").explains("ImageDenied", "no");
+
 rug_16_a_vm_that_is_down_has_to_go_before_there_is_another_one:
     without_a_vm().with(json!({"instance": "vm-1", "bootAttempts": 3})).there().answers("router.delete", json!({}))
         .acts([DELETE])

@@ -56,6 +56,13 @@ a_rebuild_from_an_image_that_is_missing_takes_nothing_down:
         condition("RebuildTaken", "False", "ImageNotFound", "the image \"image-2\": no", NOW),
     );
 
+nor_does_one_from_an_image_that_belongs_to_others:
+    with_condition(
+        annotated(json!({"request.polity.dev/rebuild": "1"}))
+            .fails("image.get", Code::PermissionDenied).event("ImageDenied").next(Next::Settled(Some(40_000))),
+        condition("RebuildTaken", "False", "ImageDenied", "the image \"image-1\": no", NOW),
+    );
+
 nor_does_one_from_an_image_that_nobody_can_look_for:
     with_condition(
         annotated(json!({"request.polity.dev/rebuild": "1"}))
