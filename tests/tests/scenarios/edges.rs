@@ -74,3 +74,17 @@ fn the_scenarios_take_every_edge_of_orbiter_and_its_node_agent() {
         assert!(agent.contains(id), "{agent}");
     }
 }
+
+#[test]
+fn the_scenarios_take_every_edge_of_rug() {
+    let recordings = tempfile::tempdir().expect("a folder");
+    super::rug::record_all(recordings.path());
+    let table = every_edge_of("rug-router", recordings.path());
+    let (drawn, added) = (
+        (1..=31).map(|id| format!("RUG-{id:02}")),
+        (1..=16).map(|id| format!("RUG-X{id:02}")),
+    );
+    for id in drawn.chain(added) {
+        assert!(table.contains(&id), "{id}: {table}");
+    }
+}

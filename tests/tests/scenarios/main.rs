@@ -8,6 +8,7 @@ mod capv;
 mod edges;
 mod mcm;
 mod orbiter;
+mod rug;
 
 use std::path::Path;
 

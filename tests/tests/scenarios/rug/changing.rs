@@ -1,0 +1,144 @@
+//! (g) 8, 11 and 12: routers that are changed while they run.
+
+use std::path::Path;
+
+use polity_tests::whole::story::Story;
+use serde_json::{Value, json};
+
+use super::network::*;
+use crate::scenarios;
+
+scenarios! {
+    scenario_08_a_rebuild_with_another_image,
+    scenario_11_a_network_that_was_added_is_plugged_in_while_the_vm_runs,
+    scenario_12_a_vm_that_cannot_be_plugged_is_made_anew,
+    scenario_12_a_vm_that_does_not_show_its_networks_is_made_anew,
+    a_router_is_left_alone_while_somebody_debugs,
+}
+
+/// An update that finds other networks, and plugs them while the VM runs.
+const REPLUGGED: [&str; 7] = [
+    "02 at once",
+    "09 at once",
+    "22 at once",
+    "X14 after 1 s",
+    "24 at once",
+    "after 1 s",
+    "21 settled",
+];
+
+async fn scenario_08_a_rebuild_with_another_image(recording: Option<&Path>) {
+    let vanishes = json!({"vm": "r-1", "at": "100s", "does": "vanish"});
+    let story = active(recording, json!({"events": [vanishes]})).await;
+    let done = story.passes().len();
+    rebuild_from(&story, "image-2", "1").await;
+    let router = active_again(&story, done, "29").await;
+    let rebuilt = ["05 at once", "28 after 1 s", "29 at once"];
+    assert_eq!(told(&story, done), [&rebuilt[..], &COMES_UP].concat());
+    assert_eq!(vm(&story, "r-1").image, "image-2");
+    assert_eq!(router["status"]["rebuildImageUUID"], "image-2");
+    assert_eq!(router["spec"]["imageUUID"], "image-1");
+
+    // An image that was asked for is used until the next rebuild.
+    let done = story.passes().len();
+    active_again(&story, done, "08").await;
+    assert_eq!((vm(&story, "r-1").image.as_str(), made(&story)), ("image-2", 3));
+    let done = story.passes().len();
+    let forgets = json!({"rug.polity.dev/rebuild-image": null, "request.polity.dev/rebuild": "2"});
+    story.edit(json!({"metadata": {"annotations": forgets}})).await;
+    active_again(&story, done, "29").await;
+    assert_eq!(vm(&story, "r-1").image, "image-1");
+    assert_eq!(story.site.vms().len(), 1);
+}
+
+async fn scenario_11_a_network_that_was_added_is_plugged_in_while_the_vm_runs(recording: Option<&Path>) {
+    let story = active(recording, json!({})).await;
+    let (done, acted) = (story.passes().len(), story.acts().len());
+    ports(&story, &[1, 2]).await;
+    active_again(&story, done, "24").await;
+    assert_eq!(told(&story, done), REPLUGGED);
+    let both = vm(&story, "r-1");
+    assert_eq!(both.macs, [mac(1), mac(2)]);
+    assert_eq!(both.config, Some(json!({"ports": [port(1), port(2)]})));
+
+    let done = story.passes().len();
+    ports(&story, &[2]).await;
+    let router = active_again(&story, done, "24").await;
+    assert_eq!(told(&story, done), REPLUGGED);
+    assert_eq!(vm(&story, "r-1").macs, [mac(2)]);
+    assert_eq!(router["status"]["ports"], json!([mac(2)]));
+    let owned: Vec<String> = taken(&story).into_iter().map(|port| port.mac).collect();
+    assert_eq!(owned, [mac(2)], "what is plugged out is given back");
+    assert_eq!(
+        story.acts()[acted..],
+        ["port.attach", "config.push", "port.detach", "config.push"]
+    );
+    assert_eq!(made(&story), 1);
+}
+
+/// The network cannot be plugged in; another VM has it from the start.
+async fn is_made_anew(story: &Story) -> Value {
+    let done = story.passes().len();
+    ports(story, &[1, 2]).await;
+    let unplugged = story.until_is("status.vm", "R").await;
+    active_again(story, done, "30").await;
+    let fails = [
+        "02 at once",
+        "09 at once",
+        "22 at once",
+        "X14 after 1 s",
+        "25 at once",
+        "X10 after 1 s",
+        "30 at once",
+    ];
+    assert_eq!(told(story, done), [&fails[..], &COMES_UP].concat());
+    assert_eq!(vm(story, "r-1").macs, [mac(1), mac(2)]);
+    assert_eq!((made(story), story.site.vms().len()), (2, 1));
+    unplugged
+}
+
+async fn scenario_12_a_vm_that_cannot_be_plugged_is_made_anew(recording: Option<&Path>) {
+    let fails = json!({"operation": "port.attach", "count": 1, "then": {"fail": {"code": "internal"}}});
+    let story = active(recording, json!({"faults": [fails]})).await;
+    let router = is_made_anew(&story).await;
+    assert_eq!(reason(&router), "ReplugFailed");
+    assert_eq!(acts(&story, "port.attach"), 1);
+}
+
+async fn scenario_12_a_vm_that_does_not_show_its_networks_is_made_anew(recording: Option<&Path>) {
+    let never = json!({"operation": "port.attach", "then": "neverPlugs"});
+    let story = active(recording, json!({"faults": [never]})).await;
+    let router = is_made_anew(&story).await;
+    let late = json!([
+        "False",
+        "ReplugFailed",
+        "the VM does not show its networks after 10s"
+    ]);
+    assert_eq!(said(&router, "Ready"), late);
+    let (passes, edges) = (story.passes(), story.edges());
+    let at = |edge: &str| edges.iter().position(|took| took == edge).expect("it was taken");
+    let waited = passes[at("25")].started.boot - passes[at("22")].started.boot;
+    assert!((10_000..11_500).contains(&waited), "{waited}");
+}
+
+async fn a_router_is_left_alone_while_somebody_debugs(recording: Option<&Path>) {
+    let vanishes = json!({"vm": "r-1", "at": "100s", "does": "vanish"});
+    let story = active(recording, json!({"events": [vanishes]})).await;
+    let done = story.passes().len();
+    story
+        .edit(json!({"spec": {"debug": true, "debugReason": "tcpdump"}}))
+        .await;
+    request(&story, "rebuild", "1").await;
+    until_second(&story, 600).await;
+    assert_eq!(calls(&story.passes()[done..]), Vec::<String>::new());
+    let router = story.object().await;
+    assert_eq!(said(&router, "Debugging"), json!(["True", "Debug", "tcpdump"]));
+
+    // The request is forgotten. That the VM was killed is found out.
+    let done = story.passes().len();
+    story.edit(json!({"spec": {"debug": false}})).await;
+    let router = active_again(&story, done, "21").await;
+    let finds = ["02 at once", "08 at once"];
+    assert_eq!(told(&story, done), [&finds[..], &COMES_UP].concat());
+    assert_eq!(said(&router, "Debugging"), Value::Null);
+}

@@ -1,0 +1,328 @@
+//! (g) 1 to 7, 13 and 14: VMs that come up, live, die, and are given up.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::network::*;
+use crate::scenarios;
+
+scenarios! {
+    scenario_01_create,
+    scenario_02_a_healthy_poll_has_no_effect,
+    scenario_03_a_vm_that_was_killed_comes_back,
+    scenario_04_a_storm_of_updates_is_one_configuration,
+    scenario_04_a_read_that_finds_no_vm_waits_for_another_one,
+    scenario_04_a_read_of_a_vm_that_is_not_configured_configures_it_first,
+    scenario_05_when_nothing_can_be_booted_there_are_five_tries,
+    scenario_06_a_poll_of_a_vm_that_was_given_up_is_dropped,
+    scenario_07_an_update_waits_for_the_end_of_the_cooldown,
+    scenario_13_a_vm_that_refuses_its_configuration_three_times_is_made_anew,
+    scenario_13_after_five_vms_that_refuse_there_is_no_sixth,
+    scenario_14_a_vm_that_never_boots_is_made_anew_after_ten_minutes,
+    a_vm_that_hangs_before_it_is_configured_is_waited_for,
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+async fn scenario_01_create(recording: Option<&Path>) {
+    let story = planted(recording, json!({})).await;
+    let router = until_active(&story).await;
+    story.settles().await;
+    let begins = ["01 at once", "03 at once"];
+    assert_eq!(told(&story, 0), [&begins[..], &COMES_UP].concat());
+    assert_eq!(story.acts(), ["router.boot", "config.push"]);
+    let status = &router["status"];
+    assert_eq!(
+        (&status["action"], &status["vm"], &status["bootAttempts"]),
+        (&json!("P"), &json!("C"), &json!(1))
+    );
+    assert_eq!(said(&router, "Ready"), json!(["True", "Configured", ""]));
+    let vm = vm(&story, "r-1");
+    assert_eq!(status["instance"], *vm.id);
+    assert_eq!(
+        (vm.macs, vm.config),
+        (vec![mac(1)], Some(json!({"ports": [port(1)]})))
+    );
+    let done = story.passes().len();
+    until_second(&story, 100).await;
+    assert_eq!(told(&story, done), FINE);
+    assert_eq!(
+        story.object().await["status"]["bootAttempts"],
+        0,
+        "reset at the next ALIVE"
+    );
+}
+
+async fn scenario_02_a_healthy_poll_has_no_effect(recording: Option<&Path>) {
+    let story = active(recording, json!({})).await;
+    let (done, acts, effects) = (story.passes().len(), story.acts(), story.site.effects());
+    story.sleep(10 * MINUTE).await;
+    assert_eq!(told(&story, done), FINE);
+    assert_eq!(story.passes().len(), done + 2 * 9);
+    assert_eq!((story.acts(), story.site.effects()), (acts, effects));
+}
+
+async fn scenario_03_a_vm_that_was_killed_comes_back(recording: Option<&Path>) {
+    let vanishes = json!({"vm": "r-1", "at": "100s", "does": "vanish"});
+    let story = active_at(recording, json!({"events": [vanishes]}), 99).await;
+    let done = story.passes().len();
+    let killed = vm(&story, "r-1").id;
+    let router = active_again(&story, done, "08").await;
+    story.settles().await;
+    let finds = ["02 at once", "08 at once"];
+    assert_eq!(told(&story, done), [&finds[..], &COMES_UP].concat());
+    let vm = vm(&story, "r-1");
+    assert_ne!(vm.id, killed);
+    assert_eq!(router["status"]["instance"], *vm.id);
+    assert_eq!((made(&story), story.site.vms().len()), (2, 1));
+}
+
+async fn scenario_04_a_storm_of_updates_is_one_configuration(recording: Option<&Path>) {
+    let story = active(recording, json!({})).await;
+    story.settles().await;
+    let (done, acted) = (story.passes().len(), story.acts().len());
+    let storm = json!(["U", "U", "C", "P", "U", "R"]);
+    story.edit_status(json!({"queue": storm})).await;
+    let router = active_again(&story, done, "26").await;
+    assert_eq!(
+        told(&story, done),
+        [
+            "02 at once",
+            "09 at once",
+            "after 1 s",
+            "21 at once",
+            "02 at once",
+            "10 at once",
+            "26 settled",
+        ]
+    );
+    assert_eq!(story.acts()[acted..], ["config.push"]);
+    assert_eq!(router["status"]["traffic"][0]["mac"], mac(1));
+    assert!(router["status"]["traffic"][0]["rxBytes"].as_u64() > Some(0));
+}
+
+async fn scenario_04_a_read_that_finds_no_vm_waits_for_another_one(recording: Option<&Path>) {
+    let vanishes = json!({"vm": "r-1", "at": "30s", "does": "vanish"});
+    let story = active_at(recording, json!({"events": [vanishes]}), 31).await;
+    let done = story.passes().len();
+    request(&story, "read", "1").await;
+    active_again(&story, done, "26").await;
+    assert_eq!(
+        told(&story, done),
+        [
+            "02 at once",
+            "08 at once",
+            "13 at once",
+            "18 after 1 s",
+            "04 at once",
+            "17 at once",
+            "after 1 s",
+            "20 at once",
+            "26 settled",
+        ]
+    );
+    assert_eq!(made(&story), 2);
+}
+
+async fn scenario_04_a_read_of_a_vm_that_is_not_configured_configures_it_first(recording: Option<&Path>) {
+    // The second VM does not say at first what is plugged in: it neither takes its configuration nor refuses it.
+    let silent = json!({
+        "operation": "router.interfaces", "nth": 2, "then": {"fail": {"code": "unavailable"}},
+    });
+    let vanishes = json!({"vm": "r-1", "at": "30s", "does": "vanish"});
+    let story = active_at(recording, json!({"events": [vanishes], "faults": [silent]}), 31).await;
+    let done = story.passes().len();
+    request(&story, "read", "1").await;
+    let router = active_again(&story, done, "21").await;
+    assert_eq!(
+        told(&story, done)[5..],
+        [
+            "17 at once",
+            "X08 after 1 s",
+            "02 at once",
+            "X04 at once",
+            "after 1 s",
+            "20 at once",
+            "26 at once",
+            "02 at once",
+            "09 at once",
+            "after 1 s",
+            "21 settled",
+        ]
+    );
+    assert_eq!(router["status"]["traffic"][0]["mac"], mac(1));
+    assert_eq!(made(&story), 2);
+}
+
+async fn scenario_05_when_nothing_can_be_booted_there_are_five_tries(recording: Option<&Path>) {
+    let story = given_up(recording).await;
+    story.settles().await;
+    assert_eq!(story.edges(), ["01", "03", "16", "16", "16", "16", "16", "15"]);
+    let told = told(&story, 2);
+    assert_eq!(told, ["16 after 1 s", "15 settled"]);
+    let pauses = pauses(&story.passes()[2..]);
+    assert!(
+        pauses.iter().all(|pause| (1_000..1_200).contains(pause)),
+        "{pauses:?}"
+    );
+    assert_eq!(story.acts(), ["router.boot"; 5]);
+    let router = story.object().await;
+    assert_eq!(router["status"]["neutronStatus"], "ERROR");
+    assert_eq!(reason(&router), "BootFailed");
+    assert!(story.site.vms().is_empty());
+}
+
+async fn scenario_06_a_poll_of_a_vm_that_was_given_up_is_dropped(recording: Option<&Path>) {
+    let story = given_up(recording).await;
+    let done = story.passes().len();
+    story.sleep(10 * MINUTE).await;
+    assert_eq!(told(&story, done), ["settled"]);
+    // One that stands in the queue all the same.
+    story.edit_status(json!({"queue": ["P"]})).await;
+    story.until_is("status.queue", json!([])).await;
+    assert_eq!(told(&story, done), ["settled", "X01 settled"]);
+    assert_eq!(calls(&story.passes()[done..]), Vec::<String>::new());
+    assert_eq!(story.object().await["status"]["vm"], "E");
+}
+
+async fn scenario_07_an_update_waits_for_the_end_of_the_cooldown(recording: Option<&Path>) {
+    let story = given_up(recording).await;
+    let done = story.passes().len();
+    story.sleep(Duration::from_secs(10)).await;
+    update(&story, "large").await;
+    active_again(&story, done, "21").await;
+    let told = told(&story, done);
+    assert_eq!(told[0], "X02 after 19 s");
+    let goes_on = ["07 at once", "27 at once", "03 at once"];
+    assert_eq!(told[1..], [&goes_on[..], &COMES_UP].concat());
+    let passes = story.passes();
+    let cooldown = passes[done + 1].started.boot - passes[done - 1].started.boot;
+    assert!((30_000..30_200).contains(&cooldown), "{cooldown}");
+    let pauses = pauses(&passes[done + 1..done + 4]);
+    assert!(
+        pauses.iter().all(|pause| *pause < 200),
+        "without a pause: {pauses:?}"
+    );
+    assert_eq!(made(&story), 1);
+}
+
+async fn scenario_13_a_vm_that_refuses_its_configuration_three_times_is_made_anew(recording: Option<&Path>) {
+    let refuses = json!({
+        "operation": "config.push", "from": "30s", "count": 3, "then": {"failTask": {"fault": "InvalidConfig"}},
+    });
+    let story = active_at(recording, json!({"faults": [refuses]}), 31).await;
+    let (done, acted) = (story.passes().len(), story.acts().len());
+    update(&story, "large").await;
+    let refused = story.until_is("status.vm", "R").await;
+    assert_eq!(
+        said(&refused, "Ready"),
+        json!([
+            "False",
+            "ConfigRefused",
+            "InvalidConfig: InvalidConfig (by the scenario)"
+        ])
+    );
+    active_again(&story, done, "21").await;
+    let goes = [
+        "02 at once",
+        "09 at once",
+        "after 1 s",
+        "23 at once",
+        "X10 after 1 s",
+        "30 at once",
+    ];
+    assert_eq!(told(&story, done), [&goes[..], &COMES_UP].concat());
+    assert_eq!(
+        story.acts()[acted..],
+        [
+            "config.push",
+            "config.push",
+            "config.push",
+            "router.delete-ports",
+            "router.delete",
+            "router.boot",
+            "config.push",
+        ]
+    );
+    assert_eq!((made(&story), story.site.vms().len()), (2, 1));
+}
+
+async fn scenario_13_after_five_vms_that_refuse_there_is_no_sixth(recording: Option<&Path>) {
+    let refuses = json!({"operation": "config.push", "then": {"failTask": {"fault": "InvalidConfig"}}});
+    let story = planted(recording, json!({"faults": [refuses]})).await;
+    let router = story.until_is("status.vm", "E").await;
+    story.settles().await;
+    assert_eq!(
+        (times(&story, "13"), times(&story, "23"), times(&story, "30")),
+        (5, 5, 5)
+    );
+    let told = told(&story, 0);
+    assert_eq!(told[told.len() - 2..], ["30 at once", "15 settled"]);
+    assert_eq!((acts(&story, "config.push"), made(&story)), (15, 5));
+    assert_eq!(router["status"]["neutronStatus"], "ERROR");
+    assert_eq!(reason(&router), "ConfigRefused");
+    assert!(story.site.vms().is_empty() && taken(&story).is_empty());
+}
+
+async fn scenario_14_a_vm_that_never_boots_is_made_anew_after_ten_minutes(recording: Option<&Path>) {
+    let never = json!({"operation": "router.boot", "nth": 1, "then": "neverBoots"});
+    let story = planted(recording, json!({"faults": [never]})).await;
+    let given_up = story.until_is("status.machineState", "STOP_VM").await;
+    assert_eq!(
+        said(&given_up, "Ready"),
+        json!(["False", "BootTimeout", "the VM does not answer after 10m"])
+    );
+    let router = until_active(&story).await;
+    let waits = [
+        "01 at once",
+        "03 at once",
+        "13 at once",
+        "18 after 1 s",
+        "04 at once",
+        "19 at once",
+        "X10 after 1 s",
+        "30 at once",
+    ];
+    assert_eq!(told(&story, 0), [&waits[..], &COMES_UP].concat());
+    let (passes, edges) = (story.passes(), story.edges());
+    let at = |edge: &str| edges.iter().position(|took| took == edge).expect("it was taken");
+    let waited = passes[at("19")].started.boot - passes[at("13")].started.boot;
+    assert!((600_000..602_000).contains(&waited), "{waited}");
+    assert_eq!(router["status"]["bootAttempts"], 2);
+    assert_eq!((made(&story), story.site.vms().len()), (2, 1));
+}
+
+async fn a_vm_that_hangs_before_it_is_configured_is_waited_for(recording: Option<&Path>) {
+    // It answers after five seconds, and then not any more.
+    let trouble = json!({
+        "faults": [{"operation": "router.interfaces", "nth": 1, "then": {"fail": {"code": "unavailable"}}}],
+        "events": [
+            {"vm": "r-1", "afterPowerOn": "5500ms", "does": "hang"},
+            {"vm": "r-1", "at": "3m", "does": "recover"},
+        ],
+    });
+    let story = planted(recording, trouble).await;
+    let router = story.until_is("status.queue", json!(["U"])).await;
+    assert_eq!(reason(&router), "NoVerdict");
+    until_active(&story).await;
+    assert_eq!(
+        told(&story, 5),
+        [
+            "18 after 1 s",
+            "04 at once",
+            "17 at once",
+            "X08 after 1 s",
+            "02 at once",
+            "X05 at once",
+            "04 at once",
+            "18 after 1 s",
+            "04 at once",
+            "17 at once",
+            "after 1 s",
+            "21 settled",
+        ]
+    );
+    assert_eq!(made(&story), 1);
+}
