@@ -4,6 +4,7 @@
 mod capa_tenancy;
 mod mcm_machine;
 mod orbiter_upgrade;
+mod rug_router;
 mod two_teams;
 
 use std::process::{Command, Output};
