@@ -62,6 +62,7 @@ pub(crate) fn from_response(
         409 if verb == Verb::Create && body["reason"] == "AlreadyExists" => (Code::AlreadyExists, true),
         409 => (Code::Aborted, true),
         410 => (Code::OutOfRange, true),
+        429 if verb == Verb::Evict && is_budget_spent(body) => (Code::ResourceExhausted, true),
         429 => (Code::Unavailable, true),
         405 | 406 | 415 | 501 => (Code::Unimplemented, true),
         500 if verb == Verb::Evict && has_several_budgets(said) => (Code::FailedPrecondition, true),
@@ -93,9 +94,17 @@ fn has_several_budgets(said: &str) -> bool {
     said.starts_with("This pod has more than one PodDisruptionBudget")
 }
 
+/// A disruption budget allows no more for now, or is not counted yet. A server that is overloaded says 429 as well.
+fn is_budget_spent(body: &Value) -> bool {
+    causes_of(body).any(|cause| cause["reason"] == "DisruptionBudget")
+}
+
 fn concerns_uid(body: &Value) -> bool {
-    let causes = body["details"]["causes"].as_array();
-    causes.is_some_and(|all| all.iter().any(|cause| cause["field"] == "metadata.uid"))
+    causes_of(body).any(|cause| cause["field"] == "metadata.uid")
+}
+
+fn causes_of(body: &Value) -> impl Iterator<Item = &Value> {
+    body["details"]["causes"].as_array().into_iter().flatten()
 }
 
 /// A failure to get any response: refused before anything was sent, or cut in the middle.
@@ -246,7 +255,7 @@ mod tests {
         let two = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
         let crash =
             json!({"message": "Internal error occurred: x", "reason": "InternalError", "details": {}});
-        let (unavailable, none) = (Code::Unavailable, Effect::None);
+        let (spent_budget, none) = (Code::ResourceExhausted, Effect::None);
         for (status, body, code, effect, retry_after) in [
             (
                 429,
@@ -254,7 +263,7 @@ mod tests {
                     "The disruption budget b needs 1 healthy pods and has 1 currently",
                     None,
                 ),
-                unavailable,
+                spent_budget,
                 none,
                 None,
             ),
@@ -264,9 +273,16 @@ mod tests {
                     "The disruption budget b is still being processed by the server.",
                     Some(10),
                 ),
-                unavailable,
+                spent_budget,
                 none,
                 Some(10_000),
+            ),
+            (
+                429,
+                json!({"reason": "TooManyRequests", "details": {}}),
+                Code::Unavailable,
+                none,
+                None,
             ),
             (500, json!({"message": two}), Code::FailedPrecondition, none, None),
             (500, crash, Code::Internal, Effect::Unknown, None),

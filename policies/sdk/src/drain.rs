@@ -132,7 +132,7 @@ pub enum Progress {
     Refused {
         /// Pods that have to go.
         left: usize,
-        /// The refusal, with `retry_after`.
+        /// The refusal, as something that is unavailable until `retry_after`: no quota that a cloud has exhausted.
         failure: Failure,
     },
     /// Pods are ending.
@@ -239,7 +239,8 @@ impl Drain {
                 }
                 // Gone, or gone and replaced: the next pass sees.
                 Err(failure) if [Code::NotFound, Code::Aborted].contains(&failure.code) => {}
-                Err(failure) if failure.code == Code::Unavailable => {
+                // By a budget: a server that cannot answer just now is no reason to force anything.
+                Err(failure) if failure.code == Code::ResourceExhausted => {
                     *self.refused.entry(uid.clone()).or_default() += 1;
                     told.refuse(failure, options);
                 }
@@ -406,6 +407,7 @@ impl Told {
 
     fn refuse(&mut self, mut failure: Failure, options: &Options) {
         let period = millis(options.retry_period);
+        failure.code = Code::Unavailable;
         failure.retry_after = Some(failure.retry_after.unwrap_or(0).max(period));
         let longer = |known: &Failure| known.retry_after < failure.retry_after;
         if self.refused.as_ref().is_none_or(longer) {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use polity_sdk::contract::{Act, Request};
 use polity_sdk::drain::{Drain, Options, Progress};
 use polity_sdk::node::{self, Node, Taint};
 use polity_sdk::prelude::*;
@@ -199,6 +200,18 @@ fn a_refused_eviction_is_tried_again_and_counted() {
     );
     expect(&mut world, &["evict a"], "1 ending");
     assert_eq!(world.status()["drain"], json!({}));
+}
+
+/// Or an outage would end in a drain that is forced.
+#[test]
+fn a_server_that_cannot_evict_just_now_is_no_budget_that_refuses() {
+    let mut world = world(false);
+    world.exists(pod("a")).responds(|request| match request {
+        Request::Act(Act::Evict(_)) => Some(Err(Failure::new(Code::Unavailable, "too busy"))),
+        _ => None,
+    });
+    expect(&mut world, &["patch Node n-1", "evict a"], "failed: too busy");
+    assert_eq!(world.status()["drain"]["refused"], Value::Null);
 }
 
 #[test]

@@ -318,6 +318,14 @@ mcm_x15_an_eviction_that_fails_otherwise_fails_the_drain:
         .status(and(json!({"drain": {}}), failed("no", Code::PermissionDenied)))
         .failed(RetryClass::Short, Code::PermissionDenied, "no");
 
+mcm_x15_a_server_that_cannot_evict_just_now_is_no_budget_that_refuses:
+    draining().with(pod()).fails("evict", Code::Unavailable)
+        .acts(["evict web"])
+        .notes(&notes("X15"))
+        .event("DeletionFailed")
+        .status(and(json!({"drain": {}}), failed("no", Code::Unavailable)))
+        .failed(RetryClass::Short, Code::Unavailable, "no");
+
 mcm_x16_live_attachments_are_deleted:
     deleting("DelVolumeAttachments").with(loaded()).with(attachment())
         .acts(["delete VolumeAttachment a-1"])
@@ -350,7 +358,7 @@ mcm_x17_pods_are_evicted_and_waited_for:
         .waits(RetryClass::Short);
 
 mcm_x17_a_budget_that_refuses_is_asked_again_after_its_period:
-    draining().with(pod()).fails("evict", Code::Unavailable)
+    draining().with(pod()).fails("evict", Code::ResourceExhausted)
         .acts(["evict web"])
         .notes(&notes("X17"))
         .status(and(

@@ -245,7 +245,7 @@ impl Objects {
                 let message = format!("the disruption budget {} does not allow it", budget.metadata.name);
                 return Err(Failure {
                     retry_after: Some(10_000),
-                    ..Failure::new(Code::Unavailable, message)
+                    ..Failure::new(Code::ResourceExhausted, message)
                 });
             }
             self.change(other, json!({"status": {"disruptionsAllowed": allowed - 1}}));
