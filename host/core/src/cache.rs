@@ -38,6 +38,8 @@ pub struct Cache {
 #[derive(Debug, Default)]
 struct Watched {
     synced: bool,
+    /// Why it is not synced, where its watch said so.
+    trouble: Option<String>,
     objects: BTreeMap<Place, Object>,
     /// Uids that this host saw end: a watch that lags must not bring them back.
     ended: BTreeSet<String>,
@@ -95,8 +97,9 @@ impl Cache {
             WatchEvent::Applied(object) => watched.apply(scope, object).into_iter().collect(),
             WatchEvent::Deleted(object) => watched.delete(scope, &object).into_iter().collect(),
             WatchEvent::Listed { objects, version } => watched.list(scope, objects, version),
-            WatchEvent::Failed(_) => {
+            WatchEvent::Failed(why) => {
                 watched.synced = false;
+                watched.trouble = Some(why);
                 Vec::new()
             }
         }
@@ -170,6 +173,11 @@ impl Cache {
                     .collect(),
             ),
         }
+    }
+
+    /// Why the watch of a scope shows nothing, where it said so.
+    pub fn trouble(&self, scope: &Scope) -> Option<&str> {
+        self.scopes.get(scope)?.trouble.as_deref()
     }
 
     /// Every object of a scope, synced or not.
@@ -286,6 +294,7 @@ impl Watched {
 
     fn list(&mut self, scope: &Scope, objects: Vec<Object>, version: ResourceVersion) -> Vec<Change> {
         self.synced = true;
+        self.trouble = None;
         let listed: BTreeMap<Place, String> =
             objects.iter().map(|o| (place(o), o.uid().to_owned())).collect();
         let gone: Vec<Object> = self
@@ -435,7 +444,9 @@ mod tests {
             },
         );
         assert_eq!(cache.get(&scope(), &(None, "n".into())), Sight::Known(None));
+        assert_eq!(cache.trouble(&scope()), None);
         cache.observe(&scope(), WatchEvent::Failed("cut".into()));
         assert_eq!(cache.get(&scope(), &(None, "n".into())), Sight::Unsynced);
+        assert_eq!(cache.trouble(&scope()), Some("cut"));
     }
 }

@@ -203,6 +203,21 @@ async fn what_lives_in_no_namespace_is_reached_by_name_or_by_relation_only() {
     assert_eq!(stand.get(&node_at("victim")).await, before);
 }
 
+/// A CRD that nobody has installed looks like a slow watch otherwise.
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_nothing_serves_is_unavailable_and_says_why() {
+    let gadgets = json!({"apiVersion": "test.polity.example/v1", "kind": "Gadget"});
+    let stand = Stand::with(vec![granting(json!([{"ask": gadgets}]))]).await;
+    let mut one = gadgets.clone();
+    one["namespace"] = "default".into();
+    one["name"] = "g".into();
+    let answers = wish(&stand, "seeker", json!([{"object": one}])).await;
+    let refusal = answers[0].as_ref().expect_err("no gadget");
+    assert_eq!(refusal.code, Code::Unavailable);
+    let why = "the watch of Gadget has not listed: unimplemented: the API server does not serve Gadget";
+    assert!(refusal.message.starts_with(why), "{refusal}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_node_of_another_vm_is_not_related() {
     let node_grant = related();

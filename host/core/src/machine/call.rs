@@ -237,10 +237,28 @@ impl Machine {
             }
             self.out.push(Output::Cancel(id));
             if let Some(target) = self.forget_call(id) {
-                let reply = cut(&target);
+                let reply = match &target {
+                    Target::Pass(_, Purpose::Answer { synced: false, .. }) => self.give_watch_up(id),
+                    _ => cut(&target),
+                };
                 self.deliver(target, reply);
             }
         }
+    }
+
+    /// A question waits no longer for its watch, which may have said what keeps it.
+    fn give_watch_up(&mut self, id: CallId) -> Reply {
+        let waiting = self.unsynced.iter_mut().find(|(_, calls)| calls.contains(&id));
+        let message = match waiting {
+            None => "its watch has not listed in time".to_owned(),
+            Some((scope, calls)) => {
+                calls.retain(|call| *call != id);
+                let why = self.cache.trouble(scope).unwrap_or("no answer in time");
+                format!("the watch of {} has not listed: {why}", scope.kind.kind)
+            }
+        };
+        self.unsynced.retain(|_, calls| !calls.is_empty());
+        Reply::Answer(Err(Failure::new(Code::Unavailable, message)))
     }
 
     /// Drops every call that a pass still waits for.
@@ -263,10 +281,6 @@ fn cut(target: &Target) -> Reply {
     let failure = Failure::new(Code::DeadlineExceeded, "no answer in time");
     match target {
         Target::Pass(_, Purpose::Settle(_)) => Reply::Settled(Doubt::Unknown),
-        Target::Pass(_, Purpose::Answer { synced: false, .. }) => Reply::Answer(Err(Failure::new(
-            Code::Unavailable,
-            "its watch has not listed in time",
-        ))),
         Target::Pass(_, Purpose::Answer { act: false, .. } | Purpose::Reread) => Reply::Answer(Err(failure)),
         Target::Lease { .. } => Reply::Lease(Err(failure)),
         _ => Reply::Answer(Err(failure.effect_unknown())),
