@@ -151,7 +151,8 @@ pub struct KindGrant {
     pub api_version: String,
     /// The kind.
     pub kind: String,
-    /// Namespaces reached: none is the primary's own; `["*"]` is all of them.
+    /// Namespaces reached: none is the primary's own; `["*"]` is all of them. What lives in no namespace takes a name, a
+    /// relation, or `["*"]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Vec<String>>,
     /// Only the object of this name.

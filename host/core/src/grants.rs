@@ -411,21 +411,20 @@ fn namespace_reached(granted: Option<&[String]>, own: Option<&str>, asked: Optio
     }
 }
 
-/// Whether a grant reaches an object (or, without a name, a list) of its kind.
+/// Whether a grant reaches an object (or, without a name, a list, whose objects are looked at one by one) of its kind.
 fn reaches(grant: &KindGrant, own: Option<&str>, namespace: Option<&str>, name: Option<&str>) -> bool {
-    if namespace.is_none() && own.is_some() && grant.namespaces.is_none() && name.is_some() {
-        // A cluster-scoped kind needs a name or a relation.
-        return match (&grant.name, &grant.relation) {
-            (Some(granted), _) => Some(granted.as_str()) == name,
-            (None, relation) => relation.is_some(),
-        };
-    }
-    namespace_reached(grant.namespaces.as_deref(), own, namespace)
-        && match (grant.name.as_deref(), name) {
-            (Some(granted), Some(name)) => granted == name,
-            (Some(_), None) => false,
-            (None, _) => true,
-        }
+    let is_named = match (grant.name.as_deref(), name) {
+        (Some(granted), Some(name)) => granted == name,
+        (Some(_), None) => false,
+        (None, _) => true,
+    };
+    // What lives in no namespace is nobody's own, whoever asks: it takes a name or a relation, or all namespaces.
+    let is_own = name.is_none()
+        || namespace.is_some()
+        || grant.namespaces.is_some()
+        || grant.name.is_some()
+        || grant.relation.is_some();
+    is_named && is_own && namespace_reached(grant.namespaces.as_deref(), own, namespace)
 }
 
 /// What is watched to answer a question under a grant: one watch per kind and scope.
@@ -561,4 +560,49 @@ fn overlap(a: &str, b: &str) -> bool {
             .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
     };
     starts(a, b) || starts(b, a)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn grant(more: Value) -> KindGrant {
+        let mut grant = json!({"apiVersion": "v1", "kind": "Any"});
+        let (Value::Object(all), Value::Object(more)) = (&mut grant, more) else {
+            panic!("a grant is an object");
+        };
+        all.extend(more);
+        serde_json::from_value(grant).expect("a grant")
+    }
+
+    #[test]
+    fn what_lives_in_no_namespace_takes_a_name_a_relation_or_all_namespaces_whoever_asks() {
+        for (more, one, other) in [
+            (json!({}), false, false),
+            (json!({"name": "one"}), true, false),
+            (json!({"relation": {"theirs": "a", "ours": "b"}}), true, true),
+            (json!({"namespaces": ["*"]}), true, true),
+            (json!({"namespaces": ["team"]}), false, false),
+            (json!({"namespaces": ["*"], "name": "one"}), true, false),
+        ] {
+            let grant = grant(more);
+            for own in [None, Some("team")] {
+                let reached = |name| reaches(&grant, own, None, Some(name));
+                assert_eq!(
+                    (reached("one"), reached("other")),
+                    (one, other),
+                    "{grant:?} {own:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_cluster_scoped_object_has_no_namespace_of_its_own() {
+        let own = grant(json!({}));
+        assert!(!reaches(&own, None, Some("team"), Some("one")));
+        assert!(reaches(&own, Some("team"), Some("team"), Some("one")));
+        assert!(!reaches(&own, Some("team"), Some("victim"), Some("one")));
+    }
 }
