@@ -15,6 +15,7 @@
 pub mod capa;
 pub mod hosts;
 pub mod mcm;
+pub mod rug;
 pub mod seeds;
 pub mod story;
 pub mod wire;

@@ -8,11 +8,10 @@ use polity_core::contract::Next;
 use polity_core::record::PassRecord;
 use polity_tests::simulation::store::merge;
 use polity_tests::stand::condition_of;
-use polity_tests::whole::Site;
+pub(crate) use polity_tests::whole::rug::{mac, port};
 use polity_tests::whole::story::{Story, edges};
+use polity_tests::whole::{Site, rug};
 use serde_json::{Value, json};
-
-const RUG: &str = "rug.polity.dev/v1alpha1";
 
 /// A poll of a router that is as it should be.
 pub(crate) const FINE: [&str; 2] = ["02 at once", "11 settled"];
@@ -38,48 +37,15 @@ fn cloud(trouble: &Value) -> Value {
     cloud
 }
 
-/// Governs Routers by `rug-router`, with this configuration. What boots is looked at every second, in two passes.
-fn binding(configuration: Value) -> Value {
-    json!({
-        "apiVersion": "polity.dev/v1alpha1", "kind": "PolicyBinding", "metadata": {"name": "routers"},
-        "spec": {
-            "governs": {"apiVersion": RUG, "kind": "Router"},
-            "policies": {"lifecycle": {"file": "rug_router.wasm", "configuration": configuration}},
-            "cloud": {"name": "sim"},
-            "grants": [{"cloud": ["router.*", "port.*", "image.get", "config.push", "task.get"]}],
-            "limits": {"refill": 500},
-        },
-    })
-}
-
-/// A port of a network of its own.
-pub(crate) fn port(number: u32) -> Value {
-    json!({"network": format!("net-{number}"), "mac": mac(number)})
-}
-
-/// Its MAC address.
-pub(crate) fn mac(number: u32) -> String {
-    format!("fa:16:3e:00:00:{number:02}")
-}
-
-/// A router of this name with these ports.
-pub(crate) fn router_with(name: &str, ports: &[u32]) -> Value {
-    let ports: Vec<Value> = ports.iter().copied().map(port).collect();
-    json!({
-        "apiVersion": RUG, "kind": "Router", "metadata": {"namespace": "default", "name": name},
-        "spec": {"imageUUID": "image-1", "flavor": "small", "ports": ports},
-    })
-}
-
 /// The router that the story is about.
 pub(crate) fn router() -> Value {
-    router_with("r-1", &[1])
+    rug::router("r-1", &[1])
 }
 
 /// A host; no router yet.
 pub(crate) async fn begin(recording: Option<&Path>, trouble: Value, configuration: Value) -> Story {
     let site = Site::new(1, Some(cloud(&trouble)));
-    Story::begin(site, binding(configuration), &router(), recording).await
+    Story::begin(site, rug::binding(configuration), &router(), recording).await
 }
 
 /// A router that was created just now.
@@ -146,9 +112,8 @@ pub(crate) async fn update(story: &Story, flavor: &str) {
 }
 
 /// Somebody wants these ports.
-pub(crate) async fn ports(story: &Story, ports: &[u32]) {
-    let ports: Vec<Value> = ports.iter().copied().map(port).collect();
-    story.edit(json!({"spec": {"ports": ports}})).await;
+pub(crate) async fn ports(story: &Story, numbers: &[u32]) {
+    story.edit(json!({"spec": {"ports": rug::ports(numbers)}})).await;
 }
 
 /// Somebody asks for something by annotation: `read` or `rebuild`.

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use polity_tests::stand::reference;
+use polity_tests::whole::rug;
 use polity_tests::whole::story::Story;
 use serde_json::{Value, json};
 
@@ -112,9 +113,9 @@ async fn a_rebuild_from_an_image_that_is_not_there_waits_for_one_that_is(recordi
 
 async fn a_port_of_another_router_is_left_alone_until_it_is_free(recording: Option<&Path>) {
     let story = begin(recording, json!({}), json!({})).await;
-    story.create(&router_with("r-2", &[2])).await;
+    story.create(&rug::router("r-2", &[2])).await;
     story.until_vms(|vms| vms.len() == 1).await;
-    story.create(&router_with("r-1", &[1, 2])).await;
+    story.create(&rug::router("r-1", &[1, 2])).await;
     let router = until_active(&story).await;
     let others = json!([
         "False",
@@ -134,7 +135,7 @@ async fn a_port_of_another_router_is_left_alone_until_it_is_free(recording: Opti
     assert!(calls(&story.passes()[done..]).contains(&"port.get".to_owned()));
     nothing_is_deleted(&story);
 
-    let second = reference("rug.polity.dev/v1alpha1", "Router", Some("default"), "r-2");
+    let second = reference(rug::RUG, "Router", Some("default"), "r-2");
     story.site.delete(&second, None).await.expect("it is there");
     let done = story.passes().len();
     let router = active_again(&story, done, "24").await;
