@@ -2,6 +2,7 @@
 //! be read from it.
 
 mod capa_tenancy;
+mod everything;
 mod mcm_machine;
 mod orbiter_upgrade;
 mod rug_router;
