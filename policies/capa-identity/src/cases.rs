@@ -4,81 +4,28 @@
 //! the host as a component in the sandbox. [`each_case!`](crate::each_case) makes a test of each case.
 
 use polity_sdk::Verdict;
-use polity_sdk::contract::{self, IdentityStep, Pass, Question, Request};
 use polity_sdk::prelude::*;
-use polity_sdk::test::{Ended, World, describe};
+use polity_sdk::test::NOW;
 use serde_json::{Value, json};
 
-/// One pass.
-#[derive(Clone, Debug)]
-pub struct Case {
-    object: Value,
-    config: Value,
-    /// The other objects of the cluster.
-    objects: Vec<Value>,
+pub use polity_sdk::test::Case;
+
+/// The words of this table.
+trait Words: Sized {
+    fn deleting(self) -> Self;
     /// What a Secret is answered with.
-    secret: Value,
-    credential: Result<Value, Failure>,
-    /// Requests that fail, as the kit describes them.
-    failures: Vec<(String, Failure)>,
-    requests: Vec<Vec<String>>,
-    notes: Vec<String>,
-    patch: Option<Value>,
-    events: Vec<&'static str>,
-    verdict: Verdict,
-    next: Next,
+    fn secret(self, facts: Value) -> Self;
+    /// What the session is answered with.
+    fn account(self, account: &str, cached: bool) -> Self;
+    fn no_session(self, code: Code) -> Self;
+    fn granted(self) -> Self;
+    /// Denied until the resync, with an event.
+    fn denied(self, reason: &'static str) -> Self;
+    fn released(self) -> Self;
+    fn retried(self, code: Code) -> Self;
 }
 
-impl Case {
-    /// Runs the pass with a policy that is given as its steps.
-    pub fn run(&self, step: impl FnMut(Pass) -> IdentityStep) -> (Verdict, Ended) {
-        let mut world = World::new(&self.object).config(self.config.clone());
-        for object in &self.objects {
-            world.exists(object);
-        }
-        let (secret, credential) = (self.secret.clone(), self.credential.clone());
-        world.responds(move |request| match request {
-            Request::Ask(ask) => match &ask.question {
-                Question::Secret(_) => Some(Ok(secret.to_string())),
-                Question::Credential(_) => Some(credential.clone().map(|json| json.to_string())),
-                _ => None,
-            },
-            Request::Act(contract::Act::Create(_)) => Some(Ok(r#"{"uid":"uid-new"}"#.to_owned())),
-            Request::Act(_) => None,
-        });
-        let failures = self.failures.clone();
-        world.responds(move |request| {
-            let line = describe(request);
-            let (_, failure) = failures.iter().find(|(failing, _)| *failing == line)?;
-            Some(Err(failure.clone()))
-        });
-        world.judge_with(step)
-    }
-
-    /// Requires that the pass did what the table says, and nothing else.
-    ///
-    /// # Panics
-    /// If it did not.
-    pub fn check(&self, (verdict, ended): &(Verdict, Ended)) {
-        assert_eq!(ended.notes, self.notes, "notes");
-        assert_eq!(ended.requests(), self.requests, "requests of each step");
-        assert_eq!(ended.patch, self.patch, "patch");
-        let events: Vec<&str> = ended.events.iter().map(|event| event.reason.as_str()).collect();
-        assert_eq!(events, self.events, "events");
-        assert_eq!(*verdict, self.verdict, "verdict");
-        assert_eq!(ended.next, self.next, "next");
-    }
-
-    fn config(mut self, config: Value) -> Self {
-        self.config = config;
-        self
-    }
-
-    fn edited(mut self, edit: impl FnOnce(&mut Value)) -> Self {
-        edit(&mut self.object);
-        self
-    }
-
+impl Words for Case {
     fn deleting(self) -> Self {
         self.edited(|object| {
             object["metadata"]["deletionTimestamp"] = NOW.into();
@@ -86,82 +33,38 @@ impl Case {
         })
     }
 
-    /// Another object of the cluster.
-    fn exists(mut self, object: Value) -> Self {
-        self.objects.push(object);
-        self
+    fn secret(self, facts: Value) -> Self {
+        self.answers("Secret", facts)
     }
 
-    fn secret(mut self, facts: Value) -> Self {
-        self.secret = facts;
-        self
+    fn account(self, account: &str, cached: bool) -> Self {
+        let session = json!({"handle": HANDLE, "principal": "arn:me", "account": account, "cached": cached});
+        self.answers("credential", session)
     }
 
-    /// What the session is answered with.
-    fn account(mut self, account: &str, cached: bool) -> Self {
-        self.credential =
-            Ok(json!({"handle": HANDLE, "principal": "arn:me", "account": account, "cached": cached}));
-        self
+    fn no_session(self, code: Code) -> Self {
+        self.fails("credential", code)
     }
 
-    fn no_session(mut self, code: Code) -> Self {
-        self.credential = Err(Failure::new(code, "no"));
-        self
+    fn granted(self) -> Self {
+        self.verdict(Verdict::Granted(HANDLE.to_owned()))
     }
 
-    fn fails(mut self, request: &str, code: Code) -> Self {
-        self.failures.push((request.to_owned(), Failure::new(code, "no")));
-        self
+    fn denied(self, reason: &'static str) -> Self {
+        self.event(reason).verdict(Verdict::Denied)
     }
 
-    /// What the next step requests: `Namespace team`.
-    fn step<const N: usize>(mut self, requests: [&str; N]) -> Self {
-        self.requests.push(requests.map(str::to_owned).to_vec());
-        self
-    }
-
-    /// `"02 07a P1"` means CAPA-02, CAPA-07a and CAPA-P1.
-    fn notes(mut self, ids: &str) -> Self {
-        self.notes = ids.split(' ').map(|id| format!("CAPA-{id}")).collect();
-        self
-    }
-
-    fn patch(mut self, patch: Value) -> Self {
-        self.patch = Some(patch);
-        self
-    }
-
-    fn granted(mut self) -> Self {
-        self.verdict = Verdict::Granted(HANDLE.to_owned());
-        self
-    }
-
-    /// Denied until the resync, with an event.
-    fn denied(mut self, reason: &'static str) -> Self {
-        self.events.push(reason);
-        self.verdict = Verdict::Denied;
-        self
-    }
-
-    fn released(mut self) -> Self {
-        self.verdict = Verdict::Released;
-        self.next(Next::settled())
-    }
-
-    fn next(mut self, next: Next) -> Self {
-        self.next = next;
-        self
+    fn released(self) -> Self {
+        self.verdict(Verdict::Released).next(Next::settled())
     }
 
     fn retried(self, code: Code) -> Self {
-        self.next(Next::failed(RetryClass::Short, Failure::new(code, "no")))
+        self.fails_with(RetryClass::Short, code, "no")
     }
 }
 
 // What the cases have in common: one cluster that was judged before, its identities, and the time of the pass.
 
-/// When the passes of the test kit run.
-const NOW: &str = "2026-01-01T00:00:00Z";
 const EARLIER: &str = "2025-12-31T23:00:00Z";
 const HANDLE: &str = "session-1";
 
@@ -269,21 +172,13 @@ fn case(object: Value) -> Case {
         "apiVersion": "v1", "kind": "Namespace",
         "metadata": {"name": "team", "uid": "uid-ns", "labels": {"env": "prod", "team": "a"}},
     });
-    let case = Case {
-        object,
-        config: json!({}),
-        objects: vec![namespace],
-        secret: json!({"exists": true, "keys": ["AccessKeyID", "SecretAccessKey"], "digest": "d-1"}),
-        credential: Ok(Value::Null),
-        failures: Vec::new(),
-        requests: Vec::new(),
-        notes: Vec::new(),
-        patch: None,
-        events: Vec::new(),
-        verdict: Verdict::Denied,
-        next: Next::settled_for(Duration::from_secs(600)),
-    };
-    case.account("111", true)
+    Case::new("CAPA-", object)
+        .step_by_step()
+        .exists(namespace)
+        .secret(json!({"exists": true, "keys": ["AccessKeyID", "SecretAccessKey"], "digest": "d-1"}))
+        .account("111", true)
+        .answers("create", json!({"uid": "uid-new"}))
+        .next(Next::settled_for(Duration::from_secs(600)))
 }
 
 fn stored_cluster(spec: Value) -> Value {
@@ -369,22 +264,26 @@ fn row(allowed: Value) -> Case {
         .step([DEFAULT])
 }
 
-impl Case {
-    /// The row allows.
+/// The rows about `allowedNamespaces`.
+trait Row {
+    fn allows(self, ids: &str) -> Self;
+    fn denies(self, ids: &str) -> Self;
+    fn cannot_be_understood(self, wrong: &str) -> Self;
+}
+
+impl Row for Case {
     fn allows(self, ids: &str) -> Self {
         self.step([AMBIENT])
             .notes(&format!("01 02 03 05 07 {ids} 07a P1 09 10 14 16 18 19"))
             .granted()
     }
 
-    /// The row denies.
     fn denies(self, ids: &str) -> Self {
         self.notes(&format!("01 02 03 05 07 {ids} 07b"))
             .patch(nobody_may(DEFAULT))
             .denied("PrincipalUsageUnauthorized")
     }
 
-    /// The row cannot be understood.
     fn cannot_be_understood(self, wrong: &str) -> Self {
         let message = format!("allowedNamespaces of {DEFAULT} cannot be understood: {wrong}");
         self.notes("01 02 03 05 07 N9")
@@ -393,43 +292,13 @@ impl Case {
     }
 }
 
-/// Declares the cases, and the macro that makes a test of each.
-macro_rules! cases {
-    ($dollar:tt $($name:ident: $case:expr;)+) => {
-        $(
-            #[doc = concat!("Case `", stringify!($name), "`.")]
-            pub fn $name() -> Case {
-                $case
-            }
-        )+
-
-        /// Every case with its name.
-        pub fn all() -> Vec<(&'static str, Case)> {
-            vec![$((stringify!($name), $name())),+]
-        }
-
-        /// Makes a test of each case, which calls this function with it.
-        #[macro_export]
-        macro_rules! each_case {
-            ($dollar driver:path) => {
-                $(
-                    #[test]
-                    fn $name() {
-                        $dollar driver($dollar crate::cases::$name());
-                    }
-                )+
-            };
-        }
-    };
-}
-
-cases! { $
+polity_sdk::cases! { $ each_case of capa_identity::cases;
 
 // Whose cluster.
 
 capa_01_a_machine_of_another_team_is_judged_by_its_cluster_and_nothing_is_written_there:
     machine()
-        .exists(by_controller().object).exists(controller(json!({})))
+        .exists(by_controller().object().clone()).exists(controller(json!({})))
         .step([CLUSTER]).step([DEFAULT]).step([AMBIENT])
         .notes("01 02 03 07 N2 07a P1 09 10 14 16 18 19")
         .granted();
@@ -442,14 +311,14 @@ capa_01_what_a_machine_says_of_identities_itself_counts_for_nothing:
             object["spec"]["region"] = "us-east-1".into();
             object["spec"]["accountID"] = "111".into();
         })
-        .exists(by_controller().object).exists(controller(json!({}))).exists(role("role", json!({}), None))
+        .exists(by_controller().object().clone()).exists(controller(json!({}))).exists(role("role", json!({}), None))
         .step([CLUSTER]).step([DEFAULT]).step([AMBIENT])
         .notes("01 02 03 07 N2 07a P1 09 10 14 16 18 19")
         .granted();
 
 capa_01_an_aws_machine_may_name_its_cluster_in_its_spec:
     case(object("AWSMachine", "m-1", Some("team"), json!({"clusterName": "c-1"})))
-        .exists(by_controller().object).exists(controller(json!({})))
+        .exists(by_controller().object().clone()).exists(controller(json!({})))
         .step([CLUSTER]).step([DEFAULT]).step([AMBIENT])
         .notes("01 02 03 07 N2 07a P1 09 10 14 16 18 19")
         .patch(json!({"status": {"conditions": [allowed(NOW), retrieved(NOW)]}}))
@@ -459,7 +328,7 @@ capa_01_the_label_that_names_the_cluster_is_the_bindings:
     machine()
         .config(json!({"clusterLabel": "example.com/cluster"}))
         .edited(|object| object["metadata"]["labels"]["example.com/cluster"] = "c-1".into())
-        .exists(by_controller().object).exists(controller(json!({})))
+        .exists(by_controller().object().clone()).exists(controller(json!({})))
         .step([CLUSTER]).step([DEFAULT]).step([AMBIENT])
         .notes("01 02 03 07 N2 07a P1 09 10 14 16 18 19")
         .granted();
@@ -648,7 +517,7 @@ capa_07b_a_denied_namespace_calls_no_cloud:
 
 capa_07b_a_machine_of_a_denied_cluster_is_denied:
     machine()
-        .exists(by_keys().object).exists(keys(json!({"list": ["other"]})))
+        .exists(by_keys().object().clone()).exists(keys(json!({"list": ["other"]})))
         .step([CLUSTER]).step([STATIC])
         .notes("01 02 03 07 N4 07b")
         .patch(nobody_may(STATIC))
@@ -686,7 +555,7 @@ capa_11_a_cluster_without_an_identity_gets_the_controllers:
 
 capa_11_a_machine_of_such_a_cluster_writes_nothing_there:
     machine()
-        .exists(undefaulted().object).exists(controller(json!({})))
+        .exists(undefaulted().object().clone()).exists(controller(json!({})))
         .step([CLUSTER]).step([DEFAULT]).step([AMBIENT])
         .notes("01 11 N2 12 14 16 18 19")
         .granted();
@@ -705,7 +574,7 @@ capa_13_the_controllers_identity_may_allow_nobody:
 
 capa_06_a_missing_controllers_identity_is_waited_for_by_machines:
     machine()
-        .exists(undefaulted().object)
+        .exists(undefaulted().object().clone())
         .step([CLUSTER]).step([DEFAULT])
         .notes("01 11 06")
         .patch(retrieval("False", "PrincipalCredentialRetrievalFailed",
@@ -780,7 +649,7 @@ capa_15_the_account_of_the_spec_counts_before_any_is_known:
 
 capa_15_a_machine_of_a_cluster_in_another_account_is_denied:
     machine()
-        .exists(by_controller().object).exists(controller(json!({})))
+        .exists(by_controller().object().clone()).exists(controller(json!({})))
         .account("222", true)
         .step([CLUSTER]).step([DEFAULT]).step([AMBIENT])
         .notes("01 02 03 07 N2 07a P1 09 10 14 15")
@@ -856,7 +725,7 @@ capa_22_a_deleting_machine_whose_clusters_identity_is_gone_is_let_go_too:
     machine()
         .deleting()
         .config(json!({"orphanOnMissingIdentity": true}))
-        .exists(by_role().object)
+        .exists(by_role().object().clone())
         .step([CLUSTER]).step([ROLE])
         .notes("01 02 03 06 22")
         .released();

@@ -3,133 +3,34 @@
 //! It is data. Two drivers run it and must find the same: the tests of this crate run the policy natively, those of
 //! the host as a component in the sandbox. [`each_case!`](crate::each_case) makes a test of each case.
 
-use polity_sdk::contract::{Pass, Request, Step};
+use polity_sdk::Doubt;
 use polity_sdk::prelude::*;
-use polity_sdk::test::{Ended, World};
-use polity_sdk::{ActInDoubt, Doubt};
+use polity_sdk::test::NOW;
 use serde_json::{Value, json};
 
-/// One pass.
-#[derive(Clone, Debug)]
-pub struct Case {
-    object: Value,
-    config: Value,
-    in_doubt: Option<Doubt>,
-    /// What each operation of the cloud answers.
-    cloud: Vec<(&'static str, Result<Value, Failure>)>,
-    requests: Vec<Vec<String>>,
-    notes: Vec<String>,
-    patch: Option<Value>,
-    events: Vec<&'static str>,
-    next: Next,
+pub use polity_sdk::test::Case;
+
+/// The words of this table.
+trait Words: Sized {
+    /// An ordinary failure: `retry(short)`.
+    fn failed(self, code: Code, message: &str) -> Self;
+    /// The VM has the right metadata and this interface.
+    fn configured(self, nics: Value) -> Self;
 }
 
-impl Case {
-    /// Runs the pass with a policy that is given as its steps.
-    pub fn run(&self, step: impl FnMut(Pass) -> Step) -> Ended {
-        let mut world = World::new(&self.object).config(self.config.clone());
-        if let Some(state) = &self.in_doubt {
-            let (operation, intent) = ("vm.clone".to_owned(), "m-1".to_owned());
-            world.set_pending(vec![ActInDoubt {
-                operation,
-                intent,
-                since: NOW_MS - 90_000,
-                state: state.clone(),
-            }]);
-        }
-        let cloud = self.cloud.clone();
-        world.responds(move |request| {
-            let operation = match request {
-                Request::Ask(ask) => match &ask.question {
-                    polity_sdk::contract::Question::Cloud(call) => &call.operation,
-                    _ => return None,
-                },
-                Request::Act(polity_sdk::contract::Act::Cloud(act)) => &act.operation,
-                Request::Act(_) => return None,
-            };
-            let (_, answer) = cloud.iter().find(|(name, _)| name == operation)?;
-            Some(answer.clone().map(|json| json.to_string()))
-        });
-        world.pass_with(step)
-    }
-
-    /// Requires that the pass did what the table says, and nothing else.
-    ///
-    /// # Panics
-    /// If it did not.
-    pub fn check(&self, ended: &Ended) {
-        assert_eq!(ended.notes, self.notes, "notes");
-        assert_eq!(ended.requests(), self.requests, "requests of each step");
-        assert_eq!(ended.patch, self.patch, "patch");
-        let events: Vec<&str> = ended.events.iter().map(|event| event.reason.as_str()).collect();
-        assert_eq!(events, self.events, "events");
-        assert_eq!(ended.next, self.next, "next");
-    }
-
-    fn config(mut self, config: Value) -> Self {
-        self.config = config;
-        self
-    }
-
-    fn in_doubt(mut self, state: Doubt) -> Self {
-        self.in_doubt = Some(state);
-        self
-    }
-
-    /// An operation and what it answers.
-    fn cloud(mut self, operation: &'static str, answer: Value) -> Self {
-        self.cloud.push((operation, Ok(answer)));
-        self
-    }
-
-    /// An operation and how it fails.
-    fn fails(mut self, operation: &'static str, code: Code) -> Self {
-        self.cloud.push((operation, Err(Failure::new(code, "no"))));
-        self
-    }
-
-    fn lacks(self, operation: &'static str) -> Self {
-        self.fails(operation, Code::NotFound)
-    }
-
-    /// What the next step requests: `vm.get {"id":"vm-1"}`.
-    fn step<const N: usize>(mut self, requests: [&str; N]) -> Self {
-        self.requests.push(requests.map(str::to_owned).to_vec());
-        self
-    }
-
-    /// `"02 04"` means CAPV-02 and CAPV-04.
-    fn notes(mut self, ids: &str) -> Self {
-        self.notes = ids.split(' ').map(|id| format!("CAPV-{id}")).collect();
-        self
-    }
-
-    fn patch(mut self, patch: Value) -> Self {
-        self.patch = Some(patch);
-        self
-    }
-
-    fn event(mut self, reason: &'static str) -> Self {
-        self.events.push(reason);
-        self
-    }
-
-    fn next(mut self, next: Next) -> Self {
-        self.next = next;
-        self
-    }
-
-    /// An ordinary failure: `retry(short)`.
+impl Words for Case {
     fn failed(self, code: Code, message: &str) -> Self {
-        self.next(Next::failed(RetryClass::Short, Failure::new(code, message)))
+        self.fails_with(RetryClass::Short, code, message)
+    }
+
+    fn configured(self, nics: Value) -> Self {
+        self.answers("vm.metadata", json!({"metadata": RIGHT}))
+            .answers("vm.nics", nics)
     }
 }
 
 // What the cases have in common: one machine, its VM, and the time of the pass.
 
-/// 2026-01-01T00:00:00Z, when the passes of the test kit run.
-const NOW_MS: u64 = 1_767_225_600_000;
-const NOW: &str = "2026-01-01T00:00:00Z";
 const EARLIER: &str = "2025-12-31T23:00:00Z";
 
 const TASK: &str = r#"task.get {"id":"task-1"}"#;
@@ -158,8 +59,7 @@ fn reconfigure(metadata: &str) -> String {
 
 /// A machine with this status.
 fn machine(status: Value) -> Case {
-    Case {
-        object: json!({
+    let machine = json!({
             "apiVersion": "capv.polity.dev/v1alpha1",
             "kind": "Machine",
             "metadata": {
@@ -168,16 +68,10 @@ fn machine(status: Value) -> Case {
             },
             "spec": {"template": "ubuntu", "network": {"devices": [{"networkName": "prod", "dhcp4": true}]}},
             "status": status,
-        }),
-        config: json!({}),
-        in_doubt: None,
-        cloud: Vec::new(),
-        requests: Vec::new(),
-        notes: Vec::new(),
-        patch: None,
-        events: Vec::new(),
-        next: Next::settled(),
-    }
+    });
+    Case::new("CAPV-", machine)
+        .step_by_step()
+        .creates("vm.clone", "m-1")
 }
 
 /// A machine that is being deleted.
@@ -188,7 +82,7 @@ fn deleting(status: Value) -> Case {
 /// A machine whose task is in flight.
 fn tasked(kind: &str, task: Value) -> Case {
     machine(json!({"taskRef": "task-1", "taskKind": kind, "taskSince": EARLIER, "phase": "Cloning"}))
-        .cloud("task.get", task)
+        .answers("task.get", task)
 }
 
 /// A machine whose VM is there.
@@ -196,20 +90,7 @@ fn with_vm(status: Value) -> Case {
     let mut status = status;
     status["machineRef"] = "vm-1".into();
     status["biosUUID"] = "bios-1".into();
-    machine(status).cloud("vm.get", vm())
-}
-
-impl Case {
-    fn edited(mut self, edit: impl FnOnce(&mut Value)) -> Self {
-        edit(&mut self.object);
-        self
-    }
-
-    /// The VM has the right metadata and this interface.
-    fn configured(self, nics: Value) -> Self {
-        self.cloud("vm.metadata", json!({"metadata": RIGHT}))
-            .cloud("vm.nics", nics)
-    }
+    machine(status).answers("vm.get", vm())
 }
 
 fn task(state: &str) -> Value {
@@ -310,37 +191,7 @@ fn resync() -> Next {
     Next::Settled(Some(600_000))
 }
 
-/// Declares the cases, and the macro that makes a test of each.
-macro_rules! cases {
-    ($dollar:tt $($name:ident: $case:expr;)+) => {
-        $(
-            #[doc = concat!("Case `", stringify!($name), "`.")]
-            pub fn $name() -> Case {
-                $case
-            }
-        )+
-
-        /// Every case by name.
-        pub fn all() -> Vec<(&'static str, Case)> {
-            vec![$((stringify!($name), $name())),+]
-        }
-
-        /// Makes a test of each case, which calls this function with it.
-        #[macro_export]
-        macro_rules! each_case {
-            ($dollar driver:path) => {
-                $(
-                    #[test]
-                    fn $name() {
-                        $dollar driver($dollar crate::cases::$name());
-                    }
-                )+
-            };
-        }
-    };
-}
-
-cases! { $
+polity_sdk::cases! { $ each_case of capv_machine::cases;
 
 // The task in flight.
 
@@ -354,7 +205,7 @@ capv_02_unreachable_cloud_fails_and_forgets_nothing:
 capv_03_without_a_task_the_pass_goes_on:
     machine(json!({}))
         .lacks("vm.find")
-        .cloud("vm.clone", submitted())
+        .answers("vm.clone", submitted())
         .step([FIND]).step([CLONE])
         .notes("03 11 12 14 18 22 23")
         .patch(status(cloning(), &[]))
@@ -398,16 +249,16 @@ capv_05_the_timeout_of_the_machine_comes_first:
 
 capv_05_deletion_waits_for_the_task_too:
     deleting(json!({"taskRef": "task-1", "taskKind": "clone"}))
-        .cloud("task.get", task("running"))
+        .answers("task.get", task("running"))
         .step([TASK])
         .notes("02 04 05")
         .next(requeue());
 
 capv_06_successful_task_is_forgotten_and_the_pass_goes_on:
     tasked("clone", task("success"))
-        .cloud("vm.find", vm()).cloud("vm.get", vm())
-        .cloud("vm.metadata", json!({"metadata": null})).cloud("vm.nics", nics(&[]))
-        .cloud("vm.reconfigure", submitted())
+        .answers("vm.find", vm()).answers("vm.get", vm())
+        .answers("vm.metadata", json!({"metadata": null})).answers("vm.nics", nics(&[]))
+        .answers("vm.reconfigure", submitted())
         .step([TASK]).step([FIND]).step([GET]).step([METADATA, NICS]).step([&reconfigure(RIGHT)])
         .notes("02 04 06 11 12 13 17 22 24 25")
         .patch({
@@ -420,9 +271,9 @@ capv_06_successful_task_is_forgotten_and_the_pass_goes_on:
 
 capv_13_what_a_clone_has_just_made_is_known_from_its_task_and_not_searched_for:
     tasked("clone", json!({"id": "task-1", "state": "success", "kind": "clone", "vm": "vm-1"}))
-        .cloud("vm.get", vm())
-        .cloud("vm.metadata", json!({"metadata": null})).cloud("vm.nics", nics(&[]))
-        .cloud("vm.reconfigure", submitted())
+        .answers("vm.get", vm())
+        .answers("vm.metadata", json!({"metadata": null})).answers("vm.nics", nics(&[]))
+        .answers("vm.reconfigure", submitted())
         .step([TASK]).step([GET]).step([METADATA, NICS]).step([&reconfigure(RIGHT)])
         .notes("02 04 06 11 12 13 17 22 24 25")
         .patch({
@@ -435,11 +286,11 @@ capv_13_what_a_clone_has_just_made_is_known_from_its_task_and_not_searched_for:
 
 capv_06_a_vm_that_is_on_already_counts_as_started:
     with_vm(json!({"taskRef": "task-1", "taskKind": "power", "phase": "PoweringOn"}))
-        .cloud("task.get", json!({"id": "task-1", "state": "error", "kind": "power-on", "error": {
+        .answers("task.get", json!({"id": "task-1", "state": "error", "kind": "power-on", "error": {
             "fault": "InvalidPowerState", "message": "it is on", "existing": "on", "requested": "on",
         }}))
         .configured(nics(&["10.0.0.1"]))
-        .cloud("vm.power", power("on"))
+        .answers("vm.power", power("on"))
         .step([TASK]).step([GET]).step([METADATA, NICS]).step([POWER])
         .notes("02 04 06 11 15 17 22 24 26 28 29")
         .event("Provisioned")
@@ -465,11 +316,11 @@ capv_07_failed_task_is_written_down_and_holds_changes_back:
 
 capv_07_another_power_state_than_the_requested_is_a_failure:
     with_vm(json!({"taskRef": "task-1", "taskKind": "power", "phase": "PoweringOn"}))
-        .cloud("task.get", json!({"id": "task-1", "state": "error", "kind": "power-on", "error": {
+        .answers("task.get", json!({"id": "task-1", "state": "error", "kind": "power-on", "error": {
             "fault": "InvalidPowerState", "existing": "suspended", "requested": "on",
         }}))
         .configured(nics(&[]))
-        .cloud("vm.power", power("suspended"))
+        .answers("vm.power", power("suspended"))
         .step([TASK]).step([GET]).step([METADATA, NICS]).step([POWER])
         .notes("02 04 07 11 15 17 22 24 26")
         .event("TaskFailed")
@@ -492,7 +343,7 @@ capv_07_without_backoff_the_same_pass_tries_again:
     tasked("clone", json!({"id": "task-1", "state": "error", "error": {"fault": "FileNotFound"}}))
         .config(json!({"failureBackoff": "0"}))
         .lacks("vm.find")
-        .cloud("vm.clone", submitted())
+        .answers("vm.clone", submitted())
         .step([TASK]).step([FIND]).step([CLONE])
         .notes("02 04 07 11 12 14 18 22 23")
         .event("TaskFailed")
@@ -504,8 +355,8 @@ capv_07_without_backoff_the_same_pass_tries_again:
 
 capv_07_the_vm_of_a_failed_clone_is_adopted:
     tasked("clone", json!({"id": "task-1", "state": "error", "error": {"fault": "DuplicateName"}}))
-        .cloud("vm.find", vm()).cloud("vm.get", vm())
-        .cloud("vm.metadata", json!({"metadata": null})).cloud("vm.nics", nics(&[]))
+        .answers("vm.find", vm()).answers("vm.get", vm())
+        .answers("vm.metadata", json!({"metadata": null})).answers("vm.nics", nics(&[]))
         .step([TASK]).step([FIND]).step([GET]).step([METADATA, NICS])
         .notes("02 04 07 11 12 13 17 22 24")
         .event("TaskFailed")
@@ -540,9 +391,9 @@ capv_12_unreachable_cloud_fails_and_clones_nothing:
 
 capv_13_a_vm_with_the_machines_uid_is_adopted:
     machine(json!({}))
-        .cloud("vm.find", vm()).cloud("vm.get", vm())
+        .answers("vm.find", vm()).answers("vm.get", vm())
         .configured(nics(&["10.0.0.1"]))
-        .cloud("vm.power", power("on"))
+        .answers("vm.power", power("on"))
         .step([FIND]).step([GET]).step([METADATA, NICS]).step([POWER])
         .notes("03 11 12 13 17 22 24 26 28 29")
         .event("Provisioned")
@@ -554,8 +405,8 @@ capv_13_a_vm_with_the_machines_uid_is_adopted:
 
 capv_16_a_vanished_vm_is_made_anew_in_the_same_pass:
     with_vm(json!({"network": network(&["10.0.0.1"]), "addresses": ["10.0.0.1"]}))
-        .gone()
-        .cloud("vm.clone", submitted())
+        .lacks("vm.get")
+        .answers("vm.clone", submitted())
         .step([GET]).step([CLONE])
         .notes("03 11 15 16 22 23")
         .event("VMNotFound")
@@ -565,7 +416,7 @@ capv_16_a_vanished_vm_is_made_anew_in_the_same_pass:
 // f-7
 capv_16_a_vanished_vm_is_not_made_anew_where_the_binding_says_so:
     with_vm(json!({"phase": "Running"}))
-        .gone()
+        .lacks("vm.get")
         .config(json!({"recreateMissing": false}))
         .step([GET])
         .notes("03 11 15 16 22")
@@ -588,7 +439,7 @@ capv_23_the_first_vm_is_made_whatever_the_binding_says_of_missing_ones:
     machine(json!({}))
         .config(json!({"recreateMissing": false}))
         .lacks("vm.find")
-        .cloud("vm.clone", submitted())
+        .answers("vm.clone", submitted())
         .step([FIND]).step([CLONE])
         .notes("03 11 12 14 18 22 23")
         .patch(status(cloning(), &[]))
@@ -597,8 +448,8 @@ capv_23_the_first_vm_is_made_whatever_the_binding_says_of_missing_ones:
 capv_13_a_missing_vm_that_is_seen_again_is_adopted:
     machine(json!({"phase": "Missing"}))
         .config(json!({"recreateMissing": false}))
-        .cloud("vm.find", vm()).cloud("vm.get", vm())
-        .configured(nics(&[])).cloud("vm.power", power("on"))
+        .answers("vm.find", vm()).answers("vm.get", vm())
+        .configured(nics(&[])).answers("vm.power", power("on"))
         .step([FIND]).step([GET]).step([METADATA, NICS]).step([POWER])
         .notes("03 11 12 13 17 22 24 26 28 30")
         .patch(json!({"status": {
@@ -635,7 +486,7 @@ capv_18_without_a_reference_no_vm_is_asked_for:
 
 capv_20a_a_vm_that_is_on_is_stopped:
     deleting(json!({"machineRef": "vm-1", "biosUUID": "bios-1"}))
-        .cloud("vm.get", vm()).cloud("vm.power", power("on")).cloud("vm.power-off", submitted())
+        .answers("vm.get", vm()).answers("vm.power", power("on")).answers("vm.power-off", submitted())
         .step([GET]).step([POWER]).step([POWER_OFF])
         .notes("03 11 15 17 19 20a")
         .patch(status(stopping(), &[]))
@@ -643,7 +494,7 @@ capv_20a_a_vm_that_is_on_is_stopped:
 
 capv_20a_a_suspended_vm_is_stopped:
     deleting(json!({"machineRef": "vm-1", "biosUUID": "bios-1"}))
-        .cloud("vm.get", vm()).cloud("vm.power", power("suspended")).cloud("vm.power-off", submitted())
+        .answers("vm.get", vm()).answers("vm.power", power("suspended")).answers("vm.power-off", submitted())
         .step([GET]).step([POWER]).step([POWER_OFF])
         .notes("03 11 15 17 19 20a")
         .patch(status(stopping(), &[]))
@@ -651,7 +502,7 @@ capv_20a_a_suspended_vm_is_stopped:
 
 capv_20b_a_vm_that_is_off_is_destroyed:
     deleting(json!({"machineRef": "vm-1", "biosUUID": "bios-1"}))
-        .cloud("vm.get", vm()).cloud("vm.power", power("off")).cloud("vm.destroy", submitted())
+        .answers("vm.get", vm()).answers("vm.power", power("off")).answers("vm.destroy", submitted())
         .step([GET]).step([POWER]).step([DESTROY])
         .notes("03 11 15 17 19 20b")
         .patch(status(destroying(), &[]))
@@ -659,9 +510,9 @@ capv_20b_a_vm_that_is_off_is_destroyed:
 
 capv_20b_the_vm_of_a_clone_that_ended_during_deletion_is_destroyed:
     deleting(json!({"taskRef": "task-1", "taskKind": "clone"}))
-        .cloud("task.get", task("success"))
-        .cloud("vm.find", vm()).cloud("vm.get", vm())
-        .cloud("vm.power", power("off")).cloud("vm.destroy", submitted())
+        .answers("task.get", task("success"))
+        .answers("vm.find", vm()).answers("vm.get", vm())
+        .answers("vm.power", power("off")).answers("vm.destroy", submitted())
         .step([TASK]).step([FIND]).step([GET]).step([POWER]).step([DESTROY])
         .notes("02 04 06 11 12 13 17 19 20b")
         .patch({
@@ -674,14 +525,14 @@ capv_20b_the_vm_of_a_clone_that_ended_during_deletion_is_destroyed:
 
 capv_19_unknown_power_of_a_vm_stops_nothing:
     deleting(json!({"machineRef": "vm-1", "biosUUID": "bios-1"}))
-        .cloud("vm.get", vm()).fails("vm.power", Code::Unavailable)
+        .answers("vm.get", vm()).fails("vm.power", Code::Unavailable)
         .step([GET]).step([POWER])
         .notes("03 11 15 17 19")
         .failed(Code::Unavailable, "no");
 
 capv_19_deletion_waits_after_a_failed_task_too:
     deleting(json!({"machineRef": "vm-1", "biosUUID": "bios-1", "retryAfter": "2026-01-01T00:00:12.500Z"}))
-        .cloud("vm.get", vm()).cloud("vm.power", power("on"))
+        .answers("vm.get", vm()).answers("vm.power", power("on"))
         .step([GET]).step([POWER])
         .notes("03 11 15 17 19")
         .patch(json!({"status": {"phase": "BackingOff"}}))
@@ -690,7 +541,7 @@ capv_19_deletion_waits_after_a_failed_task_too:
 capv_21_the_finalizer_is_removed_once_the_vm_is_gone:
     deleting(json!({"taskRef": "task-1", "taskKind": "delete", "machineRef": "vm-1", "phase": "Deleting"}))
         .edited(|object| object["metadata"]["finalizers"] = json!(["capv.polity.dev/machine", "example.com/theirs"]))
-        .cloud("task.get", json!({"id": "task-1", "state": "success", "kind": "destroy"}))
+        .answers("task.get", json!({"id": "task-1", "state": "success", "kind": "destroy"}))
         .lacks("vm.get")
         .step([TASK]).step([GET])
         .notes("02 04 06 11 15 16 19 21")
@@ -711,7 +562,7 @@ capv_23_a_clone_takes_what_the_spec_says:
             });
         })
         .lacks("vm.find")
-        .cloud("vm.clone", submitted())
+        .answers("vm.clone", submitted())
         .step([FIND])
         .step([concat!(
             r#"vm.clone {"name":"m-1","instanceUuid":"uid-1","template":"ubuntu","datacenter":"dc","folder":"f","#,
@@ -734,7 +585,7 @@ capv_22_a_clone_that_is_not_accepted_fails_and_tracks_no_task:
 capv_23_an_expired_backoff_holds_nothing_back:
     machine(json!({"retryAfter": NOW, "phase": "BackingOff"}))
         .lacks("vm.find")
-        .cloud("vm.clone", submitted())
+        .answers("vm.clone", submitted())
         .step([FIND]).step([CLONE])
         .notes("03 11 12 14 18 22 23")
         .patch(status(cloning(), &["retryAfter"]))
@@ -742,8 +593,8 @@ capv_23_an_expired_backoff_holds_nothing_back:
 
 capv_25_other_metadata_is_put_right_without_a_power_cycle:
     with_vm(json!({"phase": "Running", "network": network(&["10.0.0.1"]), "addresses": ["10.0.0.1"]}))
-        .cloud("vm.metadata", json!({"metadata": "{}"})).cloud("vm.nics", nics(&["10.0.0.1"]))
-        .cloud("vm.reconfigure", submitted())
+        .answers("vm.metadata", json!({"metadata": "{}"})).answers("vm.nics", nics(&["10.0.0.1"]))
+        .answers("vm.reconfigure", submitted())
         .step([GET]).step([METADATA, NICS]).step([&reconfigure(RIGHT)])
         .notes("03 11 15 17 22 24 25")
         .patch(status(reconfiguring(), &[]))
@@ -753,7 +604,7 @@ capv_25_other_metadata_is_put_right_without_a_power_cycle:
 capv_26_metadata_is_computed_from_what_the_vm_reports_not_from_status:
     with_vm(json!({"network": [{"networkName": "prod", "mac": "00:50:56:ff:ff:ff", "connected": true}]}))
         .configured(nics(&[]))
-        .cloud("vm.power", power("off")).cloud("vm.power-on", submitted())
+        .answers("vm.power", power("off")).answers("vm.power-on", submitted())
         .step([GET]).step([METADATA, NICS]).step([POWER]).step([POWER_ON])
         .notes("03 11 15 17 22 24 26 27")
         .patch({
@@ -774,12 +625,12 @@ capv_25_each_device_is_matched_to_an_interface_on_its_network:
                 {"networkName": "storage", "gateway4": "10.9.0.254", "gateway6": "fd00::1", "dhcp6": true},
             ]);
         })
-        .cloud("vm.metadata", json!({"metadata": null}))
-        .cloud("vm.nics", json!({"nics": [
+        .answers("vm.metadata", json!({"metadata": null}))
+        .answers("vm.nics", json!({"nics": [
             {"network": "prod", "mac": "p", "connected": true, "ips": []},
             {"network": "storage", "mac": "s1", "connected": true, "ips": []},
         ]}))
-        .cloud("vm.reconfigure", submitted())
+        .answers("vm.reconfigure", submitted())
         .step([GET]).step([METADATA, NICS])
         .step([&reconfigure(concat!(
             r#"{"instance-id":"m-1","local-hostname":"m-1","network":{"version":2,"ethernets":{"#,
@@ -795,7 +646,7 @@ capv_25_each_device_is_matched_to_an_interface_on_its_network:
 
 capv_24_unknown_interfaces_reconfigure_nothing:
     with_vm(json!({}))
-        .cloud("vm.metadata", json!({"metadata": null})).fails("vm.nics", Code::Unavailable)
+        .answers("vm.metadata", json!({"metadata": null})).fails("vm.nics", Code::Unavailable)
         .step([GET]).step([METADATA, NICS])
         .notes("03 11 15 17 22 24")
         .failed(Code::Unavailable, "no");
@@ -803,7 +654,7 @@ capv_24_unknown_interfaces_reconfigure_nothing:
 capv_27_a_suspended_vm_is_started:
     with_vm(json!({"network": network(&[])}))
         .configured(nics(&[]))
-        .cloud("vm.power", power("suspended")).cloud("vm.power-on", submitted())
+        .answers("vm.power", power("suspended")).answers("vm.power-on", submitted())
         .step([GET]).step([METADATA, NICS]).step([POWER]).step([POWER_ON])
         .notes("03 11 15 17 22 24 26 27")
         .patch(status(powering_on(), &[]))
@@ -815,7 +666,7 @@ capv_29_a_machine_that_is_as_it_should_be_changes_nothing:
             "conditions": provisioned(EARLIER),
         }))
         .configured(nics(&["10.0.0.1"]))
-        .cloud("vm.power", power("on"))
+        .answers("vm.power", power("on"))
         .step([GET]).step([METADATA, NICS]).step([POWER])
         .notes("03 11 15 17 22 24 26 28 29")
         .next(resync());
@@ -826,7 +677,7 @@ capv_29_other_addresses_are_written_down:
             "conditions": provisioned(EARLIER),
         }))
         .configured(nics(&["fe80::1", "10.0.0.2", "fd00::2"]))
-        .cloud("vm.power", power("on"))
+        .answers("vm.power", power("on"))
         .config(json!({"resync": "1h"}))
         .step([GET]).step([METADATA, NICS]).step([POWER])
         .notes("03 11 15 17 22 24 26 28 29")
@@ -841,7 +692,7 @@ capv_29_an_interface_that_is_not_plugged_in_needs_no_address:
             {"network": "prod", "mac": "00:50:56:00:00:01", "connected": true, "ips": ["10.0.0.1"]},
             {"network": "spare", "mac": "00:50:56:00:00:02", "connected": false, "ips": ["10.5.0.1"]},
         ]}))
-        .cloud("vm.power", power("on"))
+        .answers("vm.power", power("on"))
         .step([GET]).step([METADATA, NICS]).step([POWER])
         .notes("03 11 15 17 22 24 26 28 29")
         .event("Provisioned")
@@ -861,7 +712,7 @@ capv_30_every_interface_that_is_plugged_in_needs_an_address:
             {"network": "prod", "mac": "00:50:56:00:00:01", "connected": true, "ips": ["10.0.0.1"]},
             {"network": "other", "mac": "00:50:56:00:00:02", "connected": true, "ips": []},
         ]}))
-        .cloud("vm.power", power("on"))
+        .answers("vm.power", power("on"))
         .step([GET]).step([METADATA, NICS]).step([POWER])
         .notes("03 11 15 17 22 24 26 28 30")
         .patch(json!({"status": {
@@ -876,7 +727,7 @@ capv_30_every_interface_that_is_plugged_in_needs_an_address:
 capv_30_loopback_and_link_local_addresses_do_not_count:
     with_vm(json!({"network": network(&[])}))
         .configured(nics(&["127.0.0.1", "169.254.7.7", "fe80::1", "::1", "nonsense"]))
-        .cloud("vm.power", power("on"))
+        .answers("vm.power", power("on"))
         .config(json!({"ipWait": "10s"}))
         .step([GET]).step([METADATA, NICS]).step([POWER])
         .notes("03 11 15 17 22 24 26 28 30")
@@ -907,7 +758,7 @@ capv_36_a_clone_in_doubt_stops_deletion_too:
 capv_37_the_task_of_a_clone_in_doubt_is_tracked:
     machine(json!({}))
         .in_doubt(Doubt::Done(r#"{"task":"task-1"}"#.into()))
-        .cloud("task.get", task("running"))
+        .answers("task.get", task("running"))
         .step([TASK])
         .notes("37 02 04 05")
         .patch(json!({"status": {"taskRef": "task-1", "taskKind": "clone", "taskSince": "2025-12-31T23:58:30Z"}}))
@@ -917,7 +768,7 @@ capv_37_the_task_of_a_clone_in_doubt_is_tracked:
 capv_37_the_task_of_a_clone_in_doubt_takes_the_place_of_the_vm_that_is_gone:
     with_vm(json!({}))
         .in_doubt(Doubt::Done(r#"{"task":"task-1"}"#.into()))
-        .cloud("task.get", task("running"))
+        .answers("task.get", task("running"))
         .step([TASK])
         .notes("37 02 04 05")
         .patch(json!({"status": {
@@ -929,8 +780,8 @@ capv_37_the_task_of_a_clone_in_doubt_takes_the_place_of_the_vm_that_is_gone:
 capv_37_the_vm_of_a_clone_whose_task_is_forgotten_is_adopted:
     machine(json!({}))
         .in_doubt(Doubt::Done(r#"{"vm":"vm-1"}"#.into()))
-        .cloud("vm.get", vm())
-        .configured(nics(&[])).cloud("vm.power", power("off")).cloud("vm.power-on", submitted())
+        .answers("vm.get", vm())
+        .configured(nics(&[])).answers("vm.power", power("off")).answers("vm.power-on", submitted())
         .step([GET]).step([METADATA, NICS]).step([POWER]).step([POWER_ON])
         .notes("37 03 11 15 17 22 24 26 27")
         .patch({
@@ -945,7 +796,7 @@ capv_37_the_vm_of_a_clone_whose_task_is_forgotten_is_adopted:
 capv_37_the_vm_of_a_clone_in_doubt_is_destroyed_with_the_machine:
     deleting(json!({}))
         .in_doubt(Doubt::Done(r#"{"vm":"vm-1"}"#.into()))
-        .cloud("vm.get", vm()).cloud("vm.power", power("off")).cloud("vm.destroy", submitted())
+        .answers("vm.get", vm()).answers("vm.power", power("off")).answers("vm.destroy", submitted())
         .step([GET]).step([POWER]).step([DESTROY])
         .notes("37 03 11 15 17 19 20b")
         .patch({
@@ -960,7 +811,7 @@ capv_38_a_clone_that_was_not_made_is_made_as_usual:
     machine(json!({}))
         .in_doubt(Doubt::Absent)
         .lacks("vm.find")
-        .cloud("vm.clone", submitted())
+        .answers("vm.clone", submitted())
         .step([FIND]).step([CLONE])
         .notes("38 03 11 12 14 18 22 23")
         .patch(status(cloning(), &[]))
@@ -989,7 +840,7 @@ what_others_wrote_is_left_alone:
         ]}))
         .edited(|object| object["spec"]["unknown"] = json!([1]))
         .lacks("vm.find")
-        .cloud("vm.clone", submitted())
+        .answers("vm.clone", submitted())
         .step([FIND]).step([CLONE])
         .notes("03 11 12 14 18 22 23")
         .patch({
@@ -1002,12 +853,4 @@ what_others_wrote_is_left_alone:
             status(written, &[])
         })
         .next(requeue());
-}
-
-impl Case {
-    /// The known VM does not exist.
-    fn gone(mut self) -> Self {
-        self.cloud.retain(|(operation, _)| *operation != "vm.get");
-        self.lacks("vm.get")
-    }
 }

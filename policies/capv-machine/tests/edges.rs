@@ -7,3 +7,8 @@ fn natively(case: Case) {
 }
 
 capv_machine::each_case!(natively);
+
+#[test]
+fn every_edge_has_a_case_and_every_note_is_an_edge() {
+    polity_sdk::test::check_edges(&capv_machine::manifest(), &capv_machine::cases::all());
+}

@@ -3,37 +3,6 @@
 //! They are data. Two drivers run them and must find the same: the tests of this crate run the policy natively, those
 //! of the host as a component in the sandbox. [`each_case!`](crate::each_case) makes a test of each case.
 
-/// Declares the cases of one flow, and the macro that makes a test of each.
-macro_rules! cases {
-    ($dollar:tt $each:ident $flow:ident $($name:ident: $case:expr;)+) => {
-        $(
-            #[doc = concat!("Case `", stringify!($name), "`.")]
-            pub fn $name() -> $crate::cases::Case {
-                $case
-            }
-        )+
-
-        /// Makes a test of each case of one flow. See [`each_case!`](crate::each_case).
-        #[doc(hidden)]
-        #[macro_export]
-        macro_rules! $each {
-            ($dollar driver:path) => {
-                $(
-                    #[test]
-                    fn $name() {
-                        $dollar driver($dollar crate::cases::$flow::$name());
-                    }
-                )+
-            };
-        }
-
-        /// Every case by name.
-        pub fn all() -> Vec<(&'static str, $crate::cases::Case)> {
-            vec![$((stringify!($name), $name())),+]
-        }
-    };
-}
-
 pub mod creation;
 pub mod deletion;
 pub mod draining;
@@ -41,11 +10,12 @@ pub mod health;
 pub mod main_flow;
 pub mod template;
 
-use polity_sdk::contract::{Act, Pass, Question, Request, Step};
+use polity_sdk::contract::{Act, Question, Request};
 use polity_sdk::prelude::*;
-use polity_sdk::test::{Ended, World, describe};
-use polity_sdk::{ActInDoubt, Doubt};
+use polity_sdk::test::NOW;
 use serde_json::{Value, json};
+
+pub use polity_sdk::test::Case;
 
 /// Makes a test of each case, which calls this function with it.
 #[macro_export]
@@ -73,164 +43,33 @@ pub fn all() -> Vec<(&'static str, Case)> {
     .concat()
 }
 
-/// One pass.
-#[derive(Clone, Debug)]
-pub struct Case {
-    object: Value,
-    config: Value,
-    in_doubt: Option<Doubt>,
-    /// The other objects of the cluster.
-    others: Vec<Value>,
-    /// Requests and what they are answered with: the first whose beginning fits. `vm.get`, `Node node-m`.
-    answers: Vec<(&'static str, Result<Value, Failure>)>,
-    /// Asks for a Node that keep this path fail.
-    unreadable: Option<(&'static str, Code)>,
-    acts: Vec<String>,
-    notes: Vec<String>,
-    patch: Option<Value>,
-    events: Vec<&'static str>,
-    next: Next,
+/// The words of these tables.
+trait Words: Sized {
+    /// A patch of the status.
+    fn status(self, fields: Value) -> Self;
+    /// A wait without a failure.
+    fn waits(self, class: RetryClass) -> Self;
+    /// A wait with a failure.
+    fn failed(self, class: RetryClass, code: Code, message: &str) -> Self;
 }
 
-impl Case {
-    /// Runs the pass with a policy that is given as its steps.
-    pub fn run(&self, step: impl FnMut(Pass) -> Step) -> Ended {
-        let mut world = World::new(&self.object).config(self.config.clone());
-        if let Some(state) = &self.in_doubt {
-            world.set_pending(vec![ActInDoubt {
-                operation: "machine.create".to_owned(),
-                intent: "m".to_owned(),
-                since: NOW_MS - 90_000,
-                state: state.clone(),
-            }]);
-        }
-        for other in &self.others {
-            world.exists(other);
-        }
-        let (answers, unreadable) = (self.answers.clone(), self.unreadable);
-        world.responds(move |request| {
-            let line = describe(request);
-            let given = answers.iter().find(|(begin, _)| line.starts_with(begin));
-            let given = given.map(|(_, answer)| answer.clone().map(|json| json.to_string()));
-            given
-                .or_else(|| unread(request, unreadable?))
-                .or_else(|| usual(request))
-        });
-        world.pass_with(step)
-    }
-
-    /// Requires that the pass did what the table says, and nothing else.
-    ///
-    /// # Panics
-    /// If it did not.
-    pub fn check(&self, ended: &Ended) {
-        let notes = |ids: &[String]| ids.join(" ").replace("MCM-", "");
-        assert_eq!(notes(&ended.notes), notes(&self.notes), "notes");
-        assert_eq!(ended.acts(), self.acts, "acts");
-        assert_eq!(ended.patch, self.patch, "patch");
-        let events: Vec<&str> = ended.events.iter().map(|event| event.reason.as_str()).collect();
-        assert_eq!(events, self.events, "events");
-        assert_eq!(ended.next, self.next, "next");
-    }
-
-    /// The edges that the case says are taken.
-    pub fn edges(&self) -> &[String] {
-        &self.notes
-    }
-
-    fn config(mut self, config: Value) -> Self {
-        self.config = config;
-        self
-    }
-
-    fn in_doubt(mut self, state: Doubt) -> Self {
-        self.in_doubt = Some(state);
-        self
-    }
-
-    fn edited(mut self, edit: impl FnOnce(&mut Value)) -> Self {
-        edit(&mut self.object);
-        self
-    }
-
-    /// This object is in the cluster.
-    fn with(mut self, other: Value) -> Self {
-        self.others.push(other);
-        self
-    }
-
-    /// No object of this kind is in the cluster.
-    fn without(mut self, kind: &str) -> Self {
-        self.others.retain(|other| other["kind"] != kind);
-        self
-    }
-
-    /// A request and what it is answered with.
-    fn answers(mut self, request: &'static str, answer: Value) -> Self {
-        self.answers.push((request, Ok(answer)));
-        self
-    }
-
-    /// A request and how it fails.
-    fn fails(mut self, request: &'static str, code: Code) -> Self {
-        self.answers.push((request, Err(Failure::new(code, "no"))));
-        self
-    }
-
-    fn lacks(self, request: &'static str) -> Self {
-        self.fails(request, Code::NotFound)
-    }
-
-    fn unreadable(mut self, path: &'static str, code: Code) -> Self {
-        self.unreadable = Some((path, code));
-        self
-    }
-
-    fn acts<const N: usize>(mut self, acts: [&str; N]) -> Self {
-        self.acts = acts.map(str::to_owned).to_vec();
-        self
-    }
-
-    /// `"R02 R03"` means MCM-R02 and MCM-R03.
-    fn notes(mut self, ids: &str) -> Self {
-        self.notes = ids.split_whitespace().map(|id| format!("MCM-{id}")).collect();
-        self
-    }
-
-    fn patch(mut self, patch: Value) -> Self {
-        self.patch = Some(patch);
-        self
-    }
-
-    /// A patch of the status.
+impl Words for Case {
     fn status(self, fields: Value) -> Self {
         self.patch(json!({"status": fields}))
     }
 
-    fn event(mut self, reason: &'static str) -> Self {
-        self.events.push(reason);
-        self
-    }
-
-    fn next(mut self, next: Next) -> Self {
-        self.next = next;
-        self
-    }
-
-    /// A wait without a failure.
     fn waits(self, class: RetryClass) -> Self {
         self.next(Next::retry(class))
     }
 
-    /// A wait with a failure.
     fn failed(self, class: RetryClass, code: Code, message: &str) -> Self {
-        self.next(Next::failed(class, Failure::new(code, message)))
+        self.fails_with(class, code, message)
     }
 }
 
 /// Answers to what few cases are about: the Secret is complete, permits are free, tokens can be made.
-fn usual(request: &Request) -> Option<Result<String, Failure>> {
-    let answer = match request {
+fn usual(request: &Request) -> Option<Result<Value, Failure>> {
+    Some(Ok(match request {
         Request::Ask(ask) => match &ask.question {
             Question::Secret(_) => json!({"exists": true, "keys": ["userData"], "digest": "d"}),
             Question::Permit(_) => json!("held"),
@@ -238,24 +77,11 @@ fn usual(request: &Request) -> Option<Result<String, Failure>> {
         },
         Request::Act(Act::Mint(_)) => json!({"$secret": {"name": "token-1", "key": "token"}}),
         Request::Act(_) => return None,
-    };
-    Some(Ok(answer.to_string()))
-}
-
-fn unread(request: &Request, (path, code): (&str, Code)) -> Option<Result<String, Failure>> {
-    let Request::Ask(ask) = request else { return None };
-    let Question::Object(query) = &ask.question else {
-        return None;
-    };
-    let hit = query.object.kind == "Node" && query.projection.iter().any(|kept| kept == path);
-    hit.then(|| Err(Failure::new(code, "no")))
+    }))
 }
 
 // What the cases have in common: one machine, its class, its node, and the time of the pass.
 
-/// 2026-01-01T00:00:00Z, when the passes of the test kit run.
-const NOW_MS: u64 = 1_767_225_600_000;
-const NOW: &str = "2026-01-01T00:00:00Z";
 /// Five minutes before.
 const EARLIER: &str = "2025-12-31T23:55:00Z";
 /// An hour before.
@@ -278,32 +104,25 @@ fn vm() -> Value {
 
 /// A machine with this status and its finalizer, whose class is there.
 fn machine(status: Value) -> Case {
-    Case {
-        object: json!({
-            "apiVersion": "mcm.polity.dev/v1alpha1",
-            "kind": "Machine",
-            "metadata": {
-                "name": "m", "namespace": "shoot", "uid": "uid-m", "resourceVersion": "5", "generation": 1,
-                "creationTimestamp": EARLIER, "labels": {"name": "workers"}, "finalizers": ["mcm.polity.dev/machine"],
-            },
-            "spec": {"class": {"kind": "MachineClass", "name": "small"}},
-            "status": status,
-        }),
-        config: json!({}),
-        in_doubt: None,
-        others: vec![json!({
-            "apiVersion": "mcm.polity.dev/v1alpha1", "kind": "MachineClass",
-            "metadata": {"name": "small", "namespace": "shoot"},
-            "spec": {"providerSpec": {"size": "s"}, "secretRef": {"name": "user-data"}},
-        })],
-        answers: Vec::new(),
-        unreadable: None,
-        acts: Vec::new(),
-        notes: Vec::new(),
-        patch: None,
-        events: Vec::new(),
-        next: Next::settled(),
-    }
+    let machine = json!({
+        "apiVersion": "mcm.polity.dev/v1alpha1",
+        "kind": "Machine",
+        "metadata": {
+            "name": "m", "namespace": "shoot", "uid": "uid-m", "resourceVersion": "5", "generation": 1,
+            "creationTimestamp": EARLIER, "labels": {"name": "workers"}, "finalizers": ["mcm.polity.dev/machine"],
+        },
+        "spec": {"class": {"kind": "MachineClass", "name": "small"}},
+        "status": status,
+    });
+    let class = json!({
+        "apiVersion": "mcm.polity.dev/v1alpha1", "kind": "MachineClass",
+        "metadata": {"name": "small", "namespace": "shoot"},
+        "spec": {"providerSpec": {"size": "s"}, "secretRef": {"name": "user-data"}},
+    });
+    Case::new("MCM-", machine)
+        .creates("machine.create", "m")
+        .exists(class)
+        .usually(usual)
 }
 
 /// A machine whose VM is made and whose ids are written; in this phase since five minutes.

@@ -3,115 +3,50 @@
 //! It is data, run natively by the tests of this crate and as a component by those of the host.
 //! [`each_case!`](crate::each_case) makes a test of each case.
 
-use polity_sdk::contract::{Pass, Step};
 use polity_sdk::prelude::*;
-use polity_sdk::test::{Ended, World, describe};
+use polity_sdk::test::NOW;
 use serde_json::{Value, json};
 
-/// One pass.
-#[derive(Clone, Debug)]
-pub struct Case {
-    object: Value,
-    config: Value,
-    probe: Result<Value, Failure>,
-    asked: bool,
-    notes: Vec<String>,
-    patch: Option<Value>,
-    events: Vec<&'static str>,
-    next: Next,
+pub use polity_sdk::test::Case;
+
+/// The words of this table.
+trait Words {
+    fn status(self, status: Value) -> Self;
+    fn settled(self, seconds: u64) -> Self;
+    fn after(self, seconds: u64) -> Self;
 }
 
-impl Case {
-    /// Runs the pass with a policy that is given as its steps.
-    pub fn run(&self, step: impl FnMut(Pass) -> Step) -> Ended {
-        let mut world = World::new(&self.object).config(self.config.clone());
-        let probe = self.probe.clone();
-        world.responds(move |request| {
-            let asked = describe(request) == "api-server.probe {}";
-            asked.then(|| probe.clone().map(|json| json.to_string()))
-        });
-        world.pass_with(step)
+impl Words for Case {
+    fn status(self, status: Value) -> Self {
+        self.patch(json!({ "status": status }))
     }
 
-    /// Requires that the pass did what the table says, and nothing else.
-    ///
-    /// # Panics
-    /// If it did not.
-    pub fn check(&self, ended: &Ended) {
-        assert_eq!(ended.notes, self.notes, "notes");
-        assert_eq!(ended.journal.len(), usize::from(self.asked), "requests");
-        assert_eq!(ended.patch, self.patch, "patch");
-        let events: Vec<&str> = ended.events.iter().map(|event| event.reason.as_str()).collect();
-        assert_eq!(events, self.events, "events");
-        assert_eq!(ended.next, self.next, "next");
+    fn settled(self, seconds: u64) -> Self {
+        self.next(Next::Settled(Some(seconds * 1000)))
     }
 
-    /// `"F01"` means MCM-F01.
-    fn notes(mut self, ids: &str) -> Self {
-        self.notes = ids.split(' ').map(|id| format!("MCM-{id}")).collect();
-        self
-    }
-
-    fn status(mut self, status: Value) -> Self {
-        self.patch = Some(json!({ "status": status }));
-        self
-    }
-
-    fn event(mut self, reason: &'static str) -> Self {
-        self.events.push(reason);
-        self
-    }
-
-    fn config(mut self, config: Value) -> Self {
-        self.config = config;
-        self
-    }
-
-    fn edited(mut self, edit: impl FnOnce(&mut Value)) -> Self {
-        edit(&mut self.object);
-        self
-    }
-
-    fn settled(mut self, seconds: u64) -> Self {
-        self.next = Next::Settled(Some(seconds * 1000));
-        self
-    }
-
-    fn after(mut self, seconds: u64) -> Self {
-        self.next = Next::After(seconds * 1000);
-        self
+    fn after(self, seconds: u64) -> Self {
+        self.next(Next::After(seconds * 1000))
     }
 }
 
-/// 2026-01-01T00:00:00Z, when the passes of the test kit run.
-const NOW: &str = "2026-01-01T00:00:00Z";
 const EARLIER: &str = "2025-12-31T23:59:00Z";
+const PROBE: &str = "api-server.probe {}";
 
-fn safety(status: Value, probe: Result<Value, Failure>) -> Case {
-    Case {
-        object: json!({
-            "apiVersion": "mcm.polity.dev/v1alpha1", "kind": "MachineSafety",
-            "metadata": {"name": "default", "uid": "uid-s"}, "status": status,
-        }),
-        config: json!({}),
-        probe,
-        asked: true,
-        notes: Vec::new(),
-        patch: None,
-        events: Vec::new(),
-        next: Next::settled(),
-    }
+fn safety(status: Value) -> Case {
+    let safety = json!({
+        "apiVersion": "mcm.polity.dev/v1alpha1", "kind": "MachineSafety",
+        "metadata": {"name": "default", "uid": "uid-s"}, "status": status,
+    });
+    Case::new("MCM-", safety).step_by_step().step([PROBE])
 }
 
 fn up(status: Value) -> Case {
-    safety(status, Ok(json!({"answers": true})))
+    safety(status).answers(PROBE, json!({"answers": true}))
 }
 
 fn down(status: Value) -> Case {
-    safety(
-        status,
-        Ok(json!({"answers": false, "message": "connection refused"})),
-    )
+    safety(status).answers(PROBE, json!({"answers": false, "message": "connection refused"}))
 }
 
 fn reachable(since: &str) -> Value {
@@ -125,37 +60,7 @@ fn unreachable(since: &str, message: &str) -> Value {
     }])
 }
 
-/// Declares the cases, and the macro that makes a test of each.
-macro_rules! cases {
-    ($dollar:tt $($name:ident: $case:expr;)+) => {
-        $(
-            #[doc = concat!("Case `", stringify!($name), "`.")]
-            pub fn $name() -> Case {
-                $case
-            }
-        )+
-
-        /// Every case by name.
-        pub fn all() -> Vec<(&'static str, Case)> {
-            vec![$((stringify!($name), $name())),+]
-        }
-
-        /// Makes a test of each case, which calls this function with it.
-        #[macro_export]
-        macro_rules! each_case {
-            ($dollar driver:path) => {
-                $(
-                    #[test]
-                    fn $name() {
-                        $dollar driver($dollar crate::cases::$name());
-                    }
-                )+
-            };
-        }
-    };
-}
-
-cases! { $
+polity_sdk::cases! { $ each_case of mcm_safety::cases;
 
 mcm_f01_an_api_server_that_answers_is_asked_every_minute:
     up(json!({"conditions": reachable(EARLIER)}))
@@ -175,9 +80,9 @@ mcm_f01_a_short_silence_is_forgotten:
         .settled(60);
 
 mcm_f02_a_cloud_that_cannot_tell_counts_as_no:
-    safety(json!({}), Err(Failure::new(Code::Unavailable, "no route")))
+    safety(json!({})).fails(PROBE, Code::Unavailable)
         .notes("F02 F03")
-        .status(json!({"downSince": NOW, "conditions": unreachable(NOW, "no route")}))
+        .status(json!({"downSince": NOW, "conditions": unreachable(NOW, "no")}))
         .after(6);
 
 mcm_f03_one_silence_freezes_nobody:
@@ -230,12 +135,5 @@ mcm_f06_the_first_answer_thaws:
 one_that_is_being_deleted_asks_nobody:
     up(json!({"frozen": true}))
         .edited(|object| object["metadata"]["deletionTimestamp"] = NOW.into())
-        .unasked();
-}
-
-impl Case {
-    fn unasked(mut self) -> Self {
-        self.asked = false;
-        self
-    }
+        .step_by_step();
 }

@@ -3,83 +3,32 @@
 //! It is data. Two drivers run it and must find the same: the tests of this crate run the policy natively, those of
 //! the host as a component in the sandbox. [`each_case!`](crate::each_case) makes a test of each case.
 
-use polity_sdk::contract::{Pass, Step};
 use polity_sdk::prelude::*;
-use polity_sdk::test::{Ended, World, describe};
+use polity_sdk::test::NOW;
 use serde_json::{Value, json};
 
-/// One pass.
-#[derive(Clone, Debug)]
-pub struct Case {
-    /// None while there is no Node.
-    node: Option<Value>,
-    config: Value,
-    /// What each operation of the machine answers: the first that fits.
-    machine: Vec<(&'static str, Result<Value, Failure>)>,
-    acts: Vec<String>,
-    notes: Vec<String>,
-    patch: Option<Value>,
-    events: Vec<&'static str>,
-    next: Next,
+pub use polity_sdk::test::Case;
+
+/// The words of this table.
+trait Words: Sized {
+    /// This is installed.
+    fn installed(self, kubelet: &str) -> Self;
+    /// The machine is in this boot, and this work was done last.
+    fn works(self, boot: &str, work: Value) -> Self;
+    /// Annotations that the pass writes.
+    fn writes(self, annotations: Value) -> Self;
+    /// What the condition says after the pass; it said that everything is current before.
+    fn says(self, reason: &str, message: &str) -> Self;
+    /// The condition says for the first time that everything is current.
+    fn current_from_now_on(self) -> Self;
+    fn after(self, seconds: u64) -> Self;
+    fn settles(self) -> Self;
+    fn failed(self, code: Code, message: &str) -> Self;
+    /// The same, and people are told.
+    fn fails_for(self, reason: &'static str, code: Code, message: &str) -> Self;
 }
 
-impl Case {
-    /// Runs the pass with a policy that is given as its steps.
-    pub fn run(&self, step: impl FnMut(Pass) -> Step) -> Ended {
-        let world = self.node.as_ref().map_or_else(World::absent, World::new);
-        let mut world = world.config(self.config.clone());
-        let machine = self.machine.clone();
-        world.responds(move |request| {
-            let line = describe(request);
-            let (_, answer) = machine
-                .iter()
-                .find(|(operation, _)| line.starts_with(operation))?;
-            Some(answer.clone().map(|json| json.to_string()))
-        });
-        world.pass_with(step)
-    }
-
-    /// Requires that the pass did what the table says, and nothing else.
-    ///
-    /// # Panics
-    /// If it did not.
-    pub fn check(&self, ended: &Ended) {
-        let notes = |ids: &[String]| ids.join(" ").replace("ORB-", "");
-        assert_eq!(notes(&ended.notes), notes(&self.notes), "notes");
-        assert_eq!(ended.acts(), self.acts, "acts");
-        assert_eq!(ended.patch, self.patch, "patch");
-        let events: Vec<&str> = ended.events.iter().map(|event| event.reason.as_str()).collect();
-        assert_eq!(events, self.events, "events");
-        assert_eq!(ended.next, self.next, "next");
-    }
-
-    /// The edges that the case says are taken.
-    pub fn edges(&self) -> &[String] {
-        &self.notes
-    }
-
-    fn config(mut self, field: &str, value: Value) -> Self {
-        self.config[field] = value;
-        self
-    }
-
-    fn edited(mut self, edit: impl FnOnce(&mut Value)) -> Self {
-        edit(self.node.as_mut().expect("there is a Node"));
-        self
-    }
-
-    /// An operation of the machine and what it answers, instead of what it usually does.
-    fn answers(mut self, operation: &'static str, answer: Value) -> Self {
-        self.machine.insert(0, (operation, Ok(answer)));
-        self
-    }
-
-    fn fails(mut self, operation: &'static str, code: Code) -> Self {
-        self.machine.insert(0, (operation, Err(Failure::new(code, "no"))));
-        self
-    }
-
-    /// This is installed.
+impl Words for Case {
     fn installed(self, kubelet: &str) -> Self {
         self.answers(
             "node.versions",
@@ -87,7 +36,6 @@ impl Case {
         )
     }
 
-    /// The machine is in this boot, and this work was done last.
     fn works(self, boot: &str, work: Value) -> Self {
         self.answers(
             "node.work",
@@ -95,51 +43,33 @@ impl Case {
         )
     }
 
-    fn acts<const N: usize>(mut self, acts: [&str; N]) -> Self {
-        self.acts = acts.map(str::to_owned).to_vec();
-        self
-    }
-
-    /// `"11 12"` means ORB-11 and ORB-12.
-    fn notes(mut self, ids: &str) -> Self {
-        self.notes = ids.split_whitespace().map(|id| format!("ORB-{id}")).collect();
-        self
-    }
-
-    /// Annotations that the pass writes.
     fn writes(mut self, annotations: Value) -> Self {
-        self.patch.get_or_insert_with(|| json!({}))["metadata"]["annotations"] = annotations;
+        self.patched()["metadata"]["annotations"] = annotations;
         self
     }
 
-    /// What the condition says after the pass; it said that everything is current before.
     fn says(mut self, reason: &str, message: &str) -> Self {
-        self.patch.get_or_insert_with(|| json!({}))["status"]["conditions"] =
-            json!([ready(), condition("False", reason, message, NOW)]);
+        self.patched()["status"]["conditions"] = json!([ready(), condition("False", reason, message, NOW)]);
         self
     }
 
-    fn event(mut self, reason: &'static str) -> Self {
-        self.events.push(reason);
+    fn current_from_now_on(mut self) -> Self {
+        self.patched()["status"]["conditions"] = json!([ready(), condition("True", "Current", "", NOW)]);
         self
     }
 
-    fn after(mut self, seconds: u64) -> Self {
-        self.next = Next::After(seconds * 1000);
-        self
+    fn after(self, seconds: u64) -> Self {
+        self.next(Next::After(seconds * 1000))
     }
 
-    fn settles(mut self) -> Self {
-        self.next = Next::Settled(Some(10_000));
-        self
+    fn settles(self) -> Self {
+        self.next(Next::Settled(Some(10_000)))
     }
 
-    fn failed(mut self, code: Code, message: &str) -> Self {
-        self.next = Next::failed(RetryClass::Short, Failure::new(code, message));
-        self
+    fn failed(self, code: Code, message: &str) -> Self {
+        self.fails_with(RetryClass::Short, code, message)
     }
 
-    /// The same, and people are told.
     fn fails_for(self, reason: &'static str, code: Code, message: &str) -> Self {
         self.says(reason, message).event(reason).failed(code, message)
     }
@@ -147,8 +77,6 @@ impl Case {
 
 // What the cases have in common: the agent of one node, whose machine has one package.
 
-/// 2026-01-01T00:00:00Z, when the passes of the test kit run.
-const NOW: &str = "2026-01-01T00:00:00Z";
 const EARLIER: &str = "2025-12-31T23:00:00Z";
 
 const READY: &str = "alpha.node.caos.ch/ready";
@@ -175,52 +103,39 @@ fn done(kubelet: &str, boot: &str) -> Value {
 
 /// There is no Node, and this is known of the machine.
 fn absent(initialized: bool) -> Case {
-    let ok = |answer: Value| Ok(answer);
-    Case {
-        node: None,
-        config: json!({"node": "n"}),
-        machine: vec![
-            (
-                "node.seed",
-                ok(json!({"node": "n", "versions": {"kubelet": "1.30.2"}, "initialized": initialized})),
-            ),
-            (
-                "node.work",
-                ok(json!({"node": "n", "bootId": "b-1", "machineId": "id-1"})),
-            ),
-            (
-                "node.versions",
-                ok(json!({"node": "n", "versions": {"kubelet": "1.30.2"}})),
-            ),
-            (
-                "node.reboot-required",
-                ok(json!({"node": "n", "required": false})),
-            ),
-            ("node.ensure", ok(json!({}))),
-            ("node.initialized", ok(json!({}))),
-            ("node.reboot ", ok(json!({}))),
-        ],
-        acts: Vec::new(),
-        notes: Vec::new(),
-        patch: None,
-        events: Vec::new(),
-        next: Next::settled(),
-    }
+    on_the_machine(Case::absent("ORB-"), initialized)
 }
 
 /// There is a Node with these annotations, whose machine is prepared and has kubelet 1.30.2.
 fn present(annotations: Value) -> Case {
-    Case {
-        node: Some(json!({
-            "apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": "n", "uid": "uid-n", "annotations": annotations},
-            "status": {
-                "conditions": [ready(), condition("True", "Current", "", EARLIER)],
-                "nodeInfo": {"machineID": "id-1"},
-            },
-        })),
-        ..absent(true)
-    }
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "n", "uid": "uid-n", "annotations": annotations},
+        "status": {
+            "conditions": [ready(), condition("True", "Current", "", EARLIER)],
+            "nodeInfo": {"machineID": "id-1"},
+        },
+    });
+    on_the_machine(Case::new("ORB-", node), true)
+}
+
+/// What the machine answers usually.
+fn on_the_machine(case: Case, initialized: bool) -> Case {
+    let versions = json!({"kubelet": "1.30.2"});
+    case.config(json!({"node": "n"}))
+        .answers(
+            "node.seed",
+            json!({"node": "n", "versions": versions, "initialized": initialized}),
+        )
+        .answers(
+            "node.work",
+            json!({"node": "n", "bootId": "b-1", "machineId": "id-1"}),
+        )
+        .answers("node.versions", json!({"node": "n", "versions": versions}))
+        .answers("node.reboot-required", json!({"node": "n", "required": false}))
+        .answers("node.ensure", json!({}))
+        .answers("node.initialized", json!({}))
+        .answers("node.reboot", json!({}))
 }
 
 /// A Node that wants kubelet 1.30.4 and has 1.30.2.
@@ -233,37 +148,7 @@ fn current(ready: &str, allowed: &str) -> Case {
     present(json!({READY: ready, ALLOWED: allowed, DESIRED: "1.30.2", CURRENT: "1.30.2"}))
 }
 
-/// Declares the cases, and the macro that makes a test of each.
-macro_rules! cases {
-    ($dollar:tt $($name:ident: $case:expr;)+) => {
-        $(
-            #[doc = concat!("Case `", stringify!($name), "`.")]
-            pub fn $name() -> Case {
-                $case
-            }
-        )+
-
-        /// Every case by name.
-        pub fn all() -> Vec<(&'static str, Case)> {
-            vec![$((stringify!($name), $name())),+]
-        }
-
-        /// Makes a test of each case, which calls this function with it.
-        #[macro_export]
-        macro_rules! each_case {
-            ($dollar driver:path) => {
-                $(
-                    #[test]
-                    fn $name() {
-                        $dollar driver($dollar crate::cases::$name());
-                    }
-                )+
-            };
-        }
-    };
-}
-
-cases! { $
+polity_sdk::cases! { $ each_case of orbiter_node_agent::cases;
 
 orb_06_the_packages_are_installed_first:
     absent(false)
@@ -366,7 +251,7 @@ orb_20_without_permission_nothing_is_changed:
 
 orb_20_where_the_binding_says_so_the_cordon_is_waited_for:
     behind("true", "true")
-        .config("requireCordon", true.into())
+        .config(json!({"requireCordon": true}))
         .says("WaitingForCordon", "the node is not cordoned yet")
         .after(10);
 
@@ -429,7 +314,7 @@ orb_25_a_boot_that_is_over_is_not_ended_again:
     current("false", "true")
         .works("b-1", done("1.30.2", "b-1"))
         .answers("node.reboot-required", json!({"node": "n", "required": true}))
-        .fails("node.reboot ", Code::FailedPrecondition)
+        .fails("node.reboot", Code::FailedPrecondition)
         .acts([REBOOT])
         .fails_for("RebootFailed", Code::FailedPrecondition, "no");
 
@@ -478,13 +363,4 @@ a_machine_that_does_not_answer_is_asked_again:
     current("true", "false")
         .fails("node.work", Code::Unavailable)
         .fails_for("MachineFailed", Code::Unavailable, "no");
-}
-
-impl Case {
-    /// The condition says so for the first time.
-    fn current_from_now_on(mut self) -> Self {
-        self.patch.get_or_insert_with(|| json!({}))["status"]["conditions"] =
-            json!([ready(), condition("True", "Current", "", NOW)]);
-        self
-    }
 }

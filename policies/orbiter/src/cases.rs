@@ -3,164 +3,74 @@
 //! It is data. Two drivers run it and must find the same: the tests of this crate run the policy natively, those of
 //! the host as a component in the sandbox. [`each_case!`](crate::each_case) makes a test of each case.
 
-use polity_sdk::contract::{Pass, Step};
+use polity_sdk::Doubt;
+use polity_sdk::contract::Request;
 use polity_sdk::prelude::*;
-use polity_sdk::test::{Ended, World, describe};
-use polity_sdk::{ActInDoubt, Doubt};
+use polity_sdk::test::{NOW, describe};
 use serde_json::{Value, json};
 
-/// One pass.
-#[derive(Clone, Debug)]
-pub struct Case {
-    object: Value,
-    config: Value,
-    in_doubt: Option<Doubt>,
-    machines: Vec<Value>,
-    /// Nodes, and whatever else is in the cluster.
-    others: Vec<Value>,
-    /// Requests and what they are answered with: the first whose beginning fits.
-    answers: Vec<(&'static str, Result<Value, Failure>)>,
-    acts: Vec<String>,
-    notes: Vec<String>,
-    patch: Option<Value>,
-    events: Vec<&'static str>,
-    next: Next,
+pub use polity_sdk::test::Case;
+
+/// The words of this table.
+trait Words: Sized {
+    /// A field of the status that is there before the pass.
+    fn known(self, field: &str, value: Value) -> Self;
+    /// A machine with a node, or without.
+    fn machine(self, machine: Value, node: Option<Value>) -> Self;
+    /// A field of the status that the pass writes.
+    fn writes(self, field: &str, value: Value) -> Self;
+    /// The pass waits.
+    fn waits(self, seconds: u64, reason: &str, message: &str) -> Self;
+    /// The pass fails.
+    fn failed(self, reason: &'static str, code: Code, message: &str) -> Self;
+    fn concludes(self, phase: &str, reason: &str, message: &str) -> Self;
+    /// Nothing is left to be done.
+    fn settles(self) -> Self;
 }
 
-impl Case {
-    /// Runs the pass with a policy that is given as its steps.
-    pub fn run(&self, step: impl FnMut(Pass) -> Step) -> Ended {
-        let mut world = World::new(&self.object).config(self.config.clone());
-        if let Some(state) = &self.in_doubt {
-            world.set_pending(vec![ActInDoubt {
-                operation: "pool.add-machine".to_owned(),
-                intent: "o-w-1".to_owned(),
-                since: NOW_MS - 90_000,
-                state: state.clone(),
-            }]);
-        }
-        world.exists(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}));
-        for other in &self.others {
-            world.exists(other);
-        }
-        let (answers, machines) = (self.answers.clone(), json!({"machines": self.machines}));
-        world.responds(move |request| {
-            let line = describe(request);
-            let given = answers.iter().find(|(begin, _)| line.starts_with(begin));
-            let given = given.map(|(_, answer)| answer.clone());
-            let answer = given.or_else(|| usual(&line, &machines).map(Ok))?;
-            Some(answer.map(|json| json.to_string()))
-        });
-        world.pass_with(step)
-    }
-
-    /// Requires that the pass did what the table says, and nothing else.
-    ///
-    /// # Panics
-    /// If it did not.
-    pub fn check(&self, ended: &Ended) {
-        let notes = |ids: &[String]| ids.join(" ").replace("ORB-", "");
-        assert_eq!(notes(&ended.notes), notes(&self.notes), "notes");
-        assert_eq!(ended.acts(), self.acts, "acts");
-        assert_eq!(ended.patch, self.patch, "patch");
-        let events: Vec<&str> = ended.events.iter().map(|event| event.reason.as_str()).collect();
-        assert_eq!(events, self.events, "events");
-        assert_eq!(ended.next, self.next, "next");
-    }
-
-    /// The edges that the case says are taken.
-    pub fn edges(&self) -> &[String] {
-        &self.notes
-    }
-
-    fn config(mut self, field: &str, value: Value) -> Self {
-        self.config[field] = value;
-        self
-    }
-
-    fn in_doubt(mut self, state: Doubt) -> Self {
-        self.in_doubt = Some(state);
-        self
-    }
-
-    fn edited(mut self, edit: impl FnOnce(&mut Value)) -> Self {
-        edit(&mut self.object);
-        self
-    }
-
-    /// A field of the status that is there before the pass.
+impl Words for Case {
     fn known(self, field: &str, value: Value) -> Self {
         self.edited(|object| object["status"][field] = value)
     }
 
-    /// A machine with a node, or without.
-    fn machine(mut self, machine: Value, node: Option<Value>) -> Self {
+    fn machine(self, machine: Value, node: Option<Value>) -> Self {
         let annotations = node.as_ref().map(|node| node["metadata"]["annotations"].clone());
         let annotations = annotations.unwrap_or_default();
         let ready = node
             .as_ref()
             .is_some_and(|n| n["status"]["conditions"][0]["status"] == "True");
         let updating = annotations[ALLOWED] == "true";
-        self.object["status"]["machines"][machine["name"].as_str().unwrap_or_default()] = json!({
+        let said = json!({
             "pool": machine["pool"], "tier": machine["tier"], "joined": node.is_some(),
             "ready": ready && annotations[READY] == "true", "updating": updating,
             "rebooting": updating && !ready, "unknown": false,
         });
-        self.machines.push(machine);
-        self.others.extend(node);
-        self
+        let name = machine["name"].as_str().unwrap_or_default().to_owned();
+        let mut all = self.answer_to(MACHINES).cloned().unwrap_or_default();
+        all["machines"].as_array_mut().expect("a list").push(machine);
+        let case = self
+            .answers(MACHINES, all)
+            .edited(|object| object["status"]["machines"][name] = said);
+        match node {
+            Some(node) => case.exists(node),
+            None => case,
+        }
     }
 
-    /// Something else is in the cluster.
-    fn with(mut self, other: Value) -> Self {
-        self.others.push(other);
-        self
-    }
-
-    fn answers(mut self, request: &'static str, answer: Value) -> Self {
-        self.answers.push((request, Ok(answer)));
-        self
-    }
-
-    fn fails(mut self, request: &'static str, code: Code) -> Self {
-        self.answers.push((request, Err(Failure::new(code, "no"))));
-        self
-    }
-
-    fn acts<const N: usize>(mut self, acts: [&str; N]) -> Self {
-        self.acts = acts.map(str::to_owned).to_vec();
-        self
-    }
-
-    /// `"01 02"` means ORB-01 and ORB-02.
-    fn notes(mut self, ids: &str) -> Self {
-        self.notes = ids.split_whitespace().map(|id| format!("ORB-{id}")).collect();
-        self
-    }
-
-    /// A field of the status that the pass writes.
     fn writes(mut self, field: &str, value: Value) -> Self {
-        self.patch.get_or_insert_with(|| json!({"status": {}}))["status"][field] = value;
+        self.patched()["status"][field] = value;
         self
     }
 
-    fn event(mut self, reason: &'static str) -> Self {
-        self.events.push(reason);
-        self
-    }
-
-    /// The pass waits.
     fn waits(self, seconds: u64, reason: &str, message: &str) -> Self {
-        let mut case = self.concludes("maintaining", reason, message);
-        case.next = Next::After(seconds * 1000);
-        case
+        self.concludes("maintaining", reason, message)
+            .next(Next::After(seconds * 1000))
     }
 
-    /// The pass fails.
     fn failed(self, reason: &'static str, code: Code, message: &str) -> Self {
-        let mut case = self.concludes("degraded", reason, message).event(reason);
-        case.next = Next::failed(RetryClass::Short, Failure::new(code, message));
-        case
+        self.concludes("degraded", reason, message)
+            .event(reason)
+            .fails_with(RetryClass::Short, code, message)
     }
 
     fn concludes(self, phase: &str, reason: &str, message: &str) -> Self {
@@ -170,19 +80,17 @@ impl Case {
         self.writes("phase", phase.into()).writes("conditions", condition)
     }
 
-    /// Nothing is left to be done.
-    fn settles(mut self) -> Self {
-        self.next = Next::Settled(Some(30_000));
-        self
+    fn settles(self) -> Self {
+        self.next(Next::Settled(Some(30_000)))
     }
 }
 
 /// Answers to what few cases are about.
-fn usual(line: &str, machines: &Value) -> Option<Value> {
+fn usual(request: &Request) -> Option<Result<Value, Failure>> {
+    let line = describe(request);
     let (operation, _) = line.split_once(' ')?;
-    Some(match operation {
+    Some(Ok(match operation {
         "pool.list" => json!({"pools": [{"pool": "cp", "addresses": ["10.0.0.1"]}, {"pool": "w"}]}),
-        "pool.machines" => machines.clone(),
         "pool.add-machine" => cp(),
         "pool.ensure" | "token.revoke" => json!({}),
         "pool.remove-machine" | "agent.install" | "kubeadm.init" | "kubeadm.join" => {
@@ -190,14 +98,11 @@ fn usual(line: &str, machines: &Value) -> Option<Value> {
         }
         "mint" => json!({"$secret": {"name": "token-1", "key": "token"}}),
         _ => return None,
-    })
+    }))
 }
 
 // What the cases have in common: one Orb with a control plane and two workers, and the time of the pass.
 
-/// 2026-01-01T00:00:00Z, when the passes of the test kit run.
-const NOW_MS: u64 = 1_767_225_600_000;
-const NOW: &str = "2026-01-01T00:00:00Z";
 /// Three minutes before.
 const EARLIER: &str = "2025-12-31T23:57:00Z";
 
@@ -206,36 +111,30 @@ const READY: &str = "alpha.node.caos.ch/ready";
 
 /// An Orb with this many workers, of which nothing is there yet.
 fn empty(workers: u32) -> Case {
-    Case {
-        object: json!({
-            "apiVersion": "orbiter.polity.dev/v1alpha1",
-            "kind": "Orb",
-            "metadata": {
-                "name": "o", "uid": "uid-o", "resourceVersion": "5", "generation": 1,
-                "finalizers": ["orbiter.polity.dev/orb"],
-            },
-            "spec": {
-                "controlPlane": {"pool": "cp", "nodes": 1}, "workers": [{"pool": "w", "nodes": workers}],
-                "versions": {"kubernetes": "1.30.2"},
-            },
-            "status": {
-                "phase": "running", "pools": {"cp": ["10.0.0.1"], "w": []}, "initialized": "o-cp-0",
-                "conditions": [{
-                    "type": "Ready", "status": "True", "reason": "Running", "lastTransitionTime": EARLIER,
-                }],
-            },
-        }),
-        config: json!({"kubernetesPackages": ["kubelet"]}),
-        in_doubt: None,
-        machines: Vec::new(),
-        others: Vec::new(),
-        answers: Vec::new(),
-        acts: Vec::new(),
-        notes: Vec::new(),
-        patch: None,
-        events: Vec::new(),
-        next: Next::settled(),
-    }
+    let orb = json!({
+        "apiVersion": "orbiter.polity.dev/v1alpha1",
+        "kind": "Orb",
+        "metadata": {
+            "name": "o", "uid": "uid-o", "resourceVersion": "5", "generation": 1,
+            "finalizers": ["orbiter.polity.dev/orb"],
+        },
+        "spec": {
+            "controlPlane": {"pool": "cp", "nodes": 1}, "workers": [{"pool": "w", "nodes": workers}],
+            "versions": {"kubernetes": "1.30.2"},
+        },
+        "status": {
+            "phase": "running", "pools": {"cp": ["10.0.0.1"], "w": []}, "initialized": "o-cp-0",
+            "conditions": [{
+                "type": "Ready", "status": "True", "reason": "Running", "lastTransitionTime": EARLIER,
+            }],
+        },
+    });
+    Case::new("ORB-", orb)
+        .config(json!({"kubernetesPackages": ["kubelet"]}))
+        .creates("pool.add-machine", "o-w-1")
+        .exists(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}))
+        .usually(usual)
+        .answers(MACHINES, json!({"machines": []}))
 }
 
 /// An Orb that is as it should be: a control plane and a worker.
@@ -338,6 +237,7 @@ fn with(mut task: Value, field: &str, value: Value) -> Value {
     task
 }
 
+const MACHINES: &str = "pool.machines";
 const ADD_WORKER: &str = r#"pool.add-machine {"name":"o-w-1","pool":"w","tier":"worker"}"#;
 const CORDON: &str = concat!(
     r#"patch Node o-w-0 {"spec":{"taints":[{"effect":"PreferNoSchedule","key":"orbiter.polity.dev/updating"}],"#,
@@ -346,37 +246,7 @@ const CORDON: &str = concat!(
 const MINT: &str = "mint bootstrap-token for 600000 ms";
 const REVOKE: &str = r#"token.revoke {"token":{"$secret":{"name":"token-1","key":"token"}}}"#;
 
-/// Declares the cases, and the macro that makes a test of each.
-macro_rules! cases {
-    ($dollar:tt $($name:ident: $case:expr;)+) => {
-        $(
-            #[doc = concat!("Case `", stringify!($name), "`.")]
-            pub fn $name() -> Case {
-                $case
-            }
-        )+
-
-        /// Every case by name.
-        pub fn all() -> Vec<(&'static str, Case)> {
-            vec![$((stringify!($name), $name())),+]
-        }
-
-        /// Makes a test of each case, which calls this function with it.
-        #[macro_export]
-        macro_rules! each_case {
-            ($dollar driver:path) => {
-                $(
-                    #[test]
-                    fn $name() {
-                        $dollar driver($dollar crate::cases::$name());
-                    }
-                )+
-            };
-        }
-    };
-}
-
-cases! { $
+polity_sdk::cases! { $ each_case of orbiter::cases;
 
 orb_01_infrastructure_that_is_there_is_left_alone:
     running()
@@ -385,8 +255,8 @@ orb_01_infrastructure_that_is_there_is_left_alone:
 
 orb_01_infrastructure_that_is_missing_is_made_and_looked_at_again:
     running()
-        .answers("pool.list {} (round 1)", json!({"pools": [{"pool": "cp", "addresses": ["10.0.0.1"]}, {"pool": "w"}]}))
         .answers("pool.list", json!({"pools": [{"pool": "cp"}]}))
+        .answers("pool.list {} (round 1)", json!({"pools": [{"pool": "cp", "addresses": ["10.0.0.1"]}, {"pool": "w"}]}))
         .acts([concat!(
             r#"pool.ensure {"pools":[{"pool":"cp","provider":"","tier":"control-plane"},"#,
             r#"{"pool":"w","provider":"","tier":"worker"}]}"#
@@ -480,7 +350,7 @@ orb_04_a_surplus_machine_with_a_node_is_drained_first:
     empty(0)
         .machine(cp(), Some(node("o-cp-0")))
         .machine(worker(0), Some(node("o-w-0")))
-        .with(pod("o-w-0"))
+        .exists(pod("o-w-0"))
         .acts([CORDON, "evict web"])
         .notes("01 02 04")
         .writes("draining", json!({"uid": "uid-o-w-0", "drain": {}}))
@@ -520,7 +390,7 @@ orb_05_a_machine_without_an_agent_gets_one:
 
 orb_05_an_agent_of_another_release_is_replaced:
     running()
-        .config("agentRelease", "2".into())
+        .config(json!({"agentRelease": "2"}))
         .answers("pool.machines", json!({"machines": [with(cp(), "agentRelease", "2".into()), worker(0)]}))
         .acts([r#"agent.install {"machine":"id-o-w-0","versions":{"kubelet":"1.30.2"},"release":"2"}"#])
         .notes("01 02 05")
@@ -647,16 +517,13 @@ orb_15_the_node_that_is_written_down_may_change:
         .waits(1, "Updating", "node o-w-0 may change");
 
 orb_15_a_conflict_is_tried_again_at_once:
-    {
-        let mut case = changing(node("o-w-0"))
-            .edited(|object| object["spec"]["versions"]["kubernetes"] = "1.30.4".into())
-            .fails("patch Node o-w-0", Code::Aborted)
-            .acts([r#"patch Node o-w-0 {"metadata":{"annotations":{"alpha.node.caos.ch/changes-allowed":"true"}}}"#])
-            .notes("01 02 13 14")
-            .waits(1, "UpdateFailed", "no");
-        case.next = Next::failed(RetryClass::Conflict, Failure::new(Code::Aborted, "no"));
-        case
-    };
+    changing(node("o-w-0"))
+        .edited(|object| object["spec"]["versions"]["kubernetes"] = "1.30.4".into())
+        .fails("patch Node o-w-0", Code::Aborted)
+        .acts([r#"patch Node o-w-0 {"metadata":{"annotations":{"alpha.node.caos.ch/changes-allowed":"true"}}}"#])
+        .notes("01 02 13 14")
+        .waits(1, "UpdateFailed", "no")
+        .fails_with(RetryClass::Conflict, Code::Aborted, "no");
 
 orb_15n_a_pool_that_is_left_alone_is_done:
     empty(1)
@@ -673,7 +540,7 @@ orb_15n_a_pool_that_is_left_alone_is_done:
 orb_16_17_18_a_node_that_does_not_want_what_it_needs_is_drained:
     changing(allowed("1.30.2", "1.30.2", "true"))
         .edited(|object| object["spec"]["versions"]["kubernetes"] = "1.30.4".into())
-        .with(pod("o-w-0"))
+        .exists(pod("o-w-0"))
         .acts([CORDON, "evict web"])
         .notes("01 02 16 17 18")
         .writes("draining", json!({"uid": "uid-o-w-0", "drain": {}}))
@@ -682,8 +549,8 @@ orb_16_17_18_a_node_that_does_not_want_what_it_needs_is_drained:
 orb_18_a_budget_that_refuses_is_waited_for:
     changing(cordoned(allowed("1.30.2", "1.30.2", "true")))
         .edited(|object| object["spec"]["versions"]["kubernetes"] = "1.30.4".into())
-        .with(pod("o-w-0"))
-        .with(json!({
+        .exists(pod("o-w-0"))
+        .exists(json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
             "metadata": {"name": "web", "namespace": "shop"}, "spec": {"selector": {}},
             "status": {"disruptionsAllowed": 0, "expectedPods": 2, "desiredHealthy": 1},
@@ -741,15 +608,12 @@ orb_24_a_node_that_reboots_is_waited_for:
         .waits(30, "NodeNotReady", "node o-w-0 is not ready while it is being changed");
 
 orb_24_a_node_that_takes_too_long_makes_the_cluster_degraded:
-    {
-        let mut case = changing(cordoned(allowed("1.30.2", "1.30.2", "false")))
-            .config("updateTimeout", "2m".into())
-            .notes("01 02 16 17 24")
-            .event("UpdateTimeout")
-            .concludes("degraded", "UpdateTimeout", "the agent of node o-w-0 is not done yet, since 2025-12-31T23:57:00Z");
-        case.next = Next::After(30_000);
-        case
-    };
+    changing(cordoned(allowed("1.30.2", "1.30.2", "false")))
+        .config(json!({"updateTimeout": "2m"}))
+        .notes("01 02 16 17 24")
+        .event("UpdateTimeout")
+        .concludes("degraded", "UpdateTimeout", "the agent of node o-w-0 is not done yet, since 2025-12-31T23:57:00Z")
+        .next(Next::After(30_000));
 
 orb_27_a_node_that_may_not_change_any_more_is_done:
     changing(node("o-w-0"))
@@ -813,7 +677,7 @@ orb_30_a_machine_that_has_joined_is_waited_for_until_its_node_is_there:
 orb_30_the_node_of_a_machine_that_is_gone_is_deleted:
     empty(0)
         .machine(cp(), Some(node("o-cp-0")))
-        .with(node("o-w-0"))
+        .exists(node("o-w-0"))
         .known("tasks", json!([earlier("remove", "o-w-0")]))
         .answers("task.get", json!({"id": "task-1", "state": "success"}))
         .acts(["delete Node o-w-0"])
@@ -833,17 +697,14 @@ orb_31_a_task_that_failed_is_an_error:
         .failed("TaskFailed", Code::FailedPrecondition, "machine o-w-0: Timeout: no discovery");
 
 an_orb_that_is_being_deleted_and_has_no_machines_is_let_go:
-    {
-        let mut case = empty(1)
-            .edited(|object| object["metadata"]["deletionTimestamp"] = EARLIER.into())
-            .notes("01 02");
-        case.patch = Some(json!({"metadata": {"finalizers": []}}));
-        case
-    };
+    empty(1)
+        .edited(|object| object["metadata"]["deletionTimestamp"] = EARLIER.into())
+        .notes("01 02")
+        .patch(json!({"metadata": {"finalizers": []}}));
 
 a_node_without_a_machine_is_an_error_while_it_is_ready:
     running()
-        .with(node("o-w-9"))
+        .exists(node("o-w-9"))
         .notes("01 02")
         .failed("NodeWithoutMachine", Code::FailedPrecondition, "node o-w-9 is ready, and no machine is it");
 

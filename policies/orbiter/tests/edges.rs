@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use orbiter::cases::{self, Case};
+use orbiter::cases::Case;
 
 fn natively(case: Case) {
     case.check(&case.run(|pass| polity_sdk::step::lifecycle(pass, orbiter::reconcile)));
@@ -12,19 +12,7 @@ orbiter::each_case!(natively);
 
 #[test]
 fn every_edge_has_a_case_and_every_note_is_an_edge() {
-    let manifest = orbiter::manifest();
-    let ids: BTreeSet<&str> = manifest
-        .as_contract()
-        .edges
-        .iter()
-        .map(|edge| edge.id.as_str())
-        .collect();
-    let cases = cases::all();
-    let noted = cases
-        .iter()
-        .flat_map(|(_, case)| case.edges())
-        .map(String::as_str);
-    assert_eq!(noted.collect::<BTreeSet<_>>(), ids);
+    polity_sdk::test::check_edges(&orbiter::manifest(), &orbiter::cases::all());
 }
 
 /// Each edge is orbiter's or the agent's, and both together are all.

@@ -10,12 +10,14 @@
 //! - a request is made and dropped: never awaited, or no longer awaited when its answer comes;
 //! - it asks for what no fact of the test answers.
 
+mod case;
 mod cluster;
 mod drive;
 mod facts;
 mod watch;
 mod world;
 
+pub use case::{Case, NOW, NOW_MS, RetryCase, check_edges};
 pub use cluster::Cluster;
 pub use drive::{Driven, STEPS, describe, drive};
 pub use facts::{Answer, Facts};

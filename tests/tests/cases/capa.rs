@@ -3,9 +3,9 @@
 use capa_identity::cases::Case;
 
 fn in_the_sandbox(case: Case) {
-    let ended = case.run(crate::identity("capa-identity"));
-    case.check(&ended);
-    let natively = case.run(|pass| polity_sdk::step::identity(pass, capa_identity::judge));
+    let ended = case.judge(crate::identity("capa-identity"));
+    case.check_judged(&ended);
+    let natively = case.judge(|pass| polity_sdk::step::identity(pass, capa_identity::judge));
     assert_eq!(ended, natively);
 }
 
@@ -13,7 +13,7 @@ capa_identity::each_case!(in_the_sandbox);
 
 pub(crate) fn run_all(recorded: &crate::Recorded) {
     for (_, case) in capa_identity::cases::all() {
-        case.run(recorded.identity("capa-identity"));
+        case.judge(recorded.identity("capa-identity"));
     }
 }
 

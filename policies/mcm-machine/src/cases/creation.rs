@@ -69,7 +69,7 @@ fn foreign_node(provider: &str) -> Value {
     })
 }
 
-cases! { $ each_creation_case creation
+polity_sdk::cases! { $ each_creation_case of mcm_machine::cases::creation;
 
 mcm_c01_without_a_token_nothing_is_made:
     fresh().lacks("machine.status").fails("mint", Code::Unavailable)
@@ -131,7 +131,7 @@ mcm_c04_a_binding_may_do_without_tokens:
 
 mcm_c05_a_vm_with_the_name_of_an_older_node_is_given_back:
     fresh().lacks("machine.status").answers("machine.create", vm()).answers("machine.delete", json!({}))
-        .with(foreign_node("vm-0"))
+        .exists(foreign_node("vm-0"))
         .acts([MINT, CREATE, DELETE])
         .notes(&format!("{FLOW} C04 C05 R20"))
         .event("StaleNode")
@@ -153,7 +153,7 @@ mcm_c05_a_node_that_the_grant_does_not_show_is_an_older_one:
 
 mcm_c05_a_vm_that_could_not_be_given_back_stays_on_record:
     fresh().lacks("machine.status").answers("machine.create", vm()).fails("machine.delete", Code::Unavailable)
-        .with(foreign_node("vm-0"))
+        .exists(foreign_node("vm-0"))
         .acts([MINT, CREATE, DELETE])
         .notes(&format!("{FLOW} C04 C05 R20"))
         .event("StaleNode")
@@ -167,7 +167,7 @@ mcm_c05_a_vm_that_could_not_be_given_back_stays_on_record:
 
 mcm_c05_a_creation_in_doubt_with_the_name_of_an_older_node_is_given_back:
     fresh().in_doubt(Doubt::Done(vm().to_string())).answers("machine.delete", json!({}))
-        .with(foreign_node("vm-0"))
+        .exists(foreign_node("vm-0"))
         .acts([DELETE])
         .notes(&format!("C14 {FLOW} C05 R20"))
         .event("StaleNode")
@@ -179,7 +179,7 @@ mcm_c05_a_creation_in_doubt_with_the_name_of_an_older_node_is_given_back:
 mcm_c06_a_node_that_carries_the_machines_name_is_never_stale:
     fresh().edited(|object| object["metadata"]["name"] = "node-m".into())
         .lacks("machine.status").answers("machine.create", vm())
-        .with(foreign_node("vm-0"))
+        .exists(foreign_node("vm-0"))
         .acts([MINT, &CREATE.replace(r#""name":"m""#, r#""name":"node-m""#)])
         .notes(&format!("{FLOW} C04 C06 C10 R20"))
         .patch(json!({"metadata": ids(), "status": and(token(), json!({"providerID": "vm-1"}))}))
@@ -187,7 +187,7 @@ mcm_c06_a_node_that_carries_the_machines_name_is_never_stale:
 
 mcm_c06_a_node_that_joined_at_once_is_its_own:
     fresh().lacks("machine.status").answers("machine.create", vm())
-        .with(foreign_node("vm-1"))
+        .exists(foreign_node("vm-1"))
         .acts([MINT, CREATE])
         .notes(&format!("{FLOW} C04 C06 C10 R20"))
         .patch(json!({"metadata": ids(), "status": and(token(), json!({"providerID": "vm-1"}))}))
@@ -386,13 +386,13 @@ mcm_x51_a_creation_in_doubt_stops_the_deletion_too:
 
 mcm_c14_what_a_creation_in_doubt_has_made_is_the_machines:
     fresh().in_doubt(Doubt::Done(vm().to_string()))
-        .with(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}}))
+        .exists(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}}))
         .notes(&format!("C14 {FLOW} C10 R20"))
         .patch(json!({"metadata": ids(), "status": {"providerID": "vm-1"}}))
         .waits(RetryClass::Short);
 
 mcm_c14_is_recorded_even_where_the_class_is_gone:
-    fresh().in_doubt(Doubt::Done(vm().to_string())).without("MachineClass").with(node("True"))
+    fresh().in_doubt(Doubt::Done(vm().to_string())).without("MachineClass").exists(node("True"))
         .notes("C14 R02 R03 R05 R21")
         .status(and(
             json!({"providerID": "vm-1"}),

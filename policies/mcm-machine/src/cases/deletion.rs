@@ -73,7 +73,7 @@ fn restarted(case: Case) -> Case {
     case.notes(&format!("{FLOW} X50 R18")).waits(RetryClass::Short)
 }
 
-cases! { $ each_deletion_case deletion
+polity_sdk::cases! { $ each_deletion_case of mcm_machine::cases::deletion;
 
 mcm_d02_a_machine_without_its_finalizer_is_left_alone:
     deleting("InitiateVMDeletion")
@@ -237,19 +237,19 @@ mcm_x23_an_answer_that_does_not_decode:
         );
 
 mcm_x30_the_node_is_deleted:
-    node_gone(deleting("InitiateNodeDeletion").with(node("True")).acts(["delete Node node-m"]), "X30");
+    node_gone(deleting("InitiateNodeDeletion").exists(node("True")).acts(["delete Node node-m"]), "X30");
 
 mcm_x30_a_node_that_is_gone_needs_no_deletion:
-    node_gone(deleting("InitiateNodeDeletion").with(other_node()), "X30");
+    node_gone(deleting("InitiateNodeDeletion").exists(other_node()), "X30");
 
 mcm_x30_a_node_that_goes_meanwhile_is_gone:
     node_gone(
-        deleting("InitiateNodeDeletion").with(node("True")).lacks("delete Node").acts(["delete Node node-m"]), "X30",
+        deleting("InitiateNodeDeletion").exists(node("True")).lacks("delete Node").acts(["delete Node node-m"]), "X30",
     );
 
 mcm_x30_a_machine_that_never_had_a_node_has_none_to_delete:
     node_gone(
-        deleting("InitiateNodeDeletion").with(node("True")).edited(|object| {
+        deleting("InitiateNodeDeletion").exists(node("True")).edited(|object| {
             object["metadata"]["labels"] = json!({});
             object["status"]["node"] = json!(null);
         }),
@@ -259,7 +259,7 @@ mcm_x30_a_machine_that_never_had_a_node_has_none_to_delete:
 // #874: the label was lost.
 mcm_x30_a_node_whose_label_was_lost_is_deleted_all_the_same:
     node_gone(
-        deleting("InitiateNodeDeletion").with(node("True"))
+        deleting("InitiateNodeDeletion").exists(node("True"))
             .edited(|object| object["metadata"]["labels"] = json!({}))
             .acts(["delete Node node-m"]),
         "X30",
@@ -267,7 +267,7 @@ mcm_x30_a_node_whose_label_was_lost_is_deleted_all_the_same:
 
 mcm_x31_a_node_that_cannot_be_deleted_stays:
     node_stays(
-        deleting("InitiateNodeDeletion").with(node("True"))
+        deleting("InitiateNodeDeletion").exists(node("True"))
             .fails("delete Node", Code::Unavailable).acts(["delete Node node-m"]),
         Code::Unavailable,
     );
@@ -277,7 +277,7 @@ mcm_x31_a_node_that_cannot_be_looked_at_stays:
 
 mcm_x32_the_node_of_another_vm_is_not_deleted:
     node_gone(
-        deleting("InitiateNodeDeletion").with({
+        deleting("InitiateNodeDeletion").exists({
             let mut theirs = node("True");
             theirs["spec"]["providerID"] = "vm-2".into();
             theirs

@@ -23,7 +23,7 @@ fn ending(ready: &str) -> Value {
 
 /// A machine that is drained, and whose node knows.
 fn draining() -> Case {
-    deleting("InitiateDrain").with(ending("True"))
+    deleting("InitiateDrain").exists(ending("True"))
 }
 
 fn pod() -> Value {
@@ -114,10 +114,10 @@ fn detached(case: Case) -> Case {
         .waits(RetryClass::Short)
 }
 
-cases! { $ each_draining_case draining
+polity_sdk::cases! { $ each_draining_case of mcm_machine::cases::draining;
 
 mcm_d10_the_node_is_told_and_cordoned_first:
-    deleting("InitiateDrain").with(node("True"))
+    deleting("InitiateDrain").exists(node("True"))
         .acts([TELL, CORDON])
         .notes(&notes("X13"))
         .status(drained("InitiateVMDeletion"))
@@ -125,7 +125,7 @@ mcm_d10_the_node_is_told_and_cordoned_first:
 
 mcm_x10_a_machine_that_never_had_a_node_has_none_to_drain:
     skipped(
-        deleting("InitiateDrain").with(node("True")).edited(|object| {
+        deleting("InitiateDrain").exists(node("True")).edited(|object| {
             object["metadata"]["labels"] = json!({});
             object["status"]["node"] = json!(null);
         }),
@@ -134,12 +134,12 @@ mcm_x10_a_machine_that_never_had_a_node_has_none_to_drain:
 
 mcm_x10_a_node_that_never_joined_is_not_drained:
     skipped(
-        deleting("InitiateDrain").with(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}})),
+        deleting("InitiateDrain").exists(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}})),
         "X10",
     );
 
 mcm_x11_an_unhealthy_node_is_drained_by_force:
-    deleting("InitiateDrain").with(unhealthy(LONG_AGO)).with(pod())
+    deleting("InitiateDrain").exists(unhealthy(LONG_AGO)).exists(pod())
         .acts(["delete Pod web"])
         .notes(&notes("X11 X17"))
         .status(and(
@@ -149,14 +149,14 @@ mcm_x11_an_unhealthy_node_is_drained_by_force:
         .waits(RetryClass::Short);
 
 mcm_x11_an_unhealthy_node_is_not_drained_where_the_binding_says_so:
-    deleting("InitiateDrain").with(unhealthy(LONG_AGO)).with(pod())
+    deleting("InitiateDrain").exists(unhealthy(LONG_AGO)).exists(pod())
         .config(json!({"unhealthyNode": "Skip"}))
         .notes(&notes("X11"))
         .status(next("the node cannot be drained", "InitiateVMDeletion"))
         .waits(RetryClass::Short);
 
 mcm_x11_a_node_that_cannot_write_is_unhealthy_too:
-    deleting("InitiateDrain").with({
+    deleting("InitiateDrain").exists({
             let mut node = ending("True");
             node["status"]["conditions"][0] = json!({
                 "type": "ReadonlyFilesystem", "status": "True", "lastTransitionTime": LONG_AGO,
@@ -168,14 +168,14 @@ mcm_x11_a_node_that_cannot_write_is_unhealthy_too:
         .waits(RetryClass::Short);
 
 mcm_x11_five_minutes_are_not_too_long:
-    deleting("InitiateDrain").with(unhealthy(EARLIER))
+    deleting("InitiateDrain").exists(unhealthy(EARLIER))
         .notes(&notes("X13"))
         .status(drained("InitiateVMDeletion"))
         .waits(RetryClass::Short);
 
 // f-13: a forced deletion does not skip the drain, as the FAQ says: it forces it.
 mcm_x12_the_label_forces_the_drain:
-    forced(draining()).with(pod())
+    forced(draining()).exists(pod())
         .acts(["delete Pod web"])
         .notes(&notes("X12 X17"))
         .status(and(
@@ -192,7 +192,7 @@ mcm_x12_a_label_that_says_no_forces_nothing:
 
 // #547: the time counts from the deletion, not from the last change of phase.
 mcm_x12_the_timeout_counts_from_the_deletion:
-    draining().with(pod())
+    draining().exists(pod())
         .edited(|object| {
             object["spec"]["drainTimeout"] = "30m".into();
             object["metadata"]["deletionTimestamp"] = LONG_AGO.into();
@@ -206,7 +206,7 @@ mcm_x12_the_timeout_counts_from_the_deletion:
         .waits(RetryClass::Short);
 
 mcm_x12_evictions_that_were_refused_too_often_force_the_drain:
-    draining().with(pod())
+    draining().exists(pod())
         .edited(|object| {
             object["spec"]["maxEvictRetries"] = 3.into();
             object["status"]["drain"] = json!({"refused": {"uid-web": 3}});
@@ -220,7 +220,7 @@ mcm_x12_evictions_that_were_refused_too_often_force_the_drain:
         .waits(RetryClass::Short);
 
 mcm_x12_no_more_retries_than_fit_into_the_timeout:
-    draining().with(pod())
+    draining().exists(pod())
         .edited(|object| {
             object["spec"]["drainTimeout"] = "10m".into();
             object["status"]["drain"] = json!({"refused": {"uid-web": 30}});
@@ -246,7 +246,7 @@ mcm_x13_after_a_forced_drain_volumes_come_next:
         .waits(RetryClass::Short);
 
 mcm_x14_a_forced_drain_that_takes_too_long_is_over:
-    forced(draining()).with(ending_pod(LONG_AGO))
+    forced(draining()).exists(ending_pod(LONG_AGO))
         .edited(|object| object["status"]["drain"] = json!({"forcedSince": EARLIER}))
         .notes(&notes("X12 X14"))
         .status(and(
@@ -259,7 +259,7 @@ mcm_x14_a_forced_drain_that_takes_too_long_is_over:
         .waits(RetryClass::Short);
 
 mcm_x14_a_pod_that_cannot_even_be_deleted_does_not_stop_it:
-    forced(draining()).with(pod()).fails("delete Pod", Code::Internal)
+    forced(draining()).exists(pod()).fails("delete Pod", Code::Internal)
         .acts(["delete Pod web"])
         .notes(&notes("X12 X14"))
         .status(and(
@@ -269,7 +269,7 @@ mcm_x14_a_pod_that_cannot_even_be_deleted_does_not_stop_it:
         .waits(RetryClass::Short);
 
 mcm_x14_nor_does_a_node_that_cannot_be_told:
-    forced(deleting("InitiateDrain")).with({
+    forced(deleting("InitiateDrain")).exists({
             let mut node = node("True");
             node["spec"]["unschedulable"] = true.into();
             node
@@ -288,7 +288,7 @@ mcm_x15_a_node_that_cannot_be_looked_at_is_tried_again:
         .failed(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_x15_a_node_that_cannot_be_told_is_tried_again:
-    deleting("InitiateDrain").with(node("True")).fails("patch Node", Code::Unavailable)
+    deleting("InitiateDrain").exists(node("True")).fails("patch Node", Code::Unavailable)
         .acts([TELL])
         .notes(&notes("X15"))
         .event("DeletionFailed")
@@ -296,7 +296,7 @@ mcm_x15_a_node_that_cannot_be_told_is_tried_again:
         .failed(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_x15_a_conflict_on_the_node_is_tried_again_at_once:
-    deleting("InitiateDrain").with(node("True")).fails("patch Node", Code::Aborted)
+    deleting("InitiateDrain").exists(node("True")).fails("patch Node", Code::Aborted)
         .acts([TELL])
         .notes(&notes("X15"))
         .event("DeletionFailed")
@@ -304,14 +304,14 @@ mcm_x15_a_conflict_on_the_node_is_tried_again_at_once:
         .failed(RetryClass::Conflict, Code::Aborted, "no");
 
 mcm_x15_a_pod_that_does_not_end_fails_the_drain:
-    draining().with(ending_pod(EARLIER))
+    draining().exists(ending_pod(EARLIER))
         .notes(&notes("X15"))
         .event("DeletionFailed")
         .status(and(json!({"drain": {}}), failed("pod shop/web does not end", Code::DeadlineExceeded)))
         .failed(RetryClass::Short, Code::DeadlineExceeded, "pod shop/web does not end");
 
 mcm_x15_an_eviction_that_fails_otherwise_fails_the_drain:
-    draining().with(pod()).fails("evict", Code::PermissionDenied)
+    draining().exists(pod()).fails("evict", Code::PermissionDenied)
         .acts(["evict web"])
         .notes(&notes("X15"))
         .event("DeletionFailed")
@@ -319,7 +319,7 @@ mcm_x15_an_eviction_that_fails_otherwise_fails_the_drain:
         .failed(RetryClass::Short, Code::PermissionDenied, "no");
 
 mcm_x15_a_server_that_cannot_evict_just_now_is_no_budget_that_refuses:
-    draining().with(pod()).fails("evict", Code::Unavailable)
+    draining().exists(pod()).fails("evict", Code::Unavailable)
         .acts(["evict web"])
         .notes(&notes("X15"))
         .event("DeletionFailed")
@@ -327,38 +327,38 @@ mcm_x15_a_server_that_cannot_evict_just_now_is_no_budget_that_refuses:
         .failed(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_x16_live_attachments_are_deleted:
-    deleting("DelVolumeAttachments").with(loaded()).with(attachment())
+    deleting("DelVolumeAttachments").exists(loaded()).exists(attachment())
         .acts(["delete VolumeAttachment a-1"])
         .notes(DETACH)
         .waits(RetryClass::Short);
 
 mcm_x16_attachments_that_are_being_deleted_are_not_waited_for:
-    detached(deleting("DelVolumeAttachments").with(loaded()).with({
+    detached(deleting("DelVolumeAttachments").exists(loaded()).exists({
         let mut attachment = attachment();
         attachment["metadata"]["deletionTimestamp"] = EARLIER.into();
         attachment
     }));
 
 mcm_x16_a_node_without_volumes_goes_on:
-    detached(deleting("DelVolumeAttachments").with(ending("True")).with(attachment()));
+    detached(deleting("DelVolumeAttachments").exists(ending("True")).exists(attachment()));
 
 mcm_x16_a_node_that_is_gone_goes_on:
-    detached(deleting("DelVolumeAttachments").with(attachment()));
+    detached(deleting("DelVolumeAttachments").exists(attachment()));
 
 mcm_x16_attachments_that_cannot_be_listed_are_tried_again:
-    deleting("DelVolumeAttachments").with(loaded()).fails("list VolumeAttachment", Code::Unavailable)
+    deleting("DelVolumeAttachments").exists(loaded()).fails("list VolumeAttachment", Code::Unavailable)
         .notes(DETACH)
         .failed(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_x17_pods_are_evicted_and_waited_for:
-    draining().with(pod())
+    draining().exists(pod())
         .acts(["evict web"])
         .notes(&notes("X17"))
         .status(and(json!({"drain": {}}), condition("False", "Evicting", "1 pods are left")))
         .waits(RetryClass::Short);
 
 mcm_x17_a_budget_that_refuses_is_asked_again_after_its_period:
-    draining().with(pod()).fails("evict", Code::ResourceExhausted)
+    draining().exists(pod()).fails("evict", Code::ResourceExhausted)
         .acts(["evict web"])
         .notes(&notes("X17"))
         .status(and(
@@ -370,7 +370,7 @@ mcm_x17_a_budget_that_refuses_is_asked_again_after_its_period:
         }));
 
 mcm_x18_volumes_on_their_way_are_waited_for:
-    draining().with(attachment())
+    draining().exists(attachment())
         .edited(|object| object["status"]["drain"] = json!({"moving": {
             "pod": "shop/db", "uid": "uid-db", "volumes": ["pv-1"], "stage": "Terminating", "since": EARLIER,
         }}))
@@ -383,7 +383,7 @@ mcm_x18_volumes_on_their_way_are_waited_for:
 
 mcm_x32_the_node_of_another_vm_is_not_drained:
     skipped(
-        deleting("InitiateDrain").with(pod()).with({
+        deleting("InitiateDrain").exists(pod()).exists({
             let mut theirs = node("True");
             theirs["spec"]["providerID"] = "vm-2".into();
             theirs

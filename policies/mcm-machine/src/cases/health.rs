@@ -37,7 +37,7 @@ fn running() -> Case {
 /// A machine that has been Unknown for eleven minutes.
 fn lost() -> Case {
     known("Unknown", "Unknown")
-        .with(node("Unknown"))
+        .exists(node("Unknown"))
         .edited(|object| {
             object["status"]["currentStatus"]["lastUpdateTime"] = "2025-12-31T23:49:00Z".into();
         })
@@ -73,7 +73,7 @@ fn held_back(case: Case) -> Case {
     )
 }
 
-cases! { $ each_health_case health
+polity_sdk::cases! { $ each_health_case of mcm_machine::cases::health;
 
 mcm_h01_a_node_that_cannot_be_looked_at_changes_nothing:
     running().fails("Node", Code::Unavailable)
@@ -88,7 +88,7 @@ mcm_h02_a_node_that_is_gone_makes_the_machine_unknown:
         .waits(RetryClass::Short);
 
 mcm_h02_the_node_of_another_vm_counts_as_gone:
-    running().with({
+    running().exists({
             let mut other = node("True");
             other["spec"]["providerID"] = "vm-2".into();
             other
@@ -106,7 +106,7 @@ mcm_h02_a_node_that_the_grant_does_not_show_counts_as_gone:
         .waits(RetryClass::Short);
 
 mcm_h02_a_node_without_a_providers_id_counts_as_not_there:
-    linked("Pending").with({
+    linked("Pending").exists({
             let mut bare = node("True");
             bare["spec"] = json!({});
             bare
@@ -115,7 +115,7 @@ mcm_h02_a_node_without_a_providers_id_counts_as_not_there:
         .next(Next::After(60_000));
 
 mcm_h03_conditions_are_copied_without_their_heartbeats:
-    running().with({
+    running().exists({
             let mut node = node_with(&[("Ready", "True"), ("DiskPressure", "False")]);
             node["status"]["conditions"][1]["reason"] = "Enough".into();
             node["status"]["conditions"][1]["lastHeartbeatTime"] = NOW.into();
@@ -128,7 +128,7 @@ mcm_h03_conditions_are_copied_without_their_heartbeats:
         .waits(RetryClass::Short);
 
 mcm_h03_a_heartbeat_changes_nothing:
-    running().with({
+    running().exists({
             let mut node = node("True");
             node["status"]["conditions"][0]["lastHeartbeatTime"] = NOW.into();
             node
@@ -137,7 +137,7 @@ mcm_h03_a_heartbeat_changes_nothing:
         .next(Next::Settled(Some(600_000)));
 
 mcm_h04_a_node_that_is_not_ready_makes_the_machine_unknown:
-    running().with(node("False"))
+    running().exists(node("False"))
         .notes(&format!("{FLOW} H03 H04 H12 R24x R22"))
         .event("NodeUnhealthy")
         .status(and(
@@ -147,7 +147,7 @@ mcm_h04_a_node_that_is_not_ready_makes_the_machine_unknown:
         .waits(RetryClass::Short);
 
 mcm_h04_a_watched_condition_makes_the_machine_unknown:
-    running().with(node_with(&[("KernelDeadlock", "True"), ("Ready", "True")]))
+    running().exists(node_with(&[("KernelDeadlock", "True"), ("Ready", "True")]))
         .notes(&format!("{FLOW} H03 H04 H12 R24x R22"))
         .event("NodeUnhealthy")
         .status(and(
@@ -157,7 +157,7 @@ mcm_h04_a_watched_condition_makes_the_machine_unknown:
         .waits(RetryClass::Short);
 
 mcm_h04_which_conditions_are_watched_the_machine_says_first:
-    running().with(node_with(&[("KernelDeadlock", "True"), ("Ready", "True")]))
+    running().exists(node_with(&[("KernelDeadlock", "True"), ("Ready", "True")]))
         .edited(|object| object["spec"]["nodeConditions"] = json!(["DiskPressure"]))
         .notes(&format!("{FLOW} H03 H12 R24x R22"))
         .status(json!({"nodeConditions": conditions(&[("KernelDeadlock", "True"), ("Ready", "True")])}))
@@ -165,7 +165,7 @@ mcm_h04_which_conditions_are_watched_the_machine_says_first:
 
 // f-12: literally, a node that says nothing of Ready would be healthy.
 mcm_h04_a_node_that_does_not_say_whether_it_is_ready_is_not:
-    running().with(node_with(&[("DiskPressure", "False")]))
+    running().exists(node_with(&[("DiskPressure", "False")]))
         .notes(&format!("{FLOW} H03 H04 H12 R24x R22"))
         .event("NodeUnhealthy")
         .status(and(
@@ -175,7 +175,7 @@ mcm_h04_a_node_that_does_not_say_whether_it_is_ready_is_not:
         .waits(RetryClass::Short);
 
 mcm_h05_a_node_that_joined_makes_the_machine_running_and_ends_its_token:
-    linked("Pending").with(node("True")).answers("token.revoke", json!({}))
+    linked("Pending").exists(node("True")).answers("token.revoke", json!({}))
         .edited(|object| object["status"]["bootstrapToken"] = json!({
             "name": "token-1", "key": "token", "expires": NOW,
         }))
@@ -186,7 +186,7 @@ mcm_h05_a_node_that_joined_makes_the_machine_running_and_ends_its_token:
         .waits(RetryClass::Short);
 
 mcm_h05_a_token_that_cannot_be_ended_is_only_reported:
-    linked("Pending").with(node("True")).fails("token.revoke", Code::Unavailable)
+    linked("Pending").exists(node("True")).fails("token.revoke", Code::Unavailable)
         .edited(|object| object["status"]["bootstrapToken"] = json!({
             "name": "token-1", "key": "token", "expires": NOW,
         }))
@@ -197,14 +197,14 @@ mcm_h05_a_token_that_cannot_be_ended_is_only_reported:
         .waits(RetryClass::Short);
 
 mcm_h05_a_creation_that_failed_before_is_running_too:
-    linked("CrashLoopBackOff").with(node("True"))
+    linked("CrashLoopBackOff").exists(node("True"))
         .notes(&format!("{FLOW} H03 H05 H12 R24x R22"))
         .event("Running")
         .status(joined(json!({})))
         .waits(RetryClass::Short);
 
 mcm_h05_waits_for_the_critical_components_of_the_node:
-    linked("Pending").with({
+    linked("Pending").exists({
             let mut node = node("True");
             let key = "node.gardener.cloud/critical-components-not-ready";
             node["spec"]["taints"] = json!([{"key": key, "effect": "NoSchedule"}]);
@@ -215,7 +215,7 @@ mcm_h05_waits_for_the_critical_components_of_the_node:
         .next(Next::After(60_000));
 
 mcm_h06_a_node_that_is_healthy_again_makes_the_machine_running:
-    known("Unknown", "Unknown").with(node("True"))
+    known("Unknown", "Unknown").exists(node("True"))
         .notes(&format!("{FLOW} H03 H06 H12 R24x R22"))
         .event("Running")
         .status(and(
@@ -225,7 +225,7 @@ mcm_h06_a_node_that_is_healthy_again_makes_the_machine_running:
         .waits(RetryClass::Short);
 
 mcm_h06_a_failed_machine_whose_node_recovers_before_it_is_deleted_is_running:
-    known("Failed", "True").with(node("True"))
+    known("Failed", "True").exists(node("True"))
         .notes(&format!("{FLOW} H06 H12 R24x R22"))
         .event("Running")
         .status(and(
@@ -235,7 +235,7 @@ mcm_h06_a_failed_machine_whose_node_recovers_before_it_is_deleted_is_running:
         .waits(RetryClass::Short);
 
 mcm_h07_a_node_that_did_not_join_in_time_fails_the_machine:
-    linked("Pending").with(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}}))
+    linked("Pending").exists(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}}))
         .edited(|object| object["metadata"]["creationTimestamp"] = LONG_AGO.into())
         .notes(&format!("{FLOW} H07 H12 R24x R22"))
         .event("MachineFailed")
@@ -246,14 +246,14 @@ mcm_h07_a_node_that_did_not_join_in_time_fails_the_machine:
         .waits(RetryClass::Short);
 
 mcm_h07_counts_from_the_moment_it_was_pending_where_the_binding_says_so:
-    linked("Pending").with(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}}))
+    linked("Pending").exists(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}}))
         .config(json!({"creationTimeoutSince": "Pending"}))
         .edited(|object| object["metadata"]["creationTimestamp"] = LONG_AGO.into())
         .notes(&format!("{FLOW} H11 H13 R15 S01 R16 R21"))
         .next(Next::After(60_000));
 
 mcm_h08_a_machine_that_is_unknown_for_too_long_is_failed:
-    given_up(lost().with(sibling("a", Some("Running"))).with(sibling("b", Some("Unknown"))));
+    given_up(lost().exists(sibling("a", Some("Running"))).exists(sibling("b", Some("Unknown"))));
 
 mcm_h08_a_machine_without_a_deployment_has_no_others:
     given_up(lost()
@@ -261,23 +261,23 @@ mcm_h08_a_machine_without_a_deployment_has_no_others:
         .fails("permit", Code::Internal));
 
 mcm_h08_more_at_once_where_the_binding_says_so:
-    given_up(lost().with(sibling("a", Some("Failed"))).config(json!({"maxReplacements": 2})));
+    given_up(lost().exists(sibling("a", Some("Failed"))).config(json!({"maxReplacements": 2})));
 
 mcm_h08_a_machine_of_another_deployment_does_not_count:
-    given_up(lost().with({
+    given_up(lost().exists({
         let mut other = sibling("a", Some("Failed"));
         other["metadata"]["labels"]["name"] = "others".into();
         other
     }));
 
 mcm_h09_while_another_one_is_failed_nobody_else_is:
-    held_back(lost().with(sibling("a", Some("Failed"))));
+    held_back(lost().exists(sibling("a", Some("Failed"))));
 
 mcm_h09_a_replacement_that_is_on_its_way_counts:
-    held_back(lost().with(sibling("a", None)));
+    held_back(lost().exists(sibling("a", None)));
 
 mcm_h09_a_terminating_one_counts_twice:
-    held_back(lost().with(sibling("a", Some("Terminating"))).config(json!({"maxReplacements": 2})));
+    held_back(lost().exists(sibling("a", Some("Terminating"))).config(json!({"maxReplacements": 2})));
 
 mcm_h10_while_another_one_is_judged_nobody_else_is:
     lost().answers("permit deployment/workers", json!("busy"))
@@ -290,7 +290,7 @@ mcm_h10_siblings_that_cannot_be_listed_fail_nobody:
         .failed(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_h11_an_unknown_machine_is_looked_at_in_a_minute:
-    known("Unknown", "Unknown").with(node("Unknown"))
+    known("Unknown", "Unknown").exists(node("Unknown"))
         .notes(&format!("{FLOW} H11 H13 {CLEAN}"))
         .next(Next::After(60_000));
 
@@ -300,7 +300,7 @@ mcm_h11_the_timeout_of_the_machine_comes_first:
         .next(Next::After(60_000));
 
 mcm_h12_is_one_write_and_the_template_waits:
-    running().with(node("False"))
+    running().exists(node("False"))
         .edited(|object| object["spec"]["nodeTemplate"] = json!({"metadata": {"labels": {"a": "b"}}}))
         .notes(&format!("{FLOW} H03 H04 H12 R24x R22"))
         .event("NodeUnhealthy")

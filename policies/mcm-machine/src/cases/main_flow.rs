@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 
-cases! { $ each_main_flow_case main_flow
+polity_sdk::cases! { $ each_main_flow_case of mcm_machine::cases::main_flow;
 
 mcm_r04_a_machine_without_a_class_is_left_untouched:
     machine(json!({}))
@@ -23,7 +23,7 @@ mcm_r04_a_machine_without_the_kind_of_its_class_too:
 
 mcm_r05_a_missing_class_is_said_on_the_machine:
     machine(json!({}))
-        .without("MachineClass").with(node("True"))
+        .without("MachineClass").exists(node("True"))
         .notes("R02 R03 R05 R21")
         .status(class_condition("ClassMissing", "MachineClass small does not exist"))
         .failed(RetryClass::Long, Code::NotFound, "MachineClass small does not exist");
@@ -49,7 +49,7 @@ mcm_r05_a_class_that_merely_lacks_its_finalizer_is_looked_at_soon:
 mcm_r05_a_node_template_that_is_not_complete_waits_for_a_person:
     machine(json!({}))
         .without("MachineClass")
-        .with(json!({
+        .exists(json!({
             "apiVersion": "mcm.polity.dev/v1alpha1", "kind": "MachineClass",
             "metadata": {"name": "small", "namespace": "shoot"},
             "spec": {"nodeTemplate": {
@@ -83,7 +83,7 @@ mcm_r05_says_nothing_of_a_class_that_could_not_be_looked_at:
         .failed(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_r06_a_class_that_is_complete_again_is_said_too:
-    known("Running", "True").with(node("True"))
+    known("Running", "True").exists(node("True"))
         .edited(|object| object["status"]["conditions"] = json!([
             {"type": "ClassValid", "status": "False", "reason": "ClassMissing", "lastTransitionTime": EARLIER},
         ]))
@@ -95,14 +95,14 @@ mcm_r06_a_class_that_is_complete_again_is_said_too:
 
 // f-14
 mcm_r07_a_missing_class_stops_the_deletion:
-    deleting("InitiateVMDeletion").without("MachineClass").with(node("True"))
+    deleting("InitiateVMDeletion").without("MachineClass").exists(node("True"))
         .notes("R02 R03 R05 R21")
         .status(class_condition("ClassMissing", "MachineClass small does not exist"))
         .failed(RetryClass::Long, Code::NotFound, "MachineClass small does not exist");
 
 // f-14
 mcm_r07_a_missing_class_does_not_stop_the_deletion_where_the_binding_says_so:
-    deleting("InitiateVMDeletion").without("MachineClass").with(node("True"))
+    deleting("InitiateVMDeletion").without("MachineClass").exists(node("True"))
         .config(json!({"deleteWithoutClass": true}))
         .answers("machine.delete", json!({}))
         .acts([DELETE])
@@ -119,13 +119,13 @@ mcm_r10_the_finalizer_is_added_before_anything_is_made:
 
 // f-1: literally, a machine with its finalizer would stop here for ever.
 mcm_r11_a_machine_with_its_finalizer_goes_on:
-    known("Running", "True").with(node("True"))
+    known("Running", "True").exists(node("True"))
         .notes(&format!("{LIVE} R13 H13 R15 S08 R16 R21"))
         .next(Next::Settled(Some(600_000)));
 
 // f-10: literally, a machine with a node would never get the missing id.
 mcm_r14_a_creation_that_is_not_finished_is_finished:
-    known("Running", "True").with(node("True"))
+    known("Running", "True").exists(node("True"))
         .edited(|object| object["status"]["providerID"] = json!(null))
         .answers("machine.status", vm())
         .notes(&format!("{LIVE} R14 R19 C02 C10 R20"))
@@ -133,9 +133,9 @@ mcm_r14_a_creation_that_is_not_finished_is_finished:
         .waits(RetryClass::Short);
 
 mcm_r14_a_lost_phase_is_written_again:
-    linked("Pending").with(node("True"))
+    linked("Pending").exists(node("True"))
         .edited(|object| object["status"]["currentStatus"] = json!({}))
-        .without("Node").with(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}}))
+        .without("Node").exists(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}}))
         .answers("machine.status", vm())
         .notes(&format!("{LIVE} R13 H13 R15 S01 R14 R19 C02 C11 R20"))
         .status(and(
@@ -145,7 +145,7 @@ mcm_r14_a_lost_phase_is_written_again:
         .waits(RetryClass::Short);
 
 mcm_r14_a_label_that_was_taken_away_comes_back:
-    known("Running", "True").with(node("True"))
+    known("Running", "True").exists(node("True"))
         .edited(|object| object["metadata"]["labels"] = json!({"name": "workers"}))
         .answers("machine.status", vm())
         .notes(&format!("{LIVE} R14 R19 C02 C10 R20"))
@@ -153,7 +153,7 @@ mcm_r14_a_label_that_was_taken_away_comes_back:
         .waits(RetryClass::Short);
 
 mcm_r14_a_label_that_names_another_node_is_put_right:
-    known("Running", "True").with(node("True"))
+    known("Running", "True").exists(node("True"))
         .edited(|object| object["metadata"]["labels"]["node"] = "node-x".into())
         .answers("machine.status", vm())
         .notes(&format!("{LIVE} R14 R19 C02 C10 R20"))
@@ -161,17 +161,17 @@ mcm_r14_a_label_that_names_another_node_is_put_right:
         .waits(RetryClass::Short);
 
 mcm_r16_a_failed_machine_waits_to_be_replaced:
-    known("Failed", "False").with(node("False"))
+    known("Failed", "False").exists(node("False"))
         .notes(&format!("{LIVE} R13 H13 R15 S08 R16 R21"))
         .waits(RetryClass::Long);
 
 mcm_r25x_while_frozen_nothing_is_done_to_a_live_machine:
-    known("Running", "True").with(node("Unknown")).with(safety(true, EARLIER))
+    known("Running", "True").exists(node("Unknown")).exists(safety(true, EARLIER))
         .notes("R25x")
         .next(Next::After(600_000));
 
 mcm_r25x_another_freeze_is_none_of_this_machines_business:
-    known("Running", "True").with(node("True")).with(safety(true, EARLIER))
+    known("Running", "True").exists(node("True")).exists(safety(true, EARLIER))
         .config(json!({"safety": "other"}))
         .notes(&format!("{LIVE} R13 H13 R15 S08 R16 R21"))
         .next(Next::Settled(Some(600_000)));
@@ -181,7 +181,7 @@ mcm_r25x_a_freeze_that_cannot_be_looked_at_fails_the_pass:
         .failed(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_r25x_a_deletion_does_not_ask:
-    deleting("InitiateVMDeletion").with(safety(true, EARLIER))
+    deleting("InitiateVMDeletion").exists(safety(true, EARLIER))
         .answers("machine.delete", json!({}))
         .acts([DELETE])
         .notes("R02 R03 R06 R07 R08 D01 D04 D08 X20 R18")
@@ -189,7 +189,7 @@ mcm_r25x_a_deletion_does_not_ask:
         .waits(RetryClass::Short);
 
 mcm_r26x_after_the_thaw_an_unknown_machine_is_running:
-    known("Unknown", "Unknown").with(node("Unknown")).with(safety(false, NOW))
+    known("Unknown", "Unknown").exists(node("Unknown")).exists(safety(false, NOW))
         .notes("R26x")
         .status(and(
             operation(json!({"description": "the freeze is over"})),
@@ -198,7 +198,7 @@ mcm_r26x_after_the_thaw_an_unknown_machine_is_running:
         .waits(RetryClass::Short);
 
 mcm_r26x_a_machine_that_became_unknown_after_the_thaw_stays_so:
-    known("Unknown", "Unknown").with(node("Unknown")).with(safety(false, LONG_AGO))
+    known("Unknown", "Unknown").exists(node("Unknown")).exists(safety(false, LONG_AGO))
         .notes(&format!("{LIVE} R13 H11 H13 R15 S08 R16 R21"))
         .next(Next::After(60_000));
 }

@@ -33,20 +33,35 @@ fn changed(case: Case, edges: &str, by: &Value) -> Case {
         .waits(RetryClass::Short)
 }
 
-cases! { $ each_template_case template
+/// Asks for a Node with its labels fail, others do not.
+fn without_labels(request: &Request) -> Option<Result<Value, Failure>> {
+    let with_labels = match request {
+        Request::Ask(ask) => match &ask.question {
+            Question::Object(query) => query.projection.iter().any(|path| path == "metadata.labels"),
+            _ => false,
+        },
+        Request::Act(_) => false,
+    };
+    match with_labels {
+        true => Some(Err(Failure::new(Code::Unavailable, "no"))),
+        false => usual(request),
+    }
+}
+
+polity_sdk::cases! { $ each_template_case of mcm_machine::cases::template;
 
 mcm_s01_a_machine_without_a_node_has_nothing_to_sync:
-    linked("Pending").with(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}}))
+    linked("Pending").exists(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}}))
         .notes("R02 R03 R06 R09 R11 R13 H11 H13 R15 S01 R16 R21")
         .next(Next::After(60_000));
 
 mcm_s02_a_node_that_cannot_be_looked_at_any_more:
-    templated(json!({})).with(node("True")).unreadable("metadata.labels", Code::Unavailable)
+    templated(json!({})).exists(node("True")).usually(without_labels)
         .notes(&format!("{FLOW} S02 R17 R22"))
         .failed(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_s03_what_was_applied_last_cannot_be_read:
-    templated(json!({})).with(node_with(json!({}), "{"))
+    templated(json!({})).exists(node_with(json!({}), "{"))
         .notes(&format!("{FLOW} S03 R17 R22"))
         .failed(RetryClass::Short, Code::InvalidArgument, &format!(
             "the annotation {APPLIED} of the node does not decode: EOF while parsing an object at line 1 column 1"
@@ -54,21 +69,21 @@ mcm_s03_what_was_applied_last_cannot_be_read:
 
 mcm_s04_a_label_that_is_no_longer_wanted_is_taken_away_even_if_somebody_changed_it:
     changed(
-        templated(json!({})).with(node_with(json!({"a": "theirs", "c": "d"}), AB)),
+        templated(json!({})).exists(node_with(json!({"a": "theirs", "c": "d"}), AB)),
         "S04",
         &json!({"metadata": {"annotations": {APPLIED: EMPTY}, "labels": {"a": null}}}),
     );
 
 mcm_s05_a_label_that_differs_is_set:
     changed(
-        templated(json!({"metadata": {"labels": {"a": "b"}}})).with(node_with(json!({"a": "x", "c": "d"}), EMPTY)),
+        templated(json!({"metadata": {"labels": {"a": "b"}}})).exists(node_with(json!({"a": "x", "c": "d"}), EMPTY)),
         "S05",
         &json!({"metadata": {"annotations": {APPLIED: AB}, "labels": {"a": "b"}}}),
     );
 
 mcm_s05_an_annotation_that_is_missing_is_set:
     changed(
-        templated(json!({"metadata": {"annotations": {"x": "y"}}})).with(node_with(json!({}), EMPTY)),
+        templated(json!({"metadata": {"annotations": {"x": "y"}}})).exists(node_with(json!({}), EMPTY)),
         "S05",
         &json!({"metadata": {"annotations": {
             APPLIED: r#"{"metadata":{"annotations":{"x":"y"}},"spec":{}}"#, "x": "y",
@@ -77,7 +92,7 @@ mcm_s05_an_annotation_that_is_missing_is_set:
 
 mcm_s06_a_taint_is_recognised_by_key_and_effect:
     changed(
-        templated(json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule", "value": "new"}]}})).with({
+        templated(json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule", "value": "new"}]}})).exists({
             let mut node = node_with(json!({}), EMPTY);
             node["spec"]["taints"] = json!([
                 {"key": "k", "effect": "NoExecute", "value": "theirs"},
@@ -99,7 +114,7 @@ mcm_s06_a_taint_is_recognised_by_key_and_effect:
 
 mcm_s07_a_node_without_annotations_gets_the_template_as_applied:
     changed(
-        templated(json!({})).with({
+        templated(json!({})).exists({
             let mut node = node("True");
             node["metadata"]["annotations"] = json!({});
             node
@@ -109,14 +124,14 @@ mcm_s07_a_node_without_annotations_gets_the_template_as_applied:
     );
 
 mcm_s07_a_conflict_is_tried_again_at_once:
-    templated(json!({"metadata": {"labels": {"a": "b"}}})).with(node_with(json!({}), EMPTY))
+    templated(json!({"metadata": {"labels": {"a": "b"}}})).exists(node_with(json!({}), EMPTY))
         .fails("patch Node", Code::Aborted)
         .acts([&patch(json!({"metadata": {"annotations": {APPLIED: AB}, "labels": {"a": "b"}}}))])
         .notes(&format!("{FLOW} S05 S07 R17 R22"))
         .failed(RetryClass::Conflict, Code::Aborted, "no");
 
 mcm_s07_another_failure_soon:
-    templated(json!({"metadata": {"labels": {"a": "b"}}})).with(node_with(json!({}), EMPTY))
+    templated(json!({"metadata": {"labels": {"a": "b"}}})).exists(node_with(json!({}), EMPTY))
         .fails("patch Node", Code::Unavailable)
         .acts([&patch(json!({"metadata": {"annotations": {APPLIED: AB}, "labels": {"a": "b"}}}))])
         .notes(&format!("{FLOW} S05 S07 R17 R22"))
@@ -124,7 +139,7 @@ mcm_s07_another_failure_soon:
 
 mcm_s08_what_others_put_on_the_node_is_never_touched:
     templated(json!({"metadata": {"labels": {"a": "b"}}}))
-        .with({
+        .exists({
             let mut node = node_with(json!({"a": "b", "theirs": "x"}), AB);
             node["spec"]["taints"] = json!([{"key": "theirs", "effect": "NoExecute"}]);
             node

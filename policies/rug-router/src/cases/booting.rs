@@ -10,7 +10,7 @@ fn booted() -> Value {
     json!({"instance": "vm-1", "bootAttempts": 1, "ports": [MAC]})
 }
 
-cases! { $ each_booting_case booting
+polity_sdk::cases! { $ each_booting_case of rug_router::cases::booting;
 
 rug_13_a_vm_is_booted:
     without_a_vm().answers("router.boot", json!({"id": "vm-1"}))
@@ -58,12 +58,12 @@ rug_16_a_boot_that_fails_is_tried_again:
 rug_16_without_its_image_nothing_is_booted_and_it_counts_as_a_try:
     without_a_vm().lacks("image.get")
         .takes_slowly("16", "CREATE_VM").writes(json!({"bootAttempts": 1}))
-        .event("ImageNotFound").explains("ImageNotFound", "there is no image \"image-1\"");
+        .event("ImageNotFound").explains("ImageNotFound", "the image \"image-1\": no");
 
 rug_16_an_image_that_belongs_to_others_is_none:
     without_a_vm().fails("image.get", Code::PermissionDenied)
         .takes_slowly("16", "CREATE_VM").writes(json!({"bootAttempts": 1}))
-        .event("ImageDenied").explains("ImageDenied", "no");
+        .event("ImageDenied").explains("ImageDenied", "the image \"image-1\": no");
 
 rug_16_a_vm_that_is_down_has_to_go_before_there_is_another_one:
     without_a_vm().with(json!({"instance": "vm-1", "bootAttempts": 3})).there().answers("router.delete", json!({}))

@@ -13,7 +13,7 @@ fn given_up(event: &str, ago: u64) -> Case {
     resting(event, "E").with(json!({"bootAttempts": 5, "lastErrorTime": then}))
 }
 
-cases! { $ each_choosing_case choosing
+polity_sdk::cases! { $ each_choosing_case of rug_router::cases::choosing;
 
 rug_02_an_update_of_a_configured_vm_looks_whether_it_is_alive:
     resting("U", "C").takes("02", "ALIVE").writes(json!({"queue": [], "action": "U"}));

@@ -21,7 +21,7 @@ fn failed_task() -> Value {
     json!({"id": "task-1", "state": "error", "kind": "push", "error": {"fault": "Refused", "message": "bad"}})
 }
 
-cases! { $ each_configuring_case configuring
+polity_sdk::cases! { $ each_configuring_case of rug_router::cases::configuring;
 
 the_configuration_is_a_task:
     configuring("U").answers("config.push", json!({"task": "task-1"}))

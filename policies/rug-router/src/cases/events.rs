@@ -15,7 +15,7 @@ fn with_condition(case: Case, other: Value) -> Case {
     case.writes(json!({"conditions": [condition("Ready", "True", "Configured", "", EARLIER), other]}))
 }
 
-cases! { $ each_events_case events
+polity_sdk::cases! { $ each_events_case of rug_router::cases::events;
 
 a_changed_spec_is_an_update:
     resting().edited(|object| object["metadata"]["generation"] = 2.into())

@@ -2,7 +2,7 @@
 
 use super::*;
 
-cases! { $ each_living_case living
+polity_sdk::cases! { $ each_living_case of rug_router::cases::living;
 
 rug_01_nothing_is_known_of_a_new_router:
     router(json!({}))

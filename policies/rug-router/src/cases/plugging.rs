@@ -28,7 +28,7 @@ fn left() -> Value {
     json!({"plugSince": null, "plugging": false})
 }
 
-cases! { $ each_plugging_case plugging
+polity_sdk::cases! { $ each_plugging_case of rug_router::cases::plugging;
 
 rug_x14_it_begins_by_writing_down_what_will_be_plugged:
     replugging(0)

@@ -30,7 +30,7 @@ fn rebuilding() -> Case {
     stopping("REBUILD_VM", "E", "C").with(json!({"ports": [MAC], "bootAttempts": 2}))
 }
 
-cases! { $ each_stopping_case stopping
+polity_sdk::cases! { $ each_stopping_case of rug_router::cases::stopping;
 
 rug_28_a_vm_that_is_to_be_rebuilt_is_told_to_go:
     lingers(rebuilding()).acts([DELETE_PORTS, DELETE])
@@ -104,11 +104,4 @@ rug_x12_what_comes_later_changes_nothing:
     })
         .notes("X12");
 
-}
-
-impl Case {
-    fn released(mut self) -> Self {
-        self.released = true;
-        self
-    }
 }
