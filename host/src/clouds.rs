@@ -14,6 +14,7 @@ use crate::data::Data;
 /// The clouds that are open.
 ///
 /// Bindings that name a cloud share it, and must agree on its configuration.
+#[derive(Clone)]
 pub struct Clouds {
     clock: Arc<Clock>,
     secrets: Arc<dyn SecretResolver>,
@@ -23,8 +24,12 @@ pub struct Clouds {
     scenario: Option<Value>,
     /// Whether this host may govern the machine that it runs on.
     own_node: bool,
-    open: Mutex<BTreeMap<String, Open>>,
+    open: Arc<Mutex<BTreeMap<String, Open>>>,
+    through: Option<Arc<Through>>,
 }
+
+/// What stands between a host and a cloud.
+type Through = dyn Fn(Arc<dyn Cloud>) -> Arc<dyn Cloud> + Send + Sync;
 
 struct Open {
     configuration: Option<Value>,
@@ -47,7 +52,8 @@ impl Clouds {
             seed,
             scenario,
             own_node: false,
-            open: Mutex::default(),
+            open: Arc::default(),
+            through: None,
         }
     }
 
@@ -57,9 +63,24 @@ impl Clouds {
         self
     }
 
+    /// The same clouds, performing what they are asked through this: for tests that stand between a host and them.
+    #[doc(hidden)]
+    pub fn reached_through(
+        &self,
+        through: impl Fn(Arc<dyn Cloud>) -> Arc<dyn Cloud> + Send + Sync + 'static,
+    ) -> Self {
+        let mut clouds = self.clone();
+        clouds.through = Some(Arc::new(through));
+        clouds
+    }
+
     /// The cloud of this name.
     pub fn get(&self, name: &str) -> Option<Arc<dyn Cloud>> {
-        self.lock().get(name).map(|open| open.cloud.clone())
+        let cloud = self.lock().get(name).map(|open| open.cloud.clone())?;
+        Some(match &self.through {
+            Some(through) => through(cloud),
+            None => cloud,
+        })
     }
 
     /// Opens the cloud that a binding names, unless it is open.

@@ -1,4 +1,5 @@
-//! All policies together, simulated: what must hold does, for every seed, and where a guard is taken away a seed tells.
+//! All workflows, simulated, together and each alone: what must hold does, for every seed, and where a guard is taken
+//! away a seed tells.
 //!
 //! `POLITY_SEEDS` sets how many seeds there are, `POLITY_SEED` runs one alone.
 
@@ -6,11 +7,12 @@
 
 use polity_clouds::sim::{Intervention, Millis, WorldEvent};
 use polity_core::machine::Guards;
-use polity_tests::together::scenario::{Deed, Scenario};
+use polity_tests::together::scenario::{Deed, Scenario, Workflow};
 use polity_tests::together::{Options, run};
 
-/// Seeds of the test command.
-const SEEDS: u64 = 12;
+/// Seeds of the test command, of all together and of each alone.
+const SEEDS: u64 = 6;
+const ALONE: u64 = 3;
 /// Seeds within which a guard that is missing must be noticed.
 const NOTICED_WITHIN: u64 = 40;
 
@@ -27,20 +29,58 @@ fn simulate(seed: u64, options: Options<'_>) -> Result<usize, String> {
     runtime.block_on(run(seed, options))
 }
 
-fn alone(seed: u64) -> String {
-    format!("run it alone: POLITY_SEED={seed} cargo test -p polity-tests --test together -- every_seed")
+/// Simulates seeds, each of which must do something.
+fn keeps_every_rule(seeds: u64, test: &str, options: Options<'_>) {
+    let alone_seed = number("POLITY_SEED");
+    let all = 0..number("POLITY_SEEDS").unwrap_or(seeds);
+    for seed in alone_seed.map_or(all, |seed| seed..seed + 1) {
+        match simulate(seed, options) {
+            Ok(passes) => assert!(passes > 10, "seed {seed} does something: {passes} passes"),
+            Err(broken) => panic!(
+                "seed {seed}: {broken}\nrun it alone: POLITY_SEED={seed} cargo test -p polity-tests --test together -- {test}"
+            ),
+        }
+    }
 }
 
 #[test]
 fn every_seed_keeps_every_rule_and_settles() {
-    let alone_seed = number("POLITY_SEED");
-    let all = 0..number("POLITY_SEEDS").unwrap_or(SEEDS);
-    for seed in alone_seed.map_or(all, |seed| seed..seed + 1) {
-        match simulate(seed, Options::default()) {
-            Ok(passes) => assert!(passes > 20, "seed {seed} does something: {passes} passes"),
-            Err(broken) => panic!("seed {seed}: {broken}\n{}", alone(seed)),
-        }
-    }
+    keeps_every_rule(SEEDS, "every_seed", Options::default());
+}
+
+/// One workflow, on every seed of which hosts and agents crash right after some output.
+fn alone(workflow: Workflow, test: &str) {
+    let options = Options {
+        workflows: workflow.alone(),
+        shape: |scenario| scenario.rates.crash = scenario.rates.crash.max(20),
+        ..Options::default()
+    };
+    keeps_every_rule(ALONE, test, options);
+}
+
+#[test]
+fn alone_capv_machines_keep_every_rule_and_settle() {
+    alone(Workflow::CapvMachines, "alone_capv");
+}
+
+#[test]
+fn alone_mcm_machines_keep_every_rule_and_settle() {
+    alone(Workflow::McmMachines, "alone_mcm");
+}
+
+#[test]
+fn alone_clusters_keep_every_rule_and_settle() {
+    alone(Workflow::Clusters, "alone_clusters");
+}
+
+#[test]
+fn alone_an_orb_and_its_agents_keep_every_rule_and_settle() {
+    alone(Workflow::Orb, "alone_an_orb");
+}
+
+#[test]
+fn alone_routers_keep_every_rule_and_settle() {
+    alone(Workflow::Routers, "alone_routers");
 }
 
 /// Takes guards away: within a bounded number of seeds this is noticed; with them, that seed is fine.

@@ -1,11 +1,12 @@
-//! All policies together in one host, simulated: two kinds of machines of three tenants, guarded by an identity policy,
-//! each with a retry policy, on nodes with pods and a disruption budget, while clouds, connections and hosts fail and
-//! people do what they do.
+//! The workflows, simulated, alone and all together in one host: two kinds of machines of three tenants, guarded by an
+//! identity policy, each with a retry policy, on nodes with pods and a disruption budget; an Orb, on each machine of
+//! which an agent runs; routers; while clouds, connections, hosts and agents fail and people do what they do.
 //!
 //! # Flow
 //!
 //! A [`Scenario`] is drawn from the seed. The [`People`] keep a deployment and a workload alive,
-//! taint nodes, delete machines and take trust away; hosts crash and come back. The [`Rules`] look at the cluster, the
+//! taint nodes, delete machines, want other versions and take trust away; hosts and agents crash, many of them right
+//! after one of their outputs, and come back. The [`Rules`] look at the cluster, the
 //! cloud and every pass again and again. At a time of the scenario nothing goes wrong any more, and everything has to
 //! settle.
 //!
@@ -13,7 +14,10 @@
 //!
 //! A runtime takes part: the same seed makes the same world, but not the same bytes of a recording.
 
+pub mod faults;
+pub mod orb;
 pub mod people;
+pub mod routers;
 pub mod rules;
 pub mod scenario;
 pub mod setting;
@@ -25,13 +29,15 @@ use std::time::Duration;
 use polity_clouds::sim::Millis;
 use polity_core::machine::Guards;
 use polity_core::record::PassRecord;
+use serde_json::json;
 
 use crate::simulation::seed::Chance;
+use crate::whole::agents::Agents;
 use crate::whole::hosts::Hosts;
 use crate::whole::{BEGIN, Site};
 use people::People;
 use rules::Rules;
-use scenario::Scenario;
+use scenario::{Scenario, Workflow};
 use sight::Sight;
 
 /// Between two looks, while things go wrong and afterwards.
@@ -46,8 +52,14 @@ const LOOKED_AT_WITHIN: Duration = Duration::from_secs(15 * 60);
 /// How a seed is simulated.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
+    /// Who takes part.
+    pub workflows: &'static [Workflow],
     /// Which guards the hosts have.
     pub guards: Guards,
+    /// Whether what an Orb is in the middle of outlives the host that wrote it down.
+    pub cursor_is_persisted: bool,
+    /// Whether a machine refuses a reboot that was meant for an earlier boot.
+    pub reboot_names_its_boot: bool,
     /// Makes of a scenario what a test needs.
     pub shape: fn(&mut Scenario),
     /// Where every pass is recorded.
@@ -57,7 +69,10 @@ pub struct Options<'a> {
 impl Default for Options<'_> {
     fn default() -> Self {
         Options {
+            workflows: &Workflow::ALL,
             guards: Guards::default(),
+            cursor_is_persisted: true,
+            reboot_names_its_boot: true,
             shape: |_| {},
             recording: None,
         }
@@ -69,7 +84,7 @@ impl Default for Options<'_> {
 /// # Errors
 /// What it broke, in words.
 pub async fn run(seed: u64, options: Options<'_>) -> Result<usize, String> {
-    let mut scenario = Scenario::of(seed);
+    let mut scenario = Scenario::of(seed, options.workflows);
     (options.shape)(&mut scenario);
     let cloud = serde_json::to_value(&scenario.cloud).expect("a configuration is JSON");
     let mut site = Site::new(seed, Some(cloud));
@@ -79,7 +94,9 @@ pub async fn run(seed: u64, options: Options<'_>) -> Result<usize, String> {
     }
     let mut world = World {
         hosts: Hosts::new(scenario.hosts, scenario.rates, Chance::new(seed, 7)),
-        people: People::new(Chance::new(seed, 8)),
+        agents: Agents::new(orb::agent, scenario.rates, Chance::new(seed, 9)),
+        people: People::new(options.workflows, Chance::new(seed, 8)),
+        options,
         rules: Rules::default(),
         site,
     };
@@ -90,22 +107,31 @@ pub async fn run(seed: u64, options: Options<'_>) -> Result<usize, String> {
 }
 
 /// A world that is being simulated.
-struct World {
+struct World<'a> {
+    options: Options<'a>,
     site: Site,
     hosts: Hosts,
+    agents: Agents,
     people: People,
     rules: Rules,
 }
 
-impl World {
+impl World<'_> {
     async fn play(&mut self, scenario: Scenario) -> Result<usize, String> {
-        setting::prepare(&self.site).await;
+        setting::prepare(&self.site, self.options.workflows).await;
+        if !self.options.reboot_names_its_boot {
+            self.site.inspect(|sim, _| sim.reboot_under_any_boot());
+        }
         self.site.play_kubelets();
         for (at, deed) in scenario.deeds {
             self.look_until(at).await?;
             match deed {
                 scenario::Deed::CutWatches(index) => self.hosts.cut_watches(index),
-                scenario::Deed::Crash(index) => self.hosts.crash(index).await,
+                scenario::Deed::Crash(index) => {
+                    self.hosts.crash(index).await;
+                    self.forget_cursor().await;
+                }
+                scenario::Deed::CrashAgent(number) => self.crash_agent(number).await,
                 scenario::Deed::Stop(index) => self.hosts.stop(index).await,
                 deed => self.people.act(&self.site, &mut self.rules, deed).await,
             }
@@ -113,6 +139,7 @@ impl World {
         self.look_until(scenario.quiet_at).await?;
 
         self.site.calm();
+        self.agents.calm();
         let host = self.hosts.calm(&self.site).await;
         for _ in 0..2 {
             // What somebody took away is missed when it is looked at for the next time.
@@ -120,14 +147,16 @@ impl World {
             let end = self.site.clock.now().boot + SETTLES_WITHIN.0;
             loop {
                 tokio::time::sleep(LOOK_AGAIN).await;
-                let mut news = self.hosts.news();
+                self.agents.supervise(&self.site).await;
+                let mut news = self.news();
                 news.extend(host.news());
                 let busy = self.look(&news).await?;
                 let now = self.site.clock.now();
                 if now.unix < until || busy {
                     continue;
                 }
-                let stuck = self.site.settles(&host, None, Millis(0)).await;
+                let mut stuck = self.site.settles(&host, None, Millis(0)).await;
+                stuck.extend(self.agents.stuck(&self.site).await);
                 if stuck.is_empty() {
                     break;
                 }
@@ -136,7 +165,8 @@ impl World {
                 }
             }
         }
-        self.rules.compare(&Sight::of(&self.site).await)?;
+        let sight = Sight::of(&self.site, self.options.workflows).await;
+        self.rules.compare(&sight, self.options.workflows)?;
         host.stop().await;
         Ok(self.rules.passes())
     }
@@ -144,18 +174,45 @@ impl World {
     /// Lets time pass, looking again and again.
     async fn look_until(&mut self, at: u64) -> Result<(), String> {
         while self.site.clock.now().unix < BEGIN + at {
-            self.hosts.supervise(&self.site);
+            if self.hosts.supervise(&self.site) {
+                self.forget_cursor().await;
+            }
+            self.agents.supervise(&self.site).await;
             let left = BEGIN + at - self.site.clock.now().unix;
             tokio::time::sleep(LOOK_EVERY.min(Duration::from_millis(left))).await;
-            let news = self.hosts.news();
+            let news = self.news();
             self.look(&news).await?;
         }
         Ok(())
     }
 
+    /// The passes that ended since this was asked last.
+    fn news(&mut self) -> Vec<PassRecord> {
+        let mut news = self.hosts.news();
+        news.extend(self.agents.news());
+        news
+    }
+
+    async fn crash_agent(&mut self, number: usize) {
+        let nodes = self.agents.nodes();
+        if let Some(node) = nodes.get(number % nodes.len().max(1)) {
+            self.agents.crash(node).await;
+        }
+    }
+
+    /// A host has crashed: what only its memory has kept is gone.
+    async fn forget_cursor(&self) {
+        if self.options.cursor_is_persisted {
+            return;
+        }
+        let orb = setting::reference(orb::ORBITER, "Orb", None, orb::NAME);
+        let forgotten = json!({"status": {"changing": null, "cursor": null, "draining": null}});
+        let _ = self.site.patch(&orb, Some("status"), forgotten).await;
+    }
+
     /// Looks, and lets controllers do what they see. Whether there was anything to do.
     async fn look(&mut self, news: &[PassRecord]) -> Result<bool, String> {
-        let sight = Sight::of(&self.site).await;
+        let sight = Sight::of(&self.site, self.options.workflows).await;
         self.rules.look(&self.site, &sight, news)?;
         Ok(self.people.keep_going(&self.site, &sight).await)
     }

@@ -5,11 +5,12 @@ use polity_core::object::Object;
 use serde_json::{Value, json};
 
 use super::rules::Rules;
-use super::scenario::Deed;
+use super::scenario::{Deed, Workflow};
 use super::setting::{
     self, PODS, SHIFTY, TENANTS, TRUSTED, WORKERS, access_key, capv_machine, mcm_machine, reference,
 };
 use super::sight::{Sight, is_deleting, is_worker, phase};
+use super::{orb, routers};
 use crate::simulation::bindings::MACHINES as CAPV;
 use crate::simulation::seed::Chance;
 use crate::whole::Site;
@@ -17,6 +18,7 @@ use crate::whole::mcm::DEPLOYMENT;
 
 /// What people did so far.
 pub struct People {
+    workflows: &'static [Workflow],
     chance: Chance,
     machines: u64,
     pods: u64,
@@ -25,8 +27,9 @@ pub struct People {
 
 impl People {
     /// Nobody did anything yet.
-    pub fn new(chance: Chance) -> Self {
+    pub fn new(workflows: &'static [Workflow], chance: Chance) -> Self {
         People {
+            workflows,
             chance,
             machines: 0,
             pods: 0,
@@ -36,8 +39,23 @@ impl People {
 
     /// The controllers do their work: as many machines as are wanted, and as many pods. Whether there was any.
     pub async fn keep_going(&mut self, site: &Site, sight: &Sight) -> bool {
-        let machines = self.machine_sets(site, sight).await;
-        self.workload(site, sight).await || machines
+        let mut busy = self.look_after_routers(site, sight).await;
+        if self.workflows.contains(&Workflow::McmMachines) {
+            busy |= self.machine_sets(site, sight).await;
+        }
+        self.workload(site, sight).await || busy
+    }
+
+    /// Somebody wants to know why a router was given up: with that it is begun anew.
+    async fn look_after_routers(&mut self, site: &Site, sight: &Sight) -> bool {
+        let mut busy = false;
+        for router in sight.routers.iter().filter(|router| routers::is_given_up(router)) {
+            self.deeds += 1;
+            let name = router["metadata"]["name"].as_str().unwrap_or_default();
+            routers::act(site, name, routers::Deed::Read, self.deeds).await;
+            busy = true;
+        }
+        busy
     }
 
     /// Machines that were given up are deleted, and replaced.
@@ -154,13 +172,15 @@ impl People {
                 let key = access_key(&format!("number {}", self.deeds));
                 site.cluster.apply(&key).await.expect("a Secret is written");
             }
-            Deed::CutWatches(_) | Deed::Crash(_) | Deed::Stop(_) => {}
+            Deed::Orb(deed) => orb::act(site, rules, &mut self.chance, deed, self.deeds).await,
+            Deed::Router(name, deed) => routers::act(site, name, deed, self.deeds).await,
+            Deed::CutWatches(_) | Deed::Crash(_) | Deed::Stop(_) | Deed::CrashAgent(_) => {}
         }
     }
 
     /// A worker, if there is one.
     async fn worker(&mut self, site: &Site) -> Option<ObjectRef> {
-        let sight = Sight::of(site).await;
+        let sight = Sight::of(site, self.workflows).await;
         let workers: Vec<&Value> = sight.workers().filter(|worker| !is_deleting(worker)).collect();
         (!workers.is_empty()).then(|| named(self.chance.pick(&workers)))
     }

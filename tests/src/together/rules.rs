@@ -1,12 +1,17 @@
 //! What must hold, told by somebody who sees the cluster, the cloud and every pass.
 
+mod orb;
+mod routers;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::LazyLock;
 
 use polity_clouds::sim::Happened;
 use polity_core::contract::{Act, Code, Next, Request, Role, Verdict};
 use polity_core::record::{Outcome, PassRecord};
 use serde_json::Value;
 
+use super::scenario::Workflow;
 use super::setting::{HEALTHY, SHIFTY, SHUT, TRUSTED, WORKERS};
 use super::sight::{Sight, is_deleting, phase};
 use crate::stand::condition_of;
@@ -40,6 +45,7 @@ pub struct Rules {
     suspects: BTreeSet<String>,
     /// Taints of people, by the node's uid.
     taints: BTreeMap<String, Vec<String>>,
+    orb: orb::Rules,
 }
 
 impl Default for Rules {
@@ -55,11 +61,30 @@ impl Default for Rules {
             pods: BTreeMap::new(),
             suspects: BTreeSet::new(),
             taints: BTreeMap::new(),
+            orb: orb::Rules::default(),
         }
     }
 }
 
+/// What is broken, in words.
 type Verdicts = Result<(), String>;
+
+/// Every edge that a policy here may take.
+static EDGES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+    let manifests = [
+        capv_machine::manifest(),
+        mcm_machine::manifest(),
+        mcm_safety::manifest(),
+        capa_identity::manifest(),
+        orbiter::manifest(),
+        orbiter_node_agent::manifest(),
+        rug_router::manifest(),
+    ];
+    let edges = manifests
+        .into_iter()
+        .flat_map(|manifest| manifest.into_contract().edges);
+    edges.map(|edge| edge.id).collect()
+});
 
 impl Rules {
     /// How many passes there were.
@@ -85,6 +110,11 @@ impl Rules {
         self.taints.entry(text(uid)).or_default().push(key.to_owned());
     }
 
+    /// The nodes of the Orb that people have cordoned, by uid.
+    pub fn cordoned(&mut self) -> &mut BTreeSet<String> {
+        &mut self.orb.cordoned
+    }
+
     /// Looks at everything.
     pub fn look(&mut self, site: &Site, sight: &Sight, news: &[PassRecord]) -> Verdicts {
         for pass in news {
@@ -94,7 +124,8 @@ impl Rules {
         self.effects(site)?;
         self.given_up(sight)?;
         self.pods(sight);
-        self.taints(sight)
+        self.taints(sight)?;
+        self.orb.look(sight)
     }
 
     fn passed(&mut self, pass: &PassRecord) -> Verdicts {
@@ -136,6 +167,9 @@ impl Rules {
             ));
         }
         let notes: BTreeSet<&str> = pass.notes().collect();
+        if let Some(unknown) = notes.iter().find(|note| !EDGES.contains(**note)) {
+            return Err(format!("{} took {unknown}, which no policy knows", pass.key));
+        }
         if notes.contains("MCM-H08") && pass.outcome == Outcome::Published {
             self.given_up.insert(pass.uid.clone());
         }
@@ -148,16 +182,23 @@ impl Rules {
         Ok(())
     }
 
-    /// At most one VM for a machine, and none without one.
+    /// At most one VM for a machine, a router or a name in a pool, and none without an object.
     fn vms(&mut self, site: &Site, sight: &Sight) -> Verdicts {
-        let mut of: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let mut of: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
         for vm in &sight.vms {
-            of.entry(&vm.owner).or_default().push(&vm.id);
+            of.entry((&vm.owner, &vm.name)).or_default().push(&vm.id);
         }
-        if let Some((owner, vms)) = of.iter().find(|(_, vms)| vms.len() > 1) {
-            return Err(format!("{owner} has the VMs {}", vms.join(", ")));
+        if let Some(((owner, name), vms)) = of.iter().find(|(_, vms)| vms.len() > 1) {
+            return Err(format!("{name} of {owner} has the VMs {}", vms.join(", ")));
         }
-        let machines = || sight.capv.iter().chain(&sight.mcm);
+        let machines = || {
+            sight
+                .capv
+                .iter()
+                .chain(&sight.mcm)
+                .chain(&sight.orbs)
+                .chain(&sight.routers)
+        };
         for machine in machines() {
             let metadata = &machine["metadata"];
             self.machines
@@ -254,9 +295,11 @@ impl Rules {
     }
 
     /// Once everything is settled: who is trusted has what they want, who is not has nothing new.
-    pub fn compare(&self, sight: &Sight) -> Verdicts {
+    pub fn compare(&self, sight: &Sight, workflows: &[Workflow]) -> Verdicts {
+        self.orb.compare(sight)?;
+        routers::compare(sight)?;
         let workers = sight.workers().count();
-        if workers != WORKERS {
+        if workflows.contains(&Workflow::McmMachines) && workers != WORKERS {
             return Err(format!("there are {workers} workers"));
         }
         for cluster in &sight.clusters {

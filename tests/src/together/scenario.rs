@@ -1,14 +1,50 @@
 //! What a seed makes happen.
 
-use polity_clouds::sim::{
-    AccessKey, FaultRule, IamRole, Intervention, Millis, Principal, SimConfig, Span, Trouble, WorldEvent,
-};
-use polity_core::contract::Code;
+use polity_clouds::sim::{AccessKey, Between, IamRole, Millis, Principal, SimConfig};
 
-use super::setting::{ACCOUNT, SHIFTY, TRUSTED, WORKERS};
+use super::faults::{befall, faults, outage};
+use super::setting::{ACCOUNT, SHIFTY, TRUSTED};
+use super::{orb, routers};
 use crate::simulation::scenario::{Rates, cloud, rates};
 use crate::simulation::seed::Chance;
 use crate::simulation::store::Place;
+
+/// A workflow that takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workflow {
+    /// Machines of `capv-machine`, guarded by `capa-identity`.
+    CapvMachines,
+    /// Machines of `mcm-machine` with their MachineSafety, guarded by `capa-identity`.
+    McmMachines,
+    /// AWSClusters of `capa-identity`.
+    Clusters,
+    /// An Orb of `orbiter`, with its node agents.
+    Orb,
+    /// Routers of `rug-router`.
+    Routers,
+}
+
+impl Workflow {
+    /// All of them.
+    pub const ALL: [Workflow; 5] = [
+        Workflow::CapvMachines,
+        Workflow::McmMachines,
+        Workflow::Clusters,
+        Workflow::Orb,
+        Workflow::Routers,
+    ];
+
+    /// This one and no other.
+    pub fn alone(self) -> &'static [Workflow] {
+        let at = Workflow::ALL.iter().position(|other| *other == self);
+        at.map_or(&[], |at| &Workflow::ALL[at..=at])
+    }
+
+    /// Whether tenants and their identities take part.
+    pub fn has_tenants(self) -> bool {
+        !matches!(self, Workflow::Orb | Workflow::Routers)
+    }
+}
 
 /// What a seed makes happen.
 #[derive(Clone, Debug)]
@@ -19,7 +55,7 @@ pub struct Scenario {
     pub quiet_at: u64,
     /// The cloud, its faults and outages.
     pub cloud: SimConfig,
-    /// What goes wrong between hosts and the API server.
+    /// What goes wrong between hosts and the API server, and how soon they crash after an output.
     pub rates: Rates,
     /// What people and chance do, and when.
     pub deeds: Vec<(u64, Deed)>,
@@ -44,17 +80,23 @@ pub enum Deed {
     CreateVm(&'static str),
     /// The access key's Secret gets another value.
     Rotate,
+    /// Somebody does something to the Orb.
+    Orb(orb::Deed),
+    /// Somebody does something to a router.
+    Router(&'static str, routers::Deed),
     /// The watches of a host break.
     CutWatches(usize),
     /// A host crashes.
     Crash(usize),
     /// A host is told to stop.
     Stop(usize),
+    /// A node agent crashes.
+    CrashAgent(usize),
 }
 
 impl Scenario {
-    /// The scenario of a seed.
-    pub fn of(seed: u64) -> Self {
+    /// The scenario of a seed in which these take part.
+    pub fn of(seed: u64, workflows: &[Workflow]) -> Self {
         let mut chance = Chance::new(seed, 11);
         let quiet_at = chance.between(300, 900) * 1_000;
         let hosts = chance.pick(&[1, 1, 2]);
@@ -66,14 +108,25 @@ impl Scenario {
         // Machines of several namespaces have one name.
         cloud.machines.node_name = "node-{number}".into();
         identities(&mut cloud);
-        faults(&mut chance, quiet_at, &mut cloud);
+        pace(&mut chance, &mut cloud);
+        for workflow in workflows {
+            faults(&mut chance, quiet_at, &mut cloud, *workflow);
+            befall(&mut chance, quiet_at, &mut cloud, *workflow);
+        }
         outage(&mut chance, quiet_at, &mut cloud);
-        let mut deeds = deeds(&mut chance, quiet_at, hosts);
+        let mut deeds = crashes(&mut chance, quiet_at, hosts);
+        for workflow in workflows {
+            deeds.extend(doings(&mut chance, quiet_at, *workflow));
+        }
         deeds.sort_by_key(|(at, _)| *at);
+        let rates = Rates {
+            crash: chance.pick(&[0, 5, 20, 50]),
+            ..rates(&mut chance)
+        };
         Scenario {
             hosts,
             quiet_at,
-            rates: rates(&mut chance),
+            rates,
             cloud,
             deeds,
         }
@@ -105,82 +158,26 @@ pub fn identities(cloud: &mut SimConfig) {
     }];
 }
 
-fn faults(chance: &mut Chance, quiet_at: u64, cloud: &mut SimConfig) {
-    for _ in 0..chance.between(0, 4) {
-        let operation = chance.pick(&[
-            "machine.*",
-            "machine.create",
-            "machine.create",
-            "machine.delete",
-            "machine.get",
-            "sts.*",
-            "token.*",
-        ]);
-        let trouble = match chance.between(0, 5) {
-            0 => Trouble::Fail {
-                code: chance.pick(&[Code::Unavailable, Code::ResourceExhausted, Code::Internal]),
-                message: None,
-                retry_after: None,
-            },
-            1 => Trouble::LoseRequest,
-            2 => Trouble::AnswerAfter(Millis(chance.between(1_000, 8_000))),
-            3 if operation == "machine.create" => Trouble::NeverJoins,
-            _ => Trouble::LoseAnswer,
-        };
-        cloud.faults.push(FaultRule {
-            until: Some(Millis(quiet_at)),
-            probability: Some(chance.pick(&[0.05, 0.2, 0.5])),
-            ..FaultRule::new(operation, trouble)
-        });
-    }
-    if chance.one_in(200) {
-        let from = chance.between(0, quiet_at - 130_000);
-        cloud.api_server_down.push(Span {
-            from: Millis(from),
-            until: Millis(from + chance.between(10_000, 120_000)),
-        });
-    }
+/// A cluster comes up within minutes, so that it is changed as well. What wants another boot differs.
+fn pace(chance: &mut Chance, cloud: &mut SimConfig) {
+    let least = Millis(1_000);
+    let mut up_to = |seconds: u64| Between {
+        min: least,
+        max: Millis(chance.between(2, seconds) * 1_000),
+    };
+    cloud.machines.boot = up_to(30);
+    cloud.pools.install = up_to(10);
+    cloud.pools.init = up_to(20);
+    cloud.pools.join = up_to(20);
+    cloud.pools.remove = up_to(20);
+    cloud.packages.takes = up_to(20);
+    let reboots_for: &[&str] = chance.pick(&[&["kubelet"], &["kubelet"], &["containerd"], &[]]);
+    cloud.packages.reboot_for = reboots_for.iter().map(|package| (*package).to_owned()).collect();
 }
 
-/// The nodes of a deployment are not heard of any more, all of them within seconds, and perhaps they come back.
-fn outage(chance: &mut Chance, quiet_at: u64, cloud: &mut SimConfig) {
-    if !chance.one_in(500) {
-        return;
-    }
-    let from = chance.between(120_000, quiet_at - 60_000);
-    let back = chance.one_in(600).then(|| from + chance.between(20_000, 240_000));
-    for worker in 1..=WORKERS {
-        let mut event = |at: u64, does: Intervention| {
-            cloud.events.push(WorldEvent {
-                vm: format!("workers-{worker}"),
-                at: Millis(at + chance.between(0, 2_000)),
-                after_power_on: None,
-                until: Some(Millis(quiet_at)),
-                does,
-            });
-        };
-        event(from, Intervention::FallSilent);
-        if let Some(back) = back.filter(|back| *back < quiet_at) {
-            event(back, Intervention::Recover);
-        }
-    }
-}
-
-fn deeds(chance: &mut Chance, quiet_at: u64, hosts: usize) -> Vec<(u64, Deed)> {
+/// What happens to hosts and agents.
+fn crashes(chance: &mut Chance, quiet_at: u64, hosts: usize) -> Vec<(u64, Deed)> {
     let mut deeds = Vec::new();
-    for _ in 0..chance.between(3, 16) {
-        let deed = match chance.between(0, 13) {
-            0..=2 => Deed::Trust(chance.one_in(600)),
-            3..=5 => Deed::Taint,
-            6 | 7 => Deed::Template,
-            8 | 9 => Deed::DeleteWorker,
-            10 => Deed::ForceDelete,
-            11 => Deed::DeleteVm(chance.pick(&[TRUSTED, SHIFTY])),
-            12 => Deed::CreateVm(chance.pick(&[TRUSTED, SHIFTY])),
-            _ => Deed::Rotate,
-        };
-        deeds.push((chance.between(0, quiet_at), deed));
-    }
     for _ in 0..chance.between(0, 5) {
         let host = chance.between(0, hosts as u64 - 1) as usize;
         let deed = match chance.between(0, 4) {
@@ -190,5 +187,75 @@ fn deeds(chance: &mut Chance, quiet_at: u64, hosts: usize) -> Vec<(u64, Deed)> {
         };
         deeds.push((chance.between(0, quiet_at), deed));
     }
+    for _ in 0..chance.between(0, 5) {
+        let agent = chance.between(0, 3) as usize;
+        deeds.push((chance.between(0, quiet_at), Deed::CrashAgent(agent)));
+    }
     deeds
+}
+
+/// What people do.
+fn doings(chance: &mut Chance, quiet_at: u64, workflow: Workflow) -> Vec<(u64, Deed)> {
+    let count = match workflow {
+        Workflow::CapvMachines => chance.between(0, 3),
+        Workflow::McmMachines => chance.between(2, 8),
+        Workflow::Clusters => chance.between(1, 5),
+        Workflow::Orb => chance.between(1, 6),
+        Workflow::Routers => chance.between(1, 8),
+    };
+    let mut deeds = Vec::new();
+    for _ in 0..count {
+        let deed = match workflow {
+            Workflow::CapvMachines => {
+                let tenant = chance.pick(&[TRUSTED, SHIFTY]);
+                match chance.one_in(500) {
+                    true => Deed::DeleteVm(tenant),
+                    false => Deed::CreateVm(tenant),
+                }
+            }
+            Workflow::McmMachines => match chance.between(0, 7) {
+                0..=2 => Deed::Taint,
+                3 | 4 => Deed::Template,
+                5 | 6 => Deed::DeleteWorker,
+                _ => Deed::ForceDelete,
+            },
+            Workflow::Clusters => match chance.between(0, 3) {
+                0..=2 => Deed::Trust(chance.one_in(600)),
+                _ => Deed::Rotate,
+            },
+            Workflow::Orb => Deed::Orb(of_orb(chance)),
+            Workflow::Routers => Deed::Router(chance.pick(&routers::NAMES), of_router(chance)),
+        };
+        // A cluster has to come up before there is much to change.
+        let from = if workflow == Workflow::Orb {
+            quiet_at / 4
+        } else {
+            0
+        };
+        deeds.push((chance.between(from, quiet_at), deed));
+    }
+    deeds
+}
+
+fn of_orb(chance: &mut Chance) -> orb::Deed {
+    match chance.between(0, 11) {
+        0..=4 => orb::Deed::Version(chance.between(0, 3) as usize),
+        5 => orb::Deed::Package,
+        6 | 7 => orb::Deed::Workers(chance.between(1, 3)),
+        8 => orb::Deed::Cordon,
+        9 => orb::Deed::Uncordon,
+        _ => orb::Deed::Garble,
+    }
+}
+
+fn of_router(chance: &mut Chance) -> routers::Deed {
+    match chance.between(0, 9) {
+        0..=2 => routers::Deed::Ports(chance.between(0, 3)),
+        3 => routers::Deed::Flavor,
+        4 => routers::Deed::Read,
+        5 => routers::Deed::Rebuild,
+        6 => routers::Deed::RebuildFrom(chance.pick(&["image-1", "image-2"])),
+        7 => routers::Deed::Delete,
+        _ => routers::Deed::Create,
+    }
 }

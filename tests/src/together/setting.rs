@@ -4,6 +4,8 @@ use polity::manifests::Manifests;
 use polity_core::contract::{Kind, ObjectRef};
 use serde_json::{Value, json};
 
+use super::scenario::Workflow;
+use super::{orb, routers};
 use crate::simulation::bindings::MACHINES as CAPV;
 use crate::whole::Site;
 use crate::whole::capa::{self, CAPA};
@@ -43,10 +45,34 @@ pub fn reference(api_version: &str, kind: &str, namespace: Option<&str>, name: &
     }
 }
 
-/// Applies all of it.
-pub async fn prepare(site: &Site) {
-    let bindings = vec![clusters(), capv_machines(), mcm_machines(), mcm::safeties()];
-    apply(site, bindings, [tenants(), machines()].concat()).await;
+/// Applies all that these workflows need.
+pub async fn prepare(site: &Site, workflows: &[Workflow]) {
+    let (mut bindings, mut objects) = (Vec::new(), Vec::new());
+    if workflows.iter().any(|workflow| workflow.has_tenants()) {
+        objects.extend(tenants());
+    }
+    for workflow in workflows {
+        match workflow {
+            Workflow::Clusters => bindings.push(clusters()),
+            Workflow::CapvMachines => {
+                bindings.push(capv_machines());
+                objects.extend(TENANTS.map(|tenant| capv_machine(tenant, "vm")));
+            }
+            Workflow::McmMachines => {
+                bindings.extend([mcm_machines(), mcm::safeties()]);
+                objects.extend([workload(), classes()].concat());
+            }
+            Workflow::Orb => {
+                bindings.push(orb::orbs());
+                objects.extend([workload(), vec![orb::object()]].concat());
+            }
+            Workflow::Routers => {
+                bindings.push(routers::routers());
+                objects.extend(routers::objects());
+            }
+        }
+    }
+    apply(site, bindings, objects).await;
 }
 
 /// Applies bindings, then objects.
@@ -65,7 +91,8 @@ pub async fn apply(site: &Site, bindings: Vec<Value>, objects: Vec<Value>) {
     }
 }
 
-fn binding(name: &str, spec: &Value) -> Value {
+/// A binding.
+pub fn binding(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "polity.dev/v1alpha1", "kind": "PolicyBinding", "metadata": {"name": name}, "spec": spec})
 }
 
@@ -193,16 +220,21 @@ pub fn tenants() -> Vec<Value> {
     objects
 }
 
-/// The machines of the first day, what they are made from, and what protects the workload.
-fn machines() -> Vec<Value> {
-    let mut objects = vec![
-        json!({"apiVersion": MCM, "kind": "MachineSafety", "metadata": {"name": "default"}, "spec": {}}),
+/// Where the workload is, and what protects it.
+fn workload() -> Vec<Value> {
+    vec![
+        namespace(TRUSTED, true),
         json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
             "metadata": {"namespace": TRUSTED, "name": "web"},
             "spec": {"minAvailable": HEALTHY, "selector": {"matchLabels": {"app": "web"}}},
         }),
-    ];
+    ]
+}
+
+/// What machines are made from.
+fn classes() -> Vec<Value> {
+    let mut objects = vec![mcm::safety()];
     for tenant in TENANTS {
         objects.extend([
             json!({
@@ -218,7 +250,6 @@ fn machines() -> Vec<Value> {
                     },
                 },
             }),
-            capv_machine(tenant, "vm"),
         ]);
     }
     objects

@@ -1,8 +1,11 @@
 //! What there is at one moment, as everybody who looks sees it.
 
-use polity_clouds::sim::VmView;
+use polity_clouds::sim::{PoolMachine, PortView, RouterView, VmView};
 use serde_json::Value;
 
+use super::orb::ORBITER;
+use super::routers::RUG;
+use super::scenario::Workflow;
 use crate::simulation::bindings::MACHINES as CAPV;
 use crate::whole::Site;
 use crate::whole::capa::CAPA;
@@ -12,12 +15,22 @@ use crate::whole::mcm::{DEPLOYMENT, MCM};
 pub struct Sight {
     /// In the cloud; looked at first, so that a VM is never seen before its machine.
     pub vms: Vec<VmView>,
+    /// Those of pools.
+    pub pool: Vec<PoolMachine>,
+    /// Those of routers.
+    pub router_vms: Vec<RouterView>,
+    /// The ports that routers have.
+    pub router_ports: Vec<PortView>,
     /// Of `capv-machine`.
     pub capv: Vec<Value>,
     /// Of `mcm-machine`.
     pub mcm: Vec<Value>,
     /// AWSClusters.
     pub clusters: Vec<Value>,
+    /// Orbs.
+    pub orbs: Vec<Value>,
+    /// Routers.
+    pub routers: Vec<Value>,
     /// Nodes.
     pub nodes: Vec<Value>,
     /// Pods.
@@ -25,13 +38,22 @@ pub struct Sight {
 }
 
 impl Sight {
-    /// Looks.
-    pub async fn of(site: &Site) -> Self {
+    /// Looks at what takes part.
+    pub async fn of(site: &Site, workflows: &[Workflow]) -> Self {
+        let list = async |of: Workflow, api: &str, kind: &str| match workflows.contains(&of) {
+            true => site.list(api, kind).await,
+            false => Vec::new(),
+        };
         Sight {
             vms: site.vms(),
-            capv: site.list(CAPV, "Machine").await,
-            mcm: site.list(MCM, "Machine").await,
-            clusters: site.list(CAPA, "AWSCluster").await,
+            pool: site.pool_machines(),
+            router_vms: site.inspect(|sim, now| sim.routers(now)),
+            router_ports: site.inspect(|sim, _| sim.router_ports()),
+            capv: list(Workflow::CapvMachines, CAPV, "Machine").await,
+            mcm: list(Workflow::McmMachines, MCM, "Machine").await,
+            clusters: list(Workflow::Clusters, CAPA, "AWSCluster").await,
+            orbs: list(Workflow::Orb, ORBITER, "Orb").await,
+            routers: list(Workflow::Routers, RUG, "Router").await,
             pods: site.list("v1", "Pod").await,
             nodes: site.list("v1", "Node").await,
         }

@@ -26,16 +26,21 @@ impl Hosts {
         }
     }
 
-    /// Starts those that do not run.
-    pub fn supervise(&mut self, site: &Site) {
+    /// Starts those that do not run, or have crashed. Whether any has.
+    pub fn supervise(&mut self, site: &Site) -> bool {
+        let mut crashed = false;
         for host in &mut self.running {
+            if let Some(ended) = host.take_if(|host| host.has_ended()) {
+                self.news.extend(ended.news());
+                crashed = true;
+            }
             if host.is_none() {
                 let new = site.start();
-                let chance = Chance::new(self.chance.draw(), 1);
-                new.wire.troubled(Some((self.rates, chance)));
+                trouble(&new, self.rates, &mut self.chance);
                 *host = Some(new);
             }
         }
+        crashed
     }
 
     /// The watches of one of them break.
@@ -65,7 +70,11 @@ impl Hosts {
     pub async fn calm(&mut self, site: &Site) -> Host {
         let mut left: Option<Host> = None;
         for host in std::mem::take(&mut self.running).into_iter().flatten() {
-            host.wire.troubled(None);
+            if host.has_ended() {
+                self.news.extend(host.news());
+                continue;
+            }
+            calm(&host);
             match &left {
                 None => left = Some(host),
                 Some(_) => {
@@ -77,10 +86,26 @@ impl Hosts {
         left.unwrap_or_else(|| site.start())
     }
 
-    /// The passes that ended since this was asked last.
+    /// The passes that ended since this was asked last, of all of them.
     pub fn news(&mut self) -> Vec<PassRecord> {
         let mut news = std::mem::take(&mut self.news);
         news.extend(self.running.iter().flatten().flat_map(Host::news));
         news
     }
+}
+
+/// So much goes wrong with a process from now on. After one of its outputs it crashes.
+pub(super) fn trouble(host: &Host, rates: Rates, chance: &mut Chance) {
+    let crashes = rates.crash > 0;
+    let outputs = crashes.then(|| chance.between(1, (1_000 / rates.crash).max(1)));
+    host.wire.outputs().end_after(outputs);
+    host.wire.troubled(Some((rates, Chance::new(chance.draw(), 1))));
+}
+
+/// Nothing goes wrong with it any more.
+pub(super) fn calm(host: &Host) {
+    host.wire.outputs().end_after(None);
+    host.wire.troubled(None);
+    // What lags behind for as long as it lasts is begun anew.
+    host.wire.cut();
 }

@@ -12,9 +12,11 @@
 //!
 //! A kube client and a runtime take part: the same seed makes the same world, but not the same bytes of a recording.
 
+pub mod agents;
 pub mod capa;
 pub mod hosts;
 pub mod mcm;
+pub mod outputs;
 pub mod rug;
 pub mod seeds;
 pub mod story;
@@ -33,7 +35,7 @@ use polity::recording::Recorder;
 use polity::scenario::{Running, Scenario};
 use polity::secrets::ClusterSecrets;
 use polity::settled::{Ends, Settling};
-use polity_clouds::sim::{Effect, Millis, VmView};
+use polity_clouds::sim::{Effect, Millis, PoolMachine, Sim, VmView};
 use polity_cluster::Cluster;
 use polity_core::binding::PolicyId;
 use polity_core::call::Write;
@@ -170,6 +172,16 @@ impl Site {
 
     /// Starts a host.
     pub fn start(&self) -> Host {
+        self.process(None)
+    }
+
+    /// Starts a host with this one binding of its own, as `polity node-agent` is one.
+    pub fn start_agent(&self, mut binding: Value) -> Host {
+        binding["metadata"]["uid"] = "local".into();
+        self.process(Some(Object::new(binding)))
+    }
+
+    fn process(&self, local: Option<Object>) -> Host {
         let (ends, records) = (
             Arc::new(Ends::default()),
             Arc::<Mutex<Vec<PassRecord>>>::default(),
@@ -183,7 +195,7 @@ impl Site {
             records: records.clone(),
             recorder,
         };
-        let (handle, wire, task) = self.drive(0, Box::new(watcher));
+        let (handle, wire, task) = self.run(0, Box::new(watcher), local);
         Host {
             handle,
             ends,
@@ -199,19 +211,59 @@ impl Site {
         threads: usize,
         observer: Box<dyn Observer>,
     ) -> (Handle, Wire, tokio::task::JoinHandle<()>) {
+        self.run(threads, observer, None)
+    }
+
+    fn run(
+        &self,
+        threads: usize,
+        observer: Box<dyn Observer>,
+        local: Option<Object>,
+    ) -> (Handle, Wire, tokio::task::JoinHandle<()>) {
         let life = self.lives.get() + 1;
         self.lives.set(life);
         let wire = Wire::new(self.hosts.clone());
+        let outputs = wire.outputs().clone();
+        let clouds = self.clouds.reached_through(move |cloud| outputs.counted(cloud));
         let (driver, handle) = Driver::new(Parts {
             identity: format!("host-{life}"),
             clock: self.clock.clone(),
             cluster: Arc::new(Cluster::new(wire.client(), LEASE)),
-            clouds: self.clouds.clone(),
+            clouds: Arc::new(clouds),
             policies: self.policies.clone(),
             threads,
             observer,
         });
-        (handle, wire, tokio::spawn(driver.with_guards(self.guards).run()))
+        let mut driver = driver.with_guards(self.guards);
+        if let Some(binding) = local {
+            driver = driver.with_local_bindings(vec![binding]);
+        }
+        let task = tokio::spawn(driver.run());
+        wire.outputs().are_of(task.abort_handle());
+        (handle, wire, task)
+    }
+
+    /// Starts a driver that has this binding and no other, as `polity node-agent` does, and speaks to the API server by
+    /// this client.
+    pub fn drive_alone(
+        &self,
+        client: kube::Client,
+        mut binding: Value,
+        observer: Box<dyn Observer>,
+    ) -> (Handle, Wire, tokio::task::JoinHandle<()>) {
+        let wire = Wire::new(client);
+        let (driver, handle) = Driver::new(Parts {
+            identity: "alone".to_owned(),
+            clock: self.clock.clone(),
+            cluster: Arc::new(Cluster::new(wire.client(), LEASE)),
+            clouds: self.clouds.clone(),
+            policies: self.policies.clone(),
+            threads: 0,
+            observer,
+        });
+        binding["metadata"]["uid"] = "local".into();
+        let driver = driver.with_local_bindings(vec![Object::new(binding)]);
+        (handle, wire, tokio::spawn(driver.run()))
     }
 
     /// Plays the kubelets of the simulated cloud's machines from now on.
@@ -237,20 +289,26 @@ impl Site {
         settling.wait(&self.clock, deadline).await
     }
 
-    /// The VMs of the simulated cloud; none while it is not open.
-    pub fn vms(&self) -> Vec<VmView> {
+    /// Looks into the simulated cloud; the default while it is not open.
+    pub fn inspect<T: Default>(&self, look: impl FnOnce(&mut Sim, u64) -> T) -> T {
         let clouds = self.clouds.all();
         let sim = clouds.iter().find_map(|cloud| cloud.simulation());
-        sim.map(|sim| sim.inspect(|sim, now| sim.vms(now)))
-            .unwrap_or_default()
+        sim.map(|sim| sim.inspect(look)).unwrap_or_default()
+    }
+
+    /// The VMs of the simulated cloud; none while it is not open.
+    pub fn vms(&self) -> Vec<VmView> {
+        self.inspect(|sim, now| sim.vms(now))
+    }
+
+    /// The machines of its pools, the oldest first.
+    pub fn pool_machines(&self) -> Vec<PoolMachine> {
+        self.inspect(|sim, now| sim.pool_machines(now))
     }
 
     /// Everything that happened in the simulated cloud since its bindings were applied, in order.
     pub fn effects(&self) -> Vec<Effect> {
-        let clouds = self.clouds.all();
-        let sim = clouds.iter().find_map(|cloud| cloud.simulation());
-        sim.map(|sim| sim.inspect(|sim, _| sim.effects().to_vec()))
-            .unwrap_or_default()
+        self.inspect(|sim, _| sim.effects().to_vec())
     }
 
     /// Nothing goes wrong in the cloud any more.
@@ -330,6 +388,11 @@ impl Site {
 }
 
 impl Host {
+    /// Whether the process has ended.
+    pub fn has_ended(&self) -> bool {
+        self.task.is_finished()
+    }
+
     /// Ends the process at once: what it had sent may still arrive.
     pub fn kill(&self) {
         self.task.abort();

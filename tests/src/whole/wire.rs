@@ -12,6 +12,7 @@ use kube::client::Body;
 use tokio::sync::watch;
 use tower::service_fn;
 
+use super::outputs::Outputs;
 use crate::simulation::scenario::Rates;
 use crate::simulation::seed::Chance;
 
@@ -20,7 +21,11 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// What is left of an answer.
 pub type Frames = Pin<Box<dyn Stream<Item = Result<http_body::Frame<bytes::Bytes>, BoxError>> + Send>>;
 
-/// A connection that loses requests and answers, refuses, dawdles and cuts watches: as often as its rates say.
+/// Events of a watch that lag behind at one time: more than any world here has.
+const LAGGING: usize = 1 << 14;
+
+/// A connection that loses requests and answers, refuses, dawdles, lags behind and cuts watches: as often as its rates
+/// say.
 #[derive(Clone)]
 pub struct Wire {
     to: kube::Client,
@@ -28,6 +33,7 @@ pub struct Wire {
     cut: watch::Sender<u64>,
     held: watch::Sender<bool>,
     requests: Arc<Mutex<BTreeSet<String>>>,
+    outputs: Outputs,
 }
 
 /// What becomes of a request.
@@ -47,6 +53,7 @@ impl Wire {
             cut: watch::Sender::new(0),
             held: watch::Sender::new(false),
             requests: Arc::default(),
+            outputs: Outputs::default(),
         }
     }
 
@@ -56,6 +63,11 @@ impl Wire {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    /// Counts what the process on this connection puts out.
+    pub fn outputs(&self) -> &Outputs {
+        &self.outputs
     }
 
     /// From now on so much goes wrong; none: nothing.
@@ -101,6 +113,15 @@ impl Wire {
         (fate, slow)
     }
 
+    /// How far behind a watch is, for as long as it lasts.
+    fn lag(&self) -> Duration {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let lag = trouble
+            .as_mut()
+            .map_or(0, |(rates, chance)| chance.between(0, rates.watch_lag));
+        Duration::from_millis(lag)
+    }
+
     async fn pass(self, request: Request<Body>) -> Result<Response<StreamBody<Frames>>, BoxError> {
         let requested = format!("{} {}", request.method(), request.uri().path());
         self.requests
@@ -119,19 +140,37 @@ impl Wire {
             .uri()
             .query()
             .is_some_and(|query| query.contains("watch=true"));
+        let lag = if watches { self.lag() } else { Duration::ZERO };
+        let counts = is_output(&request);
         let response = self.to.send(request).await?;
+        if counts {
+            self.outputs.made();
+        }
         if matches!(fate, Fate::AnswerLost) {
             return Err(broken());
         }
         Ok(response.map(|body| match watches {
             true => until_cut(
                 body.into_data_stream()
+                    .map(move |data| late(data, lag))
+                    .buffered(LAGGING)
                     .then(move |data| once_let(data, held.clone())),
                 cuts,
             ),
             false => until_cut(body.into_data_stream(), cuts),
         }))
     }
+}
+
+/// Whether this changes an object. That a host holds its lease, and what it tells people, nobody goes by.
+fn is_output(request: &Request<Body>) -> bool {
+    let path = request.uri().path();
+    request.method() != http::Method::GET && !path.contains("/leases") && !path.contains("/events")
+}
+
+async fn late<T>(data: T, lag: Duration) -> T {
+    tokio::time::sleep(lag).await;
+    data
 }
 
 async fn once_let<T>(data: T, mut held: watch::Receiver<bool>) -> T {

@@ -92,6 +92,8 @@ pub struct Sim {
     dirty: bool,
     /// A guard that tests take away: see [`Sim::settle_without_a_look`].
     blindly: bool,
+    /// Another: see [`Sim::reboot_under_any_boot`].
+    reboots_blindly: bool,
 }
 
 /// What a caller gets, and when.
@@ -128,6 +130,7 @@ impl Sim {
             log: Some(Vec::new()),
             dirty: false,
             blindly: false,
+            reboots_blindly: false,
         }
     }
 

@@ -87,6 +87,8 @@ pub struct PoolMachine {
     pub initialized: bool,
     /// Packages are being installed, or it is about to reboot, or does not run.
     pub changing: bool,
+    /// Packages are being installed, or it is about to reboot because its agent wants that.
+    pub at_work: bool,
     /// What is installed, by package.
     pub installed: BTreeMap<String, String>,
     /// How often its agent has rebooted it.
@@ -105,6 +107,7 @@ impl Sim {
         let machines = there.map(|(number, member)| {
             let (vm, agent) = (&self.world.vms[number], member.agent.clone().unwrap_or_default());
             let working = agent.work.as_ref().is_some_and(|work| work.ended.is_none());
+            let at_work = working || agent.ending.is_some();
             let runs = member.up.is_some_and(|up| up <= now);
             PoolMachine {
                 id: vm.id(),
@@ -112,7 +115,8 @@ impl Sim {
                 node: member.node_name.clone(),
                 owner: vm.stamp.owner.clone(),
                 initialized: agent.initialized,
-                changing: working || agent.ending.is_some() || !runs,
+                changing: at_work || !runs,
+                at_work,
                 installed: agent.installed,
                 reboots: agent.reboots,
             }

@@ -1,0 +1,124 @@
+//! What must hold of an Orb and its nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::Verdicts;
+use crate::together::orb;
+use crate::together::sight::Sight;
+
+/// The taint with which orbiter marks what it cordoned itself.
+const UPDATING: &str = "orbiter.polity.dev/updating";
+
+/// What was seen so far.
+#[derive(Default)]
+pub struct Rules {
+    /// Nodes that people have cordoned, by uid.
+    pub cordoned: BTreeSet<String>,
+    /// By machine, how often it was rebooted, and what was installed on it then.
+    reboots: BTreeMap<String, (u64, BTreeMap<String, String>)>,
+}
+
+impl Rules {
+    /// Looks at everything.
+    pub fn look(&mut self, sight: &Sight) -> Verdicts {
+        Self::changing(sight)?;
+        self.reboots(sight)?;
+        self.cordons(sight)
+    }
+
+    /// No second node may be changed, is changed, or is cordoned for that.
+    fn changing(sight: &Sight) -> Verdicts {
+        let ours = |node: &&Value| {
+            let taints = node["spec"]["taints"].as_array().into_iter().flatten();
+            let mut keys = taints.map(|taint| &taint["key"]);
+            is_allowed(node) || keys.any(|key| key == UPDATING)
+        };
+        let names = sight.nodes.iter().filter(ours);
+        let names = names.filter_map(|node| node["metadata"]["name"].as_str());
+        let mut changing: BTreeSet<&str> = names.collect();
+        let at_work = sight.pool.iter();
+        let at_work = at_work.filter(|machine| machine.initialized && machine.at_work);
+        changing.extend(at_work.map(|machine| machine.node.as_str()));
+        match changing.len() {
+            0 | 1 => Ok(()),
+            _ => Err(format!("two nodes are changed at once: {changing:?}")),
+        }
+    }
+
+    /// A machine is rebooted once after what is installed on it has changed.
+    fn reboots(&mut self, sight: &Sight) -> Verdicts {
+        for machine in &sight.pool {
+            let (count, then) = self.reboots.entry(machine.id.clone()).or_default();
+            if machine.reboots == *count {
+                continue;
+            }
+            if machine.reboots > *count + 1 || machine.installed == *then {
+                let name = &machine.name;
+                return Err(format!(
+                    "{name} was rebooted twice for one change: {count} times, and now {}",
+                    machine.reboots
+                ));
+            }
+            (*count, *then) = (machine.reboots, machine.installed.clone());
+        }
+        Ok(())
+    }
+
+    /// What people have cordoned stays cordoned.
+    fn cordons(&self, sight: &Sight) -> Verdicts {
+        for node in &sight.nodes {
+            let metadata = &node["metadata"];
+            let by_people = metadata["uid"]
+                .as_str()
+                .is_some_and(|uid| self.cordoned.contains(uid));
+            if by_people && node["spec"]["unschedulable"] != true {
+                let name = &metadata["name"];
+                return Err(format!("{name}, which people have cordoned, was uncordoned"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Once everything is settled: as many machines as are wanted, all of which are known, and nodes with the versions
+    /// that are wanted.
+    pub fn compare(&self, sight: &Sight) -> Verdicts {
+        for orb in &sight.orbs {
+            let wanted = orb::machines(orb);
+            let there: BTreeSet<String> = sight.pool.iter().map(|machine| machine.name.clone()).collect();
+            let known = orb["status"]["machines"].as_object();
+            let known: BTreeSet<String> = known.into_iter().flat_map(|all| all.keys().cloned()).collect();
+            if there.len() != sight.pool.len() || there.len() != wanted.len() || known != there {
+                return Err(format!(
+                    "machines {wanted:?} are wanted, {known:?} known, {there:?} there"
+                ));
+            }
+            if orb["status"]["phase"] != "running" || !orb["status"]["changing"].is_null() {
+                return Err(format!("the Orb settled at {}", orb["status"]));
+            }
+            let versions = &orb["spec"]["versions"];
+            for machine in &sight.pool {
+                let has = |package: &str, of: &str| {
+                    versions[of] == *machine.installed.get(package).map_or("", |v| v)
+                };
+                if !has("kubelet", "kubernetes") || !has("containerd", "containerd") {
+                    let (name, installed) = (&machine.name, &machine.installed);
+                    return Err(format!("{name} settled with {installed:?}, wanted is {versions}"));
+                }
+            }
+        }
+        let nodes: Vec<&Value> = sight.nodes.iter().filter(|node| orb::is_node(node)).collect();
+        if nodes.len() != sight.pool.len() {
+            return Err(format!("{} machines are {} nodes", sight.pool.len(), nodes.len()));
+        }
+        match nodes.iter().find(|node| is_allowed(node)) {
+            None => Ok(()),
+            Some(node) => Err(format!("{} may still be changed", node["metadata"]["name"])),
+        }
+    }
+}
+
+fn is_allowed(node: &Value) -> bool {
+    node["metadata"]["annotations"][orb::ALLOWED] == "true"
+}

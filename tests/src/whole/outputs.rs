@@ -1,0 +1,107 @@
+//! What a host process puts out, counted: so that it can crash right after its nth output.
+//!
+//! An output is a write to the API server or a call that changes a cloud, once it has happened and before anybody is
+//! told of it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::poll;
+use polity_clouds::sim::SimCloud;
+use polity_clouds::{BoxFuture, Cloud};
+use polity_core::call::{CloudRequest, PendingEntry, Session};
+use polity_core::catalogue::{Catalogue, OperationEffect};
+use polity_core::contract::{Answer, CredentialPlan, Doubt};
+use tokio::task::AbortHandle;
+
+/// The outputs of one process.
+#[derive(Clone, Default)]
+pub struct Outputs(Arc<Mutex<Fuse>>);
+
+#[derive(Default)]
+struct Fuse {
+    /// So many outputs are left to the process; none: any number.
+    left: Option<u64>,
+    process: Option<AbortHandle>,
+}
+
+impl Outputs {
+    /// The process whose outputs these are.
+    pub fn are_of(&self, process: AbortHandle) {
+        self.fuse(|fuse| fuse.process = Some(process));
+    }
+
+    /// The process crashes right after so many more outputs; none: it does not.
+    pub fn end_after(&self, left: Option<u64>) {
+        self.fuse(|fuse| fuse.left = left);
+    }
+
+    /// One more.
+    pub fn made(&self) {
+        self.fuse(|fuse| {
+            let Some(left) = &mut fuse.left else { return };
+            *left = left.saturating_sub(1);
+            if let (0, Some(process)) = (*left, &fuse.process) {
+                process.abort();
+            }
+        });
+    }
+
+    /// A cloud whose changes are counted.
+    pub fn counted(&self, cloud: Arc<dyn Cloud>) -> Arc<dyn Cloud> {
+        let outputs = self.clone();
+        Arc::new(Counted { cloud, outputs })
+    }
+
+    fn fuse<T>(&self, act: impl FnOnce(&mut Fuse) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A cloud as one process reaches it.
+struct Counted {
+    cloud: Arc<dyn Cloud>,
+    outputs: Outputs,
+}
+
+impl Counted {
+    async fn count(&self, request: CloudRequest) -> Answer {
+        let operation = self.cloud.catalogue().operations.get(&request.operation);
+        let changes = operation.is_some_and(|operation| operation.effect != OperationEffect::Read);
+        let mut answer = self.cloud.perform(request);
+        // The effect comes first, the answer is on its way from then on.
+        let answered = poll!(answer.as_mut());
+        if changes {
+            self.outputs.made();
+        }
+        match answered {
+            std::task::Poll::Ready(answer) => answer,
+            std::task::Poll::Pending => answer.await,
+        }
+    }
+}
+
+impl Cloud for Counted {
+    fn catalogue(&self) -> &Arc<Catalogue> {
+        self.cloud.catalogue()
+    }
+
+    fn perform(&self, request: CloudRequest) -> BoxFuture<'_, Answer> {
+        Box::pin(self.count(request))
+    }
+
+    fn settle<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Doubt> {
+        self.cloud.settle(session, entry)
+    }
+
+    fn credential<'a>(&'a self, plan: &'a CredentialPlan, owner: &'a str) -> BoxFuture<'a, Answer> {
+        self.cloud.credential(plan, owner)
+    }
+
+    fn mint<'a>(&'a self, kind: &'a str, ttl: u64) -> BoxFuture<'a, Answer> {
+        self.cloud.mint(kind, ttl)
+    }
+
+    fn simulation(&self) -> Option<&SimCloud> {
+        self.cloud.simulation()
+    }
+}
