@@ -59,6 +59,12 @@ impl Allowed {
         allowed
     }
 
+    /// What every node agent needs: nothing. Its binding is a file of its own, whose status is written nowhere, and there
+    /// is no lease.
+    pub fn for_a_node_agent() -> Self {
+        Allowed::default()
+    }
+
     /// What a binding needs beside that. `cluster` says how kinds are served.
     ///
     /// # Errors
@@ -96,8 +102,7 @@ impl Allowed {
             self.grant(cluster, lease, own, grant).await?;
         }
         let simulated = spec.cloud.as_ref().is_some_and(|cloud| cloud.name == "sim");
-        let makes_machines = |grant: &Grant| matches!(grant, Grant::Cloud(names) if names.iter().any(|n| n.starts_with("machine.")));
-        if simulated && spec.grants.iter().any(makes_machines) {
+        if simulated && spec.grants.iter().any(makes_nodes) {
             self.play_kubelets();
         }
         Ok(())
@@ -272,6 +277,12 @@ fn places(namespaces: Option<&[String]>, own: Option<&str>, namespaced: bool) ->
     }
 }
 
+/// Whether machines of the simulated cloud become nodes by this.
+fn makes_nodes(grant: &Grant) -> bool {
+    let does = |name: &String| name == "*" || ["machine.", "kubeadm."].iter().any(|of| name.starts_with(of));
+    matches!(grant, Grant::Cloud(names) if names.iter().any(does))
+}
+
 /// Whether more than the status of a primary is written: its finalizer, or what the policy says it writes.
 fn writes_the_object_itself(manifest: &Manifest) -> bool {
     let beside_status = |path: &String| path != "status" && !path.starts_with("status.");
@@ -299,6 +310,17 @@ mod tests {
             {"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"], "resourceNames": ["node-1"]},
         ]);
         assert_eq!(rules(&allowed, "ClusterRole"), expected);
+    }
+
+    #[test]
+    fn machines_of_pools_become_nodes_by_kubeadm() {
+        let cloud = |name: &str| Grant::Cloud(vec![name.to_owned()]);
+        for makes in ["machine.*", "machine.create", "kubeadm.*", "*"] {
+            assert!(makes_nodes(&cloud(makes)), "{makes}");
+        }
+        for does_not in ["vm.*", "pool.*", "node.*"] {
+            assert!(!makes_nodes(&cloud(does_not)), "{does_not}");
+        }
     }
 
     #[test]

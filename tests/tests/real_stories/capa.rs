@@ -62,6 +62,7 @@ fn guarded() -> Setting {
             kind("v1", "Secret"),
             kind(CAPA, "AWSClusterStaticIdentity"),
         ],
+        ..Setting::default()
     }
 }
 

@@ -66,6 +66,7 @@ fn workers() -> Setting {
         objects: vec![mcm::user_data("#cloud-config"), mcm::class()],
         trouble: json!({}),
         mortals: vec![core("Node"), core("Pod"), machine_kind()],
+        ..Setting::default()
     }
 }
 
@@ -332,7 +333,7 @@ async fn goes_by_force(scene: &mut Scene) {
     let refused = refused.expect_err("the budget needs both");
     assert_eq!(
         (refused.code, refused.effect),
-        (Code::Unavailable, Effect::None),
+        (Code::ResourceExhausted, Effect::None),
         "{refused}"
     );
 

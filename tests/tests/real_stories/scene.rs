@@ -1,5 +1,6 @@
 //! Where a story is told: a cluster, the host on it, a simulated cloud with kubelets, and eyes for what people see.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use polity_core::record::PassRecord;
 use polity_sandbox::Policy;
 use polity_tests::guests;
 use polity_tests::kubernetes::{Assets, KubeServer};
+use polity_tests::whole::wire::Wire;
 use polity_tests::whole::{LEASE, Site};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -42,6 +44,7 @@ const ACCOUNT: (&str, &str) = ("polity-system", "polity");
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// What there is before a story begins.
+#[derive(Default)]
 pub(crate) struct Setting {
     /// The bindings.
     pub(crate) bindings: Vec<Value>,
@@ -51,6 +54,8 @@ pub(crate) struct Setting {
     pub(crate) trouble: Value,
     /// Whose deletions are told by [`Scene::until_gone`].
     pub(crate) mortals: Vec<Kind>,
+    /// The bindings of node agents. Each is a process of its own that has no other, and a service account of its own.
+    pub(crate) agents: Vec<Value>,
 }
 
 /// A cluster with a host.
@@ -63,6 +68,17 @@ pub(crate) struct Scene {
     patience: Duration,
     handle: Handle,
     driver: tokio::task::JoinHandle<()>,
+    witness: watch::Sender<Vec<PassRecord>>,
+    agents: BTreeMap<String, Agent>,
+}
+
+/// The agent of a node.
+struct Agent {
+    binding: Value,
+    client: kube::Client,
+    running: Option<(Handle, Wire, tokio::task::JoinHandle<()>)>,
+    /// What agents that have ended requested of the API server.
+    requested: BTreeSet<String>,
 }
 
 /// Tells a story on the embedded API, then on a real one, and compares what was seen at its turns.
@@ -70,7 +86,8 @@ pub(crate) fn alike(setting: impl Fn() -> Setting, story: impl AsyncFn(&mut Scen
     let embedded = virtual_time().block_on(async {
         let setting = setting();
         let site = Site::new(SEED, Some(cloud(&setting.trouble)));
-        let mut scene = Scene::open(site, &setting, PATIENCE, async |_| {}).await;
+        let clients = setting.agents.iter().map(|_| site.client()).collect();
+        let mut scene = Scene::open(site, &setting, clients, PATIENCE, async |_| {}).await;
         story(&mut scene).await;
         scene.close().await
     });
@@ -87,17 +104,26 @@ pub(crate) fn alike(setting: impl Fn() -> Setting, story: impl AsyncFn(&mut Scen
             server.client().await,
             server.client_of(ACCOUNT.0, ACCOUNT.1).await,
         );
+        let mut clients = Vec::new();
+        for agent in &setting.agents {
+            let (namespace, name) = account_of(agent);
+            clients.push(server.client_of(namespace, &name).await);
+        }
         let site = Site::on(client, hosts.clone(), clock, SEED, Some(cloud(&setting.trouble)));
         let prepare = async |site: &Site| {
             tokio::task::block_in_place(|| server.start_controllers());
-            allow(site, &setting.bindings).await;
+            allow(site, ACCOUNT, Allowed::for_any_host(LEASE), &setting.bindings).await;
+            for agent in &setting.agents {
+                allow_agent(site, agent).await;
+            }
             let secrets = http::Request::get("/api/v1/secrets")
                 .body(Vec::new())
                 .expect("a request");
             let refused = hosts.request_text(secrets).await;
             assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 403));
         };
-        let mut scene = Scene::open(site, &setting, PATIENCE_WITH_A_REAL_SERVER, prepare).await;
+        let patience = PATIENCE_WITH_A_REAL_SERVER;
+        let mut scene = Scene::open(site, &setting, clients, patience, prepare).await;
         story(&mut scene).await;
         scene.close().await
     });
@@ -113,9 +139,25 @@ pub(crate) fn alike(setting: impl Fn() -> Setting, story: impl AsyncFn(&mut Scen
     assert_eq!(embedded.len(), real.len());
 }
 
-/// Allows the host's service account what `polity rbac` derives from the bindings, and nothing else.
-async fn allow(site: &Site, bindings: &[Value]) {
-    let mut allowed = Allowed::for_any_host(LEASE);
+/// The service account of a node's agent.
+pub(crate) fn account_of(agent: &Value) -> (&'static str, String) {
+    (ACCOUNT.0, format!("polity-node-{}", node_of(agent)))
+}
+
+/// Whose agent it is.
+fn node_of(agent: &Value) -> &str {
+    agent["spec"]["governs"]["name"].as_str().expect("a node")
+}
+
+/// Allows an agent's service account what `polity rbac --node` derives from its binding, and nothing else.
+pub(crate) async fn allow_agent(site: &Site, agent: &Value) {
+    let (namespace, name) = account_of(agent);
+    let bindings = std::slice::from_ref(agent);
+    allow(site, (namespace, &name), Allowed::for_a_node_agent(), bindings).await;
+}
+
+/// Allows a service account that, and what `polity rbac` derives from the bindings.
+async fn allow(site: &Site, account: (&str, &str), mut allowed: Allowed, bindings: &[Value]) {
     for binding in bindings {
         let spec: BindingSpec = serde_json::from_value(binding["spec"].clone()).expect("a binding");
         let sources = [
@@ -131,7 +173,7 @@ async fn allow(site: &Site, bindings: &[Value]) {
         let bound = allowed.bind(&site.cluster, LEASE, &spec, &manifests).await;
         bound.expect("its kinds are served");
     }
-    for object in allowed.objects("polity", ACCOUNT) {
+    for object in allowed.objects(account.1, account) {
         let applied = site.cluster.apply(&object).await;
         applied.unwrap_or_else(|failure| panic!("{failure}: {object}"));
     }
@@ -164,10 +206,12 @@ fn real_time() -> tokio::runtime::Runtime {
 }
 
 impl Scene {
-    /// Applies the setting and starts the host. `prepare` is called in between, once all kinds are there.
+    /// Applies the setting and starts the host and the agents, which speak by these clients. `prepare` is called in
+    /// between, once all kinds are there.
     async fn open(
         site: Site,
         setting: &Setting,
+        clients: Vec<kube::Client>,
         patience: Duration,
         prepare: impl AsyncFnOnce(&Site),
     ) -> Self {
@@ -179,9 +223,21 @@ impl Scene {
         site.apply(&manifests).await;
         prepare(&site).await;
         let (ended, passes) = watch::channel(Vec::new());
-        let (handle, _, driver) = site.drive(0, Box::new(Witness(ended)));
+        let (handle, _, driver) = site.drive(0, Box::new(Witness(ended.clone())));
         site.play_kubelets();
-        Scene {
+        let agents = setting.agents.iter().zip(clients);
+        let agents = agents.map(|(binding, client)| {
+            let agent = Agent {
+                binding: binding.clone(),
+                client,
+                running: None,
+                requested: BTreeSet::new(),
+            };
+            (node_of(binding).to_owned(), agent)
+        });
+        let agents: BTreeMap<String, Agent> = agents.collect();
+        let nodes: Vec<String> = agents.keys().cloned().collect();
+        let mut scene = Scene {
             gone: deaths(&site, &setting.mortals).await,
             site,
             passes,
@@ -189,14 +245,52 @@ impl Scene {
             patience,
             handle,
             driver,
-        }
+            witness: ended,
+            agents,
+        };
+        nodes.iter().for_each(|node| scene.start_agent(node));
+        scene
     }
 
-    /// Lets the host finish; what was seen at the turns.
-    async fn close(self) -> Vec<(String, Value)> {
+    /// Lets the host and the agents finish; what was seen at the turns.
+    async fn close(mut self) -> Vec<(String, Value)> {
+        let agents = std::mem::take(&mut self.agents).into_values();
+        let agents = agents.filter_map(|agent| agent.running);
+        for (handle, _, driver) in agents {
+            handle.stop();
+            driver.await.expect("an agent ends");
+        }
         self.handle.stop();
         self.driver.await.expect("the host ends");
         self.turns
+    }
+
+    /// The agent of a node starts.
+    pub(crate) fn start_agent(&mut self, node: &str) {
+        let agent = self.agents.get_mut(node).expect("its binding is in the setting");
+        let witness = Box::new(Witness(self.witness.clone()));
+        let running = self
+            .site
+            .drive_alone(agent.client.clone(), agent.binding.clone(), witness);
+        agent.running = Some(running);
+    }
+
+    /// The agent of a node ends, in the middle of whatever it does.
+    pub(crate) async fn kill_agent(&mut self, node: &str) {
+        let agent = self.agents.get_mut(node).expect("its binding is in the setting");
+        let (_, wire, driver) = agent.running.take().expect("it runs");
+        driver.abort();
+        let _ = driver.await;
+        agent.requested.extend(wire.requests());
+    }
+
+    /// What the agent of a node has requested of the API server: `PATCH /api/v1/nodes/n`.
+    pub(crate) fn requested_by(&self, node: &str) -> BTreeSet<String> {
+        let agent = &self.agents[node];
+        let now = agent.running.as_ref().map(|(_, wire, _)| wire.requests());
+        let mut all = now.unwrap_or_default();
+        all.extend(agent.requested.iter().cloned());
+        all
     }
 
     /// Somebody creates an object.
