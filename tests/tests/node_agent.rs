@@ -1,6 +1,7 @@
 //! A node agent that really manages Debian packages: those of a scratch root, from a repository of the test's own, with
-//! apt and dpkg. Never those of the machine that runs the tests.
+//! apt and dpkg. Never those of the machine that runs the tests; and what reboots it is a script.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
@@ -13,8 +14,10 @@ use std::time::{Duration, Instant};
 use polity_cluster::Cluster;
 use polity_core::call::Write as CoreWrite;
 use polity_core::contract::{ObjectQuery, ObjectRef, Question};
+use polity_core::record::PassRecord;
 use polity_tests::guests;
-use polity_tests::stand::{condition_of, reference};
+use polity_tests::passes::edges_of;
+use polity_tests::stand::{Stand, condition_of, reference};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -35,7 +38,7 @@ spec:
     lifecycle:
       file: orbiter_node_agent.wasm
       configuration: {node: "${NODE}", pause: 1s}
-  cloud: {name: node}
+  cloud: {name: node, configuration: {rebootCommand: ["${REBOOT}"]}}
   grants: [{cloud: ["node.*"]}]
 "#;
 
@@ -71,7 +74,13 @@ impl Stage {
         fs::create_dir(&repository).expect("a folder");
         let source = format!("deb [trusted=yes] file:{} ./\n", repository.display());
         fs::write(root.join("etc/apt/sources.list"), source).expect("written");
-        fs::write(folder.path().join("binding.yaml"), BINDING).expect("written");
+        let reboot = folder.path().join("reboot");
+        script(
+            &reboot,
+            &format!("echo rebooted >> {}", folder.path().join("reboots").display()),
+        );
+        let binding = BINDING.replace("${REBOOT}", &reboot.display().to_string());
+        fs::write(folder.path().join("binding.yaml"), binding).expect("written");
 
         let kubeconfig = folder.path().join("polity.kubeconfig");
         let api = Command::new(env!("CARGO_BIN_EXE_polity-under-test"))
@@ -135,8 +144,8 @@ impl Stage {
         .expect("written");
     }
 
-    /// Starts the agent, with a dpkg that stands still before it configures until somebody lets it go on.
-    fn start_agent(&mut self, stands_still: bool) {
+    /// The agent, which does not run yet.
+    fn agent(&self) -> Command {
         let mut agent = Command::new(env!("CARGO_BIN_EXE_polity-under-test"));
         agent
             .args(["node-agent", "--node", NODE, "--binding"])
@@ -153,19 +162,89 @@ impl Stage {
             .stderr(self.log())
             // So that what it started is killed with it, as an init system does.
             .process_group(0);
-        if stands_still {
-            let (dpkg, config) = (self.path("dpkg"), self.path("apt.conf"));
-            let reached = self.path("reached");
-            let script = format!(
-                "#!/bin/sh\ncase \"$*\" in *--configure*) touch {}; sleep 600;; esac\nexec /usr/bin/dpkg \"$@\"\n",
-                reached.display()
-            );
-            fs::write(&dpkg, script).expect("written");
-            fs::set_permissions(&dpkg, fs::Permissions::from_mode(0o755)).expect("executable");
-            fs::write(&config, format!("Dir::Bin::dpkg \"{}\";\n", dpkg.display())).expect("written");
-            agent.env("APT_CONFIG", config);
-        }
+        agent
+    }
+
+    /// Starts the agent.
+    fn start_agent(&mut self) {
+        self.start(self.agent());
+    }
+
+    fn start(&mut self, mut agent: Command) {
         self.agent = Some(agent.spawn().expect("it runs"));
+    }
+
+    /// Starts the agent, with a dpkg that stands still before it configures until somebody lets it go on.
+    fn start_agent_that_stands_still(&mut self) {
+        let (dpkg, config) = (self.path("dpkg"), self.path("apt.conf"));
+        let stands_still = format!(
+            "case \"$*\" in *--configure*) touch {}; sleep 600;; esac\nexec /usr/bin/dpkg \"$@\"",
+            self.path("reached").display()
+        );
+        script(&dpkg, &stands_still);
+        fs::write(&config, format!("Dir::Bin::dpkg \"{}\";\n", dpkg.display())).expect("written");
+        let mut agent = self.agent();
+        agent.env("APT_CONFIG", config);
+        self.start(agent);
+    }
+
+    /// The machine goes down, and comes up in another boot with its agent.
+    fn reboots_into(&mut self, boot: &str, agent: Command) {
+        self.kill_agent();
+        let file = self.path("root/proc/sys/kernel/random/boot_id");
+        fs::write(file, format!("{boot}\n")).expect("written");
+        self.start(agent);
+    }
+
+    /// How often the machine was told to reboot.
+    fn reboots(&self) -> usize {
+        let text = fs::read_to_string(self.path("reboots")).unwrap_or_default();
+        text.lines().count()
+    }
+
+    async fn until_reboots(&self, count: usize) {
+        let what = format!("reboot {count}");
+        until(&what, async || (self.reboots() == count).then_some(())).await;
+    }
+
+    /// Everything below a folder: files with their content.
+    fn everything_below(&self, folder: &str) -> BTreeMap<PathBuf, Vec<u8>> {
+        let (mut all, mut folders) = (BTreeMap::new(), vec![self.path(folder)]);
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).expect("a folder") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() {
+                    all.insert(path.clone(), Vec::new());
+                    folders.push(path);
+                } else {
+                    all.insert(path.clone(), fs::read(path).expect("a file"));
+                }
+            }
+        }
+        all
+    }
+
+    /// What the agents have said so far.
+    fn said(&self) -> String {
+        fs::read_to_string(self.path("agent.log")).unwrap_or_default()
+    }
+
+    /// The edges that agents took, in order; of one that came again at once the first alone.
+    fn took(&self) -> String {
+        let explained = Command::new(env!("CARGO_BIN_EXE_polity-under-test"))
+            .args(["explain", "Node", NODE, "-o", "json", "--recordings"])
+            .arg(self.path("data/recordings"))
+            .output()
+            .expect("it runs");
+        assert!(explained.status.success(), "{explained:?}");
+        let passes = String::from_utf8_lossy(&explained.stdout).into_owned();
+        let passes = passes
+            .lines()
+            .map(|line| serde_json::from_str::<PassRecord>(line).expect("a pass"));
+        let edges: Vec<String> = passes.map(|pass| edges_of(&pass, "ORB-")).collect();
+        let mut all: Vec<&str> = edges.iter().flat_map(|edges| edges.split_whitespace()).collect();
+        all.dedup();
+        all.join(" ")
     }
 
     /// What the agent says; shown if the test fails.
@@ -185,6 +264,12 @@ impl Stage {
         let group = rustix::process::Pid::from_child(&agent);
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         let _ = agent.wait();
+    }
+
+    /// The node joins.
+    async fn registers(&self) {
+        let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}});
+        self.cluster.apply(&object).await.expect("a Node is created");
     }
 
     async fn wants(&self, version: &str) {
@@ -247,10 +332,7 @@ impl Drop for Stage {
     fn drop(&mut self) {
         self.kill_agent();
         if std::thread::panicking() {
-            eprintln!(
-                "{}",
-                fs::read_to_string(self.path("agent.log")).unwrap_or_default()
-            );
+            eprintln!("{}", self.said());
         }
         let _ = self.api.kill();
         let _ = self.api.wait();
@@ -272,6 +354,22 @@ async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     }
 }
 
+/// An executable file.
+fn script(file: &Path, text: &str) {
+    fs::write(file, format!("#!/bin/sh\n{text}\n")).expect("written");
+    fs::set_permissions(file, fs::Permissions::from_mode(0o755)).expect("executable");
+}
+
+/// Whether a test has to be skipped, because this machine cannot have a scratch root.
+fn is_skipped() -> bool {
+    let Some(why) = cannot() else {
+        return false;
+    };
+    assert!(std::env::var_os("POLITY_NO_SKIP").is_none(), "{why}");
+    eprintln!("skipped: {why}");
+    true
+}
+
 /// Why this machine cannot have a scratch root; none if it can.
 fn cannot() -> Option<&'static str> {
     let missing = |program: &str| !Path::new("/usr/bin").join(program).exists();
@@ -286,20 +384,17 @@ fn cannot() -> Option<&'static str> {
 
 #[tokio::test]
 async fn packages_are_installed_upgraded_held_and_rolled_forward_after_a_kill() {
-    if let Some(why) = cannot() {
-        assert!(std::env::var_os("POLITY_NO_SKIP").is_none(), "{why}");
-        eprintln!("skipped: {why}");
+    if is_skipped() {
         return;
     }
     let mut stage = Stage::set().await;
     stage.offer("1.0-1");
     stage.offer("1.1-1");
-    let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}});
-    stage.cluster.apply(&object).await.expect("a Node is created");
+    stage.registers().await;
 
     // Installed, by the version without what Debian adds to it, and held.
     stage.wants("1.0").await;
-    stage.start_agent(false);
+    stage.start_agent();
     stage.until_current("1.0").await;
     assert_eq!(stage.dpkg_says(), "hold installed 1.0-1");
     assert_eq!(stage.file_says(), "1.0-1");
@@ -327,7 +422,7 @@ async fn packages_are_installed_upgraded_held_and_rolled_forward_after_a_kill() 
     stage.kill_agent();
     stage.offer("2.0-1");
     stage.wants("2.0").await;
-    stage.start_agent(true);
+    stage.start_agent_that_stands_still();
     let reached = stage.path("reached");
     until("dpkg in the middle", async || reached.exists().then_some(())).await;
     stage.kill_agent();
@@ -337,8 +432,211 @@ async fn packages_are_installed_upgraded_held_and_rolled_forward_after_a_kill() 
         "false"
     );
 
-    stage.start_agent(false);
+    stage.start_agent();
     stage.until_current("2.0").await;
     assert_eq!(stage.dpkg_says(), "hold installed 2.0-1");
     assert_eq!(stage.file_says(), "2.0-1");
+}
+
+#[tokio::test]
+async fn a_dry_run_says_what_it_would_do_and_does_nothing() {
+    if is_skipped() {
+        return;
+    }
+    let mut stage = Stage::set().await;
+    stage.offer("1.0-1");
+    stage.offer("1.1-1");
+    stage.registers().await;
+    stage.wants("1.0").await;
+    stage.start_agent();
+    stage.until_current("1.0").await;
+    stage.kill_agent();
+    let (before, remembered) = (
+        stage.everything_below("root"),
+        fs::read(stage.path("data/cloud-node.json")).expect("it remembers"),
+    );
+
+    stage.wants("1.1").await;
+    let mut dry = stage.agent();
+    dry.arg("--dry-run");
+    stage.start(dry);
+    let root = stage.path("root").display().to_string();
+    // More than once: nothing of it was done.
+    let said = until("the last command, twice", async || {
+        let said = stage.said();
+        (said.matches("--set-selections").count() >= 2).then_some(said)
+    })
+    .await;
+    for command in [
+        format!("dry run: dpkg --root={root} --configure -a"),
+        "-q update".to_owned(),
+        format!("install -- {PACKAGE}=1.1-1"),
+        format!("dry run: dpkg --root={root} --set-selections"),
+    ] {
+        assert!(said.contains(&command), "{command}: {said}");
+    }
+    stage.kill_agent();
+    let after = stage.everything_below("root");
+    let differ = |path: &&PathBuf| before.get(*path) != after.get(*path);
+    let differing: Vec<&PathBuf> = before.keys().chain(after.keys()).filter(differ).collect();
+    assert_eq!(differing, Vec::<&PathBuf>::new());
+    assert_eq!(stage.dpkg_says(), "hold installed 1.0-1");
+    assert_eq!(
+        fs::read(stage.path("data/cloud-node.json")).expect("it remembers"),
+        remembered
+    );
+    let annotations = stage.node().await["metadata"]["annotations"].take();
+    assert_eq!(
+        annotations[format!("alpha.{PACKAGE}.caos.ch/current-version")],
+        "1.0"
+    );
+
+    // What was only said is done by the next one that is meant.
+    stage.start_agent();
+    stage.until_current("1.1").await;
+    assert_eq!(stage.dpkg_says(), "hold installed 1.1-1");
+}
+
+#[tokio::test]
+async fn a_machine_reboots_once_to_be_prepared_and_once_for_a_change_that_needs_it() {
+    if is_skipped() {
+        return;
+    }
+    let mut stage = Stage::set().await;
+    stage.offer("1.0-1");
+    stage.offer("1.1-1");
+    fs::write(stage.path("seed.yaml"), format!("{PACKAGE}: \"1.0\"\n")).expect("written");
+    let installed = |stage: &Stage| {
+        let mut agent = stage.agent();
+        agent.arg("--seed").arg(stage.path("seed.yaml"));
+        agent
+    };
+
+    // There is no Node yet.
+    stage.start(installed(&stage));
+    stage.until_reboots(1).await;
+    assert_eq!(stage.dpkg_says(), "hold installed 1.0-1");
+    stage.reboots_into("boot-2", installed(&stage));
+    until("the machine is prepared", async || {
+        let memory = fs::read_to_string(stage.path("data/cloud-node.json")).ok()?;
+        let memory: Value = serde_json::from_str(&memory).expect("JSON");
+        (memory["initialized"] == true).then_some(())
+    })
+    .await;
+    assert!(stage.node().await.is_null());
+    stage.registers().await;
+    stage.until_current("1.0").await;
+
+    // A package says that it needs another boot, as Debian's do.
+    fs::create_dir_all(stage.path("root/run")).expect("a folder");
+    fs::write(stage.path("root/run/reboot-required"), "").expect("written");
+    stage.wants("1.1").await;
+    stage.until_reboots(2).await;
+    let annotations = stage.node().await["metadata"]["annotations"].take();
+    assert_eq!(annotations["alpha.node.caos.ch/ready"], "false");
+    assert_eq!(
+        annotations[format!("alpha.{PACKAGE}.caos.ch/current-version")],
+        "1.1"
+    );
+    stage.reboots_into("boot-3", installed(&stage));
+    stage.until_current("1.1").await;
+    assert_eq!(stage.dpkg_says(), "hold installed 1.1-1");
+    assert_eq!(stage.reboots(), 2);
+
+    stage.kill_agent();
+    let took = stage.took();
+    assert!(
+        took.starts_with("06 32 07 10") && took.contains("20 21 25 32 26"),
+        "{took}"
+    );
+}
+
+#[tokio::test]
+async fn there_is_one_agent_on_a_machine() {
+    let mut stage = Stage::set().await;
+    stage.start_agent();
+    let recordings = stage.path("data/recordings");
+    until("the first one", async || recordings.exists().then_some(())).await;
+    let second = stage
+        .agent()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .output();
+    let second = second.expect("it runs");
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(
+        !second.status.success() && said.contains("is in use by another process"),
+        "{said}"
+    );
+
+    // Its place is free once it is gone, however it went.
+    stage.kill_agent();
+    stage.registers().await;
+    stage.start_agent();
+    until("the next one", async || {
+        let annotations = stage.node().await["metadata"]["annotations"].take();
+        (annotations["alpha.node.caos.ch/ready"] == "true").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_of_a_cluster_does_not_govern_the_machine_that_it_runs_on() {
+    let stand = Stand::with(Vec::new()).await;
+    let policy = fs::read(guests::folder().join("orbiter_node_agent.wasm")).expect("it is built");
+    stand.put("orbiter_node_agent.wasm", &policy);
+    let binding = BINDING.replace("${NODE}", NODE).replace("${REBOOT}", "true");
+    let binding: Value = serde_yaml_ng::from_str(&binding).expect("YAML");
+    stand.apply(&binding).await;
+    let words = "`polity node-agent` governs it, and no other host";
+    stand.until_said("node-agent", "Loaded", "False", words).await;
+}
+
+#[test]
+fn an_agent_needs_its_own_node_and_events_and_nothing_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let binding = folder.path().join("binding.yaml");
+    fs::write(&binding, BINDING.replace("${REBOOT}", "true")).expect("written");
+    let rbac = Command::new(env!("CARGO_BIN_EXE_polity-under-test"))
+        .args(["rbac", "--node", NODE, "-o", "json", "--policies"])
+        .arg(guests::folder())
+        .arg(&binding)
+        .output()
+        .expect("it runs");
+    assert!(rbac.status.success(), "{rbac:?}");
+    let objects = String::from_utf8_lossy(&rbac.stdout).into_owned();
+    let objects: Vec<Value> = objects
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let name = "polity-node-node-1";
+    let seen: Vec<Value> = objects
+        .iter()
+        .map(|object| {
+            json!([
+                object["kind"],
+                object["metadata"]["name"],
+                object["metadata"]["namespace"]
+            ])
+        })
+        .collect();
+    let expected = [
+        json!(["ClusterRole", name, null]),
+        json!(["ClusterRoleBinding", name, null]),
+        json!(["Role", name, "default"]),
+        json!(["RoleBinding", name, "default"]),
+    ];
+    assert_eq!(seen, expected);
+    let own = |resource: &str, verbs: &[&str]| json!({"apiGroups": [""], "resources": [resource], "resourceNames": [NODE], "verbs": verbs});
+    assert_eq!(
+        objects[0]["rules"],
+        json!([
+            own("nodes", &["get", "list", "patch", "watch"]),
+            own("nodes/status", &["patch"]),
+        ])
+    );
+    let events = json!({"apiGroups": [""], "resources": ["events"], "verbs": ["create", "get", "patch"]});
+    assert_eq!(objects[2]["rules"], json!([events]));
+    let subject = json!({"kind": "ServiceAccount", "namespace": "polity-system", "name": name});
+    assert_eq!(objects[1]["subjects"], json!([subject]));
 }

@@ -53,7 +53,8 @@ pub(super) struct NodeAgent {
     /// The root of the system whose packages these are.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
-    /// Say what would be done to the machine, and do nothing to it.
+    /// Say what would be done to the machine, and do nothing to it. Its Node is written to all the same: that it is not
+    /// ready, as long as it is not what is wanted.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -64,7 +65,7 @@ pub(super) struct NodeAgent {
 }
 
 /// A name that a Node can have: an RFC 1123 subdomain, as Kubernetes demands.
-fn node_name(text: &str) -> Result<String, String> {
+pub(super) fn node_name(text: &str) -> Result<String, String> {
     let part = |part: &str| {
         let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         !part.is_empty() && part.bytes().all(known) && !part.starts_with('-') && !part.ends_with('-')
@@ -136,30 +137,8 @@ impl NodeAgent {
 
     /// The binding, with this node's name and machine in it.
     fn read_binding(&self) -> Result<Object> {
-        let at = || self.binding.display().to_string();
-        let text = std::fs::read_to_string(&self.binding).with_context(|| format!("cannot read {}", at()))?;
-        let text = text.replace(NODE, &self.node);
-        let mut binding: Value = serde_yaml_ng::from_str(&text).with_context(at)?;
-        if !bindings::is_binding(&binding) {
-            bail!("{}: no PolicyBinding", at());
-        }
-        let governs = &binding["spec"]["governs"];
-        if governs["apiVersion"] != "v1" || governs["kind"] != "Node" || governs["name"] != *self.node {
-            bail!(
-                "{}: spec.governs must be the Node {} and nothing else, with `name: {NODE}`",
-                at(),
-                self.node
-            );
-        }
-        let cloud = &mut binding["spec"]["cloud"];
-        if cloud["name"] != polity_clouds::NODE {
-            bail!("{}: spec.cloud.name must be {}", at(), polity_clouds::NODE);
-        }
-        let configuration = &mut cloud["configuration"];
-        if configuration.is_null() {
-            *configuration = json!({});
-        }
-        configuration["node"] = json!(self.node);
+        let mut binding = read_binding(&self.binding, &self.node)?;
+        let configuration = &mut binding["spec"]["cloud"]["configuration"];
         configuration["root"] = json!(std::path::absolute(&self.root)?);
         configuration["dryRun"] = json!(self.dry_run);
         if let Some(seed) = &self.seed {
@@ -168,6 +147,34 @@ impl NodeAgent {
         binding["metadata"]["uid"] = json!("local");
         Ok(Object::new(binding))
     }
+}
+
+/// The binding of the agent of this node.
+pub(super) fn read_binding(file: &Path, node: &str) -> Result<Value> {
+    let at = || file.display().to_string();
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", at()))?;
+    let text = text.replace(NODE, node);
+    let mut binding: Value = serde_yaml_ng::from_str(&text).with_context(at)?;
+    if !bindings::is_binding(&binding) {
+        bail!("{}: no PolicyBinding", at());
+    }
+    let governs = &binding["spec"]["governs"];
+    if governs["apiVersion"] != "v1" || governs["kind"] != "Node" || governs["name"] != *node {
+        bail!(
+            "{}: spec.governs must be the Node {node} and nothing else, with `name: {NODE}`",
+            at()
+        );
+    }
+    let cloud = &mut binding["spec"]["cloud"];
+    if cloud["name"] != polity_clouds::NODE {
+        bail!("{}: spec.cloud.name must be {}", at(), polity_clouds::NODE);
+    }
+    let configuration = &mut cloud["configuration"];
+    if configuration.is_null() {
+        *configuration = json!({});
+    }
+    configuration["node"] = json!(node);
+    Ok(binding)
 }
 
 fn read_seed(file: &Path) -> Result<Value> {

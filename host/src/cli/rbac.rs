@@ -1,6 +1,6 @@
 //! `polity rbac`: what a host must be allowed in a cluster, ready for `kubectl apply -f -`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -10,8 +10,11 @@ use polity_cluster::Cluster;
 use polity_core::contract::Manifest;
 use polity_core::object::Object;
 use polity_sandbox::{Sandbox, SandboxConfig};
+use serde_json::Value;
 
 use super::LEASE;
+use super::node_agent::{self, node_name};
+use crate::bindings::load;
 use crate::clock::Clock;
 use crate::clouds::Clouds;
 use crate::manifests::Manifests;
@@ -19,7 +22,7 @@ use crate::policies::Policies;
 use crate::progress::{Format, say, show};
 use crate::rbac::Allowed;
 use crate::secrets::ClusterSecrets;
-use crate::{bindings, standalone};
+use crate::standalone;
 
 /// Print the least RBAC that a host needs for these bindings, ready for `kubectl apply -f -`.
 ///
@@ -30,9 +33,13 @@ pub(super) struct Rbac {
     /// Manifests with bindings: files, or folders with .yaml, .yml and .json files.
     #[arg(value_name = "DIR|FILE", required = true)]
     paths: Vec<PathBuf>,
-    /// The service account that the host has.
-    #[arg(long, value_name = "NAMESPACE/NAME", default_value = "polity-system/polity", value_parser = account)]
-    service_account: (String, String),
+    /// What the agent of this node needs (`polity node-agent --node NAME`): the FILE is its binding.
+    #[arg(long, value_name = "NAME", value_parser = node_name)]
+    node: Option<String>,
+    /// The service account that the host has; the default is polity-system/polity, of a node's agent
+    /// polity-system/polity-node-NAME.
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = account)]
+    service_account: Option<(String, String)>,
     /// The folder that bindings name policy files in; the default is the folder of the first DIR or FILE.
     #[arg(long, value_name = "DIR")]
     policies: Option<PathBuf>,
@@ -57,19 +64,39 @@ impl Rbac {
             .enable_all()
             .build()?;
         let allowed = runtime.block_on(self.derive(format))?;
-        let (namespace, name) = &self.service_account;
-        for object in allowed.objects("polity", (namespace, name)) {
+        let name = self
+            .node
+            .as_ref()
+            .map_or_else(|| "polity".to_owned(), |node| format!("polity-node-{node}"));
+        let own = || ("polity-system".to_owned(), name.clone());
+        let (namespace, account) = self.service_account.clone().unwrap_or_else(own);
+        for object in allowed.objects(&name, (&namespace, &account)) {
             show(&object, format)?;
         }
         Ok(ExitCode::SUCCESS)
     }
 
+    /// The bindings, the folder of their policies, and what is needed whatever they are.
+    fn bindings(&self) -> Result<(Vec<Value>, Option<PathBuf>, Allowed)> {
+        let Some(node) = &self.node else {
+            let manifests = Manifests::read(&self.paths)?;
+            return Ok((manifests.bindings, manifests.folder, Allowed::for_any_host(LEASE)));
+        };
+        let bindings: Result<Vec<Value>> = self
+            .paths
+            .iter()
+            .map(|file| node_agent::read_binding(file, node))
+            .collect();
+        let folder = self.paths.first().and_then(|file| file.parent());
+        Ok((bindings?, folder.map(Path::to_owned), Allowed::for_a_node_agent()))
+    }
+
     async fn derive(&self, format: Format) -> Result<Allowed> {
-        let manifests = Manifests::read(&self.paths)?;
-        if manifests.bindings.is_empty() {
+        let (bindings, folder, mut allowed) = self.bindings()?;
+        if bindings.is_empty() {
             bail!("there is no PolicyBinding in what was given");
         }
-        let folder = self.policies.clone().or(manifests.folder.clone());
+        let folder = self.policies.clone().or(folder);
         let policies = Arc::new(Policies::new(
             Arc::new(Sandbox::new(SandboxConfig::default())?),
             &folder.unwrap_or_else(|| PathBuf::from(".")),
@@ -84,6 +111,10 @@ impl Rbac {
         let embedded = Arc::new(embedded);
         let secrets = Arc::new(ClusterSecrets::new(embedded.clone()));
         let clouds = Clouds::new(clock, secrets, None, 0, None);
+        let clouds = match self.node {
+            Some(_) => clouds.with_own_node(),
+            None => clouds,
+        };
         let connected = match &self.kubeconfig {
             Some(file) => Some(
                 Cluster::connect(Some(file), None, LEASE)
@@ -93,10 +124,9 @@ impl Rbac {
             None => None,
         };
 
-        let mut allowed = Allowed::for_any_host(LEASE);
-        for binding in &manifests.bindings {
-            let object = Object::new(binding.clone());
-            let loaded = bindings::load(&policies, &clouds, &object);
+        for binding in bindings {
+            let object = Object::new(binding);
+            let loaded = load(&policies, &clouds, &object);
             let ready = loaded.with_context(|| format!("binding {}", object.name()))?;
             let needed: Vec<&Manifest> = ready.binding.policies.values().map(|p| &*p.manifest).collect();
             for definition in needed.iter().flat_map(|manifest| manifest.crds()) {

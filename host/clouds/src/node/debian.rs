@@ -81,6 +81,10 @@ impl Debian {
     /// The version by which a repository offers what is wanted: exactly that, or the newest that was made of it.
     fn candidate(&self, package: &str, wanted: &str) -> Result<String, WorkError> {
         let mut madison = self.apt("apt-cache");
+        if self.dry_run {
+            // Nor is what it has read kept.
+            madison.args(["-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]);
+        }
         let output = succeeded(madison.args(["madison", "--", package]))?;
         let text = String::from_utf8_lossy(&output.stdout);
         let offered: Vec<&str> = text

@@ -19,6 +19,8 @@
 mod config;
 mod debian;
 mod memory;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -260,10 +262,10 @@ impl Machine {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is remembered, durably.
+    /// Changes what is remembered, durably. What was only said is forgotten with the process: nothing of it was done.
     fn remember(&self, memory: &mut Memory, change: impl FnOnce(&mut Memory)) -> Result<(), Failure> {
         change(memory);
-        let Some(persist) = &self.persist else {
+        let Some(persist) = self.persist.as_ref().filter(|_| !self.config.dry_run) else {
             return Ok(());
         };
         let snapshot = serde_json::to_string(memory).expect("a memory is JSON");

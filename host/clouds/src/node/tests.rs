@@ -1,0 +1,263 @@
+//! The boots of a machine: of one below a scratch root, which a script there reboots.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// A script takes a moment; this leaves room for a machine that compiles at the same time.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Time that passes when the test says so.
+#[derive(Default)]
+struct Hand {
+    now: tokio::sync::watch::Sender<u64>,
+    /// For how long somebody wanted to sleep, in order.
+    slept: Mutex<Vec<u64>>,
+}
+
+impl Clock for Hand {
+    fn now_ms(&self) -> u64 {
+        *self.now.borrow()
+    }
+
+    fn sleep_ms(&self, millis: u64) -> BoxFuture<'_, ()> {
+        self.slept.lock().expect("nobody panicked").push(millis);
+        let (mut now, until) = (self.now.subscribe(), self.now_ms() + millis);
+        Box::pin(async move {
+            let _ = now.wait_for(|now| *now >= until).await;
+        })
+    }
+}
+
+/// A machine, and the folder that is its root.
+struct Bench {
+    root: TempDir,
+    hand: Arc<Hand>,
+    persisted: Arc<Mutex<Vec<String>>>,
+}
+
+impl Bench {
+    /// It is in the boot `b-1`.
+    fn new() -> Self {
+        let bench = Bench {
+            root: tempfile::tempdir().expect("a folder"),
+            hand: Arc::default(),
+            persisted: Arc::default(),
+        };
+        fs::create_dir_all(bench.path("proc/sys/kernel/random")).expect("a folder");
+        bench.boots("b-1");
+        bench
+    }
+
+    fn path(&self, below: &str) -> PathBuf {
+        self.root.path().join(below)
+    }
+
+    fn boots(&self, id: &str) {
+        fs::write(self.path("proc/sys/kernel/random/boot_id"), format!("{id}\n")).expect("written");
+    }
+
+    /// A command that reboots it: a line in a file.
+    fn reboots_by(&self, script: &str) -> Option<Vec<String>> {
+        let file = self.path("reboot");
+        fs::write(&file, format!("#!/bin/sh\ncd \"$(dirname \"$0\")\"\n{script}\n")).expect("written");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("executable");
+        Some(vec![file.display().to_string()])
+    }
+
+    /// The machine as a process of its agent has it.
+    fn machine(&self, reboot_command: Option<Vec<String>>, dry_run: bool) -> NodeCloud {
+        let config = NodeConfig {
+            node: "n".into(),
+            seed: None,
+            root: self.root.path().to_owned(),
+            dry_run,
+            reboot_command,
+        };
+        let persisted = self.persisted.clone();
+        let persist: Persist = Box::new(move |snapshot| {
+            persisted
+                .lock()
+                .expect("nobody panicked")
+                .push(snapshot.to_owned());
+            Ok(())
+        });
+        NodeCloud::open(config, None, Some(persist), self.hand.clone()).expect("it opens")
+    }
+
+    fn slept(&self) -> Vec<u64> {
+        self.hand.slept.lock().expect("nobody panicked").clone()
+    }
+
+    /// So many reboots were begun.
+    fn reboots(&self) -> usize {
+        fs::read_to_string(self.path("reboots"))
+            .unwrap_or_default()
+            .lines()
+            .count()
+    }
+
+    async fn until_reboots(&self, count: usize) {
+        let begin = Instant::now();
+        while self.reboots() < count {
+            assert!(begin.elapsed() < PATIENCE, "{} reboots", self.reboots());
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(self.reboots(), count);
+    }
+}
+
+const COUNTS: &str = "echo rebooted >> reboots";
+
+async fn ask(machine: &NodeCloud, operation: &str, mut arguments: Value) -> Answer {
+    arguments["node"] = json!("n");
+    let session = Session {
+        cloud: crate::NODE.into(),
+        handle: None,
+        owner: "u".into(),
+        tenant: "t".into(),
+        namespace: None,
+    };
+    let request = CloudRequest {
+        session,
+        operation: operation.into(),
+        arguments,
+        key: None,
+    };
+    machine.perform(request).await
+}
+
+async fn reboot(machine: &NodeCloud, boot: &str) -> Answer {
+    ask(machine, "node.reboot", json!({"bootId": boot})).await
+}
+
+fn is_refused(answer: Answer, words: &str) {
+    let refused = answer.expect_err("it is refused");
+    assert_eq!(refused.code, Code::FailedPrecondition);
+    assert!(refused.message.contains(words), "{refused}");
+}
+
+fn on_a_runtime(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.expect("a runtime").block_on(test);
+}
+
+#[test]
+fn a_boot_is_ended_once_ten_seconds_after_it_was_asked_for() {
+    on_a_runtime(async {
+        let bench = Bench::new();
+        let machine = bench.machine(bench.reboots_by(COUNTS), false);
+        reboot(&machine, "b-1").await.expect("it is scheduled");
+        reboot(&machine, "b-1").await.expect("it is scheduled already");
+        tokio::task::yield_now().await;
+        assert_eq!(bench.slept(), [10_000]);
+        bench.hand.now.send_replace(9_999);
+        tokio::task::yield_now().await;
+        assert_eq!(bench.reboots(), 0);
+        bench.hand.now.send_replace(10_000);
+        bench.until_reboots(1).await;
+
+        // It goes down. Whoever asks meanwhile is answered the same.
+        reboot(&machine, "b-1").await.expect("it is under way");
+        assert_eq!(bench.slept(), [10_000]);
+
+        // It came back, and its agent with it.
+        bench.boots("b-2");
+        let machine = bench.machine(bench.reboots_by(COUNTS), false);
+        let work = ask(&machine, "node.work", json!({})).await.expect("an answer");
+        assert_eq!(work["bootId"], "b-2");
+        is_refused(
+            reboot(&machine, "b-1").await,
+            "boot b-1 has ended: this is boot b-2",
+        );
+        assert_eq!((bench.slept(), bench.reboots()), (vec![10_000], 1));
+    });
+}
+
+#[test]
+fn another_boot_than_this_one_is_not_ended() {
+    on_a_runtime(async {
+        let bench = Bench::new();
+        let machine = bench.machine(bench.reboots_by(COUNTS), false);
+        for other in ["b-0", "b-2", ""] {
+            is_refused(reboot(&machine, other).await, "this is boot b-1");
+        }
+        assert!(bench.slept().is_empty());
+    });
+}
+
+#[test]
+fn a_root_of_which_nobody_says_how_it_is_rebooted_is_not() {
+    on_a_runtime(async {
+        let bench = Bench::new();
+        let machine = bench.machine(None, false);
+        is_refused(reboot(&machine, "b-1").await, "no machine of its own");
+        assert!(bench.slept().is_empty());
+    });
+}
+
+#[test]
+fn a_reboot_that_failed_may_be_asked_for_again() {
+    on_a_runtime(async {
+        let bench = Bench::new();
+        let fails_once = format!("{COUNTS}\ntest $(wc -l < reboots) -gt 1");
+        let machine = bench.machine(bench.reboots_by(&fails_once), false);
+        reboot(&machine, "b-1").await.expect("it is scheduled");
+        tokio::task::yield_now().await;
+        bench.hand.now.send_replace(10_000);
+        bench.until_reboots(1).await;
+        let begin = Instant::now();
+        while machine.machine.remembered().ending.is_some() {
+            assert!(begin.elapsed() < PATIENCE, "nobody noticed that it failed");
+            tokio::task::yield_now().await;
+        }
+        reboot(&machine, "b-1").await.expect("it is scheduled again");
+        tokio::task::yield_now().await;
+        bench.hand.now.send_replace(20_000);
+        bench.until_reboots(2).await;
+    });
+}
+
+#[test]
+fn what_is_only_said_is_neither_done_nor_remembered() {
+    on_a_runtime(async {
+        let bench = Bench::new();
+        let machine = bench.machine(bench.reboots_by(COUNTS), true);
+        ask(&machine, "node.initialized", json!({}))
+            .await
+            .expect("it is said");
+        reboot(&machine, "b-1").await.expect("it is said");
+        tokio::task::yield_now().await;
+        bench.hand.now.send_replace(10_000);
+        // It is over once another one can be waited for behind it.
+        let blocking = tokio::task::spawn_blocking(|| ());
+        tokio::task::yield_now().await;
+        blocking.await.expect("it ends");
+        assert_eq!(bench.reboots(), 0);
+        assert_eq!(
+            *bench.persisted.lock().expect("nobody panicked"),
+            Vec::<String>::new()
+        );
+    });
+}
+
+#[test]
+fn what_was_done_is_remembered_by_the_next_process() {
+    on_a_runtime(async {
+        let bench = Bench::new();
+        let machine = bench.machine(None, false);
+        ask(&machine, "node.initialized", json!({}))
+            .await
+            .expect("it is done");
+        let persisted = bench.persisted.lock().expect("nobody panicked").clone();
+        assert_eq!(persisted.len(), 1);
+        let config = machine.machine.config.clone();
+        let next = NodeCloud::open(config, Some(&persisted[0]), None, bench.hand.clone()).expect("it opens");
+        assert!(next.machine.remembered().initialized);
+    });
+}
