@@ -1,6 +1,6 @@
 //! Where policies come from: files of the policy folder, and for development crates that cargo builds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -34,6 +34,8 @@ pub struct Policies {
     /// A turn for each policy that is being compiled, by digest.
     compiling: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
     builds_crates: bool,
+    /// The crates that were built before: several bindings may name one, and it is said once.
+    built: Mutex<BTreeSet<PathBuf>>,
     says: Box<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -53,6 +55,7 @@ impl Policies {
             folder: opened,
             compiling: Mutex::default(),
             builds_crates,
+            built: Mutex::default(),
             says,
         }
     }
@@ -124,10 +127,17 @@ impl Policies {
         if !folder.join("Cargo.toml").is_file() {
             bail!("there is no policy crate at {}", folder.display());
         }
-        self.add_target(&folder)?;
-        (self.says)(&format!("building {} for {TARGET}", folder.display()));
+        let folder = folder.canonicalize().unwrap_or(folder);
+        let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = built.insert(folder.clone());
+        drop(built);
+        if is_first {
+            self.add_target(&folder)?;
+            (self.says)(&format!("building {} for {TARGET}", shown_from_here(&folder)));
+        }
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
             .args(["build", "--lib", "--target", TARGET, "--profile", "wasm"])
+            .args((!is_first).then_some("--quiet"))
             .args(["--message-format", "json-render-diagnostics"])
             .current_dir(&folder)
             .stdout(Stdio::piped())
@@ -179,6 +189,12 @@ impl Policies {
             ),
         }
     }
+}
+
+/// A path as people who stand in the current folder write it.
+fn shown_from_here(path: &Path) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(here).unwrap_or(path).display().to_string()
 }
 
 /// Lower-case hexadecimal.
