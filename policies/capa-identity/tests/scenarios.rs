@@ -759,7 +759,7 @@ fn every_edge_is_taken_by_a_case_and_every_note_is_an_edge() {
     }
     let mut taken = BTreeSet::new();
     for (name, case) in cases::all() {
-        let (_, ended) = case.run(|pass| polity_sdk::step::identity(pass, capa_identity::judge));
+        let (_, ended) = case.judge(|pass| polity_sdk::step::identity(pass, capa_identity::judge));
         for note in ended.notes {
             assert!(ids.contains(note.as_str()), "{name} takes {note}");
             taken.insert(note);
@@ -777,7 +777,7 @@ fn every_edge_is_taken_by_a_case_and_every_note_is_an_edge() {
 #[test]
 fn no_case_is_denied_into_a_hot_loop() {
     for (name, case) in cases::all() {
-        let (verdict, ended) = case.run(|pass| polity_sdk::step::identity(pass, capa_identity::judge));
+        let (verdict, ended) = case.judge(|pass| polity_sdk::step::identity(pass, capa_identity::judge));
         let hot = matches!(ended.next, Next::Settled(Some(ms)) | Next::After(ms) if ms < 1_000);
         assert!(!hot, "{name}: {}", ended.next);
         let denied = verdict == Verdict::Denied;
