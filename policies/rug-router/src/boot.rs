@@ -2,7 +2,7 @@
 //! before everything else, deleting or not.
 
 use polity_sdk::prelude::*;
-use polity_sdk::router::{BOOT, Booted, Creation, Instance, boot, delete, image};
+use polity_sdk::router::{BOOT, Booted, Creation, Instance, boot, delete, image, no_image};
 use polity_sdk::{Doubt, Effect};
 
 use crate::letters::{Action, State, Vm};
@@ -52,16 +52,10 @@ pub(crate) async fn create(cx: &Cx, router: &mut Router) -> Result<Next, Failure
         }
         Err(_) => {}
     }
-    match cx.ask(image(router.image())).await.found() {
-        Ok(Some(_)) => {}
-        Ok(None) => {
-            let message = format!("there is no image {:?}", router.image());
-            return Ok(failed(cx, router, "RUG-16", "ImageNotFound", message));
-        }
-        Err(failure) if failure.code == Code::PermissionDenied => {
-            return Ok(failed(cx, router, "RUG-16", "ImageDenied", failure.message));
-        }
-        Err(failure) => return Err(failure),
+    if let Err(failure) = cx.ask(image(router.image())).await {
+        let reason = no_image(&failure).ok_or_else(|| failure.clone())?;
+        let message = format!("the image {:?}: {}", router.image(), failure.message);
+        return Ok(failed(cx, router, "RUG-16", reason, message));
     }
     let wanted = router.spec.ports.clone();
     let ports = ports::own(cx, router, &wanted).await?;

@@ -62,11 +62,7 @@ async fn enter_rebuild(cx: &Cx, router: &mut Router) {
     let image = router.metadata.annotations.get(REBUILD_IMAGE).cloned();
     let wanted = image.as_ref().unwrap_or(&router.spec.image_uuid);
     if let Err(failure) = cx.ask(router::image(wanted)).await {
-        let reason = match failure.code {
-            Code::NotFound => "ImageNotFound",
-            Code::PermissionDenied => "ImageDenied",
-            _ => "LookFailed",
-        };
+        let reason = router::no_image(&failure).unwrap_or("LookFailed");
         let message = format!("the image {wanted:?}: {}", failure.message);
         cx.event(EventType::Warning, reason, message.clone());
         let conditions = &mut router.status.conditions;

@@ -410,7 +410,7 @@ fn without_its_image_nothing_is_booted_and_nothing_is_deleted() {
     let ready = story.condition("Ready");
     assert_eq!(
         (&ready["reason"], &ready["message"]),
-        (&json!("ImageNotFound"), &json!("there is no image \"image-1\""))
+        (&json!("ImageNotFound"), &json!("the image \"image-1\": no image"))
     );
     story.world.advance(30 * SECOND);
     story.update(json!({"imageUUID": "image-9"}));

@@ -196,6 +196,15 @@ pub fn image(image: &str) -> CloudAsk<Nothing> {
     cloud::ask("image.get", &ByImage { image })
 }
 
+/// What a failed look at an image says of it: why nothing boots from it.
+pub fn no_image(failure: &Failure) -> Option<&'static str> {
+    match failure.code {
+        Code::NotFound => Some("ImageNotFound"),
+        Code::PermissionDenied => Some("ImageDenied"),
+        _ => None,
+    }
+}
+
 /// A port; `permission-denied` if it belongs to somebody else.
 pub fn port(port: &Port) -> CloudAsk<KnownPort> {
     cloud::ask("port.get", port)

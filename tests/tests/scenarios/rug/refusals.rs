@@ -69,13 +69,17 @@ async fn tried_five_times(story: &Story, image: &str, why: Value) {
 
 async fn without_its_image_nothing_is_booted_until_there_is_another_one(recording: Option<&Path>) {
     let story = begin(recording, images(), json!({})).await;
-    let why = json!(["False", "ImageNotFound", "there is no image \"image-9\""]);
+    let why = json!([
+        "False",
+        "ImageNotFound",
+        "the image \"image-9\": no image \"image-9\""
+    ]);
     tried_five_times(&story, "image-9", why).await;
 }
 
 async fn the_image_of_another_tenant_is_not_booted_either(recording: Option<&Path>) {
     let story = begin(recording, images(), json!({})).await;
-    let denied = "tenant \"default\" may not boot image \"image-2\"";
+    let denied = "the image \"image-2\": tenant \"default\" may not boot image \"image-2\"";
     tried_five_times(&story, "image-2", json!(["False", "ImageDenied", denied])).await;
 }
 
