@@ -176,9 +176,8 @@ impl Site {
     }
 
     /// Starts a host with this one binding of its own, as `polity node-agent` is one.
-    pub fn start_agent(&self, mut binding: Value) -> Host {
-        binding["metadata"]["uid"] = "local".into();
-        self.process(Some(Object::new(binding)))
+    pub fn start_agent(&self, binding: Value) -> Host {
+        self.process(Some(local(binding)))
     }
 
     fn process(&self, local: Option<Object>) -> Host {
@@ -195,7 +194,7 @@ impl Site {
             records: records.clone(),
             recorder,
         };
-        let (handle, wire, task) = self.run(0, Box::new(watcher), local);
+        let (handle, wire, task) = self.run(self.hosts.clone(), 0, Box::new(watcher), local);
         Host {
             handle,
             ends,
@@ -211,18 +210,19 @@ impl Site {
         threads: usize,
         observer: Box<dyn Observer>,
     ) -> (Handle, Wire, tokio::task::JoinHandle<()>) {
-        self.run(threads, observer, None)
+        self.run(self.hosts.clone(), threads, observer, None)
     }
 
     fn run(
         &self,
+        client: kube::Client,
         threads: usize,
         observer: Box<dyn Observer>,
         local: Option<Object>,
     ) -> (Handle, Wire, tokio::task::JoinHandle<()>) {
         let life = self.lives.get() + 1;
         self.lives.set(life);
-        let wire = Wire::new(self.hosts.clone());
+        let wire = Wire::new(client);
         let outputs = wire.outputs().clone();
         let clouds = self.clouds.reached_through(move |cloud| outputs.counted(cloud));
         let (driver, handle) = Driver::new(Parts {
@@ -248,22 +248,10 @@ impl Site {
     pub fn drive_alone(
         &self,
         client: kube::Client,
-        mut binding: Value,
+        binding: Value,
         observer: Box<dyn Observer>,
     ) -> (Handle, Wire, tokio::task::JoinHandle<()>) {
-        let wire = Wire::new(client);
-        let (driver, handle) = Driver::new(Parts {
-            identity: "alone".to_owned(),
-            clock: self.clock.clone(),
-            cluster: Arc::new(Cluster::new(wire.client(), LEASE)),
-            clouds: self.clouds.clone(),
-            policies: self.policies.clone(),
-            threads: 0,
-            observer,
-        });
-        binding["metadata"]["uid"] = "local".into();
-        let driver = driver.with_local_bindings(vec![Object::new(binding)]);
-        (handle, wire, tokio::spawn(driver.run()))
+        self.run(client, 0, observer, Some(local(binding)))
     }
 
     /// Plays the kubelets of the simulated cloud's machines from now on.
@@ -421,6 +409,12 @@ impl Host {
         let of = |record: &&PassRecord| record.key.name.as_ref() == name;
         records.iter().filter(of).cloned().collect()
     }
+}
+
+/// A binding of one process, as it reads it from a file.
+fn local(mut binding: Value) -> Object {
+    binding["metadata"]["uid"] = "local".into();
+    Object::new(binding)
 }
 
 struct Watcher {

@@ -7,11 +7,13 @@ use http::Request;
 use kube::Client;
 use polity::clock::Clock;
 use polity_clouds::sim::{Happened, PoolMachine};
-use polity_core::contract::{Act, ObjectRef, Request as PolicyRequest};
+use polity_cluster::Cluster;
+use polity_core::call::Write;
+use polity_core::contract::{Act, Event, EventType, ObjectRef, Request as PolicyRequest};
 use polity_core::record::PassRecord;
 use polity_tests::kubernetes::{Assets, KubeServer};
 use polity_tests::stand::reference;
-use polity_tests::whole::Site;
+use polity_tests::whole::{LEASE, Site};
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, Setting, account_of, alike, allow_agent, condition, named, took};
@@ -409,6 +411,20 @@ async fn answer(agent: &Client, method: &str, path: &str) -> u16 {
     }
 }
 
+/// An Event.
+fn about(node: &ObjectRef) -> Write {
+    Write::Event {
+        object: node.clone(),
+        uid: "uid".into(),
+        event: Event {
+            kind: EventType::Warning,
+            reason: "NoSuchVersion".into(),
+            message: "no kubelet 7.0".into(),
+        },
+        now: 0,
+    }
+}
+
 #[test]
 fn an_agent_reads_and_writes_no_other_node() {
     let assets = match Assets::find() {
@@ -428,6 +444,18 @@ fn an_agent_reads_and_writes_no_other_node() {
             site.cluster.apply(&node).await.expect("a Node");
         }
         let agent = server.client_of(namespace, &account).await;
+        // What it has to say about its Node it says, and counts how often.
+        let cluster = Cluster::new(agent.clone(), LEASE);
+        for _ in 0..2 {
+            let said = cluster.write(&about(&node("own"))).await;
+            said.unwrap_or_else(|failure| panic!("{failure}"));
+        }
+        let events = site.list("v1", "Event").await;
+        let events = events
+            .iter()
+            .filter(|event| event["involvedObject"]["name"] == "own");
+        let counts: Vec<&Value> = events.map(|event| &event["count"]).collect();
+        assert_eq!(counts, [2]);
         let nodes = "/api/v1/nodes";
         let own = "fieldSelector=metadata.name%3Down";
         let other = "fieldSelector=metadata.name%3Dother";
