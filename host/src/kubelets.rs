@@ -88,11 +88,14 @@ impl Kubelets {
         });
         let found = self.cluster.read(&question).await.unwrap_or_default();
         if found["spec"]["providerID"] == *node.provider_id {
-            let uid = &found["metadata"]["uid"];
+            let (uid, version) = (&found["metadata"]["uid"], &found["metadata"]["resourceVersion"]);
+            let conditions = beside_those_of_others(&conditions, &found);
             let write = Write::Patch {
                 object: reference(&node.name),
                 subresource: Some("status".into()),
-                patch: json!({"metadata": {"uid": uid}, "status": {"conditions": conditions}}),
+                patch: json!({
+                    "metadata": {"uid": uid, "resourceVersion": version}, "status": {"conditions": conditions},
+                }),
             };
             self.cluster.write(&write).await?;
         }
@@ -170,6 +173,26 @@ fn conditions(node: &NodeView) -> Value {
     node.conditions.iter().map(condition).collect()
 }
 
+/// A kubelet's conditions with those that somebody else has written: its agent, for one.
+fn beside_those_of_others(conditions: &Value, node: &Value) -> Value {
+    let own = |kind: &Value| {
+        conditions
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|own| own["type"] == *kind)
+    };
+    let found = node["status"]["conditions"].as_array().into_iter().flatten();
+    let others = found.filter(|other| !own(&other["type"]));
+    conditions
+        .as_array()
+        .into_iter()
+        .flatten()
+        .chain(others)
+        .cloned()
+        .collect()
+}
+
 fn kind(kind: &str) -> Kind {
     Kind {
         api_version: "v1".into(),
@@ -183,4 +206,13 @@ fn reference(name: &str) -> ObjectRef {
         namespace: None,
         name: name.into(),
     }
+}
+
+#[test]
+fn a_kubelet_leaves_the_conditions_of_others_alone() {
+    let own = json!([{"type": "Ready", "status": "True"}]);
+    let others = json!({"type": "PackagesEnsured", "status": "True"});
+    let node = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}, others]}});
+    assert_eq!(beside_those_of_others(&own, &node), json!([own[0], others]));
+    assert_eq!(beside_those_of_others(&own, &json!({})), own);
 }
