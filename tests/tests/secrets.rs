@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use polity_clouds::sim::{FaultRule, SimConfig, Trouble};
 use polity_core::contract::{Code, ObjectQuery, ObjectRef, Question};
-use polity_tests::together::scenario::identities;
+use polity_tests::together::scenario::{Workflow, identities};
 use polity_tests::together::setting::{self, TRUSTED};
 use polity_tests::whole::capa::CAPA;
 use polity_tests::whole::mcm::MCM;
@@ -194,7 +194,8 @@ async fn nothing_that_anybody_sees_holds_a_secret() {
     let mut site = Site::new(1, Some(cloud));
     let recording = tempfile::tempdir().expect("a folder");
     site.record(recording.path());
-    setting::prepare(&site).await;
+    let tenants = [Workflow::CapvMachines, Workflow::McmMachines, Workflow::Clusters];
+    setting::prepare(&site, &tenants).await;
     let secret = |namespace: &str, name: &str, data: Value| {
         json!({
             "apiVersion": "v1", "kind": "Secret", "stringData": data,
