@@ -1,12 +1,13 @@
 //! All workflows, simulated, together and each alone: what must hold does, for every seed, and where a guard is taken
 //! away a seed tells.
 //!
-//! `POLITY_SEEDS` sets how many seeds there are, `POLITY_SEED` runs one alone.
+//! `POLITY_SEEDS` sets how many seeds there are, `POLITY_SEED` the first of them, which is then run alone.
 
 #![allow(clippy::print_stdout, reason = "which seed noticed what is worth knowing")]
 
-use polity_clouds::sim::{Intervention, Millis, WorldEvent};
+use polity_clouds::sim::{Between, FaultRule, Intervention, Millis, Trouble, WorldEvent};
 use polity_core::machine::Guards;
+use polity_tests::together::orb;
 use polity_tests::together::scenario::{Deed, Scenario, Workflow};
 use polity_tests::together::{Options, run};
 
@@ -31,9 +32,10 @@ fn simulate(seed: u64, options: Options<'_>) -> Result<usize, String> {
 
 /// Simulates seeds, each of which must do something.
 fn keeps_every_rule(seeds: u64, test: &str, options: Options<'_>) {
-    let alone_seed = number("POLITY_SEED");
-    let all = 0..number("POLITY_SEEDS").unwrap_or(seeds);
-    for seed in alone_seed.map_or(all, |seed| seed..seed + 1) {
+    let first = number("POLITY_SEED");
+    let count = number("POLITY_SEEDS").unwrap_or(first.map_or(seeds, |_| 1));
+    let first = first.unwrap_or(0);
+    for seed in first..first + count {
         match simulate(seed, options) {
             Ok(passes) => assert!(passes > 10, "seed {seed} does something: {passes} passes"),
             Err(broken) => panic!(
@@ -83,15 +85,17 @@ fn alone_routers_keep_every_rule_and_settle() {
     alone(Workflow::Routers, "alone_routers");
 }
 
-/// Takes guards away: within a bounded number of seeds this is noticed; with them, that seed is fine.
-fn is_noticed(guards: Guards, shape: fn(&mut Scenario), how: &str) {
+/// Something is missing: within a bounded number of seeds this is noticed; with it, that seed is fine.
+fn is_noticed(missing: Options<'_>, how: &str) {
+    let whole = Options {
+        guards: Guards::default(),
+        cursor_is_persisted: true,
+        reboot_names_its_boot: true,
+        ..missing
+    };
     let mut others = Vec::new();
     for seed in 0..NOTICED_WITHIN {
-        let whole = Options {
-            shape,
-            ..Options::default()
-        };
-        match simulate(seed, Options { guards, ..whole }) {
+        match simulate(seed, missing) {
             Err(broken) if broken.contains(how) => {
                 println!("noticed at seed {seed}: {broken}");
                 if let Err(broken) = simulate(seed, whole) {
@@ -106,30 +110,40 @@ fn is_noticed(guards: Guards, shape: fn(&mut Scenario), how: &str) {
     panic!("not noticed within {NOTICED_WITHIN} seeds; others: {others:#?}");
 }
 
+/// These workflows in this shape, on hosts that have these guards.
+fn without(workflows: &'static [Workflow], guards: Guards, shape: fn(&mut Scenario)) -> Options<'static> {
+    Options {
+        workflows,
+        guards,
+        shape,
+        ..Options::default()
+    }
+}
+
 #[test]
 fn without_the_permit_two_machines_of_a_deployment_are_given_up_at_once() {
     let guards = Guards {
         permits_exclude: false,
         ..Guards::default()
     };
+    let shape = |scenario: &mut Scenario| {
+        // All of them, at the same moment, for good.
+        let from = scenario.quiet_at / 2;
+        scenario.cloud.faults.clear();
+        scenario.cloud.outages.clear();
+        scenario.cloud.events = (1..=3)
+            .map(|worker| WorldEvent {
+                vm: format!("workers-{worker}"),
+                at: Millis(from),
+                after_power_on: None,
+                until: None,
+                does: Intervention::FallSilent,
+            })
+            .collect();
+        scenario.deeds.clear();
+    };
     is_noticed(
-        guards,
-        |scenario| {
-            // All of them, at the same moment, for good.
-            let from = scenario.quiet_at / 2;
-            scenario.cloud.faults.clear();
-            scenario.cloud.outages.clear();
-            scenario.cloud.events = (1..=3)
-                .map(|worker| WorldEvent {
-                    vm: format!("workers-{worker}"),
-                    at: Millis(from),
-                    after_power_on: None,
-                    until: None,
-                    does: Intervention::FallSilent,
-                })
-                .collect();
-            scenario.deeds.clear();
-        },
+        without(Workflow::McmMachines.alone(), guards, shape),
         "machines of one deployment are given up at once",
     );
 }
@@ -140,17 +154,17 @@ fn without_the_precondition_on_a_node_what_people_write_is_overwritten() {
         acts_have_preconditions: false,
         ..Guards::default()
     };
+    let shape = |scenario: &mut Scenario| {
+        scenario.rates.slow = 300;
+        scenario.deeds.clear();
+        for second in (180..scenario.quiet_at / 1_000).step_by(5) {
+            scenario.deeds.push((second * 1_000, Deed::Template));
+            scenario.deeds.push((second * 1_000 + 1_000, Deed::Taint));
+            scenario.deeds.push((second * 1_000 + 2_000, Deed::Taint));
+        }
+    };
     is_noticed(
-        guards,
-        |scenario| {
-            scenario.rates.slow = 300;
-            scenario.deeds.clear();
-            for second in (180..scenario.quiet_at / 1_000).step_by(5) {
-                scenario.deeds.push((second * 1_000, Deed::Template));
-                scenario.deeds.push((second * 1_000 + 1_000, Deed::Taint));
-                scenario.deeds.push((second * 1_000 + 2_000, Deed::Taint));
-            }
-        },
+        without(Workflow::McmMachines.alone(), guards, shape),
         "was overwritten",
     );
 }
@@ -161,5 +175,99 @@ fn without_the_verdict_of_the_identity_something_is_done_for_who_is_denied() {
         a_denial_ends_the_pass: false,
         ..Guards::default()
     };
-    is_noticed(guards, |_| {}, "denied");
+    is_noticed(without(Workflow::CapvMachines.alone(), guards, |_| {}), "denied");
+}
+
+/// People want another version of Kubernetes every so many seconds, once the cluster may have come up.
+fn versions(scenario: &mut Scenario, every: usize) {
+    scenario.deeds.clear();
+    for second in (120..scenario.quiet_at / 1_000 - 60).step_by(every) {
+        let version = Deed::Orb(orb::Deed::Version(second as usize / every % 3));
+        scenario.deeds.push((second * 1_000, version));
+    }
+}
+
+#[test]
+fn a_cursor_that_does_not_outlive_its_host_lets_a_second_node_be_changed() {
+    let missing = Options {
+        workflows: Workflow::Orb.alone(),
+        cursor_is_persisted: false,
+        shape: |scenario| {
+            versions(scenario, 40);
+            // Who takes over does not know yet what the one before has let a node do.
+            (scenario.hosts, scenario.rates.crash, scenario.rates.watch_lag) = (2, 30, 60_000);
+            scenario.cloud.faults.clear();
+            scenario.cloud.outages.clear();
+            scenario.cloud.events.clear();
+        },
+        ..Options::default()
+    };
+    is_noticed(missing, "two nodes are changed at once");
+}
+
+#[test]
+fn a_reboot_that_names_no_boot_ends_the_next_one_as_well() {
+    let missing = Options {
+        workflows: Workflow::Orb.alone(),
+        reboot_names_its_boot: false,
+        shape: |scenario| {
+            versions(scenario, 90);
+            for second in 120..scenario.quiet_at / 1_000 {
+                // Whatever happens to its Node lets the agent look again.
+                scenario.deeds.push((second * 1_000, Deed::Taint));
+            }
+            scenario.deeds.sort_by_key(|(at, _)| *at);
+            let cloud = &mut scenario.cloud;
+            cloud.machines.boot = Between {
+                min: Millis(1_000),
+                max: Millis(2_000),
+            };
+            cloud.packages.reboot_for = vec!["kubelet".to_owned()];
+            // What is read in one boot is answered in the next.
+            let slow = FaultRule {
+                until: Some(Millis(scenario.quiet_at)),
+                probability: Some(0.5),
+                ..FaultRule::new("node.reboot-required", Trouble::AnswerAfter(Millis(4_800)))
+            };
+            cloud.faults = vec![slow];
+            cloud.outages.clear();
+            cloud.events.clear();
+        },
+        ..Options::default()
+    };
+    is_noticed(missing, "was rebooted twice for one change");
+}
+
+/// Hosts that do not write down what they are about to create, and crash or hear nothing right after it.
+fn without_write_ahead(workflow: Workflow, shape: fn(&mut Scenario)) {
+    let guards = Guards {
+        write_ahead: false,
+        ..Guards::default()
+    };
+    is_noticed(without(workflow.alone(), guards, shape), "has the VMs");
+}
+
+/// A cloud in which nothing but the entry tells that something was created: names are no obstacle, and who searches may
+/// be shown what was there a minute ago: before a host that crashed is replaced.
+fn forgets(scenario: &mut Scenario, create: &str) {
+    scenario.rates.crash = 50;
+    let cloud = &mut scenario.cloud;
+    (cloud.unique_names, cloud.tokens, cloud.lag) = (false, false, Millis::seconds(60));
+    cloud.faults = vec![FaultRule {
+        until: Some(Millis(scenario.quiet_at)),
+        probability: Some(0.3),
+        ..FaultRule::new(create, Trouble::LoseAnswer)
+    }];
+}
+
+#[test]
+fn without_the_pending_entry_a_router_gets_two_vms() {
+    without_write_ahead(Workflow::Routers, |scenario| forgets(scenario, "router.boot"));
+}
+
+#[test]
+fn without_the_pending_entry_a_machine_gets_two_vms() {
+    without_write_ahead(Workflow::McmMachines, |scenario| {
+        forgets(scenario, "machine.create");
+    });
 }

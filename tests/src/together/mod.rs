@@ -42,7 +42,7 @@ use sight::Sight;
 
 /// Between two looks, while things go wrong and afterwards.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// How long it may take until everything is settled once nothing goes wrong any more: machines of a deployment that
 /// were lost together are replaced one after the other.
 const SETTLES_WITHIN: Millis = Millis::seconds(4 * 3_600);

@@ -16,8 +16,17 @@ const UPDATING: &str = "orbiter.polity.dev/updating";
 pub struct Rules {
     /// Nodes that people have cordoned, by uid.
     pub cordoned: BTreeSet<String>,
-    /// By machine, how often it was rebooted, and what was installed on it then.
-    reboots: BTreeMap<String, (u64, BTreeMap<String, String>)>,
+    /// By id.
+    machines: BTreeMap<String, Machine>,
+}
+
+/// What was seen of a machine.
+#[derive(Default)]
+struct Machine {
+    installed: BTreeMap<String, String>,
+    /// Something else is installed than when it was rebooted last.
+    changed: bool,
+    reboots: u64,
 }
 
 impl Rules {
@@ -50,18 +59,20 @@ impl Rules {
     /// A machine is rebooted once after what is installed on it has changed.
     fn reboots(&mut self, sight: &Sight) -> Verdicts {
         for machine in &sight.pool {
-            let (count, then) = self.reboots.entry(machine.id.clone()).or_default();
-            if machine.reboots == *count {
+            let seen = self.machines.entry(machine.id.clone()).or_default();
+            if seen.installed != machine.installed {
+                seen.installed.clone_from(&machine.installed);
+                seen.changed = true;
+            }
+            let before = std::mem::replace(&mut seen.reboots, machine.reboots);
+            if before == machine.reboots {
                 continue;
             }
-            if machine.reboots > *count + 1 || machine.installed == *then {
+            if machine.reboots > before + 1 || !seen.changed {
                 let name = &machine.name;
-                return Err(format!(
-                    "{name} was rebooted twice for one change: {count} times, and now {}",
-                    machine.reboots
-                ));
+                return Err(format!("{name} was rebooted twice for one change"));
             }
-            (*count, *then) = (machine.reboots, machine.installed.clone());
+            seen.changed = false;
         }
         Ok(())
     }
