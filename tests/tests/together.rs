@@ -5,11 +5,14 @@
 
 #![allow(clippy::print_stdout, reason = "which seed noticed what is worth knowing")]
 
+use std::time::Duration;
+
 use polity_clouds::sim::{Between, FaultRule, Intervention, Millis, Trouble, WorldEvent};
 use polity_core::machine::Guards;
 use polity_tests::together::orb;
 use polity_tests::together::scenario::{Deed, Scenario, Workflow};
 use polity_tests::together::{Options, run};
+use polity_tests::whole::hosts::Late;
 
 /// Seeds of the test command, of all together and of each alone.
 const SEEDS: u64 = 6;
@@ -188,17 +191,30 @@ fn versions(scenario: &mut Scenario, every: usize) {
 }
 
 #[test]
-fn a_cursor_that_does_not_outlive_its_host_lets_a_second_node_be_changed() {
+fn without_the_persisted_cursor_a_second_node_is_changed() {
     let missing = Options {
         workflows: Workflow::Orb.alone(),
         cursor_is_persisted: false,
         shape: |scenario| {
-            versions(scenario, 40);
-            // Who takes over does not know yet what the one before has let a node do.
-            (scenario.hosts, scenario.rates.crash, scenario.rates.watch_lag) = (2, 30, 60_000);
-            scenario.cloud.faults.clear();
-            scenario.cloud.outages.clear();
-            scenario.cloud.events.clear();
+            scenario.quiet_at = 900_000;
+            versions(scenario, 10);
+            // That a node may change is written, and not heard of: the answer is lost, and the watch is late.
+            scenario.rates.lost_answer = 300;
+            scenario.late = Some(Late {
+                host: 0,
+                kind: "nodes",
+                by: Duration::from_secs(60),
+            });
+            (scenario.hosts, scenario.rates.crash) = (1, 0);
+            let cloud = &mut scenario.cloud;
+            let soon = Between {
+                min: Millis(500),
+                max: Millis(1_500),
+            };
+            (cloud.packages.takes, cloud.packages.reboot_for) = (soon, Vec::new());
+            cloud.faults.clear();
+            cloud.outages.clear();
+            cloud.events.clear();
         },
         ..Options::default()
     };

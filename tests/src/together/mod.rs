@@ -46,6 +46,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// How long it may take until everything is settled once nothing goes wrong any more: machines of a deployment that
 /// were lost together are replaced one after the other.
 const SETTLES_WITHIN: Millis = Millis::seconds(4 * 3_600);
+/// Seconds after which a cursor that is not persisted is forgotten.
+const FORGOTTEN_EVERY: u64 = 4;
 /// What is settled is looked at again within this.
 const LOOKED_AT_WITHIN: Duration = Duration::from_secs(15 * 60);
 
@@ -56,7 +58,7 @@ pub struct Options<'a> {
     pub workflows: &'static [Workflow],
     /// Which guards the hosts have.
     pub guards: Guards,
-    /// Whether what an Orb is in the middle of outlives the host that wrote it down.
+    /// Whether an Orb goes on saying which node is being changed.
     pub cursor_is_persisted: bool,
     /// Whether a machine refuses a reboot that was meant for an earlier boot.
     pub reboot_names_its_boot: bool,
@@ -100,6 +102,7 @@ pub async fn run(seed: u64, options: Options<'_>) -> Result<usize, String> {
         rules: Rules::default(),
         site,
     };
+    world.hosts.late(scenario.late);
     world.play(scenario).await.map_err(|broken| {
         let at = world.site.clock.now().unix - BEGIN;
         format!("after {} s: {broken}{}", at / 1_000, world.rules.trace())
@@ -127,10 +130,7 @@ impl World<'_> {
             self.look_until(at).await?;
             match deed {
                 scenario::Deed::CutWatches(index) => self.hosts.cut_watches(index),
-                scenario::Deed::Crash(index) => {
-                    self.hosts.crash(index).await;
-                    self.forget_cursor().await;
-                }
+                scenario::Deed::Crash(index) => self.hosts.crash(index).await,
                 scenario::Deed::CrashAgent(number) => self.crash_agent(number).await,
                 scenario::Deed::Stop(index) => self.hosts.stop(index).await,
                 deed => self.people.act(&self.site, &mut self.rules, deed).await,
@@ -174,14 +174,15 @@ impl World<'_> {
     /// Lets time pass, looking again and again.
     async fn look_until(&mut self, at: u64) -> Result<(), String> {
         while self.site.clock.now().unix < BEGIN + at {
-            if self.hosts.supervise(&self.site) {
-                self.forget_cursor().await;
-            }
+            self.hosts.supervise(&self.site);
             self.agents.supervise(&self.site).await;
             let left = BEGIN + at - self.site.clock.now().unix;
             tokio::time::sleep(LOOK_EVERY.min(Duration::from_millis(left))).await;
             let news = self.news();
             self.look(&news).await?;
+            if !self.options.cursor_is_persisted {
+                self.forget_cursor().await;
+            }
         }
         Ok(())
     }
@@ -200,9 +201,9 @@ impl World<'_> {
         }
     }
 
-    /// A host has crashed: what only its memory has kept is gone.
+    /// What stood there for some seconds is gone.
     async fn forget_cursor(&self) {
-        if self.options.cursor_is_persisted {
+        if !(self.site.clock.now().unix / 1_000).is_multiple_of(FORGOTTEN_EVERY) {
             return;
         }
         let orb = setting::reference(orb::ORBITER, "Orb", None, orb::NAME);

@@ -1,5 +1,6 @@
 //! What must hold, told by somebody who sees the cluster, the cloud and every pass.
 
+mod nodes;
 mod orb;
 mod routers;
 
@@ -8,12 +9,12 @@ use std::sync::LazyLock;
 
 use polity_clouds::sim::Happened;
 use polity_core::contract::{Act, Code, Next, Request, Role, Verdict};
-use polity_core::record::{Outcome, PassRecord};
+use polity_core::record::PassRecord;
 use serde_json::Value;
 
 use super::scenario::Workflow;
-use super::setting::{HEALTHY, SHIFTY, SHUT, TRUSTED, WORKERS};
-use super::sight::{Sight, is_deleting, phase};
+use super::setting::{SHIFTY, SHUT, TRUSTED, WORKERS};
+use super::sight::{Sight, is_deleting};
 use crate::stand::condition_of;
 use crate::whole::story::edges;
 use crate::whole::{BEGIN, Site};
@@ -35,16 +36,7 @@ pub struct Rules {
     effects: usize,
     /// Since when the shifty tenant is not trusted.
     closed: Option<u64>,
-    /// Machines of the deployment that were given up because they were unknown for too long.
-    given_up: BTreeSet<String>,
-    /// Machines whose drain was forced.
-    forced: BTreeSet<String>,
-    /// Pods that are alive, by uid: the node.
-    pods: BTreeMap<String, Value>,
-    /// Machines that evicted a pod when the budget did not allow it, unless their drain turns out to be forced.
-    suspects: BTreeSet<String>,
-    /// Taints of people, by the node's uid.
-    taints: BTreeMap<String, Vec<String>>,
+    nodes: nodes::Rules,
     orb: orb::Rules,
 }
 
@@ -56,11 +48,7 @@ impl Default for Rules {
             machines: BTreeMap::new(),
             effects: 0,
             closed: Some(BEGIN),
-            given_up: BTreeSet::new(),
-            forced: BTreeSet::new(),
-            pods: BTreeMap::new(),
-            suspects: BTreeSet::new(),
-            taints: BTreeMap::new(),
+            nodes: nodes::Rules::default(),
             orb: orb::Rules::default(),
         }
     }
@@ -107,7 +95,7 @@ impl Rules {
 
     /// Somebody put this taint on the node of this uid, and was told that it is there.
     pub fn tainted(&mut self, uid: &Value, key: &str) {
-        self.taints.entry(text(uid)).or_default().push(key.to_owned());
+        self.nodes.tainted(uid, key);
     }
 
     /// The nodes of the Orb that people have cordoned, by uid.
@@ -122,9 +110,7 @@ impl Rules {
         }
         self.vms(site, sight)?;
         self.effects(site)?;
-        self.given_up(sight)?;
-        self.pods(sight);
-        self.taints(sight)?;
+        self.nodes.look(sight)?;
         self.orb.look(sight)
     }
 
@@ -170,16 +156,7 @@ impl Rules {
         if let Some(unknown) = notes.iter().find(|note| !EDGES.contains(**note)) {
             return Err(format!("{} took {unknown}, which no policy knows", pass.key));
         }
-        if notes.contains("MCM-H08") && pass.outcome == Outcome::Published {
-            self.given_up.insert(pass.uid.clone());
-        }
-        if notes.contains("MCM-X11") || notes.contains("MCM-X12") {
-            self.forced.insert(pass.uid.clone());
-        }
-        if notes.contains("MCM-D10") && self.suspects.remove(&pass.uid) && !self.forced.contains(&pass.uid) {
-            return Err(format!("{} evicted a pod past its disruption budget", pass.key));
-        }
-        Ok(())
+        self.nodes.passed(pass, &notes)
     }
 
     /// At most one VM for a machine, a router or a name in a pool, and none without an object.
@@ -241,54 +218,6 @@ impl Rules {
                     "{} was done for {tenant}, which is denied",
                     effect.operation
                 ));
-            }
-        }
-        Ok(())
-    }
-
-    /// One machine of the deployment at a time is given up for what may be an outage of many.
-    fn given_up(&mut self, sight: &Sight) -> Verdicts {
-        let lost = |uid: &String| {
-            let worker = sight.workers().find(|worker| worker["metadata"]["uid"] == **uid);
-            matches!(worker.and_then(phase), Some("Failed" | "Terminating"))
-        };
-        self.given_up.retain(lost);
-        match self.given_up.len() {
-            0 | 1 => Ok(()),
-            many => Err(format!("{many} machines of one deployment are given up at once")),
-        }
-    }
-
-    /// No pod is evicted that its budget protects, but by a drain that is forced: whether it is, its pass says.
-    fn pods(&mut self, sight: &Sight) {
-        let living = sight.pods.iter().filter(|pod| !is_deleting(pod));
-        let alive: BTreeMap<String, Value> = living
-            .map(|pod| (text(&pod["metadata"]["uid"]), pod["spec"]["nodeName"].clone()))
-            .collect();
-        let ended = self.pods.iter().filter(|(uid, _)| !alive.contains_key(*uid));
-        // With its node a pod is gone, whatever its budget says.
-        let (evicted, lost): (Vec<_>, Vec<_>) =
-            ended.map(|(_, on)| sight.node(on)).partition(Option::is_some);
-        if alive.len() + lost.len() < HEALTHY {
-            for node in evicted.into_iter().flatten() {
-                let provider = &node["spec"]["providerID"];
-                let by = sight.mcm.iter().find(|m| m["status"]["providerID"] == *provider);
-                self.suspects.extend(by.map(|m| text(&m["metadata"]["uid"])));
-            }
-        }
-        self.pods = alive;
-    }
-
-    /// What people put on a node stays there.
-    fn taints(&self, sight: &Sight) -> Verdicts {
-        for node in &sight.nodes {
-            let wanted = self.taints.get(&text(&node["metadata"]["uid"]));
-            for key in wanted.into_iter().flatten() {
-                let taints = node["spec"]["taints"].as_array();
-                if !taints.into_iter().flatten().any(|taint| taint["key"] == **key) {
-                    let name = &node["metadata"]["name"];
-                    return Err(format!("the taint {key} of {name} was overwritten"));
-                }
             }
         }
         Ok(())
