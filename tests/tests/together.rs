@@ -199,7 +199,7 @@ fn without_the_persisted_cursor_a_second_node_is_changed() {
             scenario.quiet_at = 900_000;
             versions(scenario, 10);
             // That a node may change is written, and not heard of: the answer is lost, and the watch is late.
-            scenario.rates.lost_answer = 300;
+            scenario.rates.lost_answer = 500;
             scenario.late = Some(Late {
                 host: 0,
                 kind: "nodes",

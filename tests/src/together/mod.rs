@@ -47,7 +47,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// were lost together are replaced one after the other.
 const SETTLES_WITHIN: Millis = Millis::seconds(4 * 3_600);
 /// Seconds after which a cursor that is not persisted is forgotten.
-const FORGOTTEN_EVERY: u64 = 4;
+const FORGOTTEN_EVERY: u64 = 3;
 /// What is settled is looked at again within this.
 const LOOKED_AT_WITHIN: Duration = Duration::from_secs(15 * 60);
 
