@@ -202,7 +202,7 @@ fn an_eviction_respects_budgets_and_its_pod_ends_after_its_grace_period() {
     };
     assert_eq!(
         refused.failure.map(|failure| failure.code),
-        Some(Code::Unavailable)
+        Some(Code::ResourceExhausted)
     );
     world.cluster().edit(
         "PodDisruptionBudget",
