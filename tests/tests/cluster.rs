@@ -626,7 +626,11 @@ async fn a_pod_is_evicted_unless_a_budget_forbids_it(site: Site) {
         let failure = site.cluster.write(&evict(&held, held.uid())).await;
         let failure = failure.expect_err("a budget");
         let seen = (failure.code, failure.effect, failure.retry_after);
-        assert_eq!(seen, (Code::ResourceExhausted, Effect::None, retry_after), "{failure}");
+        assert_eq!(
+            seen,
+            (Code::ResourceExhausted, Effect::None, retry_after),
+            "{failure}"
+        );
     };
     if !site.counts_pods {
         refused(Some(10_000)).await;
