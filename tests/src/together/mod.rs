@@ -138,6 +138,9 @@ impl World<'_> {
         }
         self.look_until(scenario.quiet_at).await?;
 
+        // What people keep pods away from for ever may leave no room for them while another node is drained.
+        let uncordon = scenario::Deed::Orb(orb::Deed::Uncordon);
+        self.people.act(&self.site, &mut self.rules, uncordon).await;
         self.site.calm();
         self.agents.calm();
         let host = self.hosts.calm(&self.site).await;

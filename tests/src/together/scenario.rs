@@ -101,7 +101,7 @@ impl Scenario {
     /// The scenario of a seed in which these take part.
     pub fn of(seed: u64, workflows: &[Workflow]) -> Self {
         let mut chance = Chance::new(seed, 11);
-        let quiet_at = chance.between(300, 900) * 1_000;
+        let quiet_at = chance.between(300, 1_200) * 1_000;
         let hosts = chance.pick(&[1, 1, 2]);
         let machines: Vec<Place> = [TRUSTED, SHIFTY]
             .iter()
@@ -204,7 +204,7 @@ fn doings(chance: &mut Chance, quiet_at: u64, workflow: Workflow) -> Vec<(u64, D
         Workflow::CapvMachines => chance.between(0, 3),
         Workflow::McmMachines => chance.between(2, 8),
         Workflow::Clusters => chance.between(1, 5),
-        Workflow::Orb => chance.between(1, 6),
+        Workflow::Orb => chance.between(3, 9),
         Workflow::Routers => chance.between(1, 8),
     };
     let mut deeds = Vec::new();

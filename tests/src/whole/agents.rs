@@ -15,7 +15,7 @@ use crate::simulation::scenario::Rates;
 use crate::simulation::seed::Chance;
 
 /// An agent crashes after so many times fewer outputs than a host: it has fewer of them.
-const FEWER: u64 = 5;
+const FEWER: u64 = 10;
 
 /// Agents, by node, and their supervisors.
 pub struct Agents {
