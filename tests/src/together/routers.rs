@@ -3,11 +3,10 @@
 use polity_core::contract::ObjectRef;
 use serde_json::{Value, json};
 
-use super::setting::{binding, reference};
+use super::setting::reference;
 use crate::whole::Site;
+use crate::whole::rug::{self, RUG};
 
-/// The `apiVersion` of Routers.
-pub const RUG: &str = "rug.polity.dev/v1alpha1";
 /// Where they stand.
 pub const NAMESPACE: &str = "networks";
 /// Their names.
@@ -32,17 +31,11 @@ pub enum Deed {
     Create,
 }
 
-/// Governs Routers by `rug-router`.
+/// Governs Routers by `rug-router`, with a retry policy.
 pub fn routers() -> Value {
-    binding(
-        "routers",
-        &json!({
-            "governs": {"apiVersion": RUG, "kind": "Router"},
-            "policies": {"lifecycle": {"file": "rug_router.wasm"}, "retry": {"file": "backoff_retry.wasm"}},
-            "cloud": {"name": "sim"},
-            "grants": [{"cloud": ["router.*", "port.*", "image.get", "config.push", "task.get"]}],
-        }),
-    )
+    let mut binding = rug::binding(json!({}));
+    binding["spec"]["policies"]["retry"] = json!({"file": "backoff_retry.wasm"});
+    binding
 }
 
 /// A router with so many networks, each port of which is its own.
