@@ -1,7 +1,7 @@
 //! The manifest, and the arrows of the drawings.
 
 use mcm_api::{Config, FINALIZER, Machine, MachineClass, MachineSafety};
-use polity_sdk::drain::{Attachment, Budget, Claim, Pod};
+use polity_sdk::drain::{self, Attachment};
 use polity_sdk::driver;
 use polity_sdk::node::Node;
 use polity_sdk::prelude::*;
@@ -16,18 +16,11 @@ pub fn manifest() -> Manifest {
         .needs(Need::objects_of::<MachineClass>())
         .needs(Need::objects_of::<MachineSafety>())
         .needs(Need::objects_of::<Machine>())
-        .needs(Need::objects_of::<Node>())
-        .needs(Need::objects_of::<Pod>())
-        .needs(Need::objects_of::<Budget>())
-        .needs(Need::objects_of::<Claim>())
-        .needs(Need::objects_of::<Attachment>())
+        .needs_all(drain::needs())
         .needs(Need::Secrets)
         .needs(Need::Permit("deployment/*".into()))
-        .needs(Need::patch_of::<Node>())
         .needs(Need::delete_of::<Node>())
-        .needs(Need::delete_of::<Pod>())
         .needs(Need::delete_of::<Attachment>())
-        .needs(Need::Evict)
         .needs(Need::Mint("bootstrap-token".into()))
         .needs_cloud(driver::OPERATIONS)
         .writes(WRITES.split_whitespace())

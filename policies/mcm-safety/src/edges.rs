@@ -25,18 +25,8 @@ pub fn manifest() -> Manifest {
             "status.downSince",
             "status.conditions[Reachable]",
         ])
-        .edges(EDGES.map(|(id, meaning)| Edge::noted(id, meaning)))
+        .edges(Edge::table(EDGES))
 }
 
-/// Each edge: its id and what it means.
-const EDGES: [(&str, &str); 6] = [
-    ("MCM-F01", "The API server answers."),
-    ("MCM-F02", "The API server does not answer, or nobody can tell."),
-    (
-        "MCM-F03",
-        "It has not answered for a short time only: ask again soon.",
-    ),
-    ("MCM-F04", "It has not answered for too long: frozen from now on."),
-    ("MCM-F05", "It still does not answer: frozen."),
-    ("MCM-F06", "It answers again: thawed."),
-];
+/// One edge in a line: its id and what it means.
+const EDGES: &str = include_str!("edges.tsv");

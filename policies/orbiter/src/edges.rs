@@ -1,7 +1,7 @@
 //! The manifest, and the arrows of the drawing.
 
 use orbiter_api::{Config, FINALIZER, Orb};
-use polity_sdk::drain::{Attachment, Budget, Claim, Pod};
+use polity_sdk::drain;
 use polity_sdk::node::Node;
 use polity_sdk::pool;
 use polity_sdk::prelude::*;
@@ -13,21 +13,14 @@ pub fn manifest() -> Manifest {
         .crd(Orb::crd())
         .finalizer(FINALIZER)
         .config::<Config>()
-        .needs(Need::objects_of::<Node>())
-        .needs(Need::objects_of::<Pod>())
-        .needs(Need::objects_of::<Budget>())
-        .needs(Need::objects_of::<Claim>())
-        .needs(Need::objects_of::<Attachment>())
-        .needs(Need::patch_of::<Node>())
+        .needs_all(drain::needs())
         .needs(Need::delete_of::<Node>())
-        .needs(Need::delete_of::<Pod>())
-        .needs(Need::Evict)
         .needs(Need::Mint("bootstrap-token".into()))
         .needs(Need::Mint("password".into()))
         .needs_cloud(pool::OPERATIONS)
         .needs_cloud(["token.revoke"])
         .writes(WRITES.split_whitespace())
-        .edges(EDGES.lines().filter(|line| !line.starts_with('#')).map(edge))
+        .edges(Edge::table(EDGES))
 }
 
 const WRITES: &str =
@@ -36,8 +29,3 @@ const WRITES: &str =
 
 /// One edge in a line: its id and what it means.
 const EDGES: &str = include_str!("edges.tsv");
-
-fn edge(line: &str) -> Edge {
-    let (id, meaning) = line.split_once('\t').unwrap_or((line, ""));
-    Edge::noted(id, meaning)
-}

@@ -30,7 +30,7 @@ use crate::contract::{Code, Failure};
 use crate::join::join_all;
 use crate::node::{self, Node};
 use crate::time::millis;
-use crate::{Context, Found, Kind, Time, cluster};
+use crate::{Context, Found, Kind, Need, Time, cluster};
 
 pub use budget::{Budget, BudgetSpec, BudgetStatus};
 pub use pod::{Pod, PodSpec, PodVolume};
@@ -38,6 +38,20 @@ pub use volume::{Attachment, Claim, detach_volumes};
 
 /// Acts on pods in one pass: a node seldom holds more, and a pass may hold 1,024 entries.
 const PODS_AT_ONCE: usize = 110;
+
+/// What a policy that drains needs to be allowed.
+pub fn needs() -> [Need; 8] {
+    [
+        Need::objects_of::<Node>(),
+        Need::objects_of::<Pod>(),
+        Need::objects_of::<Budget>(),
+        Need::objects_of::<Claim>(),
+        Need::objects_of::<Attachment>(),
+        Need::patch_of::<Node>(),
+        Need::delete_of::<Pod>(),
+        Need::Evict,
+    ]
+}
 
 /// How to drain. The defaults are those of Gardener's machine-controller-manager.
 #[derive(Clone, Debug, PartialEq)]

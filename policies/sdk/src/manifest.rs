@@ -76,6 +76,12 @@ impl Manifest {
         self
     }
 
+    /// What some part of it wants to be allowed: [`drain::needs`](crate::drain::needs).
+    pub fn needs_all(mut self, needs: impl IntoIterator<Item = Need>) -> Self {
+        self.0.needs.extend(needs);
+        self
+    }
+
     /// Operations of the cloud that it wants to be allowed.
     pub fn needs_cloud<'a>(mut self, operations: impl IntoIterator<Item = &'a str>) -> Self {
         self.0
