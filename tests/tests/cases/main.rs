@@ -8,6 +8,7 @@ mod mcm;
 mod orbiter;
 mod retry;
 mod rug;
+mod size;
 
 use std::sync::{Arc, Mutex};
 
