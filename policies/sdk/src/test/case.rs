@@ -382,7 +382,14 @@ fn begins_with(line: &str, begin: &str) -> bool {
 }
 
 /// What an edge that is no note derives from, where that is not another edge.
-const HAPPENINGS: [&str; 6] = ["started", "published", "requeued", "failed", "succeeded", "concluded"];
+const HAPPENINGS: [&str; 6] = [
+    "started",
+    "published",
+    "requeued",
+    "failed",
+    "succeeded",
+    "concluded",
+];
 
 /// Requires that the table notes nothing but edges of the policy, and every edge that is a note; that others derive from
 /// what there is; and that no edge is there twice.
