@@ -6,12 +6,10 @@ use serde_json::{Value, json};
 
 use super::Sim;
 use super::call::{no_vm, owned, text};
-use super::draw::uuid;
 use super::node::Node;
 use super::scenario::Trouble;
-use super::task::TaskKind;
 use super::view::Happened;
-use super::vm::{Power, Vm};
+use super::vm::Vm;
 
 /// The operation that makes a machine.
 pub(crate) const CREATE: &str = "machine.create";
@@ -45,55 +43,27 @@ impl Sim {
     pub(crate) fn create_machine(&mut self, at: u64, request: &CloudRequest, joining: Joining) -> Answer {
         let session = &request.session;
         let name = text(&request.arguments, "name").to_owned();
-        if let Some(earlier) = self.machine_by_token(request) {
-            return Ok(earlier);
+        if let Some(earlier) = self.made_earlier(request, |number| self.is_machine(number)) {
+            return Ok(self.made(earlier));
         }
         let place = self.place(session, json!(["machine", session.tenant, name]));
         if self.config.unique_names && self.world.names.contains_key(&place) {
             let message = format!("there is a machine {name:?} already");
             return Err(Failure::new(Code::AlreadyExists, message));
         }
-        let number = self.world.number();
-        let stamp = self.stamp(request);
-        let uuids = [
-            session.owner.clone(),
-            uuid(self.world.seed, &format!("{} {number}", session.owner)),
-        ];
-        let mut vm = Vm::new(number, name.clone(), place.clone(), uuids, stamp.clone(), at);
-        vm.appear(at);
-        self.world.vms.insert(number, vm);
-        self.world.names.insert(place, number);
-        self.world.owner(&session.owner).vms.insert(number);
+        let number = self.appear(at, request, &name, place);
         let node = Node {
             machine: name.clone(),
             name: joining.name.unwrap_or_else(|| self.node_name(&name, number)),
-            stamp,
+            stamp: self.world.vms[&number].stamp.clone(),
             token: self.take_token(request),
             joins_after: joining.after,
             never: joining.never,
             ..Node::default()
         };
         self.world.nodes.insert(number, node);
-        self.set_power(at, number, Some(Power::On));
-        self.note_at_once(at, CREATE, Happened::Submitted, number);
-        self.note_at_once(at, CREATE, Happened::Done, number);
-        self.wake_events(at, TaskKind::Clone, number);
-        self.wake_events(at, TaskKind::PowerOn, number);
-        self.dirty = true;
+        self.turn_on_at_once(at, CREATE, number);
         Ok(self.made(number))
-    }
-
-    /// With client tokens: what the earlier call with this key was answered.
-    fn machine_by_token(&self, request: &CloudRequest) -> Option<Value> {
-        let key = request.key.as_deref().filter(|_| self.config.tokens)?;
-        let owner = self.world.owners.get(&request.session.owner)?;
-        let number = owner.vms.iter().find(|number| {
-            let stamp = &self.world.vms[number].stamp;
-            self.is_machine(**number)
-                && stamp.key.as_deref() == Some(key)
-                && self.sees(&request.session, stamp)
-        })?;
-        Some(self.made(*number))
     }
 
     pub(crate) fn node_name(&self, name: &str, number: u64) -> String {

@@ -27,6 +27,7 @@
 
 mod agent;
 mod ailment;
+mod at_once;
 mod call;
 mod catalogue;
 mod clone;

@@ -11,11 +11,10 @@ use serde_json::{Value, json};
 use super::Sim;
 use super::agent::Agent;
 use super::call::{Plan, text};
-use super::draw::{draw, uuid};
+use super::draw::draw;
 use super::machine::provider_id;
 use super::task::{Task, TaskKind};
-use super::view::Happened;
-use super::vm::{self, Power, Vm};
+use super::vm::{self, Power};
 
 /// The operation that adds a machine.
 pub(crate) const ADD: &str = "pool.add-machine";
@@ -82,7 +81,7 @@ impl Sim {
             text(arguments, "name").to_owned(),
             text(arguments, "pool").to_owned(),
         );
-        if let Some(earlier) = self.earlier(request) {
+        if let Some(earlier) = self.made_earlier(request, |number| self.world.members.contains_key(&number)) {
             return Ok(self.describe_member(earlier));
         }
         if !self
@@ -98,23 +97,7 @@ impl Sim {
             let message = format!("there is a machine {name:?} already");
             return Err(Failure::new(Code::AlreadyExists, message));
         }
-        let number = self.world.number();
-        let uuids = [
-            session.owner.clone(),
-            uuid(self.world.seed, &format!("{} {number}", session.owner)),
-        ];
-        let mut vm = Vm::new(
-            number,
-            name.clone(),
-            place.clone(),
-            uuids,
-            self.stamp(request),
-            at,
-        );
-        vm.appear(at);
-        self.world.vms.insert(number, vm);
-        self.world.names.insert(place, number);
-        self.world.owner(&session.owner).vms.insert(number);
+        let number = self.appear(at, request, &name, place);
         let member = Member {
             pool,
             tier: Tier::deserialize(&arguments["tier"]).unwrap_or(Tier::Worker),
@@ -125,25 +108,8 @@ impl Sim {
             up: None,
         };
         self.world.members.insert(number, member);
-        self.set_power(at, number, Some(Power::On));
-        self.note_at_once(at, ADD, Happened::Submitted, number);
-        self.note_at_once(at, ADD, Happened::Done, number);
-        self.wake_events(at, TaskKind::Clone, number);
-        self.wake_events(at, TaskKind::PowerOn, number);
-        self.dirty = true;
+        self.turn_on_at_once(at, ADD, number);
         Ok(self.describe_member(number))
-    }
-
-    /// With client tokens: what an earlier call with this key has made.
-    fn earlier(&self, request: &CloudRequest) -> Option<u64> {
-        let key = request.key.as_deref().filter(|_| self.config.tokens)?;
-        let owner = self.world.owners.get(&request.session.owner)?;
-        let made = |number: &&u64| {
-            let stamp = &self.world.vms[*number].stamp;
-            let member = self.world.members.contains_key(*number);
-            member && stamp.key.as_deref() == Some(key) && self.sees(&request.session, stamp)
-        };
-        owner.vms.iter().find(made).copied()
     }
 
     /// The machines of all pools of the caller. May lag behind.

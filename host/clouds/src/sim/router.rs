@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::Sim;
 use super::call::{Plan, no_vm, owned, text};
-use super::draw::{draw, uuid};
+use super::draw::draw;
 use super::router_port::Plugged;
 use super::scenario::Intervention;
 use super::task::{Task, TaskError, TaskKind};
@@ -42,8 +42,8 @@ impl Sim {
     pub(crate) fn boot_router(&mut self, at: u64, request: &CloudRequest, plan: &Plan) -> Answer {
         let (session, arguments) = (&request.session, &request.arguments);
         let name = text(arguments, "name").to_owned();
-        if let Some(number) = self.router_by_token(request) {
-            return Ok(booted(number));
+        if let Some(earlier) = self.made_earlier(request, |number| self.is_router(number)) {
+            return Ok(booted(earlier));
         }
         self.image(session, text(arguments, "image"))?;
         let ports = self.claimable(session, &name, &arguments["ports"])?;
@@ -52,17 +52,7 @@ impl Sim {
             let message = format!("there is a router {name:?} already");
             return Err(Failure::new(Code::AlreadyExists, message));
         }
-        let number = self.world.number();
-        let stamp = self.stamp(request);
-        let uuids = [
-            session.owner.clone(),
-            uuid(self.world.seed, &format!("{} {number}", session.owner)),
-        ];
-        let mut vm = Vm::new(number, name.clone(), place.clone(), uuids, stamp, at);
-        vm.appear(at);
-        self.world.vms.insert(number, vm);
-        self.world.names.insert(place, number);
-        self.world.owner(&session.owner).vms.insert(number);
+        let number = self.appear(at, request, &name, place);
         let router = Router {
             image: text(arguments, "image").to_owned(),
             never: plan.never,
@@ -71,26 +61,8 @@ impl Sim {
         };
         self.world.routers.insert(number, router);
         self.claim(request, &name, ports);
-        self.set_power(at, number, Some(Power::On));
-        self.note_at_once(at, BOOT, Happened::Submitted, number);
-        self.note_at_once(at, BOOT, Happened::Done, number);
-        self.wake_events(at, TaskKind::Clone, number);
-        self.wake_events(at, TaskKind::PowerOn, number);
-        self.dirty = true;
+        self.turn_on_at_once(at, BOOT, number);
         Ok(booted(number))
-    }
-
-    /// With client tokens: what the earlier call with this key made.
-    fn router_by_token(&self, request: &CloudRequest) -> Option<u64> {
-        let key = request.key.as_deref().filter(|_| self.config.tokens)?;
-        let owner = self.world.owners.get(&request.session.owner)?;
-        let made = |number: &&u64| {
-            let stamp = &self.world.vms[number].stamp;
-            self.is_router(**number)
-                && stamp.key.as_deref() == Some(key)
-                && self.sees(&request.session, stamp)
-        };
-        owner.vms.iter().find(made).copied()
     }
 
     pub(crate) fn is_router(&self, number: u64) -> bool {
