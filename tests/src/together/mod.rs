@@ -34,6 +34,7 @@ use serde_json::json;
 use crate::simulation::seed::Chance;
 use crate::whole::agents::Agents;
 use crate::whole::hosts::Hosts;
+use crate::whole::orbiter::ORBITER;
 use crate::whole::{BEGIN, Site};
 use people::People;
 use rules::Rules;
@@ -209,7 +210,7 @@ impl World<'_> {
         if !(self.site.clock.now().unix / 1_000).is_multiple_of(FORGOTTEN_EVERY) {
             return;
         }
-        let orb = setting::reference(orb::ORBITER, "Orb", None, orb::NAME);
+        let orb = setting::reference(ORBITER, "Orb", None, orb::NAME);
         let forgotten = json!({"status": {"changing": null, "cursor": null, "draining": null}});
         let _ = self.site.patch(&orb, Some("status"), forgotten).await;
     }

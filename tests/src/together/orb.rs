@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::rules::Rules;
-use super::setting::{binding, reference};
+use super::setting::reference;
 use crate::simulation::seed::Chance;
 use crate::whole::Site;
+use crate::whole::orbiter::{self, ORBITER};
 
-/// The `apiVersion` of Orbs.
-pub const ORBITER: &str = "orbiter.polity.dev/v1alpha1";
 /// The Orb.
 pub const NAME: &str = "o";
 /// The annotation by which orbiter lets a node be changed.
@@ -42,49 +41,21 @@ pub enum Deed {
 
 /// Governs Orbs by `orbiter`.
 pub fn orbs() -> Value {
-    let everywhere = |api: &str, kind: &str| json!({"apiVersion": api, "kind": kind, "namespaces": ["*"]});
-    let (node, pod) = (everywhere("v1", "Node"), everywhere("v1", "Pod"));
     // Short enough that a scenario of minutes sees a cluster come up and change.
     let configuration = json!({
         "pause": "10s", "evictionGrace": "20s", "graceAfterEnd": "10s",
         "kubernetesReleases": ["1.30.6", "1.31.1", "1.32.0"],
     });
-    binding(
-        "orbs",
-        &json!({
-            "governs": {"apiVersion": ORBITER, "kind": "Orb"},
-            "policies": {"lifecycle": {"file": "orbiter.wasm", "configuration": configuration}, "retry": retry()},
-            "cloud": {"name": "sim"},
-            "grants": [
-                {"ask": node}, {"patch": node}, {"delete": node},
-                {"ask": pod}, {"delete": pod}, {"evict": pod},
-                {"ask": everywhere("policy/v1", "PodDisruptionBudget")},
-                {"ask": everywhere("v1", "PersistentVolumeClaim")},
-                {"ask": everywhere("storage.k8s.io/v1", "VolumeAttachment")},
-                {"mint": ["bootstrap-token", "password"]},
-                {"cloud": ["pool.*", "agent.install", "kubeadm.*", "task.get", "token.revoke"]},
-            ],
-        }),
-    )
+    orbiter::orbs(configuration, retry())
 }
 
 /// Governs one Node by its agent.
 pub fn agent(node: &str) -> Value {
-    binding(
-        "agent",
-        &json!({
-            "governs": {"apiVersion": "v1", "kind": "Node", "name": node},
-            "policies": {
-                "lifecycle": {"file": "orbiter_node_agent.wasm", "configuration": {"node": node}},
-                "retry": retry(),
-            },
-            "cloud": {"name": "sim"}, "grants": [{"cloud": ["node.*"]}],
-        }),
-    )
+    orbiter::agent(node, retry())
 }
 
 fn retry() -> Value {
-    json!({"file": "mcm_retry.wasm", "configuration": {"short": "5s", "medium": "20s", "long": "60s"}})
+    json!({"short": "5s", "medium": "20s", "long": "60s"})
 }
 
 /// The Orb of the first day.

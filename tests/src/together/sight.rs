@@ -3,12 +3,12 @@
 use polity_clouds::sim::{PoolMachine, PortView, RouterView, VmView};
 use serde_json::Value;
 
-use super::orb::ORBITER;
 use super::scenario::Workflow;
 use crate::simulation::bindings::MACHINES as CAPV;
 use crate::whole::Site;
 use crate::whole::capa::CAPA;
 use crate::whole::mcm::{DEPLOYMENT, MCM};
+use crate::whole::orbiter::ORBITER;
 use crate::whole::rug::RUG;
 
 /// What there is.

@@ -16,6 +16,7 @@ pub mod agents;
 pub mod capa;
 pub mod hosts;
 pub mod mcm;
+pub mod orbiter;
 pub mod outputs;
 pub mod rug;
 pub mod seeds;
@@ -313,22 +314,7 @@ impl Site {
     /// # Panics
     /// If they cannot be listed.
     pub async fn list(&self, api_version: &str, kind: &str) -> Vec<Value> {
-        let query = ListQuery {
-            kind: Kind {
-                api_version: api_version.into(),
-                kind: kind.into(),
-            },
-            namespace: None,
-            label_selector: None,
-            field_selector: None,
-            projection: Vec::new(),
-            limit: 0,
-            latest: true,
-        };
-        match self.cluster.read(&Question::Objects(query)).await {
-            Ok(Value::Array(objects)) => objects,
-            other => panic!("a list of {kind} is {other:?}"),
-        }
+        list(&self.cluster, api_version, kind).await
     }
 
     /// An object; none if there is none.
@@ -372,6 +358,29 @@ impl Site {
             propagation_policy: None,
         };
         self.cluster.write(&Write::Act(Act::Delete(delete))).await
+    }
+}
+
+/// The objects of a kind in a cluster.
+///
+/// # Panics
+/// If they cannot be listed.
+pub async fn list(cluster: &Cluster, api_version: &str, kind: &str) -> Vec<Value> {
+    let query = ListQuery {
+        kind: Kind {
+            api_version: api_version.into(),
+            kind: kind.into(),
+        },
+        namespace: None,
+        label_selector: None,
+        field_selector: None,
+        projection: Vec::new(),
+        limit: 0,
+        latest: true,
+    };
+    match cluster.read(&Question::Objects(query)).await {
+        Ok(Value::Array(objects)) => objects,
+        other => panic!("a list of {kind} is {other:?}"),
     }
 }
 

@@ -9,7 +9,7 @@ use polity_tests::whole::mcm::{self, MCM};
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, Setting, alike, calls, changes, condition, named, took};
-use crate::seen::some;
+use crate::seen::{NODE, some};
 
 /// What a person sees of a machine; how often what was tried is nobody's agreement.
 const MACHINE: [&str; 8] = [
@@ -21,14 +21,6 @@ const MACHINE: [&str; 8] = [
     "status.currentStatus",
     "status.lastOperation",
     "status.conditions",
-];
-/// Of its node, beside its conditions. A real API server taints new nodes (`TaintNodesByCondition`), and nobody takes
-/// that away here.
-const NODE: [&str; 4] = [
-    "metadata.labels",
-    "metadata.annotations",
-    "spec.providerID",
-    "spec.unschedulable",
 ];
 /// Keeps a pod that ended in sight.
 const IN_SIGHT: &str = "test.polity.dev/in-sight";

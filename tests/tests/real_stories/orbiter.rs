@@ -13,13 +13,12 @@ use polity_core::contract::{Act, Event, EventType, ObjectRef, Request as PolicyR
 use polity_core::record::PassRecord;
 use polity_tests::kubernetes::{Assets, KubeServer};
 use polity_tests::stand::reference;
+use polity_tests::whole::orbiter::{self, ORBITER};
 use polity_tests::whole::{LEASE, Site};
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, Setting, account_of, alike, allow_agent, condition, named, took};
-use crate::seen::some;
-
-const ORBITER: &str = "orbiter.polity.dev/v1alpha1";
+use crate::seen::{NODE, some};
 
 const ALLOWED: &str = "alpha.node.caos.ch/changes-allowed";
 const READY: &str = "alpha.node.caos.ch/ready";
@@ -41,13 +40,6 @@ const ORB: [&str; 8] = [
     "status.cursor",
     "status.conditions",
 ];
-/// Of a node, beside its conditions; a real API server taints new ones, and nobody takes that away here.
-const NODE: [&str; 4] = [
-    "metadata.labels",
-    "metadata.annotations",
-    "spec.providerID",
-    "spec.unschedulable",
-];
 
 #[test]
 fn a_cluster_is_upgraded_node_by_node_by_agents_that_reach_their_own_node_alone() {
@@ -57,26 +49,9 @@ fn a_cluster_is_upgraded_node_by_node_by_agents_that_reach_their_own_node_alone(
 /// Governs Orbs and, each by a process of its own, the nodes of one. Nobody waits for much longer than a second.
 fn cluster() -> Setting {
     let short = json!({"min": "100ms", "max": "100ms"});
-    let everywhere = |api: &str, kind: &str| json!({"apiVersion": api, "kind": kind, "namespaces": ["*"]});
-    let (node, pod) = (everywhere("v1", "Node"), everywhere("v1", "Pod"));
-    let grants = json!([
-        {"ask": node}, {"patch": node}, {"delete": node},
-        {"ask": pod}, {"delete": pod}, {"evict": pod},
-        {"ask": everywhere("policy/v1", "PodDisruptionBudget")},
-        {"ask": everywhere("v1", "PersistentVolumeClaim")},
-        {"ask": everywhere("storage.k8s.io/v1", "VolumeAttachment")},
-        {"mint": ["bootstrap-token", "password"]},
-        {"cloud": ["pool.*", "agent.install", "kubeadm.*", "task.get", "token.revoke"]},
-    ]);
     let configuration = json!({"pause": "1s", "drainRetry": "1s", "evictionGrace": "1s"});
-    let orbs = json!({
-        "apiVersion": "polity.dev/v1alpha1", "kind": "PolicyBinding", "metadata": {"name": "orbs"},
-        "spec": {
-            "governs": {"apiVersion": ORBITER, "kind": "Orb"},
-            "policies": {"lifecycle": {"file": "orbiter.wasm", "configuration": configuration}, "retry": retry()},
-            "cloud": {"name": "sim"}, "limits": patient(), "grants": grants,
-        },
-    });
+    let mut orbs = orbiter::orbs(configuration, retry());
+    orbs["spec"]["limits"] = patient();
     let core = |kind: &str| reference("v1", kind, None, "").kind;
     Setting {
         bindings: vec![orbs],
@@ -94,22 +69,15 @@ fn cluster() -> Setting {
 
 /// Governs one Node by its agent.
 fn agent(node: &str) -> Value {
-    let configuration = json!({"node": node, "pause": "1s"});
-    json!({
-        "apiVersion": "polity.dev/v1alpha1", "kind": "PolicyBinding", "metadata": {"name": "node-agent"},
-        "spec": {
-            "governs": {"apiVersion": "v1", "kind": "Node", "name": node},
-            "policies": {
-                "lifecycle": {"file": "orbiter_node_agent.wasm", "configuration": configuration}, "retry": retry(),
-            },
-            "cloud": {"name": "sim"}, "limits": patient(), "grants": [{"cloud": ["node.*"]}],
-        },
-    })
+    let mut agent = orbiter::agent(node, retry());
+    agent["spec"]["policies"]["lifecycle"]["configuration"]["pause"] = json!("1s");
+    agent["spec"]["limits"] = patient();
+    agent
 }
 
 /// What failed is tried again soon.
 fn retry() -> Value {
-    json!({"file": "mcm_retry.wasm", "configuration": {"short": "500ms", "medium": "500ms", "long": "1s"}})
+    json!({"short": "500ms", "medium": "500ms", "long": "1s"})
 }
 
 /// The pauses are shorter than a host otherwise lets its keys pass.

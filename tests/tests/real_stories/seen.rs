@@ -2,6 +2,15 @@
 
 use serde_json::{Map, Value};
 
+/// What a person sees of a node, beside its conditions. A real API server taints new nodes (`TaintNodesByCondition`),
+/// and nobody takes that away here.
+pub(crate) const NODE: [&str; 4] = [
+    "metadata.labels",
+    "metadata.annotations",
+    "spec.providerID",
+    "spec.unschedulable",
+];
+
 /// An object without what differs from server to server: versions, and in place of uids and times that there are some.
 pub(crate) fn masked(value: &Value) -> Value {
     match value {

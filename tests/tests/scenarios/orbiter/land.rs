@@ -12,14 +12,15 @@ use polity::clouds::Clouds;
 use polity::manifests::Manifests;
 use polity_clouds::sim::{Happened, PoolMachine};
 use polity_cluster::Cluster;
-use polity_core::contract::{Act, Kind, ListQuery, Next, Question, Request};
+use polity_core::contract::{Act, Next, Request};
 use polity_core::record::PassRecord;
 use polity_tests::simulation::scenario::Rates;
 use polity_tests::simulation::seed::Chance;
 use polity_tests::simulation::store::merge;
 use polity_tests::stand::{condition_of, reference};
-use polity_tests::whole::Site;
+use polity_tests::whole::orbiter::{self, ORBITER};
 use polity_tests::whole::story::{Story, edges};
+use polity_tests::whole::{self, Site};
 use serde_json::{Value, json};
 
 /// The annotations by which orbiter and the agents talk.
@@ -57,7 +58,6 @@ pub(crate) const NO_TROUBLE: Rates = Rates {
     watch_lag: 0,
 };
 
-const ORBITER: &str = "orbiter.polity.dev/v1alpha1";
 /// Between two looks at what must always hold.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -99,49 +99,14 @@ fn cloud(trouble: &Value) -> Value {
     cloud
 }
 
-/// Governs Orbs by `orbiter`, with this configuration.
-fn orbs(configuration: Value) -> Value {
-    let everywhere = |api: &str, kind: &str| json!({"apiVersion": api, "kind": kind, "namespaces": ["*"]});
-    let (node, pod) = (everywhere("v1", "Node"), everywhere("v1", "Pod"));
-    json!({
-        "apiVersion": "polity.dev/v1alpha1", "kind": "PolicyBinding", "metadata": {"name": "orbs"},
-        "spec": {
-            "governs": {"apiVersion": ORBITER, "kind": "Orb"},
-            "policies": {
-                "lifecycle": {"file": "orbiter.wasm", "configuration": configuration}, "retry": retry(),
-            },
-            "cloud": {"name": "sim"},
-            "grants": [
-                {"ask": node}, {"patch": node}, {"delete": node},
-                {"ask": pod}, {"delete": pod}, {"evict": pod},
-                {"ask": everywhere("policy/v1", "PodDisruptionBudget")},
-                {"ask": everywhere("v1", "PersistentVolumeClaim")},
-                {"ask": everywhere("storage.k8s.io/v1", "VolumeAttachment")},
-                {"mint": ["bootstrap-token", "password"]},
-                {"cloud": ["pool.*", "agent.install", "kubeadm.*", "task.get", "token.revoke"]},
-            ],
-        },
-    })
-}
-
 /// Governs one Node by its agent.
 pub(crate) fn agent(node: &str) -> Value {
-    json!({
-        "apiVersion": "polity.dev/v1alpha1", "kind": "PolicyBinding", "metadata": {"name": format!("agent-{node}")},
-        "spec": {
-            "governs": {"apiVersion": "v1", "kind": "Node", "name": node},
-            "policies": {
-                "lifecycle": {"file": "orbiter_node_agent.wasm", "configuration": {"node": node}}, "retry": retry(),
-            },
-            "cloud": {"name": "sim"},
-            "grants": [{"cloud": ["node.*"]}],
-        },
-    })
+    orbiter::agent(node, retry())
 }
 
 /// What failed is tried again after the same time, always.
 fn retry() -> Value {
-    json!({"file": "mcm_retry.wasm", "configuration": {"short": "10s"}})
+    json!({"short": "10s"})
 }
 
 /// An Orb with one control plane and so many workers.
@@ -184,7 +149,7 @@ impl Land {
         site.play_kubelets();
         let orb = orb(workers, OLD);
         Land {
-            story: Story::begin(site, orbs(configuration), &orb, recording).await,
+            story: Story::begin(site, orbiter::orbs(configuration, retry()), &orb, recording).await,
             broken,
         }
     }
@@ -531,29 +496,13 @@ fn watch(cluster: Arc<Cluster>, clouds: Arc<Clouds>) -> Arc<Mutex<BTreeSet<Strin
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            let nodes = cluster.read(&Question::Objects(all_nodes())).await;
-            let nodes = nodes.expect("the nodes are listed");
-            if let Some(broke) = touched(nodes.as_array().map(Vec::as_slice).unwrap_or_default(), &clouds) {
+            let nodes = whole::list(&cluster, "v1", "Node").await;
+            if let Some(broke) = touched(&nodes, &clouds) {
                 found.lock().unwrap_or_else(PoisonError::into_inner).insert(broke);
             }
         }
     });
     broken
-}
-
-fn all_nodes() -> ListQuery {
-    ListQuery {
-        kind: Kind {
-            api_version: "v1".into(),
-            kind: "Node".into(),
-        },
-        namespace: None,
-        label_selector: None,
-        field_selector: None,
-        projection: Vec::new(),
-        limit: 0,
-        latest: true,
-    }
 }
 
 /// What is wrong if more than one node may be changed, is changed, or is cordoned by orbiter.
