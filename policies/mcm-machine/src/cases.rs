@@ -49,8 +49,6 @@ trait Words: Sized {
     fn status(self, fields: Value) -> Self;
     /// A wait without a failure.
     fn waits(self, class: RetryClass) -> Self;
-    /// A wait with a failure.
-    fn failed(self, class: RetryClass, code: Code, message: &str) -> Self;
 }
 
 impl Words for Case {
@@ -60,10 +58,6 @@ impl Words for Case {
 
     fn waits(self, class: RetryClass) -> Self {
         self.next(Next::retry(class))
-    }
-
-    fn failed(self, class: RetryClass, code: Code, message: &str) -> Self {
-        self.fails_with(class, code, message)
     }
 }
 

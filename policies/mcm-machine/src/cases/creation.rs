@@ -60,7 +60,7 @@ fn unanswered(code: Code, class: RetryClass) -> Case {
         .notes(&format!("{FLOW} C09 R20"))
         .event("CreationFailed")
         .status(failed_creation(Some("CrashLoopBackOff"), code.as_str()))
-        .failed(class, code, "no")
+        .fails_with(class, code, "no")
 }
 
 fn foreign_node(provider: &str) -> Value {
@@ -75,7 +75,7 @@ mcm_c01_without_a_token_nothing_is_made:
     fresh().lacks("machine.status").fails("mint", Code::Unavailable)
         .acts([MINT])
         .notes(&format!("{FLOW} C01 R20"))
-        .failed(RetryClass::Short, Code::Unavailable, "no");
+        .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_c02_a_vm_that_is_there_is_adopted:
     fresh().answers("machine.status", vm())
@@ -92,7 +92,7 @@ mcm_c02_what_the_driver_wants_remembered_is_remembered:
 mcm_c03_an_answer_that_does_not_decode_makes_nothing:
     fresh().answers("machine.status", json!({"id": 5}))
         .notes(&format!("{FLOW} C03 R20"))
-        .failed(
+        .fails_with(
             RetryClass::Medium, Code::Internal, "the driver's answer does not decode: missing field `providerID`",
         );
 
@@ -163,7 +163,7 @@ mcm_c05_a_vm_that_could_not_be_given_back_stays_on_record:
                 "description": "the node node-m of another VM is still there", "type": "Create", "state": "Failed",
             })),
         ))
-        .failed(RetryClass::Short, Code::Unavailable, "no");
+        .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_c05_a_creation_in_doubt_with_the_name_of_an_older_node_is_given_back:
     fresh().in_doubt(Doubt::Done(vm().to_string())).answers("machine.delete", json!({}))
@@ -194,34 +194,34 @@ mcm_c06_a_node_that_joined_at_once_is_its_own:
         .waits(RetryClass::Short);
 
 // Every row of the table of codes.
-mcm_c07_cancelled: refused(Code::Cancelled).failed(RetryClass::Medium, Code::Cancelled, "no");
-mcm_c07_unknown: refused(Code::Unknown).failed(RetryClass::Short, Code::Unknown, "no");
-mcm_c07_invalid_argument: refused(Code::InvalidArgument).failed(RetryClass::Medium, Code::InvalidArgument, "no");
-mcm_c07_deadline_exceeded: refused(Code::DeadlineExceeded).failed(RetryClass::Short, Code::DeadlineExceeded, "no");
-mcm_c07_not_found: refused(Code::NotFound).failed(RetryClass::Medium, Code::NotFound, "no");
-mcm_c07_already_exists: refused(Code::AlreadyExists).failed(RetryClass::Medium, Code::AlreadyExists, "no");
-mcm_c07_permission_denied: refused(Code::PermissionDenied).failed(RetryClass::Medium, Code::PermissionDenied, "no");
-mcm_c07_resource_exhausted: refused(Code::ResourceExhausted).failed(RetryClass::Long, Code::ResourceExhausted, "no");
+mcm_c07_cancelled: refused(Code::Cancelled).fails_with(RetryClass::Medium, Code::Cancelled, "no");
+mcm_c07_unknown: refused(Code::Unknown).fails_with(RetryClass::Short, Code::Unknown, "no");
+mcm_c07_invalid_argument: refused(Code::InvalidArgument).fails_with(RetryClass::Medium, Code::InvalidArgument, "no");
+mcm_c07_deadline_exceeded: refused(Code::DeadlineExceeded).fails_with(RetryClass::Short, Code::DeadlineExceeded, "no");
+mcm_c07_not_found: refused(Code::NotFound).fails_with(RetryClass::Medium, Code::NotFound, "no");
+mcm_c07_already_exists: refused(Code::AlreadyExists).fails_with(RetryClass::Medium, Code::AlreadyExists, "no");
+mcm_c07_permission_denied: refused(Code::PermissionDenied).fails_with(RetryClass::Medium, Code::PermissionDenied, "no");
+mcm_c07_resource_exhausted: refused(Code::ResourceExhausted).fails_with(RetryClass::Long, Code::ResourceExhausted, "no");
 mcm_c07_failed_precondition:
-    refused(Code::FailedPrecondition).failed(RetryClass::Medium, Code::FailedPrecondition, "no");
-mcm_c07_aborted: refused(Code::Aborted).failed(RetryClass::Short, Code::Aborted, "no");
-mcm_c07_out_of_range: refused(Code::OutOfRange).failed(RetryClass::Medium, Code::OutOfRange, "no");
-mcm_c07_unimplemented: refused(Code::Unimplemented).failed(RetryClass::Medium, Code::Unimplemented, "no");
-mcm_c07_internal: refused(Code::Internal).failed(RetryClass::Medium, Code::Internal, "no");
-mcm_c07_unavailable: refused(Code::Unavailable).failed(RetryClass::Short, Code::Unavailable, "no");
-mcm_c07_data_loss: refused(Code::DataLoss).failed(RetryClass::Medium, Code::DataLoss, "no");
-mcm_c07_unauthenticated: refused(Code::Unauthenticated).failed(RetryClass::Medium, Code::Unauthenticated, "no");
+    refused(Code::FailedPrecondition).fails_with(RetryClass::Medium, Code::FailedPrecondition, "no");
+mcm_c07_aborted: refused(Code::Aborted).fails_with(RetryClass::Short, Code::Aborted, "no");
+mcm_c07_out_of_range: refused(Code::OutOfRange).fails_with(RetryClass::Medium, Code::OutOfRange, "no");
+mcm_c07_unimplemented: refused(Code::Unimplemented).fails_with(RetryClass::Medium, Code::Unimplemented, "no");
+mcm_c07_internal: refused(Code::Internal).fails_with(RetryClass::Medium, Code::Internal, "no");
+mcm_c07_unavailable: refused(Code::Unavailable).fails_with(RetryClass::Short, Code::Unavailable, "no");
+mcm_c07_data_loss: refused(Code::DataLoss).fails_with(RetryClass::Medium, Code::DataLoss, "no");
+mcm_c07_unauthenticated: refused(Code::Unauthenticated).fails_with(RetryClass::Medium, Code::Unauthenticated, "no");
 
 mcm_c07_the_wait_for_resources_is_the_bindings:
     refused(Code::ResourceExhausted)
         .config(json!({"resourceExhausted": "Medium"}))
-        .failed(RetryClass::Medium, Code::ResourceExhausted, "no");
+        .fails_with(RetryClass::Medium, Code::ResourceExhausted, "no");
 
 mcm_c07_after_its_time_the_machine_is_failed:
     refused(Code::Unavailable)
         .edited(|object| object["metadata"]["creationTimestamp"] = LONG_AGO.into())
         .status(and(token(), failed_creation(Some("Failed"), "unavailable")))
-        .failed(RetryClass::Short, Code::Unavailable, "no");
+        .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_c07_the_timeout_of_the_machine_comes_first:
     refused(Code::Unavailable)
@@ -231,7 +231,7 @@ mcm_c07_the_timeout_of_the_machine_comes_first:
             json!({"bootstrapToken": {"name": "token-1", "key": "token", "expires": "2026-01-01T00:01:00Z"}}),
             failed_creation(Some("Failed"), "unavailable"),
         ))
-        .failed(RetryClass::Short, Code::Unavailable, "no");
+        .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_c07_the_same_failure_is_not_written_again:
     fresh()
@@ -246,7 +246,7 @@ mcm_c07_the_same_failure_is_not_written_again:
         .acts([CREATE])
         .notes(&format!("{FLOW} C04 C07 R20"))
         .event("CreationFailed")
-        .failed(RetryClass::Short, Code::Unavailable, "no");
+        .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_c07_the_same_failure_is_written_again_after_half_an_hour:
     fresh()
@@ -264,7 +264,7 @@ mcm_c07_the_same_failure_is_written_again_after_half_an_hour:
         .notes(&format!("{FLOW} C04 C07 R20"))
         .event("CreationFailed")
         .status(operation(json!({})))
-        .failed(RetryClass::Short, Code::Unavailable, "no");
+        .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_c08_ids_on_record_are_trusted:
     made().lacks("machine.status")
@@ -310,7 +310,7 @@ mcm_c09_a_running_machine_stays_so:
         .notes(&format!("{FLOW} C09 R20"))
         .event("CreationFailed")
         .status(failed_creation(None, "unavailable"))
-        .failed(RetryClass::Short, Code::Unavailable, "no");
+        .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_c10_only_what_is_missing_is_written:
     fresh().edited(|object| {
@@ -398,7 +398,7 @@ mcm_c14_is_recorded_even_where_the_class_is_gone:
             json!({"providerID": "vm-1"}),
             class_condition("ClassMissing", "MachineClass small does not exist"),
         ))
-        .failed(RetryClass::Long, Code::NotFound, "MachineClass small does not exist");
+        .fails_with(RetryClass::Long, Code::NotFound, "MachineClass small does not exist");
 
 mcm_c14_in_a_deletion_starts_it_again:
     deleting("InitiateFinalizerRemoval").in_doubt(Doubt::Done(vm().to_string()))
@@ -412,7 +412,7 @@ mcm_c14_in_a_deletion_starts_it_again:
 
 mcm_c14_an_answer_that_does_not_decode_fails_the_pass:
     fresh().in_doubt(Doubt::Done("{}".into()))
-        .failed(
+        .fails_with(
             RetryClass::Short, Code::Internal, "the driver's answer does not decode: missing field `providerID`",
         );
 

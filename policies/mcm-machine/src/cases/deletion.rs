@@ -30,7 +30,7 @@ fn again(code: Code) -> Case {
         .notes(&asked("D15 D16 D17 D21 D23 D26"))
         .event("DeletionFailed")
         .status(wrong(code))
-        .failed(RetryClass::Short, code, "no")
+        .fails_with(RetryClass::Short, code, "no")
 }
 
 fn other(code: Code) -> Case {
@@ -38,7 +38,7 @@ fn other(code: Code) -> Case {
         .notes(&asked("D15 D16 D17 X01"))
         .event("DeletionFailed")
         .status(wrong(code))
-        .failed(RetryClass::Medium, code, "no")
+        .fails_with(RetryClass::Medium, code, "no")
 }
 
 /// The driver fails with this code to delete the VM.
@@ -49,7 +49,7 @@ fn undeleted(code: Code, edge: &str, class: RetryClass) -> Case {
         .notes(&format!("{FLOW} {edge} R18"))
         .event("DeletionFailed")
         .status(wrong(code))
-        .failed(class, code, "no")
+        .fails_with(class, code, "no")
 }
 
 fn node_gone(case: Case, edges: &str) -> Case {
@@ -62,7 +62,7 @@ fn node_stays(case: Case, code: Code) -> Case {
     case.notes(&format!("{FLOW} X31 R18"))
         .event("DeletionFailed")
         .status(wrong(code))
-        .failed(RetryClass::Short, code, "no")
+        .fails_with(RetryClass::Short, code, "no")
 }
 
 fn other_node() -> Value {
@@ -79,7 +79,7 @@ mcm_d02_a_machine_without_its_finalizer_is_left_alone:
     deleting("InitiateVMDeletion")
         .edited(|object| object["metadata"]["finalizers"] = json!(["example.com/theirs"]))
         .notes("R02 R03 R06 R07 R08 D02 D03 R18")
-        .failed(
+        .fails_with(
             RetryClass::Long, Code::FailedPrecondition,
             "the machine is being deleted and lacks the finalizer mcm.polity.dev/machine",
         );
@@ -119,7 +119,7 @@ mcm_d18_an_answer_that_does_not_decode_is_written_down:
     deleting("GetVMStatus").answers("machine.status", json!([]))
         .notes(&asked("D15 D16 D18 D19 D27"))
         .status(next("the driver's answer does not decode: invalid length 0, expected struct Vm with 4 elements", "FailedDecode"))
-        .failed(
+        .fails_with(
             RetryClass::Long, Code::Internal,
             "the driver's answer does not decode: invalid length 0, expected struct Vm with 4 elements",
         );
@@ -133,7 +133,7 @@ mcm_d18_is_a_failure_where_the_binding_says_so:
             "description": "the driver's answer does not decode: invalid type: integer `5`, expected a string",
             "nextOp": "FailedDecode", "state": "Failed",
         })))
-        .failed(
+        .fails_with(
             RetryClass::Long, Code::Internal,
             "the driver's answer does not decode: invalid type: integer `5`, expected a string",
         );
@@ -177,7 +177,7 @@ mcm_d26_the_same_failure_is_not_written_again:
         })
         .notes(&asked("D15 D16 D17 D21 D23 D26"))
         .event("DeletionFailed")
-        .failed(RetryClass::Short, Code::Unavailable, "no");
+        .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_x02_a_vm_that_is_not_set_up_is_drained_all_the_same:
     deleting("GetVMStatus").answers("machine.status", json!({"providerID": "vm-1", "initialized": false}))
@@ -231,7 +231,7 @@ mcm_x23_an_answer_that_does_not_decode:
             "description": "the answer is not what this policy expects: invalid type: string \"gone\", expected a map at line 1 column 6",
             "state": "Failed", "errorCode": "internal",
         })))
-        .failed(
+        .fails_with(
             RetryClass::Long, Code::Internal,
             "the answer is not what this policy expects: invalid type: string \"gone\", expected a map at line 1 column 6",
         );

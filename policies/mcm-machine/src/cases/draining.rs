@@ -285,7 +285,7 @@ mcm_x15_a_node_that_cannot_be_looked_at_is_tried_again:
         .notes(&notes("X15"))
         .event("DeletionFailed")
         .status(failed("no", Code::Unavailable))
-        .failed(RetryClass::Short, Code::Unavailable, "no");
+        .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_x15_a_node_that_cannot_be_told_is_tried_again:
     deleting("InitiateDrain").exists(node("True")).fails("patch Node", Code::Unavailable)
@@ -293,7 +293,7 @@ mcm_x15_a_node_that_cannot_be_told_is_tried_again:
         .notes(&notes("X15"))
         .event("DeletionFailed")
         .status(and(json!({"drain": {}}), failed("no", Code::Unavailable)))
-        .failed(RetryClass::Short, Code::Unavailable, "no");
+        .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_x15_a_conflict_on_the_node_is_tried_again_at_once:
     deleting("InitiateDrain").exists(node("True")).fails("patch Node", Code::Aborted)
@@ -301,14 +301,14 @@ mcm_x15_a_conflict_on_the_node_is_tried_again_at_once:
         .notes(&notes("X15"))
         .event("DeletionFailed")
         .status(and(json!({"drain": {}}), failed("no", Code::Aborted)))
-        .failed(RetryClass::Conflict, Code::Aborted, "no");
+        .fails_with(RetryClass::Conflict, Code::Aborted, "no");
 
 mcm_x15_a_pod_that_does_not_end_fails_the_drain:
     draining().exists(ending_pod(EARLIER))
         .notes(&notes("X15"))
         .event("DeletionFailed")
         .status(and(json!({"drain": {}}), failed("pod shop/web does not end", Code::DeadlineExceeded)))
-        .failed(RetryClass::Short, Code::DeadlineExceeded, "pod shop/web does not end");
+        .fails_with(RetryClass::Short, Code::DeadlineExceeded, "pod shop/web does not end");
 
 mcm_x15_an_eviction_that_fails_otherwise_fails_the_drain:
     draining().exists(pod()).fails("evict", Code::PermissionDenied)
@@ -316,7 +316,7 @@ mcm_x15_an_eviction_that_fails_otherwise_fails_the_drain:
         .notes(&notes("X15"))
         .event("DeletionFailed")
         .status(and(json!({"drain": {}}), failed("no", Code::PermissionDenied)))
-        .failed(RetryClass::Short, Code::PermissionDenied, "no");
+        .fails_with(RetryClass::Short, Code::PermissionDenied, "no");
 
 mcm_x15_a_server_that_cannot_evict_just_now_is_no_budget_that_refuses:
     draining().exists(pod()).fails("evict", Code::Unavailable)
@@ -324,7 +324,7 @@ mcm_x15_a_server_that_cannot_evict_just_now_is_no_budget_that_refuses:
         .notes(&notes("X15"))
         .event("DeletionFailed")
         .status(and(json!({"drain": {}}), failed("no", Code::Unavailable)))
-        .failed(RetryClass::Short, Code::Unavailable, "no");
+        .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_x16_live_attachments_are_deleted:
     deleting("DelVolumeAttachments").exists(loaded()).exists(attachment())
@@ -348,7 +348,7 @@ mcm_x16_a_node_that_is_gone_goes_on:
 mcm_x16_attachments_that_cannot_be_listed_are_tried_again:
     deleting("DelVolumeAttachments").exists(loaded()).fails("list VolumeAttachment", Code::Unavailable)
         .notes(DETACH)
-        .failed(RetryClass::Short, Code::Unavailable, "no");
+        .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_x17_pods_are_evicted_and_waited_for:
     draining().exists(pod())

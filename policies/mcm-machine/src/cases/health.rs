@@ -66,7 +66,7 @@ fn given_up(case: Case) -> Case {
 }
 
 fn held_back(case: Case) -> Case {
-    case.notes(&format!("{FLOW} H09 R24x R22")).failed(
+    case.notes(&format!("{FLOW} H09 R24x R22")).fails_with(
         RetryClass::Short,
         Code::FailedPrecondition,
         "another machine of the deployment is being replaced",
@@ -78,7 +78,7 @@ polity_sdk::cases! { $ each_health_case of mcm_machine::cases::health;
 mcm_h01_a_node_that_cannot_be_looked_at_changes_nothing:
     running().fails("Node", Code::Unavailable)
         .notes(&format!("{FLOW} H01 R24x R22"))
-        .failed(RetryClass::Short, Code::Unavailable, "no");
+        .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_h02_a_node_that_is_gone_makes_the_machine_unknown:
     running()
@@ -282,12 +282,12 @@ mcm_h09_a_terminating_one_counts_twice:
 mcm_h10_while_another_one_is_judged_nobody_else_is:
     lost().answers("permit deployment/workers", json!("busy"))
         .notes(&format!("{FLOW} H10 R24x R22"))
-        .failed(RetryClass::Short, Code::Aborted, "another machine of the deployment is being judged");
+        .fails_with(RetryClass::Short, Code::Aborted, "another machine of the deployment is being judged");
 
 mcm_h10_siblings_that_cannot_be_listed_fail_nobody:
     lost().fails("list Machine", Code::Unavailable)
         .notes(&format!("{FLOW} R24x R22"))
-        .failed(RetryClass::Short, Code::Unavailable, "no");
+        .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_h11_an_unknown_machine_is_looked_at_in_a_minute:
     known("Unknown", "Unknown").exists(node("Unknown"))

@@ -12,28 +12,28 @@ mcm_r04_a_machine_without_a_class_is_left_untouched:
         .edited(|object| object["spec"]["class"]["name"] = "".into())
         .notes("R02 R04 R21")
         .event("InvalidMachine")
-        .failed(RetryClass::Long, Code::InvalidArgument, "spec.class lacks a kind or a name");
+        .fails_with(RetryClass::Long, Code::InvalidArgument, "spec.class lacks a kind or a name");
 
 mcm_r04_a_machine_without_the_kind_of_its_class_too:
     machine(json!({}))
         .edited(|object| object["spec"]["class"]["kind"] = "".into())
         .notes("R02 R04 R21")
         .event("InvalidMachine")
-        .failed(RetryClass::Long, Code::InvalidArgument, "spec.class lacks a kind or a name");
+        .fails_with(RetryClass::Long, Code::InvalidArgument, "spec.class lacks a kind or a name");
 
 mcm_r05_a_missing_class_is_said_on_the_machine:
     machine(json!({}))
         .without("MachineClass").exists(node("True"))
         .notes("R02 R03 R05 R21")
         .status(class_condition("ClassMissing", "MachineClass small does not exist"))
-        .failed(RetryClass::Long, Code::NotFound, "MachineClass small does not exist");
+        .fails_with(RetryClass::Long, Code::NotFound, "MachineClass small does not exist");
 
 mcm_r05_a_class_of_another_kind_is_missing:
     machine(json!({}))
         .edited(|object| object["spec"]["class"]["kind"] = "OtherClass".into())
         .notes("R02 R03 R05 R21")
         .status(class_condition("ClassMissing", "OtherClass small does not exist"))
-        .failed(RetryClass::Long, Code::NotFound, "OtherClass small does not exist");
+        .fails_with(RetryClass::Long, Code::NotFound, "OtherClass small does not exist");
 
 // f-11
 mcm_r05_a_class_that_merely_lacks_its_finalizer_is_looked_at_soon:
@@ -41,7 +41,7 @@ mcm_r05_a_class_that_merely_lacks_its_finalizer_is_looked_at_soon:
         .config(json!({"classFinalizer": "example.com/class"}))
         .notes("R02 R03 R05 R22")
         .status(class_condition("ClassNotReady", "MachineClass small does not carry example.com/class yet"))
-        .failed(
+        .fails_with(
             RetryClass::Short, Code::FailedPrecondition, "MachineClass small does not carry example.com/class yet",
         );
 
@@ -58,7 +58,7 @@ mcm_r05_a_node_template_that_is_not_complete_waits_for_a_person:
         }))
         .notes("R02 R03 R05 R21")
         .status(class_condition("NodeTemplateInvalid", "the node template of MachineClass small is not complete"))
-        .failed(
+        .fails_with(
             RetryClass::Long, Code::InvalidArgument, "the node template of MachineClass small is not complete",
         );
 
@@ -67,20 +67,20 @@ mcm_r05_a_missing_secret:
         .answers("Secret", json!({"exists": false}))
         .notes("R02 R03 R05 R21")
         .status(class_condition("SecretInvalid", "Secret user-data does not exist"))
-        .failed(RetryClass::Long, Code::FailedPrecondition, "Secret user-data does not exist");
+        .fails_with(RetryClass::Long, Code::FailedPrecondition, "Secret user-data does not exist");
 
 mcm_r05_a_secret_that_lacks_a_key:
     machine(json!({}))
         .answers("Secret", json!({"exists": true, "keys": ["other"]}))
         .notes("R02 R03 R05 R21")
         .status(class_condition("SecretInvalid", "Secret user-data lacks userData"))
-        .failed(RetryClass::Long, Code::FailedPrecondition, "Secret user-data lacks userData");
+        .fails_with(RetryClass::Long, Code::FailedPrecondition, "Secret user-data lacks userData");
 
 mcm_r05_says_nothing_of_a_class_that_could_not_be_looked_at:
     machine(json!({}))
         .fails("MachineClass", Code::Unavailable)
         .notes("R02 R03")
-        .failed(RetryClass::Short, Code::Unavailable, "no");
+        .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_r06_a_class_that_is_complete_again_is_said_too:
     known("Running", "True").exists(node("True"))
@@ -98,7 +98,7 @@ mcm_r07_a_missing_class_stops_the_deletion:
     deleting("InitiateVMDeletion").without("MachineClass").exists(node("True"))
         .notes("R02 R03 R05 R21")
         .status(class_condition("ClassMissing", "MachineClass small does not exist"))
-        .failed(RetryClass::Long, Code::NotFound, "MachineClass small does not exist");
+        .fails_with(RetryClass::Long, Code::NotFound, "MachineClass small does not exist");
 
 // f-14
 mcm_r07_a_missing_class_does_not_stop_the_deletion_where_the_binding_says_so:
@@ -178,7 +178,7 @@ mcm_r25x_another_freeze_is_none_of_this_machines_business:
 
 mcm_r25x_a_freeze_that_cannot_be_looked_at_fails_the_pass:
     known("Running", "True").fails("MachineSafety", Code::Unavailable)
-        .failed(RetryClass::Short, Code::Unavailable, "no");
+        .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_r25x_a_deletion_does_not_ask:
     deleting("InitiateVMDeletion").exists(safety(true, EARLIER))

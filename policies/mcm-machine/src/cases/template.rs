@@ -58,12 +58,12 @@ mcm_s01_a_machine_without_a_node_has_nothing_to_sync:
 mcm_s02_a_node_that_cannot_be_looked_at_any_more:
     templated(json!({})).exists(node("True")).usually(without_labels)
         .notes(&format!("{FLOW} S02 R17 R22"))
-        .failed(RetryClass::Short, Code::Unavailable, "no");
+        .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_s03_what_was_applied_last_cannot_be_read:
     templated(json!({})).exists(node_with(json!({}), "{"))
         .notes(&format!("{FLOW} S03 R17 R22"))
-        .failed(RetryClass::Short, Code::InvalidArgument, &format!(
+        .fails_with(RetryClass::Short, Code::InvalidArgument, &format!(
             "the annotation {APPLIED} of the node does not decode: EOF while parsing an object at line 1 column 1"
         ));
 
@@ -128,14 +128,14 @@ mcm_s07_a_conflict_is_tried_again_at_once:
         .fails("patch Node", Code::Aborted)
         .acts([&patch(json!({"metadata": {"annotations": {APPLIED: AB}, "labels": {"a": "b"}}}))])
         .notes(&format!("{FLOW} S05 S07 R17 R22"))
-        .failed(RetryClass::Conflict, Code::Aborted, "no");
+        .fails_with(RetryClass::Conflict, Code::Aborted, "no");
 
 mcm_s07_another_failure_soon:
     templated(json!({"metadata": {"labels": {"a": "b"}}})).exists(node_with(json!({}), EMPTY))
         .fails("patch Node", Code::Unavailable)
         .acts([&patch(json!({"metadata": {"annotations": {APPLIED: AB}, "labels": {"a": "b"}}}))])
         .notes(&format!("{FLOW} S05 S07 R17 R22"))
-        .failed(RetryClass::Short, Code::Unavailable, "no");
+        .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_s08_what_others_put_on_the_node_is_never_touched:
     templated(json!({"metadata": {"labels": {"a": "b"}}}))
