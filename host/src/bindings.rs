@@ -287,7 +287,7 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
     check_limits(&spec.limits)?;
     let (mut loaded, mut kept) = (BTreeMap::new(), Vec::new());
     for (role, source) in sources {
-        let at = || format!("spec.policies.{}", role_name(role));
+        let at = || format!("spec.policies.{}", role.as_str());
         let (policy, bytes) = policies.load(source).with_context(at)?;
         let manifest = policy.manifest().clone();
         if manifest.role != role {
@@ -295,7 +295,7 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
                 "{}: {} is a policy for the role {}",
                 at(),
                 manifest.name,
-                role_name(manifest.role)
+                manifest.role.as_str()
             );
         }
         let config = configuration(&manifest, source.configuration.as_ref())
@@ -378,14 +378,6 @@ fn created(object: &Object) -> u64 {
         .fold(0, |n, digit| n * 10 + u64::from(digit - b'0'))
 }
 
-fn role_name(role: Role) -> &'static str {
-    match role {
-        Role::Identity => "identity",
-        Role::Lifecycle => "lifecycle",
-        Role::Retry => "retry",
-    }
-}
-
 /// A policy's configuration as its schema wants it, defaults filled in.
 fn configuration(manifest: &Manifest, given: Option<&Value>) -> Result<Value> {
     let mut config = given.cloned().unwrap_or_else(|| json!({}));
@@ -426,7 +418,7 @@ fn running(binding: &Binding) -> Value {
             let shown = json!({
                 "name": policy.manifest.name, "version": policy.manifest.version, "sha256": &*policy.id.0
             });
-            (role_name(*role).to_owned(), shown)
+            (role.as_str().to_owned(), shown)
         })
         .collect::<serde_json::Map<_, _>>()
         .into()
@@ -467,6 +459,25 @@ fn status(known: &Known, health: &Health, unix: u64) -> Value {
         ),
         Some((key, wrong)) => ("WaitClamped", "True", "OutOfLimits", format!("on {key}: {wrong}")),
     };
+    let kept = match health.not_kept.is_empty() {
+        true => (
+            "Kept",
+            "True",
+            "EverythingKept",
+            "the API server kept what was written".to_owned(),
+        ),
+        false => {
+            let each = health
+                .not_kept
+                .iter()
+                .map(|(path, key)| format!("{path} (of {key})"));
+            let all = each.collect::<Vec<_>>().join(", ");
+            let message = format!(
+                "the API server did not keep {all}: its CustomResourceDefinition lacks the field or sets another value"
+            );
+            ("Kept", "False", "NotKept", message)
+        }
+    };
     let overlap = match &health.overlapped_by {
         None => (
             "Overlap",
@@ -490,7 +501,7 @@ fn status(known: &Known, health: &Health, unix: u64) -> Value {
         .as_ref()
         .and_then(|w| w["conditions"].as_array().cloned())
         .unwrap_or(old);
-    let conditions: Vec<Value> = [loaded, healthy, ungranted, clamped, overlap]
+    let conditions: Vec<Value> = [loaded, healthy, ungranted, clamped, kept, overlap]
         .into_iter()
         .map(|(kind, state, reason, message)| {
             let since = before

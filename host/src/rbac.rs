@@ -115,12 +115,17 @@ impl Allowed {
         own: Option<&str>,
         grant: &Grant,
     ) -> Result<()> {
-        let (kind, subresources, verbs): (&KindGrant, &[&str], &[&'static str]) = match grant {
-            Grant::Ask(kind) => (kind, &[""], &LOOK),
-            Grant::Create(kind) => (kind, &[""], &["create"]),
-            Grant::Patch(kind) => (kind, &["", "/status"], &["patch"]),
-            Grant::Delete(kind) => (kind, &[""], &["delete"]),
-            Grant::Evict(kind) => (kind, &["/eviction"], &["create"]),
+        let object = || vec![String::new()];
+        let (kind, subresources, verbs): (&KindGrant, Vec<String>, &[&'static str]) = match grant {
+            Grant::Ask(kind) => (kind, object(), &LOOK),
+            Grant::Create(kind) => (kind, object(), &["create"]),
+            Grant::Patch(kind) => {
+                let named = kind.subresources.iter().flatten().map(|name| format!("/{name}"));
+                let all = ["".to_owned(), "/status".to_owned()].into_iter().chain(named);
+                (kind, all.collect(), &["patch"])
+            }
+            Grant::Delete(kind) => (kind, object(), &["delete"]),
+            Grant::Evict(kind) => (kind, vec!["/eviction".to_owned()], &["create"]),
             Grant::Secrets(secrets) => {
                 self.secrets(lease, own, secrets);
                 return Ok(());
@@ -131,11 +136,11 @@ impl Allowed {
                 self.add(there, target("", "secrets", None), &verbs);
                 return Ok(());
             }
-            Grant::Cloud(_) | Grant::Permit(_) | Grant::Credential(_) => return Ok(()),
+            Grant::Cloud(_) | Grant::Permit(_) | Grant::Credential(_) | Grant::Write(_) => return Ok(()),
         };
         let served = served(cluster, &kind.kind()).await?;
         for place in places(kind.namespaces.as_deref(), own, served.namespaced) {
-            for subresource in subresources {
+            for subresource in &subresources {
                 // What is created has no name yet that could be compared.
                 let name = kind.name.as_deref().filter(|_| !verbs.contains(&"create"));
                 self.add(place.clone(), served.on(subresource, name), verbs);

@@ -91,13 +91,13 @@ fn clone(cx: &mut Cx<'_>) -> Result<polity_core::contract::Answer, Pending> {
     cx.change("vm.clone", arguments, Some("m"))
 }
 
-fn pending(state: &str) -> Value {
-    json!([{"operation": "vm.clone", "intent": "m", "key": "k", "since": 1_767_225_500_000_u64, "state": state}])
+fn pending() -> Value {
+    json!([{"operation": "vm.clone", "intent": "m", "key": "k", "since": 1_767_225_500_000_u64}])
 }
 
 /// A Machine that was left with a create in doubt.
 fn machine_in_doubt(desk: &mut Desk) {
-    let with_finalizer = json!({"metadata": {"finalizers": [FINALIZER]}, "status": {"pending": pending("")}});
+    let with_finalizer = json!({"metadata": {"finalizers": [FINALIZER]}, "status": {"pending": pending()}});
     let mut value = a_machine("m");
     polity_tests::simulation::store::merge(&mut value, &with_finalizer);
     desk.create(value);
@@ -282,7 +282,7 @@ fn concluded(used: Vec<u32>) -> Step {
 fn power_on() -> Request {
     Request::Act(Act::Cloud(polity_core::contract::CloudAct {
         operation: "vm.power-on".into(),
-        arguments: text(&json!({"id": "vm-1"})),
+        arguments: text(&json!({"id": "vm-1"})).into(),
         intent: None,
     }))
 }
@@ -291,7 +291,7 @@ fn get(id: usize) -> Request {
     let arguments = text(&json!({"id": format!("vm-{id}")}));
     let question = Question::Cloud(CloudCall {
         operation: "vm.get".into(),
-        arguments,
+        arguments: arguments.into(),
     });
     Request::Ask(Ask { round: 0, question })
 }
@@ -487,7 +487,9 @@ fn the_fuel_of_a_pass_is_that_of_all_its_roles() {
     for (fuel, outcome) in [(6_000, Outcome::Published), (5_999, Outcome::Faulted)] {
         let mut desk = Desk::new();
         let mut binding = judging(&mut desk, |cx| {
-            let credential = cx.ask(Question::Credential(CredentialPlan { plan: "plan".into() }))?;
+            let credential = cx.ask(Question::Credential(CredentialPlan {
+                plan: r#"{"a": 1}"#.into(),
+            }))?;
             let handle = credential.unwrap_or_default()["handle"].clone();
             cx.verdict = Some(Verdict::Granted(handle.as_str().unwrap_or_default().to_owned()));
             Ok(SETTLED)
@@ -581,7 +583,9 @@ fn a_denial_is_published_and_the_lifecycle_is_not_asked() {
 fn a_granted_handle_reaches_the_cloud_and_both_patches_are_published() {
     let mut desk = Desk::new();
     judged(&mut desk, |cx| {
-        let credential = cx.ask(Question::Credential(CredentialPlan { plan: "plan".into() }))?;
+        let credential = cx.ask(Question::Credential(CredentialPlan {
+            plan: r#"{"a": 1}"#.into(),
+        }))?;
         let handle = credential.unwrap_or_default()["handle"]
             .as_str()
             .unwrap_or_default()
@@ -593,7 +597,7 @@ fn a_granted_handle_reaches_the_cloud_and_both_patches_are_published() {
     desk.create(a_widget("a"));
     assert_eq!(
         desk.performed[0].session.handle.as_deref(),
-        Some("handle of plan")
+        Some(r#"handle of {"a": 1}"#)
     );
     let status = desk.store.get(&at("Widget", "a")).expect("there").value()["status"].clone();
     assert_eq!(status, json!({"identity": "somebody", "phase": "up"}));
@@ -657,7 +661,7 @@ fn a_released_object_loses_its_finalizer_and_its_pending_entries() {
         });
         Ok(SETTLED)
     });
-    let kept = json!({"metadata": {"finalizers": [FINALIZER]}, "status": {"pending": pending("")}});
+    let kept = json!({"metadata": {"finalizers": [FINALIZER]}, "status": {"pending": pending()}});
     let mut value = a_widget("a");
     polity_tests::simulation::store::merge(&mut value, &kept);
     desk.create(value);

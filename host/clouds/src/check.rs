@@ -68,18 +68,13 @@ impl Checked {
         Ok(operation)
     }
 
-    /// The plan as JSON, if the cloud has sessions of its own and the plan is what its schema says.
-    pub fn credential(&self, plan: &CredentialPlan) -> Result<Value, Failure> {
+    /// The plan's tree, if the cloud has sessions of its own and the plan is what its schema says.
+    pub fn credential<'a>(&self, plan: &'a CredentialPlan) -> Result<&'a Value, Failure> {
         let Some(validator) = &self.credential else {
             return Err(no_credentials());
         };
-        let plan = serde_json::from_str(&plan.plan).map_err(|e| {
-            Failure::new(
-                Code::InvalidArgument,
-                format!("the credential plan is not JSON: {e}"),
-            )
-        })?;
-        against(validator, &plan, "credential")?;
+        let plan = plan.plan.tree("credential")?;
+        against(validator, plan, "credential")?;
         Ok(plan)
     }
 }

@@ -74,7 +74,7 @@ impl<C: Cloud> Front<C> {
     }
 
     async fn session(&self, plan: &CredentialPlan, owner: &str) -> Answer {
-        let plan = SessionPlan::new(self.checked.credential(plan)?);
+        let plan = SessionPlan::new(self.checked.credential(plan)?.clone());
         if let Some(there) = self.sessions().get(self.clock.now_ms(), &plan, owner) {
             return Ok(there);
         }

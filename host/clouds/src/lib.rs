@@ -32,8 +32,9 @@ pub use check::{CatalogueError, Checked};
 pub use clock::Clock;
 pub use cloud::{BoxFuture, Cloud};
 pub use front::Front;
+pub use polity_core::catalogue::SecretRef;
 pub use redact::Redactor;
-pub use sealed::{NoSecrets, SecretRef, SecretResolver};
+pub use sealed::{NoSecrets, SecretResolver};
 pub use session::{Opened, PlanSecret, SecretContent, SessionPlan, SessionRequest};
 pub use sessions::{IDLE, MARGIN, MOST_SESSIONS, Sessions};
 

@@ -1,24 +1,13 @@
 //! Sealed arguments: a reference in the recording, a value only between here and the cloud.
 
 use polity_core::call::Session;
-use polity_core::catalogue::Operation;
+use polity_core::catalogue::{Operation, SecretRef};
 use polity_core::contract::{Code, Failure};
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::cloud::BoxFuture;
 use crate::redact::Redactor;
 use crate::session::{PlanSecret, SecretContent};
-
-/// One key of a Secret, in the primary's own reach: the host knows which namespace that is.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SecretRef {
-    /// `metadata.name` of the Secret.
-    pub name: String,
-    /// A key of its `data`.
-    pub key: String,
-}
 
 /// Knows the values that sealed references name. The host hands one in.
 pub trait SecretResolver: Send + Sync {
@@ -59,11 +48,7 @@ pub(crate) async fn unseal(
     resolver: &dyn SecretResolver,
 ) -> Result<Redactor, Failure> {
     let mut redactor = Redactor::default();
-    for path in &operation.sealed {
-        let Some(place) = at_path(arguments, path) else {
-            continue;
-        };
-        let secret = reference(path, place)?;
+    for (path, secret) in operation.sealed_references(arguments)? {
         let value = resolver.resolve(session, &secret).await?;
         let text = String::from_utf8(value).map_err(|_| {
             Failure::new(
@@ -72,17 +57,11 @@ pub(crate) async fn unseal(
             )
         })?;
         redactor.learn(&text);
-        *place = Value::String(text);
+        if let Some(place) = at_path(arguments, path) {
+            *place = Value::String(text);
+        }
     }
     Ok(redactor)
-}
-
-fn reference(path: &str, value: &Value) -> Result<SecretRef, Failure> {
-    let inner = value.get("$secret").cloned().unwrap_or(Value::Null);
-    serde_json::from_value(inner).map_err(|_| {
-        let message = format!("{path}: expected {{\"$secret\": {{\"name\": .., \"key\": ..}}}}");
-        Failure::new(Code::InvalidArgument, message)
-    })
 }
 
 fn at_path<'a>(document: &'a mut Value, dotted: &str) -> Option<&'a mut Value> {

@@ -139,8 +139,8 @@ fn prepare(write: &Write) -> Result<Prepared, Failure> {
             subresource: subresource.clone(),
             ..prepared(Verb::Patch, object, patch.clone())
         }),
-        Write::Act(Act::Create(text)) => {
-            let body = parsed("create", text)?;
+        Write::Act(Act::Create(object)) => {
+            let body = object.object("create")?.clone();
             Ok(prepared(
                 Verb::Create,
                 &Object::new(body.clone()).reference(),
@@ -177,18 +177,9 @@ fn prepare(write: &Write) -> Result<Prepared, Failure> {
     }
 }
 
-fn parsed(what: &str, text: &str) -> Result<Value, Failure> {
-    let invalid = |why: String| Failure::new(Code::InvalidArgument, format!("{what}: {why}"));
-    let value: Value = serde_json::from_str(text).map_err(|e| invalid(format!("not JSON: {e}")))?;
-    match value.is_object() {
-        true => Ok(value),
-        false => Err(invalid("not a JSON object".to_owned())),
-    }
-}
-
 /// A patch with its precondition.
 fn guarded(act: &ObjectPatch) -> Result<Value, Failure> {
-    let mut patch = parsed("patch", &act.patch)?;
+    let mut patch = act.patch.object("patch")?.clone();
     if !patch["metadata"].is_object() {
         patch["metadata"] = json!({});
     }

@@ -77,6 +77,17 @@ pub struct Policies {
     pub retry: Option<PolicySource>,
 }
 
+impl Policies {
+    /// Where the policy of a role comes from.
+    pub fn source(&self, role: Role) -> Option<&PolicySource> {
+        match role {
+            Role::Identity => self.identity.as_ref(),
+            Role::Lifecycle => self.lifecycle.as_ref(),
+            Role::Retry => self.retry.as_ref(),
+        }
+    }
+}
+
 /// Where a policy comes from, and how it is configured. Exactly one of `file` and `crate` is given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -93,6 +104,9 @@ pub struct PolicySource {
     /// As the manifest's schema says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configuration: Option<Value>,
+    /// Dotted paths of the primary: of what its manifest says it writes only these. None is all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writes: Option<Vec<String>>,
 }
 
 /// A cloud by name, and what its adapter needs to know.
@@ -140,7 +154,69 @@ pub enum Grant {
     /// Evict Pods.
     Evict(KindGrant),
     /// Mint these kinds of token.
-    Mint(Vec<String>),
+    Mint(Vec<MintGrant>),
+    /// Write these guarded paths of the primary: `metadata.ownerReferences`, and `metadata.finalizers[NAME]` of others.
+    /// The policy's manifest names them too.
+    Write(Vec<String>),
+}
+
+/// A kind of token that may be minted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum MintGrant {
+    /// With the default bounds.
+    Kind(String),
+    /// With bounds of its own.
+    Bounded(BoundedMint),
+}
+
+/// A kind of token, how long each is of use, and how many are at a time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BoundedMint {
+    /// `bootstrap-token` or `password`.
+    pub kind: String,
+    /// Milliseconds that a token is of use at most.
+    #[serde(default = "longest_ttl")]
+    pub longest_ttl: u64,
+    /// Tokens that are of use at a time for one object.
+    #[serde(default = "minted_count")]
+    pub count: u32,
+}
+
+/// A day: what kubeadm gives the tokens with which nodes join.
+fn longest_ttl() -> u64 {
+    24 * 3_600_000
+}
+
+fn minted_count() -> u32 {
+    16
+}
+
+impl MintGrant {
+    /// The kind of token.
+    pub fn kind(&self) -> &str {
+        match self {
+            MintGrant::Kind(kind) => kind,
+            MintGrant::Bounded(mint) => &mint.kind,
+        }
+    }
+
+    /// Milliseconds that a token is of use at most.
+    pub fn longest_ttl(&self) -> u64 {
+        match self {
+            MintGrant::Kind(_) => longest_ttl(),
+            MintGrant::Bounded(mint) => mint.longest_ttl,
+        }
+    }
+
+    /// Tokens that are of use at a time for one object.
+    pub fn count(&self) -> u32 {
+        match self {
+            MintGrant::Kind(_) => minted_count(),
+            MintGrant::Bounded(mint) => mint.count,
+        }
+    }
 }
 
 /// A kind and how far the grant reaches.
@@ -164,6 +240,13 @@ pub struct KindGrant {
     /// Dotted paths that policies may see; none is everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields: Option<Vec<String>>,
+    /// Patches: subresources that may be patched beside `status` and `scale`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subresources: Option<Vec<String>>,
+    /// Patches and creations: `finalizers` and `ownerReferences`, where they may be written. Whoever writes an owner
+    /// reference can have the object collected, whoever writes finalizers can keep it for ever or end it early.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Vec<String>>,
 }
 
 impl KindGrant {

@@ -63,6 +63,8 @@ pub enum Call {
         kind: String,
         /// Milliseconds.
         ttl: u64,
+        /// How many tokens of the owner may be of use at a time, this one included.
+        count: u32,
         /// The primary's uid: nobody else may use it.
         owner: String,
     },
@@ -100,9 +102,10 @@ pub struct CloudRequest {
     pub key: Option<String>,
 }
 
-/// A create that was or may have been performed: an element of the primary's `status.pending`.
+/// A create that was or may have been performed: an element of the primary's `status.pending`. An entry with a field
+/// that this host does not know is a newer host's: it is not read as if it were one of these.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PendingEntry {
     /// `vm.clone`
     pub operation: String,

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::contract::{Code, Failure};
 
 /// Milliseconds within which the call of a create begins, counted from when its pending entry was written: what begins
 /// later is not performed. The `visible_within` of a catalogue rests on it.
@@ -29,9 +32,9 @@ pub struct Operation {
     /// What it does to the world.
     pub effect: OperationEffect,
     /// JSON Schema of the arguments.
-    pub arguments: serde_json::Value,
+    pub arguments: Value,
     /// JSON Schema of the answer.
-    pub answer: serde_json::Value,
+    pub answer: Value,
     /// Milliseconds after which a call is cut; at most 5,000. Longer work answers a task.
     pub longest: u64,
     /// Creates: milliseconds after which what was created is seen by everybody who looks.
@@ -44,11 +47,46 @@ pub struct Operation {
     pub sealed: Vec<String>,
 }
 
+/// One key of a Secret, in the primary's own reach: the host knows which namespace that is.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SecretRef {
+    /// `metadata.name` of the Secret.
+    pub name: String,
+    /// A key of its `data`.
+    pub key: String,
+}
+
+impl Operation {
+    /// The sealed references among the arguments, each with the dotted path at which it is used. What must be granted
+    /// and what is unsealed are both read here, so that they cannot differ.
+    ///
+    /// # Errors
+    /// `invalid-argument` where something else stands at a sealed path.
+    pub fn sealed_references(&self, arguments: &Value) -> Result<Vec<(&str, SecretRef)>, Failure> {
+        let at = |path: &str| {
+            path.split('.')
+                .try_fold(arguments, |value, field| value.get(field))
+        };
+        let present = self.sealed.iter().filter_map(|path| Some((path, at(path)?)));
+        present
+            .map(|(path, value)| {
+                let reference = value.get("$secret").cloned().unwrap_or_default();
+                let reference = serde_json::from_value(reference).map_err(|_| {
+                    let message = format!("{path}: expected {{\"$secret\": {{\"name\": .., \"key\": ..}}}}");
+                    Failure::new(Code::InvalidArgument, message)
+                })?;
+                Ok((path.as_str(), reference))
+            })
+            .collect()
+    }
+}
+
 /// A cloud's operations by name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Catalogue {
     /// `vm.clone` and so on.
     pub operations: BTreeMap<String, Operation>,
     /// JSON Schema of a credential plan; none where the cloud has no sessions of its own.
-    pub credential: Option<serde_json::Value>,
+    pub credential: Option<Value>,
 }

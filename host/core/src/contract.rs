@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::document::Document;
+
 /// A JSON document as text, shared.
 pub type Json = Arc<str>;
 
@@ -174,14 +176,14 @@ pub struct CloudCall {
     /// An operation of the catalogue whose effect is `read`.
     pub operation: String,
     /// JSON.
-    pub arguments: Json,
+    pub arguments: Document,
 }
 
 /// Asks for credentials.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CredentialPlan {
     /// JSON, as the cloud's credential schema says.
-    pub plan: Json,
+    pub plan: Document,
 }
 
 /// A question: answering it changes nothing.
@@ -212,7 +214,7 @@ pub struct CloudAct {
     /// `vm.clone`
     pub operation: String,
     /// JSON.
-    pub arguments: Json,
+    pub arguments: Document,
     /// Creates only: what is being created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<String>,
@@ -241,7 +243,7 @@ pub struct ObjectPatch {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subresource: Option<String>,
     /// JSON merge patch.
-    pub patch: Json,
+    pub patch: Document,
 }
 
 /// Deletes another object.
@@ -289,7 +291,7 @@ pub struct Mint {
 #[allow(missing_docs, reason = "documented in wit/types.wit")]
 pub enum Act {
     Cloud(CloudAct),
-    Create(Json),
+    Create(Document),
     Patch(ObjectPatch),
     Delete(ObjectDelete),
     Evict(Eviction),
@@ -420,7 +422,7 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conclusion {
     /// JSON merge patch against the primary as it was handed in.
-    pub patch: Option<Json>,
+    pub patch: Option<Document>,
     /// Events on transitions.
     pub events: Vec<Event>,
     /// Edge ids.
@@ -478,6 +480,17 @@ pub enum Role {
     Identity,
     Lifecycle,
     Retry,
+}
+
+impl Role {
+    /// The role as bindings spell it: `lifecycle`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::Identity => "identity",
+            Role::Lifecycle => "lifecycle",
+            Role::Retry => "retry",
+        }
+    }
 }
 
 /// What a policy wants to be allowed.

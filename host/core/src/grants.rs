@@ -2,14 +2,13 @@
 
 use serde_json::Value;
 
-use crate::binding::{Binding, Grant, KindGrant};
+use crate::binding::{Binding, BindingSpec, Grant, KindGrant, MintGrant};
 use crate::call::Scope;
-use crate::catalogue::{Catalogue, OperationEffect};
-use crate::contract::{
-    Act, CloudAct, Code, Failure, Kind, ListQuery, Manifest, Need, ObjectRef, Question, Role,
-};
+use crate::catalogue::{Catalogue, Operation, OperationEffect, SecretRef};
+use crate::contract::{Act, Code, Failure, Kind, ListQuery, Manifest, Need, ObjectRef, Question, Role};
 use crate::object::Object;
 use crate::path;
+use crate::plan::{self, Edits};
 
 /// API groups that no request and no binding may name, whatever the grants.
 const CLOSED_GROUPS: [&str; 8] = [
@@ -110,7 +109,8 @@ pub fn check_question(
             }
         }
         Question::Cloud(call) => {
-            operation(binding, &call.operation, |effect| effect == OperationEffect::Read)?;
+            let operation = operation(binding, &call.operation, |effect| effect == OperationEffect::Read)?;
+            check_sealed(binding, primary, operation, call.arguments.tree(&call.operation)?)?;
             Ok(None)
         }
         Question::Permit(name) => binding
@@ -127,7 +127,7 @@ pub fn check_question(
                 .iter()
                 .any(|grant| matches!(grant, Grant::Credential(true)));
             match granted && role == Role::Identity {
-                true => check_plan(binding, primary, &plan.plan).map(|()| None),
+                true => check_plan(binding, primary, plan.plan.tree("credential")?).map(|()| None),
                 false => Err(refused("credential")),
             }
         }
@@ -151,9 +151,10 @@ pub fn check_act(binding: &Binding, primary: Option<&Object>, act: &Act) -> Resu
     };
     match act {
         Act::Cloud(act) => {
-            let effect = operation(binding, &act.operation, |effect| effect != OperationEffect::Read)?;
-            check_sealed(binding, primary, act)?;
-            match (effect, &act.intent) {
+            let operation = operation(binding, &act.operation, |effect| effect != OperationEffect::Read)?;
+            let arguments = act.arguments.tree(&act.operation)?;
+            check_sealed(binding, primary, operation, arguments)?;
+            match (operation.effect, &act.intent) {
                 (OperationEffect::Create, None) => Err(Failure::new(
                     Code::InvalidArgument,
                     format!("{} creates: its act needs an intent", act.operation),
@@ -162,15 +163,21 @@ pub fn check_act(binding: &Binding, primary: Option<&Object>, act: &Act) -> Resu
                     Code::InvalidArgument,
                     format!("{} creates nothing: its act takes no intent", act.operation),
                 )),
-                (OperationEffect::Create, Some(intent)) => check_intent(binding, act, intent),
+                (OperationEffect::Create, Some(intent)) => {
+                    check_intent(operation, &act.operation, arguments, intent)
+                }
                 _ => Ok(()),
             }
         }
         Act::Create(object) => {
-            let object: Value = serde_json::from_str(object)
-                .map_err(|e| Failure::new(Code::InvalidArgument, format!("create: not JSON: {e}")))?;
-            let object = Object::new(object);
-            granted("create", |g| matches!(g, Grant::Create(_)), &object.reference())?;
+            let object = Object::new(object.object("create")?.clone());
+            let reference = object.reference();
+            granted("create", |g| matches!(g, Grant::Create(_)), &reference)?;
+            let creation = Change::creation(&reference, object.value());
+            check_guarded(binding, own, |g| matches!(g, Grant::Create(_)), &creation)?;
+            if !host_conditions(object.value()).is_empty() {
+                return Err(refused("create with conditions of the host"));
+            }
             check_relation(binding, primary, |g| matches!(g, Grant::Create(_)), &object)?;
             let kind = object.kind();
             let by_name = kind_grants(binding, &kind, |g| matches!(g, Grant::Create(_)))
@@ -180,17 +187,208 @@ pub fn check_act(binding: &Binding, primary: Option<&Object>, act: &Act) -> Resu
                 false => Ok(()),
             }
         }
-        Act::Patch(act) => granted("patch", |g| matches!(g, Grant::Patch(_)), &act.object),
+        Act::Patch(act) => {
+            granted("patch", |g| matches!(g, Grant::Patch(_)), &act.object)?;
+            let change = Change {
+                object: &act.object,
+                subresource: act.subresource.as_deref(),
+                content: act.patch.object("patch")?,
+                is_creation: false,
+            };
+            if let Some(wrong) = plan::misshapen(change.content, false) {
+                return Err(Failure::new(Code::InvalidArgument, format!("patch: {wrong}")));
+            }
+            check_guarded(binding, own, |g| matches!(g, Grant::Patch(_)), &change)
+        }
         Act::Delete(act) => granted("delete", |g| matches!(g, Grant::Delete(_)), &act.object),
         Act::Evict(act) => granted("evict", |g| matches!(g, Grant::Evict(_)), &act.object),
-        Act::Mint(act) => binding
-            .spec
-            .grants
-            .iter()
-            .any(|grant| matches!(grant, Grant::Mint(kinds) if kinds.contains(&act.kind)))
-            .then_some(())
-            .ok_or_else(|| refused(format_args!("mint {}", act.kind))),
+        Act::Mint(act) => {
+            let grant =
+                minted(binding, &act.kind).ok_or_else(|| refused(format_args!("mint {}", act.kind)))?;
+            match act.ttl {
+                ttl if ttl > 0 && ttl <= grant.longest_ttl() => Ok(()),
+                ttl => Err(Failure::new(
+                    Code::InvalidArgument,
+                    format!(
+                        "mint {} for {ttl} ms: from 1 to {} ms are granted",
+                        act.kind,
+                        grant.longest_ttl()
+                    ),
+                )),
+            }
+        }
     }
+}
+
+/// The grant to mint this kind of token.
+pub fn minted<'a>(binding: &'a Binding, kind: &str) -> Option<&'a MintGrant> {
+    let lists = binding.spec.grants.iter().filter_map(|grant| match grant {
+        Grant::Mint(kinds) => Some(kinds),
+        _ => None,
+    });
+    lists.flatten().find(|grant| grant.kind() == kind)
+}
+
+/// What an act puts into another object.
+struct Change<'a> {
+    object: &'a ObjectRef,
+    subresource: Option<&'a str>,
+    content: &'a Value,
+    is_creation: bool,
+}
+
+impl<'a> Change<'a> {
+    fn creation(object: &'a ObjectRef, content: &'a Value) -> Self {
+        Change {
+            object,
+            subresource: None,
+            content,
+            is_creation: true,
+        }
+    }
+}
+
+/// Subresources that a grant to patch covers without naming them.
+const OPEN_SUBRESOURCES: [&str; 2] = ["status", "scale"];
+/// Lists in the metadata of an object that decide whether it goes on to exist.
+const GUARDED_METADATA: [&str; 2] = ["finalizers", "ownerReferences"];
+
+/// Whether an act leaves alone what belongs to hosts and to other controllers, unless one grant that reaches the object
+/// names it. The write-ahead and the conditions of hosts are named by no grant.
+fn check_guarded(
+    binding: &Binding,
+    own: Option<&str>,
+    is: fn(&Grant) -> bool,
+    change: &Change<'_>,
+) -> Result<(), Failure> {
+    let Change { object, content, .. } = change;
+    let what = named(&object.kind, object.namespace.as_deref(), &object.name);
+    if content["status"].get("pending").is_some() {
+        return Err(refused(format_args!(
+            "write status.pending of {what}: it is the host's"
+        )));
+    }
+    let subresource = change
+        .subresource
+        .filter(|name| !OPEN_SUBRESOURCES.contains(name));
+    if let Some(name) = subresource
+        && (name.is_empty() || !name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'))
+    {
+        let message = format!("patch: no valid subresource: {}", no_name(name).message);
+        return Err(Failure::new(Code::InvalidArgument, message));
+    }
+    let metadata: Vec<&str> = GUARDED_METADATA
+        .into_iter()
+        .filter(|field| {
+            content["metadata"]
+                .get(field)
+                .is_some_and(|v| !v.is_null() || !change.is_creation)
+        })
+        // What is made may belong to somebody from the start: that ends nobody else.
+        .filter(|field| !(change.is_creation && *field == "ownerReferences"))
+        .collect();
+    let names = |granted: &Option<Vec<String>>, name: &str| granted.iter().flatten().any(|g| g == name);
+    let allowed = kind_grants(binding, &object.kind, is)
+        .filter(|grant| reaches(grant, own, object.namespace.as_deref(), Some(&object.name)))
+        .any(|grant| {
+            subresource.is_none_or(|name| names(&grant.subresources, name))
+                && metadata.iter().all(|field| names(&grant.metadata, field))
+        });
+    match (allowed, subresource) {
+        (true, _) => Ok(()),
+        (false, Some(name)) => Err(refused(format_args!("patch subresource {name} of {what}"))),
+        (false, None) => Err(refused(format_args!(
+            "write metadata.{} of {what}",
+            metadata.join(", metadata.")
+        ))),
+    }
+}
+
+/// The prefix of the types of conditions that hosts write.
+pub const HOST_CONDITION: &str = "polity.dev/";
+
+/// The conditions of hosts on an object, or in a patch of one.
+pub fn host_conditions(object: &Value) -> Vec<&Value> {
+    let conditions = object["status"]["conditions"].as_array();
+    let all = conditions.into_iter().flatten();
+    all.filter(|condition| is_host_condition(condition)).collect()
+}
+
+/// Whether a condition is a host's.
+pub fn is_host_condition(condition: &Value) -> bool {
+    let kind = condition["type"].as_str();
+    kind.is_some_and(|kind| kind.starts_with(HOST_CONDITION))
+}
+
+/// Fields of an object that are the API server's: a conclusion that edits them can never be published.
+const SERVER_OWNED: [&str; 12] = [
+    "apiVersion",
+    "kind",
+    "metadata.name",
+    "metadata.generateName",
+    "metadata.namespace",
+    "metadata.uid",
+    "metadata.resourceVersion",
+    "metadata.generation",
+    "metadata.creationTimestamp",
+    "metadata.deletionTimestamp",
+    "metadata.deletionGracePeriodSeconds",
+    "metadata.managedFields",
+];
+
+/// What a policy's conclusion must not write to its primary, as it stands in `snapshot`; none if nothing.
+pub fn check_writes(binding: &Binding, role: Role, snapshot: &Object, patch: &Value) -> Option<String> {
+    let policy = binding.policy(role)?;
+    let narrowed = binding
+        .spec
+        .policies
+        .source(role)
+        .and_then(|source| source.writes.as_ref());
+    let covered = |declared: &[String], path: &str| declared.iter().any(|d| plan::declares(d, path));
+    let finalizer = policy.manifest.finalizer.as_deref();
+    let own = finalizer.map(own_finalizer);
+    let edits = Edits::new(snapshot.clone(), patch.clone());
+    edits.paths().into_iter().find_map(|(path, removes)| {
+        let within = |whole: &str| plan::declares(whole, &path);
+        if within("status.pending") {
+            return Some("it writes status.pending, which is the host's".into());
+        }
+        if path.starts_with(&format!("status.conditions[{HOST_CONDITION}")) {
+            // Whoever replaces the whole list leaves them out; the host puts them back.
+            return (!removes).then(|| format!("it writes {path}, which is the host's"));
+        }
+        if SERVER_OWNED.iter().any(|owned| within(owned)) {
+            return Some(format!("it writes {path}, which is the API server's"));
+        }
+        if own.as_deref() == Some(&path) {
+            return None;
+        }
+        if is_guarded(&path) && !writes_guarded(&binding.spec, &path) {
+            return Some(format!("it writes {path}, which no grant `write` names"));
+        }
+        if !covered(&policy.manifest.writes, &path) {
+            return Some(format!("it writes {path}, which its manifest does not declare"));
+        }
+        let excluded = narrowed.is_some_and(|narrowed| !covered(narrowed, &path));
+        excluded.then(|| format!("it writes {path}, which its binding leaves out of `writes`"))
+    })
+}
+
+/// Whether a path of the primary decides if it goes on to exist.
+fn is_guarded(path: &str) -> bool {
+    GUARDED_METADATA
+        .iter()
+        .any(|field| plan::declares(&format!("metadata.{field}"), path))
+}
+
+fn writes_guarded(spec: &BindingSpec, path: &str) -> bool {
+    let named = |grant: &Grant| match grant {
+        Grant::Write(paths) => paths
+            .iter()
+            .any(|granted| is_guarded(granted) && plan::declares(granted, path)),
+        _ => false,
+    };
+    spec.grants.iter().any(named)
 }
 
 /// Whether a grant lets this Secret be seen.
@@ -206,8 +404,7 @@ fn sees_secret(binding: &Binding, own: Option<&str>, namespace: Option<&str>, na
 
 /// Whether a plan names nobody else's credentials: the Secrets of its chain are those that may be seen, and a token is
 /// one of the primary's own namespace.
-fn check_plan(binding: &Binding, primary: Option<&Object>, plan: &str) -> Result<(), Failure> {
-    let plan: Value = serde_json::from_str(plan).unwrap_or_default();
+fn check_plan(binding: &Binding, primary: Option<&Object>, plan: &Value) -> Result<(), Failure> {
     let own = primary.and_then(Object::namespace);
     for link in plan["chain"].as_array().into_iter().flatten() {
         if let Some(secret) = link.get("secret") {
@@ -234,48 +431,34 @@ pub const MINTED: &str = "minted:";
 
 /// Whether the Secrets that sealed arguments name are granted: those of the primary's own namespace, by name.
 /// A minted token needs no grant of its own, because it is of use to the primary alone for which it was minted.
-fn check_sealed(binding: &Binding, primary: Option<&Object>, act: &CloudAct) -> Result<(), Failure> {
-    if !act.arguments.contains("$secret") {
-        return Ok(());
-    }
-    let arguments: Value = serde_json::from_str(&act.arguments).unwrap_or_default();
-    let mut names = Vec::new();
-    sealed_names(&arguments, &mut names);
+fn check_sealed(
+    binding: &Binding,
+    primary: Option<&Object>,
+    operation: &Operation,
+    arguments: &Value,
+) -> Result<(), Failure> {
     let own = primary.and_then(Object::namespace);
-    let granted = |name: &&str| name.starts_with(MINTED) || sees_secret(binding, own, own, name);
-    match names.iter().find(|name| !granted(name)) {
-        Some(name) => Err(refused(format_args!("unseal Secret {name}"))),
-        None => Ok(()),
-    }
-}
-
-fn sealed_names<'a>(value: &'a Value, names: &mut Vec<&'a str>) {
-    match value {
-        Value::Object(fields) => {
-            let sealed = fields.get("$secret").and_then(|secret| secret["name"].as_str());
-            names.extend(sealed);
-            fields.values().for_each(|field| sealed_names(field, names));
+    for (_, SecretRef { name, .. }) in operation.sealed_references(arguments)? {
+        if !is_wellformed(&name) {
+            return Err(no_name(&name));
         }
-        Value::Array(items) => items.iter().for_each(|item| sealed_names(item, names)),
-        _ => {}
+        if !name.starts_with(MINTED) && !sees_secret(binding, own, own, &name) {
+            return Err(refused(format_args!("unseal Secret {name}")));
+        }
     }
+    Ok(())
 }
 
 /// Whether a create is named as its intent says, where the catalogue knows by which argument.
-fn check_intent(binding: &Binding, act: &CloudAct, intent: &str) -> Result<(), Failure> {
-    let operation = binding.catalogue.operations.get(&act.operation);
-    let Some(path) = operation.and_then(|o| o.intent.as_deref()) else {
+fn check_intent(operation: &Operation, name: &str, arguments: &Value, intent: &str) -> Result<(), Failure> {
+    let Some(path) = &operation.intent else {
         return Ok(());
     };
-    let arguments: Value = serde_json::from_str(&act.arguments).unwrap_or_default();
-    match path::get(&arguments, path).and_then(Value::as_str) {
+    match path::get(arguments, path).and_then(Value::as_str) {
         Some(named) if named == intent => Ok(()),
         _ => Err(Failure::new(
             Code::InvalidArgument,
-            format!(
-                "{}: its argument {path} must be its intent {intent}",
-                act.operation
-            ),
+            format!("{name}: its argument {path} must be its intent {intent:.80}"),
         )),
     }
 }
@@ -307,11 +490,8 @@ pub fn check_relation(
         .any(|grant| match &grant.relation {
             None => true,
             Some(relation) => {
-                // Two that both say nothing are no relation.
-                let ours = primary
-                    .and_then(|p| path::get(p.value(), &relation.ours))
-                    .filter(|ours| **ours != "");
-                ours.is_some() && ours == path::get(other.value(), &relation.theirs)
+                let ours = primary.and_then(|p| path::get(p.value(), &relation.ours));
+                ours.is_some_and(names_something) && ours == path::get(other.value(), &relation.theirs)
             }
         });
     related.then_some(()).ok_or_else(|| {
@@ -322,11 +502,20 @@ pub fn check_relation(
     })
 }
 
-fn operation(
-    binding: &Binding,
+/// Whether a value can relate two objects: two that both say nothing, or hold the same empty list, are not related.
+fn names_something(value: &Value) -> bool {
+    match value {
+        Value::String(text) => !text.is_empty(),
+        Value::Number(_) => true,
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
+    }
+}
+
+fn operation<'a>(
+    binding: &'a Binding,
     name: &str,
     fits: fn(OperationEffect) -> bool,
-) -> Result<OperationEffect, Failure> {
+) -> Result<&'a Operation, Failure> {
     let granted = binding
         .spec
         .grants
@@ -340,7 +529,7 @@ fn operation(
             Code::Unimplemented,
             format!("this cloud has no operation {name}"),
         )),
-        Some(operation) if fits(operation.effect) => Ok(operation.effect),
+        Some(operation) if fits(operation.effect) => Ok(operation),
         Some(operation) => Err(Failure::new(
             Code::InvalidArgument,
             format!(
@@ -372,11 +561,16 @@ fn check_names(object: &ObjectRef) -> Result<(), Failure> {
     let namespace = object.namespace.as_deref().is_none_or(is_wellformed);
     match namespace && is_wellformed(&object.name) {
         true => Ok(()),
-        false => Err(Failure::new(
-            Code::InvalidArgument,
-            format!("no valid name: {:.80}", object.name.escape_debug().to_string()),
-        )),
+        false => Err(no_name(&object.name)),
     }
+}
+
+fn no_name(name: &str) -> Failure {
+    let name: String = name.chars().take(80).collect();
+    Failure::new(
+        Code::InvalidArgument,
+        format!("no valid name: {}", name.escape_debug()),
+    )
 }
 
 fn check_reference(object: &ObjectRef) -> Result<(), Failure> {
@@ -458,7 +652,7 @@ fn node_of(query: &ListQuery) -> Option<String> {
 /// What stops a policy from being loaded into a binding; empty if nothing does.
 /// `manifest` is the policy's, `others` those of the binding's other roles.
 pub fn check_load(
-    spec: &crate::binding::BindingSpec,
+    spec: &BindingSpec,
     catalogue: &Catalogue,
     manifest: &Manifest,
     others: &[&Manifest],
@@ -486,6 +680,33 @@ pub fn check_load(
             ));
         }
     }
+    for path in manifest.writes.iter().filter(|path| is_guarded(path)) {
+        // All finalizers means one's own: it is the only one that a policy writes without a grant.
+        let means_own = path == "metadata.finalizers"
+            || manifest.finalizer.as_deref().map(own_finalizer).as_ref() == Some(path);
+        let narrowed = spec
+            .policies
+            .source(manifest.role)
+            .and_then(|source| source.writes.as_ref());
+        let is_left_out = narrowed.is_some_and(|narrowed| !narrowed.iter().any(|n| overlap(n, path)));
+        if !means_own && !is_left_out && !writes_guarded(spec, path) {
+            wrong.push(format!(
+                "{} writes {path}: spec.grants needs `write: [{path}]`, or spec.policies.{}.writes leaves it out",
+                manifest.name,
+                manifest.role.as_str()
+            ));
+        }
+    }
+    if let Some(finalizer) = manifest
+        .finalizer
+        .as_deref()
+        .filter(|name| !is_own_finalizer(name))
+    {
+        wrong.push(format!(
+            "{} has the finalizer {finalizer:?}: it needs a qualified name, `domain/name`, and none of Kubernetes' own",
+            manifest.name
+        ));
+    }
     for other in others {
         for path in manifest
             .writes
@@ -511,6 +732,23 @@ pub fn check_load(
     wrong
 }
 
+fn own_finalizer(name: &str) -> String {
+    format!("metadata.finalizers[{name}]")
+}
+
+/// Whether a policy may call a finalizer its own. Those of Kubernetes keep volumes, namespaces and dependents alive.
+/// What API servers take: <https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/>.
+fn is_own_finalizer(name: &str) -> bool {
+    let Some((domain, rest)) = name.split_once('/') else {
+        return false;
+    };
+    let kubernetes = |suffix: &str| domain == suffix || domain.ends_with(&format!(".{suffix}"));
+    is_wellformed(domain)
+        && is_wellformed(rest)
+        && name.len() <= 253
+        && !(kubernetes("kubernetes.io") || kubernetes("k8s.io") && !domain.ends_with(".x-k8s.io"))
+}
+
 fn has_pending(crd: &Value) -> bool {
     crd["spec"]["versions"].as_array().is_some_and(|versions| {
         versions.iter().any(|v| {
@@ -521,7 +759,7 @@ fn has_pending(crd: &Value) -> bool {
     })
 }
 
-fn is_granted(spec: &crate::binding::BindingSpec, need: &Need) -> bool {
+fn is_granted(spec: &BindingSpec, need: &Need) -> bool {
     let kind_is = |grant: &KindGrant, kind: &Kind| grant.kind() == *kind;
     spec.grants.iter().any(|grant| match (grant, need) {
         (Grant::Ask(g), Need::Objects(kind))
@@ -533,7 +771,7 @@ fn is_granted(spec: &crate::binding::BindingSpec, need: &Need) -> bool {
             names.iter().any(|granted| covers(granted, name))
         }
         (Grant::Credential(granted), Need::Credential) => *granted,
-        (Grant::Mint(kinds), Need::Mint(kind)) => kinds.contains(kind),
+        (Grant::Mint(kinds), Need::Mint(kind)) => kinds.iter().any(|grant| grant.kind() == kind),
         _ => false,
     })
 }

@@ -20,15 +20,15 @@ impl Bucket {
     /// Takes a token, or says in how many milliseconds there is one.
     pub fn take(&mut self, burst: u32, refill: u64, now: u64) -> Result<(), u64> {
         let refill = refill.max(1);
-        let earned = (now - self.at.min(now)) * 1_000 / refill;
-        self.milli = (self.milli + earned).min(u64::from(burst) * 1_000);
+        let earned = (now - self.at.min(now)).saturating_mul(1_000) / refill;
+        self.milli = self.milli.saturating_add(earned).min(u64::from(burst) * 1_000);
         self.at = now;
         match self.milli >= 1_000 {
             true => {
                 self.milli -= 1_000;
                 Ok(())
             }
-            false => Err(((1_000 - self.milli) * refill).div_ceil(1_000)),
+            false => Err((1_000 - self.milli).saturating_mul(refill).div_ceil(1_000)),
         }
     }
 }

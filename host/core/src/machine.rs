@@ -13,6 +13,7 @@ mod ask;
 mod call;
 mod end;
 mod pass;
+mod pending;
 mod publish;
 mod wake;
 
@@ -30,6 +31,7 @@ use crate::limits::Bucket;
 use crate::object::Object;
 use crate::path::Digest;
 use crate::permit::Permits;
+use crate::plan::Part;
 use crate::queue::Queue;
 use crate::record::PassRecord;
 
@@ -142,6 +144,9 @@ pub struct Health {
     pub clamped: Option<(Key, String)>,
     /// What its policies requested and it does not grant.
     pub ungranted: BTreeSet<String>,
+    /// What the API server did not keep of what was written, and on which object: the field is not in the CRD, or has
+    /// another default.
+    pub not_kept: BTreeMap<String, Key>,
     /// An older binding that governs objects of this one.
     pub overlapped_by: Option<String>,
 }
@@ -198,11 +203,35 @@ struct KeyState {
     faults: u32,
     bucket: Bucket,
     slowed: bool,
-    /// Since when this host knows of each pending entry, by its key: boot milliseconds.
-    known: BTreeMap<String, u64>,
+    /// What this host knows of each pending entry, by its key.
+    known: BTreeMap<String, Known>,
+    /// Of each part of the last publication what the API server did not keep: writing just that again is of no use.
+    futile: BTreeMap<Part, Digest>,
     /// The outcome that the retry policy was asked about, and when.
     trial: Option<(u64, Box<Trial>)>,
     events: Vec<Event>,
+}
+
+/// What a process knows of a pending entry. It dies with the process: another one has to ask the cloud.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// Boot milliseconds.
+    since: u64,
+    /// Whether it was this process that wrote it,
+    written_here: bool,
+    /// and whether it sent what the entry announces.
+    sent: bool,
+}
+
+impl Known {
+    /// An entry that was there already.
+    fn seen(now: u64) -> Self {
+        Known {
+            since: now,
+            written_here: false,
+            sent: false,
+        }
+    }
 }
 
 /// What ends a key's wait before its time.
@@ -412,6 +441,14 @@ impl Machine {
                 return;
             };
             self.start(&key);
+        }
+    }
+
+    /// Notes what the API server did not keep of an object.
+    fn not_kept(&mut self, key: &Key, path: String) {
+        let health = self.health.entry(key.binding.clone()).or_default();
+        if health.not_kept.len() < 16 {
+            health.not_kept.entry(path).or_insert_with(|| key.clone());
         }
     }
 

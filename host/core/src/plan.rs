@@ -1,12 +1,16 @@
 //! The publication plan: what a conclusion's patch means for the object as it stands now.
 //!
 //! A patch is read against the snapshot that the pass saw. `finalizers`, `ownerReferences`, `conditions` and `taints`
-//! merge by key, so that two writers of different elements do not meet. Everything goes out as JSON merge patches with
+//! merge by key, so that two writers of different elements do not meet; a list whose elements have no key, or one twice,
+//! is a value like any other. Everything goes out as JSON merge patches with
 //! `metadata.uid` and `metadata.resourceVersion` as the precondition.
+
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
 use crate::object::Object;
+use crate::tree::Tree;
 
 /// The parts of a publication, in the order they are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -43,11 +47,11 @@ impl Edits {
         desired
     }
 
-    /// The values this writes, element by element.
-    pub fn paths(&self) -> Vec<EditPath> {
+    /// The values this writes, element by element, and whether it removes them.
+    pub fn paths(&self) -> Vec<(EditPath, bool)> {
         let mut paths = Vec::new();
         leaves("", &self.patch, Some(self.snapshot.value()), &mut |leaf| {
-            paths.push(leaf.path)
+            paths.push((leaf.path, leaf.wanted.is_none()))
         });
         paths
     }
@@ -136,19 +140,29 @@ fn element_key(list: &str, element: &Value) -> String {
     let field = |name: &str| element[name].as_str().unwrap_or_default();
     match list {
         "conditions" => field("type").to_owned(),
+        "taints" if field("key").is_empty() => String::new(),
         "taints" => format!("{}:{}", field("key"), field("effect")),
         "ownerReferences" => field("uid").to_owned(),
         _ => element.as_str().unwrap_or_default().to_owned(),
     }
 }
 
-fn elements<'a>(list: &'a str, value: Option<&'a Value>) -> Vec<(String, &'a Value)> {
-    value
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .map(|element| (element_key(list, element), element))
-        .collect()
+/// The elements of a list by key; none where it is no list that merges by key: by its name, or because an element has
+/// no key or that of another. What is absent or null has no elements.
+fn keyed<'a>(list: &str, value: Option<&'a Value>) -> Option<Vec<(String, &'a Value)>> {
+    if !is_keyed(list) {
+        return None;
+    }
+    let elements: Vec<(String, &Value)> = match value {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(elements)) => elements
+            .iter()
+            .map(|element| (element_key(list, element), element))
+            .collect(),
+        Some(_) => return None,
+    };
+    let keys: BTreeSet<&str> = elements.iter().map(|(key, _)| key.as_str()).collect();
+    (keys.len() == elements.len() && !keys.contains("")).then_some(elements)
 }
 
 fn find<'a>(all: &[(String, &'a Value)], key: &str) -> Option<&'a Value> {
@@ -160,23 +174,23 @@ fn leaves<'a>(path: &str, patch: &'a Value, base: Option<&'a Value>, found: &mut
     for (name, wanted) in fields {
         let path = join(path, name);
         let base = base.and_then(|b| b.get(name)).filter(|b| !b.is_null());
+        if let (Some(old), Some(new)) = (keyed(name, base), keyed(name, Some(wanted))) {
+            let changed = new
+                .iter()
+                .filter(|(key, element)| find(&old, key) != Some(element));
+            let removed = old.iter().filter(|(key, _)| find(&new, key).is_none());
+            for (key, _) in changed.chain(removed) {
+                found(Leaf {
+                    path: format!("{path}[{key}]"),
+                    list: Some((path.clone(), key.clone())),
+                    base: find(&old, key),
+                    wanted: find(&new, key),
+                });
+            }
+            continue;
+        }
         match wanted {
             Value::Object(inner) if !inner.is_empty() => leaves(&path, wanted, base, found),
-            Value::Array(_) if is_keyed(name) => {
-                let (old, new) = (elements(name, base), elements(name, Some(wanted)));
-                let changed = new
-                    .iter()
-                    .filter(|(key, element)| find(&old, key) != Some(element));
-                let removed = old.iter().filter(|(key, _)| find(&new, key).is_none());
-                for (key, _) in changed.chain(removed) {
-                    found(Leaf {
-                        path: format!("{path}[{key}]"),
-                        list: Some((path.clone(), key.clone())),
-                        base: find(&old, key),
-                        wanted: find(&new, key),
-                    });
-                }
-            }
             _ => found(Leaf {
                 path,
                 list: None,
@@ -188,43 +202,58 @@ fn leaves<'a>(path: &str, patch: &'a Value, base: Option<&'a Value>, found: &mut
 }
 
 fn merge(name: &str, patch: &Value, base: Option<&Value>, current: &mut Value) {
-    match patch {
-        Value::Object(fields) => {
-            if !current.is_object() {
-                *current = Value::Object(Map::new());
-            }
-            let Value::Object(target) = current else { return };
-            for (name, wanted) in fields {
-                if wanted.is_null() {
-                    target.remove(name);
-                } else {
-                    let slot = target.entry(name).or_insert(Value::Null);
-                    merge(name, wanted, base.and_then(|b| b.get(name)), slot);
-                }
-            }
-        }
-        Value::Array(wanted) if is_keyed(name) => {
-            let (old, new) = (elements(name, base), elements(name, Some(patch)));
-            let mut merged: Vec<Value> = Vec::new();
-            for element in current.as_array().into_iter().flatten() {
-                let key = element_key(name, element);
-                match (find(&old, &key), find(&new, &key)) {
-                    (Some(_), None) => {}
-                    (before, Some(after)) if before != Some(after) => merged.push(after.clone()),
-                    _ => merged.push(element.clone()),
-                }
-            }
-            for element in wanted {
-                let key = element_key(name, element);
-                let here = merged.iter().any(|e| element_key(name, e) == key);
-                if !here && find(&old, &key) != Some(element) {
-                    merged.push(element.clone());
-                }
-            }
-            *current = Value::Array(merged);
-        }
-        other => *current = other.clone(),
+    let lists = (
+        keyed(name, base),
+        keyed(name, Some(patch)),
+        keyed(name, Some(current)),
+    );
+    if let (Some(old), Some(new), Some(held)) = lists {
+        *current = merged_list(&old, &new, &held);
+        return;
     }
+    let Value::Object(fields) = patch else {
+        *current = patch.clone();
+        return;
+    };
+    if !current.is_object() {
+        *current = Value::Object(Map::new());
+    }
+    let Value::Object(target) = current else { return };
+    for (name, wanted) in fields {
+        let base = base.and_then(|b| b.get(name));
+        let is_removed = wanted.is_null() && (!is_keyed(name) || !target.contains_key(name));
+        if is_removed {
+            target.remove(name);
+            continue;
+        }
+        merge(name, wanted, base, target.entry(name).or_insert(Value::Null));
+        // Of a list that was removed only what others added since is left.
+        if wanted.is_null() && target.get(name).is_none_or(is_nothing) {
+            target.remove(name);
+        }
+    }
+}
+
+fn is_nothing(value: &Value) -> bool {
+    value.is_null() || value.as_array().is_some_and(Vec::is_empty)
+}
+
+/// What is held, without what was removed from `old` to `new`, and with what was changed or added.
+fn merged_list(old: &[(String, &Value)], new: &[(String, &Value)], held: &[(String, &Value)]) -> Value {
+    let mut merged: Vec<Value> = Vec::new();
+    for (key, element) in held {
+        match (find(old, key), find(new, key)) {
+            (Some(_), None) => {}
+            (before, Some(after)) if before != Some(after) => merged.push(after.clone()),
+            _ => merged.push((*element).clone()),
+        }
+    }
+    for (key, element) in new {
+        if find(held, key).is_none() && find(old, key) != Some(element) {
+            merged.push((*element).clone());
+        }
+    }
+    Value::Array(merged)
 }
 
 fn remove(patch: &mut Value, path: &str) {
@@ -285,21 +314,26 @@ pub fn apply(patch: &Value, to: &mut Value) {
 
 /// The patch that one part of a publication needs, precondition included; none if that part stands already.
 pub fn write(part: Part, current: &Object, desired: &Value) -> Option<Value> {
-    let now = current.value();
-    let mut patch = match part {
+    let mut patch = Tree::new(change(part, current.value(), desired)?);
+    patch.set(&["metadata", "uid"], current.uid());
+    patch.set(&["metadata", "resourceVersion"], current.version().0.to_string());
+    Some(patch.into_value())
+}
+
+/// The merge patch of one part, without any precondition; none if that part stands already.
+pub fn change(part: Part, now: &Value, desired: &Value) -> Option<Value> {
+    match part {
         Part::Main => {
-            let mut wanted = desired.clone();
-            if let Value::Object(fields) = &mut wanted {
-                match now.get("status") {
-                    Some(status) => fields.insert("status".into(), status.clone()),
-                    None => fields.remove("status"),
-                };
+            let mut wanted = Tree::new(desired.clone());
+            match now.get("status") {
+                Some(status) => wanted.set(&["status"], status.clone()),
+                None => wanted.remove(&["status"]),
             }
             let kept = kept_finalizers(now, desired);
             if now["metadata"]["finalizers"].is_array() || !kept.is_empty() {
-                wanted["metadata"]["finalizers"] = Value::Array(kept);
+                wanted.set(&["metadata", "finalizers"], kept);
             }
-            diff(now, &wanted)
+            diff(now, wanted.value())
         }
         Part::Status => {
             let empty = Value::Object(Map::new());
@@ -310,37 +344,83 @@ pub fn write(part: Part, current: &Object, desired: &Value) -> Option<Value> {
             .map(|status| json!({"status": status}))
         }
         Part::Finalizer => {
-            let wanted = elements("finalizers", Some(&desired["metadata"]["finalizers"]));
-            let held = elements("finalizers", Some(&now["metadata"]["finalizers"]));
-            let kept: Vec<&Value> = held
-                .iter()
-                .filter(|(k, _)| find(&wanted, k).is_some())
-                .map(|(_, v)| *v)
-                .collect();
+            let (held, wanted) = (finalizers(now), finalizers(desired));
+            let kept: Vec<&str> = held.iter().copied().filter(|f| wanted.contains(f)).collect();
             (kept.len() < held.len()).then(|| json!({"metadata": {"finalizers": kept}}))
         }
-    }?;
-    patch["metadata"]["uid"] = json!(current.uid());
-    patch["metadata"]["resourceVersion"] = json!(current.version().0.to_string());
-    Some(patch)
+    }
+}
+
+fn finalizers(object: &Value) -> Vec<&str> {
+    let all = object["metadata"]["finalizers"].as_array();
+    all.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 /// What is held now, and what is to be added.
 fn kept_finalizers(now: &Value, desired: &Value) -> Vec<Value> {
-    let held = elements("finalizers", Some(&now["metadata"]["finalizers"]));
-    let added = elements("finalizers", Some(&desired["metadata"]["finalizers"]));
-    let new = added.iter().filter(|(key, _)| find(&held, key).is_none());
-    held.iter()
-        .chain(new)
-        .map(|(_, element)| (*element).clone())
-        .collect()
+    let held = finalizers(now);
+    let added = finalizers(desired);
+    let new = added.iter().filter(|f| !held.contains(f));
+    held.iter().chain(new).map(|f| json!(f)).collect()
+}
+
+/// What of a written part the API server does not show: paths whose value was dropped, defaulted or changed by it.
+/// `object` is its answer, `desired` what it was to hold.
+pub fn not_kept(part: Part, object: &Object, desired: &Value) -> Vec<EditPath> {
+    let mut paths = Vec::new();
+    if let Some(patch) = change(part, object.value(), desired) {
+        leaves("", &patch, Some(object.value()), &mut |leaf| {
+            let as_number = |value: Option<&Value>| value.and_then(Value::as_f64);
+            // `1.0` and `1` are one number.
+            let same = as_number(leaf.base).is_some() && as_number(leaf.base) == as_number(leaf.wanted);
+            if !same {
+                paths.push(leaf.path);
+            }
+        });
+    }
+    paths
+}
+
+/// What is wrong with the shape of a merge patch: where the host, or an API server, wants an object or a list of a
+/// certain form, a policy must not put anything else. `removes` says whether null may remove such a place.
+pub fn misshapen(patch: &Value, removes: bool) -> Option<String> {
+    if !patch.is_object() {
+        return Some("it is not a JSON object".into());
+    }
+    let wrong = |path: &[&str], fits: &dyn Fn(&Value) -> bool, wanted: &str| {
+        let value = path.iter().try_fold(patch, |value, field| value.get(*field))?;
+        let is_removed = removes && value.is_null() && path != ["metadata"];
+        (!is_removed && !fits(value)).then(|| format!("{} is not {wanted}", path.join(".")))
+    };
+    let texts = |value: &Value| {
+        let fields = value.as_object();
+        fields.is_some_and(|fields| fields.values().all(|v| v.is_string() || v.is_null()))
+    };
+    let list =
+        |name: &'static str| move |value: &Value| value.is_array() && keyed(name, Some(value)).is_some();
+    wrong(&["metadata"], &Value::is_object, "an object")
+        .or_else(|| wrong(&["metadata", "labels"], &texts, "an object of texts"))
+        .or_else(|| wrong(&["metadata", "annotations"], &texts, "an object of texts"))
+        .or_else(|| {
+            let wanted = "a list of different texts";
+            wrong(&["metadata", "finalizers"], &list("finalizers"), wanted)
+        })
+        .or_else(|| {
+            let wanted = "a list of objects with different uids";
+            wrong(&["metadata", "ownerReferences"], &list("ownerReferences"), wanted)
+        })
+        .or_else(|| wrong(&["status"], &Value::is_object, "an object"))
+        .or_else(|| {
+            let wanted = "a list of objects with different types";
+            wrong(&["status", "conditions"], &list("conditions"), wanted)
+        })
 }
 
 /// Combines the patches of the identity and the lifecycle, which declared that they write different paths.
-pub fn combine(a: Value, b: Value, snapshot: &Value) -> Value {
+pub fn combine(a: &Value, b: &Value, snapshot: &Value) -> Value {
     let mut both = snapshot.clone();
-    merge("", &a, Some(snapshot), &mut both);
-    merge("", &b, Some(snapshot), &mut both);
+    merge("", a, Some(snapshot), &mut both);
+    merge("", b, Some(snapshot), &mut both);
     diff(snapshot, &both).unwrap_or_else(|| json!({}))
 }
 
@@ -412,6 +492,92 @@ mod tests {
                 condition("New", "True")
             ])
         );
+    }
+
+    #[test]
+    fn a_list_without_keys_is_a_value_like_any_other() {
+        let before = machine(
+            "1",
+            json!({"spec": {"conditions": [1, 2], "taints": [{"key": "a"}, {"key": "a"}]}}),
+        );
+        let edits = Edits::new(
+            before.clone(),
+            json!({"spec": {"conditions": [3, 3], "taints": null}}),
+        );
+        let after = edits.onto(before.value());
+        assert_eq!(after["spec"], json!({"x": 1, "conditions": [3, 3]}));
+        let paths = edits.paths();
+        assert_eq!(
+            paths,
+            [
+                ("spec.conditions".to_owned(), false),
+                ("spec.taints".to_owned(), true)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_list_that_is_removed_keeps_what_others_added_since() {
+        let edits = Edits::new(machine("1", json!({})), json!({"metadata": {"finalizers": null}}));
+        let paths: Vec<String> = edits.paths().into_iter().map(|(path, _)| path).collect();
+        assert_eq!(paths, ["metadata.finalizers[a]", "metadata.finalizers[f]"]);
+        let fresh = machine("2", json!({"metadata": {"finalizers": ["a", "f", "theirs"]}}));
+        assert_eq!(
+            edits.onto(fresh.value())["metadata"]["finalizers"],
+            json!(["theirs"])
+        );
+        let gone = edits.onto(machine("1", json!({})).value());
+        assert_eq!(gone["metadata"].get("finalizers"), None);
+    }
+
+    #[test]
+    fn a_patch_has_the_shape_that_its_readers_expect() {
+        for (patch, wrong) in [
+            (json!([]), Some("it is not a JSON object")),
+            (json!({"metadata": null}), Some("metadata is not an object")),
+            (json!({"metadata": 7}), Some("metadata is not an object")),
+            (
+                json!({"metadata": {"finalizers": "x"}}),
+                Some("metadata.finalizers is not a list of different texts"),
+            ),
+            (
+                json!({"metadata": {"finalizers": ["x", "x"]}}),
+                Some("metadata.finalizers is not a list of different texts"),
+            ),
+            (
+                json!({"metadata": {"labels": {"a": 1}}}),
+                Some("metadata.labels is not an object of texts"),
+            ),
+            (json!({"status": "x"}), Some("status is not an object")),
+            (
+                json!({"status": {"conditions": {"type": "Ready"}}}),
+                Some("status.conditions is not a list of objects with different types"),
+            ),
+            (
+                json!({"status": {"conditions": ["Ready"]}}),
+                Some("status.conditions is not a list of objects with different types"),
+            ),
+            (
+                json!({"status": null, "metadata": {"finalizers": null, "labels": {"a": null}}}),
+                None,
+            ),
+            (json!({"status": {"conditions": []}, "spec": 7}), None),
+        ] {
+            assert_eq!(misshapen(&patch, true).as_deref(), wrong, "{patch}");
+        }
+        assert!(misshapen(&json!({"status": null}), false).is_some());
+    }
+
+    #[test]
+    fn what_an_api_server_does_not_keep_is_named_by_its_path() {
+        let answer = machine("2", json!({"status": {"kept": 1, "defaulted": "theirs"}}));
+        let desired = json!({"kind": "Machine", "metadata": answer.value()["metadata"], "spec": {"x": 1},
+            "status": {"kept": 1.0, "defaulted": "ours", "pruned": {"a": 1}}});
+        assert_eq!(
+            not_kept(Part::Status, &answer, &desired),
+            ["status.defaulted", "status.pruned.a"]
+        );
+        assert!(not_kept(Part::Main, &answer, &desired).is_empty());
     }
 
     #[test]

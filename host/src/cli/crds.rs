@@ -36,6 +36,7 @@ impl Crds {
                 krate,
                 sha256: None,
                 configuration: None,
+                writes: None,
             };
             let policies = Policies::new(
                 sandbox.clone(),

@@ -127,5 +127,7 @@ pub fn kind(api_version: &str, kind: &str) -> KindGrant {
         name: None,
         relation: None,
         fields: None,
+        subresources: None,
+        metadata: None,
     }
 }

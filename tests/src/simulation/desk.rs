@@ -212,7 +212,7 @@ impl Desk {
             }
             Call::Settle { entry, .. } => Reply::Settled((self.doubt)(entry)),
             Call::Credential { plan, .. } => {
-                Reply::Answer(Ok(json!({"handle": format!("handle of {}", plan.plan)})))
+                Reply::Answer(Ok(json!({"handle": format!("handle of {}", &*plan.plan)})))
             }
             Call::Read(Question::Object(query)) => {
                 let namespace = query.object.namespace.clone().unwrap_or_default();

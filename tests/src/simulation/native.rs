@@ -41,7 +41,7 @@ impl Cx<'_> {
     pub fn cloud(&mut self, operation: &str, arguments: Value) -> Result<Answer, Pending> {
         self.ask(Question::Cloud(CloudCall {
             operation: operation.into(),
-            arguments: text(&arguments),
+            arguments: text(&arguments).into(),
         }))
     }
 
@@ -80,7 +80,7 @@ impl Cx<'_> {
     ) -> Result<Answer, Pending> {
         self.act(Act::Cloud(CloudAct {
             operation: operation.into(),
-            arguments: text(&arguments),
+            arguments: text(&arguments).into(),
             intent: intent.map(str::to_owned),
         }))
     }
@@ -135,7 +135,7 @@ pub fn step(pass: &Pass, policy: impl FnOnce(&mut Cx<'_>) -> Result<Next, Pendin
         Ok(next) => Step::Concluded {
             verdict: cx.verdict,
             conclusion: Conclusion {
-                patch: plan::diff(&before, &cx.object).map(|patch| text(&patch)),
+                patch: plan::diff(&before, &cx.object).map(|patch| text(&patch).into()),
                 events: cx.events,
                 notes: cx.notes,
                 next,

@@ -20,5 +20,6 @@ pub fn grants() -> Vec<Value> {
         json!({"ask": everywhere("AWSClusterStaticIdentity")}),
         json!({"ask": everywhere("AWSClusterRoleIdentity")}),
         json!({"create": default}),
+        json!({"write": ["metadata.ownerReferences"]}),
     ]
 }

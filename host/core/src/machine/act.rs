@@ -3,19 +3,23 @@
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::Machine;
 use super::ask::bad_json;
 use super::call::CLUSTER_LONGEST;
-use super::pass::{PassState, Purpose, pending_entries, primary_scope};
-use crate::binding::Grant;
+use super::pass::{PassState, Purpose, primary_scope};
+use super::pending::Pending;
+use super::publish::kind_has_conditions;
+use super::{Known, Machine};
+use crate::binding::{Grant, MintGrant};
 use crate::call::{Call, CloudRequest, PendingEntry, Write};
 use crate::catalogue::{BEGINS_WITHIN, OperationEffect};
 use crate::contract::{
-    Act, Answer, CloudAct, Code, Doubt, Effect, Eviction, Failure, Json, ObjectDelete, ObjectRef, Request,
+    Act, Answer, CloudAct, Code, Doubt, Effect, Eviction, Failure, Json, ObjectDelete, ObjectPatch,
+    ObjectRef, Request,
 };
 use crate::grants;
-use crate::object::Object;
+use crate::object::{Object, ResourceVersion};
 use crate::record::{Outcome, WritePurpose, WriteRecord};
+use crate::tree::Tree;
 
 impl Machine {
     /// Begins the acts of a step.
@@ -65,6 +69,9 @@ impl Machine {
     fn check_act(&self, pass: &PassState, act: &Act) -> Result<(), Failure> {
         let primary = pass.snapshot.as_ref();
         grants::check_act(&pass.binding, primary, act)?;
+        if let Act::Patch(act) = act {
+            self.leaves_host_conditions(act)?;
+        }
         let (object, uid, is): (&ObjectRef, &str, fn(&Grant) -> bool) = match act {
             Act::Patch(act) => (&act.object, &act.precondition.uid, |g| {
                 matches!(g, Grant::Patch(_))
@@ -94,6 +101,46 @@ impl Machine {
             grants::check_relation(&pass.binding, primary, is, &other)?;
         }
         self.check_finalizer(pass)
+    }
+
+    /// Whether a patch of another object leaves the conditions of hosts as they are. Lists are replaced whole by it: so
+    /// it must hold them, on the version that it was compared with; none where no host writes conditions.
+    fn leaves_host_conditions(&self, act: &ObjectPatch) -> Result<Option<ResourceVersion>, Failure> {
+        let patch = act.patch.object("patch")?;
+        if patch["status"].get("conditions").is_none() {
+            return Ok(None);
+        }
+        let ObjectRef {
+            kind,
+            namespace,
+            name,
+        } = &act.object;
+        let governing = |binding: &&std::sync::Arc<crate::binding::Binding>| {
+            binding.spec.governs.kind() == *kind && kind_has_conditions(binding)
+        };
+        let governing: Vec<_> = self.bindings.values().filter(governing).collect();
+        let wanted = grants::host_conditions(patch);
+        if governing.is_empty() && wanted.is_empty() {
+            return Ok(None);
+        }
+        let place = (namespace.clone(), name.clone());
+        let mut shown = governing
+            .iter()
+            .filter_map(|binding| self.cache.last_known(&primary_scope(binding), &place));
+        let Some(now) = shown.next() else {
+            let message = format!("{} {name}: its conditions are not known here", kind.kind);
+            return Err(Failure::new(Code::Unavailable, message));
+        };
+        match grants::host_conditions(now.value()) == wanted {
+            true => Ok(Some(now.version())),
+            false => Err(Failure::new(
+                Code::PermissionDenied,
+                format!(
+                    "not granted: write conditions of the host on {} {name}: a list of conditions keeps them as they are",
+                    kind.kind
+                ),
+            )),
+        }
     }
 
     /// On a deleting object whose finalizer is gone nothing is done any more.
@@ -131,7 +178,18 @@ impl Machine {
 
     pub(super) fn finalizer_added(&mut self, mut pass: Box<PassState>, answer: Answer) {
         match self.primary_written(&mut pass, WritePurpose::AddFinalizer, answer) {
-            Ok(()) => self.write_ahead(pass),
+            Ok(()) => {
+                let kept = match (&pass.current, pass.finalizer()) {
+                    (Some(object), Some(finalizer)) => object.has_finalizer(finalizer),
+                    _ => true,
+                };
+                if !kept {
+                    let path = "metadata.finalizers";
+                    self.not_kept(&pass.key.clone(), path.to_owned());
+                    pass.refuse(|_| true, &format!("the API server did not keep {path}"));
+                }
+                self.write_ahead(pass);
+            }
             Err(failure) => self.not_written(pass, failure, |_| true),
         }
     }
@@ -154,37 +212,62 @@ impl Machine {
         if creates.is_empty() {
             return self.perform(pass);
         }
-        let mut pending = pending_entries(current.value());
+        let mut replaced = std::collections::BTreeSet::new();
         pass.entered_at = self.now.boot;
         for (index, act) in creates {
             let intent = act.intent.unwrap_or_default();
-            // What the cloud said is absent makes room for its successor.
-            pending.retain(|e| {
-                !(e.operation == act.operation && e.intent == intent && pass.resolved.contains(&e.key))
-            });
-            let key = fresh_key(&current, &act.operation, &intent, index);
             let entry = PendingEntry {
+                key: fresh_key(&current, &act.operation, &intent, index),
                 operation: act.operation,
                 intent,
-                key,
                 since: self.now.unix,
             };
-            pending.push(entry.clone());
+            replaced.insert((entry.operation.clone(), entry.intent.clone()));
             if let Some(state) = self.keys.get_mut(&pass.key) {
-                state.known.insert(entry.key.clone(), self.now.boot);
+                let known = Known {
+                    written_here: true,
+                    ..Known::seen(self.now.boot)
+                };
+                state.known.insert(entry.key.clone(), known);
             }
             pass.entered.insert(index, entry);
         }
         if !self.guards.write_ahead {
             return self.perform(pass);
         }
+        let new: Vec<PendingEntry> = pass.entered.values().cloned().collect();
+        // What the cloud said is absent makes room for its successor.
+        let makes_room = |entry: &PendingEntry| {
+            pass.resolved.contains(&entry.key)
+                && replaced.contains(&(entry.operation.clone(), entry.intent.clone()))
+        };
+        let pending = Pending::of(current.value()).without(makes_room, &new);
         let patch = json!({"status": {"pending": pending}});
         self.write_primary(pass, Purpose::WriteAhead, Some("status"), patch);
     }
 
     pub(super) fn written_ahead(&mut self, mut pass: Box<PassState>, answer: Answer) {
         match self.primary_written(&mut pass, WritePurpose::WriteAhead, answer) {
-            Ok(()) => self.perform(pass),
+            Ok(()) => {
+                let stands = pass.current.as_ref().map(|object| Pending::of(object.value()));
+                let kept =
+                    |entry: &PendingEntry| stands.iter().flat_map(Pending::entries).any(|e| e == entry);
+                let missing = |(_, entry): &(&usize, &PendingEntry)| !kept(entry);
+                let lost: Vec<usize> = pass
+                    .entered
+                    .iter()
+                    .filter(missing)
+                    .map(|(index, _)| *index)
+                    .collect();
+                if !lost.is_empty() {
+                    let path = "status.pending";
+                    self.not_kept(&pass.key.clone(), path.to_owned());
+                    let why = format!("the API server did not keep {path}: the CRD lacks it");
+                    pass.refuse(|index| lost.contains(&index), &why);
+                    pass.entered.retain(|index, _| !lost.contains(index));
+                }
+                self.perform(pass);
+            }
             Err(failure) => {
                 let creates: Vec<usize> = pass.entered.keys().copied().collect();
                 self.not_written(pass, failure, |index| creates.contains(&index));
@@ -227,13 +310,8 @@ impl Machine {
         };
         let (call, longest) = match act {
             Act::Cloud(act) => {
-                let arguments: Value = match serde_json::from_str(&act.arguments) {
-                    Ok(arguments) => arguments,
-                    Err(e) => {
-                        let answer = Err(bad_json(&act.operation, &e));
-                        return self.performed(pass, index, answer);
-                    }
-                };
+                // They are JSON: an act whose arguments are none was answered when it was checked.
+                let arguments = act.arguments.tree(&act.operation).cloned().unwrap_or_default();
                 let longest = pass
                     .binding
                     .catalogue
@@ -248,22 +326,38 @@ impl Machine {
                 };
                 (Call::Cloud(request), longest.unwrap_or(CLUSTER_LONGEST))
             }
-            Act::Mint(mint) => (
-                Call::Mint {
+            Act::Mint(mint) => {
+                let grant = grants::minted(&pass.binding, &mint.kind);
+                let call = Call::Mint {
+                    count: grant.map_or(0, MintGrant::count),
                     kind: mint.kind,
                     ttl: mint.ttl,
                     owner: pass.uid().to_owned(),
-                },
-                CLUSTER_LONGEST,
-            ),
+                };
+                (call, CLUSTER_LONGEST)
+            }
             mut act => {
-                if let (Act::Patch(patch), false) = (&mut act, self.guards.acts_have_preconditions) {
-                    patch.precondition.resource_version = None;
+                if let Act::Patch(patch) = &mut act {
+                    self.pin(patch);
                 }
                 (Call::Write(Write::Act(act)), CLUSTER_LONGEST)
             }
         };
         self.fenced(pass, purpose, call, longest);
+    }
+
+    /// A patch that holds conditions of the host goes to the version that they were compared with.
+    fn pin(&self, patch: &mut ObjectPatch) {
+        let version = &mut patch.precondition.resource_version;
+        if !self.guards.acts_have_preconditions {
+            *version = None;
+        } else if version.is_none() {
+            // It was compared when the acts of the step were checked; if that fails now, no version fits.
+            let compared = self
+                .leaves_host_conditions(patch)
+                .unwrap_or(Some(ResourceVersion(0)));
+            patch.precondition.resource_version = compared.map(|version| version.0.to_string());
+        }
     }
 
     /// Whether acts that are left may not begin any more: the primary changed before the first, or the entries of
@@ -359,19 +453,20 @@ impl Machine {
         pass: Box<PassState>,
         purpose: Purpose,
         subresource: Option<&str>,
-        mut patch: Value,
+        patch: Value,
     ) {
         let Some(current) = pass.current.clone() else {
             return self.perform(pass);
         };
+        let mut patch = Tree::new(patch);
         if self.guards.precondition {
-            patch["metadata"]["uid"] = json!(current.uid());
-            patch["metadata"]["resourceVersion"] = json!(current.version().0.to_string());
+            patch.set(&["metadata", "uid"], current.uid());
+            patch.set(&["metadata", "resourceVersion"], current.version().0.to_string());
         }
         let write = Write::Patch {
             object: current.reference(),
             subresource: subresource.map(str::to_owned),
-            patch,
+            patch: patch.into_value(),
         };
         self.fenced(pass, purpose, Call::Write(write), CLUSTER_LONGEST);
     }
@@ -411,10 +506,21 @@ impl Machine {
 }
 
 impl PassState {
-    /// Answers an act that was not begun.
+    /// Answers an act that was not begun, and may be the next time.
     fn abort(&mut self, index: usize, why: &str) {
+        self.not_begun(index, Code::Aborted, why);
+    }
+
+    /// Answers acts that cannot begin until somebody changes the world.
+    fn refuse(&mut self, affected: impl Fn(usize) -> bool, why: &str) {
+        for index in (0..self.answers.len()).filter(|index| affected(*index)) {
+            self.not_begun(index, Code::FailedPrecondition, why);
+        }
+    }
+
+    fn not_begun(&mut self, index: usize, code: Code, why: &str) {
         if self.answers[index].is_none() {
-            let failure = Failure::new(Code::Aborted, format!("not performed: {why}"));
+            let failure = Failure::new(code, format!("not performed: {why}"));
             self.answers[index] = Some(Err(failure));
             self.resolved
                 .extend(self.entered.get(&index).map(|entry| entry.key.clone()));
@@ -437,6 +543,10 @@ fn done_before(pass: &PassState, act: &Act) -> Option<Answer> {
     if effect != OperationEffect::Create {
         return None;
     }
+    if let Some(unreadable) = &pass.unreadable {
+        let message = format!("{operation} of {intent}: something of it may be in doubt: {unreadable}");
+        return Some(Err(Failure::new(Code::FailedPrecondition, message)));
+    }
     for (entry, doubt) in pass.found.iter().zip(&pass.doubts) {
         if entry.operation != *operation || entry.intent != *intent {
             continue;
@@ -453,8 +563,8 @@ fn done_before(pass: &PassState, act: &Act) -> Option<Answer> {
         }
     }
     let again = pass.current.as_ref().is_some_and(|object| {
-        pending_entries(object.value())
-            .iter()
+        Pending::of(object.value())
+            .entries()
             .any(|e| e.operation == *operation && e.intent == *intent && !pass.resolved.contains(&e.key))
     });
     again.then(|| {

@@ -160,9 +160,9 @@ impl Machine {
                 None
             }
             Question::Cloud(call) => {
-                let arguments = match serde_json::from_str(&call.arguments) {
-                    Ok(arguments) => arguments,
-                    Err(e) => return Some(Err(bad_json(&call.operation, &e))),
+                let arguments = match call.arguments.tree(&call.operation) {
+                    Ok(arguments) => arguments.clone(),
+                    Err(failure) => return Some(Err(failure)),
                 };
                 let longest = pass
                     .binding

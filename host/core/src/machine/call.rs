@@ -76,7 +76,7 @@ impl Machine {
     pub(super) fn expect(&mut self, target: Target, longest: u64, cloud: Option<Arc<str>>) -> CallId {
         self.last_call += 1;
         let id = CallId(self.last_call);
-        let deadline = self.now.boot + longest;
+        let deadline = self.now.boot.saturating_add(longest);
         self.calls.insert(
             id,
             Outstanding {
@@ -102,8 +102,9 @@ impl Machine {
                 pass.parked = Some((purpose, call, longest));
                 return self.suspend(pass);
             }
-            if matches!(purpose, Purpose::Answer { act: true, .. }) {
+            if let Purpose::Answer { act: true, index, .. } = purpose {
                 pass.acted = true;
+                self.sends(&pass, index);
                 self.health.entry(pass.key.binding.clone()).or_default().acts += 1;
             }
             let id = self.expect(Target::Pass(pass.id, purpose), longest, cloud);
@@ -115,6 +116,16 @@ impl Machine {
             self.suspend(pass);
         } else {
             self.end(pass, Outcome::LeaseLost);
+        }
+    }
+
+    /// Notes that what a pending entry announces is sent from here.
+    fn sends(&mut self, pass: &PassState, index: usize) {
+        let state = self.keys.get_mut(&pass.key);
+        if let (Some(state), Some(entry)) = (state, pass.entered.get(&index))
+            && let Some(known) = state.known.get_mut(&entry.key)
+        {
+            known.sent = true;
         }
     }
 

@@ -1,7 +1,5 @@
 //! The end of a pass: what is remembered, when the next one comes, and the recording.
 
-use serde_json::Value;
-
 use super::call::{CLUSTER_LONGEST, Redecision, STEP_LONGEST};
 use super::pass::{PassState, Purpose};
 use super::publish::{kind_has_conditions, set_host_conditions};
@@ -15,6 +13,7 @@ use crate::object::Object;
 use crate::plan::{self, Part};
 use crate::record::{Outcome, PassRecord, RetryRecord};
 use crate::retry::{default_wait, seed};
+use crate::tree::Tree;
 
 impl Machine {
     /// Ends a pass. A retry policy may still have to say how long to wait.
@@ -179,7 +178,7 @@ impl Machine {
         let failed = waited.as_ref().is_some_and(|(_, trial)| trial.code.is_some());
         if failed {
             state.row_since.get_or_insert(pass.started.boot);
-            state.attempt += 1;
+            state.attempt = state.attempt.saturating_add(1);
         } else if concluded {
             (state.attempt, state.row_since) = (0, None);
         }
@@ -190,7 +189,7 @@ impl Machine {
         let wait = match (&waited, outcome, &pass.next) {
             (Some((wait, _)), _, _) => Some(*wait),
             (None, Outcome::Faulted, _) => {
-                state.faults += 1;
+                state.faults = state.faults.saturating_add(1);
                 Some(quarantine(state, pass.uid()))
             }
             (None, _, Some(Next::Settled(recheck))) => *recheck,
@@ -262,7 +261,7 @@ impl Machine {
     }
 
     fn mark_quarantined(&mut self, pass: &PassState, current: &Object, message: String) {
-        let mut desired: Value = current.value().clone();
+        let mut desired = Tree::new(current.value().clone());
         let conditions = [("polity.dev/Quarantined", message)];
         let supported = kind_has_conditions(&pass.binding);
         set_host_conditions(
@@ -275,7 +274,7 @@ impl Machine {
         if !self.lease.covers(self.now, CLUSTER_LONGEST) {
             return;
         }
-        if let Some(patch) = plan::write(Part::Status, current, &desired) {
+        if let Some(patch) = plan::write(Part::Status, current, desired.value()) {
             let subresource = Some("status".to_owned());
             let write = Write::Patch {
                 object: current.reference(),

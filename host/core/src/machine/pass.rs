@@ -5,20 +5,25 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::pending::Pending;
 use super::publish::Publication;
-use super::{Dependency, Machine, Target};
+use super::{Dependency, Known, Machine, Target};
 use crate::binding::Binding;
 use crate::cache::{Place, Sight};
 use crate::call::{Call, PendingEntry, Reply, Scope, Session};
 use crate::contract::{
-    ActInDoubt, Answer, Ask, Cause, Conclusion, Doubt, Entry, Json, Next, Pass, Question, Request, Role,
-    Step, Trial, Verdict,
+    ActInDoubt, Answer, Ask, Cause, Conclusion, Document, Doubt, Entry, Json, Next, Pass, Question, Request,
+    Role, Step, Trial, Verdict,
 };
 use crate::fault::{Fault, FaultKind, Stepped};
+use crate::grants;
 use crate::key::{Key, Now, PassId};
 use crate::object::Object;
-use crate::path;
+use crate::plan;
 use crate::record::{Outcome, RetryRecord, RoleRecord, WriteRecord};
+
+/// Bytes of a note: it is an edge's id, or a word like it.
+const NOTE: usize = 1_024;
 
 /// A pass in flight.
 pub(super) struct PassState {
@@ -41,10 +46,12 @@ pub(super) struct PassState {
     pub(super) run: RoleRun,
     pub(super) finished: Vec<RoleRecord>,
     /// What the identity concluded, to be published with the rest.
-    pub(super) judged: Option<Conclusion>,
+    pub(super) judged: Option<Concluded>,
     /// Creates that the pass found in doubt, with what the cloud says; filled while settling.
     pub(super) found: Vec<PendingEntry>,
     pub(super) doubts: Vec<Option<Doubt>>,
+    /// What stands in `status.pending` that this host cannot read.
+    pub(super) unreadable: Option<String>,
     /// When the cloud was asked for them; boot milliseconds.
     pub(super) looked: u64,
     /// Keys of pending entries whose outcome is known.
@@ -69,6 +76,13 @@ pub(super) struct PassState {
     pub(super) retry: Option<RetryRecord>,
     pub(super) parked: Option<(Purpose, Call, u64)>,
     pub(super) slowed: bool,
+}
+
+/// A conclusion that keeps the contract.
+pub(super) struct Concluded {
+    pub(super) conclusion: Conclusion,
+    /// Its patch; an empty object where it has none.
+    pub(super) patch: Value,
 }
 
 /// The steps of one role.
@@ -143,7 +157,7 @@ impl PassState {
 
     /// Whether it was handed a create that happened or may have happened.
     pub(super) fn is_in_doubt(&self) -> bool {
-        self.doubts.iter().flatten().any(|doubt| *doubt != Doubt::Absent)
+        self.unreadable.is_some() || self.doubts.iter().flatten().any(|doubt| *doubt != Doubt::Absent)
     }
 }
 
@@ -156,16 +170,6 @@ pub(super) fn primary_scope(binding: &Binding) -> Scope {
         node: None,
         fields: Vec::new(),
     }
-}
-
-/// The entries of an object's `status.pending`.
-pub(super) fn pending_entries(object: &Value) -> Vec<PendingEntry> {
-    path::get(object, "status.pending")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| serde_json::from_value(entry.clone()).ok())
-        .collect()
 }
 
 impl Machine {
@@ -198,7 +202,9 @@ impl Machine {
         };
         if let Err(wait) = state.bucket.take(limits.burst, limits.refill, self.now.boot) {
             state.slowed = true;
-            return self.queue.push_at(self.now.boot + wait, key.clone());
+            return self
+                .queue
+                .push_at(self.now.boot.saturating_add(wait), key.clone());
         }
         self.last_pass += 1;
         let id = PassId(self.last_pass);
@@ -220,6 +226,7 @@ impl Machine {
             judged: None,
             found: Vec::new(),
             doubts: Vec::new(),
+            unreadable: None,
             looked: 0,
             resolved: BTreeSet::new(),
             batch: Vec::new(),
@@ -250,48 +257,65 @@ impl Machine {
         }
     }
 
-    /// Asks the cloud what came of each create that the pass found in doubt.
+    /// Finds out what came of each create that the pass found in doubt: the cloud is asked, unless this process wrote
+    /// the entry and never sent what it announces.
     pub(super) fn settle(&mut self, mut pass: Box<PassState>) {
-        pass.found = pass
-            .current
-            .as_ref()
-            .map(|o| pending_entries(o.value()))
-            .unwrap_or_default();
+        let pending = pass.current.as_ref().map(|object| Pending::of(object.value()));
+        pass.found = pending.iter().flat_map(Pending::entries).cloned().collect();
+        pass.unreadable = pending.as_ref().and_then(Pending::unreadable);
         pass.doubts = vec![None; pass.found.len()];
         pass.looked = self.now.boot;
         self.know(&pass.key, &pass.found);
-        if pass.found.is_empty() {
-            return self.begin(pass, Role::Lifecycle);
-        }
-        for (index, entry) in pass.found.iter().enumerate() {
-            let call = Call::Settle {
-                session: pass.session(),
-                entry: entry.clone(),
-            };
+        for index in 0..pass.found.len() {
+            let entry = pass.found[index].clone();
+            if self.never_sent(&pass.key, &entry) {
+                pass.resolved.insert(entry.key);
+                pass.doubts[index] = Some(Doubt::Absent);
+                continue;
+            }
+            let session = pass.session();
+            let call = Call::Settle { session, entry };
             self.ask_cloud(&pass, Purpose::Settle(index), call, super::call::CLUSTER_LONGEST);
         }
-        self.suspend(pass);
+        match pass.doubts.iter().all(Option::is_some) {
+            true => self.begin(pass, Role::Lifecycle),
+            false => self.suspend(pass),
+        }
     }
 
     /// Notes since when this host knows of each pending entry of a key.
     fn know(&mut self, key: &Key, entries: &[PendingEntry]) {
         if let Some(state) = self.keys.get_mut(key) {
             let known = std::mem::take(&mut state.known);
-            let since = |entry: &PendingEntry| known.get(&entry.key).copied().unwrap_or(self.now.boot);
-            state.known = entries.iter().map(|e| (e.key.clone(), since(e))).collect();
+            let seen = |entry: &PendingEntry| {
+                known
+                    .get(&entry.key)
+                    .copied()
+                    .unwrap_or(Known::seen(self.now.boot))
+            };
+            state.known = entries.iter().map(|e| (e.key.clone(), seen(e))).collect();
         }
+    }
+
+    fn known(&self, key: &Key, entry: &PendingEntry) -> Option<&Known> {
+        self.keys.get(key)?.known.get(&entry.key)
+    }
+
+    /// Whether an entry announces what nobody ever sent: another process, or this one before it crashed, may have.
+    fn never_sent(&self, key: &Key, entry: &PendingEntry) -> bool {
+        self.known(key, entry)
+            .is_some_and(|known| known.written_here && !known.sent)
     }
 
     /// Whether this host has known of an entry for so long that what it announced would be seen by now. The adapter
     /// counts by unix time, which jumps; a clock that does not is asked as well.
     fn would_be_visible(&self, pass: &PassState, entry: &PendingEntry) -> bool {
-        let known = self
-            .keys
-            .get(&pass.key)
-            .and_then(|state| state.known.get(&entry.key));
+        let known = self.known(&pass.key, entry);
         let operation = pass.binding.catalogue.operations.get(&entry.operation);
         match (known, operation) {
-            (Some(since), Some(operation)) => pass.looked >= since + operation.visible_within,
+            (Some(known), Some(operation)) => {
+                pass.looked >= known.since.saturating_add(operation.visible_within)
+            }
             _ => false,
         }
     }
@@ -434,10 +458,10 @@ impl Machine {
     }
 
     fn stepped(&mut self, mut pass: Box<PassState>, stepped: Stepped) {
-        pass.run.fuel += stepped.fuel;
+        pass.run.fuel = pass.run.fuel.saturating_add(stepped.fuel);
         let limit = pass.binding.spec.limits.pass_fuel;
-        let before: u64 = pass.finished.iter().map(|role| role.fuel).sum();
-        if before + pass.run.fuel > limit {
+        let before = pass.finished.iter().map(|role| role.fuel);
+        if before.fold(pass.run.fuel, u64::saturating_add) > limit {
             let message = format!("the pass used more than {limit} units of fuel");
             return self.fault(pass, Fault::new(FaultKind::OutOfFuel, message));
         }
@@ -473,9 +497,11 @@ impl Machine {
     }
 
     fn concluded(&mut self, mut pass: Box<PassState>, verdict: Option<Verdict>, conclusion: Conclusion) {
-        if let Some(message) = pass.run.unused_act(&conclusion.used) {
-            return self.fault(pass, Fault::new(FaultKind::JournalMismatch, message));
-        }
+        let concluded = match pass.checked(verdict.as_ref(), conclusion) {
+            Ok(concluded) => concluded,
+            Err(fault) => return self.fault(pass, fault),
+        };
+        let conclusion = &concluded.conclusion;
         let record = pass.role_record(verdict.clone(), Some(conclusion.clone()), None);
         let (role, used) = (pass.run.role, &conclusion.used);
         let asked: BTreeSet<&Question> = used
@@ -488,45 +514,28 @@ impl Machine {
         pass.deps
             .retain(|(of, question), _| *of != role || asked.contains(question));
         pass.finished.push(record);
-        match (role, verdict) {
-            (Role::Lifecycle, None) => self.publish(pass, conclusion, Outcome::Published),
-            (Role::Identity, Some(Verdict::Denied)) if self.guards.a_denial_ends_the_pass => {
-                self.publish(pass, conclusion, Outcome::Denied);
+        match verdict {
+            None => self.publish(pass, concluded, Outcome::Published),
+            Some(Verdict::Released) => self.publish(pass, concluded, Outcome::Released),
+            Some(Verdict::Denied) if self.guards.a_denial_ends_the_pass => {
+                self.publish(pass, concluded, Outcome::Denied);
             }
-            (Role::Identity, Some(Verdict::Denied)) => {
-                pass.judged = Some(conclusion);
+            Some(Verdict::Denied) => {
+                pass.judged = Some(concluded);
                 self.settle(pass);
             }
-            (Role::Identity, Some(Verdict::Granted(handle))) if pass.run.handles.contains(&handle) => {
+            Some(Verdict::Granted(handle)) => {
                 pass.handle = Some(handle);
-                pass.judged = Some(conclusion);
-                self.settle(pass)
+                pass.judged = Some(concluded);
+                self.settle(pass);
             }
-            (Role::Identity, Some(Verdict::Released))
-                if pass.snapshot.as_ref().is_some_and(Object::is_deleting) =>
-            {
-                self.publish(pass, conclusion, Outcome::Released);
-            }
-            (Role::Identity, Some(Verdict::Granted(_))) => {
-                self.refault(pass, "it granted a handle that no ask of this pass answered");
-            }
-            (Role::Identity, Some(Verdict::Released)) => {
-                self.refault(pass, "it released an object that is not being deleted");
-            }
-            _ => self.refault(pass, "its conclusion does not fit its role"),
         }
-    }
-
-    /// A fault found in a conclusion that is recorded already.
-    pub(super) fn refault(&mut self, mut pass: Box<PassState>, message: &str) {
-        pass.finished.pop();
-        self.fault(pass, Fault::new(FaultKind::BadOutput, message));
     }
 
     /// A binding that has only an identity policy: its conclusion is the pass's.
     fn conclude_without_lifecycle(&mut self, mut pass: Box<PassState>) {
         match pass.judged.take() {
-            Some(conclusion) => self.publish(pass, conclusion, Outcome::Published),
+            Some(concluded) => self.publish(pass, concluded, Outcome::Published),
             None => self.end(
                 pass,
                 Outcome::Discarded("the binding names no policy to ask".into()),
@@ -546,6 +555,63 @@ impl Machine {
 }
 
 impl PassState {
+    /// A conclusion, or how it breaks the contract. Whatever its role does afterwards, it is this role's fault.
+    fn checked(&self, verdict: Option<&Verdict>, conclusion: Conclusion) -> Result<Concluded, Fault> {
+        let broken = |message: String| Fault::new(FaultKind::BadOutput, message);
+        if let Some(message) = self.run.unused_act(&conclusion.used) {
+            return Err(Fault::new(FaultKind::JournalMismatch, message));
+        }
+        if let Some(message) = self.misjudged(verdict) {
+            return Err(broken(message.into()));
+        }
+        let most = self.binding.spec.limits.notes as usize;
+        if conclusion.notes.len() > most {
+            return Err(broken(format!("more than {most} notes")));
+        }
+        if let Some(note) = conclusion.notes.iter().find(|note| note.len() > NOTE) {
+            return Err(broken(format!(
+                "a note of {} bytes, at most {NOTE} are taken",
+                note.len()
+            )));
+        }
+        let patch = match &conclusion.patch {
+            None => Value::Object(serde_json::Map::new()),
+            Some(patch) => self.checked_patch(patch).map_err(broken)?,
+        };
+        Ok(Concluded { conclusion, patch })
+    }
+
+    fn checked_patch(&self, patch: &Document) -> Result<Value, String> {
+        let tree = patch.tree("its patch").map_err(|failure| failure.message)?;
+        if let Some(wrong) = plan::misshapen(tree, true) {
+            return Err(format!("its patch: {wrong}"));
+        }
+        let Some(snapshot) = &self.snapshot else {
+            return Err("it patches an object that is absent".into());
+        };
+        match grants::check_writes(&self.binding, self.run.role, snapshot, tree) {
+            Some(wrong) => Err(wrong),
+            None => Ok(tree.clone()),
+        }
+    }
+
+    /// What is wrong with a verdict, or with none.
+    fn misjudged(&self, verdict: Option<&Verdict>) -> Option<&'static str> {
+        let is_deleting = self.snapshot.as_ref().is_some_and(Object::is_deleting);
+        match (self.run.role, verdict) {
+            (Role::Lifecycle, None) | (Role::Identity, Some(Verdict::Denied)) => None,
+            (Role::Identity, Some(Verdict::Granted(handle))) if self.run.handles.contains(handle) => None,
+            (Role::Identity, Some(Verdict::Granted(_))) => {
+                Some("it granted a handle that no ask of this pass answered")
+            }
+            (Role::Identity, Some(Verdict::Released)) if is_deleting => None,
+            (Role::Identity, Some(Verdict::Released)) => {
+                Some("it released an object that is not being deleted")
+            }
+            _ => Some("its conclusion does not fit its role"),
+        }
+    }
+
     fn role_record(
         &mut self,
         verdict: Option<Verdict>,

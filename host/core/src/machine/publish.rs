@@ -4,21 +4,26 @@ use serde_json::{Value, json};
 
 use super::Machine;
 use super::call::CLUSTER_LONGEST;
-use super::pass::{PassState, Purpose, pending_entries};
+use super::pass::{Concluded, PassState, Purpose};
+use super::pending::Pending;
 use crate::call::{Call, Write};
 use crate::contract::{
-    Answer, Code, Conclusion, Effect, Event, EventType, Failure, Next, ObjectQuery, Question, RetryClass,
-    Role,
+    Answer, Code, Effect, Event, EventType, Failure, Next, ObjectQuery, Question, RetryClass,
 };
+use crate::grants::{self, HOST_CONDITION};
 use crate::object::Object;
+use crate::path;
 use crate::plan::{self, Edits, Part};
 use crate::record::{Outcome, WritePurpose};
 use crate::time::rfc3339;
+use crate::tree::Tree;
 
 /// Rebases of one publication before it counts as failed: an object that changes faster than it can be written.
 const REBASES: u32 = 8;
 /// Characters of a message in an Event or a condition.
 const MESSAGE: usize = 1_024;
+/// Characters of the reason of an Event.
+const REASON: usize = 128;
 
 /// A conclusion on its way to the cluster.
 pub(super) struct Publication {
@@ -34,37 +39,22 @@ pub(super) struct Publication {
     drops_pending: bool,
 }
 
-/// The type prefix of conditions that the host itself writes.
-const HOST_CONDITION: &str = "polity.dev/";
-
 impl Machine {
     /// Publishes what the pass concluded.
-    pub(super) fn publish(&mut self, mut pass: Box<PassState>, conclusion: Conclusion, outcome: Outcome) {
-        let judged = pass.judged.take();
-        let (mut events, mut patch) = (Vec::new(), json!({}));
-        let roles = [judged.as_ref(), Some(&conclusion)];
-        for (conclusion, record) in roles.into_iter().flatten().zip(&pass.finished) {
-            events.extend(conclusion.events.iter().cloned());
-            let part = match conclusion.patch.as_deref().map(serde_json::from_str::<Value>) {
-                None => continue,
-                Some(Ok(Value::Object(part))) => Value::Object(part),
-                Some(_) => return self.refault(pass, "its patch is not a JSON object"),
-            };
-            let Some(snapshot) = &pass.snapshot else {
-                return self.refault(pass, "it patches an object that is absent");
-            };
-            if let Err(message) = check_writes(&pass, record.role, snapshot, &part) {
-                return self.refault(pass, &message);
-            }
-            patch = plan::combine(patch, part, snapshot.value());
+    pub(super) fn publish(&mut self, mut pass: Box<PassState>, concluded: Concluded, outcome: Outcome) {
+        let Concluded {
+            conclusion,
+            mut patch,
+        } = concluded;
+        let mut events = conclusion.events;
+        if let (Some(judged), Some(snapshot)) = (pass.judged.take(), &pass.snapshot) {
+            events = [judged.conclusion.events, events].concat();
+            patch = plan::combine(&judged.patch, &patch, snapshot.value());
         }
-        let limits = pass.binding.spec.limits.clone();
-        events.truncate(limits.events as usize);
+        events.truncate(pass.binding.spec.limits.events as usize);
         for event in &mut events {
+            event.reason = event.reason.chars().take(REASON).collect();
             event.message = event.message.chars().take(MESSAGE).collect();
-        }
-        if conclusion.notes.len() > limits.notes as usize {
-            return self.refault(pass, &format!("more than {} notes", limits.notes));
         }
         if outcome == Outcome::Released {
             patch = released(&pass, patch);
@@ -101,12 +91,13 @@ impl Machine {
         let unix = self.now.unix;
         while let Some((part, current)) = pass.next_part() {
             let desired = pass.desired(&current, unix);
-            if let Some(mut patch) = plan::write(part, &current, &desired) {
+            let is_futile = self.is_futile(&pass.key, part, &current, &desired);
+            if let Some(patch) = plan::write(part, &current, &desired).filter(|_| !is_futile) {
+                let mut patch = Tree::new(patch);
                 if !self.guards.precondition {
-                    patch["metadata"]
-                        .as_object_mut()
-                        .map(|m| m.remove("resourceVersion"));
+                    patch.remove(&["metadata", "resourceVersion"]);
                 }
+                let patch = patch.into_value();
                 let subresource = (part == Part::Status).then(|| "status".to_owned());
                 let write = Write::Patch {
                     object: current.reference(),
@@ -131,6 +122,7 @@ impl Machine {
         };
         match self.primary_written(&mut pass, WritePurpose::Publish(part), answer) {
             Ok(()) => {
+                self.compare(&pass, part);
                 pass.advance_part(part);
                 self.write_next(pass);
             }
@@ -158,6 +150,31 @@ impl Machine {
             }
             Err(failure) => self.end(pass, Outcome::Failed(failure)),
         }
+    }
+
+    /// Compares what was written with what the API server answered. What it did not keep is shown on the binding once, and
+    /// just that is not written again.
+    fn compare(&mut self, pass: &PassState, part: Part) {
+        let Some(answer) = &pass.current else { return };
+        let desired = pass.desired(answer, self.now.unix);
+        for path in plan::not_kept(part, answer, &desired) {
+            self.not_kept(&pass.key, path);
+        }
+        let left = plan::change(part, answer.value(), &desired).map(|change| path::digest(&change));
+        if let Some(state) = self.keys.get_mut(&pass.key) {
+            match left {
+                Some(left) => state.futile.insert(part, left),
+                None => state.futile.remove(&part),
+            };
+        }
+    }
+
+    /// Whether a part needs nothing but what the API server did not keep the last time.
+    fn is_futile(&self, key: &crate::key::Key, part: Part, current: &Object, desired: &Value) -> bool {
+        let left = self.keys.get(key).and_then(|state| state.futile.get(&part));
+        left.is_some_and(|left| {
+            plan::change(part, current.value(), desired).is_some_and(|change| path::digest(&change) == *left)
+        })
     }
 
     /// After a conflict: what stands now decides whether the publication is rebased, thinned or given up.
@@ -277,8 +294,12 @@ impl PassState {
         if let Some(patch) = plan::write(part, &current, &self.desired(&current, unix)) {
             plan::apply(&patch, &mut written);
         }
-        written["metadata"]["generation"] = fresh.value()["metadata"]["generation"].clone();
-        fresh.version() != current.version() && !crate::path::same_content(&written, fresh.value())
+        let mut written = Tree::new(written);
+        written.set(
+            &["metadata", "generation"],
+            fresh.value()["metadata"]["generation"].clone(),
+        );
+        fresh.version() != current.version() && !path::same_content(written.value(), fresh.value())
     }
 
     /// What the primary shall look like: the policies' edits, the pending entries that stand, the host's conditions.
@@ -286,20 +307,15 @@ impl PassState {
         let Some(publication) = &self.publication else {
             return current.value().clone();
         };
-        let mut desired = match &publication.edits {
+        let mut desired = Tree::new(match &publication.edits {
             Some(edits) => edits.onto(current.value()),
             None => current.value().clone(),
-        };
-        if current.value()["status"]["pending"].is_array() {
-            let mut standing = pending_entries(current.value());
-            standing.retain(|e| !publication.drops_pending && !self.resolved.contains(&e.key));
-            match standing.is_empty() {
-                true => {
-                    desired["status"]
-                        .as_object_mut()
-                        .map(|status| status.remove("pending"));
-                }
-                false => desired["status"]["pending"] = json!(standing),
+        });
+        if current.value()["status"].get("pending").is_some() {
+            let gone = |key: &String| publication.drops_pending || self.resolved.contains(key);
+            match Pending::of(current.value()).without(|entry| gone(&entry.key), &[]) {
+                Value::Null => desired.remove(&["status", "pending"]),
+                left => desired.set(&["status", "pending"], left),
             }
         }
         set_host_conditions(
@@ -309,7 +325,7 @@ impl PassState {
             has_conditions(self),
             unix,
         );
-        desired
+        desired.into_value()
     }
 }
 
@@ -329,7 +345,8 @@ pub(super) fn kind_has_conditions(binding: &crate::binding::Binding) -> bool {
         let versions = crd["spec"]["versions"].as_array();
         (named.is_null() || *named == **governed)
             && versions.into_iter().flatten().any(|v| {
-                v["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["conditions"].is_object()
+                let status = &v["schema"]["openAPIV3Schema"]["properties"]["status"];
+                status["properties"]["conditions"]["type"] == "array"
             })
     })
 }
@@ -352,6 +369,12 @@ fn host_conditions(pass: &PassState, next: &Next) -> Vec<(&'static str, String)>
     {
         conditions.push(("polity.dev/Undecodable", failure.message.clone()));
     }
+    let pending = pass.current.as_ref().map(|object| Pending::of(object.value()));
+    if let Some(unreadable) = pending.and_then(|pending| pending.unreadable()) {
+        let message =
+            format!("nothing is created while this host cannot read what is in doubt: {unreadable}");
+        conditions.push(("polity.dev/PendingUnreadable", message));
+    }
     if pass.slowed {
         conditions.push((
             "polity.dev/Slowed",
@@ -363,25 +386,19 @@ fn host_conditions(pass: &PassState, next: &Next) -> Vec<(&'static str, String)>
 
 /// Replaces the host's own conditions; a condition whose status did not change keeps its transition time.
 pub(super) fn set_host_conditions(
-    desired: &mut Value,
+    desired: &mut Tree,
     current: &Value,
     wanted: &[(&'static str, String)],
     supported: bool,
     unix: u64,
 ) {
-    let old = current["status"]["conditions"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    let is_host = |c: &Value| c["type"].as_str().is_some_and(|t| t.starts_with(HOST_CONDITION));
-    if !supported || (wanted.is_empty() && !old.iter().any(is_host)) {
+    let old = grants::host_conditions(current);
+    if !supported || (wanted.is_empty() && old.is_empty()) {
         return;
     }
-    let mut list = desired["status"]["conditions"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    list.retain(|c| !is_host(c));
+    let all = desired.get(&["status", "conditions"]).and_then(Value::as_array);
+    let mut list = all.cloned().unwrap_or_default();
+    list.retain(|c| !grants::is_host_condition(c));
     for (kind, message) in wanted {
         let since = old
             .iter()
@@ -394,33 +411,7 @@ pub(super) fn set_host_conditions(
             "type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": since
         }));
     }
-    desired["status"]["conditions"] = Value::Array(list);
-}
-
-/// Whether a patch stays within what its policy declared to write.
-fn check_writes(pass: &PassState, role: Role, snapshot: &Object, patch: &Value) -> Result<(), String> {
-    let Some(policy) = pass.binding.policy(role) else {
-        return Ok(());
-    };
-    let finalizer = policy
-        .manifest
-        .finalizer
-        .as_ref()
-        .map(|f| format!("metadata.finalizers[{f}]"));
-    for path in Edits::new(snapshot.clone(), patch.clone()).paths() {
-        if path == "status.pending" || path.starts_with("status.pending.") {
-            return Err("it writes status.pending, which is the host's".into());
-        }
-        let declared = policy
-            .manifest
-            .writes
-            .iter()
-            .any(|declared| plan::declares(declared, &path));
-        if !declared && finalizer.as_ref() != Some(&path) {
-            return Err(format!("it writes {path}, which its manifest does not declare"));
-        }
-    }
-    Ok(())
+    desired.set(&["status", "conditions"], list);
 }
 
 /// Keeps the lifecycle's finalizer while a create may have happened that nobody accounted for: says if it had to.
@@ -429,9 +420,7 @@ fn keeps_finalizer(pass: &PassState, patch: &mut Value) -> bool {
     else {
         return false;
     };
-    let standing = pending_entries(current.value())
-        .iter()
-        .any(|e| !pass.resolved.contains(&e.key));
+    let standing = Pending::of(current.value()).is_open(&pass.resolved);
     if !standing && !pass.is_in_doubt() {
         return false;
     }
@@ -455,18 +444,15 @@ fn keeps_finalizer(pass: &PassState, patch: &mut Value) -> bool {
 }
 
 /// The identity's patch, and the lifecycle's finalizer removed.
-fn released(pass: &PassState, mut patch: Value) -> Value {
+fn released(pass: &PassState, patch: Value) -> Value {
+    let mut patch = Tree::new(patch);
     if let (Some(snapshot), Some(finalizer)) = (&pass.snapshot, pass.finalizer()) {
-        let held = patch["metadata"]["finalizers"]
-            .as_array()
-            .or_else(|| snapshot.value()["metadata"]["finalizers"].as_array())
-            .cloned()
-            .unwrap_or_default();
-        let kept: Vec<Value> = held.into_iter().filter(|f| f != finalizer).collect();
-        if !patch["metadata"].is_object() {
-            patch["metadata"] = json!({});
-        }
-        patch["metadata"]["finalizers"] = Value::Array(kept);
+        let path = ["metadata", "finalizers"];
+        let snapshot = &snapshot.value()["metadata"]["finalizers"];
+        let held = patch.get(&path).unwrap_or(snapshot).as_array().cloned();
+        let kept = held.unwrap_or_default().into_iter().filter(|f| f != finalizer);
+        let kept: Vec<Value> = kept.collect();
+        patch.set(&path, kept);
     }
-    patch
+    patch.into_value()
 }

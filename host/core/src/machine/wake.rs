@@ -47,6 +47,7 @@ impl Machine {
             health.last_fault = None;
             health.clamped = None;
             health.ungranted.clear();
+            health.not_kept.clear();
         }
         let same = |role| old.policy(role) == binding.policy(role);
         if same(Role::Lifecycle) && same(Role::Identity) && old.spec.grants == binding.spec.grants {
@@ -162,6 +163,7 @@ impl Machine {
             bucket: Bucket::full(binding.spec.limits.burst, self.now.boot),
             slowed: false,
             known: BTreeMap::new(),
+            futile: BTreeMap::new(),
             trial: None,
             events: Vec::new(),
         };

@@ -1,0 +1,158 @@
+//! JSON that a policy wrote, read once.
+//!
+//! A request is matched by its text, checked by its tree and performed with that same tree: nothing reads the text a
+//! second time, so nothing can be checked as one thing and used as another.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+use crate::contract::{Code, Failure, Json};
+
+/// A JSON document as a policy wrote it: equal when its text is.
+#[derive(Clone)]
+pub struct Document {
+    text: Json,
+    tree: Result<Arc<Value>, Arc<str>>,
+}
+
+impl Document {
+    /// The document's tree.
+    ///
+    /// # Errors
+    /// `invalid-argument` where the text is not JSON. `what` names the document: `vm.clone`, `patch`.
+    pub fn tree(&self, what: &str) -> Result<&Value, Failure> {
+        match &self.tree {
+            Ok(tree) => Ok(tree),
+            Err(why) => Err(Failure::new(
+                Code::InvalidArgument,
+                format!("{what}: not JSON: {why}"),
+            )),
+        }
+    }
+
+    /// The document's tree, which must be an object.
+    ///
+    /// # Errors
+    /// `invalid-argument` where it is none.
+    pub fn object(&self, what: &str) -> Result<&Value, Failure> {
+        match self.tree(what)? {
+            tree if tree.is_object() => Ok(tree),
+            _ => Err(Failure::new(
+                Code::InvalidArgument,
+                format!("{what}: not a JSON object"),
+            )),
+        }
+    }
+
+    /// The text, shared.
+    pub fn text(&self) -> &Json {
+        &self.text
+    }
+}
+
+impl From<Json> for Document {
+    fn from(text: Json) -> Self {
+        let tree = serde_json::from_str(&text);
+        Document {
+            tree: tree
+                .map(Arc::new)
+                .map_err(|e: serde_json::Error| e.to_string().into()),
+            text,
+        }
+    }
+}
+
+impl From<String> for Document {
+    fn from(text: String) -> Self {
+        Json::from(text).into()
+    }
+}
+
+impl From<&str> for Document {
+    fn from(text: &str) -> Self {
+        Json::from(text).into()
+    }
+}
+
+impl Deref for Document {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl std::fmt::Debug for Document {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.text.fmt(f)
+    }
+}
+
+impl PartialEq for Document {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Document {}
+
+impl PartialOrd for Document {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Document {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.text.cmp(&other.text)
+    }
+}
+
+impl Serialize for Document {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.text.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Document {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Document::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_escaped_name_is_the_name_in_the_tree_and_another_text() {
+        let plain = Document::from(r#"{"$secret": 1}"#);
+        let escaped = Document::from(r#"{"\u0024secret": 1}"#);
+        assert_ne!(plain, escaped);
+        assert_eq!(plain.tree("x"), escaped.tree("x"));
+    }
+
+    #[test]
+    fn what_is_not_json_says_so_and_keeps_its_text() {
+        let broken = Document::from("{");
+        assert_eq!(&*broken, "{");
+        let failure = broken.tree("vm.clone").expect_err("not JSON");
+        assert_eq!(failure.code, Code::InvalidArgument);
+        assert!(failure.message.starts_with("vm.clone: not JSON: "), "{failure}");
+        assert!(Document::from("[]").object("patch").is_err());
+    }
+
+    #[test]
+    fn a_document_is_recorded_as_its_text() {
+        let document = Document::from(r#"{"b":1, "a": 2}"#);
+        let recorded = serde_json::to_value(&document).expect("text");
+        assert_eq!(recorded, json!(r#"{"b":1, "a": 2}"#));
+        let back: Document = serde_json::from_value(recorded).expect("text");
+        assert_eq!(back, document);
+        assert_eq!(back.tree("x"), Ok(&json!({"a": 2, "b": 1})));
+    }
+}

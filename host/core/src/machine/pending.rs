@@ -1,0 +1,123 @@
+//! `status.pending`: what stands there of creates that may have been performed.
+//!
+//! An entry that this host cannot read (another version's, or not an entry at all) is kept as it is. Nobody knows what it
+//! announces, so nothing is created on its object until it is gone.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::call::PendingEntry;
+use crate::path;
+
+/// The entries of one object, in their order.
+pub(super) struct Pending {
+    entries: Vec<Standing>,
+    /// Something stands there that is no list.
+    other: Option<Value>,
+}
+
+struct Standing {
+    raw: Value,
+    /// Or why it cannot be read.
+    read: Result<PendingEntry, String>,
+}
+
+impl Pending {
+    /// What an object's `status.pending` holds.
+    pub(super) fn of(object: &Value) -> Self {
+        let stands = path::get(object, "status.pending");
+        let entries = stands.and_then(Value::as_array).into_iter().flatten();
+        let standing = |raw: &Value| Standing {
+            read: serde_json::from_value(raw.clone()).map_err(|e| e.to_string()),
+            raw: raw.clone(),
+        };
+        Pending {
+            entries: entries.map(standing).collect(),
+            other: stands.filter(|stands| !stands.is_array()).cloned(),
+        }
+    }
+
+    /// The entries that can be read.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &PendingEntry> {
+        self.entries
+            .iter()
+            .filter_map(|standing| standing.read.as_ref().ok())
+    }
+
+    /// What cannot be read, and why; none if all can.
+    pub(super) fn unreadable(&self) -> Option<String> {
+        if self.other.is_some() {
+            return Some("status.pending is not a list".into());
+        }
+        let wrong = self.entries.iter().enumerate().find_map(|(index, standing)| {
+            let why = standing.read.as_ref().err()?;
+            Some(format!("status.pending[{index}]: {why}"))
+        })?;
+        Some(wrong)
+    }
+
+    /// Whether an entry stands whose outcome is not known.
+    pub(super) fn is_open(&self, resolved: &BTreeSet<String>) -> bool {
+        self.unreadable().is_some() || self.entries().any(|entry| !resolved.contains(&entry.key))
+    }
+
+    /// What is left without some entries, and with new ones: `null` where nothing is. What cannot be read stays.
+    pub(super) fn without(&self, gone: impl Fn(&PendingEntry) -> bool, new: &[PendingEntry]) -> Value {
+        if let Some(other) = &self.other {
+            return other.clone();
+        }
+        let stays = |standing: &&Standing| standing.read.as_ref().map_or(true, |entry| !gone(entry));
+        let left = self
+            .entries
+            .iter()
+            .filter(stays)
+            .map(|standing| standing.raw.clone());
+        let new = new.iter().map(|entry| serde_json::json!(entry));
+        match left.chain(new).collect::<Vec<_>>() {
+            none if none.is_empty() => Value::Null,
+            some => Value::Array(some),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn entry(key: &str) -> Value {
+        json!({"operation": "vm.clone", "intent": "m", "key": key, "since": 1})
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_kept_as_it_is_and_named() {
+        let mut newer = entry("newer");
+        newer["stamp"] = json!(2);
+        for odd in [newer, json!("x"), json!({"operation": "vm.clone"}), json!(null)] {
+            let object = json!({"status": {"pending": [entry("a"), odd]}});
+            let pending = Pending::of(&object);
+            let why = pending.unreadable().expect("it cannot be read");
+            assert!(why.starts_with("status.pending[1]: "), "{why}");
+            assert!(pending.is_open(&BTreeSet::from(["a".to_owned()])));
+            assert_eq!(pending.without(|_| true, &[]), json!([odd]));
+        }
+        let pending = Pending::of(&json!({"status": {"pending": {"a": 1}}}));
+        assert_eq!(
+            pending.unreadable().as_deref(),
+            Some("status.pending is not a list")
+        );
+        assert_eq!(pending.without(|_| true, &[]), json!({"a": 1}));
+    }
+
+    #[test]
+    fn entries_go_when_their_outcome_is_known() {
+        let pending = Pending::of(&json!({"status": {"pending": [entry("a"), entry("b")]}}));
+        let known = BTreeSet::from(["a".to_owned()]);
+        assert!(pending.is_open(&known));
+        let left = pending.without(|entry| known.contains(&entry.key), &[]);
+        assert_eq!(left, json!([entry("b")]));
+        assert_eq!(pending.without(|_| true, &[]), Value::Null);
+        assert!(!Pending::of(&json!({"status": {}})).is_open(&known));
+    }
+}

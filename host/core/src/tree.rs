@@ -1,0 +1,121 @@
+//! JSON that core edits. Objects come from API servers and patches from policies: neither need have the shape that a
+//! reader expects, so every place is named by its path, and no access can fail.
+//!
+//! `serde_json::Value` panics where a field of a scalar is assigned. Core therefore assigns fields here and nowhere else;
+//! a test holds the rest of it to that.
+
+use serde_json::{Map, Value};
+
+/// A JSON value that is edited.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tree(Value);
+
+impl Tree {
+    /// A value to be edited.
+    pub fn new(value: Value) -> Self {
+        Tree(value)
+    }
+
+    /// What stands at a path; none where nothing or null does.
+    pub fn get(&self, path: &[&str]) -> Option<&Value> {
+        path.iter()
+            .try_fold(&self.0, |value, field| value.get(*field))
+            .filter(|value| !value.is_null())
+    }
+
+    /// Puts a value at a path. What stands in the way and is no object is replaced by one.
+    pub fn set(&mut self, path: &[&str], value: impl Into<Value>) {
+        set(&mut self.0, path, value.into());
+    }
+
+    /// Removes what stands at a path, if there is such a place.
+    pub fn remove(&mut self, path: &[&str]) {
+        let Some((last, parents)) = path.split_last() else {
+            return;
+        };
+        let parent = parents
+            .iter()
+            .try_fold(&mut self.0, |value, field| value.get_mut(*field));
+        if let Some(Value::Object(fields)) = parent {
+            fields.remove(*last);
+        }
+    }
+
+    /// The value as it is now.
+    pub fn value(&self) -> &Value {
+        &self.0
+    }
+
+    /// The value as it is now.
+    pub fn into_value(self) -> Value {
+        self.0
+    }
+}
+
+fn set(place: &mut Value, path: &[&str], value: Value) {
+    let Some((field, rest)) = path.split_first() else {
+        *place = value;
+        return;
+    };
+    if !place.is_object() {
+        *place = Value::Object(Map::new());
+    }
+    if let Value::Object(fields) = place {
+        set(fields.entry(*field).or_insert(Value::Null), rest, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn no_shape_stands_in_the_way() {
+        for shape in [json!(null), json!("x"), json!([1]), json!(7), json!({"a": "x"})] {
+            let mut tree = Tree::new(shape.clone());
+            tree.remove(&["a", "b"]);
+            assert_eq!(tree.value(), &shape);
+            assert_eq!(tree.get(&["a", "b"]), None);
+            tree.set(&["a", "b"], 1);
+            assert_eq!(tree.get(&["a", "b"]), Some(&json!(1)), "{shape}");
+            tree.remove(&["a", "b"]);
+            assert_eq!(tree.into_value(), json!({"a": {}}));
+        }
+    }
+
+    /// `value["a"] = …` panics where `value` is a scalar.
+    #[test]
+    fn core_assigns_fields_of_json_nowhere_else() {
+        let mut folders = vec![std::path::PathBuf::from(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/src"
+        ))];
+        let mut wrong = Vec::new();
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).expect("a folder of sources") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let text = std::fs::read_to_string(&path).expect("a source file");
+                let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+                for (number, line) in code.lines().enumerate() {
+                    let assigns = line
+                        .split_once("\"] =")
+                        .is_some_and(|(_, rest)| !rest.starts_with('='));
+                    let borrows = line.contains("&mut") && line.contains("[\"");
+                    let calls = line.trim_end().ends_with("\"]") && {
+                        let next = code.lines().nth(number + 1).unwrap_or_default().trim();
+                        next.starts_with(".as_object_mut") || next.starts_with(".as_array_mut")
+                    };
+                    if assigns || borrows || calls {
+                        wrong.push(format!("{}:{}: {}", path.display(), number + 1, line.trim()));
+                    }
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "use Tree: {wrong:#?}");
+    }
+}
