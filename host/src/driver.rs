@@ -1,9 +1,11 @@
 //! The only event loop: turns outputs of core into futures, and their results into inputs.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures::StreamExt as _;
+use anyhow::{Context as _, Result, anyhow};
+use futures::{FutureExt as _, StreamExt as _};
 use polity_cluster::Cluster;
 use polity_core::binding::PolicyId;
 use polity_core::call::{Call, CallId, LeaseRead, Reply, Scope, WatchEvent};
@@ -13,7 +15,7 @@ use polity_core::machine::{Guards, Health, Input, KeyView, Machine, Output};
 use polity_core::object::{Object, ResourceVersion};
 use polity_core::record::PassRecord;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 
 use crate::bindings::{Bindings, Loaded};
 use crate::clock::Clock;
@@ -24,6 +26,9 @@ use crate::workers::Workers;
 const TURN: usize = 256;
 /// Milliseconds of the clock between looks at whether a binding's status has news.
 const STATUS_EVERY: u64 = 2_000;
+
+/// Before a watch that came to an end begins again.
+const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Something that reaches the driver.
 pub(crate) enum Happening {
@@ -164,6 +169,13 @@ impl Driver {
         self
     }
 
+    /// Starts to run, until it is told to stop and nothing is in flight any more.
+    pub fn spawn_run(self) -> Running {
+        Running {
+            task: tokio::spawn(self.run()),
+        }
+    }
+
     /// Runs until it is told to stop and nothing is in flight any more.
     pub async fn run(mut self) {
         self.watch_bindings();
@@ -296,7 +308,12 @@ impl Driver {
                 }
                 None => self.reply(id, Reply::Answer(Err(no_cloud(&cloud)))),
             },
-            Call::Mint { kind, ttl, owner } => {
+            Call::Mint {
+                kind,
+                ttl,
+                count: _,
+                owner,
+            } => {
                 let unix = self.clock.now().unix;
                 self.spawn(id, async move {
                     Reply::Answer(cluster.mint(&kind, ttl, &owner, unix).await)
@@ -342,18 +359,43 @@ impl Driver {
     }
 
     fn watch(&mut self, scope: Scope) {
+        let of = scope.clone();
+        let happening = move |event| {
+            let scope = of.clone();
+            Happening::Input(Input::Watched { scope, event })
+        };
+        self.watch_as(scope, happening);
+    }
+
+    /// Watches a scope for as long as the driver lives. A watch has no end: one that comes to one all the same, be it by
+    /// a panic, says so and begins again, because nobody would notice that it says nothing any more.
+    fn watch_as(
+        &mut self,
+        scope: Scope,
+        happening: impl Fn(WatchEvent) -> Happening + Send + Sync + 'static,
+    ) {
         let (cluster, sender) = (self.cluster.clone(), self.sender.clone());
         let watched = scope.clone();
         let task = tokio::spawn(async move {
-            let mut events = std::pin::pin!(cluster.watch(watched.clone()));
-            while let Some(event) = events.next().await {
-                let input = Input::Watched {
-                    scope: watched.clone(),
-                    event,
+            loop {
+                let all = async {
+                    let mut events = std::pin::pin!(cluster.watch(watched.clone()));
+                    while let Some(event) = events.next().await {
+                        if sender.send(happening(event)).is_err() {
+                            return;
+                        }
+                    }
                 };
-                if sender.send(Happening::Input(input)).is_err() {
+                let panicked = AssertUnwindSafe(all).catch_unwind().await.is_err();
+                let why = if panicked {
+                    "it failed; this is a bug of Polity"
+                } else {
+                    "it came to an end"
+                };
+                if sender.send(happening(WatchEvent::Failed(why.into()))).is_err() {
                     return;
                 }
+                tokio::time::sleep(AGAIN).await;
             }
         });
         self.watches.insert(scope, task.abort_handle());
@@ -367,18 +409,7 @@ impl Driver {
             let _ = self.sender.send(listed);
             return;
         }
-        let (cluster, sender) = (self.cluster.clone(), self.sender.clone());
-        let scope = crate::bindings::scope();
-        let watched = scope.clone();
-        let task = tokio::spawn(async move {
-            let mut events = std::pin::pin!(cluster.watch(watched));
-            while let Some(event) = events.next().await {
-                if sender.send(Happening::Bindings(event)).is_err() {
-                    return;
-                }
-            }
-        });
-        self.watches.insert(scope, task.abort_handle());
+        self.watch_as(crate::bindings::scope(), Happening::Bindings);
     }
 
     fn view(&self) -> View {
@@ -425,6 +456,48 @@ impl Driver {
             });
         }
     }
+}
+
+/// A driver that runs.
+pub struct Running {
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    /// Waits for the end of a driver that nobody told to stop: the host does nothing from then on, and whoever started
+    /// it must not go on as if it did.
+    pub async fn ended_by_itself(&mut self) -> anyhow::Error {
+        let why = match (&mut self.task).await {
+            Ok(()) => "nothing reaches it any more".to_owned(),
+            Err(ended) => match ended.try_into_panic() {
+                Ok(panic) => format!("it panicked: {}", said(&*panic)),
+                Err(ended) => ended.to_string(),
+            },
+        };
+        anyhow!("the event loop of the host ended before it was told to; this is a bug of Polity: {why}")
+    }
+
+    /// Waits for the end of a driver that was told to stop.
+    ///
+    /// # Errors
+    /// If it failed on its way.
+    pub async fn stopped(self) -> Result<()> {
+        self.task
+            .await
+            .context("the event loop of the host failed while it stopped")
+    }
+
+    /// Ends it in the middle, as a crash does.
+    pub fn abort(&self) {
+        self.task.abort();
+    }
+}
+
+/// What a panic said.
+fn said(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a word")
 }
 
 impl Drop for Driver {

@@ -124,12 +124,14 @@ impl NodeAgent {
                 Some(recorder),
             )),
         });
-        let driver = tokio::spawn(driver.with_local_bindings(vec![binding]).run());
-        interrupted().await;
-        say(format, "stopping: what is in flight is finished first");
+        let mut driver = driver.with_local_bindings(vec![binding]).spawn_run();
+        tokio::select! {
+            () = interrupted() => say(format, "stopping: what is in flight is finished first"),
+            failure = driver.ended_by_itself() => return Err(failure),
+        }
         handle.stop();
         tokio::select! {
-            ended = driver => { ended.context("the driver failed")?; }
+            ended = driver.stopped() => ended?,
             () = interrupted() => say(format, "stopped in the middle"),
         }
         Ok(ExitCode::SUCCESS)

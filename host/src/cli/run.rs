@@ -175,7 +175,7 @@ impl Run {
             threads: std::thread::available_parallelism().map_or(1, |n| n.get()),
             observer: Box::new(Progress::new(format, started, ends.clone(), Some(recorder))),
         });
-        let driver = tokio::spawn(driver.run());
+        let mut driver = driver.spawn_run();
         tokio::spawn(kubelets::play(clock.clone(), cluster.clone(), clouds.clone()));
         let says: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(move |message: &str| say(format, message));
         let running = scenario.as_ref().map(|s| s.start(&clock, &cluster, says));
@@ -205,10 +205,11 @@ impl Run {
                 say(format, "stopping: what is in flight is finished first");
                 ExitCode::SUCCESS
             }
+            failure = driver.ended_by_itself() => return Err(failure),
         };
         handle.stop();
         tokio::select! {
-            ended = driver => { ended.context("the driver failed")?; }
+            ended = driver.stopped() => ended?,
             () = interrupted() => say(format, "stopped in the middle"),
         }
         if let Some(data) = &data {
