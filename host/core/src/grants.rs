@@ -716,14 +716,7 @@ pub fn check_load(
             wrong.push(format!("{} and {} both write {path}", manifest.name, other.name));
         }
     }
-    let creates = manifest.needs.iter().any(|need| match need {
-        Need::Cloud(name) => catalogue
-            .operations
-            .iter()
-            .any(|(operation, o)| covers(name, operation) && o.effect == OperationEffect::Create),
-        _ => false,
-    });
-    if creates && !manifest.crds().any(has_pending) {
+    if creates(catalogue, manifest) && !manifest.crds().any(has_pending) {
         wrong.push(format!(
             "{} creates, and its kind has no status.pending to write ahead in",
             manifest.name
@@ -750,12 +743,51 @@ fn is_own_finalizer(name: &str) -> bool {
 }
 
 fn has_pending(crd: &Value) -> bool {
-    crd["spec"]["versions"].as_array().is_some_and(|versions| {
-        versions.iter().any(|v| {
-            let status = &v["schema"]["openAPIV3Schema"]["properties"]["status"];
-            status["properties"]["pending"].is_object()
-                || status["x-kubernetes-preserve-unknown-fields"] == Value::Bool(true)
-        })
+    let mut versions = crd["spec"]["versions"].as_array().into_iter().flatten();
+    versions.any(keeps_pending)
+}
+
+/// Whether a version of a CRD keeps entries in `status.pending`.
+fn keeps_pending(version: &Value) -> bool {
+    let keeps_all = |schema: &Value| schema["x-kubernetes-preserve-unknown-fields"] == Value::Bool(true);
+    let schema = &version["schema"]["openAPIV3Schema"];
+    let status = &schema["properties"]["status"];
+    let pending = &status["properties"]["pending"];
+    match pending.is_object() {
+        true => pending["type"] == "array" || keeps_all(pending),
+        false => keeps_all(status) || (status.is_null() && keeps_all(schema)),
+    }
+}
+
+/// What is wrong with the CRD that stands in the cluster, for a policy that creates: an API server drops what a CRD does
+/// not have, whatever the CRD in the policy's manifest says.
+pub fn check_definition(
+    spec: &BindingSpec,
+    catalogue: &Catalogue,
+    manifest: &Manifest,
+    crd: &Value,
+) -> Option<String> {
+    let (_, governed) = spec.governs.api_version.split_once('/')?;
+    let mut versions = crd["spec"]["versions"].as_array().into_iter().flatten();
+    let served = versions.find(|version| version["name"] == *governed)?;
+    (creates(catalogue, manifest) && !keeps_pending(served)).then(|| {
+        format!(
+            "{} creates, and the CustomResourceDefinition {} in the cluster has no list status.pending to write ahead in: \
+             apply the one of the policy (`polity crds` prints it)",
+            manifest.name,
+            crd["metadata"]["name"].as_str().unwrap_or_default()
+        )
+    })
+}
+
+/// Whether a policy needs operations that bring something into being.
+fn creates(catalogue: &Catalogue, manifest: &Manifest) -> bool {
+    manifest.needs.iter().any(|need| match need {
+        Need::Cloud(name) => catalogue
+            .operations
+            .iter()
+            .any(|(operation, o)| covers(name, operation) && o.effect == OperationEffect::Create),
+        _ => false,
     })
 }
 
@@ -833,6 +865,41 @@ mod tests {
                     "{grant:?} {own:?}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn a_relation_needs_something_to_relate_by() {
+        for (value, relates) in [
+            (json!("vm-1"), true),
+            (json!(7), true),
+            (json!(""), false),
+            (json!(null), false),
+            (json!([]), false),
+            (json!({}), false),
+            (json!(["vm-1"]), false),
+            (json!(false), false),
+        ] {
+            assert_eq!(names_something(&value), relates, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_definition_keeps_entries_if_it_has_a_list_for_them() {
+        let version =
+            |status: Value| json!({"schema": {"openAPIV3Schema": {"properties": {"status": status}}}});
+        for (status, keeps) in [
+            (json!({"properties": {"pending": {"type": "array"}}}), true),
+            (json!({"properties": {"pending": {"type": "string"}}}), false),
+            (json!({"properties": {"phase": {"type": "string"}}}), false),
+            (json!({"type": "object"}), false),
+            (json!({"x-kubernetes-preserve-unknown-fields": true}), true),
+            (
+                json!({"x-kubernetes-preserve-unknown-fields": true, "properties": {"pending": {"type": "object"}}}),
+                false,
+            ),
+        ] {
+            assert_eq!(keeps_pending(&version(status.clone())), keeps, "{status}");
         }
     }
 

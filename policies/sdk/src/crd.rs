@@ -126,6 +126,8 @@ fn add_pending(schema: &mut Value) {
         "type": "array",
         "items": {
             "type": "object",
+            // A newer host may write more: an older one must not lose it, nor take the entry for one of its own.
+            "x-kubernetes-preserve-unknown-fields": true,
             "required": ["operation", "intent", "key", "since"],
             "properties": {
                 "operation": { "type": "string" },
