@@ -205,7 +205,7 @@ impl Sim {
             return Err(Failure::new(Code::InvalidArgument, message));
         }
         let session = link["sessionName"].as_str().unwrap_or("polity");
-        Ok(assumed(role, session, Some(now + millis)))
+        Ok(assumed(role, session, Some(now.saturating_add(millis))))
     }
 
     fn assume_by_token(
@@ -231,7 +231,7 @@ impl Sim {
         }
         // What AWS gives for a token, if nobody asks for less.
         let millis = seconds(link, "expirationSeconds").min(LONGEST_CHAINED);
-        Ok(assumed(role, namespace, Some(now + millis)))
+        Ok(assumed(role, namespace, Some(now.saturating_add(millis))))
     }
 
     fn role(&self, arn: &str) -> Result<&IamRole, Failure> {
