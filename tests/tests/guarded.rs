@@ -879,3 +879,59 @@ fn an_act_with_arguments_that_are_not_json_is_refused_and_a_thousand_of_them_are
         .count();
     assert_eq!((codes.len(), refused, desk.performed.len()), (1_000, 500, 500));
 }
+
+#[test]
+fn what_a_policy_says_of_a_question_is_bounded_and_so_is_all_that_it_requests() {
+    let list = |selector: String, projection: Vec<String>| {
+        polity_core::contract::Question::Objects(polity_core::contract::ListQuery {
+            kind: Kind {
+                api_version: "v1".into(),
+                kind: "ConfigMap".into(),
+            },
+            namespace: Some("default".into()),
+            label_selector: Some(selector),
+            field_selector: None,
+            projection,
+            limit: 0,
+            latest: false,
+        })
+    };
+    let mut desk = Desk::new();
+    desk.policy("lifecycle", move |pass| {
+        step(pass, |cx| {
+            for question in [
+                list("a=b,".repeat(2_000), Vec::new()),
+                list("a=b".into(), vec!["spec".into(); 2_000]),
+                list("a=b".into(), vec!["spec".into()]),
+            ] {
+                let answer = cx.ask(question)?;
+                cx.notes
+                    .push(answer.map_or_else(|failure| failure.code.as_str().into(), |_| "ok".into()));
+            }
+            for number in 0..100 {
+                let name = format!("{number}-{}", "x".repeat(1 << 20));
+                let _ = cx.ask(polity_core::contract::Question::Permit(name))?;
+            }
+            Ok(SETTLED)
+        })
+    });
+    let grants = || {
+        vec![
+            Grant::Ask(kind("v1", "ConfigMap")),
+            Grant::Permit(vec!["*".into()]),
+        ]
+    };
+    desk.feed(bound(widgets([lifecycle(&[])], grants())));
+    desk.create(widget("a", json!({})));
+    let record = &desk.records[0];
+    let fault = record.roles[0].fault.as_ref().expect("a fault");
+    assert_eq!(fault.kind, FaultKind::TooLong, "{fault}");
+    let answers = record.roles[0].journal.iter().take(3);
+    let codes: Vec<Option<Code>> = answers
+        .map(|entry| entry.answer.as_ref().err().map(|failure| failure.code))
+        .collect();
+    assert_eq!(
+        codes,
+        [Some(Code::InvalidArgument), Some(Code::InvalidArgument), None]
+    );
+}

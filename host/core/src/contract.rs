@@ -307,6 +307,46 @@ pub enum Request {
     Act(Act),
 }
 
+impl Request {
+    /// Bytes of its texts: what keeping it costs.
+    pub fn bytes(&self) -> u64 {
+        let object = |object: &ObjectRef| {
+            let namespace = object.namespace.as_ref().map_or(0, String::len);
+            object.kind.api_version.len() + object.kind.kind.len() + namespace + object.name.len()
+        };
+        let texts = |texts: &[String]| {
+            texts
+                .iter()
+                .map(|text| text.len() + size_of::<String>())
+                .sum::<usize>()
+        };
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let bytes = match self {
+            Request::Ask(ask) => match &ask.question {
+                Question::Object(query) => object(&query.object) + texts(&query.projection),
+                Question::Objects(query) => {
+                    let selectors = text(&query.label_selector) + text(&query.field_selector);
+                    let kind = query.kind.api_version.len() + query.kind.kind.len();
+                    kind + text(&query.namespace) + selectors + texts(&query.projection)
+                }
+                Question::Secret(secret) => object(secret),
+                Question::Cloud(call) => call.operation.len() + call.arguments.len(),
+                Question::Permit(name) => name.len(),
+                Question::Credential(plan) => plan.plan.len(),
+            },
+            Request::Act(act) => match act {
+                Act::Cloud(act) => act.operation.len() + act.arguments.len() + text(&act.intent),
+                Act::Create(content) => content.len(),
+                Act::Patch(act) => object(&act.object) + act.patch.len() + text(&act.subresource),
+                Act::Delete(act) => object(&act.object) + text(&act.propagation_policy),
+                Act::Evict(act) => object(&act.object),
+                Act::Mint(act) => act.kind.len(),
+            },
+        };
+        (bytes + size_of::<Request>()) as u64
+    }
+}
+
 /// One request of a pass and its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {

@@ -72,6 +72,7 @@ pub fn check_question(
     primary: Option<&Object>,
     question: &Question,
 ) -> Result<Option<Scope>, Failure> {
+    check_size(question)?;
     match question {
         Question::Object(query) => {
             let object = &query.object;
@@ -134,6 +135,32 @@ pub fn check_question(
     }
 }
 
+/// Bytes of the selectors and of the projection of a question: API servers take no longer labels than 63 characters, and
+/// the host keeps each question for as long as its object depends on the answer.
+const QUESTION: usize = 4_096;
+/// Bytes of an intent: it is a name.
+const INTENT: usize = 253;
+
+fn check_size(question: &Question) -> Result<(), Failure> {
+    let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let (selectors, projection) = match question {
+        Question::Object(query) => (0, &query.projection),
+        Question::Objects(query) => {
+            let selectors = length(&query.label_selector).saturating_add(length(&query.field_selector));
+            (selectors, &query.projection)
+        }
+        _ => return Ok(()),
+    };
+    let paths: usize = projection.iter().map(|path| path.len() + 1).sum();
+    match selectors.max(paths) {
+        bytes if bytes <= QUESTION => Ok(()),
+        bytes => Err(Failure::new(
+            Code::InvalidArgument,
+            format!("selectors or a projection of {bytes} bytes; at most {QUESTION} are taken"),
+        )),
+    }
+}
+
 /// Checks an act against the grants.
 pub fn check_act(binding: &Binding, primary: Option<&Object>, act: &Act) -> Result<(), Failure> {
     let own = primary.and_then(Object::namespace);
@@ -163,6 +190,12 @@ pub fn check_act(binding: &Binding, primary: Option<&Object>, act: &Act) -> Resu
                     Code::InvalidArgument,
                     format!("{} creates nothing: its act takes no intent", act.operation),
                 )),
+                (OperationEffect::Create, Some(intent)) if intent.is_empty() || intent.len() > INTENT => {
+                    Err(Failure::new(
+                        Code::InvalidArgument,
+                        format!("{}: an intent is a name of 1 to {INTENT} bytes", act.operation),
+                    ))
+                }
                 (OperationEffect::Create, Some(intent)) => {
                     check_intent(operation, &act.operation, arguments, intent)
                 }

@@ -92,6 +92,7 @@ pub(super) struct RoleRun {
     pub(super) fuel: u64,
     pub(super) journal: Vec<Entry>,
     pub(super) journal_bytes: u64,
+    pub(super) request_bytes: u64,
     pub(super) pending: Vec<ActInDoubt>,
     pub(super) handles: BTreeSet<String>,
 }
@@ -490,6 +491,12 @@ impl Machine {
             );
             return self.fault(pass, Fault::new(FaultKind::TooLong, message));
         }
+        let bytes: u64 = requests.iter().map(Request::bytes).sum();
+        let limit = pass.binding.spec.limits.journal;
+        if pass.run.request_bytes.saturating_add(bytes) > limit {
+            let message = format!("requests of more than {limit} bytes in one pass");
+            return self.fault(pass, Fault::new(FaultKind::TooLong, message));
+        }
         match asks {
             0 => self.act(pass, requests),
             _ => self.ask(pass, requests),
@@ -644,6 +651,7 @@ impl RoleRun {
             fuel: 0,
             journal: Vec::new(),
             journal_bytes: 0,
+            request_bytes: 0,
             pending: Vec::new(),
             handles: BTreeSet::new(),
         }
@@ -663,6 +671,7 @@ impl RoleRun {
             )),
             false => Ok(json),
         });
+        self.request_bytes = self.request_bytes.saturating_add(request.bytes());
         self.journal_bytes += answer.as_ref().map_or(64, |json| json.len() as u64);
         self.journal.push(Entry { request, answer });
     }
