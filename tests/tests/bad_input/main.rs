@@ -8,6 +8,7 @@ mod misbehaviour;
 mod names;
 mod objects;
 mod policies;
+mod pruned;
 mod reach;
 mod roles;
 mod wishes;
