@@ -90,6 +90,12 @@ impl Allowed {
                 self.add(place.clone(), governed.on("", name), &["patch"]);
             }
         }
+        // Whether the CRD in the cluster keeps what the host writes ahead.
+        if let Some((group, _)) = spec.governs.api_version.split_once('/') {
+            let crd = format!("{}.{group}", governed.plural);
+            let definition = target("apiextensions.k8s.io", "customresourcedefinitions", Some(&crd));
+            self.add(Place::Cluster, definition, &["get"]);
+        }
         // Events stand beside their object, those of objects without a namespace in `default`.
         let beside = match governed.namespaced {
             true => here,

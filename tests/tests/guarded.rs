@@ -553,7 +553,7 @@ fn what_is_created_announces_no_create_and_says_nothing_for_the_host() {
         );
         assert!(written.is_empty());
     }
-    let owned = json!({"metadata": {"ownerReferences": [{"uid": "o"}]}});
+    let owned = json!({"metadata": {"ownerReferences": [{"uid": "o"}], "finalizers": []}});
     assert!(acted(create(owned), grants(), json!({})).0.is_ok());
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
-use polity_core::contract::{Code, Failure, Kind};
+use polity_core::contract::{Code, Failure, Kind, ObjectRef};
 use serde_json::Value;
 
 use crate::Cluster;
@@ -66,6 +66,34 @@ impl Cluster {
     pub async fn served(&self, kind: &Kind) -> Result<(String, bool), Failure> {
         let resource = self.resource(kind).await?;
         Ok((resource.plural, resource.namespaced))
+    }
+
+    /// The CustomResourceDefinition that serves a kind, as it stands now; none for a kind that is built in or not served.
+    ///
+    /// # Errors
+    /// Whatever keeps this host from looking: `permission-denied`, `unavailable`.
+    pub async fn definition(&self, kind: &Kind) -> Result<Option<Value>, Failure> {
+        let plural = match self.served(kind).await {
+            Ok((plural, _)) => plural,
+            Err(failure) if failure.code == Code::Unimplemented => return Ok(None),
+            Err(failure) => return Err(failure),
+        };
+        let Some((group, _)) = kind.api_version.split_once('/') else {
+            return Ok(None);
+        };
+        let crd = ObjectRef {
+            kind: Kind {
+                api_version: "apiextensions.k8s.io/v1".into(),
+                kind: "CustomResourceDefinition".into(),
+            },
+            namespace: None,
+            name: format!("{plural}.{group}"),
+        };
+        match self.get(&crd).await {
+            Ok(crd) => Ok(Some(crd)),
+            Err(failure) if matches!(failure.code, Code::NotFound | Code::Unimplemented) => Ok(None),
+            Err(failure) => Err(failure),
+        }
     }
 
     /// How a kind is served; `unimplemented` if it is not.
@@ -143,6 +171,32 @@ mod tests {
             fake.paths()[2..],
             ["GET /apis/g/v1", "GET /apis/g/v1/namespaces/a/gadgets/w"]
         );
+    }
+
+    #[tokio::test]
+    async fn a_definition_is_found_by_the_plural_of_its_kind_and_built_in_kinds_have_none() {
+        let definitions = || {
+            Reply::json(
+                200,
+                json!({"resources": [
+                    {"name": "customresourcedefinitions", "kind": "CustomResourceDefinition", "namespaced": false},
+                ]}),
+            )
+        };
+        let crd = json!({"metadata": {"name": "widgets.g"}});
+        let fake = Fake::answering([group("widgets"), definitions(), Reply::json(200, crd.clone())]);
+        let found = fake.cluster().definition(&kind("g/v1", "Widget")).await;
+        assert_eq!(found, Ok(Some(crd)));
+        assert_eq!(
+            fake.paths()[2],
+            "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.g"
+        );
+        let fake = Fake::answering([group("widgets"), definitions(), not_found("widgets.g")]);
+        assert_eq!(fake.cluster().definition(&kind("g/v1", "Widget")).await, Ok(None));
+        let fake = Fake::answering([not_served()]);
+        assert_eq!(fake.cluster().definition(&kind("g/v1", "Widget")).await, Ok(None));
+        let fake = Fake::answering([group("widgets")]);
+        assert_eq!(fake.cluster().definition(&kind("v1", "Widget")).await, Ok(None));
     }
 
     #[tokio::test]

@@ -310,15 +310,17 @@ fn check_guarded(
         let message = format!("patch: no valid subresource: {}", no_name(name).message);
         return Err(Failure::new(Code::InvalidArgument, message));
     }
+    let writes = |field: &str| match content["metadata"].get(field) {
+        None => false,
+        // What is made may belong to somebody from the start: that ends nobody else. An empty list holds nothing up.
+        Some(list) if change.is_creation => {
+            field == "finalizers" && list.as_array().is_none_or(|all| !all.is_empty())
+        }
+        Some(_) => true,
+    };
     let metadata: Vec<&str> = GUARDED_METADATA
         .into_iter()
-        .filter(|field| {
-            content["metadata"]
-                .get(field)
-                .is_some_and(|v| !v.is_null() || !change.is_creation)
-        })
-        // What is made may belong to somebody from the start: that ends nobody else.
-        .filter(|field| !(change.is_creation && *field == "ownerReferences"))
+        .filter(|field| writes(field))
         .collect();
     let names = |granted: &Option<Vec<String>>, name: &str| granted.iter().flatten().any(|g| g == name);
     let allowed = kind_grants(binding, &object.kind, is)
