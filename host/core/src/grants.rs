@@ -314,7 +314,7 @@ fn check_guarded(
         None => false,
         // What is made may belong to somebody from the start: that ends nobody else. An empty list holds nothing up.
         Some(list) if change.is_creation => {
-            field == "finalizers" && list.as_array().is_none_or(|all| !all.is_empty())
+            field == "finalizers" && !list.is_null() && list.as_array().is_none_or(|all| !all.is_empty())
         }
         Some(_) => true,
     };
