@@ -1,14 +1,21 @@
 //! What a binding allows: everything else is refused, recorded and said on the binding.
 
+mod guarded;
+mod load;
+
 use serde_json::Value;
 
-use crate::binding::{Binding, BindingSpec, Grant, KindGrant, MintGrant};
+use guarded::{Change, check_guarded};
+pub use guarded::{HOST_CONDITION, check_writes, host_conditions, is_host_condition};
+pub use load::{check_definition, check_load};
+
+use crate::binding::{Binding, Grant, KindGrant, MintGrant};
 use crate::call::Scope;
-use crate::catalogue::{Catalogue, Operation, OperationEffect, SecretRef};
-use crate::contract::{Act, Code, Failure, Kind, ListQuery, Manifest, Need, ObjectRef, Question, Role};
+use crate::catalogue::{Operation, OperationEffect, SecretRef};
+use crate::contract::{Act, Code, Failure, Kind, ListQuery, ObjectRef, Question, Role};
 use crate::object::Object;
 use crate::path;
-use crate::plan::{self, Edits};
+use crate::plan;
 
 /// API groups that no request and no binding may name, whatever the grants.
 const CLOSED_GROUPS: [&str; 8] = [
@@ -260,170 +267,6 @@ pub fn minted<'a>(binding: &'a Binding, kind: &str) -> Option<&'a MintGrant> {
         _ => None,
     });
     lists.flatten().find(|grant| grant.kind() == kind)
-}
-
-/// What an act puts into another object.
-struct Change<'a> {
-    object: &'a ObjectRef,
-    subresource: Option<&'a str>,
-    content: &'a Value,
-    is_creation: bool,
-}
-
-impl<'a> Change<'a> {
-    fn creation(object: &'a ObjectRef, content: &'a Value) -> Self {
-        Change {
-            object,
-            subresource: None,
-            content,
-            is_creation: true,
-        }
-    }
-}
-
-/// Subresources that a grant to patch covers without naming them.
-const OPEN_SUBRESOURCES: [&str; 2] = ["status", "scale"];
-/// Lists in the metadata of an object that decide whether it goes on to exist.
-const GUARDED_METADATA: [&str; 2] = ["finalizers", "ownerReferences"];
-
-/// Whether an act leaves alone what belongs to hosts and to other controllers, unless one grant that reaches the object
-/// names it. The write-ahead and the conditions of hosts are named by no grant.
-fn check_guarded(
-    binding: &Binding,
-    own: Option<&str>,
-    is: fn(&Grant) -> bool,
-    change: &Change<'_>,
-) -> Result<(), Failure> {
-    let Change { object, content, .. } = change;
-    let what = named(&object.kind, object.namespace.as_deref(), &object.name);
-    if content["status"].get("pending").is_some() {
-        return Err(refused(format_args!(
-            "write status.pending of {what}: it is the host's"
-        )));
-    }
-    let subresource = change
-        .subresource
-        .filter(|name| !OPEN_SUBRESOURCES.contains(name));
-    if let Some(name) = subresource
-        && (name.is_empty() || !name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'))
-    {
-        let message = format!("patch: no valid subresource: {}", no_name(name).message);
-        return Err(Failure::new(Code::InvalidArgument, message));
-    }
-    let writes = |field: &str| match content["metadata"].get(field) {
-        None => false,
-        // What is made may belong to somebody from the start: that ends nobody else. An empty list holds nothing up.
-        Some(list) if change.is_creation => {
-            field == "finalizers" && !list.is_null() && list.as_array().is_none_or(|all| !all.is_empty())
-        }
-        Some(_) => true,
-    };
-    let metadata: Vec<&str> = GUARDED_METADATA
-        .into_iter()
-        .filter(|field| writes(field))
-        .collect();
-    let names = |granted: &Option<Vec<String>>, name: &str| granted.iter().flatten().any(|g| g == name);
-    let allowed = kind_grants(binding, &object.kind, is)
-        .filter(|grant| reaches(grant, own, object.namespace.as_deref(), Some(&object.name)))
-        .any(|grant| {
-            subresource.is_none_or(|name| names(&grant.subresources, name))
-                && metadata.iter().all(|field| names(&grant.metadata, field))
-        });
-    match (allowed, subresource) {
-        (true, _) => Ok(()),
-        (false, Some(name)) => Err(refused(format_args!("patch subresource {name} of {what}"))),
-        (false, None) => Err(refused(format_args!(
-            "write metadata.{} of {what}",
-            metadata.join(", metadata.")
-        ))),
-    }
-}
-
-/// The prefix of the types of conditions that hosts write.
-pub const HOST_CONDITION: &str = "polity.dev/";
-
-/// The conditions of hosts on an object, or in a patch of one.
-pub fn host_conditions(object: &Value) -> Vec<&Value> {
-    let conditions = object["status"]["conditions"].as_array();
-    let all = conditions.into_iter().flatten();
-    all.filter(|condition| is_host_condition(condition)).collect()
-}
-
-/// Whether a condition is a host's.
-pub fn is_host_condition(condition: &Value) -> bool {
-    let kind = condition["type"].as_str();
-    kind.is_some_and(|kind| kind.starts_with(HOST_CONDITION))
-}
-
-/// Fields of an object that are the API server's: a conclusion that edits them can never be published.
-const SERVER_OWNED: [&str; 12] = [
-    "apiVersion",
-    "kind",
-    "metadata.name",
-    "metadata.generateName",
-    "metadata.namespace",
-    "metadata.uid",
-    "metadata.resourceVersion",
-    "metadata.generation",
-    "metadata.creationTimestamp",
-    "metadata.deletionTimestamp",
-    "metadata.deletionGracePeriodSeconds",
-    "metadata.managedFields",
-];
-
-/// What a policy's conclusion must not write to its primary, as it stands in `snapshot`; none if nothing.
-pub fn check_writes(binding: &Binding, role: Role, snapshot: &Object, patch: &Value) -> Option<String> {
-    let policy = binding.policy(role)?;
-    let narrowed = binding
-        .spec
-        .policies
-        .source(role)
-        .and_then(|source| source.writes.as_ref());
-    let covered = |declared: &[String], path: &str| declared.iter().any(|d| plan::declares(d, path));
-    let finalizer = policy.manifest.finalizer.as_deref();
-    let own = finalizer.map(own_finalizer);
-    let edits = Edits::new(snapshot.clone(), patch.clone());
-    edits.paths().into_iter().find_map(|(path, removes)| {
-        let within = |whole: &str| plan::declares(whole, &path);
-        if within("status.pending") {
-            return Some("it writes status.pending, which is the host's".into());
-        }
-        if path.starts_with(&format!("status.conditions[{HOST_CONDITION}")) {
-            // Whoever replaces the whole list leaves them out; the host puts them back.
-            return (!removes).then(|| format!("it writes {path}, which is the host's"));
-        }
-        if SERVER_OWNED.iter().any(|owned| within(owned)) {
-            return Some(format!("it writes {path}, which is the API server's"));
-        }
-        if own.as_deref() == Some(&path) {
-            return None;
-        }
-        if is_guarded(&path) && !writes_guarded(&binding.spec, &path) {
-            return Some(format!("it writes {path}, which no grant `write` names"));
-        }
-        if !covered(&policy.manifest.writes, &path) {
-            return Some(format!("it writes {path}, which its manifest does not declare"));
-        }
-        let excluded = narrowed.is_some_and(|narrowed| !covered(narrowed, &path));
-        excluded.then(|| format!("it writes {path}, which its binding leaves out of `writes`"))
-    })
-}
-
-/// Whether a path of the primary decides if it goes on to exist.
-fn is_guarded(path: &str) -> bool {
-    GUARDED_METADATA
-        .iter()
-        .any(|field| plan::declares(&format!("metadata.{field}"), path))
-}
-
-fn writes_guarded(spec: &BindingSpec, path: &str) -> bool {
-    let named = |grant: &Grant| match grant {
-        Grant::Write(paths) => paths
-            .iter()
-            .any(|granted| is_guarded(granted) && plan::declares(granted, path)),
-        _ => false,
-    };
-    spec.grants.iter().any(named)
 }
 
 /// Whether a grant lets this Secret be seen.
@@ -684,189 +527,6 @@ fn node_of(query: &ListQuery) -> Option<String> {
         .map(|node| node.trim_start_matches('=').to_owned())
 }
 
-/// What stops a policy from being loaded into a binding; empty if nothing does.
-/// `manifest` is the policy's, `others` those of the binding's other roles.
-pub fn check_load(
-    spec: &BindingSpec,
-    catalogue: &Catalogue,
-    manifest: &Manifest,
-    others: &[&Manifest],
-) -> Vec<String> {
-    let mut wrong = Vec::new();
-    let governed = spec.governs.kind();
-    if is_closed(&governed) {
-        wrong.push(format!(
-            "spec.governs: {} of {} cannot be governed",
-            governed.kind, governed.api_version
-        ));
-    }
-    if !manifest.governs.is_empty() && !manifest.governs.contains(&governed) {
-        wrong.push(format!(
-            "{} does not govern {} of {}",
-            manifest.name, governed.kind, governed.api_version
-        ));
-    }
-    for need in &manifest.needs {
-        if !is_granted(spec, need) {
-            wrong.push(format!(
-                "{} needs {}, which spec.grants does not grant",
-                manifest.name,
-                describe(need)
-            ));
-        }
-    }
-    for path in manifest.writes.iter().filter(|path| is_guarded(path)) {
-        // All finalizers means one's own: it is the only one that a policy writes without a grant.
-        let means_own = path == "metadata.finalizers"
-            || manifest.finalizer.as_deref().map(own_finalizer).as_ref() == Some(path);
-        let narrowed = spec
-            .policies
-            .source(manifest.role)
-            .and_then(|source| source.writes.as_ref());
-        let is_left_out = narrowed.is_some_and(|narrowed| !narrowed.iter().any(|n| overlap(n, path)));
-        if !means_own && !is_left_out && !writes_guarded(spec, path) {
-            wrong.push(format!(
-                "{} writes {path}: spec.grants needs `write: [{path}]`, or spec.policies.{}.writes leaves it out",
-                manifest.name,
-                manifest.role.as_str()
-            ));
-        }
-    }
-    if let Some(finalizer) = manifest
-        .finalizer
-        .as_deref()
-        .filter(|name| !is_own_finalizer(name))
-    {
-        wrong.push(format!(
-            "{} has the finalizer {finalizer:?}: it needs a qualified name, `domain/name`, and none of Kubernetes' own",
-            manifest.name
-        ));
-    }
-    for other in others {
-        for path in manifest
-            .writes
-            .iter()
-            .filter(|path| other.writes.iter().any(|o| overlap(path, o)))
-        {
-            wrong.push(format!("{} and {} both write {path}", manifest.name, other.name));
-        }
-    }
-    if creates(catalogue, manifest) && !manifest.crds().any(has_pending) {
-        wrong.push(format!(
-            "{} creates, and its kind has no status.pending to write ahead in",
-            manifest.name
-        ));
-    }
-    wrong
-}
-
-fn own_finalizer(name: &str) -> String {
-    format!("metadata.finalizers[{name}]")
-}
-
-/// Whether a policy may call a finalizer its own. Those of Kubernetes keep volumes, namespaces and dependents alive.
-/// What API servers take: <https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/>.
-fn is_own_finalizer(name: &str) -> bool {
-    let Some((domain, rest)) = name.split_once('/') else {
-        return false;
-    };
-    let kubernetes = |suffix: &str| domain == suffix || domain.ends_with(&format!(".{suffix}"));
-    is_wellformed(domain)
-        && is_wellformed(rest)
-        && name.len() <= 253
-        && !(kubernetes("kubernetes.io") || kubernetes("k8s.io") && !domain.ends_with(".x-k8s.io"))
-}
-
-fn has_pending(crd: &Value) -> bool {
-    let mut versions = crd["spec"]["versions"].as_array().into_iter().flatten();
-    versions.any(keeps_pending)
-}
-
-/// Whether a version of a CRD keeps entries in `status.pending`.
-fn keeps_pending(version: &Value) -> bool {
-    let keeps_all = |schema: &Value| schema["x-kubernetes-preserve-unknown-fields"] == Value::Bool(true);
-    let schema = &version["schema"]["openAPIV3Schema"];
-    let status = &schema["properties"]["status"];
-    let pending = &status["properties"]["pending"];
-    match pending.is_object() {
-        true => pending["type"] == "array" || keeps_all(pending),
-        false => keeps_all(status) || (status.is_null() && keeps_all(schema)),
-    }
-}
-
-/// What is wrong with the CRD that stands in the cluster, for a policy that creates: an API server drops what a CRD does
-/// not have, whatever the CRD in the policy's manifest says.
-pub fn check_definition(
-    spec: &BindingSpec,
-    catalogue: &Catalogue,
-    manifest: &Manifest,
-    crd: &Value,
-) -> Option<String> {
-    let (_, governed) = spec.governs.api_version.split_once('/')?;
-    let mut versions = crd["spec"]["versions"].as_array().into_iter().flatten();
-    let served = versions.find(|version| version["name"] == *governed)?;
-    (creates(catalogue, manifest) && !keeps_pending(served)).then(|| {
-        format!(
-            "{} creates, and the CustomResourceDefinition {} in the cluster has no list status.pending to write ahead in: \
-             apply the one of the policy (`polity crds` prints it)",
-            manifest.name,
-            crd["metadata"]["name"].as_str().unwrap_or_default()
-        )
-    })
-}
-
-/// Whether a policy needs operations that bring something into being.
-fn creates(catalogue: &Catalogue, manifest: &Manifest) -> bool {
-    manifest.needs.iter().any(|need| match need {
-        Need::Cloud(name) => catalogue
-            .operations
-            .iter()
-            .any(|(operation, o)| covers(name, operation) && o.effect == OperationEffect::Create),
-        _ => false,
-    })
-}
-
-fn is_granted(spec: &BindingSpec, need: &Need) -> bool {
-    let kind_is = |grant: &KindGrant, kind: &Kind| grant.kind() == *kind;
-    spec.grants.iter().any(|grant| match (grant, need) {
-        (Grant::Ask(g), Need::Objects(kind))
-        | (Grant::Create(g), Need::Create(kind))
-        | (Grant::Patch(g), Need::Patch(kind))
-        | (Grant::Delete(g), Need::Delete(kind)) => kind_is(g, kind),
-        (Grant::Secrets(_), Need::Secrets) | (Grant::Evict(_), Need::Evict) => true,
-        (Grant::Cloud(names), Need::Cloud(name)) | (Grant::Permit(names), Need::Permit(name)) => {
-            names.iter().any(|granted| covers(granted, name))
-        }
-        (Grant::Credential(granted), Need::Credential) => *granted,
-        (Grant::Mint(kinds), Need::Mint(kind)) => kinds.iter().any(|grant| grant.kind() == kind),
-        _ => false,
-    })
-}
-
-fn describe(need: &Need) -> String {
-    match need {
-        Need::Objects(kind) => format!("ask {}", kind.kind),
-        Need::Secrets => "secrets".into(),
-        Need::Cloud(name) => format!("cloud {name}"),
-        Need::Permit(name) => format!("permit {name}"),
-        Need::Credential => "credential".into(),
-        Need::Create(kind) => format!("create {}", kind.kind),
-        Need::Patch(kind) => format!("patch {}", kind.kind),
-        Need::Delete(kind) => format!("delete {}", kind.kind),
-        Need::Evict => "evict".into(),
-        Need::Mint(kind) => format!("mint {kind}"),
-    }
-}
-
-/// Whether two declared write paths can touch the same value. Keyed elements (`conditions[Ready]`) are distinct by key.
-fn overlap(a: &str, b: &str) -> bool {
-    let starts = |long: &str, short: &str| {
-        long.strip_prefix(short)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-    };
-    starts(a, b) || starts(b, a)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -916,25 +576,6 @@ mod tests {
             (json!(false), false),
         ] {
             assert_eq!(names_something(&value), relates, "{value}");
-        }
-    }
-
-    #[test]
-    fn a_definition_keeps_entries_if_it_has_a_list_for_them() {
-        let version =
-            |status: Value| json!({"schema": {"openAPIV3Schema": {"properties": {"status": status}}}});
-        for (status, keeps) in [
-            (json!({"properties": {"pending": {"type": "array"}}}), true),
-            (json!({"properties": {"pending": {"type": "string"}}}), false),
-            (json!({"properties": {"phase": {"type": "string"}}}), false),
-            (json!({"type": "object"}), false),
-            (json!({"x-kubernetes-preserve-unknown-fields": true}), true),
-            (
-                json!({"x-kubernetes-preserve-unknown-fields": true, "properties": {"pending": {"type": "object"}}}),
-                false,
-            ),
-        ] {
-            assert_eq!(keeps_pending(&version(status.clone())), keeps, "{status}");
         }
     }
 

@@ -1,0 +1,174 @@
+//! What belongs to hosts and to other controllers: nobody writes it by the way.
+
+use serde_json::Value;
+
+use super::load::own_finalizer;
+use super::{kind_grants, named, no_name, reaches, refused};
+use crate::binding::{Binding, BindingSpec, Grant};
+use crate::contract::{Code, Failure, ObjectRef, Role};
+use crate::object::Object;
+use crate::plan::{self, Edits};
+
+/// What an act puts into another object.
+pub(super) struct Change<'a> {
+    pub(super) object: &'a ObjectRef,
+    pub(super) subresource: Option<&'a str>,
+    pub(super) content: &'a Value,
+    pub(super) is_creation: bool,
+}
+
+impl<'a> Change<'a> {
+    pub(super) fn creation(object: &'a ObjectRef, content: &'a Value) -> Self {
+        Change {
+            object,
+            subresource: None,
+            content,
+            is_creation: true,
+        }
+    }
+}
+
+/// Subresources that a grant to patch covers without naming them.
+const OPEN_SUBRESOURCES: [&str; 2] = ["status", "scale"];
+/// Lists in the metadata of an object that decide whether it goes on to exist.
+const GUARDED_METADATA: [&str; 2] = ["finalizers", "ownerReferences"];
+
+/// Whether an act leaves alone what belongs to hosts and to other controllers, unless one grant that reaches the object
+/// names it. The write-ahead and the conditions of hosts are named by no grant.
+pub(super) fn check_guarded(
+    binding: &Binding,
+    own: Option<&str>,
+    is: fn(&Grant) -> bool,
+    change: &Change<'_>,
+) -> Result<(), Failure> {
+    let Change { object, content, .. } = change;
+    let what = named(&object.kind, object.namespace.as_deref(), &object.name);
+    if content["status"].get("pending").is_some() {
+        return Err(refused(format_args!(
+            "write status.pending of {what}: it is the host's"
+        )));
+    }
+    let subresource = change
+        .subresource
+        .filter(|name| !OPEN_SUBRESOURCES.contains(name));
+    if let Some(name) = subresource
+        && (name.is_empty() || !name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'))
+    {
+        let message = format!("patch: no valid subresource: {}", no_name(name).message);
+        return Err(Failure::new(Code::InvalidArgument, message));
+    }
+    let writes = |field: &str| match content["metadata"].get(field) {
+        None => false,
+        // What is made may belong to somebody from the start: that ends nobody else. An empty list holds nothing up.
+        Some(list) if change.is_creation => {
+            field == "finalizers" && !list.is_null() && list.as_array().is_none_or(|all| !all.is_empty())
+        }
+        Some(_) => true,
+    };
+    let metadata: Vec<&str> = GUARDED_METADATA
+        .into_iter()
+        .filter(|field| writes(field))
+        .collect();
+    let names = |granted: &Option<Vec<String>>, name: &str| granted.iter().flatten().any(|g| g == name);
+    let allowed = kind_grants(binding, &object.kind, is)
+        .filter(|grant| reaches(grant, own, object.namespace.as_deref(), Some(&object.name)))
+        .any(|grant| {
+            subresource.is_none_or(|name| names(&grant.subresources, name))
+                && metadata.iter().all(|field| names(&grant.metadata, field))
+        });
+    match (allowed, subresource) {
+        (true, _) => Ok(()),
+        (false, Some(name)) => Err(refused(format_args!("patch subresource {name} of {what}"))),
+        (false, None) => Err(refused(format_args!(
+            "write metadata.{} of {what}",
+            metadata.join(", metadata.")
+        ))),
+    }
+}
+
+/// The prefix of the types of conditions that hosts write.
+pub const HOST_CONDITION: &str = "polity.dev/";
+
+/// The conditions of hosts on an object, or in a patch of one.
+pub fn host_conditions(object: &Value) -> Vec<&Value> {
+    let conditions = object["status"]["conditions"].as_array();
+    let all = conditions.into_iter().flatten();
+    all.filter(|condition| is_host_condition(condition)).collect()
+}
+
+/// Whether a condition is a host's.
+pub fn is_host_condition(condition: &Value) -> bool {
+    let kind = condition["type"].as_str();
+    kind.is_some_and(|kind| kind.starts_with(HOST_CONDITION))
+}
+
+/// Fields of an object that are the API server's: a conclusion that edits them can never be published.
+const SERVER_OWNED: [&str; 12] = [
+    "apiVersion",
+    "kind",
+    "metadata.name",
+    "metadata.generateName",
+    "metadata.namespace",
+    "metadata.uid",
+    "metadata.resourceVersion",
+    "metadata.generation",
+    "metadata.creationTimestamp",
+    "metadata.deletionTimestamp",
+    "metadata.deletionGracePeriodSeconds",
+    "metadata.managedFields",
+];
+
+/// What a policy's conclusion must not write to its primary, as it stands in `snapshot`; none if nothing.
+pub fn check_writes(binding: &Binding, role: Role, snapshot: &Object, patch: &Value) -> Option<String> {
+    let policy = binding.policy(role)?;
+    let narrowed = binding
+        .spec
+        .policies
+        .source(role)
+        .and_then(|source| source.writes.as_ref());
+    let covered = |declared: &[String], path: &str| declared.iter().any(|d| plan::declares(d, path));
+    let finalizer = policy.manifest.finalizer.as_deref();
+    let own = finalizer.map(own_finalizer);
+    let edits = Edits::new(snapshot.clone(), patch.clone());
+    edits.paths().into_iter().find_map(|(path, removes)| {
+        let within = |whole: &str| plan::declares(whole, &path);
+        if within("status.pending") {
+            return Some("it writes status.pending, which is the host's".into());
+        }
+        if path.starts_with(&format!("status.conditions[{HOST_CONDITION}")) {
+            // Whoever replaces the whole list leaves them out; the host puts them back.
+            return (!removes).then(|| format!("it writes {path}, which is the host's"));
+        }
+        if SERVER_OWNED.iter().any(|owned| within(owned)) {
+            return Some(format!("it writes {path}, which is the API server's"));
+        }
+        if own.as_deref() == Some(&path) {
+            return None;
+        }
+        if is_guarded(&path) && !writes_guarded(&binding.spec, &path) {
+            return Some(format!("it writes {path}, which no grant `write` names"));
+        }
+        if !covered(&policy.manifest.writes, &path) {
+            return Some(format!("it writes {path}, which its manifest does not declare"));
+        }
+        let excluded = narrowed.is_some_and(|narrowed| !covered(narrowed, &path));
+        excluded.then(|| format!("it writes {path}, which its binding leaves out of `writes`"))
+    })
+}
+
+/// Whether a path of the primary decides if it goes on to exist.
+pub(super) fn is_guarded(path: &str) -> bool {
+    GUARDED_METADATA
+        .iter()
+        .any(|field| plan::declares(&format!("metadata.{field}"), path))
+}
+
+pub(super) fn writes_guarded(spec: &BindingSpec, path: &str) -> bool {
+    let named = |grant: &Grant| match grant {
+        Grant::Write(paths) => paths
+            .iter()
+            .any(|granted| is_guarded(granted) && plan::declares(granted, path)),
+        _ => false,
+    };
+    spec.grants.iter().any(named)
+}
