@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use polity_core::call::{Scope, WatchEvent};
-use polity_core::contract::{Code, Failure, Kind};
+use polity_core::contract::{Code, Failure, Kind, ObjectRef};
 use polity_core::object::Object;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::Cluster;
@@ -23,6 +23,9 @@ const ESTABLISHED: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const STRICT: (&str, &str) = ("fieldValidation", "Strict");
 
+/// How often a merge is tried again that somebody else's write came before.
+const TRIES: u32 = 5;
+
 /// What applying an object did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
@@ -34,32 +37,89 @@ pub enum Applied {
     Unchanged,
 }
 
+/// What applying an object did that may be left as it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stands {
+    /// It was applied.
+    Applied(Applied),
+    /// It was left alone: this is how it stands.
+    Kept(Value),
+}
+
 impl Cluster {
     /// Creates an object, or merges it into the one that stands at its name: lists are replaced, and what the manifest
     /// does not name stays. A namespaced object that names no namespace goes to the client's default one.
     pub async fn apply(&self, object: &Value) -> Result<Applied, Failure> {
-        let reference = Object::new(object.clone()).reference();
-        let end = Instant::now() + LONGEST;
-        until(end, Verb::Patch, &named(&reference), self.apply_now(object)).await
+        match self.apply_in_time(object, |_| Some(object.clone())).await? {
+            Stands::Applied(applied) => Ok(applied),
+            Stands::Kept(_) => Ok(Applied::Unchanged),
+        }
     }
 
-    async fn apply_now(&self, object: &Value) -> Result<Applied, Failure> {
+    /// Creates an object. One that stands at its name decides what is merged into it; none leaves it alone. The merge is
+    /// of the very one that was looked at: if somebody else writes in between, it decides again.
+    pub async fn apply_where(
+        &self,
+        object: &Value,
+        merged: impl Fn(&Value) -> Option<Value>,
+    ) -> Result<Stands, Failure> {
+        let of_this_version = |standing: &Value| {
+            let mut patch = merged(standing)?;
+            let metadata = metadata_of(&mut patch).ok()?;
+            for field in ["uid", "resourceVersion"] {
+                *field_of(metadata, field) = standing["metadata"][field].clone();
+            }
+            Some(patch)
+        };
+        self.apply_in_time(object, of_this_version).await
+    }
+
+    async fn apply_in_time(
+        &self,
+        object: &Value,
+        merged: impl Fn(&Value) -> Option<Value>,
+    ) -> Result<Stands, Failure> {
+        let end = Instant::now() + LONGEST;
+        let what = named(&Object::new(object.clone()).reference());
+        until(end, Verb::Patch, &what, self.apply_now(object, merged)).await
+    }
+
+    async fn apply_now(
+        &self,
+        object: &Value,
+        merged: impl Fn(&Value) -> Option<Value>,
+    ) -> Result<Stands, Failure> {
         let mut object = object.clone();
         let reference = Object::new(object.clone()).reference();
-        if reference.namespace.is_none() && self.resource(&reference.kind).await?.namespaced {
-            object["metadata"]["namespace"] = json!(self.client.default_namespace());
+        let in_namespace = match &reference.namespace {
+            Some(namespace) => Some(namespace.clone()),
+            None if self.resource(&reference.kind).await?.namespaced => {
+                Some(self.client.default_namespace().to_owned())
+            }
+            None => None,
+        };
+        if let Some(namespace) = &in_namespace {
+            *field_of(metadata_of(&mut object)?, "namespace") = json!(namespace);
         }
-        let reference = Object::new(object.clone()).reference();
+        let reference = ObjectRef {
+            namespace: in_namespace,
+            ..reference
+        };
         match self.create(&object, &[MANAGER, STRICT]).await {
             Err(failure) if failure.code == Code::AlreadyExists => {}
-            other => return other.map(|_| Applied::Created),
+            other => return other.map(|_| Stands::Applied(Applied::Created)),
         }
-        let before = self.get(&reference).await?;
-        let after = self.merge(&reference, None, &object, &[MANAGER, STRICT]).await?;
-        let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
-        match version(&before) == version(&after) {
-            true => Ok(Applied::Unchanged),
-            false => Ok(Applied::Changed),
+        let mut tries = 0;
+        loop {
+            let before = self.get(&reference).await?;
+            let Some(patch) = merged(&before) else {
+                return Ok(Stands::Kept(before));
+            };
+            tries += 1;
+            match self.merge(&reference, None, &patch, &[MANAGER, STRICT]).await {
+                Err(failure) if failure.code == Code::Aborted && tries < TRIES => {}
+                after => return Ok(Stands::Applied(change(&before, &after?))),
+            }
         }
     }
 
@@ -127,6 +187,28 @@ impl Cluster {
         }
         Ok(Vec::new())
     }
+}
+
+fn change(before: &Value, after: &Value) -> Applied {
+    let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+    match version(before) == version(after) {
+        true => Applied::Unchanged,
+        false => Applied::Changed,
+    }
+}
+
+/// The metadata of an object that is applied, which comes from outside and may be anything.
+fn metadata_of(object: &mut Value) -> Result<&mut Map<String, Value>, Failure> {
+    let fields = object.as_object_mut();
+    let metadata = fields.map(|fields| field_of(fields, "metadata"));
+    metadata.and_then(Value::as_object_mut).ok_or_else(|| {
+        let message = "what is applied is no object with metadata";
+        Failure::new(Code::InvalidArgument, message)
+    })
+}
+
+fn field_of<'a>(fields: &'a mut Map<String, Value>, name: &str) -> &'a mut Value {
+    fields.entry(name).or_insert(Value::Null)
 }
 
 fn condition<'a>(crd: &'a Object, kind: &str) -> Option<&'a Value> {

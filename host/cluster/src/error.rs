@@ -36,6 +36,9 @@ impl Verb {
     }
 }
 
+/// Bytes of what a server says that are passed on.
+const SAID: usize = 4_096;
+
 /// A failure from an HTTP response that is not a success. `body` is a `Status` where the server sent one;
 /// `retry_after` are the seconds of that header.
 pub(crate) fn from_response(
@@ -50,6 +53,8 @@ pub(crate) fn from_response(
         .filter(|said| !said.is_empty())
         .or(status.canonical_reason())
         .unwrap_or("no message");
+    // An object can be wrong in thousands of places.
+    let said = &said[..said.floor_char_boundary(SAID)];
     let (code, is_definite) = match status.as_u16() {
         // A patch can state a uid only as a value: another object's is an immutable field that changes.
         422 if concerns_uid(body) => (Code::Aborted, true),

@@ -8,8 +8,13 @@ use sha2::{Digest, Sha256};
 use crate::Cluster;
 use crate::write::MANAGER;
 
-/// Characters of a message that an API server takes.
+/// Bytes of a message and of a reason that an API server takes: `NoteLengthLimit` and `ReasonLengthLimit` of Kubernetes
+/// 1.36.3, `pkg/apis/core/validation/events.go`, which holds them against events.k8s.io/v1. An Event is one object in
+/// both versions.
 const MESSAGE: usize = 1_024;
+const REASON: usize = 128;
+/// The most that an Event is counted to: the field has 32 bits.
+const COUNT: u64 = i32::MAX as u64;
 /// Characters of an object's name in the name of its Event: with the hash it stays below 253.
 const NAME: usize = 200;
 
@@ -17,7 +22,7 @@ impl Cluster {
     /// Says of an Event that is there that it happened again.
     pub(crate) async fn count(&self, event: &ObjectRef, now: u64) -> Answer {
         let known = self.get(event).await?;
-        let count = known["count"].as_u64().unwrap_or(1) + 1;
+        let count = known["count"].as_u64().unwrap_or(1).saturating_add(1).min(COUNT);
         let patch = json!({"count": count, "lastTimestamp": rfc3339(now)});
         self.merge(event, None, &patch, &[MANAGER]).await
     }
@@ -25,18 +30,18 @@ impl Cluster {
 
 /// The Event as it is when it happens first. Its name is made of what it says, so that it is found when it comes again.
 pub(crate) fn fresh(object: &ObjectRef, uid: &str, event: &Event, now: u64) -> Value {
+    let (reason, message) = (reason(&event.reason), cut(&event.message, MESSAGE));
     let hash = Sha256::new_with_prefix(uid)
         .chain_update([0])
-        .chain_update(&event.reason)
+        .chain_update(&reason)
         .chain_update([0])
-        .chain_update(&event.message)
+        .chain_update(message)
         .finalize();
     let hash: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     let name: String = object.name.chars().take(NAME).collect();
     let name = name.trim_end_matches(['.', '-']);
     // Events of cluster-scoped objects stand in `default`, as everywhere in Kubernetes.
     let namespace = object.namespace.as_deref().unwrap_or("default");
-    let message: String = event.message.chars().take(MESSAGE).collect();
     json!({
         "apiVersion": "v1", "kind": "Event",
         "metadata": {"name": format!("{name}.{hash}"), "namespace": namespace},
@@ -45,10 +50,26 @@ pub(crate) fn fresh(object: &ObjectRef, uid: &str, event: &Event, now: u64) -> V
             "namespace": object.namespace, "name": object.name, "uid": uid,
         },
         "type": match event.kind { EventType::Normal => "Normal", EventType::Warning => "Warning" },
-        "reason": event.reason, "message": message, "count": 1,
+        "reason": reason, "message": message, "count": 1,
         "firstTimestamp": rfc3339(now), "lastTimestamp": rfc3339(now),
         "source": {"component": "polity"}, "reportingComponent": "polity", "reportingInstance": "",
     })
+}
+
+/// A reason as people and programs read it: a word of letters, digits and what joins them.
+fn reason(said: &str) -> String {
+    let joins = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/');
+    let word: String = said.chars().filter(joins).take(REASON).collect();
+    match word.is_empty() {
+        true => "Unspecified".to_owned(),
+        false => word,
+    }
+}
+
+/// So many bytes of a text, and no part of a character.
+fn cut(text: &str, most: usize) -> &str {
+    let end = text.floor_char_boundary(most);
+    &text[..end]
 }
 
 #[cfg(test)]
@@ -139,7 +160,34 @@ mod tests {
             name.len() <= 253 && !name.contains("-.") && !name.contains(".."),
             "{name}"
         );
-        assert_eq!(event["message"].as_str().map(|m| m.chars().count()), Some(1_024));
+        assert_eq!(event["message"].as_str().map(str::len), Some(1_024));
         assert_eq!(event["metadata"]["namespace"], "default");
+    }
+
+    #[test]
+    fn a_reason_is_a_word_of_128_bytes_at_most() {
+        for (said, word) in [
+            ("CloneFailed", "CloneFailed"),
+            ("a b\u{1b}[2J\u{202e}c", "ab2Jc"),
+            ("\n", "Unspecified"),
+            ("", "Unspecified"),
+            (&"x".repeat(5_000), &"x".repeat(128)),
+        ] {
+            assert_eq!(reason(said), word);
+        }
+        assert_eq!(cut(&"a€".repeat(1_000), 1_024).len(), 1_024);
+        assert_eq!(cut(&"€".repeat(1_000), 1_024).len(), 1_023);
+    }
+
+    #[tokio::test]
+    async fn what_was_counted_past_all_bounds_is_counted_no_further() {
+        let known = json!({"count": u64::MAX});
+        let fake = Fake::serving([
+            refusal(409, "AlreadyExists", "x.1"),
+            Reply::json(200, known),
+            Reply::json(200, json!({})),
+        ]);
+        assert!(fake.cluster().write(&write("no room", 0)).await.is_ok());
+        assert_eq!(fake.seen()[2].body["count"], i32::MAX);
     }
 }

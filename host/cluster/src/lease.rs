@@ -83,13 +83,19 @@ fn read(lease: &Value) -> LeaseRead {
             .as_str()
             .unwrap_or_default()
             .to_owned(),
-        duration: lease["spec"]["leaseDurationSeconds"].as_u64().unwrap_or(0) * 1_000,
+        duration: number(&lease["spec"]["leaseDurationSeconds"]) * 1_000,
         version: lease["metadata"]["resourceVersion"]
             .as_str()
             .unwrap_or_default()
             .to_owned(),
-        transitions: lease["spec"]["leaseTransitions"].as_u64().unwrap_or(0),
+        transitions: number(&lease["spec"]["leaseTransitions"]),
     }
+}
+
+/// A number of a lease has 32 bits. Somebody else wrote it: it is never more than one that can be counted on from.
+fn number(value: &Value) -> u64 {
+    const MOST: u64 = i32::MAX as u64 - 1;
+    value.as_u64().unwrap_or(0).min(MOST)
 }
 
 #[cfg(test)]
@@ -131,6 +137,17 @@ mod tests {
             fake.paths()[0],
             "GET /apis/coordination.k8s.io/v1/namespaces/polity-system/leases/polity"
         );
+    }
+
+    #[tokio::test]
+    async fn numbers_past_all_bounds_are_read_as_large_ones() {
+        let mut endless = lease("you", "7");
+        endless["spec"]["leaseDurationSeconds"] = json!(u64::MAX);
+        endless["spec"]["leaseTransitions"] = json!(u64::MAX);
+        let fake = Fake::serving([Reply::json(200, endless)]);
+        let read = fake.cluster().lease(None).await.expect("read").expect("a lease");
+        assert_eq!(read.duration, u64::from(i32::MAX.unsigned_abs() - 1) * 1_000);
+        assert_eq!(read.transitions, u64::from(i32::MAX.unsigned_abs() - 1));
     }
 
     #[tokio::test]

@@ -25,6 +25,7 @@ mod error;
 mod event;
 #[cfg(test)]
 mod fake;
+mod json;
 mod lease;
 mod path;
 mod read;
@@ -33,14 +34,14 @@ mod secret;
 mod watch;
 mod write;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
 
-pub use apply::Applied;
+pub use apply::{Applied, Stands};
 pub use connect::ConnectError;
-pub use secret::SecretValues;
+pub use secret::{MintLimits, SecretValues};
 
 use discovery::Discovery;
 
@@ -55,6 +56,8 @@ pub struct Cluster {
     lease: (String, String),
     /// Keys the digests of Secrets, so that they mean nothing outside this installation. Read when first needed.
     installation: Arc<OnceCell<Vec<u8>>>,
+    /// Where the next look for minted tokens that are of no use begins; none: at the first.
+    swept: Arc<Mutex<Option<String>>>,
 }
 
 impl Cluster {
@@ -66,6 +69,7 @@ impl Cluster {
             discovery: Arc::default(),
             lease: (lease.0.to_owned(), lease.1.to_owned()),
             installation: Arc::default(),
+            swept: Arc::default(),
         }
     }
 }

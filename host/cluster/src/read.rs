@@ -88,7 +88,7 @@ impl Cluster {
     ) -> Result<Page, Failure> {
         let resource = self.resource(kind).await?;
         let path = resource.collection(namespace)? + &path::query(query);
-        let mut list = self.call(Verb::Get, what, &path, None).await?;
+        let mut list = self.call_list(what, &path).await?;
         let text = |field: &str| list["metadata"][field].as_str().unwrap_or_default().to_owned();
         let (version, next) = (text("resourceVersion"), text("continue"));
         Ok(Page {
@@ -112,9 +112,9 @@ fn items(list: &mut Value, kind: &Kind) -> Vec<Value> {
     let Some(Value::Array(mut items)) = list.get_mut("items").map(Value::take) else {
         return Vec::new();
     };
-    for item in items.iter_mut().filter(|item| item.is_object()) {
-        item["apiVersion"] = json!(kind.api_version);
-        item["kind"] = json!(kind.kind);
+    for item in items.iter_mut().filter_map(Value::as_object_mut) {
+        item.insert("apiVersion".to_owned(), json!(kind.api_version));
+        item.insert("kind".to_owned(), json!(kind.kind));
     }
     items
 }

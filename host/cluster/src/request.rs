@@ -9,8 +9,8 @@ use polity_core::contract::{Answer, Code, Failure, ObjectRef};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use crate::Cluster;
 use crate::error::{self, Verb};
+use crate::{Cluster, json};
 
 /// The content type of JSON merge patches.
 const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -20,11 +20,28 @@ const AGENT: &str = concat!("polity/", env!("CARGO_PKG_VERSION"));
 impl Cluster {
     /// Sends JSON and reads JSON; a PATCH is a merge patch. How long it may take is the caller's to say.
     pub(crate) async fn call(&self, verb: Verb, what: &str, path: &str, body: Option<&Value>) -> Answer {
+        self.exchange(verb, what, path, body, 0).await
+    }
+
+    /// Gets a list.
+    pub(crate) async fn call_list(&self, what: &str, path: &str) -> Answer {
+        // The list and its items are above each object.
+        self.exchange(Verb::Get, what, path, None, 2).await
+    }
+
+    async fn exchange(
+        &self,
+        verb: Verb,
+        what: &str,
+        path: &str,
+        body: Option<&Value>,
+        above: usize,
+    ) -> Answer {
         let response = self.send(verb, what, path, body).await?;
         let status = response.status();
         let bytes = response.into_body().collect().await;
         let bytes = bytes.map_err(|e| error::cut(verb, what, &e))?.to_bytes();
-        match serde_json::from_slice(&bytes) {
+        match json::parse(&bytes, above) {
             Ok(value) => Ok(value),
             Err(_) if status == StatusCode::NO_CONTENT => Ok(Value::Null),
             Err(e) => {
@@ -59,7 +76,7 @@ impl Cluster {
         let (head, body) = response.into_parts();
         // A refusal whose reason is cut off is one all the same.
         let bytes = body.collect().await.map(|body| body.to_bytes());
-        let value = serde_json::from_slice(&bytes.unwrap_or_default()).unwrap_or(Value::Null);
+        let value = json::parse(&bytes.unwrap_or_default(), 0).unwrap_or(Value::Null);
         let failure = error::from_response(verb, what, head.status, retry_after(&head.headers), &value);
         if failure.code == Code::Unimplemented {
             self.discovery.forget(path);

@@ -5,6 +5,8 @@
 //! - A value leaves this file only by [`Cluster::secret_values`], which the host calls to unseal what a cloud is told.
 
 use std::collections::BTreeMap;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,10 +16,10 @@ use polity_core::time::rfc3339;
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::error::Verb;
-use crate::read::PAGE;
+use crate::read::{PAGE, Page};
 use crate::request::{named, until};
 use crate::{Cluster, LONGEST};
 
@@ -29,6 +31,35 @@ const TOKEN: &str = "token";
 const OWNER: &str = "polity.dev/minted-for";
 /// Until when it is of use: Unix milliseconds.
 const EXPIRES: &str = "polity.dev/expires";
+/// The longest that a token may be of use, whatever is granted: what waits longer for a token asks for another one.
+const LONGEST_TTL: u64 = 24 * 3_600_000;
+/// The most tokens of one owner that are of use, where no grant says otherwise: a cluster of some hundred machines joins
+/// them a few at a time.
+const TOKENS: usize = 128;
+/// Tokens that are looked at in one page, and removed at most by one mint.
+const SWEPT: &str = "100";
+/// How long one mint may take to remove old tokens: most of its time is for the new one.
+const SWEEP: Duration = Duration::from_secs(2);
+/// Bytes of a label's value.
+const LABEL: usize = 63;
+
+/// How much a grant lets its policy mint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MintLimits {
+    /// Milliseconds that a token may be of use; never more than a day.
+    pub longest_ttl: u64,
+    /// Tokens of one owner that may be of use at the same time.
+    pub count: usize,
+}
+
+impl Default for MintLimits {
+    fn default() -> Self {
+        MintLimits {
+            longest_ttl: LONGEST_TTL,
+            count: TOKENS,
+        }
+    }
+}
 
 /// What a Secret holds.
 pub struct SecretValues {
@@ -56,10 +87,15 @@ impl Cluster {
         };
         let reference = core_object("Secret", namespace, name);
         let what = named(&reference);
-        let found = until(end, Verb::Get, &what, self.get(&reference)).await?;
-        if minted.is_some() && found["metadata"]["labels"][OWNER] != *owner {
-            return Err(Failure::new(Code::NotFound, format!("{what} is not found")));
-        }
+        let found = until(end, Verb::Get, &what, self.get(&reference)).await;
+        let found = match (minted, found) {
+            (None, found) => found?,
+            (Some(_), Ok(found)) if found["metadata"]["labels"][OWNER] == *owner => found,
+            // One word for all that is not the owner's: whether a Secret of the host has this name is nobody's business.
+            (Some(name), Ok(_)) => return Err(not_minted(name)),
+            (Some(name), Err(failure)) if failure.code == Code::NotFound => return Err(not_minted(name)),
+            (Some(_), Err(failure)) => return Err(failure),
+        };
         let key = self.installation_secret().await?;
         let mut values = BTreeMap::new();
         for (name, value) in found["data"].as_object().into_iter().flatten() {
@@ -73,7 +109,7 @@ impl Cluster {
             values.insert(name.clone(), value);
         }
         Ok(SecretValues {
-            digest: digest(key, &entries(&found)),
+            digest: digest(key, &reference, &entries(&found)),
             values,
         })
     }
@@ -82,44 +118,91 @@ impl Cluster {
     /// `password`. The answer is a sealed reference. The token stands in a Secret beside the host's lease; after `ttl`
     /// milliseconds it may be removed by whoever makes the next, and a bootstrap token is refused by the cluster.
     ///
+    /// # Errors
+    /// `invalid-argument` for a time that is longer than the limits let, `resource-exhausted` if the owner has as many
+    /// tokens as they let.
+    ///
     /// Source of the form of bootstrap tokens:
     /// <https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/>.
-    pub async fn mint(&self, kind: &str, ttl: u64, owner: &str, unix: u64) -> Answer {
+    pub async fn mint(&self, kind: &str, ttl: u64, owner: &str, unix: u64, limits: MintLimits) -> Answer {
         let end = Instant::now() + LONGEST;
-        let (name, form, entries) = fresh(kind, unix + ttl)?;
+        let longest = limits.longest_ttl.min(LONGEST_TTL);
+        if ttl > longest {
+            let message = format!("a token for {ttl} ms is not minted: {longest} ms is the longest");
+            return Err(Failure::new(Code::InvalidArgument, message));
+        }
+        if owner.len() > LABEL || !owner.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
+            let message = "nothing is minted for an owner whose uid is none";
+            return Err(Failure::new(Code::InvalidArgument, message));
+        }
+        let expires = unix.saturating_add(ttl);
+        let (name, form, entries) = fresh(kind, expires)?;
+        let what = "a minted token";
+        let counted = until(end, Verb::Get, what, self.count_minted(owner, unix, limits.count));
+        if counted.await? >= limits.count {
+            let count = limits.count;
+            let message =
+                format!("there are {count} tokens of this object that are of use: no more are minted");
+            return Err(Failure::new(Code::ResourceExhausted, message));
+        }
+        let _ = timeout(SWEEP, self.sweep(unix)).await;
         let object = json!({
             "apiVersion": "v1", "kind": "Secret", "type": form, "stringData": entries,
             "metadata": {
                 "name": name, "namespace": self.lease.0, "labels": {OWNER: owner},
-                "annotations": {EXPIRES: (unix + ttl).to_string()},
+                "annotations": {EXPIRES: expires.to_string()},
             },
         });
-        until(end, Verb::Create, "a minted token", async {
-            self.sweep(unix).await;
-            self.create(&object, &[]).await
-        })
-        .await?;
+        until(end, Verb::Create, what, self.create(&object, &[])).await?;
         Ok(json!({"$secret": {"name": format!("{MINTED}{name}"), "key": TOKEN}}))
     }
 
-    /// Removes minted tokens whose time is over. What cannot be removed now is removed by the next.
-    async fn sweep(&self, unix: u64) {
-        let kind = core_object("Secret", None, "").kind;
-        let of = [("labelSelector", OWNER), ("limit", PAGE)];
-        let Ok(page) = self.page(&kind, Some(&self.lease.0), "minted tokens", &of).await else {
-            return;
-        };
-        for secret in page.objects {
-            let expires = secret["metadata"]["annotations"][EXPIRES].as_str();
-            if expires
-                .and_then(|at| at.parse().ok())
-                .is_some_and(|at: u64| at <= unix)
-            {
-                let object = polity_core::object::Object::new(secret);
-                let options = json!({"preconditions": {"uid": object.uid()}});
-                let _ = self.delete(&object.reference(), &options).await;
+    /// How many tokens of this owner are of use, counted up to `most`.
+    async fn count_minted(&self, owner: &str, unix: u64, most: usize) -> Result<usize, Failure> {
+        let (mut count, mut next) = (0, None);
+        let selector = format!("{OWNER}={owner}");
+        loop {
+            let page = self.minted(&selector, PAGE, next.as_deref()).await?;
+            count += page
+                .objects
+                .iter()
+                .filter(|secret| expires(secret) > unix)
+                .count();
+            next = page.next;
+            if count >= most || next.is_none() {
+                return Ok(count);
             }
         }
+    }
+
+    /// Removes minted tokens whose time is over: one page of all tokens for each mint, and the page after it for the
+    /// next. What cannot be removed now is removed in the next round.
+    async fn sweep(&self, unix: u64) {
+        let from = self.swept().take();
+        let Ok(page) = self.minted(OWNER, SWEPT, from.as_deref()).await else {
+            // A place that the server has forgotten is none: the next begins at the first.
+            return;
+        };
+        let over = page.objects.into_iter().filter(|secret| expires(secret) <= unix);
+        for secret in over {
+            let object = polity_core::object::Object::new(secret);
+            let options = json!({"preconditions": {"uid": object.uid()}});
+            let _ = self.delete(&object.reference(), &options).await;
+        }
+        *self.swept() = page.next;
+    }
+
+    /// A page of the minted tokens that this selects.
+    async fn minted(&self, selector: &str, size: &str, from: Option<&str>) -> Result<Page, Failure> {
+        let kind = core_object("Secret", None, "").kind;
+        let mut pairs = vec![("labelSelector", selector), ("limit", size)];
+        pairs.extend(from.map(|token| ("continue", token)));
+        self.page(&kind, Some(&self.lease.0), "minted tokens", &pairs)
+            .await
+    }
+
+    fn swept(&self) -> MutexGuard<'_, Option<String>> {
+        self.swept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What may be known of a Secret: `{exists, keys, digest}`.
@@ -133,7 +216,7 @@ impl Cluster {
         let key = self.installation_secret().await?;
         let entries = entries(&found);
         let keys: Vec<&str> = entries.iter().map(|(name, _)| *name).collect();
-        Ok(json!({"exists": true, "keys": keys, "digest": digest(key, &entries)}))
+        Ok(json!({"exists": true, "keys": keys, "digest": digest(key, secret, &entries)}))
     }
 
     async fn installation_secret(&self) -> Result<&Vec<u8>, Failure> {
@@ -170,6 +253,19 @@ impl Cluster {
             }
         }
     }
+}
+
+/// When a minted token is of no use any more; never, if that cannot be read: it is not removed on a guess.
+fn expires(secret: &Value) -> u64 {
+    let at = secret["metadata"]["annotations"][EXPIRES].as_str();
+    at.and_then(|at| at.parse().ok()).unwrap_or(u64::MAX)
+}
+
+fn not_minted(name: &str) -> Failure {
+    Failure::new(
+        Code::NotFound,
+        format!("no token {name} was minted for this object"),
+    )
 }
 
 /// The entries of a Secret in the order of their names, as they are encoded.
@@ -220,16 +316,19 @@ fn letters(count: usize) -> Result<String, Failure> {
     Ok(bytes.iter().take(count).map(letter).collect())
 }
 
-/// SHA-256 of the key and of everything else with its length before it. The lengths make two different Secrets
-/// different inputs. A credential plan names a Secret by its digest, so whoever was not answered it cannot use the
-/// Secret; a digest that somebody extends, which is all that HMAC would prevent, is that of no Secret there is.
-fn digest(key: &[u8], entries: &[(&str, &str)]) -> String {
+/// SHA-256 of the key and of everything else with its length before it: the Secret's place first, so that two tenants
+/// whose Secrets hold the same are not told so. The lengths make two different Secrets different inputs. A credential
+/// plan names a Secret by its digest, so whoever was not answered it cannot use the Secret; a digest that somebody
+/// extends, which is all that HMAC would prevent, is that of no Secret there is.
+fn digest(key: &[u8], secret: &ObjectRef, entries: &[(&str, &str)]) -> String {
     let mut digest = Sha256::new();
     let mut add = |part: &[u8]| {
         digest.update((part.len() as u64).to_le_bytes());
         digest.update(part);
     };
     add(key);
+    add(secret.namespace.as_deref().unwrap_or_default().as_bytes());
+    add(secret.name.as_bytes());
     for (name, value) in entries {
         add(name.as_bytes());
         add(value.as_bytes());
@@ -304,6 +403,12 @@ mod tests {
     #[tokio::test]
     async fn a_digest_tells_secrets_apart_and_means_nothing_elsewhere() {
         let one = digest_of([secret(json!({"a": "bc"})), key()]).await;
+        for (namespace, name) in [("b", "s"), ("a", "t"), ("as", "")] {
+            let fake = Fake::serving([secret(json!({"a": "bc"})), key()]);
+            let elsewhere = fake.cluster().secret_values(Some(namespace), name, "").await;
+            let elsewhere = elsewhere.map(|found| found.digest);
+            assert_ne!(elsewhere.ok().as_deref(), one.as_str(), "{namespace}/{name}");
+        }
         assert_eq!(one, digest_of([secret(json!({"a": "bc"})), key()]).await);
         assert_ne!(one, digest_of([secret(json!({"ab": "c"})), key()]).await);
         assert_ne!(one, digest_of([secret(json!({"a": "bd"})), key()]).await);
@@ -337,11 +442,15 @@ mod tests {
         let minted = |name: &str, expires: &str| json!({"metadata": {"name": name, "namespace": "polity-system", "uid": name, "annotations": {EXPIRES: expires}}});
         let list = json!({"metadata": {}, "items": [minted("old", "1000"), minted("young", "9000")]});
         let done = || Reply::json(200, json!({}));
-        let fake = Fake::serving([Reply::json(200, list), done(), done()]);
-        let answer = fake.cluster().mint("bootstrap-token", 500, "uid-1", 1_000).await;
+        let fake = Fake::serving([none(), Reply::json(200, list), done(), done()]);
+        let answer = mint(&fake.cluster(), 500, 1_000, MintLimits::default()).await;
         let seen = fake.seen();
-        assert_eq!(seen[1].path, "/api/v1/namespaces/polity-system/secrets/old");
-        let made = &seen[2].body;
+        assert_eq!(
+            seen[0].path,
+            "/api/v1/namespaces/polity-system/secrets?labelSelector=polity.dev%2Fminted-for%3Duid-1&limit=500"
+        );
+        assert_eq!(seen[2].path, "/api/v1/namespaces/polity-system/secrets/old");
+        let made = &seen[3].body;
         let name = made["metadata"]["name"].as_str().expect("a name");
         assert_eq!(
             answer,
@@ -357,10 +466,93 @@ mod tests {
         assert_eq!(made["metadata"]["labels"][OWNER], "uid-1");
     }
 
+    fn none() -> Reply {
+        Reply::json(200, json!({"metadata": {}, "items": []}))
+    }
+
+    async fn mint(cluster: &Cluster, ttl: u64, unix: u64, limits: MintLimits) -> Answer {
+        cluster.mint("bootstrap-token", ttl, "uid-1", unix, limits).await
+    }
+
+    #[tokio::test]
+    async fn no_token_is_of_use_for_longer_than_a_day_or_than_its_grant_says() {
+        let hour = MintLimits {
+            longest_ttl: 3_600_000,
+            ..MintLimits::default()
+        };
+        let ever = MintLimits {
+            longest_ttl: u64::MAX,
+            ..MintLimits::default()
+        };
+        for (ttl, limits) in [(u64::MAX, ever), (LONGEST_TTL + 1, ever), (3_600_001, hour)] {
+            let fake = Fake::serving([]);
+            let failure = mint(&fake.cluster(), ttl, u64::MAX - 1, limits)
+                .await
+                .expect_err("too long");
+            assert_eq!(failure.code, Code::InvalidArgument);
+            assert!(failure.message.contains("is the longest"), "{failure}");
+            assert!(fake.seen().is_empty());
+        }
+        // A clock at the end of its numbers ends no process.
+        let fake = Fake::serving([none(), none(), Reply::json(201, json!({}))]);
+        assert!(mint(&fake.cluster(), 1_000, u64::MAX, ever).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn an_owner_has_so_many_tokens_that_are_of_use_and_no_more() {
+        let owned = |expires: &[&str], token: &str| {
+            let secret = |at: &&str| json!({"metadata": {"name": "t", "annotations": {EXPIRES: at}}});
+            let items: Vec<Value> = expires.iter().map(secret).collect();
+            Reply::json(200, json!({"metadata": {"continue": token}, "items": items}))
+        };
+        let two = MintLimits {
+            count: 2,
+            ..MintLimits::default()
+        };
+        let fake = Fake::serving([owned(&["500", "5000"], "page-2"), owned(&["6000"], "")]);
+        let failure = mint(&fake.cluster(), 500, 1_000, two).await.expect_err("two are");
+        assert_eq!(failure.code, Code::ResourceExhausted);
+        assert!(fake.paths()[1].ends_with("continue=page-2"), "{:?}", fake.paths());
+
+        let fake = Fake::serving([owned(&["500", "5000"], ""), none(), Reply::json(201, json!({}))]);
+        assert!(mint(&fake.cluster(), 500, 1_000, two).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn old_tokens_behind_a_page_of_young_ones_go_too() {
+        let page = |names: &[(&str, &str)], token: &str| {
+            let secret = |(name, expires): &(&str, &str)| json!({"metadata": {"name": name, "namespace": "polity-system", "uid": name, "annotations": {EXPIRES: expires}}});
+            let items: Vec<Value> = names.iter().map(secret).collect();
+            Reply::json(200, json!({"metadata": {"continue": token}, "items": items}))
+        };
+        let done = || Reply::json(200, json!({}));
+        let fake = Fake::serving([
+            none(),
+            page(&[("young", "9000")], "page-2"),
+            done(),
+            none(),
+            page(&[("old", "900")], ""),
+            done(),
+            done(),
+            none(),
+            refusal(410, "Expired", "page-2"),
+            done(),
+        ]);
+        let cluster = fake.cluster();
+        for _ in 0..3 {
+            assert!(mint(&cluster, 500, 1_000, MintLimits::default()).await.is_ok());
+        }
+        let paths = fake.paths();
+        assert!(paths[4].ends_with("limit=100&continue=page-2"), "{paths:#?}");
+        assert_eq!(paths[5], "DELETE /api/v1/namespaces/polity-system/secrets/old");
+        assert!(paths[8].ends_with("limit=100"), "{paths:#?}");
+    }
+
     #[tokio::test]
     async fn what_is_not_known_is_not_minted() {
         let fake = Fake::serving([]);
-        let answer = fake.cluster().mint("crown", 500, "uid-1", 1_000).await;
+        let limits = MintLimits::default();
+        let answer = fake.cluster().mint("crown", 500, "uid-1", 1_000, limits).await;
         assert_eq!(answer.map_err(|failure| failure.code), Err(Code::Unimplemented));
         assert!(fake.seen().is_empty());
     }
@@ -374,7 +566,14 @@ mod tests {
         let fake = Fake::serving([token(), token(), key()]);
         let cluster = fake.cluster();
         let other = cluster.secret_values(Some("team"), "minted:t", "uid-2").await;
-        assert_eq!(other.err().map(|failure| failure.code), Some(Code::NotFound));
+        assert_eq!(other.err(), Some(not_minted("t")));
+        let absent = Fake::serving([not_found("t")]).cluster();
+        let absent = absent.secret_values(Some("team"), "minted:t", "uid-2").await;
+        assert_eq!(
+            absent.err(),
+            Some(not_minted("t")),
+            "whether there is one is not told"
+        );
         let own = cluster.secret_values(Some("team"), "minted:t", "uid-1").await;
         let own = own.expect("the owner's");
         assert_eq!(own.values["token"], b"a.b");

@@ -31,11 +31,10 @@ use polity_core::path as json_path;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::Cluster;
 use crate::error::{self, Verb};
-use crate::path;
 use crate::read::{PAGE, refuse_secrets};
 use crate::request::until;
+use crate::{Cluster, json, path};
 
 /// How long a watch lasts before it is begun anew: below the five minutes after which load balancers cut.
 const LASTS: Duration = Duration::from_secs(290);
@@ -51,6 +50,8 @@ const LIST_LONGEST: Duration = Duration::from_secs(30);
 const OPEN_LONGEST: Duration = Duration::from_secs(10);
 /// The first and the longest wait after a failure.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(800), Duration::from_secs(30));
+/// The longest wait that a server may ask for: one that says more would never be looked at again.
+const LONGEST_ASKED: Duration = Duration::from_secs(300);
 /// Bytes of one event: an object is at most 3 MiB in etcd.
 const LARGEST: usize = 8 << 20;
 
@@ -80,7 +81,7 @@ impl Cluster {
                         failure
                     }
                 };
-                failures += 1;
+                failures = u32::saturating_add(failures, 1);
                 if failure.code == Code::OutOfRange && failures == 1 {
                     continue;
                 }
@@ -257,9 +258,9 @@ impl Lines {
 /// The version that a line brings (empty for none), and its event unless it is only a bookmark.
 fn decode(line: &[u8], scope: &Scope) -> Result<(String, Option<WatchEvent>), Failure> {
     let what = format!("watch of {}", scope.kind.kind);
-    let mut event: Value = serde_json::from_slice(line)
+    let mut event = json::parse(line, 1)
         .map_err(|e| Failure::new(Code::Internal, format!("{what}: an event is not JSON: {e}")))?;
-    let object = event["object"].take();
+    let object = event.get_mut("object").map(Value::take).unwrap_or_default();
     let version = object["metadata"]["resourceVersion"].as_str();
     let version = version.unwrap_or_default().to_owned();
     match event["type"].as_str() {
@@ -308,7 +309,8 @@ fn wait(failures: u32, failure: &Failure) -> Duration {
     let full = (BACKOFF.0 * 2u32.pow(failures.saturating_sub(1).min(6))).min(BACKOFF.1);
     let percent = (RandomState::new().hash_one(failures) % 100) as u32;
     let spread = full - full / 300 * percent;
-    spread.max(Duration::from_millis(failure.retry_after.unwrap_or(0)))
+    let asked = Duration::from_millis(failure.retry_after.unwrap_or(0));
+    spread.max(asked.min(LONGEST_ASKED))
 }
 
 #[cfg(test)]

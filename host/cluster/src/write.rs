@@ -179,15 +179,20 @@ fn prepare(write: &Write) -> Result<Prepared, Failure> {
 
 /// A patch with its precondition.
 fn guarded(act: &ObjectPatch) -> Result<Value, Failure> {
-    let mut patch = act.patch.object("patch")?.clone();
-    if !patch["metadata"].is_object() {
-        patch["metadata"] = json!({});
-    }
-    patch["metadata"]["uid"] = json!(act.precondition.uid);
+    let invalid = |what| Failure::new(Code::InvalidArgument, format!("patch: {what} is no JSON object"));
+    let patch = act.patch.object("patch")?.as_object().cloned();
+    let mut patch = patch.ok_or_else(|| invalid("it"))?;
+    let mut metadata = match patch.remove("metadata") {
+        None | Some(Value::Null) => serde_json::Map::new(),
+        Some(Value::Object(fields)) => fields,
+        Some(_) => return Err(invalid("its metadata")),
+    };
+    metadata.insert("uid".to_owned(), json!(act.precondition.uid));
     if let Some(version) = &act.precondition.resource_version {
-        patch["metadata"]["resourceVersion"] = json!(version);
+        metadata.insert("resourceVersion".to_owned(), json!(version));
     }
-    Ok(patch)
+    patch.insert("metadata".to_owned(), Value::Object(metadata));
+    Ok(Value::Object(patch))
 }
 
 fn options(precondition: &Precondition, grace: Option<u32>) -> Value {
@@ -312,7 +317,14 @@ mod tests {
         );
         assert_eq!(sent[1], json!({"metadata": {"uid": "u", "labels": {}}}));
         assert_eq!(sent[2], json!({"metadata": {"uid": "u"}}));
-        for garbage in ["", "[]", "null", "{"] {
+        for garbage in [
+            "",
+            "[]",
+            "null",
+            "{",
+            r#"{"metadata": "x"}"#,
+            r#"{"metadata": [1]}"#,
+        ] {
             let failure = cluster.write(&act(garbage, None)).await.expect_err(garbage);
             assert_eq!(
                 (failure.code, failure.effect),
