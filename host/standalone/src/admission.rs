@@ -12,6 +12,44 @@ use crate::{
     target::Target,
 };
 
+/// How deep an object may nest. Clients read JSON with a limit of 128 (serde_json's), and an object comes in lists,
+/// watches and patches too: one that nobody can read would stop every watch of its kind. A real API server takes 10,000.
+pub(crate) const DEPTH: usize = 100;
+
+/// How deep a value nests, and of how many values it is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Shape {
+    pub(crate) depth: usize,
+    pub(crate) count: usize,
+}
+
+impl Shape {
+    /// Of a value that came through a parser with a limit, so that it is safe to recurse.
+    pub(crate) fn of(value: &Value) -> Self {
+        let within = |shape: Self, inner: &Value| {
+            let inner = Self::of(inner);
+            Self {
+                depth: shape.depth.max(inner.depth),
+                count: shape.count + inner.count,
+            }
+        };
+        let inner = match value {
+            Value::Array(items) => items.iter().fold(Self::default(), within),
+            Value::Object(fields) => fields.values().fold(Self::default(), within),
+            _ => return Self { depth: 0, count: 1 },
+        };
+        Self {
+            depth: inner.depth + 1,
+            count: inner.count + 1,
+        }
+    }
+}
+
+/// 400: nobody could read it.
+pub(crate) fn too_deep() -> Refusal {
+    Refusal::bad_request(format!("an object nests at most {DEPTH} values deep"))
+}
+
 /// Checks that a body is an object of the kind and place that its path names, and takes its place from there.
 pub(crate) fn check_place(target: &Target, object: &mut Value) -> Result<(), Refusal> {
     let (version, kind) = (target.api_version(), &target.kind.kind);
@@ -78,6 +116,9 @@ pub(crate) fn conform(
     unknown_fields: FieldValidation,
     now: &str,
 ) -> Result<Vec<String>, Refusal> {
+    if Shape::of(object).depth > DEPTH {
+        return Err(too_deep());
+    }
     target.kind.to_storage(object);
     let schema = &target.version().schema;
     let unknown = schema.prune(object);

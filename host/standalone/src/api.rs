@@ -2,8 +2,10 @@
 
 use std::{
     convert::Infallible,
+    panic::AssertUnwindSafe,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -31,6 +33,9 @@ use crate::{
 
 /// How large a request body may be, in bytes: the limit of a real API server.
 const MOST: usize = 3 << 20;
+
+/// How long a request body may take: as long as a real API server gives a request.
+const BODY: Duration = Duration::from_secs(60);
 
 /// What a request body may fail with.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -68,11 +73,21 @@ impl Api {
         let reads = matches!(parts.method, Method::GET | Method::HEAD);
         let waits = self.store.is_durable() && (!reads || self.store.is_late());
         if !waits {
-            return self.route(&parts, &body);
+            return self.route_or_say(&parts, &body);
         }
-        let work = tokio::task::spawn_blocking(move || self.route(&parts, &body));
+        let work = tokio::task::spawn_blocking(move || self.route_or_say(&parts, &body));
         work.await
             .unwrap_or_else(|_| Err(Refusal::internal("the request was abandoned")))
+    }
+
+    /// A panic is a bug of ours. Without an answer to it the request's client, which may be the host itself, would wait
+    /// for ever. It changes nothing: what a write works out is stored after all of it.
+    fn route_or_say(&self, parts: &Parts, body: &Bytes) -> Result<Response<Body>, Refusal> {
+        let routed = std::panic::catch_unwind(AssertUnwindSafe(|| self.route(parts, body)));
+        routed.unwrap_or_else(|_| {
+            let why = "the standalone API server failed at this request; this is a bug of Polity";
+            Err(Refusal::internal(why))
+        })
     }
 
     fn route(&self, parts: &Parts, body: &Bytes) -> Result<Response<Body>, Refusal> {
@@ -195,7 +210,8 @@ where
     if matches!(*method, Method::GET | Method::HEAD) {
         return Ok(Bytes::new());
     }
-    match Limited::new(body, MOST).collect().await {
+    let read = tokio::time::timeout(BODY, Limited::new(body, MOST).collect());
+    match read.await.map_err(|_| Refusal::too_slow(BODY))? {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(Refusal::too_large(MOST)),
         Err(error) => Err(Refusal::bad_request(format!(

@@ -101,7 +101,7 @@ impl Sweep {
             metadata["deletionTimestamp"] = json!(write.now_plus(grace));
             metadata["deletionGracePeriodSeconds"] = json!(grace);
             if let Some(generation) = metadata["generation"].as_i64() {
-                metadata["generation"] = json!(generation + 1);
+                metadata["generation"] = json!(generation.saturating_add(1));
             }
         } else if let Some((end, grace)) = shortened(metadata, how.grace, write.time()) {
             metadata["deletionTimestamp"] = json!(rfc3339(end));

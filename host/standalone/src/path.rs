@@ -44,10 +44,9 @@ pub(crate) struct Location {
 pub(crate) fn parse(path: &str) -> Result<Route, Refusal> {
     let mut parts = Vec::new();
     for part in path.trim_start_matches('/').trim_end_matches('/').split('/') {
-        let part = percent_decode_str(part)
-            .decode_utf8()
-            .map_err(|_| Refusal::no_such_path())?;
-        parts.push(part.into_owned());
+        let part = percent_decode_str(part).decode_utf8();
+        let part = part.ok().filter(|part| stays_in_its_place(part));
+        parts.push(part.ok_or_else(Refusal::no_such_path)?.into_owned());
     }
     let words: Vec<&str> = parts.iter().map(String::as_str).collect();
     let owned = |s: &&str| (*s).to_owned();
@@ -66,6 +65,12 @@ pub(crate) fn parse(path: &str) -> Result<Route, Refusal> {
         ["apis", group, version, rest @ ..] => Route::Resource(locate(group, version, rest)?),
         _ => return Err(Refusal::no_such_path()),
     })
+}
+
+/// Whether a segment is one. A real API server decodes a path before it splits it, so there is nothing that could be
+/// called like this, and whoever builds paths of it meant something else.
+fn stays_in_its_place(segment: &str) -> bool {
+    segment != "." && segment != ".." && !segment.contains(|c: char| c == '/' || c.is_control())
 }
 
 /// `namespaces` is both a kind and a prefix: `namespaces/NAME` is the object, `namespaces/NAME/status` and
@@ -124,9 +129,41 @@ mod tests {
     }
 
     #[test]
-    fn an_encoded_slash_stays_inside_its_segment() {
-        let location = location("/apis/g/v1/namespaces/a/things/..%2F..%2Fetc");
-        assert_eq!(location.name.as_deref(), Some("../../etc"));
+    fn no_segment_is_more_than_one_or_leads_elsewhere() {
+        let odd = [
+            "..%2fx",
+            "..%2F..%2Fetc",
+            "a%2Fb",
+            "%2f",
+            ".",
+            "..",
+            "%2e",
+            "%2E%2e",
+            "a%00",
+            "%1b[2J",
+            "%0a",
+            "%ff",
+            "%c3%28",
+            "%c2%9b",
+        ];
+        for odd in odd {
+            for path in [
+                format!("/api/v1/namespaces/{odd}"),
+                format!("/api/v1/namespaces/{odd}/pods"),
+                format!("/api/v1/namespaces/a/pods/{odd}"),
+                format!("/api/v1/namespaces/a/pods/p/{odd}"),
+                format!("/apis/{odd}/v1/things"),
+                format!("/apis/g/{odd}"),
+                format!("/openapi/v3/apis/g/{odd}"),
+                format!("/healthz/{odd}"),
+            ] {
+                assert_eq!(parse(&path).map_err(|refusal| refusal.code), Err(404), "{path}");
+            }
+        }
+        assert_eq!(
+            location("/api/v1/namespaces/%61/pods").namespace.as_deref(),
+            Some("a")
+        );
     }
 
     #[test]

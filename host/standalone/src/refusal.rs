@@ -200,6 +200,12 @@ impl Refusal {
         )
     }
 
+    /// 408: the body did not come.
+    pub(crate) fn too_slow(limit: std::time::Duration) -> Self {
+        let message = format!("the body was not there after {} s", limit.as_secs());
+        Self::new(408, "Timeout", message)
+    }
+
     /// 409: the name is taken.
     pub(crate) fn already_exists(subject: Subject<'_>) -> Self {
         let message = format!("{} \"{}\" already exists", subject.qualified(), subject.name);

@@ -5,6 +5,7 @@ use std::{
     future::{Future, poll_fn},
     io,
     pin::pin,
+    sync::Arc,
     time::Duration,
 };
 
@@ -18,7 +19,7 @@ use hyper_util::{
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::watch,
+    sync::{Semaphore, watch},
 };
 use tower::Service as _;
 
@@ -33,6 +34,11 @@ use crate::{
 const GRACE: Duration = Duration::from_secs(5);
 /// How long a TLS handshake may take: on loopback it takes milliseconds.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long the head of a request may take, and how long a connection may be idle before it comes.
+const HEAD: Duration = Duration::from_secs(30);
+/// Connections at the same time, watches among them: far more than people and their tools open, and less than a process
+/// usually may have open files. More of them wait to be accepted.
+const CONNECTIONS: usize = 256;
 /// How long `accept` is left alone after it failed (no file descriptors left, most likely).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -51,10 +57,15 @@ pub async fn serve(
     let graceful = GracefulShutdown::new();
     let (stop, stopping) = watch::channel(false);
     let mut shutdown = pin!(shutdown);
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
-        let accepted = tokio::select! {
+        let accept = async {
+            let place = room.clone().acquire_owned().await;
+            (listener.accept().await, place)
+        };
+        let (accepted, place) = tokio::select! {
             () = &mut shutdown => break,
-            accepted = listener.accept() => accepted,
+            accepted = accept => accepted,
         };
         match accepted {
             Ok((stream, _)) => {
@@ -63,7 +74,11 @@ pub async fn serve(
                     access: access.clone(),
                     stopping: stopping.clone(),
                 };
-                tokio::spawn(door.welcome(stream, graceful.watcher()));
+                let served = door.welcome(stream, graceful.watcher());
+                tokio::spawn(async move {
+                    served.await;
+                    drop(place);
+                });
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -98,7 +113,7 @@ impl Door {
         };
         let service = service_fn(move |request| self.clone().enter(request));
         let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new());
+        builder.timer(TokioTimer::new()).header_read_timeout(HEAD);
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         if let Err(error) = watcher.watch(connection).await {
             tracing::debug!(%error, "a connection ended badly");

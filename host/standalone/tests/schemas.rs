@@ -247,3 +247,23 @@ async fn a_changed_crd_governs_the_next_write() {
     assert_eq!(crd["metadata"]["generation"], 2);
     assert_eq!(crd["status"]["conditions"][1]["type"], "Established");
 }
+
+#[tokio::test]
+async fn patterns_that_would_fill_the_memory_together_are_refused() {
+    let client = empty();
+    let properties: serde_json::Map<String, Value> = (0..600)
+        .map(|n| {
+            let pattern = format!("^[a-z{n}]{{1000}}$");
+            (
+                format!("field{n}"),
+                json!({ "type": "string", "pattern": pattern }),
+            )
+        })
+        .collect();
+    let mut crd = thing_crd();
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] = json!(properties);
+    let (code, status) = raw(&client, "POST", CRDS, &[], &crd.to_string()).await;
+    let message = status["message"].as_str().unwrap_or_default();
+    assert_eq!(code, 422);
+    assert!(message.contains("bytes together"), "{:.500}", message);
+}

@@ -2,9 +2,13 @@
 
 mod common;
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use common::{Events, Seconds, define, raw, refusal, thing_crd, things};
+use http::Request;
+use http_body::Frame;
+use http_body_util::StreamBody;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Config,
@@ -12,7 +16,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use polity_standalone::{Access, Api as Server, Store, serve};
-use tokio::{net::TcpListener, sync::oneshot};
+use tokio::{net::TcpListener, sync::oneshot, time::Instant};
 
 struct Running {
     kubeconfig: String,
@@ -98,4 +102,24 @@ async fn a_shutdown_ends_watches() {
     running.stop.send(()).unwrap();
     assert!(events.ended().await);
     running.server.await.unwrap().unwrap();
+}
+
+/// A body that comes a piece at a time, and never ends.
+fn endless() -> impl http_body::Body<Data = Bytes, Error = std::io::Error> + Send {
+    let pieces = futures::stream::unfold((), |()| async {
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        Some((Ok::<_, std::io::Error>(Frame::data(Bytes::from_static(b" "))), ()))
+    });
+    StreamBody::new(pieces)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_never_ends_is_cut() {
+    let store = Arc::new(Store::in_memory(Seconds::default().clock(), [0; 16]));
+    let mut server = Server::new(store);
+    let began = Instant::now();
+    let request = Request::post("/api/v1/namespaces").body(endless()).unwrap();
+    let answer = tower::Service::call(&mut server, request).await.unwrap();
+    assert_eq!(answer.status(), 408);
+    assert_eq!(began.elapsed(), Duration::from_secs(60));
 }

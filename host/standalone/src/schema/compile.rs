@@ -1,13 +1,18 @@
 //! From the JSON of `openAPIV3Schema` to a `Schema`: what cannot be honoured is refused here, by name.
 
-use regex::RegexBuilder;
+use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
 use super::{Additional, Format, Limits, ListType, Schema, Type, child};
 use crate::refusal::Cause;
 
-/// How large a compiled pattern may be, in bytes: patterns are written by whoever may write CRDs.
-const PATTERN_SIZE: usize = 1 << 20;
+/// How large a compiled pattern may be, in bytes: patterns are written by whoever may write CRDs. Smaller sizes are tried
+/// first, because it is not told how large one became.
+const PATTERN_SIZES: [usize; 5] = [1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20];
+/// How large all patterns of a schema may be together: those of large CRDs in use take a tenth of it.
+const PATTERNS: usize = 16 << 20;
+/// How much one pattern may remember of the states it was in.
+const PATTERN_STATES: usize = 1 << 18;
 /// How deep schemas may nest: deeper ones would end our stack, and no CRD in use comes near.
 const DEPTH: usize = 64;
 
@@ -23,7 +28,10 @@ const ANNOTATIONS: [&str; 6] = [
 
 /// Compiles a structural schema that stands at `path` of its CRD. All that is wrong with it is said at once.
 pub(crate) fn compile(path: &str, schema: &Value) -> Result<Schema, Vec<Cause>> {
-    let mut compiler = Compiler { causes: Vec::new() };
+    let mut compiler = Compiler {
+        causes: Vec::new(),
+        patterns: 0,
+    };
     let compiled = compiler.schema(path, schema, Place::Structure, 0);
     if compiler.causes.is_empty() {
         Ok(compiled)
@@ -41,6 +49,8 @@ enum Place {
 
 struct Compiler {
     causes: Vec<Cause>,
+    /// Bytes of all patterns so far.
+    patterns: usize,
 }
 
 impl Compiler {
@@ -187,17 +197,34 @@ impl Compiler {
         };
     }
 
-    fn pattern(&mut self, path: &str, value: &Value) -> Option<regex::Regex> {
-        let compiled = RegexBuilder::new(value.as_str()?)
-            .size_limit(PATTERN_SIZE)
-            .build();
-        compiled
-            .map_err(|error| {
-                let why = format!("must be a valid regular expression: {error}");
-                self.causes
-                    .push(Cause::invalid(&child(path, "pattern"), value, &why));
-            })
-            .ok()
+    fn pattern(&mut self, path: &str, value: &Value) -> Option<Regex> {
+        let why = match self.compiled(value.as_str()?) {
+            Ok(pattern) => return Some(pattern),
+            Err(why) => why,
+        };
+        self.causes
+            .push(Cause::invalid(&child(path, "pattern"), value, &why));
+        None
+    }
+
+    fn compiled(&mut self, text: &str) -> Result<Regex, String> {
+        if self.patterns > PATTERNS {
+            return Err(format!(
+                "the patterns of a schema take at most {PATTERNS} bytes together"
+            ));
+        }
+        let mut why = String::new();
+        for size in PATTERN_SIZES {
+            let mut builder = RegexBuilder::new(text);
+            match builder.size_limit(size).dfa_size_limit(PATTERN_STATES).build() {
+                Ok(pattern) => {
+                    self.patterns += size;
+                    return Ok(pattern);
+                }
+                Err(error) => why = format!("must be a valid regular expression: {error}"),
+            }
+        }
+        Err(why)
     }
 
     /// What makes a schema structural: each level names its type.

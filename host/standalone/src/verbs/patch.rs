@@ -4,7 +4,10 @@ use json_patch::PatchOperation;
 use serde_json::Value;
 
 use super::{Call, Written, update::replace};
-use crate::{admission::check_place, refusal::Refusal};
+use crate::{
+    admission::{DEPTH, Shape, check_place, too_deep},
+    refusal::Refusal,
+};
 
 /// How many operations a JSON patch may have (apiserver `maxJSONPatchOperations`).
 const OPERATIONS: usize = 10_000;
@@ -12,6 +15,9 @@ const OPERATIONS: usize = 10_000;
 /// How much `copy` operations of one patch may copy, in bytes (apiserver `MaxJSONPatchCopyBytes`): a row of
 /// them can double the object each time.
 const COPIED: usize = 3 << 20;
+
+/// How many values `move` operations of one patch may move: each of them is looked at.
+const MOVED: usize = 1 << 20;
 
 /// How the body of a patch is to be read.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,12 +98,18 @@ impl Patch {
         match self {
             Self::Merge(patch) => json_patch::merge(object, patch),
             Self::Json(patch) => {
-                let mut copied = 0;
+                let (mut copied, mut moved) = (0, 0);
                 for operation in &patch.0 {
                     copied += size_of_copy(object, operation);
                     if copied > COPIED {
                         return Err(Refusal::too_large_patch(format!(
                             "a JSON patch copies at most {COPIED} bytes"
+                        )));
+                    }
+                    moved += check_depth(object, operation)?;
+                    if moved > MOVED {
+                        return Err(Refusal::too_large_patch(format!(
+                            "a JSON patch moves at most {MOVED} values"
                         )));
                     }
                     // Operations that were applied before a failing one are lost with the copy they changed.
@@ -107,6 +119,26 @@ impl Patch {
         }
         Ok(())
     }
+}
+
+/// Refuses what would nest an object too deep: a row of operations can put it into itself again and again. Answers how
+/// many values are moved.
+fn check_depth(object: &Value, operation: &PatchOperation) -> Result<usize, Refusal> {
+    let (path, value) = match operation {
+        PatchOperation::Add(add) => (&add.path, Some(&add.value)),
+        PatchOperation::Replace(replace) => (&replace.path, Some(&replace.value)),
+        PatchOperation::Copy(copy) => (&copy.path, object.pointer(copy.from.as_str())),
+        PatchOperation::Move(moved) => (&moved.path, object.pointer(moved.from.as_str())),
+        PatchOperation::Remove(_) | PatchOperation::Test(_) => return Ok(0),
+    };
+    let shape = value.map(Shape::of).unwrap_or_default();
+    if path.as_str().matches('/').count() + shape.depth > DEPTH {
+        return Err(too_deep());
+    }
+    Ok(match operation {
+        PatchOperation::Move(_) => shape.count,
+        _ => 0,
+    })
 }
 
 fn size_of_copy(object: &Value, operation: &PatchOperation) -> usize {

@@ -84,7 +84,7 @@ pub(super) fn replace(
         && content_differs(target, &stored.value, &next)
     {
         let generation = stored.value["metadata"]["generation"].as_i64().unwrap_or(0);
-        next["metadata"]["generation"] = json!(generation + 1);
+        next["metadata"]["generation"] = json!(generation.saturating_add(1));
     }
     let object = deletion::put(write, key, next);
     Ok(Written { object, warnings })
