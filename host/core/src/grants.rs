@@ -16,6 +16,7 @@ use crate::contract::{Act, Code, Failure, Kind, ListQuery, ObjectRef, Question, 
 use crate::object::Object;
 use crate::path;
 use crate::plan;
+use crate::selector::Selector;
 
 /// API groups that no request and no binding may name, whatever the grants.
 const CLOSED_GROUPS: [&str; 8] = [
@@ -159,12 +160,30 @@ fn check_size(question: &Question) -> Result<(), Failure> {
         _ => return Ok(()),
     };
     let paths: usize = projection.iter().map(|path| path.len() + 1).sum();
-    match selectors.max(paths) {
-        bytes if bytes <= QUESTION => Ok(()),
-        bytes => Err(Failure::new(
-            Code::InvalidArgument,
-            format!("selectors or a projection of {bytes} bytes; at most {QUESTION} are taken"),
-        )),
+    let bytes = selectors.max(paths);
+    if bytes > QUESTION {
+        let message = format!("selectors or a projection of {bytes} bytes; at most {QUESTION} are taken");
+        return Err(Failure::new(Code::InvalidArgument, message));
+    }
+    match question {
+        Question::Objects(query) => check_selectors(query),
+        _ => Ok(()),
+    }
+}
+
+/// A selector that is none would select nothing, which looks like an answer.
+fn check_selectors(query: &ListQuery) -> Result<(), Failure> {
+    let is_label = |text: &&str| Selector::parse(text).is_some();
+    let is_field = |text: &&str| text.split(',').all(|term| term.contains('='));
+    let no_label = query.label_selector.as_deref().filter(|text| !is_label(text));
+    let no_field = query.field_selector.as_deref().filter(|text| !is_field(text));
+    match no_label.or(no_field) {
+        None => Ok(()),
+        Some(text) => {
+            let text: String = text.chars().take(80).collect();
+            let message = format!("no valid selector: {}", text.escape_debug());
+            Err(Failure::new(Code::InvalidArgument, message))
+        }
     }
 }
 

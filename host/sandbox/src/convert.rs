@@ -405,16 +405,29 @@ fn act_out(act: wit::ActResult) -> core::Act {
     }
 }
 
-/// A manifest whose JSON is not JSON.
+/// Objects and lists in one of a manifest's JSON texts. An empty one takes a few bytes of text and some hundred of the
+/// host; the largest definitions in the field have some ten thousand.
+const COMPOUNDS: usize = 50_000;
+
+/// A manifest whose JSON is not what it should be.
 #[derive(Debug, thiserror::Error)]
-#[error("its manifest's {field} is not JSON")]
-pub(crate) struct ManifestError {
-    field: &'static str,
-    source: serde_json::Error,
+pub(crate) enum ManifestError {
+    #[error("its manifest's {field} is not JSON")]
+    NotJson {
+        field: &'static str,
+        source: serde_json::Error,
+    },
+    #[error("its manifest's {field} has more than {COMPOUNDS} objects and lists")]
+    TooLarge { field: &'static str },
 }
 
 fn json(field: &'static str, text: &str) -> Result<serde_json::Value, ManifestError> {
-    serde_json::from_str(text).map_err(|source| ManifestError { field, source })
+    // Those in texts count too, which errs on the safe side.
+    let compounds = text.bytes().filter(|byte| matches!(byte, b'{' | b'['));
+    if compounds.count() > COMPOUNDS {
+        return Err(ManifestError::TooLarge { field });
+    }
+    serde_json::from_str(text).map_err(|source| ManifestError::NotJson { field, source })
 }
 
 /// Turns a world's manifest into core's: each world generates one of its own, of the same shape.
@@ -471,3 +484,20 @@ macro_rules! manifest_of {
 manifest_of!(lifecycle_manifest, lifecycle);
 manifest_of!(identity_manifest, identity);
 manifest_of!(retry_manifest, retry);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_takes_the_host_hundred_times_its_size_is_refused() {
+        let text = format!("[{}0]", r#"{"":0},"#.repeat(COMPOUNDS));
+        let refused = json("crd", &text).expect_err("too many objects");
+        assert_eq!(
+            refused.to_string(),
+            "its manifest's crd has more than 50000 objects and lists"
+        );
+        json("crd", &format!("[{}0]", r#"{"":0},"#.repeat(COMPOUNDS / 2)))
+            .expect("as many as large ones have");
+    }
+}

@@ -2,16 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use polity_core::binding::PolicyId;
 use sha2::{Digest, Sha256};
 use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig};
 
+use crate::compile::Compiler;
+use crate::confined::Bounds;
 use crate::load::{self, LoadError};
 use crate::memory::Memories;
 use crate::policy::Policy;
+use crate::state::{INSTANCES, MEMORIES, TABLES};
 
 /// Real milliseconds between epochs: how exact the wall limit is.
 pub(crate) const EPOCH: u64 = 10;
@@ -29,27 +32,46 @@ pub enum Allocation {
     Pooling,
 }
 
+impl Allocation {
+    /// As the command line and recordings name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Allocation::OnDemand => "on-demand",
+            Allocation::Pooling => "pooling",
+        }
+    }
+}
+
 /// How a sandbox is set up.
 #[derive(Clone, Debug)]
 pub struct SandboxConfig {
     /// Where memory comes from.
     pub allocation: Allocation,
+    /// Who compiles. The default is for tests.
+    pub compiler: Compiler,
     /// Bytes of the largest policy taken.
     pub largest: usize,
-    /// How long compiling a policy may take.
+    /// How long compiling a policy may take: processor time, where a process of its own does it.
     pub compile_time: Duration,
-    /// Policies kept compiled; beyond that the one used longest ago is dropped.
-    pub kept: usize,
+    /// Bytes that a process may have which compiles a policy, however large that is.
+    pub compile_memory: u64,
+    /// Bytes of the most machine code that a policy may compile to.
+    pub largest_code: u64,
+    /// Bytes of machine code that are kept; beyond that, what was used longest ago is dropped once nobody runs it.
+    pub kept_code: u64,
 }
 
 impl Default for SandboxConfig {
     fn default() -> Self {
         SandboxConfig {
             allocation: Allocation::default(),
+            compiler: Compiler::InProcess,
             // The shipped policies have some hundred KB.
             largest: 8 << 20,
             compile_time: Duration::from_secs(60),
-            kept: 64,
+            compile_memory: 1 << 30,
+            largest_code: 64 << 20,
+            kept_code: 128 << 20,
         }
     }
 }
@@ -62,10 +84,19 @@ pub struct Sandbox {
     ticking: Arc<AtomicBool>,
 }
 
+/// What was compiled, by digest.
 #[derive(Default)]
 struct Compiled {
-    policies: BTreeMap<PolicyId, (u64, Arc<Policy>)>,
+    policies: BTreeMap<PolicyId, Known>,
     uses: u64,
+}
+
+/// A policy that was compiled, for as long as it is kept or somebody runs it.
+struct Known {
+    used: u64,
+    policy: Weak<Policy>,
+    /// None once it is no longer kept.
+    kept: Option<Arc<Policy>>,
 }
 
 impl Sandbox {
@@ -96,6 +127,11 @@ impl Sandbox {
 
     /// Loads a core module or a component. What was loaded before is not compiled again.
     pub fn load(&self, bytes: &[u8]) -> Result<Arc<Policy>, LoadError> {
+        self.load_within(bytes, self.config.compile_time)
+    }
+
+    /// Loads a core module or a component that compiles in such a time, and no longer than the longest that is allowed.
+    pub fn load_within(&self, bytes: &[u8], time: Duration) -> Result<Arc<Policy>, LoadError> {
         if bytes.len() > self.config.largest {
             return Err(LoadError::TooLarge {
                 size: bytes.len(),
@@ -103,26 +139,38 @@ impl Sandbox {
             });
         }
         let id = PolicyId(hex(&Sha256::digest(bytes)).into());
-        if let Some(known) = self.compiled().get(&id) {
+        if let Some(known) = self.known(&id) {
             return Ok(known);
         }
-        let policy = Arc::new(load::load(
-            &self.engine,
-            id.clone(),
-            bytes,
-            self.config.compile_time,
-        )?);
-        self.compiled().insert(id, policy.clone(), self.config.kept);
+        let bounds = Bounds {
+            processor: time.min(self.config.compile_time),
+            memory: compile_memory(bytes.len()).min(self.config.compile_memory),
+            answer: self.config.largest_code,
+        };
+        let (compiler, allocation) = (&self.config.compiler, self.config.allocation);
+        let compiled = compiler.compile(&self.engine, allocation, bytes, bounds)?;
+        let policy = Arc::new(load::load(&self.engine, id, &compiled)?);
+        self.compiled().insert(&policy, self.config.kept_code);
         Ok(policy)
+    }
+
+    /// A policy that was loaded before and is still there.
+    pub fn known(&self, id: &PolicyId) -> Option<Arc<Policy>> {
+        self.compiled().get(id)
+    }
+
+    /// Who compiles.
+    pub fn compiler(&self) -> &Compiler {
+        &self.config.compiler
     }
 
     /// The engine and how it is set up: a recording of the same version replays to the same bytes.
     pub fn engine_version(&self) -> String {
-        let allocation = match self.config.allocation {
-            Allocation::OnDemand => "on-demand",
-            Allocation::Pooling => "pooling",
-        };
-        format!("wasmtime {} {allocation}", env!("WASMTIME_VERSION"))
+        format!(
+            "wasmtime {} {}",
+            env!("WASMTIME_VERSION"),
+            self.config.allocation.name()
+        )
     }
 
     fn compiled(&self) -> std::sync::MutexGuard<'_, Compiled> {
@@ -139,28 +187,39 @@ impl Drop for Sandbox {
 impl Compiled {
     fn get(&mut self, id: &PolicyId) -> Option<Arc<Policy>> {
         self.uses += 1;
-        let (used, policy) = self.policies.get_mut(id)?;
-        *used = self.uses;
-        Some(policy.clone())
+        let known = self.policies.get_mut(id)?;
+        known.used = self.uses;
+        known.policy.upgrade()
     }
 
-    fn insert(&mut self, id: PolicyId, policy: Arc<Policy>, kept: usize) {
+    fn insert(&mut self, policy: &Arc<Policy>, most: u64) {
         self.uses += 1;
-        self.policies.insert(id, (self.uses, policy));
-        while self.policies.len() > kept {
-            let oldest = self
-                .policies
-                .iter()
-                .min_by_key(|(_, (used, _))| *used)
-                .map(|(id, _)| id.clone());
-            if let Some(oldest) = oldest {
-                self.policies.remove(&oldest);
-            }
-        }
+        let known = Known {
+            used: self.uses,
+            policy: Arc::downgrade(policy),
+            kept: Some(policy.clone()),
+        };
+        self.policies.insert(policy.id().clone(), known);
+        while self.kept() > most && self.drop_oldest() {}
+        // What nobody runs any more.
+        self.policies.retain(|_, known| known.policy.strong_count() > 0);
+    }
+
+    /// Bytes of code that are kept.
+    fn kept(&self) -> u64 {
+        let kept = self.policies.values().filter_map(|known| known.kept.as_ref());
+        kept.map(|policy| policy.code() as u64).sum()
+    }
+
+    fn drop_oldest(&mut self) -> bool {
+        let kept = self.policies.values_mut().filter(|known| known.kept.is_some());
+        let oldest = kept.min_by_key(|known| known.used);
+        oldest.is_some_and(|known| known.kept.take().is_some())
     }
 }
 
-fn engine_config(allocation: Allocation) -> Config {
+/// What both the machine code and the memory of guests depend on.
+fn common_config(allocation: Allocation) -> Config {
     let mut config = Config::new();
     config
         .wasm_component_model(true)
@@ -171,29 +230,65 @@ fn engine_config(allocation: Allocation) -> Config {
         .cranelift_nan_canonicalization(true)
         .wasm_relaxed_simd(false)
         .max_wasm_stack(STACK);
+    if allocation == Allocation::OnDemand {
+        config
+            .signals_based_traps(false)
+            .memory_guard_size(0)
+            .memory_reservation(0)
+            .memory_reservation_for_growth(0)
+            .memory_init_cow(false);
+    }
+    config
+}
+
+/// An engine that only compiles: it reserves no address space for guests.
+pub(crate) fn compiling_config(allocation: Allocation) -> Config {
+    common_config(allocation)
+}
+
+fn engine_config(allocation: Allocation) -> Config {
+    let mut config = common_config(allocation);
     match allocation {
         Allocation::OnDemand => {
-            config
-                .signals_based_traps(false)
-                .memory_guard_size(0)
-                .memory_reservation(0)
-                .memory_reservation_for_growth(0)
-                .memory_init_cow(false)
-                .with_host_memory(Arc::new(Memories));
+            config.with_host_memory(Arc::new(Memories));
         }
         Allocation::Pooling => {
-            let mut pool = PoolingAllocationConfig::default();
-            pool.total_component_instances(256)
-                .total_core_instances(1_024)
-                .total_memories(256)
-                .total_tables(1_024)
-                .linear_memory_keep_resident(512 << 10)
-                .table_keep_resident(16 << 10)
-                .pagemap_scan(Enabled::Auto);
-            config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+            config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool()));
         }
     }
     config
+}
+
+/// Room for every step that can run at once, whatever it makes of its limits: no step takes another's.
+fn pool() -> PoolingAllocationConfig {
+    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
+    // A step for each thread that calls policies, and for each that loads one.
+    let steps = count(2 * threads + 8);
+    let (instances, tables, memories) = (count(INSTANCES), count(TABLES), count(MEMORIES));
+    let mut pool = PoolingAllocationConfig::default();
+    pool.total_component_instances(steps)
+        .total_core_instances(steps * instances)
+        .total_memories(steps * memories)
+        .total_tables(steps * tables)
+        .max_core_instances_per_component(instances)
+        .max_memories_per_component(memories)
+        .max_memories_per_module(memories)
+        .max_tables_per_component(tables)
+        .max_tables_per_module(tables)
+        .linear_memory_keep_resident(512 << 10)
+        .table_keep_resident(16 << 10)
+        .pagemap_scan(Enabled::Auto);
+    pool
+}
+
+/// No machine has so many threads that this is cut.
+fn count(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(1 << 12)
+}
+
+/// Address space in which a policy of such a size compiles: two to four times what the shipped ones take.
+fn compile_memory(size: usize) -> u64 {
+    (192 << 20) + 128 * size as u64
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -1,7 +1,4 @@
-//! Loading: from bytes to a policy whose imports, exports, role and manifest are as the contract wants them.
-
-use std::sync::mpsc;
-use std::time::Duration;
+//! Loading: from a compiled component to a policy whose imports, exports, role and manifest are as the contract wants them.
 
 use polity_core::binding::{Limits, PolicyId};
 use polity_core::contract::Role;
@@ -9,8 +6,10 @@ use wasmtime::Engine;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, HasSelf, Linker};
 
+use crate::compile::{self, Compiled};
+use crate::confined::Stopped;
 use crate::convert;
-use crate::policy::{Policy, World};
+use crate::policy::{Policy, Sizes, World};
 use crate::state::State;
 use crate::wit::{identity, lifecycle, retry};
 
@@ -44,9 +43,23 @@ pub enum LoadError {
     /// Truncated, or not valid.
     #[error("it does not compile: {0}")]
     Compile(String),
-    /// Compiling takes too long.
-    #[error("compiling it takes more than {} s", .0.as_secs())]
-    CompileTime(Duration),
+    /// Compiling was stopped: by its bounds, or by the machine. Another time it may end.
+    #[error("it does not compile: {0}")]
+    Stopped(Stopped),
+    /// Too much machine code.
+    #[error("it compiles to {size} bytes, at most {largest} are taken")]
+    CompiledTooLarge {
+        /// How many it has.
+        size: usize,
+        /// How many are taken.
+        largest: u64,
+    },
+    /// It declares more than the host has memory for.
+    #[error("it is too much for a host: {0}")]
+    Shape(String),
+    /// In the words of the process that compiles: any of those above.
+    #[error("{0}")]
+    Refused(String),
     /// It wants something that no policy gets.
     #[error("it imports {0}, and a policy may import nothing but polity:policy/diagnostics{VERSION}")]
     Import(String),
@@ -75,70 +88,44 @@ impl LoadError {
     pub(crate) fn engine(e: wasmtime::Error) -> Self {
         LoadError::Engine(format!("{e:#}"))
     }
+
+    /// Whether the same bytes may load another time: nothing is wrong with them that is known.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, LoadError::Stopped(_))
+    }
 }
 
-/// Loads a policy and asks it for its manifest.
-pub(crate) fn load(
-    engine: &Engine,
-    id: PolicyId,
-    bytes: &[u8],
-    compile_time: Duration,
-) -> Result<Policy, LoadError> {
-    let component = compile(engine, bytes, compile_time)?;
-    check_imports(engine, &component)?;
-    let role = role(engine, &component)?;
-    let (world, limits) = (link(engine, &component, role)?, Limits::default());
-    let manifest = world.describe(engine, &limits).map_err(LoadError::Describe)?;
+/// Characters of a text that bytes from outside have a part in: names in them can be as long as the bytes.
+const WORDS: usize = 2_000;
+
+/// A text that people are shown, no longer than they read.
+pub(crate) fn cut(text: String) -> String {
+    match text.char_indices().nth(WORDS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+/// Asks a compiled policy for its manifest.
+pub(crate) fn load(engine: &Engine, id: PolicyId, compiled: &Compiled) -> Result<Policy, LoadError> {
+    let component = &compiled.component;
+    check_imports(engine, component)?;
+    let role = role(engine, component)?;
+    let world = link(engine, component, role)?;
+    let mut sizes = Sizes {
+        instances: compiled.instances,
+        memory: 0,
+        code: compile::size(component),
+    };
+    let described = world.describe(engine, &Limits::default(), &mut sizes);
+    let manifest = described.map_err(|e| LoadError::Describe(cut(e)))?;
     if manifest.role != role {
         return Err(LoadError::Role {
             said: manifest.role,
             exported: role,
         });
     }
-    Ok(Policy::new(id, engine.clone(), world, manifest))
-}
-
-/// Compiles on a thread of its own: one that takes too long is left behind and ends by itself, its size being bounded.
-/// The tools that read a policy are not all made for hostile bytes: a panic of theirs is a refusal, not ours to die of.
-fn compile(engine: &Engine, bytes: &[u8], limit: Duration) -> Result<Component, LoadError> {
-    let (sender, receiver) = mpsc::channel();
-    let (engine, bytes) = (engine.clone(), bytes.to_vec());
-    std::thread::spawn(move || {
-        let compiled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let component = componentise(&bytes)?;
-            Component::from_binary(&engine, &component).map_err(|e| LoadError::Compile(format!("{e:#}")))
-        }));
-        let damaged =
-            || LoadError::Compile("it is damaged in a way that stopped the tools reading it".into());
-        let _ = sender.send(compiled.unwrap_or_else(|_| Err(damaged())));
-    });
-    match receiver.recv_timeout(limit) {
-        Ok(compiled) => compiled,
-        Err(mpsc::RecvTimeoutError::Timeout) => Err(LoadError::CompileTime(limit)),
-        Err(mpsc::RecvTimeoutError::Disconnected) => Err(LoadError::Compile("the compiler failed".into())),
-    }
-}
-
-/// A core module carries a description of its component in a custom section; a component is taken as it is.
-fn componentise(bytes: &[u8]) -> Result<Vec<u8>, LoadError> {
-    if bytes.is_empty() {
-        return Err(LoadError::Empty);
-    }
-    if !bytes.starts_with(b"\0asm") {
-        return Err(LoadError::NotWasm);
-    }
-    match bytes.get(4..8) {
-        Some([1, 0, 0, 0]) => wit_component::ComponentEncoder::default()
-            .validate(true)
-            .module(bytes)
-            .and_then(|encoder| encoder.encode())
-            .map_err(|e| LoadError::NotComponent(format!("{e:#}"))),
-        Some([_, _, 1, 0]) => Ok(bytes.to_vec()),
-        Some(_) => Err(LoadError::Compile(
-            "it is of another version of WebAssembly".into(),
-        )),
-        None => Err(LoadError::Compile("it ends in the middle of its header".into())),
-    }
+    Ok(Policy::new(id, engine.clone(), world, manifest, sizes))
 }
 
 fn check_imports(engine: &Engine, component: &Component) -> Result<(), LoadError> {
@@ -151,7 +138,7 @@ fn check_imports(engine: &Engine, component: &Component) -> Result<(), LoadError
             _ => false,
         };
         if !only_types && name != diagnostics {
-            return Err(LoadError::Import(name.to_owned()));
+            return Err(LoadError::Import(cut(name.to_owned())));
         }
     }
     Ok(())
@@ -181,7 +168,7 @@ fn role(engine: &Engine, component: &Component) -> Result<Role, LoadError> {
             } else {
                 exports.join(", ")
             };
-            Err(LoadError::Export { found })
+            Err(LoadError::Export { found: cut(found) })
         }
     }
 }
@@ -197,7 +184,7 @@ fn link(engine: &Engine, component: &Component, role: Role) -> Result<World, Loa
                 Role::Retry => World::Retry(retry::RetryPolicyPre::new(pre)?),
             })
         });
-    linked.map_err(|e| LoadError::NotComponent(format!("{e:#}")))
+    linked.map_err(|e| LoadError::NotComponent(cut(format!("{e:#}"))))
 }
 
 /// A manifest whose texts are what they should be.

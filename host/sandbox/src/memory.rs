@@ -3,21 +3,38 @@
 //!
 //! # Guarantees
 //!
-//! - A guest finds nothing but zeroes: all that the guest before could write to is cleared when its instance ends.
-//! - A thread keeps at most [`KEPT`] memories of at most [`LARGEST_KEPT`] bytes.
+//! - A guest finds nothing but zeroes: all that the guest before could write to is clean when its instance ends.
+//! - A thread keeps at most [`KEPT`] bytes.
+//! - The host has no more bytes than the guest asked for. Room to grow is address space, which has no page until it is
+//!   written to; and a memory that grows is moved by the kernel, page by page, so that there are never two of it.
 
 use std::cell::RefCell;
 use std::ptr::NonNull;
 
+use rustix::mm::{MapFlags, MremapFlags, ProtFlags};
 use wasmtime::{LinearMemory, MemoryCreator, MemoryType, Result};
 
-/// Memories that a thread keeps: one is enough for steps, which never nest.
-const KEPT: usize = 2;
-/// Bytes of the largest memory that is kept; a step of a shipped policy takes a quarter of it.
-const LARGEST_KEPT: usize = 1 << 20;
+/// Bytes that a thread keeps, in all its memories. A step of a shipped policy takes a quarter of a megabyte; one that is
+/// linked with the default stack takes more than one.
+pub(crate) const KEPT: usize = 4 << 20;
+/// Bytes of a WebAssembly page: the least that a memory has room for.
+const PAGE: usize = 64 << 10;
+/// Room beyond what a guest asked for, at most: who grows once may grow again.
+const ROOM: usize = 1 << 20;
+/// Bytes that are looked at together before they are cleared: a page of the machine.
+const CLEARED: usize = 4 << 10;
 
 thread_local! {
+    /// The longest unused first.
     static FREE: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The machine has no memory for a guest that may have it.
+#[derive(Debug, thiserror::Error)]
+#[error("the machine has no memory for {wanted} bytes that the policy may have: {source}")]
+pub(crate) struct NoMemory {
+    wanted: usize,
+    source: rustix::io::Errno,
 }
 
 /// Zeroes, as far as no guest has it. Owns the bytes, which only pointers reach: guests write to them.
@@ -31,50 +48,109 @@ struct Block {
 unsafe impl Send for Block {}
 
 impl Block {
-    /// From this thread's memories, or new.
-    fn take(size: usize) -> Self {
+    /// From this thread's memories, the smallest that is large enough, or new.
+    fn take(size: usize) -> Result<Self, NoMemory> {
         let fits = |free: &mut Vec<Block>| {
-            let index = free.iter().position(|block| block.capacity >= size)?;
-            Some(free.swap_remove(index))
+            let large_enough = free.iter().enumerate().filter(|(_, b)| b.capacity >= size);
+            let (index, _) = large_enough.min_by_key(|(_, block)| block.capacity)?;
+            Some(free.remove(index))
         };
         // While the thread ends there are no memories to take from any more.
         let kept = FREE.try_with(|free| fits(&mut free.borrow_mut())).ok().flatten();
-        kept.unwrap_or_else(|| {
-            let bytes = Box::leak(vec![0; size.max(1)].into_boxed_slice());
-            Block {
-                capacity: bytes.len(),
-                base: NonNull::from(bytes).cast(),
-            }
+        kept.map_or_else(|| Block::map(whole_pages(size)?), Ok)
+    }
+
+    fn map(capacity: usize) -> Result<Self, NoMemory> {
+        // SAFETY: the kernel chooses a place where nothing else is.
+        #[allow(unsafe_code, reason = "memory that a guest writes to")]
+        let mapped = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                capacity,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
+        };
+        Block::at(mapped, capacity)
+    }
+
+    /// The same bytes with more behind them, in the same place or another.
+    fn grow(&mut self, capacity: usize) -> Result<(), NoMemory> {
+        // SAFETY: the block owns its bytes, and nobody reads or writes them while it is borrowed.
+        #[allow(unsafe_code, reason = "memory that a guest writes to")]
+        let mapped = unsafe {
+            rustix::mm::mremap(
+                self.base.as_ptr().cast(),
+                self.capacity,
+                capacity,
+                MremapFlags::MAYMOVE,
+            )
+        };
+        // What was mapped here is now part of the new block, or stays with this one.
+        let grown = Block::at(mapped, capacity)?;
+        std::mem::forget(std::mem::replace(self, grown));
+        Ok(())
+    }
+
+    fn at(mapped: rustix::io::Result<*mut std::ffi::c_void>, capacity: usize) -> Result<Self, NoMemory> {
+        let wanted = capacity;
+        let base = mapped.map_err(|source| NoMemory { wanted, source })?;
+        let source = rustix::io::Errno::NOMEM;
+        Ok(Block {
+            base: NonNull::new(base.cast()).ok_or(NoMemory { wanted, source })?,
+            capacity,
         })
     }
 
     /// Clears what a guest could write to and keeps it for the next.
-    fn give_back(self, used: usize) {
-        if self.capacity > LARGEST_KEPT {
+    fn give_back(mut self, used: usize) {
+        if self.capacity > KEPT {
             return;
         }
-        debug_assert!(used <= self.capacity);
-        // SAFETY: so many bytes belong to this block, and no guest has it any more.
-        #[allow(unsafe_code, reason = "memory that a guest wrote to")]
-        unsafe {
-            self.base.write_bytes(0, used);
-        }
+        self.clear(used);
         let _ = FREE.try_with(|free| {
             let mut free = free.borrow_mut();
-            if free.len() < KEPT {
-                free.push(self);
+            free.push(self);
+            while free.iter().map(|block| block.capacity).sum::<usize>() > KEPT {
+                free.remove(0);
             }
         });
+    }
+
+    /// A guest writes to few of its pages, and those that it left alone are mostly still no page at all: reading them is
+    /// faster than writing them, and gives them none.
+    fn clear(&mut self, used: usize) {
+        debug_assert!(used <= self.capacity);
+        // SAFETY: so many bytes belong to this block, every value of them is a number, and no guest has it any more. The
+        // kernel places maps on pages, so that they are aligned.
+        #[allow(unsafe_code, reason = "memory that a guest wrote to")]
+        let words = unsafe {
+            std::slice::from_raw_parts_mut(self.base.as_ptr().cast::<u64>(), used / size_of::<u64>())
+        };
+        for page in words.chunks_mut(CLEARED / size_of::<u64>()) {
+            let clean = |words: &[u64]| words.iter().fold(0, |all, word| all | word) == 0;
+            if !page.chunks(64).all(clean) {
+                page.fill(0);
+            }
+        }
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        let bytes = NonNull::slice_from_raw_parts(self.base, self.capacity);
-        // SAFETY: the slice was leaked from such a box, and the block owns it.
+        // SAFETY: so many bytes were mapped there, and the block owns them.
         #[allow(unsafe_code, reason = "memory that a guest wrote to")]
-        drop(unsafe { Box::from_raw(bytes.as_ptr()) });
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.capacity) };
+        debug_assert!(unmapped.is_ok());
     }
+}
+
+/// So many bytes, rounded up to whole pages and at least one.
+fn whole_pages(bytes: usize) -> Result<usize, NoMemory> {
+    bytes.max(1).checked_next_multiple_of(PAGE).ok_or(NoMemory {
+        wanted: bytes,
+        source: rustix::io::Errno::NOMEM,
+    })
 }
 
 /// The memory of one instance.
@@ -102,7 +178,7 @@ impl Drop for Memory {
 #[allow(unsafe_code, reason = "memory that a guest writes to")]
 unsafe impl Sync for Memory {}
 
-// SAFETY: the pointer is that of a live allocation of `byte_capacity` bytes, which moves only in `grow_to`.
+// SAFETY: the pointer is that of a live mapping of `byte_capacity` bytes, which moves only in `grow_to`.
 #[allow(unsafe_code, reason = "wasmtime wants memory this way")]
 unsafe impl LinearMemory for Memory {
     fn byte_size(&self) -> usize {
@@ -114,17 +190,20 @@ unsafe impl LinearMemory for Memory {
     }
 
     fn grow_to(&mut self, new_size: usize) -> Result<()> {
-        if new_size > self.byte_capacity() {
-            // A guest that grows once may grow again.
-            let larger = Block::take(new_size.max(self.byte_capacity() * 2));
-            // SAFETY: both blocks have so many bytes, they are two allocations, and this instance has both.
-            #[allow(unsafe_code, reason = "memory that a guest wrote to")]
-            unsafe {
-                larger.base.copy_from_nonoverlapping(self.block().base, self.size);
-            }
-            if let Some(old) = self.block.replace(larger) {
-                old.give_back(self.size);
-            }
+        let capacity = self.byte_capacity();
+        if new_size > capacity {
+            let wanted = new_size
+                .saturating_add(ROOM)
+                .min(capacity.saturating_mul(2))
+                .max(new_size);
+            // Room alone does not make a memory too large to be kept.
+            let wanted = if new_size <= KEPT {
+                wanted.min(KEPT)
+            } else {
+                wanted
+            };
+            let block = self.block.as_mut().expect("it is there until the end");
+            block.grow(whole_pages(wanted)?)?;
         }
         self.size = new_size;
         Ok(())
@@ -153,8 +232,9 @@ unsafe impl MemoryCreator for Memories {
         if reserved.is_some_and(|bytes| bytes > 0) || guard > 0 {
             return Err("these memories have no reservation and no guard".into());
         }
+        let block = Block::take(minimum).map_err(|e| e.to_string())?;
         Ok(Box::new(Memory {
-            block: Some(Block::take(minimum)),
+            block: Some(block),
             size: minimum,
         }))
     }
@@ -166,7 +246,7 @@ mod tests {
 
     fn memory(size: usize) -> Memory {
         Memory {
-            block: Some(Block::take(size)),
+            block: Some(Block::take(size).expect("there is memory")),
             size,
         }
     }
@@ -211,15 +291,74 @@ mod tests {
         }
     }
 
+    /// Bytes of a memory that are in the machine's memory, of all that it has room for.
+    fn resident(memory: &Memory) -> usize {
+        let (from, page) = (memory.as_ptr() as usize, 4 << 10);
+        let present = |entry: &[u8]| entry[7] & 0x80 != 0;
+        let mut map = std::fs::File::open("/proc/self/pagemap").expect("Linux says which pages there are");
+        let mut entries = vec![0; memory.byte_capacity() / page * 8];
+        std::io::Seek::seek(&mut map, std::io::SeekFrom::Start((from / page * 8) as u64))
+            .expect("it is mapped");
+        std::io::Read::read_exact(&mut map, &mut entries).expect("it is mapped");
+        entries.chunks(8).filter(|entry| present(entry)).count() * page
+    }
+
     #[test]
-    fn a_thread_keeps_few_memories_and_no_large_ones() {
-        let many: Vec<Memory> = (0..5).map(|_| memory(1 << 16)).collect();
-        drop(many);
-        drop(memory(LARGEST_KEPT + 1));
-        FREE.with(|free| {
-            let free = free.borrow();
-            assert_eq!(free.len(), KEPT);
-            assert!(free.iter().all(|block| block.capacity <= LARGEST_KEPT));
-        });
+    fn a_memory_that_grows_in_small_steps_has_no_more_bytes_than_its_guest_wrote() {
+        // Machines that make huge pages on their own account round up to one.
+        const HUGE: usize = 2 << 20;
+        let mut memory = memory(PAGE);
+        fill(&memory, 7);
+        for pages in 2..=128 {
+            memory.grow_to(pages * PAGE).expect("it grows");
+            fill(&memory, 7);
+            assert!(resident(&memory) <= memory.byte_size() + HUGE);
+            assert!(memory.byte_capacity() <= memory.byte_size() + ROOM);
+        }
+    }
+
+    #[test]
+    fn single_bytes_that_a_guest_wrote_are_cleared() {
+        let first = memory(KEPT / 2);
+        for at in [0, CLEARED - 1, CLEARED, KEPT / 4 + 1, KEPT / 2 - 1] {
+            // SAFETY: the byte belongs to this memory, and nobody else has it.
+            #[allow(unsafe_code, reason = "as a guest writes")]
+            unsafe {
+                first.as_ptr().add(at).write(7);
+            }
+        }
+        let place = first.as_ptr();
+        drop(first);
+        let second = memory(KEPT / 2);
+        assert_eq!(second.as_ptr(), place, "the memory is used again");
+        assert!(bytes(&second).iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn a_thread_keeps_so_many_bytes_and_no_more() {
+        let sizes = [KEPT / 2, KEPT / 4, KEPT / 8, KEPT / 2, KEPT, KEPT + PAGE];
+        let many: Vec<Memory> = sizes.into_iter().map(memory).collect();
+        for memory in many {
+            drop(memory);
+            let kept: usize = FREE.with(|free| free.borrow().iter().map(|block| block.capacity).sum());
+            assert!((1..=KEPT).contains(&kept), "{kept} bytes are kept");
+        }
+    }
+
+    #[test]
+    fn a_policy_linked_with_the_default_stack_finds_its_memory_kept() {
+        // The stack of 1 MiB, data and heap.
+        let mut first = memory(17 * PAGE);
+        first.grow_to(40 * PAGE).expect("it grows");
+        let place = first.as_ptr();
+        drop(first);
+        assert_eq!(memory(17 * PAGE).as_ptr(), place);
+    }
+
+    #[test]
+    fn a_size_that_no_machine_has_is_an_error() {
+        assert!(Block::take(usize::MAX).is_err());
+        assert!(Block::take(1 << 60).is_err());
+        assert!(memory(PAGE).grow_to(usize::MAX).is_err());
     }
 }

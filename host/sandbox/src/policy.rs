@@ -9,8 +9,9 @@ use wasmtime::{Engine, Store, Trap, WasmBacktrace};
 
 use crate::convert;
 use crate::engine::EPOCH;
-use crate::load::described;
-use crate::state::{OutOfMemory, State};
+use crate::load::{cut, described};
+use crate::memory::NoMemory;
+use crate::state::{HANDLES, OutOfMemory, State};
 use crate::wit::{identity, lifecycle, retry};
 
 /// A loaded policy: compiled, linked, and known by what it says of itself.
@@ -19,6 +20,18 @@ pub struct Policy {
     engine: Engine,
     world: World,
     manifest: Arc<Manifest>,
+    sizes: Sizes,
+}
+
+/// What a policy costs in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// Bytes that the instances of a step take beside their memories and tables.
+    pub(crate) instances: u64,
+    /// Bytes of all that with which a step begins.
+    pub(crate) memory: u64,
+    /// Bytes of machine code and what belongs to it.
+    pub(crate) code: usize,
 }
 
 /// A component linked as one of the three worlds.
@@ -29,20 +42,29 @@ pub(crate) enum World {
 }
 
 impl World {
-    /// The policy's manifest, asked for under the default limits.
-    pub(crate) fn describe(&self, engine: &Engine, limits: &Limits) -> Result<Manifest, String> {
-        let mut store = store(engine, limits);
+    /// The policy's manifest, asked for under the default limits. Notes the bytes of memory that a step begins with.
+    pub(crate) fn describe(
+        &self,
+        engine: &Engine,
+        limits: &Limits,
+        sizes: &mut Sizes,
+    ) -> Result<Manifest, String> {
+        let mut store = store(engine, limits, sizes.instances);
+        store.set_hostcall_fuel(MANIFEST);
         let described = match self {
             World::Lifecycle(pre) => pre
                 .instantiate(&mut store)
+                .inspect(|_| sizes.memory = store.data().held())
                 .and_then(|i| i.polity_policy_policy_info().call_describe(&mut store))
                 .map(|manifest| described(manifest, convert::lifecycle_manifest)),
             World::Identity(pre) => pre
                 .instantiate(&mut store)
+                .inspect(|_| sizes.memory = store.data().held())
                 .and_then(|i| i.polity_policy_policy_info().call_describe(&mut store))
                 .map(|manifest| described(manifest, convert::identity_manifest)),
             World::Retry(pre) => pre
                 .instantiate(&mut store)
+                .inspect(|_| sizes.memory = store.data().held())
                 .and_then(|i| i.polity_policy_policy_info().call_describe(&mut store))
                 .map(|manifest| described(manifest, convert::retry_manifest)),
         };
@@ -51,12 +73,13 @@ impl World {
 }
 
 impl Policy {
-    pub(crate) fn new(id: PolicyId, engine: Engine, world: World, manifest: Manifest) -> Self {
+    pub(crate) fn new(id: PolicyId, engine: Engine, world: World, manifest: Manifest, sizes: Sizes) -> Self {
         Policy {
             id,
             engine,
             world,
             manifest: Arc::new(manifest),
+            sizes,
         }
     }
 
@@ -70,6 +93,16 @@ impl Policy {
         &self.manifest
     }
 
+    /// Bytes of memories, tables and instances with which each of its steps begins.
+    pub fn memory(&self) -> u64 {
+        self.sizes.memory
+    }
+
+    /// Bytes of its machine code and what belongs to it.
+    pub(crate) fn code(&self) -> usize {
+        self.sizes.code
+    }
+
     /// The question it answers.
     pub fn role(&self) -> Role {
         self.manifest.role
@@ -77,7 +110,7 @@ impl Policy {
 
     /// One step of a pass, in a fresh instance. For the lifecycle and identity roles.
     pub fn step(&self, pass: &Pass, limits: &Limits) -> Stepped {
-        let mut store = store(&self.engine, limits);
+        let mut store = store(&self.engine, limits, self.sizes.instances);
         let parts = convert::pass(pass);
         let returned = match &self.world {
             World::Lifecycle(pre) => pre.instantiate(&mut store).and_then(|instance| {
@@ -99,7 +132,7 @@ impl Policy {
 
     /// How long until the next try, in milliseconds, and the fuel used. For the retry role.
     pub fn decide(&self, trial: &Trial, limits: &Limits) -> (Result<u64, Fault>, u64) {
-        let mut store = store(&self.engine, limits);
+        let mut store = store(&self.engine, limits, self.sizes.instances);
         let decided = match &self.world {
             World::Retry(pre) => pre.instantiate(&mut store).and_then(|instance| {
                 instance
@@ -117,7 +150,7 @@ impl Policy {
     /// An instance that is called again and again: what a host would use that does not start each step fresh.
     /// For benchmarks only.
     pub fn reused(&self, limits: &Limits) -> Result<ReusedInstance, Fault> {
-        let mut store = store(&self.engine, limits);
+        let mut store = store(&self.engine, limits, self.sizes.instances);
         let instance = match &self.world {
             World::Lifecycle(pre) => pre.instantiate(&mut store),
             _ => Err(wasmtime::Error::msg(
@@ -155,13 +188,19 @@ impl ReusedInstance {
     }
 }
 
-/// A store with one step's limits.
-fn store(engine: &Engine, limits: &Limits) -> Store<State> {
-    let mut store = Store::new(engine, State::new(limits.memory));
+/// Bytes of a manifest, as the host holds it: API servers take definitions of at most about so many.
+const MANIFEST: usize = 2 << 20;
+/// Epochs of the longest step: some thousand years, and no sum with the epoch that it begins in overflows.
+const EPOCHS: u64 = 1 << 48;
+
+/// A store with one step's limits, for instances that take so many bytes beside their memories and tables.
+fn store(engine: &Engine, limits: &Limits, instances: u64) -> Store<State> {
+    let mut store = Store::new(engine, State::new(limits.memory, instances));
     store.limiter(|state| state);
     // Fuel is always on in this engine.
     let _ = store.set_fuel(limits.step_fuel);
-    store.set_epoch_deadline(limits.step_wall.div_ceil(EPOCH) + 1);
+    store.set_epoch_deadline(limits.step_wall.div_ceil(EPOCH).saturating_add(1).min(EPOCHS));
+    store.set_max_component_handles(HANDLES);
     store.set_hostcall_fuel(
         usize::try_from(limits.output)
             .unwrap_or(usize::MAX)
@@ -215,18 +254,34 @@ impl std::io::Write for Count {
     }
 }
 
+/// How wasmtime says that a step has too many instances, memories or tables.
+const TOO_MANY: &str = "resource limit exceeded";
+
 /// What broke: which trap, in which function, with the guest's own words if it panicked.
 fn fault(e: &wasmtime::Error, state: &State) -> Fault {
-    if let Some(out_of_memory) = e.downcast_ref::<OutOfMemory>() {
+    if let Some(out_of_memory) = state.begins_beyond().as_ref().or(e.downcast_ref()) {
+        let out_of_memory: &OutOfMemory = out_of_memory;
         return Fault::new(FaultKind::OutOfMemory, out_of_memory.to_string());
+    }
+    if let Some(none) = e.downcast_ref::<NoMemory>() {
+        return Fault {
+            kind: FaultKind::OutOfMemory,
+            message: none.to_string(),
+            deterministic: false,
+        };
     }
     let place = e
         .downcast_ref::<WasmBacktrace>()
         .and_then(|trace| trace.frames().iter().find_map(|frame| frame.func_name()))
-        .map(|name| format!(" in {}", demangled(name)))
+        .map(|name| format!(" in {}", cut(demangled(name).to_owned())))
         .unwrap_or_default();
     let Some(trap) = e.downcast_ref::<Trap>() else {
-        return Fault::new(FaultKind::BadOutput, format!("{:#}", e));
+        let words = cut(format!("{e:#}"));
+        let kind = match words.contains(TOO_MANY) {
+            true => FaultKind::OutOfMemory,
+            false => FaultKind::BadOutput,
+        };
+        return Fault::new(kind, words);
     };
     match (trap, &state.panic) {
         (Trap::OutOfFuel, _) => Fault::new(FaultKind::OutOfFuel, format!("out of fuel{place}")),

@@ -1,0 +1,327 @@
+//! What a policy is made of, counted before it is compiled: what costs the host memory that no guest's memory shows.
+
+use wasmparser::{
+    ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, ComponentTypeRef,
+    ElementItems, Encoding, Instance, Parser, Payload,
+};
+
+use crate::state::INSTANCES;
+
+/// Bytes of the types of a policy, of which one takes three at least. The host keeps each for as long as the policy, in
+/// some hundred bytes.
+const TYPES: u64 = 256 << 10;
+/// Everything else that a policy declares: imports, exports, functions, globals, instances, aliases.
+const ITEMS: u64 = 500_000;
+
+/// Bytes of an instance for a global, for an import, for a function that can be called through a table, and for an
+/// element of a segment: what wasmtime lays out, rounded up.
+const GLOBAL: u64 = 16;
+const IMPORT: u64 = 32;
+const CALLABLE: u64 = 48;
+const ELEMENT: u64 = 16;
+
+/// What a core module declares.
+#[derive(Default)]
+struct Module {
+    globals: u64,
+    imports: u64,
+    functions: u64,
+    exports: u64,
+    elements: u64,
+}
+
+impl Module {
+    /// Bytes of each of its instances, at most.
+    fn instance(&self) -> u64 {
+        let callable = self.functions.saturating_add(self.imports).min(
+            self.exports
+                .saturating_add(self.elements)
+                .saturating_add(self.globals),
+        );
+        let parts = [
+            (self.globals, GLOBAL),
+            (self.imports, IMPORT),
+            (callable, CALLABLE),
+            (self.elements, ELEMENT),
+        ];
+        let bytes = |(count, each): (u64, u64)| count.saturating_mul(each);
+        parts.into_iter().map(bytes).fold(0, u64::saturating_add)
+    }
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Found {
+    /// Bytes of an instance of each module of the outermost component, by index, and how often that is instantiated.
+    modules: Vec<(u64, u64)>,
+    /// Bytes of an instance of the largest module of a component in it.
+    inner: u64,
+    /// Whether modules are handed about, so that anybody may instantiate any of them.
+    handed: bool,
+    types: u64,
+    items: u64,
+}
+
+impl Found {
+    /// Bytes that all instances of a step take beside their memories and tables, at most.
+    fn instances(&self) -> u64 {
+        let all = |largest: u64| largest.saturating_mul(INSTANCES as u64);
+        let outer = self
+            .modules
+            .iter()
+            .map(|(bytes, _)| *bytes)
+            .max()
+            .unwrap_or_default();
+        let anything = all(outer.max(self.inner));
+        if self.handed {
+            return anything;
+        }
+        let each = self
+            .modules
+            .iter()
+            .map(|(bytes, times)| bytes.saturating_mul(*times));
+        each.fold(all(self.inner), u64::saturating_add).min(anything)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        match (self.types, self.items) {
+            (types, _) if types > TYPES => Err(format!("its types take {types} bytes, {TYPES} are allowed")),
+            (_, items) if items > ITEMS => Err(format!(
+                "it declares more than {ITEMS} functions, imports, exports and the like"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Bytes that the instances of a step take beside their memories and tables, or why a policy is too much for the host.
+/// What cannot be read is left to the compiler, which says why.
+pub(crate) fn instances(component: &[u8]) -> Result<u64, String> {
+    let mut found = Found::default();
+    // What is open: components, and innermost at most one module.
+    let (mut components, mut module) = (0_u32, None::<Module>);
+    for payload in Parser::new(0).parse_all(component) {
+        let Ok(payload) = payload else { break };
+        match payload {
+            Payload::Version { encoding, .. } => match encoding {
+                Encoding::Module => module = Some(Module::default()),
+                Encoding::Component => components += 1,
+            },
+            Payload::End(_) => match module.take() {
+                Some(module) if components > 1 => found.inner = found.inner.max(module.instance()),
+                Some(module) => found.modules.push((module.instance(), 0)),
+                None => components = components.saturating_sub(1),
+            },
+            payload => {
+                let (types, items) = declared(&payload, module.as_mut());
+                found.types = found.types.saturating_add(types);
+                found.items = found.items.saturating_add(items);
+                if components == 1 {
+                    instantiated(&payload, &mut found.modules);
+                }
+                found.handed |= hands_modules(&payload);
+                found.check()?;
+            }
+        }
+    }
+    Ok(found.instances())
+}
+
+/// Counts the instances of the outermost component's own modules.
+fn instantiated(payload: &Payload<'_>, modules: &mut [(u64, u64)]) {
+    let Payload::InstanceSection(section) = payload else {
+        return;
+    };
+    for instance in section.clone().into_iter().flatten() {
+        if let Instance::Instantiate { module_index, .. } = instance
+            && let Some((_, times)) = modules.get_mut(module_index as usize)
+        {
+            *times += 1;
+        }
+    }
+}
+
+/// Whether a section makes a module known where it is not defined.
+fn hands_modules(payload: &Payload<'_>) -> bool {
+    let is_module = |kind: &ComponentExternalKind| *kind == ComponentExternalKind::Module;
+    match payload {
+        Payload::ComponentImportSection(section) => {
+            let mut imports = section.clone().into_iter().flatten();
+            imports.any(|import| matches!(import.ty, ComponentTypeRef::Module(_)))
+        }
+        Payload::ComponentExportSection(section) => {
+            let mut exports = section.clone().into_iter().flatten();
+            exports.any(|export| is_module(&export.kind))
+        }
+        Payload::ComponentAliasSection(section) => {
+            let mut aliases = section.clone().into_iter().flatten();
+            aliases.any(|alias| match alias {
+                ComponentAlias::InstanceExport { kind, .. } => is_module(&kind),
+                ComponentAlias::Outer { kind, .. } => kind == ComponentOuterAliasKind::CoreModule,
+                ComponentAlias::CoreInstanceExport { .. } => false,
+            })
+        }
+        Payload::ComponentInstanceSection(section) => {
+            let mut instances = section.clone().into_iter().flatten();
+            instances.any(|instance| match instance {
+                ComponentInstance::Instantiate { args, .. } => args.iter().any(|arg| is_module(&arg.kind)),
+                ComponentInstance::FromExports(exports) => {
+                    exports.iter().any(|export| is_module(&export.kind))
+                }
+            })
+        }
+        _ => false,
+    }
+}
+
+/// Bytes of the types, and number of the other items, that a section declares.
+fn declared(payload: &Payload<'_>, module: Option<&mut Module>) -> (u64, u64) {
+    let mut unknown = Module::default();
+    let module = module.unwrap_or(&mut unknown);
+    let add = |count: &mut u64, more: u32| {
+        *count = count.saturating_add(more.into());
+        (0, u64::from(more))
+    };
+    match payload {
+        Payload::TypeSection(section) => (length(section.range()), 0),
+        Payload::CoreTypeSection(section) => (length(section.range()), 0),
+        Payload::ComponentTypeSection(section) => (length(section.range()), 0),
+        Payload::ImportSection(section) => add(&mut module.imports, section.count()),
+        Payload::FunctionSection(section) => add(&mut module.functions, section.count()),
+        Payload::GlobalSection(section) => add(&mut module.globals, section.count()),
+        Payload::ExportSection(section) => add(&mut module.exports, section.count()),
+        Payload::ElementSection(section) => {
+            let counts = section.clone().into_iter().filter_map(|segment| {
+                Some(match segment.ok()?.items {
+                    ElementItems::Functions(items) => items.count(),
+                    ElementItems::Expressions(_, items) => items.count(),
+                })
+            });
+            let all = counts.fold(0, u32::saturating_add);
+            add(&mut module.elements, all)
+        }
+        Payload::TableSection(section) => (0, section.count().into()),
+        Payload::MemorySection(section) => (0, section.count().into()),
+        Payload::DataSection(section) => (0, section.count().into()),
+        Payload::InstanceSection(section) => (0, section.count().into()),
+        Payload::ComponentInstanceSection(section) => (0, section.count().into()),
+        Payload::ComponentAliasSection(section) => (0, section.count().into()),
+        Payload::ComponentCanonicalSection(section) => (0, section.count().into()),
+        Payload::ComponentImportSection(section) => (0, section.count().into()),
+        Payload::ComponentExportSection(section) => (0, section.count().into()),
+        _ => (0, 0),
+    }
+}
+
+fn length(range: std::ops::Range<u64>) -> u64 {
+    range.end.saturating_sub(range.start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A core module of these sections.
+    fn module(sections: &[(u8, Vec<u8>)]) -> Vec<u8> {
+        let mut bytes = b"\0asm\x01\0\0\0".to_vec();
+        for (id, body) in sections {
+            bytes.push(*id);
+            bytes.extend(leb(body.len() as u32));
+            bytes.extend(body);
+        }
+        bytes
+    }
+
+    fn leb(mut number: u32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while number >= 0x80 {
+            bytes.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        bytes.push(number as u8);
+        bytes
+    }
+
+    /// A section of so many equal entries.
+    fn many(count: u32, entry: &[u8]) -> Vec<u8> {
+        let mut body = leb(count);
+        (0..count).for_each(|_| body.extend(entry));
+        body
+    }
+
+    /// A component of these sections.
+    fn component(sections: &[(u8, Vec<u8>)]) -> Vec<u8> {
+        let mut bytes = module(sections);
+        bytes[4..8].copy_from_slice(&[0x0d, 0, 1, 0]);
+        bytes
+    }
+
+    const MODULE: u8 = 1;
+    const INSTANCE: u8 = 2;
+    const COMPONENT: u8 = 4;
+    const ALIAS: u8 = 6;
+
+    /// 1,600 bytes for each instance.
+    fn globals() -> Vec<u8> {
+        module(&[(6, many(100, &[0x7f, 0, 0x41, 0, 0x0b]))])
+    }
+
+    #[test]
+    fn the_bytes_of_all_instances_are_summed() {
+        let none = component(&[(MODULE, globals())]);
+        assert_eq!(instances(&none), Ok(0));
+        let three = component(&[(MODULE, globals()), (INSTANCE, many(3, &[0, 0, 0]))]);
+        assert_eq!(instances(&three), Ok(4_800));
+        let second = component(&[
+            (MODULE, module(&[])),
+            (MODULE, globals()),
+            (INSTANCE, many(5, &[0, 0, 0])),
+            (INSTANCE, many(2, &[0, 1, 0])),
+        ]);
+        assert_eq!(instances(&second), Ok(3_200));
+    }
+
+    #[test]
+    fn modules_that_others_instantiate_count_as_often_as_there_can_be_instances() {
+        let inner = component(&[(MODULE, globals())]);
+        assert_eq!(instances(&component(&[(COMPONENT, inner)])), Ok(64 * 1_600));
+        // The inner one knows the outer one's module 0.
+        let knows = component(&[(ALIAS, many(1, &[0, 0x11, 2, 1, 0]))]);
+        let outer = component(&[(MODULE, globals()), (COMPONENT, knows)]);
+        assert_eq!(instances(&outer), Ok(64 * 1_600));
+    }
+
+    #[test]
+    fn functions_that_tables_can_call_count_and_others_do_not() {
+        let functions = |segments: &[(u8, Vec<u8>)]| {
+            let mut sections = vec![(1, many(1, &[0x60, 0, 0])), (3, many(1_000, &[0]))];
+            sections.extend_from_slice(segments);
+            sections.push((10, many(1_000, &[2, 0, 0x0b])));
+            component(&[(MODULE, module(&sections)), (INSTANCE, many(1, &[0, 0, 0]))])
+        };
+        assert_eq!(instances(&functions(&[])), Ok(0));
+        // Declared as callable, all of them.
+        let mut segment = vec![1, 3, 0];
+        segment.extend(many(1_000, &[0]));
+        assert_eq!(
+            instances(&functions(&[(9, segment)])),
+            Ok(1_000 * (CALLABLE + ELEMENT))
+        );
+    }
+
+    #[test]
+    fn a_policy_with_very_many_types_is_refused() {
+        let types = module(&[(1, many(100_000, &[0x60, 0, 0]))]);
+        let refused = instances(&types).expect_err("too many");
+        assert!(refused.contains("its types take 300003 bytes"), "{refused}");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_left_to_the_compiler() {
+        assert_eq!(instances(b""), Ok(0));
+        assert_eq!(
+            instances(&module(&[(1, many(100_000, &[0x60, 0, 0]))])[..100]),
+            Ok(0)
+        );
+    }
+}
