@@ -1,9 +1,10 @@
 //! Bindings: from an object of the cluster to policies that run, and back to its status.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
+use polity_cluster::Cluster;
 use polity_core::binding::{
     self, API_VERSION, Binding, BindingSpec, KIND, Limits, LoadedPolicy, PolicySource,
 };
@@ -16,14 +17,24 @@ use polity_core::time::rfc3339;
 use polity_sandbox::Policy;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::clouds::Clouds;
+use crate::configuration::configuration;
+use crate::crds;
 use crate::driver::Happening;
 use crate::policies::{Policies, Stamp};
 use crate::progress::{printable, shortened};
+use crate::turns::Later;
 
 /// Real seconds between looks at whether a policy's file was replaced.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Bytes of a manifest's name or version: as many as a name in Kubernetes has.
+const NAME: usize = 253;
+
+/// Real time between looks at a CRD that keeps a binding from being loaded.
+const LOOK_AT_CRD_EVERY: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// What is watched to know the bindings.
 pub(crate) fn scope() -> Scope {
@@ -49,15 +60,25 @@ pub(crate) struct Ready {
 pub(crate) struct Loaded {
     pub(crate) name: String,
     serial: u64,
-    result: Result<Ready, String>,
+    result: Result<Ready, Problem>,
+}
+
+/// Why a binding is not loaded.
+struct Problem {
+    words: String,
+    /// When it is tried again although nothing changed.
+    again: Option<Instant>,
 }
 
 /// The bindings of the cluster.
 pub(crate) struct Bindings {
+    cluster: Arc<Cluster>,
     policies: Arc<Policies>,
     clouds: Arc<Clouds>,
     sender: mpsc::UnboundedSender<Happening>,
     known: BTreeMap<String, Known>,
+    /// The names of those that are being loaded: one at a time of each name, whatever becomes of it meanwhile.
+    busy: BTreeSet<String>,
     serial: u64,
     /// Whether the watch has listed: before that nobody knows which bindings there are.
     listed: bool,
@@ -69,6 +90,7 @@ struct Known {
     serial: u64,
     loading: bool,
     problem: Option<String>,
+    again: Option<Instant>,
     /// What runs, as the status shows it.
     running: Value,
     stamps: Vec<Option<Stamp>>,
@@ -77,15 +99,18 @@ struct Known {
 
 impl Bindings {
     pub(crate) fn new(
+        cluster: Arc<Cluster>,
         policies: Arc<Policies>,
         clouds: Arc<Clouds>,
         sender: mpsc::UnboundedSender<Happening>,
     ) -> Self {
         Bindings {
+            cluster,
             policies,
             clouds,
             sender,
             known: BTreeMap::new(),
+            busy: BTreeSet::new(),
             serial: 0,
             listed: false,
         }
@@ -144,6 +169,7 @@ impl Bindings {
                     serial: 0,
                     loading: false,
                     problem: None,
+                    again: None,
                     running: Value::Null,
                     stamps: Vec::new(),
                     written: None,
@@ -154,12 +180,17 @@ impl Bindings {
         }
     }
 
-    /// Loads again what names a file that was replaced.
+    /// Loads again what names a file that was replaced, and what was stopped when its time has come.
     pub(crate) fn reload_changed(&mut self) {
+        let now = Instant::now();
         let changed: Vec<String> = self
             .known
             .iter()
-            .filter(|(_, known)| !known.loading && known.stamps != stamps(&self.policies, &known.object))
+            .filter(|(_, known)| !known.loading)
+            .filter(|(_, known)| {
+                known.again.is_some_and(|again| again <= now)
+                    || known.stamps != stamps(&self.policies, &known.object)
+            })
             .map(|(name, _)| name.clone())
             .collect();
         changed.iter().for_each(|name| self.load(name));
@@ -167,35 +198,54 @@ impl Bindings {
 
     fn load(&mut self, name: &str) {
         self.serial += 1;
-        let Some(known) = self.known.get_mut(name) else {
+        if let Some(known) = self.known.get_mut(name) {
+            (known.serial, known.loading) = (self.serial, true);
+            self.start(name);
+        }
+    }
+
+    /// Starts loading a binding as it stands, unless it is being loaded as it stood: then that comes to an end first.
+    fn start(&mut self, name: &str) {
+        let Some(known) = self.known.get_mut(name).filter(|_| !self.busy.contains(name)) else {
             return;
         };
-        (known.serial, known.loading) = (self.serial, true);
         known.stamps = stamps(&self.policies, &known.object);
         let (policies, clouds, sender) = (self.policies.clone(), self.clouds.clone(), self.sender.clone());
-        let (name, object, serial) = (name.to_owned(), known.object.clone(), self.serial);
-        tokio::task::spawn_blocking(move || {
-            let result = load(&policies, &clouds, &object).map_err(|e| format!("{e:#}"));
+        let (name, object, serial) = (name.to_owned(), known.object.clone(), known.serial);
+        self.busy.insert(name.clone());
+        let cluster = self.cluster.clone();
+        tokio::spawn(async move {
+            let loading = tokio::task::spawn_blocking(move || load_guarded(&policies, &clouds, &object));
+            let result = match loading.await {
+                Ok(Ok(ready)) => fits_the_cluster(&cluster, ready).await,
+                Ok(Err(problem)) => Err(problem),
+                Err(e) => Err(Problem {
+                    words: format!("loading it was stopped: {e}"),
+                    again: None,
+                }),
+            };
             let _ = sender.send(Happening::Loaded(Box::new(Loaded { name, serial, result })));
         });
     }
 
     /// Takes in what came of loading; none if it comes too late.
     pub(crate) fn loaded(&mut self, loaded: Loaded) -> Option<Result<Ready, String>> {
-        let known = self
-            .known
-            .get_mut(&loaded.name)
-            .filter(|known| known.serial == loaded.serial)?;
+        self.busy.remove(&loaded.name);
+        let known = self.known.get_mut(&loaded.name)?;
+        if known.serial != loaded.serial {
+            self.start(&loaded.name);
+            return None;
+        }
         known.loading = false;
         match loaded.result {
             Ok(ready) => {
-                known.problem = None;
-                known.running = running(&ready.binding);
+                (known.problem, known.again) = (None, None);
+                known.running = running(&ready);
                 Some(Ok(ready))
             }
             Err(problem) => {
-                known.problem = Some(problem.clone());
-                Some(Err(problem))
+                (known.problem, known.again) = (Some(problem.words.clone()), problem.again);
+                Some(Err(problem.words))
             }
         }
     }
@@ -273,10 +323,46 @@ pub(crate) fn build(policies: &Policies, object: &Value) {
     }
 }
 
+/// A binding whose policies find in the cluster what they rest on. What cannot be looked at now is found out when
+/// it is written.
+async fn fits_the_cluster(cluster: &Cluster, ready: Ready) -> Result<Ready, Problem> {
+    let Binding { spec, catalogue, .. } = &ready.binding;
+    let crd = match cluster.definition(&spec.governs.kind()).await {
+        Ok(crd) => crd,
+        Err(failure) => {
+            tracing::debug!(binding = ready.binding.name, %failure, "its CRD cannot be looked at");
+            None
+        }
+    };
+    let mut policies = ready.binding.policies.values();
+    let wrong = crd.and_then(|crd| {
+        policies.find_map(|policy| grants::check_definition(spec, catalogue, &policy.manifest, &crd))
+    });
+    match wrong {
+        None => Ok(ready),
+        Some(words) => Err(Problem {
+            words,
+            again: Some(Instant::now() + LOOK_AT_CRD_EVERY),
+        }),
+    }
+}
+
+/// Loads a binding; a bug of ours that it meets is its problem and nobody else's.
+fn load_guarded(policies: &Policies, clouds: &Clouds, object: &Object) -> Result<Ready, Problem> {
+    let load = || load(policies, clouds, object);
+    let loaded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(load));
+    loaded
+        .unwrap_or_else(|_| bail!("loading it failed; this is a bug of Polity"))
+        .map_err(|e| Problem {
+            words: format!("{e:#}"),
+            again: e.downcast_ref::<Later>().map(|later| later.at),
+        })
+}
+
 /// Loads everything that a binding names, and checks that it fits together.
 pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Result<Ready> {
     let spec = object.value()["spec"].clone();
-    let spec: BindingSpec = serde_path_to_error::deserialize(spec).map_err(|e| {
+    let mut spec: BindingSpec = serde_path_to_error::deserialize(spec).map_err(|e| {
         let path = e.path().to_string();
         anyhow!("spec.{path}: {}", e.into_inner())
     })?;
@@ -285,6 +371,7 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
         bail!("spec.policies: a lifecycle or an identity policy is needed");
     }
     check_limits(&spec.limits)?;
+    spec.limits = within_reason(spec.limits);
     let (mut loaded, mut kept) = (BTreeMap::new(), Vec::new());
     for (role, source) in sources {
         let at = || format!("spec.policies.{}", role.as_str());
@@ -298,7 +385,17 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
                 manifest.role.as_str()
             );
         }
-        let config = configuration(&manifest, source.configuration.as_ref())
+        for (what, text) in [("name", &manifest.name), ("version", &manifest.version)] {
+            if text.len() > NAME {
+                let bytes = text.len();
+                bail!(
+                    "{}: describe: its {what} has {bytes} bytes, at most {NAME} are taken",
+                    at()
+                );
+            }
+        }
+        crds::carried(&manifest).map_err(|why| anyhow!("{}: {}: {why}", at(), manifest.name))?;
+        let config = configuration(policies, &manifest, source.configuration.as_ref())
             .with_context(|| format!("{}.configuration", at()))?;
         loaded.insert(
             role,
@@ -368,60 +465,63 @@ fn check_limits(limits: &Limits) -> Result<()> {
     Ok(())
 }
 
-/// The order of creation. Kubernetes tells it to the second; names order what was created within one.
+/// The most that a limit is taken for: thousands of years of milliseconds, more bytes and instructions than any machine
+/// has. Sums and products of such limits with what is measured do not overflow.
+const REASON: u64 = 1 << 48;
+
+fn within_reason(mut limits: Limits) -> Limits {
+    for limit in [
+        &mut limits.step_fuel,
+        &mut limits.pass_fuel,
+        &mut limits.memory,
+        &mut limits.step_wall,
+        &mut limits.journal,
+        &mut limits.answer,
+        &mut limits.output,
+        &mut limits.refill,
+        &mut limits.shortest_wait,
+        &mut limits.longest_wait,
+    ] {
+        *limit = (*limit).min(REASON);
+    }
+    limits
+}
+
+/// The order of creation. Kubernetes tells it to the second, in fourteen digits; names order what was created within one.
 fn created(object: &Object) -> u64 {
     let text = object.value()["metadata"]["creationTimestamp"]
         .as_str()
         .unwrap_or_default();
     text.bytes()
         .filter(u8::is_ascii_digit)
+        .take(14)
         .fold(0, |n, digit| n * 10 + u64::from(digit - b'0'))
 }
 
-/// A policy's configuration as its schema wants it, defaults filled in.
-fn configuration(manifest: &Manifest, given: Option<&Value>) -> Result<Value> {
-    let mut config = given.cloned().unwrap_or_else(|| json!({}));
-    if let (Value::Object(config), Value::Object(properties)) =
-        (&mut config, &manifest.config_schema["properties"])
-    {
-        for (name, schema) in properties {
-            if let Some(default) = schema.get("default").filter(|d| !d.is_null()) {
-                config.entry(name).or_insert_with(|| default.clone());
-            }
-        }
-    }
-    let validator = jsonschema::validator_for(&manifest.config_schema)
-        .map_err(|e| anyhow!("the schema of {} is not valid: {e}", manifest.name))?;
-    let wrong: Vec<String> = validator
-        .iter_errors(&config)
-        .map(|e| {
-            format!(
-                "{}: {e}",
-                e.instance_path()
-                    .to_string()
-                    .trim_start_matches('/')
-                    .replace('/', ".")
-            )
-        })
-        .collect();
-    match wrong.is_empty() {
-        true => Ok(config),
-        false => bail!("{}", wrong.join("; ")),
-    }
-}
-
-fn running(binding: &Binding) -> Value {
-    binding
+fn running(ready: &Ready) -> Value {
+    let memory = |id| {
+        let policy = ready.policies.iter().find(|(policy, _)| policy.id() == id);
+        policy.map(|(policy, _)| policy.memory())
+    };
+    ready
+        .binding
         .policies
         .iter()
         .map(|(role, policy)| {
             let shown = json!({
-                "name": policy.manifest.name, "version": policy.manifest.version, "sha256": &*policy.id.0
+                "name": named(&policy.manifest.name), "version": named(&policy.manifest.version),
+                "sha256": &*policy.id.0,
+                "memory": memory(&policy.id),
             });
             (role.as_str().to_owned(), shown)
         })
         .collect::<serde_json::Map<_, _>>()
         .into()
+}
+
+/// What a manifest calls itself, as a status can show it.
+fn named(name: &str) -> String {
+    printable(name)
 }
 
 fn status(known: &Known, health: &Health, unix: u64) -> Value {
@@ -501,8 +601,17 @@ fn status(known: &Known, health: &Health, unix: u64) -> Value {
         .as_ref()
         .and_then(|w| w["conditions"].as_array().cloned())
         .unwrap_or(old);
+    let crds = crds::problems(&known.object).map(|problems| {
+        (
+            "CustomResourceDefinitions",
+            "False",
+            "NotInstalled",
+            problems.to_owned(),
+        )
+    });
     let conditions: Vec<Value> = [loaded, healthy, ungranted, clamped, kept, overlap]
         .into_iter()
+        .chain(crds)
         .map(|(kind, state, reason, message)| {
             let since = before
                 .iter()

@@ -69,14 +69,16 @@ impl Clock {
     pub fn now(&self) -> Now {
         let elapsed = self.elapsed();
         Now {
-            boot: self.boot + elapsed,
-            unix: self.unix + elapsed,
+            boot: self.boot.saturating_add(elapsed),
+            unix: self.unix.saturating_add(elapsed),
         }
     }
 
     /// Passes so many milliseconds of this clock.
     pub async fn sleep(&self, millis: u64) {
-        tokio::time::sleep(Duration::from_secs_f64(millis as f64 / 1_000.0 / self.speed)).await;
+        // A slow clock makes more of a long time than fits.
+        let real = Duration::try_from_secs_f64(millis as f64 / 1_000.0 / self.speed);
+        tokio::time::sleep(real.unwrap_or(Duration::MAX)).await;
     }
 
     /// Waits until a time of this clock, in boot milliseconds.

@@ -1,13 +1,14 @@
 //! The data folder of standalone: everything that outlives the process, opened through a capability.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
 
-/// The data folder. No name in it is taken from an object, and none can leave it.
+use crate::private;
+
+/// The data folder, this user's alone. No name in it is taken from an object, and none can leave it.
 pub struct Data {
     path: PathBuf,
     dir: Dir,
@@ -17,13 +18,10 @@ pub struct Data {
 impl Data {
     /// Opens or creates the folder, for this process alone.
     pub fn open(path: &Path) -> Result<Self> {
-        std::fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
-        let dir = Dir::open_ambient_dir(path, ambient_authority())
-            .with_context(|| format!("cannot open {}", path.display()))?;
+        let dir = private::folder(path, is_own)?;
         let mut options = OpenOptions::new();
-        let lock = dir
-            .open_with("lock", options.create(true).write(true))
-            .context("cannot open its lock file")?;
+        let lock = private::open(&dir, "lock", options.create(true).write(true));
+        let lock = lock.with_context(|| format!("cannot open {}", path.join("lock").display()))?;
         // Held until the process ends, however it ends.
         if rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
             bail!("{} is in use by another process", path.display());
@@ -43,28 +41,29 @@ impl Data {
     /// The database file of the embedded API.
     pub fn database(&self) -> Result<std::fs::File> {
         let mut options = OpenOptions::new();
-        let file = self
-            .dir
-            .open_with("objects.redb", options.create(true).read(true).write(true))
-            .context("cannot open objects.redb")?;
+        let file = private::open(
+            &self.dir,
+            "objects.redb",
+            options.create(true).read(true).write(true),
+        );
+        let file =
+            file.with_context(|| format!("cannot open {}", self.path.join("objects.redb").display()))?;
         Ok(file.into_std())
     }
 
     /// Reads a whole file; none if it does not exist.
     pub fn read(&self, name: &str) -> io::Result<Option<String>> {
-        match self.dir.read_to_string(name) {
-            Ok(text) => Ok(Some(text)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e),
-        }
+        private::read(&self.dir, name)
     }
 
     /// Replaces a whole file: afterwards either the old or the new content is there, whenever the process dies.
     pub fn replace(&self, name: &str, content: &str) -> io::Result<()> {
-        let new = format!("{name}.new");
-        let mut file = self.dir.create(&new)?;
-        file.write_all(content.as_bytes())?;
-        file.sync_data()?;
-        self.dir.rename(&new, &self.dir, name)
+        private::replace(&self.dir, name, content.as_bytes())
     }
+}
+
+/// Whether a name in the folder is one that is written here.
+fn is_own(name: &str) -> bool {
+    let name = name.strip_suffix(".new").unwrap_or(name);
+    matches!(name, "lock" | "objects.redb" | "time" | "recordings") || name.starts_with("cloud-")
 }

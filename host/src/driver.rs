@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
 use futures::{FutureExt as _, StreamExt as _};
-use polity_cluster::Cluster;
+use polity_cluster::{Cluster, MintLimits};
 use polity_core::binding::PolicyId;
 use polity_core::call::{Call, CallId, LeaseRead, Reply, Scope, WatchEvent};
 use polity_core::contract::{Code, Doubt, Failure};
@@ -139,7 +139,12 @@ impl Driver {
         let (sender, happenings) = mpsc::unbounded_channel();
         let driver = Driver {
             machine: Machine::new(parts.identity),
-            bindings: Bindings::new(parts.policies.clone(), parts.clouds.clone(), sender.clone()),
+            bindings: Bindings::new(
+                parts.cluster.clone(),
+                parts.policies.clone(),
+                parts.clouds.clone(),
+                sender.clone(),
+            ),
             workers: Workers::start(parts.threads, sender.clone()),
             clock: parts.clock,
             cluster: parts.cluster,
@@ -311,12 +316,16 @@ impl Driver {
             Call::Mint {
                 kind,
                 ttl,
-                count: _,
+                count,
                 owner,
             } => {
                 let unix = self.clock.now().unix;
                 self.spawn(id, async move {
-                    Reply::Answer(cluster.mint(&kind, ttl, &owner, unix).await)
+                    let limits = MintLimits {
+                        count: count as usize,
+                        ..MintLimits::default()
+                    };
+                    Reply::Answer(cluster.mint(&kind, ttl, &owner, unix, limits).await)
                 });
             }
             Call::Read(question) => {

@@ -1,19 +1,23 @@
 //! Manifest files: what `run` is given, read and applied.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use polity_cluster::Cluster;
+use polity_cluster::{Cluster, Stands};
+use polity_core::contract::{Code, Failure, Kind};
 use polity_core::object::Object;
 use serde::Deserialize as _;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
-use crate::bindings::{self, is_binding};
+use crate::bindings::{self, Ready, is_binding};
 use crate::clouds::Clouds;
-use crate::crds;
+use crate::crds::{self, Brought};
 use crate::policies::Policies;
 use crate::scenario::{self, Scenario};
+use crate::turns::Later;
 
 /// Everything that the given files hold.
 #[derive(Default)]
@@ -87,57 +91,317 @@ impl Manifests {
         }
     }
 
-    /// Applies everything but the scenario: CRDs first, those of the bindings' policies among them. `own_crds`: the
-    /// host's own even if there is no binding.
+    /// Applies everything but the scenario: CRDs first, those of the bindings' policies among them. What is wrong with
+    /// one of the latter is said on its binding, and keeps nothing else from being applied.
     pub async fn apply(
         &self,
-        cluster: &Cluster,
+        cluster: &Arc<Cluster>,
         policies: &Arc<Policies>,
         clouds: &Arc<Clouds>,
-        own_crds: bool,
+        target: Target,
         says: &(dyn Fn(&str) + Sync),
     ) -> Result<()> {
-        let mut definitions = Vec::new();
-        if own_crds || !self.bindings.is_empty() {
-            definitions.push(crds::policy_binding());
-        }
-        for binding in &self.bindings {
+        let mut brought = Vec::new();
+        let mut problems = Problems::default();
+        for (binding, loaded) in self.bindings.iter().zip(self.load(policies, clouds).await?) {
             // A binding that does not load is applied all the same: its status says what is wrong.
-            let (policies, clouds, object) = (policies.clone(), clouds.clone(), Object::new(binding.clone()));
-            let loaded =
-                tokio::task::spawn_blocking(move || bindings::load(&policies, &clouds, &object)).await?;
             match loaded {
-                Ok(ready) => definitions.extend(
-                    ready
-                        .binding
-                        .policies
-                        .values()
-                        .flat_map(|policy| policy.manifest.crds().cloned()),
-                ),
-                Err(e) => says(&format!("binding {}: {e:#}", binding["metadata"]["name"])),
+                Ok(ready) => {
+                    let (let_in, left_out) = crds::brought(&ready.binding);
+                    brought.extend(let_in);
+                    for left_out in left_out {
+                        problems.add(name(binding), left_out.kind, left_out.why);
+                    }
+                }
+                Err(e) => {
+                    problems.unserved.extend(mentioned(binding));
+                    says(&format!("binding {}: {e:#}", binding["metadata"]["name"]));
+                    if let Some(later) = e.downcast_ref::<Later>() {
+                        let (cluster, policies, clouds) = (cluster.clone(), policies.clone(), clouds.clone());
+                        let binding = binding.clone();
+                        tokio::spawn(follow(cluster, policies, clouds, binding, target, later.at));
+                    }
+                }
             }
         }
-        let crds = self.objects.iter().filter(|object| rank(object) == CRD);
-        for definition in definitions.iter().chain(crds) {
-            apply(cluster, definition).await?;
-            let name = definition["metadata"]["name"].as_str().unwrap_or_default();
-            cluster.wait_established(name).await.map_err(|f| anyhow!("{f}"))?;
+        // Whoever runs the host comes before the policies: what they define stands when those look.
+        let own = (target == Target::Standalone || !self.bindings.is_empty()).then(crds::policy_binding);
+        let given = self.objects.iter().filter(|object| rank(object) == CRD);
+        for definition in own.iter().chain(given) {
+            install_own(cluster, definition, target, says).await?;
         }
+        // Who governs a kind defines it, and not who is only granted something of it.
+        brought.sort_by_key(|one| !one.governed);
+        for one in &brought {
+            let kind = crds::defined(&one.definition);
+            if !one.governed && problems.refused.contains(&kind) {
+                continue;
+            }
+            if let Err(problem) = install(cluster, one, target).await {
+                says(&format!("binding {}: {problem}", one.binding));
+                problems.refused.insert(kind.clone());
+                problems.add(&one.binding, kind, problem);
+            }
+        }
+        self.apply_objects(cluster, &problems, says).await
+    }
+
+    async fn apply_objects(
+        &self,
+        cluster: &Cluster,
+        problems: &Problems,
+        says: &(dyn Fn(&str) + Sync),
+    ) -> Result<()> {
         let of = |wanted| self.objects.iter().filter(move |object| rank(object) == wanted);
-        for object in of(NAMESPACE).chain(&self.bindings).chain(of(REST)) {
+        for object in of(NAMESPACE) {
             apply(cluster, object).await?;
+        }
+        for binding in &self.bindings {
+            let none = Vec::new();
+            let problems = problems.of_crds.get(name(binding)).unwrap_or(&none);
+            let fresh = crds::with_problems(binding, problems, None);
+            let merged = |standing: &Value| Some(crds::with_problems(binding, problems, Some(standing)));
+            let applied = cluster.apply_where(&fresh, merged).await;
+            applied.map_err(|failure| cannot_apply(binding, &failure))?;
+        }
+        for object in of(REST) {
+            match cluster.apply(object).await {
+                Err(failure) if failure.code == Code::Unimplemented && problems.explain(object) => {
+                    says(&format!("{:#}", cannot_apply(object, &failure)));
+                }
+                applied => {
+                    applied.map_err(|failure| cannot_apply(object, &failure))?;
+                }
+            }
         }
         Ok(())
     }
 }
 
+/// What manifests are applied to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The host's own API, whose definitions it keeps up to date.
+    Standalone,
+    /// A cluster, whose definitions are somebody's: they are left as they stand, unless whoever runs the host says
+    /// otherwise.
+    Cluster {
+        /// Definitions that stand are replaced by those given.
+        replace_crds: bool,
+    },
+}
+
+impl Target {
+    fn replaces_crds(self) -> bool {
+        self != Target::Cluster { replace_crds: false }
+    }
+}
+
+/// What went wrong with bindings and their definitions. It is nobody else's problem.
+#[derive(Default)]
+struct Problems {
+    /// What is said of each binding's definitions.
+    of_crds: BTreeMap<String, Vec<String>>,
+    /// Kinds whose definition was not to be had from who governs them: group and kind.
+    refused: BTreeSet<(String, String)>,
+    /// Kinds that may not be served because of what went wrong.
+    unserved: BTreeSet<(String, String)>,
+}
+
+impl Problems {
+    fn add(&mut self, binding: &str, kind: (String, String), why: String) {
+        self.of_crds.entry(binding.to_owned()).or_default().push(why);
+        self.unserved.insert(kind);
+    }
+
+    /// Whether they may be why the kind of an object is not served.
+    fn explain(&self, object: &Value) -> bool {
+        self.unserved.contains(&group_kind(object))
+    }
+}
+
+/// The kinds that a binding names which cannot be read as a whole.
+fn mentioned(binding: &Value) -> impl Iterator<Item = (String, String)> {
+    let spec = &binding["spec"];
+    let grants = spec["grants"].as_array().into_iter().flatten();
+    let granted = grants.filter_map(Value::as_object).flat_map(Map::values);
+    [&spec["governs"]].into_iter().chain(granted).map(group_kind)
+}
+
+/// The group and the kind of what says its apiVersion and kind.
+fn group_kind(of: &Value) -> (String, String) {
+    let group = of["apiVersion"]
+        .as_str()
+        .and_then(|version| version.split_once('/'));
+    let kind = of["kind"].as_str().unwrap_or_default();
+    (group.map_or("", |(group, _)| group).to_owned(), kind.to_owned())
+}
+
+/// Installs a definition that whoever runs the host gave, or that is the host's own.
+async fn install_own(
+    cluster: &Cluster,
+    definition: &Value,
+    target: Target,
+    says: &(dyn Fn(&str) + Sync),
+) -> Result<()> {
+    let merged = |standing: &Value| {
+        target.replaces_crds().then(|| {
+            let mut definition = definition.clone();
+            if crds::installed_for(standing).is_some()
+                && let Some(Value::Object(metadata)) = definition.get_mut("metadata")
+            {
+                // From now on it is theirs, and no policy's.
+                let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+                if let Some(annotations) = annotations.as_object_mut() {
+                    annotations.entry(crds::BINDING).or_insert(Value::Null);
+                }
+            }
+            definition
+        })
+    };
+    let stands = cluster.apply_where(definition, merged).await;
+    let stands = stands.map_err(|failure| cannot_apply(definition, &failure))?;
+    if let Stands::Kept(standing) = stands
+        && !crds::says_all(&standing, definition)
+    {
+        says(&format!(
+            "CustomResourceDefinition {}: another one stands in the cluster, and is left as it is; --replace-crds \
+             replaces it",
+            name(definition)
+        ));
+    }
+    let served = cluster.wait_established(name(definition)).await;
+    served.map_err(|f| anyhow!("{f}"))
+}
+
+/// Installs a definition that a policy brings: where there is none, and in place of what was installed for the same
+/// binding.
+async fn install(cluster: &Cluster, brought: &Brought, target: Target) -> Result<(), String> {
+    let definition = &brought.definition;
+    let crd = name(definition);
+    serves_nothing_else(cluster, definition).await?;
+    let own = |standing: &Value| crds::installed_for(standing) == Some(&brought.binding);
+    let merged = |standing: &Value| (own(standing) && target.replaces_crds()).then(|| definition.clone());
+    let stands = cluster.apply_where(definition, merged).await;
+    if let Stands::Kept(standing) = stands.map_err(|failure| format!("{crd}: {failure}"))?
+        && !crds::says_all(&standing["spec"], &definition["spec"])
+    {
+        let binding = &brought.binding;
+        return Err(match crds::installed_for(&standing) {
+            Some(owner) if owner == binding => format!(
+                "{crd}: an older one stands, and is left as it is; `polity run --replace-crds` replaces it"
+            ),
+            Some(owner) => format!(
+                "{crd}: another one was installed for the binding {owner:?}, and is left as it is; both bindings need \
+                 policies that agree on it"
+            ),
+            None => format!(
+                "{crd}: another one stands, which this host did not install, and is left as it is; to hand it over to \
+                 this binding, annotate it {}={binding}",
+                crds::BINDING
+            ),
+        });
+    }
+    let served = cluster.wait_established(crd).await;
+    served.map_err(|failure| format!("{crd}: {failure}"))
+}
+
+/// A second definition of a kind would come before the first, or stand in its way.
+async fn serves_nothing_else(cluster: &Cluster, definition: &Value) -> Result<(), String> {
+    let (group, kind) = crds::defined(definition);
+    let plural = &definition["spec"]["names"]["plural"];
+    let versions = definition["spec"]["versions"].as_array().into_iter().flatten();
+    for version in versions.filter_map(|version| version["name"].as_str()) {
+        let kind = Kind {
+            api_version: format!("{group}/{version}"),
+            kind: kind.clone(),
+        };
+        if let Ok((served, _)) = cluster.served(&kind).await
+            && *plural != *served
+        {
+            return Err(format!(
+                "{}: {} is served already, as {served}.{group}",
+                name(definition),
+                kind.kind
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Applies an object of whoever runs the host.
+pub(crate) async fn apply_one(
+    cluster: &Cluster,
+    object: &Value,
+    target: Target,
+    says: &(dyn Fn(&str) + Sync),
+) -> Result<()> {
+    match crds::is_crd(object) {
+        true => install_own(cluster, object, target, says).await,
+        false => apply(cluster, object).await,
+    }
+}
+
+impl Manifests {
+    /// What comes of each binding, all at once: none waits for another. What is stopped is not tried again here.
+    async fn load(&self, policies: &Arc<Policies>, clouds: &Arc<Clouds>) -> Result<Vec<Result<Ready>>> {
+        let loads = self
+            .bindings
+            .iter()
+            .map(|binding| load(policies, clouds, binding));
+        futures::future::try_join_all(loads).await
+    }
+}
+
+/// Loads a binding off the threads that everything else shares. The outer error is a bug of ours.
+async fn load(policies: &Arc<Policies>, clouds: &Arc<Clouds>, binding: &Value) -> Result<Result<Ready>> {
+    let (policies, clouds, object) = (policies.clone(), clouds.clone(), Object::new(binding.clone()));
+    Ok(tokio::task::spawn_blocking(move || bindings::load(&policies, &clouds, &object)).await?)
+}
+
+/// Tries a binding again that was stopped, as often as it is, and applies the definitions that its policies bring.
+async fn follow(
+    cluster: Arc<Cluster>,
+    policies: Arc<Policies>,
+    clouds: Arc<Clouds>,
+    binding: Value,
+    target: Target,
+    mut at: Instant,
+) {
+    loop {
+        tokio::time::sleep_until(at).await;
+        match load(&policies, &clouds, &binding).await {
+            Ok(Ok(ready)) => {
+                for one in crds::brought(&ready.binding).0 {
+                    if let Err(problem) = install(&cluster, &one, target).await {
+                        tracing::warn!(binding = one.binding, problem, "a definition is not installed");
+                    }
+                }
+                return;
+            }
+            Ok(Err(e)) => match e.downcast_ref::<Later>() {
+                Some(later) => at = later.at,
+                None => return,
+            },
+            Err(_) => return,
+        }
+    }
+}
+
 async fn apply(cluster: &Cluster, object: &Value) -> Result<()> {
     let applied = cluster.apply(object).await;
-    applied.map(|_| ()).map_err(|failure| {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
-        anyhow!("{failure}").context(format!("cannot apply {kind} {name}"))
-    })
+    applied
+        .map(|_| ())
+        .map_err(|failure| cannot_apply(object, &failure))
+}
+
+fn cannot_apply(object: &Value, failure: &Failure) -> anyhow::Error {
+    let kind = object["kind"].as_str().unwrap_or_default();
+    anyhow!("{failure}").context(format!("cannot apply {kind} {}", name(object)))
+}
+
+fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
 /// The order in which objects are applied.
@@ -147,7 +411,7 @@ const REST: u8 = 2;
 
 fn rank(object: &Value) -> u8 {
     match object["kind"].as_str() {
-        Some("CustomResourceDefinition") => CRD,
+        _ if crds::is_crd(object) => CRD,
         Some("Namespace") => NAMESPACE,
         _ => REST,
     }

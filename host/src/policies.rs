@@ -1,22 +1,27 @@
 //! Where policies come from: files of the policy folder, and for development crates that cargo builds.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader};
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, MetadataExt as _};
-use polity_core::binding::PolicySource;
-use polity_sandbox::{LoadError, Policy, Sandbox};
+use polity_core::binding::{PolicyId, PolicySource};
+use polity_sandbox::{Compiler, Policy, Sandbox};
 use sha2::{Digest, Sha256};
+
+use crate::turns::{Ended, Try, Turns};
 
 /// The target that policies are compiled for.
 const TARGET: &str = "wasm32-unknown-unknown";
 /// Bytes of a policy file: the sandbox's own limit is lower, this one bounds what is read at all.
-const LARGEST: u64 = 64 << 20;
+const LARGEST: u64 = 16 << 20;
+/// How long a policy may compile that was not stopped before: so long do others wait for it at most. It gets more later.
+const FIRST_TRY: Duration = Duration::from_secs(20);
 
 /// Which file stands at a name, and in which state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +36,7 @@ pub struct Policies {
     sandbox: Arc<Sandbox>,
     path: PathBuf,
     folder: Option<Dir>,
-    /// A turn for each policy that is being compiled, by digest.
-    compiling: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
+    turns: Turns,
     builds_crates: bool,
     /// The crates that were built before: several bindings may name one, and it is said once.
     built: Mutex<BTreeSet<PathBuf>>,
@@ -53,7 +57,7 @@ impl Policies {
             sandbox,
             path: folder.to_owned(),
             folder: opened,
-            compiling: Mutex::default(),
+            turns: Turns::default(),
             builds_crates,
             built: Mutex::default(),
             says,
@@ -76,19 +80,37 @@ impl Policies {
             bail!("{name:?} has sha256 {found}, the binding wants {wanted:?}");
         }
         let policy = self
-            .compiled_once(found, &bytes)
+            .compiled(found, &bytes)
             .with_context(|| format!("cannot load {name:?}"))?;
         Ok((policy, bytes.into()))
     }
 
     /// Compiles; whoever wants the same policy meanwhile waits for it rather than compile it too.
-    fn compiled_once(&self, digest: String, bytes: &[u8]) -> Result<Arc<Policy>, LoadError> {
-        let of_all = || self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
-        let turn = of_all().entry(digest.clone()).or_default().clone();
-        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let policy = self.sandbox.load(bytes);
-        of_all().remove(&digest);
-        policy
+    fn compiled(&self, digest: String, bytes: &[u8]) -> Result<Arc<Policy>> {
+        let id = PolicyId(digest.as_str().into());
+        if let Some(known) = self.sandbox.known(&id) {
+            return Ok(known);
+        }
+        self.turns.take(&format!("policy {digest}"), |tried| {
+            let loaded = match tried {
+                Try::First => self.sandbox.load_within(bytes, FIRST_TRY),
+                Try::Again => self.sandbox.load(bytes),
+            };
+            loaded.map_err(|e| match e.may_pass() {
+                true => Ended::Stopped(e.to_string()),
+                false => Ended::Refused(e.into()),
+            })
+        })
+    }
+
+    /// Who compiles policies and checks their configurations.
+    pub(crate) fn compiler(&self) -> &Compiler {
+        self.sandbox.compiler()
+    }
+
+    /// Who has work done on what policies bring.
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     /// What changes when a policy's file is replaced or written to. None for crates and missing files.
@@ -114,9 +136,14 @@ impl Policies {
         if !metadata.is_file() || metadata.len() > LARGEST {
             bail!("{} is no file of at most {LARGEST} bytes", shown());
         }
-        folder
-            .read(file)
-            .with_context(|| format!("cannot read {}", shown()))
+        let open = folder
+            .open(file)
+            .with_context(|| format!("cannot open {}", shown()))?;
+        let mut bytes = Vec::new();
+        // It may have become longer meanwhile.
+        let read = open.take(LARGEST).read_to_end(&mut bytes);
+        read.with_context(|| format!("cannot read {}", shown()))?;
+        Ok(bytes)
     }
 
     fn build(&self, krate: &str) -> Result<Vec<u8>> {

@@ -113,8 +113,11 @@ impl Observer for Progress {
             tracing::error!("the policy is not recorded: {e:#}");
         }
         self.says(&format!(
-            "policy {} {} is loaded ({:.12})",
-            manifest.name, manifest.version, id.0
+            "policy {} {} is loaded ({:.12}); {}",
+            manifest.name,
+            manifest.version,
+            id.0,
+            memory(policy.memory())
         ));
     }
 
@@ -124,6 +127,20 @@ impl Observer for Progress {
 
     fn says(&mut self, message: &str) {
         say(self.format, message);
+    }
+}
+
+/// What the memory of a policy costs, in words. Its steps begin in fresh memory, all of which is cleared or looked at
+/// each time; the linker's own choice of a stack is most of it.
+fn memory(bytes: u64) -> String {
+    const STACK: u64 = 1 << 20;
+    let begins = format!("a step begins with {} KiB of memory", bytes.div_ceil(1 << 10));
+    match bytes > STACK {
+        true => format!(
+            "{begins}, which costs processor time: a policy built with the default stack of 1 MiB is better linked with \
+             -zstack-size=65536"
+        ),
+        false => begins,
     }
 }
 
@@ -308,6 +325,17 @@ mod tests {
         assert_eq!(phase_path("Machine", crds.iter()), "status.at.phase");
         assert_eq!(phase_path("Safety", crds.iter()), "status.phase");
         assert_eq!(phase_path("Router", crds.iter()), "status.phase");
+    }
+
+    #[test]
+    fn a_policy_with_the_default_stack_is_told_how_to_do_with_less() {
+        assert_eq!(memory(192 << 10), "a step begins with 192 KiB of memory");
+        let much = memory(17 << 16);
+        assert!(
+            much.starts_with("a step begins with 1088 KiB of memory, "),
+            "{much}"
+        );
+        assert!(much.ends_with("linked with -zstack-size=65536"), "{much}");
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use cap_std::ambient_authority;
@@ -17,6 +18,8 @@ use cap_std::fs::{Dir, File, OpenOptions};
 use polity_core::contract::Manifest;
 use polity_core::record::PassRecord;
 use serde::{Deserialize, Serialize};
+
+use crate::private;
 
 /// Bytes of one segment before the next one is begun.
 const SEGMENT: u64 = 4 << 20;
@@ -35,9 +38,13 @@ struct Header {
     engine: String,
 }
 
+/// What a recording's folder holds.
+const FOLDERS: [&str; 2] = ["policies", "passes"];
+
 /// Writes a recording.
 pub struct Recorder {
-    dir: Dir,
+    policies: Dir,
+    passes: Dir,
     header: String,
     segment: u64,
     file: File,
@@ -47,24 +54,24 @@ pub struct Recorder {
 
 impl Recorder {
     /// Records into a folder, after what it may hold already. `keep_all` is false for a ring.
-    pub fn open(path: &std::path::Path, keep_all: bool, engine: &str) -> Result<Self> {
-        std::fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
-        let dir = Dir::open_ambient_dir(path, ambient_authority())
-            .with_context(|| format!("cannot open {}", path.display()))?;
-        for folder in ["policies", "passes"] {
-            dir.create_dir_all(folder)
-                .with_context(|| format!("cannot create {folder}"))?;
-        }
+    pub fn open(path: &Path, keep_all: bool, engine: &str) -> Result<Self> {
+        let dir = private::folder(path, |name| FOLDERS.contains(&name))?;
+        let [policies, passes] = FOLDERS.map(|folder| {
+            let opened = private::subfolder(&dir, folder);
+            opened.with_context(|| format!("cannot open {}", path.join(folder).display()))
+        });
+        let (policies, passes) = (policies?, passes?);
         let header = Header {
             format: 1,
             polity: env!("CARGO_PKG_VERSION").into(),
             engine: engine.into(),
         };
         let header = serde_json::to_string(&header)?;
-        let segment = segments(&dir)?.last().map_or(1, |last| last + 1);
-        let file = create(&dir, segment, &header)?;
+        let segment = segments(&passes)?.last().map_or(1, |last| last.saturating_add(1));
+        let file = create(&passes, segment, &header)?;
         Ok(Recorder {
-            dir,
+            policies,
+            passes,
             written: header.len() as u64,
             header,
             segment,
@@ -75,10 +82,10 @@ impl Recorder {
 
     /// Keeps what a policy says of itself, and its bytes, for `edges` and replay.
     pub fn policy(&mut self, digest: &str, manifest: &Manifest, bytes: &[u8]) -> Result<()> {
-        let folder = self.dir.open_dir("policies")?;
-        if !folder.exists(format!("{digest}.wasm")) {
-            folder.write(format!("{digest}.json"), serde_json::to_vec_pretty(manifest)?)?;
-            folder.write(format!("{digest}.wasm"), bytes)?;
+        let (text, code) = (format!("{digest}.json"), format!("{digest}.wasm"));
+        if !self.policies.exists(&code) {
+            private::replace(&self.policies, &text, &serde_json::to_vec_pretty(manifest)?)?;
+            private::replace(&self.policies, &code, bytes)?;
         }
         Ok(())
     }
@@ -88,8 +95,8 @@ impl Recorder {
         let mut line = serde_json::to_vec(record)?;
         line.push(b'\n');
         if self.written + line.len() as u64 > SEGMENT {
-            self.segment += 1;
-            self.file = create(&self.dir, self.segment, &self.header)?;
+            self.segment = self.segment.saturating_add(1);
+            self.file = create(&self.passes, self.segment, &self.header)?;
             self.written = self.header.len() as u64;
             if !self.keep_all {
                 self.drop_old()?;
@@ -101,35 +108,31 @@ impl Recorder {
     }
 
     fn drop_old(&self) -> Result<()> {
-        for old in segments(&self.dir)?
+        for old in segments(&self.passes)?
             .into_iter()
-            .filter(|n| n + KEPT <= self.segment)
+            .filter(|n| n.saturating_add(KEPT) <= self.segment)
         {
-            self.dir.remove_file(name(old))?;
+            self.passes.remove_file(name(old))?;
         }
         Ok(())
     }
 }
 
 fn name(segment: u64) -> String {
-    format!("passes/{segment:06}.jsonl")
+    format!("{segment:06}.jsonl")
 }
 
-fn create(dir: &Dir, segment: u64, header: &str) -> Result<File> {
+fn create(passes: &Dir, segment: u64, header: &str) -> Result<File> {
     let mut options = OpenOptions::new();
-    let mut file = dir
-        .open_with(name(segment), options.append(true).create_new(true))
-        .with_context(|| format!("cannot create {}", name(segment)))?;
+    let mut file = private::open(passes, &name(segment), options.append(true).create_new(true))
+        .with_context(|| format!("cannot create passes/{}", name(segment)))?;
     writeln!(file, "{header}")?;
     Ok(file)
 }
 
-fn segments(dir: &Dir) -> Result<Vec<u64>> {
+fn segments(passes: &Dir) -> Result<Vec<u64>> {
     let mut numbers = Vec::new();
-    for entry in dir
-        .read_dir("passes")
-        .context("this folder holds no recording: it has no `passes`")?
-    {
+    for entry in passes.entries().context("cannot read passes")? {
         let name = entry?.file_name();
         if let Some(number) = name
             .to_str()
@@ -150,7 +153,7 @@ pub struct Recording {
 
 impl Recording {
     /// Opens a recording's folder.
-    pub fn open(path: &std::path::Path) -> Result<Self> {
+    pub fn open(path: &Path) -> Result<Self> {
         let dir = Dir::open_ambient_dir(path, ambient_authority())
             .with_context(|| format!("cannot open the recording {}", path.display()))?;
         Ok(Recording { dir })
@@ -158,9 +161,12 @@ impl Recording {
 
     /// Hands every pass to `see`, oldest first. A last line that a crash cut short is left out.
     pub fn passes(&self, mut see: impl FnMut(PassRecord)) -> Result<()> {
-        for segment in segments(&self.dir)? {
-            let file = self
-                .dir
+        let passes = self
+            .dir
+            .open_dir("passes")
+            .context("this folder holds no recording: it has no `passes`")?;
+        for segment in segments(&passes)? {
+            let file = passes
                 .open(name(segment))
                 .with_context(|| format!("cannot open {}", name(segment)))?;
             let mut lines = BufReader::new(file).lines().skip(1).enumerate().peekable();
@@ -199,27 +205,43 @@ impl Recording {
     }
 }
 
-/// Where recordings go by default without a data folder, and where `explain` looks for the last one.
-pub fn latest_pointer() -> std::path::PathBuf {
-    let user = rustix::process::getuid().as_raw();
-    std::env::temp_dir().join(format!("polity-{user}")).join("latest")
+/// Makes a folder for a recording that nobody named.
+pub fn temporary() -> Result<PathBuf> {
+    let place = std::env::temp_dir();
+    private::fresh_folder(&place, "polity-recordings")
+        .with_context(|| format!("cannot create a folder for recordings in {}", place.display()))
 }
 
+/// Where `explain` looks for the last recording: in a place that everybody may write to, so what stands there is taken
+/// only if it is this user's.
+fn pointers() -> PathBuf {
+    let user = rustix::process::geteuid().as_raw();
+    std::env::temp_dir().join(format!("polity-{user}"))
+}
+
+const LATEST: &str = "latest";
+
 /// Remembers the folder of the newest recording for `explain`.
-pub fn remember_latest(folder: &std::path::Path) -> Result<()> {
-    let pointer = latest_pointer();
-    if let Some(parent) = pointer.parent() {
-        std::fs::create_dir_all(parent)?;
-    }
-    std::fs::write(&pointer, folder.as_os_str().as_encoded_bytes())
-        .with_context(|| format!("cannot write {}", pointer.display()))
+pub fn remember_latest(folder: &Path) -> Result<()> {
+    let pointers = pointers();
+    let text = folder.as_os_str().as_encoded_bytes();
+    let written =
+        private::folder_among_others(&pointers).and_then(|dir| private::replace(&dir, LATEST, text));
+    written.with_context(|| format!("cannot write {}", pointers.join(LATEST).display()))
 }
 
 /// The folder of the newest recording.
-pub fn latest() -> Result<std::path::PathBuf> {
-    let pointer = latest_pointer();
-    let text = std::fs::read_to_string(&pointer).context(
-        "no recording is known: name its folder with --recordings DIR, or start `polity run` first",
-    )?;
-    Ok(text.into())
+pub fn latest() -> Result<PathBuf> {
+    let pointers = pointers();
+    let unknown = || {
+        "no recording is known: name its folder with --recordings DIR, or start `polity run` first".to_owned()
+    };
+    let text = match pointers.exists() {
+        true => private::folder_among_others(&pointers)
+            .and_then(|dir| private::read(&dir, LATEST))
+            .with_context(|| format!("cannot read {}", pointers.join(LATEST).display()))
+            .with_context(unknown)?,
+        false => None,
+    };
+    Ok(text.with_context(unknown)?.into())
 }

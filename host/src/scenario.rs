@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::bindings::is_binding;
 use crate::clock::Clock;
 use crate::clouds::Clouds;
+use crate::manifests::{self, Target};
 
 /// The `apiVersion` of scenario files.
 pub const API_VERSION: &str = "polity.dev/v1alpha1";
@@ -202,6 +203,7 @@ impl Scenario {
         &self,
         clock: &Arc<Clock>,
         cluster: &Arc<Cluster>,
+        target: Target,
         says: Arc<dyn Fn(&str) + Send + Sync>,
     ) -> Running {
         let left = Arc::new(AtomicUsize::new(self.steps.len()));
@@ -212,7 +214,7 @@ impl Scenario {
             let (left, failed) = (left.clone(), failed.clone());
             tokio::spawn(async move {
                 if let Some(at) = step.at {
-                    clock.sleep_until(start + at.0).await;
+                    clock.sleep_until(start.saturating_add(at.0)).await;
                 }
                 if let Some(condition) = &step.when {
                     condition.wait(&cluster).await;
@@ -220,7 +222,7 @@ impl Scenario {
                 if let Some(after) = step.after {
                     clock.sleep(after.0).await;
                 }
-                match step.take(&cluster).await {
+                match step.take(&cluster, target, &*says).await {
                     Ok(done) => says(&format!("scenario: {done}")),
                     Err(e) => {
                         failed.fetch_add(1, Ordering::SeqCst);
@@ -235,13 +237,14 @@ impl Scenario {
 }
 
 impl Step {
-    async fn take(&self, cluster: &Cluster) -> Result<String> {
+    async fn take(
+        &self,
+        cluster: &Cluster,
+        target: Target,
+        says: &(dyn Fn(&str) + Send + Sync),
+    ) -> Result<String> {
         if let Some(object) = &self.apply {
-            cluster
-                .apply(object)
-                .await
-                .map_err(|f| anyhow!("{f}"))
-                .context("cannot apply an object")?;
+            manifests::apply_one(cluster, object, target, says).await?;
             return Ok(format!(
                 "applied {}",
                 named(&Object::new(object.clone()).reference())

@@ -98,7 +98,7 @@ pub struct Settling<'a> {
 impl Settling<'_> {
     /// What is stuck at the deadline; empty if everything settled before.
     pub async fn wait(&self, clock: &Clock, deadline: Millis) -> Vec<String> {
-        let end = clock.now().boot + deadline.0;
+        let end = clock.now().boot.saturating_add(deadline.0);
         loop {
             let Some(view) = self.handle.view().await else {
                 return vec!["the driver stopped".into()];

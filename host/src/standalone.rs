@@ -1,6 +1,5 @@
 //! Standalone: the embedded API on the driver's clock, in memory or in the data folder, served if asked for.
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -10,6 +9,7 @@ use polity_standalone::{Access, Api, Store};
 
 use crate::clock::Clock;
 use crate::data::Data;
+use crate::private;
 
 /// Opens the embedded API: in the data folder if there is one.
 pub fn open(clock: &Arc<Clock>, data: Option<&Data>) -> Result<Api> {
@@ -54,7 +54,7 @@ pub async fn serve(api: Api, port: u16, kubeconfig: &std::path::Path) -> Result<
     rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())
         .context("the system has no randomness")?;
     let access = Access::new(&crate::policies::hex(&secret)).context("cannot make a certificate")?;
-    write_private(kubeconfig, &access.kubeconfig(address))
+    private::write(kubeconfig, access.kubeconfig(address).as_bytes())
         .with_context(|| format!("cannot write {}", kubeconfig.display()))?;
     let task = tokio::spawn(async move {
         if let Err(e) = polity_standalone::serve(listener, api, access, std::future::pending()).await {
@@ -66,15 +66,4 @@ pub async fn serve(api: Api, port: u16, kubeconfig: &std::path::Path) -> Result<
         address,
         task,
     })
-}
-
-fn write_private(path: &std::path::Path, text: &str) -> std::io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(text.as_bytes())
 }

@@ -33,6 +33,9 @@ pub struct BindingSpec {
     /// What its policies may ask and do. Everything else is refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<Grant>,
+    /// Kinds whose CustomResourceDefinitions its policies may bring, beside the kind governed and those of the grants.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub crds: Vec<GroupKind>,
     /// Bounds, each with a default.
     #[serde(default)]
     pub limits: Limits,
@@ -62,6 +65,16 @@ impl Governs {
             kind: self.kind.clone(),
         }
     }
+}
+
+/// A kind in all its versions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GroupKind {
+    /// `capa.polity.dev`
+    pub group: String,
+    /// The kind.
+    pub kind: String,
 }
 
 /// A policy for each role.
@@ -289,7 +302,7 @@ pub struct Limits {
     pub step_fuel: u64,
     /// Fuel of a pass.
     pub pass_fuel: u64,
-    /// Bytes of linear memory of one step.
+    /// Bytes of one step in all its linear memories and tables.
     pub memory: u64,
     /// Milliseconds of wall time of one step: a seat belt.
     pub step_wall: u64,

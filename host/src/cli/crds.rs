@@ -2,12 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::Args;
 use polity_core::binding::PolicySource;
-use polity_sandbox::{Sandbox, SandboxConfig};
+use polity_sandbox::Allocation;
 
 use crate::policies::Policies;
 use crate::progress::{Format, say, show};
@@ -23,7 +22,7 @@ pub(super) struct Crds {
 impl Crds {
     pub(super) fn run(self, format: Format) -> Result<ExitCode> {
         show(&crate::crds::policy_binding(), format)?;
-        let sandbox = Arc::new(Sandbox::new(SandboxConfig::default())?);
+        let sandbox = super::sandbox(Allocation::default())?;
         for path in &self.policies {
             let folder = path
                 .parent()
@@ -45,8 +44,10 @@ impl Crds {
                 Box::new(move |message| say(format, message)),
             );
             let (policy, _) = policies.load(&source)?;
-            for crd in policy.manifest().crds() {
-                show(crd, format)?;
+            let manifest = policy.manifest();
+            let carried = crate::crds::carried(manifest);
+            for crd in carried.map_err(|why| anyhow!("{}: {why}", manifest.name))? {
+                show(&crd, format)?;
             }
         }
         Ok(ExitCode::SUCCESS)

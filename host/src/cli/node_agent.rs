@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use polity_core::object::Object;
-use polity_sandbox::{Sandbox, SandboxConfig};
+use polity_sandbox::Allocation;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
@@ -91,7 +91,7 @@ impl NodeAgent {
         }
         let binding = self.read_binding()?;
         let data = Arc::new(Data::open(&self.data)?);
-        let sandbox = Arc::new(Sandbox::new(SandboxConfig::default())?);
+        let sandbox = super::sandbox(Allocation::default())?;
         let folder = self.policies.as_deref().or(self.binding.parent());
         let policies = Arc::new(Policies::new(
             sandbox.clone(),
@@ -174,6 +174,9 @@ pub(super) fn read_binding(file: &Path, node: &str) -> Result<Value> {
     let configuration = &mut cloud["configuration"];
     if configuration.is_null() {
         *configuration = json!({});
+    }
+    if !configuration.is_object() {
+        bail!("{}: spec.cloud.configuration must be an object", at());
     }
     configuration["node"] = json!(node);
     Ok(binding)

@@ -9,7 +9,7 @@ use clap::Args;
 use polity_cluster::Cluster;
 use polity_core::contract::Manifest;
 use polity_core::object::Object;
-use polity_sandbox::{Sandbox, SandboxConfig};
+use polity_sandbox::Allocation;
 use serde_json::Value;
 
 use super::LEASE;
@@ -98,7 +98,7 @@ impl Rbac {
         }
         let folder = self.policies.clone().or(folder);
         let policies = Arc::new(Policies::new(
-            Arc::new(Sandbox::new(SandboxConfig::default())?),
+            super::sandbox(Allocation::default())?,
             &folder.unwrap_or_else(|| PathBuf::from(".")),
             true,
             Box::new(move |message| say(format, message)),
@@ -129,9 +129,9 @@ impl Rbac {
             let loaded = load(&policies, &clouds, &object);
             let ready = loaded.with_context(|| format!("binding {}", object.name()))?;
             let needed: Vec<&Manifest> = ready.binding.policies.values().map(|p| &*p.manifest).collect();
-            for definition in needed.iter().flat_map(|manifest| manifest.crds()) {
+            for brought in crate::crds::brought(&ready.binding).0 {
                 embedded
-                    .apply(definition)
+                    .apply(&brought.definition)
                     .await
                     .map_err(|failure| anyhow!("{failure}"))?;
             }

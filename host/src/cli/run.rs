@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use polity_clouds::sim::{Millis, Sim};
 use polity_cluster::Cluster;
-use polity_sandbox::{Allocation, Sandbox, SandboxConfig};
+use polity_sandbox::Allocation;
 use serde_json::Value;
 
 use super::LEASE;
@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::clouds::Clouds;
 use crate::data::Data;
 use crate::driver::{Driver, Parts};
-use crate::manifests::Manifests;
+use crate::manifests::{Manifests, Target};
 use crate::policies::Policies;
 use crate::progress::{Format, Progress, say};
 use crate::recording::{self, Recorder};
@@ -57,6 +57,10 @@ pub(super) struct Run {
     /// How many times as fast as real time the clock runs; the default is the scenario's, otherwise 1.
     #[arg(long, value_name = "N", help_heading = "Standalone")]
     speed: Option<f64>,
+    /// Replace CustomResourceDefinitions that stand in the cluster: by those of the files, and those that this host
+    /// installed for a binding by those of the binding's policies. Without it what stands is left as it is.
+    #[arg(long, help_heading = "Cluster")]
+    replace_crds: bool,
     /// The folder that bindings name policy files in; the default is the folder of the first DIR or FILE.
     #[arg(long, value_name = "DIR")]
     policies: Option<PathBuf>,
@@ -81,12 +85,21 @@ pub(super) struct Run {
 
 /// Where the memory of policies comes from.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Memory {
+pub(super) enum Memory {
     /// Allocated for each step: scales with cores.
     #[default]
     OnDemand,
     /// From a pool with guard pages, keeping the compiler's mitigations against Spectre.
     Pooling,
+}
+
+impl From<Memory> for Allocation {
+    fn from(memory: Memory) -> Self {
+        match memory {
+            Memory::OnDemand => Allocation::OnDemand,
+            Memory::Pooling => Allocation::Pooling,
+        }
+    }
 }
 
 fn millis(text: &str) -> Result<Millis, String> {
@@ -106,9 +119,23 @@ impl Run {
         !self.connection.is_given()
     }
 
+    fn target(&self) -> Target {
+        match self.is_standalone() {
+            true => Target::Standalone,
+            false => Target::Cluster {
+                replace_crds: self.replace_crds,
+            },
+        }
+    }
+
     async fn host(self, format: Format) -> Result<ExitCode> {
         let manifests = Manifests::read(&self.paths)?;
         let scenario = manifests.scenario.clone();
+        if self.is_standalone() && self.replace_crds {
+            bail!(
+                "--replace-crds goes with a cluster; standalone keeps its definitions up to date by itself"
+            );
+        }
         if !self.is_standalone() && (self.data.is_some() || self.listen.is_some() || self.speed.is_some()) {
             bail!("--data, --listen and --speed are for standalone; they do not go with a cluster");
         }
@@ -123,13 +150,7 @@ impl Run {
         if !(speed > 0.0 && speed <= 10_000.0) {
             bail!("--speed {speed}: a number above 0 and up to 10000 is needed");
         }
-        let sandbox = Arc::new(Sandbox::new(SandboxConfig {
-            allocation: match self.sandbox {
-                Memory::OnDemand => Allocation::OnDemand,
-                Memory::Pooling => Allocation::Pooling,
-            },
-            ..SandboxConfig::default()
-        })?);
+        let sandbox = super::sandbox(self.sandbox.into())?;
         let folder = self
             .policies
             .clone()
@@ -152,9 +173,10 @@ impl Run {
         let secrets = Arc::new(ClusterSecrets::new(cluster.clone()));
         let clouds = Arc::new(Clouds::new(clock.clone(), secrets, data.clone(), seed, cloud));
 
+        let target = self.target();
         let says = |message: &str| say(format, message);
         manifests
-            .apply(&cluster, &policies, &clouds, self.is_standalone(), &says)
+            .apply(&cluster, &policies, &clouds, target, &says)
             .await?;
 
         let recorder = recorder(self.record.as_deref(), data.as_deref(), &sandbox.engine_version())?;
@@ -178,7 +200,7 @@ impl Run {
         let mut driver = driver.spawn_run();
         tokio::spawn(kubelets::play(clock.clone(), cluster.clone(), clouds.clone()));
         let says: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(move |message: &str| say(format, message));
-        let running = scenario.as_ref().map(|s| s.start(&clock, &cluster, says));
+        let running = scenario.as_ref().map(|s| s.start(&clock, &cluster, target, says));
 
         let deadline = self
             .deadline
@@ -243,13 +265,13 @@ pub(super) fn recorder(record: Option<&Path>, data: Option<&Data>, engine: &str)
     let (folder, keep_all) = match (record, data) {
         (Some(folder), _) => (folder.to_owned(), true),
         (None, Some(data)) => (data.path().join("recordings"), false),
-        (None, None) => {
-            let name = format!("polity-recordings-{}", std::process::id());
-            (std::env::temp_dir().join(name), false)
-        }
+        (None, None) => (recording::temporary()?, false),
     };
     let recorder = Recorder::open(&folder, keep_all, engine)?;
-    recording::remember_latest(&std::path::absolute(&folder)?)?;
+    // Somebody else may sit where it is remembered: then `explain` is told where to look, and everything else goes on.
+    if let Err(e) = recording::remember_latest(&std::path::absolute(&folder)?) {
+        tracing::warn!("{e:#}: polity explain needs --recordings {}", folder.display());
+    }
     Ok(recorder)
 }
 
@@ -325,14 +347,14 @@ pub(super) fn identity() -> String {
 /// Virtual time goes on where the last run left it, and never before what a killed run may have seen after it saved
 /// its time for the last time: times in objects must not lie in the future.
 fn saved_time(data: Option<&Data>, speed: f64) -> Result<u64> {
-    let Some(text) = data.map(|data| data.read(TIME)).transpose()?.flatten() else {
+    let text = data.map(|data| data.read(TIME)).transpose();
+    let text = text.with_context(|| format!("cannot read {TIME} in the data folder"))?;
+    let Some(text) = text.flatten() else {
         return Ok(0);
     };
-    let saved: u64 = text
-        .trim()
-        .parse()
-        .with_context(|| format!("{TIME} in the data folder holds no time"))?;
-    Ok(saved + (SAVE_EVERY.as_millis() as f64 * 4.0 * speed) as u64)
+    let saved: Option<u64> = text.trim().parse().ok().filter(|saved| *saved <= LAST);
+    let saved = saved.with_context(|| format!("{TIME} in the data folder holds no time"))?;
+    Ok(saved.saturating_add((SAVE_EVERY.as_millis() as f64 * 4.0 * speed) as u64))
 }
 
 /// Saves virtual time again and again, for as long as the process lives.
@@ -353,6 +375,8 @@ fn keep_time(data: Option<&Arc<Data>>, clock: &Arc<Clock>) {
 
 /// Real time between saves of virtual time.
 const SAVE_EVERY: std::time::Duration = std::time::Duration::from_millis(250);
+/// The last time that Kubernetes can write, in Unix milliseconds: the end of the year 9999.
+const LAST: u64 = 253_402_300_799_999;
 /// The file in the data folder that remembers virtual time.
 const TIME: &str = "time";
 

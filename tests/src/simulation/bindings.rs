@@ -70,6 +70,7 @@ pub fn binding(
             }),
             tenant: Tenant::Namespace,
             grants,
+            crds: Vec::new(),
             limits: Limits::default(),
         },
         policies,

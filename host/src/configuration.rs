@@ -1,0 +1,169 @@
+//! Configurations of policies: checked against schemas that policies bring, which nobody vouches for.
+
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use jsonschema::PatternOptions;
+use polity_core::contract::Manifest;
+use polity_sandbox::{Bounds, Compiler, Stopped};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::policies::{Policies, hex};
+use crate::progress::shortened;
+use crate::turns::Ended;
+
+/// What checking may use. The schemas of the shipped policies take some milliseconds.
+const BOUNDS: Bounds = Bounds {
+    processor: Duration::from_secs(2),
+    memory: 512 << 20,
+    answer: 64 << 10,
+};
+/// Mistakes that are said at once.
+const MISTAKES: usize = 20;
+/// Characters of a mistake: it may quote the configuration.
+const MISTAKE: usize = 500;
+
+/// A policy's configuration as its schema wants it, defaults filled in. The error is a [`crate::turns::Later`] if the
+/// schema could not be evaluated within its bounds.
+pub(crate) fn configuration(
+    policies: &Policies,
+    manifest: &Manifest,
+    given: Option<&Value>,
+) -> Result<Value> {
+    let config = with_defaults(manifest, given);
+    let input = json!({"schema": manifest.config_schema, "configuration": config}).to_string();
+    let work = format!("configuration {}", hex(&Sha256::digest(&input)));
+    let name = shortened(&manifest.name, MISTAKE);
+    policies.turns().take(&work, |_| {
+        let checked = match policies.compiler() {
+            Compiler::InProcess => in_process(&input),
+            Compiler::Child(confined) => confined.run(&["configuration"], input.as_bytes(), BOUNDS),
+        };
+        match checked {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(wrong)) => Err(Ended::Refused(anyhow!("{wrong}"))),
+            Err(stopped) => Err(Ended::Stopped(format!(
+                "the schema of {name} cannot be evaluated: {stopped}"
+            ))),
+        }
+    })?;
+    Ok(config)
+}
+
+fn with_defaults(manifest: &Manifest, given: Option<&Value>) -> Value {
+    let mut config = given.cloned().unwrap_or_else(|| json!({}));
+    if let (Value::Object(config), Some(Value::Object(properties))) =
+        (&mut config, manifest.config_schema.get("properties"))
+    {
+        for (name, schema) in properties {
+            if let Some(default) = schema.get("default").filter(|d| !d.is_null()) {
+                config.entry(name).or_insert_with(|| default.clone());
+            }
+        }
+    }
+    config
+}
+
+/// On a thread that is left behind when it takes too long: for tests.
+fn in_process(input: &str) -> Result<Result<Vec<u8>, String>, Stopped> {
+    let (sender, receiver) = mpsc::channel();
+    let input = input.as_bytes().to_vec();
+    std::thread::spawn(move || sender.send(check(&input)));
+    let checked = receiver.recv_timeout(BOUNDS.processor);
+    checked.map_err(|_| Stopped::Time(BOUNDS.processor))
+}
+
+/// The confined process: reads a schema and a configuration, and writes nothing or what is wrong.
+pub(crate) fn answer(bounds: Bounds) -> ExitCode {
+    polity_sandbox::answer_confined(bounds, |input| check(&input))
+}
+
+fn check(input: &[u8]) -> Result<Vec<u8>, String> {
+    let input: Value = serde_json::from_slice(input).map_err(|e| e.to_string())?;
+    let (schema, config) = (&input["schema"], &input["configuration"]);
+    let validator = jsonschema::options()
+        .with_retriever(Nowhere)
+        // These take a time that grows with the text alone.
+        .with_pattern_options(PatternOptions::regex())
+        .build(schema)
+        .map_err(|e| shortened(&format!("its schema is not valid: {e}"), MISTAKE))?;
+    let wrong: Vec<String> = validator
+        .iter_errors(config)
+        .take(MISTAKES)
+        .map(|e| {
+            let path = e.instance_path().to_string();
+            let path = path.trim_start_matches('/').replace('/', ".");
+            shortened(&format!("{path}: {e}"), MISTAKE)
+        })
+        .collect();
+    match wrong.is_empty() {
+        true => Ok(Vec::new()),
+        false => Err(wrong.join("; ")),
+    }
+}
+
+/// A schema names nothing outside itself: no address is fetched and no file is read for a policy.
+struct Nowhere;
+
+impl jsonschema::Retrieve for Nowhere {
+    fn retrieve(
+        &self,
+        uri: &jsonschema::Uri<String>,
+    ) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
+        Err(format!("{uri} is not part of it").into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(schema: &Value, configuration: &Value) -> Result<(), String> {
+        let input = json!({"schema": schema, "configuration": configuration}).to_string();
+        check(input.as_bytes()).map(|nothing| assert!(nothing.is_empty()))
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_path() {
+        let schema = json!({"properties": {"a": {"properties": {"b": {"type": "integer"}}}}});
+        assert_eq!(checked(&schema, &json!({"a": {"b": 1}})), Ok(()));
+        let wrong = checked(&schema, &json!({"a": {"b": "x"}})).expect_err("no integer");
+        assert!(wrong.starts_with("a.b: "), "{wrong}");
+    }
+
+    #[test]
+    fn a_schema_names_no_file_and_no_address() {
+        for reference in [
+            "file:///etc/passwd",
+            "http://127.0.0.1:1/schema",
+            "https://example.com/schema",
+            "/etc/passwd",
+            "other.json",
+        ] {
+            let wrong = checked(&json!({"$ref": reference}), &json!({})).expect_err("it names another");
+            assert!(wrong.contains("is not valid"), "{reference}: {wrong}");
+            assert!(!wrong.contains("root:"), "{reference}: {wrong}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_takes_no_longer_than_its_text() {
+        let schema = json!({"properties": {"a": {"type": "string", "pattern": "^(a|a|aa)*(a*)*b$"}}});
+        let wrong = checked(&schema, &json!({"a": "a".repeat(10_000)})).expect_err("there is no b");
+        assert!(wrong.starts_with("a: "), "{wrong}");
+    }
+
+    #[test]
+    fn very_many_mistakes_are_not_all_said() {
+        let schema = json!({"items": {"type": "string"}});
+        let wrong = checked(&schema, &json!(vec![0; 100_000])).expect_err("no texts");
+        assert!(
+            wrong.len() <= MISTAKES * (4 * MISTAKE + 8),
+            "{} bytes",
+            wrong.len()
+        );
+    }
+}

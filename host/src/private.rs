@@ -1,0 +1,337 @@
+//! Files and folders that are the host user's alone: what they hold (objects with their Secrets, tokens, recordings) is
+//! nobody else's to read, and nobody else's to write.
+//!
+//! - Folders have mode 0700, files 0600, from the moment they exist and whatever the umask says.
+//! - No symbolic link is followed where somebody else could have put one: only a path that the user named may lead
+//!   through some.
+//! - What was there before must be this user's. Its mode is narrowed, except of a folder that holds other things too:
+//!   that is refused, because those may be shared for a reason.
+//! - A file that is replaced is written aside and renamed: whoever reads it sees the old or the new one, whole.
+
+use std::fs::DirBuilder;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt as _};
+use rustix::fs::{FileType, Mode, OFlags, fchmod, fstat};
+
+/// What a folder's owner may do.
+const FOLDER: u32 = 0o700;
+/// What a file's owner may do.
+const FILE: u32 = 0o600;
+/// What nobody else may.
+const OTHERS: u32 = 0o077;
+
+/// Opens a folder that the user named, and creates it if it is not there. `is_own` says which names in it are ours.
+///
+/// # Errors
+/// A folder of somebody else, or one that others may enter and that holds other things beside ours.
+pub(crate) fn folder(path: &Path, is_own: fn(&str) -> bool) -> Result<Dir> {
+    let at = || path.display().to_string();
+    let mut builder = DirBuilder::new();
+    let created = builder.recursive(true).mode(FOLDER).create(path);
+    created.with_context(|| format!("cannot create {}", at()))?;
+    let dir = opened(path, OFlags::empty()).with_context(|| format!("cannot open {}", at()))?;
+    let mode = owned(&dir, FileType::Directory).with_context(at)?;
+    if mode & OTHERS != 0 {
+        for entry in dir.entries().with_context(at)? {
+            let name = entry.with_context(at)?.file_name();
+            if !name.to_str().is_some_and(is_own) {
+                bail!(
+                    "{} is open to others (mode {mode:04o}) and holds {name:?} beside what Polity keeps: name a folder \
+                     of its own, or make it yours alone with chmod 700",
+                    at()
+                );
+            }
+        }
+        narrow(&dir, FOLDER).with_context(at)?;
+    }
+    Ok(dir)
+}
+
+/// Opens a folder of ours in a place where others may have been first, and creates it if it is not there.
+///
+/// # Errors
+/// What stands there is a symbolic link, no folder, or somebody else's.
+pub(crate) fn folder_among_others(path: &Path) -> io::Result<Dir> {
+    match DirBuilder::new().mode(FOLDER).create(path) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+        _ => {}
+    }
+    let dir = opened(path, OFlags::NOFOLLOW)?;
+    own(&dir, FileType::Directory, FOLDER)?;
+    Ok(dir)
+}
+
+/// A folder that is open itself: a mere name of one, as cap-std would make it, cannot be narrowed.
+fn opened(path: &Path, more: OFlags) -> io::Result<Dir> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | more;
+    let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| said(e.into()))?;
+    Ok(Dir::from_std_file(opened.into()))
+}
+
+/// Makes a folder that was not there, under a name that nobody can foresee.
+pub(crate) fn fresh_folder(within: &Path, prefix: &str) -> io::Result<PathBuf> {
+    let path = within.join(format!("{prefix}-{}", unforeseen()?));
+    DirBuilder::new().mode(FOLDER).create(&path)?;
+    Ok(path)
+}
+
+/// Opens a folder in one of ours, and creates it if it is not there.
+pub(crate) fn subfolder(dir: &Dir, name: &str) -> io::Result<Dir> {
+    use cap_std::fs::DirBuilderExt as _;
+    let mut builder = cap_std::fs::DirBuilder::new();
+    match dir.create_dir_with(name, builder.mode(FOLDER)) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    let file = dir.open_with(name, options.read(true).custom_flags(bits(flags)));
+    let opened = Dir::from_std_file(file.map_err(said)?.into_std());
+    own(&opened, FileType::Directory, FOLDER)?;
+    Ok(opened)
+}
+
+/// Opens a file in one of our folders; one that is created has the right mode at once.
+///
+/// # Errors
+/// What stands there is a symbolic link, no file, or somebody else's.
+pub(crate) fn open(dir: &Dir, name: &str, options: &mut OpenOptions) -> io::Result<File> {
+    // A pipe would not let itself be opened until somebody speaks into it.
+    let flags = bits(OFlags::NOFOLLOW | OFlags::NONBLOCK);
+    let file = dir.open_with(name, options.mode(FILE).custom_flags(flags));
+    let file = file.map_err(said)?;
+    own(&file, FileType::RegularFile, FILE)?;
+    Ok(file)
+}
+
+/// Reads a whole file; none if it does not exist.
+pub(crate) fn read(dir: &Dir, name: &str) -> io::Result<Option<String>> {
+    let mut text = String::new();
+    match open(dir, name, OpenOptions::new().read(true)) {
+        Ok(mut file) => file.read_to_string(&mut text).map(|_| Some(text)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Replaces a whole file in one of our folders: afterwards either the old or the new content is there, whenever the
+/// process dies.
+pub(crate) fn replace(dir: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
+    let aside = format!("{name}.new");
+    match dir.remove_file(&aside) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    put(dir, &aside, name, content)
+}
+
+/// Replaces a file that the user named, in a folder that may be anybody's. A symbolic link at its name is replaced, not
+/// followed.
+pub(crate) fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| io::Error::other("this is no name of a file"))?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let dir = Dir::open_ambient_dir(parent.unwrap_or(Path::new(".")), ambient_authority())?;
+    let aside = format!(".{name}.{}", unforeseen()?);
+    let put = put(&dir, &aside, name, content);
+    if put.is_err() {
+        let _ = dir.remove_file(&aside);
+    }
+    put
+}
+
+fn put(dir: &Dir, aside: &str, name: &str, content: &[u8]) -> io::Result<()> {
+    let mut file = open(dir, aside, OpenOptions::new().write(true).create_new(true))?;
+    file.write_all(content)?;
+    file.sync_data()?;
+    dir.rename(aside, dir, name)
+}
+
+/// Makes sure that what was opened is of this kind and this user's, and nobody else's to enter.
+fn own(opened: &impl AsFd, kind: FileType, mode: u32) -> io::Result<()> {
+    match owned(opened, kind)? & OTHERS {
+        0 => Ok(()),
+        _ => narrow(opened, mode),
+    }
+}
+
+/// The mode of what was opened, if it is of this kind and this user's.
+fn owned(opened: &impl AsFd, kind: FileType) -> io::Result<u32> {
+    let stat = fstat(opened)?;
+    let (owner, user) = (stat.st_uid, rustix::process::geteuid().as_raw());
+    if FileType::from_raw_mode(stat.st_mode) != kind {
+        return Err(io::Error::other(match kind {
+            FileType::Directory => "this is no folder",
+            _ => "this is no file",
+        }));
+    }
+    if owner != user {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!(
+                "this belongs to user {owner}, and the host runs as user {user}: nobody else may own what it keeps"
+            ),
+        ));
+    }
+    Ok(stat.st_mode & 0o7777)
+}
+
+fn narrow(opened: &impl AsFd, mode: u32) -> io::Result<()> {
+    Ok(fchmod(opened, Mode::from_raw_mode(mode))?)
+}
+
+fn bits(flags: OFlags) -> i32 {
+    flags.bits().cast_signed()
+}
+
+/// The system's word for a link that was not followed says something else.
+fn said(error: io::Error) -> io::Error {
+    use rustix::io::Errno;
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::LOOP) => io::Error::other("this is a symbolic link, and is not followed"),
+        // So Linux says it where a folder is wanted.
+        Some(Errno::NOTDIR) => {
+            io::Error::other("this is a symbolic link, which is not followed, or no folder")
+        }
+        _ => error,
+    }
+}
+
+fn unforeseen() -> io::Result<String> {
+    let mut random = [0; 16];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+    Ok(crate::policies::hex(&random))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).expect("it is there").permissions().mode() & 0o7777
+    }
+
+    fn chmod(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
+    }
+
+    fn is_own(name: &str) -> bool {
+        name == "ours"
+    }
+
+    #[test]
+    fn folders_and_files_are_this_user_s_alone_from_the_beginning() {
+        let place = tempfile::tempdir().expect("a folder");
+        let path = place.path().join("a/b");
+        let dir = folder(&path, is_own).expect("it is created");
+        subfolder(&dir, "inner").expect("it is created");
+        replace(&dir, "file", b"one").expect("it is written");
+        replace(&dir, "file", b"two").expect("it is replaced");
+        write(&path.join("named"), b"three").expect("it is written");
+        assert_eq!(read(&dir, "file").expect("read").as_deref(), Some("two"));
+        assert_eq!(read(&dir, "none").expect("read"), None);
+        for (name, expected) in [("", 0o700), ("inner", 0o700), ("file", 0o600), ("named", 0o600)] {
+            assert_eq!(mode(&path.join(name)), expected, "{name}");
+        }
+        let names: Vec<_> = fs::read_dir(&path).expect("read").flatten().collect();
+        assert_eq!(names.len(), 3, "{names:?}");
+    }
+
+    #[test]
+    fn what_was_open_to_others_is_narrowed_where_it_is_ours() {
+        let place = tempfile::tempdir().expect("a folder");
+        let path = place.path().join("data");
+        fs::create_dir(&path).expect("created");
+        fs::write(path.join("ours"), "old").expect("written");
+        fs::create_dir(path.join("inner")).expect("created");
+        for (name, wide) in [("", 0o777), ("ours", 0o666), ("inner", 0o755)] {
+            chmod(&path.join(name), wide);
+        }
+        let refused = folder(&path, is_own)
+            .map(|_| ())
+            .expect_err("something else is in it");
+        assert!(format!("{refused:#}").contains("\"inner\""), "{refused:#}");
+        assert_eq!(mode(&path), 0o777, "it may be shared for a reason");
+        let dir = folder(&path, |_| true).expect("all of it is ours");
+        assert_eq!(mode(&path), 0o700);
+        assert_eq!(read(&dir, "ours").expect("read").as_deref(), Some("old"));
+        assert_eq!(mode(&path.join("ours")), 0o600);
+        subfolder(&dir, "inner").expect("it is ours");
+        assert_eq!(mode(&path.join("inner")), 0o700);
+    }
+
+    #[test]
+    fn no_link_is_followed_and_no_pipe_waited_for() {
+        let place = tempfile::tempdir().expect("a folder");
+        let victim = place.path().join("victim");
+        fs::write(&victim, "precious").expect("written");
+        let elsewhere = place.path().join("elsewhere");
+        fs::create_dir(&elsewhere).expect("created");
+        let path = place.path().join("data");
+        let dir = folder(&path, is_own).expect("it is created");
+        for name in ["file", "file.new", "aside"] {
+            symlink(&victim, path.join(name)).expect("linked");
+        }
+        symlink(&elsewhere, path.join("inner")).expect("linked");
+        symlink(&elsewhere, place.path().join("lent")).expect("linked");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            path.join("pipe"),
+            FileType::Fifo,
+            Mode::from_raw_mode(0o600),
+            0,
+        )
+        .expect("a pipe");
+
+        assert!(open(&dir, "file", OpenOptions::new().create(true).write(true)).is_err());
+        assert!(read(&dir, "file").is_err());
+        assert!(read(&dir, "pipe").is_err());
+        assert!(subfolder(&dir, "inner").is_err());
+        assert!(folder_among_others(&place.path().join("lent")).is_err());
+        assert!(folder_among_others(&victim).is_err());
+        replace(&dir, "file", b"new").expect("the link is replaced");
+        write(&path.join("aside"), b"new").expect("the link is replaced");
+        assert_eq!(fs::read_to_string(&victim).expect("read"), "precious");
+        assert_eq!(read(&dir, "file").expect("read").as_deref(), Some("new"));
+        assert_eq!(read(&dir, "aside").expect("read").as_deref(), Some("new"));
+    }
+
+    #[test]
+    fn what_belongs_to_somebody_else_is_refused() {
+        // Everything of the system is, unless this runs as root.
+        if rustix::process::geteuid().is_root() {
+            let place = tempfile::tempdir().expect("a folder");
+            let path = place.path().join("theirs");
+            fs::create_dir(&path).expect("created");
+            std::os::unix::fs::chown(&path, Some(65_534), None).expect("given away");
+            assert!(folder_among_others(&path).is_err());
+            let refused = folder(&path, is_own).map(|_| ()).expect_err("theirs");
+            assert!(
+                format!("{refused:#}").contains("belongs to user 65534"),
+                "{refused:#}"
+            );
+        } else {
+            assert!(folder_among_others(Path::new("/usr")).is_err());
+        }
+    }
+
+    #[test]
+    fn a_fresh_folder_has_a_name_of_its_own() {
+        let place = tempfile::tempdir().expect("a folder");
+        let (one, other) = (
+            fresh_folder(place.path(), "x").expect("made"),
+            fresh_folder(place.path(), "x").expect("made"),
+        );
+        assert_ne!(one, other);
+        assert_eq!(mode(&one), 0o700);
+    }
+}
