@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const POLICIES: [&str; 12] = [
+const POLICIES: [&str; 17] = [
     "capv-machine",
     "capa-identity",
     "mcm-machine",
@@ -16,7 +16,12 @@ const POLICIES: [&str; 12] = [
     "backoff-retry",
     "hostile",
     "hostile-identity",
+    "hostile-manifest",
     "hostile-retry",
+    "hostile-schema",
+    "hostile-verbatim-lifecycle",
+    "hostile-verbatim-identity",
+    "hostile-verbatim-retry",
 ];
 
 fn main() {
@@ -42,11 +47,12 @@ fn main() {
     for policy in POLICIES {
         cargo.args(["--package", policy]);
     }
-    // What the outer cargo says of itself is not meant for the inner one.
+    // What the outer cargo says of itself is not meant for the inner one, nor is another compiler that it runs with.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         let cargos = text.starts_with("CARGO") && !["CARGO_HOME", "CARGO_NET_OFFLINE"].contains(&&*text);
-        if cargos || text.starts_with("RUSTC") || text == "RUSTFLAGS" || text == "TARGET" {
+        let compilers = text.starts_with("RUSTC") || ["RUSTFLAGS", "RUSTUP_TOOLCHAIN"].contains(&&*text);
+        if cargos || compilers || text == "TARGET" {
             cargo.env_remove(&name);
         }
     }

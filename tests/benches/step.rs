@@ -132,6 +132,31 @@ fn steps(c: &mut Criterion) {
     group.finish();
 }
 
+/// Steps that begin with so many pages of memory: as few as the shipped policies, as many as the linker's default stack
+/// makes of it, and more than a thread keeps.
+const PAGES: [u32; 3] = [3, 20, 80];
+
+fn memories(c: &mut Criterion) {
+    let limits = Limits::default();
+    let mut group = c.benchmark_group("memory");
+    let sandbox = Sandbox::new(SandboxConfig::default()).expect("an engine");
+    let pass = pass(1_700);
+    for pages in PAGES {
+        let policy = sandbox.load(&guests::with_pages(guests::capv_machine(), pages));
+        let policy = policy.expect("it loads");
+        for threads in [1, 2] {
+            let id = BenchmarkId::new(
+                format!("fresh/on-demand/{threads}-threads"),
+                format!("{} KiB", pages * 64),
+            );
+            group.bench_function(id, |b| {
+                b.iter_custom(|n| on_threads(threads, n, || drop(black_box(policy.step(&pass, &limits)))));
+            });
+        }
+    }
+    group.finish();
+}
+
 fn load(c: &mut Criterion) {
     let mut group = c.benchmark_group("load");
     group.sample_size(10);
@@ -139,5 +164,5 @@ fn load(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, steps, load);
+criterion_group!(benches, steps, memories, load);
 criterion_main!(benches);

@@ -25,9 +25,173 @@ pub fn hostile_identity() -> &'static [u8] {
     include_bytes!(env!("GUEST_HOSTILE_IDENTITY"))
 }
 
+/// A policy that behaves, whose manifest carries this in place of a CustomResourceDefinition; see
+/// `tests/hostile/manifest`.
+///
+/// # Panics
+/// If there is no room for it.
+pub fn hostile_manifest(crd: &serde_json::Value) -> Vec<u8> {
+    let mark = b"this-is-the-crd-of-the-manifest";
+    let mut bytes = include_bytes!(env!("GUEST_HOSTILE_MANIFEST")).to_vec();
+    let at = bytes.windows(mark.len()).position(|found| found == mark);
+    let room = &mut bytes[at.expect("the compiled policy holds the mark")..];
+    let (text, room) = (crd.to_string(), &mut room[..16 << 10]);
+    assert!(text.len() <= room.len(), "{} bytes", text.len());
+    room.fill(b' ');
+    room[..text.len()].copy_from_slice(text.as_bytes());
+    bytes
+}
+
 /// A retry policy that misbehaves in the way its configuration names; see `tests/hostile/retry`.
 pub fn hostile_retry() -> &'static [u8] {
     include_bytes!(env!("GUEST_HOSTILE_RETRY"))
+}
+
+/// A policy that behaves, whose configuration has this schema; see `tests/hostile/schema`.
+///
+/// # Panics
+/// If there is no room for it.
+pub fn hostile_schema(schema: &serde_json::Value) -> Vec<u8> {
+    let mark = b"this-is-the-schema-of-the-configuration";
+    let mut bytes = include_bytes!(env!("GUEST_HOSTILE_SCHEMA")).to_vec();
+    let at = bytes.windows(mark.len()).position(|found| found == mark);
+    let room = &mut bytes[at.expect("the compiled policy holds the mark")..];
+    let (text, room) = (schema.to_string(), &mut room[..16 << 10]);
+    assert!(text.len() <= room.len(), "{} bytes", text.len());
+    room.fill(b' ');
+    room[..text.len()].copy_from_slice(text.as_bytes());
+    bytes
+}
+
+/// A policy whose component holds so many more instances of another module.
+pub fn with_instances(policy: &[u8], module: &[u8], count: u32) -> Vec<u8> {
+    let mut component = wit_component::ComponentEncoder::default()
+        .module(policy)
+        .and_then(|encoder| encoder.encode())
+        .expect("a component");
+    let modules = sections(&component).filter(|(id, _)| *id == CORE_MODULE).count();
+    section(&mut component, CORE_MODULE, module);
+    let mut instances = leb(count);
+    for _ in 0..count {
+        // Instantiated, that module, without arguments.
+        instances.push(0);
+        instances.extend(leb(u32::try_from(modules).expect("a few")));
+        instances.push(0);
+    }
+    section(&mut component, CORE_INSTANCE, &instances);
+    component
+}
+
+/// A policy, a core module, whose memory begins with so many pages of 64 KiB: as one that is linked with a larger stack.
+///
+/// # Panics
+/// If it is none, or has no memory of its own.
+pub fn with_pages(policy: &[u8], pages: u32) -> Vec<u8> {
+    let mut module = policy[..8].to_vec();
+    for (id, body) in sections(policy) {
+        match id {
+            MEMORY => {
+                assert_eq!(body[..2], [1, 0], "one memory without a maximum");
+                section(&mut module, id, &[&[1, 0][..], &leb(pages)].concat());
+            }
+            _ => section(&mut module, id, body),
+        }
+    }
+    module
+}
+
+/// A section of modules.
+const MEMORY: u8 = 5;
+/// Sections of components.
+const CORE_MODULE: u8 = 1;
+const CORE_INSTANCE: u8 = 2;
+
+/// A component's or module's own sections.
+fn sections(component: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    let mut rest = &component[8..];
+    std::iter::from_fn(move || {
+        let (&id, after) = rest.split_first()?;
+        let bytes = after.iter().position(|byte| byte & 0x80 == 0)? + 1;
+        let length = after[..bytes]
+            .iter()
+            .rev()
+            .fold(0, |length, byte| length << 7 | usize::from(byte & 0x7f));
+        let (body, others) = after[bytes..].split_at(length);
+        rest = others;
+        Some((id, body))
+    })
+}
+
+fn section(component: &mut Vec<u8>, id: u8, body: &[u8]) {
+    component.push(id);
+    component.extend(leb(u32::try_from(body.len()).expect("a few bytes")));
+    component.extend(body);
+}
+
+fn leb(mut number: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+    bytes
+}
+
+/// A core module that takes a compiler long, and much memory: one function of so many operations, each of which needs
+/// all that came before.
+pub fn bomb(operations: usize) -> Vec<u8> {
+    let mut body = vec![0];
+    for n in 0..operations {
+        // i32.const, i32.const, i32.store: as many addresses as there are, so that nothing folds.
+        body.push(0x41);
+        body.extend(sleb(n));
+        body.push(0x41);
+        body.extend(sleb(n));
+        body.extend([0x36, 2, 0]);
+    }
+    body.push(0x0b);
+    let mut code = leb(1);
+    code.extend(leb(u32::try_from(body.len()).expect("a few MB")));
+    code.extend(body);
+    let mut module = b"\0asm\x01\0\0\0".to_vec();
+    section(&mut module, 1, &[1, 0x60, 0, 0]);
+    section(&mut module, 3, &[1, 0]);
+    section(&mut module, 5, &[1, 0, 1]);
+    section(&mut module, 10, &code);
+    module
+}
+
+fn sleb(number: usize) -> Vec<u8> {
+    let mut bytes = leb(u32::try_from(number).expect("a few"));
+    // The sign is the second highest bit of the last byte.
+    if bytes.last().is_some_and(|last| last & 0x40 != 0) {
+        *bytes.last_mut().expect("there is one") |= 0x80;
+        bytes.push(0);
+    }
+    bytes
+}
+
+/// A component that is nothing but that module.
+pub fn component_of(module: &[u8]) -> Vec<u8> {
+    let mut component = b"\0asm\x0d\0\x01\0".to_vec();
+    section(&mut component, CORE_MODULE, module);
+    component
+}
+
+/// A lifecycle policy that returns what an annotation says, word by word; see `tests/hostile/verbatim`.
+pub fn verbatim() -> &'static [u8] {
+    include_bytes!(env!("GUEST_HOSTILE_VERBATIM_LIFECYCLE"))
+}
+
+/// An identity policy that returns what an annotation says, word by word.
+pub fn verbatim_identity() -> &'static [u8] {
+    include_bytes!(env!("GUEST_HOSTILE_VERBATIM_IDENTITY"))
+}
+
+/// A retry policy that says what its configuration says, word by word.
+pub fn verbatim_retry() -> &'static [u8] {
+    include_bytes!(env!("GUEST_HOSTILE_VERBATIM_RETRY"))
 }
 
 /// The sandbox of this process: each policy is compiled once.

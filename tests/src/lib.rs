@@ -2,6 +2,7 @@
 
 pub mod convert;
 pub mod examples;
+pub mod fuzz;
 pub mod guests;
 pub mod kubernetes;
 pub mod passes;

@@ -541,6 +541,23 @@ async fn of_a_secret_only_its_digest_is_seen(site: Site) {
         Ok(&first),
         "every host has the same key"
     );
+    // The same in another namespace, or under another name, is not told to be the same.
+    let mut copy = secret("hunter2");
+    copy["metadata"]["name"] = json!("t");
+    site.cluster.apply(&copy).await.expect("applied");
+    copy["metadata"] = json!({"namespace": "default", "name": format!("s-{}", site.namespace)});
+    site.cluster.apply(&copy).await.expect("applied");
+    let mut in_default = site.of(kind("v1", "Secret"), &format!("s-{}", site.namespace));
+    in_default.namespace = Some("default".into());
+    for other in [site.of(kind("v1", "Secret"), "t"), in_default] {
+        let other = site
+            .cluster
+            .read(&Question::Secret(other))
+            .await
+            .expect("an answer");
+        assert_eq!(other["keys"], first["keys"]);
+        assert_ne!(other["digest"], first["digest"]);
+    }
     site.cluster.apply(&secret("hunter3")).await.expect("applied");
     let second = site.cluster.read(&question).await.expect("an answer");
     assert_ne!(first["digest"], second["digest"]);

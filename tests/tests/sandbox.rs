@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use polity_core::binding::Limits;
 use polity_core::contract::{Cause, Pass, Role, Step};
 use polity_core::fault::{Fault, FaultKind, Stepped};
-use polity_sandbox::{Allocation, LoadError, Policy, Sandbox, SandboxConfig};
+use polity_sandbox::{Allocation, Compiler, Confined, LoadError, Policy, Sandbox, SandboxConfig, Stopped};
 use polity_tests::guests;
 
 fn sandbox() -> &'static Sandbox {
@@ -172,6 +172,255 @@ fn endless_recursion_is_a_trap() {
 fn allocating_without_end_meets_the_memory_limit() {
     let fault = fault("allocate");
     assert_eq!(fault.kind, FaultKind::OutOfMemory, "{fault}");
+}
+
+/// The misbehaving policy, which behaves, with instances of another module beside its own; loaded.
+fn beside(module: &str, instances: u32) -> Result<Arc<Policy>, LoadError> {
+    let module = wat::parse_str(module).expect("a module");
+    sandbox().load(&guests::with_instances(guests::hostile(), &module, instances))
+}
+
+/// Why a policy with such instances is refused; a small one, which compiles faster.
+fn refused(module: &str, instances: u32) -> String {
+    let module = wat::parse_str(module).expect("a module");
+    let policy = guests::with_instances(guests::hostile_retry(), &module, instances);
+    match sandbox().load(&policy) {
+        Ok(policy) => panic!("{:?} was loaded", policy.id()),
+        Err(e) => e.to_string(),
+    }
+}
+
+/// What comes of a step in 4 MiB.
+fn step_of(policy: &Policy) -> Stepped {
+    let limits = Limits {
+        memory: 4 << 20,
+        ..Limits::default()
+    };
+    policy.step(&pass("behave"), &limits)
+}
+
+#[test]
+fn the_memories_of_all_instances_of_a_step_count_together() {
+    // 1 MiB each.
+    let few = beside("(module (memory 16))", 2).expect("it loads");
+    assert!(step_of(&few).outcome.is_ok());
+    let many = beside("(module (memory 16))", 6).expect("it loads: describe may have 16 MiB");
+    let fault = step_of(&many).outcome.expect_err("a fault");
+    assert_eq!(fault.kind, FaultKind::OutOfMemory, "{fault}");
+    assert!(fault.message.contains("a step may have 4194304"), "{fault}");
+}
+
+#[test]
+fn memories_that_grow_when_a_step_begins_count_as_those_that_begin_so() {
+    let grows = "(module (memory 1) (func $grow (drop (memory.grow (i32.const 15)))) (start $grow))";
+    let many = beside(grows, 6).expect("it loads: describe may have 16 MiB");
+    let fault = step_of(&many).outcome.expect_err("a fault");
+    assert_eq!(fault.kind, FaultKind::OutOfMemory, "{fault}");
+    // What its own maximum forbids never grows, and does not count.
+    let tries = "(module (memory 1 1) (func $grow (drop (memory.grow (i32.const 60)))) (start $grow))";
+    let tries = beside(tries, 6).expect("it loads");
+    assert!(step_of(&tries).outcome.is_ok());
+}
+
+#[test]
+fn the_tables_of_all_instances_of_a_step_count_with_its_memories() {
+    let many = beside("(module (table 60000 funcref))", 10).expect("it loads: describe may have 16 MiB");
+    let fault = step_of(&many).outcome.expect_err("a fault");
+    assert_eq!(fault.kind, FaultKind::OutOfMemory, "{fault}");
+}
+
+#[test]
+fn a_policy_that_begins_with_more_than_a_step_may_have_is_refused_when_it_describes_itself() {
+    for module in [
+        // 4 MiB at once, in small steps, and as a table.
+        "(module (memory 64))",
+        "(module (memory 1)
+            (func $grow (loop (br_if 0 (i32.lt_s (memory.grow (i32.const 1)) (i32.const 63))))) (start $grow))",
+        "(module (table 300000 funcref))",
+    ] {
+        let why = refused(module, 6);
+        assert!(why.contains("its describe failed: OutOfMemory: "), "{module}: {why}");
+        assert!(why.contains("a step may have 16777216"), "{module}: {why}");
+    }
+}
+
+#[test]
+fn a_step_has_so_many_instances_tables_and_memories_and_no_more() {
+    for (module, most, what) in [
+        ("(module)", 64, "instance count too high"),
+        (
+            "(module (table 0 funcref) (table 0 funcref))",
+            31,
+            "table count too high",
+        ),
+        ("(module (memory 0))", 7, "memory count too high"),
+        (
+            "(module (memory 0) (memory 0) (memory 0))",
+            2,
+            "memory count too high",
+        ),
+    ] {
+        let why = refused(module, most + 1);
+        assert!(
+            why.contains("its describe failed: OutOfMemory: "),
+            "{module}: {why}"
+        );
+        assert!(why.contains(what), "{module}: {why}");
+    }
+    // Other languages come with a few dozen.
+    assert!(
+        step_of(&beside("(module (table 10 funcref))", 50).expect("it loads"))
+            .outcome
+            .is_ok()
+    );
+    assert!(
+        step_of(&beside("(module (memory 1))", 7).expect("it loads"))
+            .outcome
+            .is_ok()
+    );
+}
+
+#[test]
+fn instances_that_take_much_of_the_host_beside_their_memory_are_refused() {
+    let globals = "(global (mut i64) (i64.const 0))".repeat(60_000);
+    let why = refused(&format!("(module {globals})"), 60);
+    assert!(why.contains("its describe failed: OutOfMemory: "), "{why}");
+    // What the policy itself takes comes on top.
+    assert!(why.contains("together would have 57"), "{why}");
+}
+
+#[test]
+fn a_policy_says_with_how_much_memory_its_steps_begin() {
+    let plain = hostile().memory();
+    let more = beside("(module (memory 16) (table 1000 funcref))", 2).expect("it loads");
+    assert_eq!(more.memory(), plain + 2 * ((1 << 20) + 16_000));
+}
+
+#[test]
+fn limits_as_large_as_numbers_go_are_limits() {
+    let limits = Limits {
+        step_fuel: u64::MAX,
+        pass_fuel: u64::MAX,
+        memory: u64::MAX,
+        step_wall: u64::MAX,
+        output: u64::MAX,
+        ..Limits::default()
+    };
+    for mischief in ["behave", "panic", "huge", "stall"] {
+        hostile().step(&pass(mischief), &limits).outcome.ok();
+    }
+}
+
+#[test]
+fn machine_code_is_kept_by_its_bytes_and_dropped_when_nobody_runs_it() {
+    let sandbox = Sandbox::new(SandboxConfig {
+        kept_code: 0,
+        ..SandboxConfig::default()
+    })
+    .expect("an engine");
+    let policy = sandbox.load(guests::hostile()).expect("it loads");
+    let id = policy.id().clone();
+    let again = sandbox.load(guests::hostile()).expect("it loads");
+    assert!(Arc::ptr_eq(&policy, &again), "somebody runs it");
+    drop((policy, again));
+    assert!(sandbox.known(&id).is_none(), "nobody runs it");
+
+    let all = SandboxConfig::default();
+    assert!(all.kept_code >= 2 * all.largest_code);
+    let small = Sandbox::new(SandboxConfig {
+        largest_code: 10_000,
+        ..SandboxConfig::default()
+    })
+    .expect("an engine");
+    let refused = small.load(guests::hostile());
+    assert!(matches!(
+        refused,
+        Err(LoadError::CompiledTooLarge { largest: 10_000, .. })
+    ));
+}
+
+/// A sandbox whose policies are compiled by processes of their own.
+fn confined(config: SandboxConfig) -> Sandbox {
+    Sandbox::new(SandboxConfig {
+        compiler: Compiler::Child(Confined::program(env!("CARGO_BIN_EXE_polity-under-test"))),
+        ..config
+    })
+    .expect("an engine")
+}
+
+#[test]
+fn a_policy_that_another_process_compiles_does_the_same() {
+    for allocation in [Allocation::OnDemand, Allocation::Pooling] {
+        let config = SandboxConfig {
+            allocation,
+            ..SandboxConfig::default()
+        };
+        let own = Sandbox::new(config.clone()).expect("an engine");
+        let (own, other) = (
+            own.load(guests::hostile()),
+            confined(config).load(guests::hostile()),
+        );
+        let (own, other) = (own.expect("it loads"), other.expect("it loads"));
+        assert_eq!(own.manifest(), other.manifest());
+        for mischief in ["behave", "panic", "garbage", "loop"] {
+            let limits = Limits::default();
+            let (own, other) = (
+                own.step(&pass(mischief), &limits),
+                other.step(&pass(mischief), &limits),
+            );
+            assert_eq!(own, other, "{mischief}");
+        }
+    }
+}
+
+#[test]
+fn another_process_refuses_in_the_same_words() {
+    let sandbox = confined(SandboxConfig::default());
+    let whole = guests::hostile();
+    let mut damaged = whole.to_vec();
+    let middle = damaged.len() / 2;
+    damaged[middle..middle + 64].fill(0xff);
+    for bytes in [&b""[..], b"#!/bin/sh\n", &whole[..5]] {
+        let Err(e) = sandbox.load(bytes) else {
+            panic!("{} bytes were loaded", bytes.len())
+        };
+        assert!(!e.may_pass(), "{e}");
+        assert_eq!(e.to_string(), refusal(bytes));
+    }
+    // Where tools give up, nobody knows whether it was for the bytes or for want of memory.
+    for bytes in [&whole[..middle], &damaged] {
+        match sandbox.load(bytes) {
+            Err(LoadError::Stopped(Stopped::Panicked(_))) => {}
+            Err(e) => assert_eq!(e.to_string(), refusal(bytes)),
+            Ok(_) => panic!("{} bytes were loaded", bytes.len()),
+        }
+    }
+}
+
+#[test]
+fn compiling_that_takes_too_much_memory_is_stopped_with_its_process() {
+    let sandbox = confined(SandboxConfig {
+        compile_memory: 150 << 20,
+        ..SandboxConfig::default()
+    });
+    let stopped = sandbox.load(&guests::component_of(&guests::bomb(600_000)));
+    let Err(LoadError::Stopped(Stopped::Memory(most))) = stopped else {
+        panic!("{:?}", stopped.map(|policy| policy.id().clone()))
+    };
+    assert_eq!(most, 150 << 20);
+    sandbox.load(guests::hostile()).expect("others fit");
+}
+
+#[test]
+fn compiling_that_takes_too_long_is_stopped_with_its_process() {
+    let sandbox = confined(SandboxConfig::default());
+    let bomb = guests::component_of(&guests::bomb(100_000));
+    let second = std::time::Duration::from_secs(1);
+    let stopped = sandbox.load_within(&bomb, second);
+    let Err(LoadError::Stopped(Stopped::Time(time))) = stopped else {
+        panic!("{:?}", stopped.map(|policy| policy.id().clone()))
+    };
+    assert_eq!(time, second);
 }
 
 #[test]

@@ -47,6 +47,8 @@ pub enum Rule {
     Fault,
     /// The machine asks for its next turn at a time that passes.
     Progress,
+    /// What is the host's, or somebody else's, does not change because a policy says so.
+    HostOwned,
 }
 
 /// A rule was broken.
@@ -75,6 +77,11 @@ pub fn ensure(holds: bool, rule: Rule, message: impl FnOnce() -> String) -> Verd
 /// What the oracle remembers.
 #[derive(Debug, Default)]
 pub struct Oracle {
+    /// Policies may say anything: their faults are no news, nor is what they leave in the cloud.
+    wild: bool,
+    /// When the last pass of an object that has ended had started; world time, by uid.
+    started: BTreeMap<String, u64>,
+
     effects: usize,
     /// By identity of the host.
     hosts: BTreeMap<String, Seen>,
@@ -89,8 +96,8 @@ pub struct Oracle {
 /// What one host process knows.
 #[derive(Debug, Default)]
 struct Seen {
-    /// By uid: the newest version of an own write that was acknowledged.
-    acknowledged: BTreeMap<String, u64>,
+    /// By uid: the versions of own writes, and when each was acknowledged by the host's clock; unix milliseconds.
+    acknowledged: BTreeMap<String, Vec<(u64, u64)>>,
     acknowledged_all: BTreeSet<u64>,
     /// By uid: what a watch or an own write showed last.
     shown: BTreeMap<String, Meta>,
@@ -165,6 +172,19 @@ pub struct Instant<'a> {
 }
 
 impl Oracle {
+    /// An oracle of a world whose policies may say anything, or do as they should.
+    pub fn new(wild: bool) -> Self {
+        Oracle {
+            wild,
+            ..Oracle::default()
+        }
+    }
+
+    /// When the last pass of an object that has ended had started; world time.
+    pub fn started_last(&self, uid: &str) -> Option<u64> {
+        self.started.get(uid).copied()
+    }
+
     /// A process of a host calls a policy.
     pub fn steps(&mut self, host: &str, pass: &Pass) -> Verdict {
         let Some(Ok(Snapshot { metadata })) = pass.object.as_deref().map(serde_json::from_str) else {
@@ -176,7 +196,11 @@ impl Oracle {
             deleting: metadata.deletion_timestamp.is_some(),
         };
         let seen = self.hosts.entry(host.to_owned()).or_default();
-        let own = seen.acknowledged.get(&metadata.uid).copied().unwrap_or(0);
+        // A condition of the host after a fault may be acknowledged while the next pass is under way.
+        let wild = self.wild;
+        let before = |(_, when): &&(u64, u64)| !wild || *when < pass.now;
+        let own = seen.acknowledged.get(&metadata.uid).into_iter().flatten();
+        let own = own.filter(before).map(|(version, _)| *version).max().unwrap_or(0);
         if !seen.open.contains_key(&metadata.uid) {
             ensure(snapshot.version >= own, Rule::Stale, || {
                 format!(
@@ -245,12 +269,12 @@ impl Oracle {
         self.hosts.entry(host.to_owned()).or_default().map_shown = now;
     }
 
-    /// A process learns that its write of this object stands.
-    pub fn acknowledges(&mut self, now: u64, host: &str, object: &Object) {
+    /// A process learns that its write of this object stands; `unix` is what its clock shows.
+    pub fn acknowledges(&mut self, now: u64, unix: u64, host: &str, object: &Object) {
         self.shows(now, host, object);
         let seen = self.hosts.entry(host.to_owned()).or_default();
-        let newest = seen.acknowledged.entry(object.uid().to_owned()).or_default();
-        *newest = (*newest).max(object.version().0);
+        let own = seen.acknowledged.entry(object.uid().to_owned()).or_default();
+        own.push((object.version().0, unix));
         seen.acknowledged_all.insert(object.version().0);
     }
 
@@ -275,6 +299,9 @@ impl Oracle {
                 self.foreign.insert((uid.to_owned(), element), change.version);
             }
             return Ok(());
+        }
+        if self.wild {
+            host_owned(change)?;
         }
         let seen = self.hosts.get(&change.author);
         let Some(open) = seen.and_then(|seen| seen.open.get(uid)) else {
@@ -325,6 +352,9 @@ impl Oracle {
         for effect in new.iter().filter(|effect| effect.what == Happened::Submitted) {
             self.submitted(instant, effect)?;
         }
+        if self.wild {
+            return Ok(());
+        }
         let mut intents = BTreeSet::new();
         for vm in vms {
             ensure(intents.insert((&vm.owner, &vm.name)), Rule::OneVm, || {
@@ -336,6 +366,9 @@ impl Oracle {
 
     /// Every VM has a live object.
     pub fn no_leak(&self, instant: &Instant<'_>, vms: &[VmView]) -> Verdict {
+        if self.wild {
+            return Ok(());
+        }
         vms.iter().try_for_each(|vm| {
             ensure(instant.store.by_uid(&vm.owner).is_some(), Rule::NoLeak, || {
                 format!("the object of {vm:?} is gone")
@@ -364,7 +397,9 @@ impl Oracle {
     /// A pass of a process ended.
     pub fn recorded(&mut self, instant: &Instant<'_>, host: &str, record: &PassRecord) -> Verdict {
         self.passes += 1;
-        if record.outcome == Outcome::Faulted {
+        let took = record.ended.boot - record.started.boot;
+        self.started.insert(record.uid.clone(), instant.now - took);
+        if record.outcome == Outcome::Faulted && !self.wild {
             let fault = record.roles.iter().find_map(|role| role.fault.as_ref());
             return ensure(false, Rule::Fault, || format!("{}: {fault:?}", record.key));
         }
@@ -481,7 +516,7 @@ fn acts_once(record: &PassRecord, emitted: &[(String, String)]) -> Verdict {
         }
     }
     // A pass that ended without a conclusion may have an act that is in no journal yet.
-    let ended = !record.roles.is_empty();
+    let ended = !record.roles.is_empty() && record.outcome != Outcome::LeaseLost;
     for act in emitted {
         let left = asked.entry(act.clone()).or_insert(i64::from(!ended));
         *left -= 1;
@@ -490,6 +525,51 @@ fn acts_once(record: &PassRecord, emitted: &[(String, String)]) -> Verdict {
         })?;
     }
     Ok(())
+}
+
+/// A host changed nothing that is its own, or somebody else's, into what a policy says. Policies of wild worlds forge
+/// entries of an operation `forged.…`, conditions `polity.dev/Forged`, and would remove the finalizer of somebody else.
+fn host_owned(change: &Change) -> Verdict {
+    let (Some(before), Some(after)) = (&change.before, &change.after) else {
+        return Ok(());
+    };
+    let (before, after) = (before.value(), after.value());
+    let holds = |object: &Value, finalizer: &str| {
+        let all = object["metadata"]["finalizers"].as_array();
+        all.is_some_and(|all| all.iter().any(|f| f == finalizer))
+    };
+    let pending = |object: &Value| object["status"]["pending"].clone();
+    let forged = |object: &Value| pending(object).to_string().contains("forged.");
+    let wrong = |object: &Value| !(pending(object).is_null() || pending(object).is_array());
+    let condition = |object: &Value| {
+        let all = object["status"]["conditions"].as_array();
+        all.is_some_and(|all| all.iter().any(|c| c["type"] == "polity.dev/Forged"))
+    };
+    let told = |what: &str| {
+        format!(
+            "{} changed {what} of {:?}: {before} became {after}",
+            change.author, change.place
+        )
+    };
+    ensure(!forged(after) || forged(before), Rule::HostOwned, || {
+        told("pending entries")
+    })?;
+    ensure(!wrong(after) || wrong(before), Rule::HostOwned, || {
+        told("pending entries")
+    })?;
+    ensure(!condition(after) || condition(before), Rule::HostOwned, || {
+        told("host conditions")
+    })?;
+    let keep = "other.example/keep";
+    ensure(
+        !holds(before, keep) || holds(after, keep),
+        Rule::HostOwned,
+        || told("the finalizer of another"),
+    )?;
+    let owners = |object: &Value| object["metadata"]["ownerReferences"].clone();
+    ensure(owners(before) == owners(after), Rule::HostOwned, || {
+        told("owners")
+    })
 }
 
 /// The request annotations of an object.

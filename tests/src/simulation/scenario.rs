@@ -44,7 +44,7 @@ pub struct Rates {
 }
 
 /// Something that happens to objects, hosts or clocks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Somebody creates a Machine, a Widget or a ConfigMap.
     Create(Place),
@@ -58,6 +58,8 @@ pub enum Action {
     Heartbeat(Place, u64),
     /// Another controller writes what the policy writes.
     Meddle(Place),
+    /// Somebody merges this into it, or into its subresource.
+    Patch(Place, Option<&'static str>, serde_json::Value),
     /// Somebody asks for a pass.
     Request(Place),
     /// The watches of a host break.

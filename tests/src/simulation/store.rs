@@ -35,10 +35,21 @@ pub struct Store {
     version: u64,
     uids: u64,
     lease: Option<LeaseRead>,
+    /// Whether objects are looked at before they are stored, and if so, whether the schema of their status is known.
+    checks: Option<bool>,
     log: Vec<Change>,
 }
 
 impl Store {
+    /// A store that refuses objects that no API server stores; with `Some(true)`, those that no schema with conditions
+    /// and pending entries lets through as well.
+    pub fn checking(checks: Option<bool>) -> Self {
+        Store {
+            checks,
+            ..Store::default()
+        }
+    }
+
     /// The version of the last write.
     pub fn version(&self) -> ResourceVersion {
         ResourceVersion(self.version)
@@ -71,6 +82,9 @@ impl Store {
 
     /// Creates an object.
     pub fn create(&mut self, author: &str, mut value: Value) -> Result<Object, Failure> {
+        if let Some(schema) = self.checks {
+            wellformed(&value, schema)?;
+        }
         let place = place(&value);
         if self.objects.contains_key(&place) {
             return Err(Failure::new(
@@ -110,6 +124,10 @@ impl Store {
         merge(&mut value, &patch);
         if &value == current.value() {
             return Ok(current);
+        }
+        if let Some(schema) = self.checks {
+            wellformed(&value, schema)?;
+            unmoved(current.value(), &value)?;
         }
         let finalizers = |v: &Value| v["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
         if current.is_deleting() && finalizers(&value) > finalizers(current.value()) {
@@ -217,6 +235,61 @@ fn precondition(current: &Object, patch: &Value) -> Result<(), Failure> {
         return Err(Failure::new(Code::Aborted, "the object has another version"));
     }
     Ok(())
+}
+
+/// Whether this is an object that an API server would store.
+fn wellformed(value: &Value, schema: bool) -> Result<(), Failure> {
+    let metadata = &value["metadata"];
+    let all = |list: &Value, fits: fn(&Value) -> bool| {
+        list.is_null() || list.as_array().is_some_and(|items| items.iter().all(fits))
+    };
+    let texts = |map: &Value| {
+        map.is_null()
+            || map
+                .as_object()
+                .is_some_and(|map| map.values().all(Value::is_string))
+    };
+    let named = |part: &Value| part.as_str().is_some_and(|name| !name.is_empty());
+    let typed = |condition: &Value| condition["type"].is_string();
+    let entry = |entry: &Value| entry.is_object();
+    let status = &value["status"];
+    let wrong = if !metadata.is_object() || !named(&metadata["name"]) || !named(&value["kind"]) {
+        "metadata"
+    } else if !all(&metadata["finalizers"], Value::is_string) {
+        "metadata.finalizers"
+    } else if !all(&metadata["ownerReferences"], |owner| owner["uid"].is_string()) {
+        "metadata.ownerReferences"
+    } else if !texts(&metadata["labels"]) || !texts(&metadata["annotations"]) {
+        "metadata.labels"
+    } else if !(status.is_null() || status.is_object()) {
+        "status"
+    } else if schema && !all(&status["conditions"], typed) {
+        "status.conditions"
+    } else if schema && !all(&status["pending"], entry) {
+        "status.pending"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(
+        Code::InvalidArgument,
+        format!("{wrong} is not what it must be"),
+    ))
+}
+
+/// Whether nothing changed that nobody may change.
+fn unmoved(before: &Value, after: &Value) -> Result<(), Failure> {
+    let moved = |field: &&str| before["metadata"][*field] != after["metadata"][*field];
+    let fixed = ["name", "namespace", "deletionTimestamp", "generation"];
+    match fixed.iter().find(|field| moved(field)) {
+        Some(field) => Err(Failure::new(
+            Code::InvalidArgument,
+            format!("metadata.{field} is immutable"),
+        )),
+        None if before["kind"] != after["kind"] || before["apiVersion"] != after["apiVersion"] => {
+            Err(Failure::new(Code::InvalidArgument, "kind is immutable"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// JSON merge patch, RFC 7386.

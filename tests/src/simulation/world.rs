@@ -73,13 +73,22 @@ pub struct Options<'a> {
     /// Whether the cloud knows that it cannot tell while it cannot be reached.
     pub settle_needs_a_look: bool,
     /// The bindings, for a cloud with this catalogue.
-    pub bindings: fn(&dyn Stepper, Arc<polity_core::catalogue::Catalogue>) -> Vec<Binding>,
+    pub bindings: &'a (dyn Fn(&dyn Stepper, Arc<polity_core::catalogue::Catalogue>) -> Vec<Binding> + Sync),
+    /// The policy of Machines may say anything: what it leaves behind is its own fault, and the host must bear it.
+    pub wild: Option<Wild>,
     /// Makes scenarios out of those of the seeds, for tests that look for something.
     pub shape: fn(&mut Scenario),
     /// Lines of the trace that are kept.
     pub trace: usize,
     /// Whether recordings are kept.
     pub record: bool,
+}
+
+/// What a world is like in which the policy of Machines may say anything.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wild {
+    /// The API server knows the schema of Machines, and refuses what does not fit it.
+    pub schema: bool,
 }
 
 /// A simulated world.
@@ -99,6 +108,7 @@ pub struct World<'a> {
     bindings: Vec<Binding>,
     oracle: Oracle,
     calm: bool,
+    calm_since: u64,
     settled: bool,
     edits: u64,
     trace: VecDeque<String>,
@@ -118,7 +128,7 @@ impl<'a> World<'a> {
             options,
             now: 0,
             jumped: 0,
-            store: Store::default(),
+            store: Store::checking(options.wild.map(|wild| wild.schema)),
             shown: 0,
             sim,
             effects: 0,
@@ -127,8 +137,9 @@ impl<'a> World<'a> {
             sequence: 0,
             chance: Chance::new(seed, 2),
             bindings,
-            oracle: Oracle::default(),
+            oracle: Oracle::new(options.wild.is_some()),
             calm: false,
+            calm_since: 0,
             settled: false,
             edits: 0,
             trace: VecDeque::new(),
@@ -289,10 +300,14 @@ impl<'a> World<'a> {
     fn quiet(&mut self) -> Verdict {
         trace!(self, "it is quiet from now on");
         self.calm = true;
+        self.calm_since = self.now;
         self.sim.stop_faults();
         for host in 0..self.hosts.len() {
             let life = self.hosts[host].life;
             self.resume(host, life)?;
+        }
+        if self.options.wild.is_some() {
+            self.ask_for_passes();
         }
         self.schedule(self.now, Happening::Look);
         Ok(())
@@ -320,7 +335,8 @@ impl<'a> World<'a> {
                 None => return Ok(()),
                 Some(writes) => {
                     if let Some(object) = writes.then(|| calls::written(reply)).flatten() {
-                        self.oracle.acknowledges(self.now, &identity, &object);
+                        self.oracle
+                            .acknowledges(self.now, clocks.unix, &identity, &object);
                     }
                 }
             },

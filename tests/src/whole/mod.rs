@@ -30,7 +30,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use polity::clock::Clock;
 use polity::clouds::Clouds;
 use polity::driver::{Driver, Handle, Observer, Parts};
-use polity::manifests::Manifests;
+use polity::manifests::{Manifests, Target};
 use polity::policies::Policies;
 use polity::recording::Recorder;
 use polity::scenario::{Running, Scenario};
@@ -46,7 +46,7 @@ use polity_core::contract::{
 use polity_core::machine::Guards;
 use polity_core::object::Object;
 use polity_core::record::PassRecord;
-use polity_sandbox::Policy;
+use polity_sandbox::{Policy, Sandbox};
 use polity_standalone::{Api, Store};
 use serde_json::Value;
 
@@ -143,12 +143,12 @@ impl Site {
 
     /// Hosts started from now on load policies from this folder.
     pub fn load_from(&mut self, folder: &Path) {
-        self.policies = Arc::new(Policies::new(
-            guests::sandbox().clone(),
-            folder,
-            false,
-            Box::new(|_| {}),
-        ));
+        self.load_with(guests::sandbox().clone(), folder);
+    }
+
+    /// Hosts started from now on load policies from this folder, by a sandbox of their own.
+    pub fn load_with(&mut self, sandbox: Arc<Sandbox>, folder: &Path) {
+        self.policies = Arc::new(Policies::new(sandbox, folder, false, Box::new(|_| {})));
     }
 
     /// Hosts started from now on record every pass into this folder.
@@ -161,14 +161,25 @@ impl Site {
     /// # Panics
     /// If the API server takes one of them amiss.
     pub async fn apply(&self, manifests: &Manifests) {
-        let says = |message: &str| panic!("{message}");
-        let applied = manifests.apply(&self.cluster, &self.policies, &self.clouds, true, &says);
-        applied.await.expect("the manifests are applied");
+        let said = self.try_apply(manifests, Target::Standalone).await;
+        assert_eq!(said.expect("the manifests are applied"), [""; 0]);
         for cloud in self.clouds.all() {
             if let Some(sim) = cloud.simulation() {
                 sim.inspect(|sim, _| sim.remember_effects());
             }
         }
+    }
+
+    /// The same, where something may be wrong with them; what `polity run` says meanwhile.
+    ///
+    /// # Errors
+    /// What ends `polity run`.
+    pub async fn try_apply(&self, manifests: &Manifests, target: Target) -> Result<Vec<String>, String> {
+        let said = Mutex::new(Vec::new());
+        let says = |message: &str| said.lock().expect("a lock").push(message.to_owned());
+        let applied = manifests.apply(&self.cluster, &self.policies, &self.clouds, target, &says);
+        applied.await.map_err(|e| format!("{e:#}"))?;
+        Ok(said.into_inner().expect("a lock"))
     }
 
     /// Starts a host.
@@ -263,7 +274,7 @@ impl Site {
 
     /// Starts what a scenario says of objects.
     pub fn play(&self, scenario: &Scenario) -> Running {
-        scenario.start(&self.clock, &self.cluster, Arc::new(|_| {}))
+        scenario.start(&self.clock, &self.cluster, Target::Standalone, Arc::new(|_| {}))
     }
 
     /// Waits until everything is settled for this host and the scenario has nothing left to do; what is stuck after

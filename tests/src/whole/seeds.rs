@@ -168,6 +168,9 @@ impl World {
                 let status = json!({"status": {"addresses": [format!("192.0.2.{nth}")]}});
                 let _ = site.patch(&reference(&at), Some("status"), status).await;
             }
+            Action::Patch(at, subresource, patch) => {
+                let _ = site.patch(&reference(&at), subresource, patch).await;
+            }
             Action::Request(at) => {
                 let nonce = json!({"request.polity.dev/look": nth.to_string()});
                 let patch = json!({"metadata": {"annotations": nonce}});
@@ -189,6 +192,7 @@ fn is_simulated(action: &Action) -> bool {
         | Action::Edit(at)
         | Action::Label(at)
         | Action::Meddle(at)
+        | Action::Patch(at, ..)
         | Action::Request(at) => at.0 == "Machine",
         Action::CutWatches(_) | Action::Crash(_) | Action::Stop(_) | Action::Pause(..) => true,
         Action::Heartbeat(..) | Action::FallBehind(..) | Action::JumpAhead(_) => false,

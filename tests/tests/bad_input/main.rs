@@ -2,6 +2,7 @@
 //! silence.
 
 mod bindings;
+mod bombs;
 mod cluster;
 mod deny_list;
 mod misbehaviour;

@@ -48,6 +48,29 @@ async fn without_status_pending_in_the_cluster_nothing_is_created_and_the_bindin
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_binding_that_creates_is_not_loaded_while_the_crd_in_the_cluster_has_no_status_pending() {
+    let stand = Stand::with(Vec::new()).await;
+    stand.apply(&without("pending")).await;
+    // What a person applies with kubectl, while a CRD of their own stands.
+    stand.apply(&machines()).await;
+    stand
+        .until_said(
+            "machines",
+            "Loaded",
+            "False",
+            "machines.capv.polity.dev in the cluster",
+        )
+        .await;
+    let policy = guests::load("capv-machine");
+    stand
+        .apply(policy.manifest().crds().next().expect("it has one"))
+        .await;
+    stand.until_said("machines", "Loaded", "True", "").await;
+    stand.apply(&machine("default", "vm")).await;
+    stand.until_machines_run().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_field_that_the_crd_lacks_is_reported_and_not_written_in_every_pass() {
     let stand = Stand::with(vec![machines()]).await;
     stand.apply(&without("biosUUID")).await;

@@ -2,13 +2,14 @@
 
 use polity_core::call::{Call, CallId, Reply, Write};
 use polity_core::catalogue::OperationEffect;
-use polity_core::contract::{Answer, Code, Doubt, Failure, Question};
+use polity_core::contract::{Act, Answer, Code, Doubt, Failure, ObjectRef, Precondition, Question};
 use polity_core::machine::Input;
 use polity_core::object::Object;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Happening, World};
 use crate::simulation::oracle::{Instant, Verdict, Violation};
+use crate::simulation::store::merge;
 
 /// A call on its way.
 pub(super) struct Arrival {
@@ -170,6 +171,10 @@ impl World<'_> {
                 self.oracle.changes(&instant, identity, || describe(call))?;
                 (Some(Reply::Answer(self.write(identity, write))), 0)
             }
+            Call::Credential { owner, .. } => {
+                let handle = json!({"handle": format!("session of {owner}")});
+                (Some(Reply::Answer(Ok(handle))), 20)
+            }
             Call::Lease(write) => (Some(Reply::Lease(self.store.lease(write.as_ref()))), 0),
             other => {
                 let message = format!("nothing here uses {}", describe(other));
@@ -197,9 +202,52 @@ impl World<'_> {
                 Ok(written.value().clone())
             }
             Write::Event { .. } => Ok(Value::Null),
-            Write::Act(_) => Err(Failure::new(Code::Unimplemented, "no policy here does that")),
+            Write::Act(act) => self.act_on_another(identity, act),
         }
     }
+}
+
+impl World<'_> {
+    /// Does what a policy wants done with another object.
+    fn act_on_another(&mut self, identity: &str, act: &Act) -> Answer {
+        let place = |object: &ObjectRef| {
+            let namespace = object.namespace.clone().unwrap_or_default();
+            (object.kind.kind.clone(), namespace, object.name.clone())
+        };
+        let on = |patch: &Value, precondition: &Precondition| {
+            let mut patch = patch.clone();
+            if let Some(fields) = patch.as_object_mut() {
+                let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
+                let held = json!({"uid": precondition.uid, "resourceVersion": precondition.resource_version});
+                merge(metadata, &held);
+            }
+            patch
+        };
+        match act {
+            Act::Create(object) => {
+                let object = serde_json::from_str(object).map_err(no_json)?;
+                Ok(self.store.create(identity, object)?.value().clone())
+            }
+            Act::Patch(act) => {
+                let patch = serde_json::from_str(&act.patch).map_err(no_json)?;
+                let (at, patch) = (place(&act.object), on(&patch, &act.precondition));
+                let written = self
+                    .store
+                    .patch(identity, &at, act.subresource.as_deref(), &patch)?;
+                Ok(written.value().clone())
+            }
+            Act::Delete(act) => {
+                let unix = self.unix();
+                self.store.delete(identity, &place(&act.object), unix)?;
+                Ok(Value::Null)
+            }
+            _ => Err(Failure::new(Code::Unimplemented, "no policy here does that")),
+        }
+    }
+}
+
+fn no_json(e: serde_json::Error) -> Failure {
+    Failure::new(Code::InvalidArgument, e.to_string())
 }
 
 pub(super) fn describe(call: &Call) -> String {

@@ -52,6 +52,7 @@ impl World<'_> {
                 let nonce = json!({"request.polity.dev/look": nth.to_string()});
                 self.user(&at, None, json!({"metadata": {"annotations": nonce}}));
             }
+            Action::Patch(at, subresource, patch) => self.user(&at, subresource, patch),
             Action::CutWatches(host) => self.cut_watches(host),
             Action::Crash(host) => self.crash(host),
             Action::Stop(host) => {
@@ -67,6 +68,19 @@ impl World<'_> {
             Action::JumpAhead(millis) => self.jumped += millis,
         }
         Ok(())
+    }
+
+    /// Somebody asks for a pass of every Machine.
+    pub(super) fn ask_for_passes(&mut self) {
+        let machines = self.store.all().filter(|(at, _)| at.0 == "Machine");
+        let machines: Vec<Place> = machines.map(|(at, _)| at.clone()).collect();
+        for at in machines {
+            self.user(
+                &at,
+                None,
+                json!({"metadata": {"annotations": {"request.polity.dev/quiet": "now"}}}),
+            );
+        }
     }
 
     pub(super) fn user(&mut self, at: &Place, subresource: Option<&str>, patch: Value) {

@@ -14,6 +14,13 @@ impl World<'_> {
         for (at, object) in self.store.all() {
             let status = &object.value()["status"];
             let problem = match at.0.as_str() {
+                // Whatever its policy did, the host goes on with it.
+                "Machine" if self.options.wild.is_some() => {
+                    let passed = self.oracle.started_last(object.uid());
+                    (passed.is_none_or(|at| at < self.calm_since)).then_some("had no pass since it is quiet")
+                }
+                // What it made of other objects is its own.
+                "ConfigMap" if self.options.wild.is_some() => None,
                 _ if object.is_deleting() => Some("is still being deleted"),
                 "Machine" => {
                     let of_it: Vec<_> = vms.iter().filter(|vm| vm.owner == object.uid()).collect();

@@ -1,0 +1,67 @@
+//! A policy that behaves, with whatever a test writes into its compiled bytes for the schema of its configuration. Only
+//! for tests.
+
+use std::hint::black_box;
+
+use polity_sdk::bindings::exports::polity::policy::policy_info;
+use polity_sdk::prelude::*;
+
+/// Any object will do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Any {
+    /// What identifies it.
+    pub metadata: Metadata,
+}
+
+impl Kind for Any {
+    const API_VERSION: &'static str = "v1";
+    const KIND: &'static str = "ConfigMap";
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+/// It takes whatever its schema lets through.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Config {}
+
+/// Looks and settles.
+#[polity_sdk::policy(lifecycle)]
+pub async fn look(cx: Context<Any, Config>) -> Result<Next, Failure> {
+    cx.note("looked");
+    Ok(Next::settled())
+}
+
+/// Bytes that a test may write.
+const ROOM: usize = 16 << 10;
+/// What stands there before it does.
+const MARK: &[u8] = b"this-is-the-schema-of-the-configuration";
+/// The schema, with blanks after it.
+static SCHEMA: [u8; ROOM] = {
+    let mut room = [b' '; ROOM];
+    let mut at = 0;
+    while at < MARK.len() {
+        room[at] = MARK[at];
+        at += 1;
+    }
+    room
+};
+
+/// A manifest past what the SDK writes.
+pub struct Written(policy_info::Manifest);
+
+impl Written {
+    /// As the contract has it.
+    pub fn into_contract(self) -> policy_info::Manifest {
+        self.0
+    }
+}
+
+/// What it says of itself: no needs, so that every binding takes it.
+pub fn manifest() -> Written {
+    let manifest = Manifest::lifecycle(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+    let mut manifest = manifest.into_contract();
+    manifest.config_schema = String::from_utf8_lossy(black_box(&SCHEMA)).into_owned();
+    Written(manifest)
+}

@@ -1,0 +1,179 @@
+//! Merge patches, edits of a publication, projections, digests and label selectors.
+
+use polity_core::object::Object;
+use polity_core::path::{digest, get, project, same_content};
+use polity_core::plan::{self, Edits, Part};
+use polity_core::selector::Selector;
+use serde_json::{Value, json};
+
+use super::{Choices, weird};
+
+/// One of them, with values and texts of these bytes.
+pub fn run(data: &[u8]) {
+    let mut choices = Choices::new(data);
+    match choices.below(5) {
+        0 => patches(&mut choices),
+        1 => edits(&mut choices),
+        2 => projections(&mut choices),
+        3 => selectors(choices),
+        _ => parsed(choices),
+    }
+}
+
+/// What `diff` finds, `apply` does.
+fn patches(choices: &mut Choices<'_>) {
+    let (a, b) = (weird::value(choices, 4), weird::value(choices, 4));
+    there_and_back(&a, &b);
+    there_and_back(&b, &a);
+    assert_eq!(plan::diff(&a, &a), None, "{a}");
+}
+
+fn there_and_back(a: &Value, b: &Value) {
+    // A merge patch cannot say that a field is null.
+    let b = without_nulls(b);
+    let mut result = a.clone();
+    match plan::diff(a, &b) {
+        None => assert_eq!(*a, b, "no difference"),
+        Some(patch) => {
+            plan::apply(&patch, &mut result);
+            assert_eq!(result, b, "{patch} on {a}");
+            let once = result.clone();
+            plan::apply(&patch, &mut result);
+            assert_eq!(result, once, "{patch} twice on {a}");
+        }
+    }
+}
+
+/// Without fields that are null; of lists too, because a patch takes them whole.
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(_, field)| !field.is_null())
+            .map(|(name, field)| (name.clone(), without_nulls(field)))
+            .collect(),
+        other => other.clone(),
+    }
+}
+
+/// Edits land once, wherever the object stands by then, and what is written part by part is what was wanted.
+fn edits(choices: &mut Choices<'_>) {
+    let (snapshot, fresh) = (object(choices), object(choices));
+    // What is no object is no patch, which is found before anything is merged.
+    let patch = weird::patch(choices);
+    if !patch.is_object() {
+        return;
+    }
+    let edits = Edits::new(snapshot.clone(), patch.clone());
+    let once = edits.onto(fresh.value());
+    assert_eq!(edits.onto(&once), once, "{patch} twice onto {}", fresh.value());
+    assert!(
+        edits.conflicts(snapshot.value()).is_empty(),
+        "{patch} conflicts with its own snapshot {}",
+        snapshot.value()
+    );
+    let paths: Vec<String> = edits.paths().into_iter().map(|(path, _)| path).collect();
+    let conflicts = edits.conflicts(fresh.value());
+    for conflict in &conflicts {
+        assert!(paths.contains(conflict), "{conflict} is not edited by {patch}");
+    }
+    for path in &paths {
+        assert!(plan::declares(path, path), "{path}");
+    }
+    let rest = edits.clone().without(&conflicts);
+    let (before, left) = (fresh.value(), rest.onto(fresh.value()));
+    // Only an object has parts; the rest of what stands is as it was.
+    for part in [Part::Main, Part::Status, Part::Finalizer] {
+        if let Some(write) = plan::write(part, &fresh, &left) {
+            let mut written = before.clone();
+            plan::apply(&write, &mut written);
+        }
+    }
+    let other = weird::patch(choices);
+    if other.is_object() {
+        let _ = plan::combine(&patch, &other, snapshot.value());
+    }
+}
+
+/// An object as an API server serves one: its metadata is right, the rest is anybody's.
+fn object(choices: &mut Choices<'_>) -> Object {
+    let mut value = weird::object(choices, "v1", "Thing", "t");
+    if !value["metadata"].is_object() {
+        value["metadata"] = json!({});
+    }
+    let metadata = &mut value["metadata"];
+    for (field, right) in [
+        ("finalizers", Value::is_array as fn(&Value) -> bool),
+        ("ownerReferences", Value::is_array),
+        ("labels", Value::is_object),
+        ("annotations", Value::is_object),
+    ] {
+        if !metadata.get(field).is_none_or(right) {
+            metadata[field] = Value::Null;
+        }
+    }
+    metadata["uid"] = json!("u");
+    metadata["resourceVersion"] = json!(choices.byte().to_string());
+    Object::new(value)
+}
+
+/// A projection keeps no more than there is, and the digest sees what it keeps.
+fn projections(choices: &mut Choices<'_>) {
+    let (a, b) = (weird::value(choices, 4), weird::value(choices, 4));
+    let len = choices.below(4);
+    let paths: Vec<String> = (0..len)
+        .map(|_| match choices.chance(100) {
+            true => choices.text(),
+            false => choices
+                .pick(&[
+                    "spec.a.b",
+                    "metadata",
+                    "metadata.labels",
+                    "status",
+                    ".",
+                    "",
+                    "a..b",
+                ])
+                .to_owned(),
+        })
+        .collect();
+    let kept = project(&a, &paths);
+    assert_eq!(project(&kept, &paths), kept, "{paths:?} twice of {a}");
+    for path in &paths {
+        if kept.is_object() && !path.is_empty() {
+            let _ = get(&kept, path);
+        }
+    }
+    assert!(same_content(&a, &a), "{a}");
+    assert_eq!(same_content(&a, &b), same_content(&b, &a), "{a} and {b}");
+    if same_content(&a, &b) {
+        assert_eq!(digest(&a), digest(&b), "{a} and {b}");
+    }
+    let _ = Object::new(a).reference();
+}
+
+fn selectors(choices: Choices<'_>) {
+    let text = String::from_utf8_lossy(choices.rest()).into_owned();
+    let labels = json!({"metadata": {"labels": {"app": "web", "tier": "a", "": "x", "n": 1}}});
+    if let Some(selector) = Selector::parse(&text) {
+        let all = selector.matches(&labels);
+        assert_eq!(all, selector.matches(&labels));
+        let _ = selector.matches(&Value::Null);
+        // A conjunction with itself is itself.
+        if let Some(twice) = Selector::parse(&format!("{text},{text}")) {
+            assert!(!twice.matches(&labels) || all, "{text}");
+        }
+    }
+}
+
+/// Texts that are JSON, as they are.
+fn parsed(choices: Choices<'_>) {
+    let text = String::from_utf8_lossy(choices.rest()).into_owned();
+    let mut documents = text.splitn(2, '\n');
+    let mut next = || serde_json::from_str::<Value>(documents.next().unwrap_or_default());
+    if let (Ok(a), Ok(b)) = (next(), next()) {
+        there_and_back(&a, &b);
+        let edits = Edits::new(Object::new(a.clone()), b);
+        let _ = (edits.paths(), edits.onto(&a), digest(&a));
+    }
+}

@@ -1,0 +1,186 @@
+//! Policies that take the host for ever before they run: to compile, or to have their configuration checked. They are
+//! stopped, tried again later, and nobody waits for them.
+
+use std::sync::Arc;
+
+use polity::manifests::{Manifests, Target};
+use polity_sandbox::{Compiler, Confined, Sandbox, SandboxConfig};
+use polity_tests::guests;
+use polity_tests::simulation::bindings::MACHINES;
+use polity_tests::stand::{condition_of, machine, machines, reference, things};
+use polity_tests::whole::{Host, Site};
+use serde_json::{Value, json};
+
+/// Enough for the shipped policies, and little for a bomb.
+const COMPILE_MEMORY: u64 = 150 << 20;
+
+/// A host whose policies are compiled by processes of their own, and its folder of policies.
+struct Confining {
+    site: Site,
+    folder: tempfile::TempDir,
+}
+
+impl Confining {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sandbox = Sandbox::new(SandboxConfig {
+            compiler: Compiler::Child(Confined::program(env!("CARGO_BIN_EXE_polity-under-test"))),
+            compile_memory: COMPILE_MEMORY,
+            ..SandboxConfig::default()
+        });
+        let mut site = Site::new(1, None);
+        site.load_with(Arc::new(sandbox.expect("an engine")), folder.path());
+        let confining = Confining { site, folder };
+        confining.put("capv-machine.wasm", guests::capv_machine());
+        confining.put("hostile.wasm", guests::hostile());
+        confining.put("bomb.wasm", &guests::component_of(&guests::bomb(600_000)));
+        confining.put("schema.wasm", &guests::hostile_schema(&exploding(40)));
+        confining
+    }
+
+    fn put(&self, file: &str, bytes: &[u8]) {
+        let new = self.folder.path().join("new");
+        std::fs::write(&new, bytes).expect("written");
+        std::fs::rename(new, self.folder.path().join(file)).expect("renamed");
+    }
+
+    /// Waits until a binding says this of itself; all of what it says.
+    async fn until_said(&self, host: &Host, binding: &str, loaded: &str, words: &str) -> String {
+        let name = reference("polity.dev/v1alpha1", "PolicyBinding", None, binding);
+        let mut last = Value::Null;
+        for _ in 0..4_000 {
+            let object = self.site.get(&name).await.unwrap_or_default();
+            last = condition_of(&object, "Loaded").cloned().unwrap_or_default();
+            let message = last["message"].as_str().unwrap_or_default();
+            if last["status"] == loaded && message.contains(words) {
+                return message.to_owned();
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(250)).await;
+        }
+        panic!(
+            "{binding} never said {words:?}, but {last}: {:?}",
+            host.handle.view().await
+        );
+    }
+
+    async fn until_runs(&self, vm: &str) {
+        for _ in 0..4_000 {
+            let machines = self.site.list(MACHINES, "Machine").await;
+            let runs = |machine: &Value| {
+                machine["metadata"]["name"] == vm && machine["status"]["phase"] == "Running"
+            };
+            if machines.iter().any(runs) {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(250)).await;
+        }
+        panic!("{vm} never runs");
+    }
+}
+
+/// A schema that is evaluated twice as often at each level.
+fn exploding(levels: u32) -> Value {
+    let mut all = serde_json::Map::new();
+    for level in 0..levels {
+        let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});
+        all.insert(format!("d{level}"), json!({"allOf": [next.clone(), next]}));
+    }
+    all.insert(format!("d{levels}"), json!({"type": "object"}));
+    json!({"$defs": all, "$ref": "#/$defs/d0"})
+}
+
+/// Governs ConfigMaps by this file.
+fn binding(name: &str, file: &str) -> Value {
+    let mut binding = things();
+    binding["metadata"]["name"] = name.into();
+    binding["spec"]["policies"]["lifecycle"]["file"] = file.into();
+    binding["spec"]["governs"] = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+    binding
+}
+
+#[tokio::test(start_paused = true)]
+async fn bombs_hold_up_neither_the_start_nor_others_and_are_tried_again_later_each_time() {
+    let confining = Confining::new();
+    let said = confining
+        .site
+        .try_apply(
+            &Manifests {
+                bindings: vec![
+                    binding("bomb", "bomb.wasm"),
+                    binding("schema", "schema.wasm"),
+                    machines(),
+                ],
+                objects: vec![machine("default", "vm")],
+                ..Manifests::default()
+            },
+            Target::Standalone,
+        )
+        .await
+        .expect("the manifests are applied");
+    let [bomb, schema] = &said[..] else {
+        panic!("{said:?}")
+    };
+    assert!(
+        bomb.contains("it does not compile: it takes more than 150 MiB of memory"),
+        "{bomb}"
+    );
+    assert!(
+        schema.contains("the schema of hostile-schema cannot be evaluated: it takes more than 2 s"),
+        "{schema}"
+    );
+
+    let host = confining.site.start();
+    for binding in ["bomb", "schema"] {
+        let words = "it is tried again in 20s";
+        confining.until_said(&host, binding, "False", words).await;
+    }
+    confining.until_runs("vm").await;
+    // Whoever mends it waits for nothing.
+    confining.put("bomb.wasm", guests::hostile());
+    confining.until_said(&host, "bomb", "True", "").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_that_is_changed_while_it_is_loaded_is_loaded_as_it_is_then() {
+    let confining = Confining::new();
+    confining
+        .site
+        .apply(&Manifests {
+            bindings: vec![machines()],
+            ..Manifests::default()
+        })
+        .await;
+    let host = confining.site.start();
+    for file in ["bomb.wasm", "schema.wasm", "nothing.wasm", "hostile.wasm"] {
+        let applied = confining.site.cluster.apply(&binding("changing", file)).await;
+        applied.expect("it is applied");
+        tokio::task::yield_now().await;
+    }
+    confining.until_said(&host, "changing", "True", "").await;
+    let name = reference("polity.dev/v1alpha1", "PolicyBinding", None, "changing");
+    let changing = confining.site.get(&name).await.expect("it is there");
+    let lifecycle = &changing["status"]["policies"]["lifecycle"];
+    assert_eq!(lifecycle["name"], "hostile");
+    let memory = lifecycle["memory"].as_u64().expect("bytes");
+    assert!((64 << 10..1 << 20).contains(&memory), "{memory}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_as_large_as_numbers_go_are_limits() {
+    let mut binding = machines();
+    binding["spec"]["limits"] = json!({
+        "stepFuel": u64::MAX, "passFuel": u64::MAX, "memory": u64::MAX, "stepWall": u64::MAX, "steps": u32::MAX,
+        "entries": u32::MAX, "journal": u64::MAX, "answer": u64::MAX, "output": u64::MAX,
+        "passesPerTenant": u32::MAX, "burst": u32::MAX, "refill": u64::MAX, "events": u32::MAX, "notes": u32::MAX,
+        "cloudCalls": u32::MAX, "shortestWait": 0, "longestWait": u64::MAX,
+    });
+    let confining = Confining::new();
+    let manifests = Manifests {
+        bindings: vec![binding],
+        objects: vec![machine("default", "vm")],
+        ..Manifests::default()
+    };
+    confining.site.apply(&manifests).await;
+    let _host = confining.site.start();
+    confining.until_runs("vm").await;
+}
