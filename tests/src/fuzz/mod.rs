@@ -15,8 +15,11 @@ pub mod weird;
 
 use arbitrary::Unstructured;
 
+/// What a target does with its bytes.
+pub type Body = fn(&[u8]);
+
 /// A target by its name.
-pub const TARGETS: [(&str, fn(&[u8])); 5] = [
+pub const TARGETS: [(&str, Body); 5] = [
     ("api", api::run),
     ("files", files::run),
     ("json", json::run),

@@ -64,6 +64,10 @@ enum Happening {
     Look,
 }
 
+/// Makes the bindings of a world, for its policies and what its cloud can do.
+pub type BindingsOf<'a> =
+    dyn Fn(&dyn Stepper, Arc<polity_core::catalogue::Catalogue>) -> Vec<Binding> + Sync + 'a;
+
 /// What is simulated with what.
 pub struct Options<'a> {
     /// Calls the policies.
@@ -73,7 +77,7 @@ pub struct Options<'a> {
     /// Whether the cloud knows that it cannot tell while it cannot be reached.
     pub settle_needs_a_look: bool,
     /// The bindings, for a cloud with this catalogue.
-    pub bindings: &'a (dyn Fn(&dyn Stepper, Arc<polity_core::catalogue::Catalogue>) -> Vec<Binding> + Sync),
+    pub bindings: &'a BindingsOf<'a>,
     /// The policy of Machines may say anything: what it leaves behind is its own fault, and the host must bear it.
     pub wild: Option<Wild>,
     /// Makes scenarios out of those of the seeds, for tests that look for something.
