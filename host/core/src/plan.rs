@@ -387,6 +387,10 @@ pub fn misshapen(patch: &Value, removes: bool) -> Option<String> {
     if !patch.is_object() {
         return Some("it is not a JSON object".into());
     }
+    // A path has no way to say it, and no kind has such a field.
+    if has_nameless(patch) {
+        return Some("a field has an empty name".into());
+    }
     let wrong = |path: &[&str], fits: &dyn Fn(&Value) -> bool, wanted: &str| {
         let value = path.iter().try_fold(patch, |value, field| value.get(*field))?;
         let is_removed = removes && value.is_null() && path != ["metadata"];
@@ -414,6 +418,16 @@ pub fn misshapen(patch: &Value, removes: bool) -> Option<String> {
             let wanted = "a list of objects with different types";
             wrong(&["status", "conditions"], &list("conditions"), wanted)
         })
+}
+
+fn has_nameless(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .any(|(name, value)| name.is_empty() || has_nameless(value)),
+        Value::Array(items) => items.iter().any(has_nameless),
+        _ => false,
+    }
 }
 
 /// Combines the patches of the identity and the lifecycle, which declared that they write different paths.
@@ -534,6 +548,11 @@ mod tests {
     fn a_patch_has_the_shape_that_its_readers_expect() {
         for (patch, wrong) in [
             (json!([]), Some("it is not a JSON object")),
+            (
+                json!({"": {"status": {"pending": 1}}}),
+                Some("a field has an empty name"),
+            ),
+            (json!({"spec": [{"": 1}]}), Some("a field has an empty name")),
             (json!({"metadata": null}), Some("metadata is not an object")),
             (json!({"metadata": 7}), Some("metadata is not an object")),
             (
