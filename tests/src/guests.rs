@@ -194,10 +194,18 @@ pub fn verbatim_retry() -> &'static [u8] {
     include_bytes!(env!("GUEST_HOSTILE_VERBATIM_RETRY"))
 }
 
+/// Many tests compile at once on a busy machine: that it takes long says nothing of a policy.
+fn patient() -> SandboxConfig {
+    SandboxConfig {
+        compile_time: std::time::Duration::from_secs(3_600),
+        ..SandboxConfig::default()
+    }
+}
+
 /// The sandbox of this process: each policy is compiled once.
 pub fn sandbox() -> &'static Arc<Sandbox> {
     static SANDBOX: OnceLock<Arc<Sandbox>> = OnceLock::new();
-    SANDBOX.get_or_init(|| Arc::new(Sandbox::new(SandboxConfig::default()).expect("an engine")))
+    SANDBOX.get_or_init(|| Arc::new(Sandbox::new(patient()).expect("an engine")))
 }
 
 /// A shipped policy by its crate's name, loaded.
