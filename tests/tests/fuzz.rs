@@ -80,6 +80,16 @@ fn manifests_scenarios_and_recordings() {
 }
 
 #[test]
+fn patches_selectors_and_projections() {
+    run("json");
+}
+
+#[test]
 fn bytes_for_the_loader() {
     run("loader");
+}
+
+#[test]
+fn policies_that_say_anything() {
+    run("policy");
 }

@@ -41,6 +41,8 @@ struct Watched {
     /// Why it is not synced, where its watch said so.
     trouble: Option<String>,
     objects: BTreeMap<Place, Object>,
+    /// The latest version that its watch showed, of any object, its end too: it shows them in their order.
+    shown: ResourceVersion,
     /// Uids that this host saw end: a watch that lags must not bring them back.
     ended: BTreeSet<String>,
     /// Boot milliseconds since nobody depends on it; none while somebody does.
@@ -94,9 +96,18 @@ impl Cache {
             return Vec::new();
         };
         match event {
-            WatchEvent::Applied(object) => watched.apply(scope, object).into_iter().collect(),
-            WatchEvent::Deleted(object) => watched.delete(scope, &object).into_iter().collect(),
-            WatchEvent::Listed { objects, version } => watched.list(scope, objects, version),
+            WatchEvent::Applied(object) => {
+                watched.shown = watched.shown.max(object.version());
+                watched.apply(scope, object).into_iter().collect()
+            }
+            WatchEvent::Deleted(object) => {
+                watched.shown = watched.shown.max(object.version());
+                watched.delete(scope, &object).into_iter().collect()
+            }
+            WatchEvent::Listed { objects, version } => {
+                watched.shown = watched.shown.max(version);
+                watched.list(scope, objects, version)
+            }
             WatchEvent::Failed(why) => {
                 watched.synced = false;
                 watched.trouble = Some(why);
@@ -105,7 +116,8 @@ impl Cache {
         }
     }
 
-    /// Enters an object that this host just wrote into every scope that covers it.
+    /// Enters an object that this host just wrote or read into every scope that covers it. A watch that has shown a later
+    /// version showed this one before, and perhaps its end since: there a late answer changes nothing.
     pub fn own_write(&mut self, object: &Object) -> Vec<Change> {
         let (kind, place) = (object.kind(), place(object));
         let node = path::get(object.value(), "spec.nodeName").and_then(Value::as_str);
@@ -116,6 +128,7 @@ impl Cache {
             .filter(|(scope, _)| scope.node.as_deref().is_none_or(|n| Some(n) == node))
             .filter_map(|(scope, watched)| match ended {
                 true => watched.end(scope, place.clone(), object.uid()),
+                false if object.version() < watched.shown => None,
                 false => watched.apply(scope, trimmed(scope, object)),
             })
             .collect()
@@ -409,6 +422,17 @@ mod tests {
         };
         assert!(cache.observe(&scope(), old).is_empty());
         assert_eq!(version(&cache), Some(5));
+    }
+
+    #[test]
+    fn a_late_answer_does_not_bring_back_what_a_watch_showed_gone() {
+        let mut cache = cache();
+        cache.observe(&scope(), WatchEvent::Applied(node(3, json!({}))));
+        cache.observe(&scope(), WatchEvent::Deleted(node(7, json!({}))));
+        assert!(cache.own_write(&node(5, json!({}))).is_empty());
+        assert!(cache.find(&node(5, json!({})).reference()).is_none());
+        // What was written later than anything shown is another matter.
+        assert_eq!(cache.own_write(&node(9, json!({}))).len(), 1);
     }
 
     #[test]

@@ -292,7 +292,14 @@ impl Machine {
     /// A condition of the host is written: no news to its key, nor to a pass that began meanwhile.
     pub(super) fn condition_written(&mut self, key: &Key, object: Object) {
         match self.keys.get_mut(key) {
-            Some(state) if state.running.is_none() => state.seen = Some(object.clone()),
+            Some(state) if state.running.is_none() => {
+                if let Some(seen) = state.seen.as_mut()
+                    && seen.uid() == object.uid()
+                    && seen.version() < object.version()
+                {
+                    *seen = object.clone();
+                }
+            }
             Some(state) => {
                 let pass = state.running.and_then(|id| self.passes.get_mut(&id));
                 // It was written on the version that the pass began with, or it would have met a conflict.
