@@ -16,7 +16,17 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use polity_standalone::{Access, Api as Server, Store, serve};
-use tokio::{net::TcpListener, sync::oneshot, time::Instant};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+    time::Instant,
+};
+use tokio_rustls::{
+    TlsConnector,
+    client::TlsStream,
+    rustls::{ClientConfig, RootCertStore, pki_types::ServerName},
+};
 
 struct Running {
     kubeconfig: String,
@@ -50,6 +60,41 @@ impl Running {
         edit(&mut config);
         Client::try_from(config).unwrap()
     }
+
+    /// A connection without a client that would mind what goes over it.
+    async fn connection(&self) -> TlsStream<TcpStream> {
+        let kubeconfig = Kubeconfig::from_yaml(&self.kubeconfig).unwrap();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+            .await
+            .unwrap();
+        let mut roots = RootCertStore::empty();
+        for certificate in config.root_cert.unwrap() {
+            roots.add(certificate.into()).unwrap();
+        }
+        let tls = ClientConfig::builder()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let authority = config.cluster_url.authority().unwrap().as_str();
+        let stream = TcpStream::connect(authority).await.unwrap();
+        let name = ServerName::try_from("127.0.0.1").unwrap();
+        TlsConnector::from(Arc::new(tls))
+            .connect(name, stream)
+            .await
+            .unwrap()
+    }
+}
+
+/// Asks for the health of the server over this connection.
+async fn is_well(connection: &mut TlsStream<TcpStream>) -> bool {
+    let request = b"GET /readyz HTTP/1.1\r\nHost: polity\r\n\r\n";
+    connection.write_all(request).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\nok") {
+        if connection.read_buf(&mut answer).await.unwrap() == 0 {
+            return false;
+        }
+    }
+    answer.starts_with(b"HTTP/1.1 200 ")
 }
 
 #[tokio::test]
@@ -122,4 +167,38 @@ async fn a_body_that_never_ends_is_cut() {
     let answer = tower::Service::call(&mut server, request).await.unwrap();
     assert_eq!(answer.status(), 408);
     assert_eq!(began.elapsed(), Duration::from_secs(60));
+}
+
+#[tokio::test]
+async fn a_head_that_never_ends_is_cut() {
+    let running = start().await;
+    let mut connection = running.connection().await;
+    assert!(is_well(&mut connection).await);
+    connection.write_all(b"GET /readyz HT").await.unwrap();
+    tokio::time::pause();
+    let began = Instant::now();
+    let mut rest = Vec::new();
+    // Cut without the farewell of TLS is cut too.
+    let _ = connection.read_to_end(&mut rest).await;
+    assert_eq!(began.elapsed().as_secs(), 30);
+}
+
+#[tokio::test]
+async fn a_connection_too_many_waits_until_another_ends() {
+    let running = start().await;
+    let mut first = running.connection().await;
+    let mut others = Vec::new();
+    for _ in 1..256 {
+        others.push(running.connection().await);
+    }
+    let mut late = std::pin::pin!(async { is_well(&mut running.connection().await).await });
+    for _ in 0..50 {
+        tokio::select! {
+            biased;
+            _ = &mut late => panic!("there was no place for it"),
+            well = is_well(&mut first) => assert!(well),
+        }
+    }
+    others.pop();
+    assert!(late.await);
 }
