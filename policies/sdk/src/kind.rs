@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::Time;
+use crate::{Conditions, Time};
 
 /// A kind of the cluster's API: the primary object of a policy, or one it asks for.
 ///
@@ -27,6 +27,13 @@ pub trait Kind: Clone + PartialEq + Serialize + DeserializeOwned + 'static {
 
     /// The object's metadata.
     fn metadata(&self) -> &Metadata;
+
+    /// `status.conditions`, in which the end of each pass is told of: a pass that fails sets the condition
+    /// [`RECONCILED`](crate::RECONCILED) to False and leaves an Event, the next one that does not sets it to True. The
+    /// manifest names the condition among what the policy writes. A kind that has none says how its passes fail itself.
+    fn conditions_mut(&mut self) -> Option<&mut Conditions> {
+        None
+    }
 }
 
 /// `metadata` of an object: what policies read, and the lists they may edit.

@@ -14,7 +14,7 @@ use crate::contract::{
     Code, Conclusion, Failure, IdentityStep, Next, Pass, Request, RetryClass, RetryTrial, Step,
 };
 use crate::time::millis;
-use crate::{Context, Judgement, Kind, Time, Trial, Verdict, patch, path};
+use crate::{Context, Judgement, Kind, Time, Trial, Verdict, patch, path, report};
 
 /// One step of a lifecycle policy.
 pub fn lifecycle<T, C, F>(pass: Pass, policy: impl FnOnce(Context<T, C>) -> F) -> Step
@@ -23,7 +23,7 @@ where
     C: DeserializeOwned,
     F: Future<Output = Result<Next, Failure>>,
 {
-    match run(pass, policy) {
+    match run(pass, policy, failure_of) {
         Outcome::Pending(requests) => Step::Pending(requests),
         Outcome::Absent => Step::Concluded(empty(Next::settled())),
         Outcome::Undecodable(failure) => Step::Concluded(empty(Next::failed(RetryClass::Long, failure))),
@@ -41,18 +41,19 @@ where
     C: DeserializeOwned,
     F: Future<Output = Result<Judgement, Failure>>,
 {
-    let (judgement, mut conclusion) = match run(pass, policy) {
-        Outcome::Pending(requests) => return IdentityStep::Pending(requests),
-        Outcome::Absent => (Judgement::denied(Next::settled()), empty(Next::settled())),
-        Outcome::Undecodable(failure) => (
-            Judgement::denied(Next::failed(RetryClass::Long, failure)),
-            empty(Next::settled()),
-        ),
-        Outcome::Ready(end, conclusion) => {
-            let denied = |failure| Judgement::denied(Next::failed(RetryClass::Short, failure));
-            (end.unwrap_or_else(denied), conclusion)
-        }
-    };
+    let (judgement, mut conclusion) =
+        match run(pass, policy, |judgement: &Judgement| failure_of(&judgement.next)) {
+            Outcome::Pending(requests) => return IdentityStep::Pending(requests),
+            Outcome::Absent => (Judgement::denied(Next::settled()), empty(Next::settled())),
+            Outcome::Undecodable(failure) => (
+                Judgement::denied(Next::failed(RetryClass::Long, failure)),
+                empty(Next::settled()),
+            ),
+            Outcome::Ready(end, conclusion) => {
+                let denied = |failure| Judgement::denied(Next::failed(RetryClass::Short, failure));
+                (end.unwrap_or_else(denied), conclusion)
+            }
+        };
     conclusion.next = judgement.next;
     let verdict = match judgement.verdict {
         Verdict::Granted(handle) => identity::Verdict::Granted(handle),
@@ -93,7 +94,11 @@ enum Outcome<R> {
 }
 
 /// The flow of a step: decode, poll once, collect.
-fn run<T, C, F, R>(pass: Pass, policy: impl FnOnce(Context<T, C>) -> F) -> Outcome<R>
+fn run<T, C, F, R>(
+    pass: Pass,
+    policy: impl FnOnce(Context<T, C>) -> F,
+    failure_of: fn(&R) -> Option<&Failure>,
+) -> Outcome<R>
 where
     T: Kind,
     C: DeserializeOwned,
@@ -150,6 +155,8 @@ where
     let outcome = match polled {
         Poll::Pending => Outcome::Pending(journal.requests()),
         Poll::Ready(end) => {
+            let failure = end.as_ref().map_or_else(Some, failure_of);
+            report::end_of_pass(&state, failure);
             let edited = state.edited.borrow();
             let patch = match (&state.object, &*edited, &pass.object) {
                 (Some(before), Some(after), Some(stored)) => patch::between(before, after, stored),
@@ -160,6 +167,14 @@ where
     };
     leave((state, journal, pass.object, pass.config));
     outcome
+}
+
+/// The failure that a pass ended with, where it ended with one.
+fn failure_of(next: &Next) -> Option<&Failure> {
+    match next {
+        Next::Retry(retry) => retry.failure.as_ref(),
+        Next::Settled(_) | Next::After(_) => None,
+    }
 }
 
 /// An instance ends with its step: freeing what it holds, piece by piece, would be work for nothing.

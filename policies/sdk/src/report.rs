@@ -1,0 +1,103 @@
+//! A pass that fails is seen on its object: whoever wrote the object cannot see the pass.
+
+use crate::context::PassState;
+use crate::contract::{Event, EventType, Failure};
+use crate::{ConditionStatus, Conditions, Kind, Time};
+
+/// The condition: the last pass ended without a failure. It is there from the first failure on.
+pub const RECONCILED: &str = "Reconciled";
+/// The reason of the Event for a pass that failed and said nothing of it itself.
+pub const RECONCILE_FAILED: &str = "ReconcileFailed";
+/// Characters of a message: as many as the host keeps of one.
+const MESSAGE: usize = 1_024;
+
+/// Says on the object how its pass ended, where its kind has [conditions](Kind::conditions_mut).
+pub(crate) fn end_of_pass<T: Kind, C>(pass: &PassState<T, C>, failure: Option<&Failure>) {
+    let Some(object) = &pass.object else { return };
+    let mut edited = pass.edited.borrow_mut();
+    let told = edited.get_or_insert_with(|| object.clone());
+    let Some(conditions) = told.conditions_mut() else {
+        return;
+    };
+    if let (true, Some(failure)) = (record(conditions, pass.journal.now, failure), failure) {
+        announce(&mut pass.journal.events.borrow_mut(), failure);
+    }
+}
+
+/// Writes down how the pass ended; whether that is news. While passes fail with one code nothing changes, whatever else
+/// their messages say: a failing object is not written again by each pass.
+fn record(conditions: &mut Conditions, now: Time, failure: Option<&Failure>) -> bool {
+    let known = conditions.get(RECONCILED);
+    let was = known.map(|known| (known.status, known.reason.clone()));
+    let (is, reason, message) = match failure {
+        Some(failure) => (
+            ConditionStatus::False,
+            camel_case(failure.code.as_str()),
+            failure.message.chars().take(MESSAGE).collect(),
+        ),
+        None if was.is_none() => return false,
+        None => (ConditionStatus::True, "Succeeded".to_owned(), String::new()),
+    };
+    let news = was != Some((is, reason.clone()));
+    if news {
+        conditions.set(now, RECONCILED, is, &reason, message);
+    }
+    news
+}
+
+/// `permission-denied` as the reason of a condition: `PermissionDenied`.
+fn camel_case(code: &str) -> String {
+    let capital = |word: &str| word[..1].to_ascii_uppercase() + &word[1..];
+    code.split('-').map(capital).collect()
+}
+
+/// Tells people, unless the pass did so in its own words.
+fn announce(events: &mut Vec<Event>, failure: &Failure) {
+    if events.iter().all(|event| event.kind != EventType::Warning) {
+        events.push(Event {
+            kind: EventType::Warning,
+            reason: RECONCILE_FAILED.to_owned(),
+            message: format!("{}: {}", failure.code.as_str(), failure.message),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Code;
+
+    fn passes(conditions: &mut Conditions, ms: u64, failure: Option<&Failure>) -> bool {
+        record(conditions, Time::from_unix_ms(ms), failure)
+    }
+
+    #[test]
+    fn a_row_of_failures_is_written_down_once_and_its_end_heals() {
+        let away = |message: &str| Failure::new(Code::Unavailable, message);
+        let mut conditions = Conditions::default();
+        assert!(!passes(&mut conditions, 1_000, None));
+        assert!(
+            conditions.is_empty(),
+            "an object that never failed has no such condition"
+        );
+
+        assert!(passes(&mut conditions, 2_000, Some(&away("request 1"))));
+        let first = conditions.clone();
+        assert!(!passes(&mut conditions, 3_000, Some(&away("request 2"))));
+        assert_eq!(conditions, first);
+        let failed = conditions.get(RECONCILED).unwrap();
+        assert_eq!(
+            (failed.status, failed.reason.as_str(), failed.message.as_str()),
+            (ConditionStatus::False, "Unavailable", "request 1")
+        );
+
+        let denied = Failure::new(Code::PermissionDenied, "no");
+        assert!(
+            passes(&mut conditions, 4_000, Some(&denied)),
+            "another code is news"
+        );
+        assert!(passes(&mut conditions, 5_000, None));
+        assert!(conditions.is_true(RECONCILED));
+        assert!(!passes(&mut conditions, 6_000, None));
+    }
+}
