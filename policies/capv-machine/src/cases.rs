@@ -199,7 +199,7 @@ capv_02_unreachable_cloud_fails_and_forgets_nothing:
     machine(json!({"taskRef": "task-1", "taskKind": "clone"}))
         .fails("task.get", Code::Unavailable)
         .step([TASK])
-        .notes("02")
+        .notes("02 40")
         .failed(Code::Unavailable, "no");
 
 capv_03_without_a_task_the_pass_goes_on:
@@ -269,13 +269,13 @@ capv_06_successful_task_is_forgotten_and_the_pass_goes_on:
         })
         .next(requeue());
 
-capv_13_what_a_clone_has_just_made_is_known_from_its_task_and_not_searched_for:
+capv_39_what_a_clone_has_just_made_is_known_from_its_task_and_not_searched_for:
     tasked("clone", json!({"id": "task-1", "state": "success", "kind": "clone", "vm": "vm-1"}))
         .answers("vm.get", vm())
         .answers("vm.metadata", json!({"metadata": null})).answers("vm.nics", nics(&[]))
         .answers("vm.reconfigure", submitted())
         .step([TASK]).step([GET]).step([METADATA, NICS]).step([&reconfigure(RIGHT)])
-        .notes("02 04 06 11 12 13 17 22 24 25")
+        .notes("02 04 06 11 39 17 22 24 25")
         .patch({
             let mut written = reconfiguring();
             written["machineRef"] = "vm-1".into();
@@ -551,6 +551,14 @@ capv_21_the_finalizer_is_removed_once_the_vm_is_gone:
         }))
         .next(Next::settled());
 
+capv_41_a_machine_that_somebody_else_still_holds_is_let_go_of_once:
+    deleting(json!({}))
+        .edited(|object| object["metadata"]["finalizers"] = json!(["example.com/theirs"]))
+        .lacks("vm.find")
+        .step([FIND])
+        .notes("03 11 12 14 18 19 41")
+        .next(Next::settled());
+
 // Bringing up.
 
 capv_23_a_clone_takes_what_the_spec_says:
@@ -644,11 +652,11 @@ capv_25_each_device_is_matched_to_an_interface_on_its_network:
         .patch(status(reconfiguring(), &[]))
         .next(requeue());
 
-capv_24_unknown_interfaces_reconfigure_nothing:
+capv_22_unknown_interfaces_reconfigure_nothing:
     with_vm(json!({}))
         .answers("vm.metadata", json!({"metadata": null})).fails("vm.nics", Code::Unavailable)
         .step([GET]).step([METADATA, NICS])
-        .notes("03 11 15 17 22 24")
+        .notes("03 11 15 17 22")
         .failed(Code::Unavailable, "no");
 
 capv_27_a_suspended_vm_is_started:

@@ -1,4 +1,4 @@
-//! Taking a machine down (CAPV-20, CAPV-21).
+//! Taking a machine down (CAPV-20, CAPV-21, CAPV-41).
 
 use polity_sdk::machine::Power;
 use polity_sdk::prelude::*;
@@ -11,7 +11,9 @@ use crate::object::{FINALIZER, Machine, Phase, TaskKind};
 /// this is two tasks, one after the other.
 pub(crate) async fn tear_down(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
     let Some(vm) = machine.status.machine_ref.clone() else {
-        cx.note("CAPV-21");
+        let held = machine.metadata.finalizers.iter().any(|held| held == FINALIZER);
+        // Without it the object waits for somebody else.
+        cx.note(if held { "CAPV-21" } else { "CAPV-41" });
         machine.metadata.remove_finalizer(FINALIZER);
         return Ok(Next::settled());
     };

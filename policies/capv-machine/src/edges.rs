@@ -43,6 +43,7 @@ pub fn manifest() -> Manifest {
             "status.network",
             "status.addresses",
             "status.conditions[VMProvisioned]",
+            "status.conditions[Reconciled]",
         ])
         .edges(Edge::table(EDGES))
 }

@@ -5,7 +5,7 @@
 //! at most one task in flight for a machine.
 //!
 //! The flow is [`reconcile`]; each stage has a file of its own, and [`edges`] says which arrows of the drawing
-//! (CAPV-01 to CAPV-38) there are.
+//! (CAPV-01 to CAPV-41) there are.
 
 mod backoff;
 #[cfg(not(target_arch = "wasm32"))]

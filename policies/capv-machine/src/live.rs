@@ -15,9 +15,9 @@ pub(crate) async fn bring_up(cx: &Cx, machine: &mut Machine) -> Result<Next, Fai
         return clone(cx, machine).await;
     };
 
-    cx.note("CAPV-24");
     let (given, nics) = join!(cx.ask(machine::metadata(&vm)), cx.ask(machine::nics(&vm)));
     let (given, nics) = (given?, nics?);
+    cx.note("CAPV-24");
     let wanted = metadata::of(machine, &nics);
     if given.as_deref() != Some(wanted.as_str()) {
         let change = Change {

@@ -1,4 +1,4 @@
-//! Which VM is this machine's (CAPV-12 to CAPV-18)?
+//! Which VM is this machine's (CAPV-12 to CAPV-18, CAPV-39)?
 //!
 //! Only a definite `not-found` counts as "there is none"; any other failure ends the pass and clears nothing.
 
@@ -14,8 +14,7 @@ use crate::object::{Machine, Phase};
 pub(crate) async fn find(cx: &Cx, machine: &mut Machine, cloned: Option<String>) -> Result<(), Failure> {
     if let Some(vm) = cloned {
         // Whatever stood there is older: the clone was made because that VM was gone.
-        cx.note("CAPV-12");
-        cx.note("CAPV-13");
+        cx.note("CAPV-39");
         machine.status.machine_ref = Some(vm);
     } else if machine.status.machine_ref.is_some() {
         cx.note("CAPV-15");

@@ -32,6 +32,10 @@ impl Kind for Machine {
     fn metadata(&self) -> &Metadata {
         &self.metadata
     }
+
+    fn conditions_mut(&mut self) -> Option<&mut Conditions> {
+        Some(&mut self.status.conditions)
+    }
 }
 
 /// What is wanted of a machine.
@@ -158,7 +162,7 @@ pub struct MachineStatus {
     /// After a failed task: nothing is changed before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Time>,
-    /// `VMProvisioned`.
+    /// `VMProvisioned`, and `Reconciled` from the first pass that failed on.
     #[serde(skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
 }

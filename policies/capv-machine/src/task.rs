@@ -1,4 +1,4 @@
-//! The task in flight (CAPV-02 to CAPV-09).
+//! The task in flight (CAPV-02 to CAPV-09, CAPV-40).
 
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Duration;
@@ -19,7 +19,8 @@ pub(crate) async fn check(
         return Ok(Continue(None));
     };
     cx.note("CAPV-02");
-    let Some(task) = cx.ask(machine::task(&id)).await.found()? else {
+    let found = cx.ask(machine::task(&id)).await.found();
+    let Some(task) = found.inspect_err(|_| cx.note("CAPV-40"))? else {
         // Gives the cloud time to become consistent, rather than going on in this pass.
         cx.note("CAPV-08");
         machine.forget_task();

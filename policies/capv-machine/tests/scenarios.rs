@@ -6,7 +6,7 @@ mod vcenter;
 use std::time::Duration;
 
 use polity_sdk::test::{Ended, World};
-use polity_sdk::{ActInDoubt, Code, Doubt, Next, RetryClass};
+use polity_sdk::{ActInDoubt, Code, Doubt, Next, RECONCILE_FAILED, RECONCILED, RetryClass};
 use serde_json::{Value, json};
 use vcenter::VCenter;
 
@@ -35,6 +35,17 @@ impl Story {
         let cloud = vcenter.clone();
         world.responds(move |request| cloud.answer(request));
         Story { world, vcenter }
+    }
+
+    /// The object without the condition that tells of its passes, and that condition.
+    fn without_report(&self) -> (Option<Value>, Value) {
+        let mut object = self.world.object().cloned();
+        let conditions = object
+            .as_mut()
+            .and_then(|object| object["status"]["conditions"].as_array_mut());
+        let told = conditions.and_then(Vec::pop).expect("a condition");
+        assert_eq!(told["type"], RECONCILED);
+        (object, told)
     }
 
     /// A machine that is running with addresses.
@@ -100,7 +111,7 @@ fn scenario_01_create_to_ready() {
     let expected = [
         "03 11 12 14 18 22 23",
         "02 04 05",
-        "02 04 06 11 12 13 17 22 24 25",
+        "02 04 06 11 39 17 22 24 25",
         "02 04 05",
         "02 04 06 11 15 17 22 24 26 27",
         "02 04 05",
@@ -137,7 +148,7 @@ fn scenario_02_a_crash_between_clone_and_patch_makes_no_second_vm() {
         let first = if forgetful {
             "37 03 11 15 17 22 24 25"
         } else {
-            "37 02 04 06 11 12 13 17 22 24 25"
+            "37 02 04 06 11 39 17 22 24 25"
         };
         assert_eq!(story.edges(), first);
         story.settle();
@@ -226,7 +237,7 @@ fn scenario_05_without_backoff_a_clone_that_always_fails_is_tried_in_every_pass(
 }
 
 #[test]
-fn scenario_06_an_unreachable_vcenter_fails_the_pass_and_clears_nothing() {
+fn scenario_06_an_unreachable_vcenter_fails_the_pass_is_told_and_clears_nothing() {
     let mut story = Story::running();
     let before = story.world.object().cloned();
     story.vcenter.state().unreachable = true;
@@ -239,7 +250,17 @@ fn scenario_06_an_unreachable_vcenter_fails_the_pass_and_clears_nothing() {
         retry.failure.as_ref().map(|failure| failure.code),
         Some(Code::Unavailable)
     );
-    assert_eq!(story.world.object().cloned(), before);
+    let events: Vec<&str> = ended.events.iter().map(|event| event.reason.as_str()).collect();
+    assert_eq!(events, [RECONCILE_FAILED]);
+    let (after, told) = story.without_report();
+    assert_eq!(told["status"], "False");
+    assert_eq!(after, before);
+
+    let again = story.pass();
+    assert_eq!((again.patch, again.events), (None, Vec::new()), "said once");
+    story.vcenter.state().unreachable = false;
+    story.settle();
+    assert_eq!(story.without_report().1["status"], "True");
 }
 
 #[test]
@@ -291,7 +312,7 @@ fn scenario_09_deleting_while_the_clone_runs_leaks_no_vm() {
     story.pass();
     story.world.delete();
     let all = story.settle();
-    assert_eq!(all[..2], ["02 04 05", "02 04 06 11 12 13 17 19 20b"]);
+    assert_eq!(all[..2], ["02 04 05", "02 04 06 11 39 17 19 20b"]);
     assert!(story.world.object().is_none());
     assert!(story.vcenter.state().vms.is_empty());
     assert_eq!(story.vcenter.state().changes, ["vm.clone", "vm.destroy"]);
@@ -373,7 +394,7 @@ fn scenario_14_an_unknown_task_state_fails_and_clears_nothing() {
     let ended = story.pass();
     assert_eq!(edges(&ended), "02 04 09");
     assert!(matches!(ended.next, Next::Retry(_)));
-    assert_eq!(story.world.object().cloned(), before);
+    assert_eq!(story.without_report().0, before);
 }
 
 /// A stale read is for the host to detect. What the policy owes it: from the same object the same act with the same
