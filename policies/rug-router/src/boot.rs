@@ -33,8 +33,8 @@ pub(crate) fn resolve(cx: &Cx, router: &mut Router) -> Result<Option<Next>, Fail
             router.take(cx, "RUG-X15", State::CheckBoot)
         }
         Doubt::Absent => {
-            let message = "the boot did not arrive".to_owned();
-            failed(cx, router, "RUG-X16", "BootFailed", message)
+            count_failed(cx, router, "BootFailed", "the boot did not arrive");
+            router.take_slowly(cx, "RUG-X16", State::CreateVm)
         }
     }))
 }
@@ -55,7 +55,7 @@ pub(crate) async fn create(cx: &Cx, router: &mut Router) -> Result<Next, Failure
     if let Err(failure) = cx.ask(image(router.image())).await {
         let reason = no_image(&failure).ok_or_else(|| failure.clone())?;
         let message = format!("the image {:?}: {}", router.image(), failure.message);
-        return Ok(failed(cx, router, "RUG-16", reason, message));
+        return Ok(failed(cx, router, reason, Failure { message, ..failure }));
     }
     let wanted = router.spec.ports.clone();
     let ports = ports::own(cx, router, &wanted).await?;
@@ -75,7 +75,7 @@ pub(crate) async fn create(cx: &Cx, router: &mut Router) -> Result<Next, Failure
         // Nobody knows whether it was: that is found out before anything else. Or it was not even tried.
         Err(failure) if failure.effect == Effect::Unknown => Err(failure),
         Err(failure) if [Code::Aborted, Code::Cancelled].contains(&failure.code) => Err(failure),
-        Err(failure) => Ok(failed(cx, router, "RUG-16", "BootFailed", failure.message)),
+        Err(failure) => Ok(failed(cx, router, "BootFailed", failure)),
     }
 }
 
@@ -107,12 +107,17 @@ async fn there_is_one(cx: &Cx, router: &mut Router, instance: Instance) -> Resul
     })
 }
 
-/// No VM was made: another try, soon.
-fn failed(cx: &Cx, router: &mut Router, edge: &str, reason: &str, message: String) -> Next {
+/// No VM was made: another try, when the retry policy says.
+fn failed(cx: &Cx, router: &mut Router, reason: &str, failure: Failure) -> Next {
+    count_failed(cx, router, reason, &failure.message);
+    router.take_failed(cx, "RUG-16", State::CreateVm, failure)
+}
+
+/// A boot that made no VM counts as an attempt.
+fn count_failed(cx: &Cx, router: &mut Router, reason: &str, message: &str) {
     router.status.boot_attempts += 1;
     router.status.vm = Vm::Down;
     report::trouble(cx, router, reason, message);
-    router.take_slowly(cx, edge, State::CreateVm)
 }
 
 /// The action that came to this is over: a poll that waits must not begin anew what has failed so often.

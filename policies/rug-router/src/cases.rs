@@ -56,6 +56,10 @@ trait Words: Sized {
     fn takes(self, id: &str, state: &str) -> Self;
     /// An edge is taken to this state, which is executed after a second.
     fn takes_slowly(self, id: &str, state: &str) -> Self;
+    /// An edge is taken to this state because of this failure; the retry policy says when it is executed.
+    fn takes_failed(self, id: &str, state: &str, code: Code, message: &str) -> Self;
+    /// The pass ends with this failure.
+    fn failed(self, code: Code, message: &str) -> Self;
     /// An edge is taken to where the machine rests until the next poll.
     fn rests(self, id: &str) -> Self;
     fn writes(self, fields: Value) -> Self;
@@ -101,6 +105,14 @@ impl Words for Case {
         self.takes(id, state).next(Next::After(1_000))
     }
 
+    fn takes_failed(self, id: &str, state: &str, code: Code, message: &str) -> Self {
+        self.takes(id, state).failed(code, message)
+    }
+
+    fn failed(self, code: Code, message: &str) -> Self {
+        self.fails_with(RetryClass::Short, code, message)
+    }
+
     fn rests(self, id: &str) -> Self {
         self.takes(id, "CALC_ACTION")
             .writes(json!({"nextPoll": IN_A_MINUTE}))
@@ -144,7 +156,8 @@ impl Words for Case {
     fn stumbles(self, code: Code) -> Self {
         let message = format!("{}: no", code.as_str());
         self.says(condition("Ready", "Unknown", "LookFailed", &message, NOW))
-            .next(Next::After(1_000))
+            .event("LookFailed")
+            .failed(code, "no")
     }
 
     fn deleting(self) -> Self {

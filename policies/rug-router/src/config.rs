@@ -18,7 +18,7 @@ pub struct Config {
     pub config_timeout: Period,
     /// How often the VM may refuse a configuration before it is made anew.
     pub max_retries: u32,
-    /// How long to wait before the same is tried again.
+    /// How long until what is under way is looked at again. What failed waits as the retry policy says.
     pub retry_delay: Period,
     /// How often a router with nothing to do is looked at.
     pub health_check_period: Period,

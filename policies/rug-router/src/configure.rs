@@ -26,7 +26,7 @@ pub(crate) async fn configure(cx: &Cx, router: &mut Router) -> Result<Next, Fail
     }
     let plugged = match cx.ask(interfaces(&instance.id)).await {
         Ok(interfaces) => BTreeSet::from_iter(interfaces.macs),
-        Err(failure) => return Ok(no_verdict(cx, router, failure.message)),
+        Err(failure) => return Ok(no_verdict(cx, router, failure)),
     };
     let mut missing = router.spec.ports.clone();
     missing.retain(|port| !plugged.contains(&port.mac));
@@ -47,35 +47,36 @@ pub(crate) async fn configure(cx: &Cx, router: &mut Router) -> Result<Next, Fail
         }
         // The cloud could not be asked to; the VM has refused nothing.
         Err(failure) if is_transient(&failure) => Err(failure),
-        Err(failure) => Ok(refused(cx, router, &before, failure.message)),
+        Err(failure) => Ok(refused(cx, router, &before, failure)),
     }
 }
 
 async fn follow(cx: &Cx, router: &mut Router, push: &Push, task: &str) -> Result<Next, Failure> {
     let Some(task) = cx.ask(machine::task(task)).await.found()? else {
-        let message = "the cloud has forgotten what became of the configuration".to_owned();
-        return Ok(no_verdict(cx, router, message));
+        let message = "the cloud has forgotten what became of the configuration";
+        return Ok(no_verdict(cx, router, Failure::new(Code::NotFound, message)));
     };
     let timeout = cx.config().config_timeout;
     let since = push.since.unwrap_or(cx.now());
-    let refusal = match task.state {
+    let (code, refusal) = match task.state {
         TaskState::Success => return Ok(configured(cx, router)),
         TaskState::Queued | TaskState::Running if cx.now().since(since) < timeout.into() => {
             return Ok(Next::after(cx.config().retry_delay));
         }
         TaskState::Queued | TaskState::Running => {
-            format!("the VM did not accept its configuration within {timeout}")
+            let message = format!("the VM did not accept its configuration within {timeout}");
+            (Code::DeadlineExceeded, message)
         }
         TaskState::Error => {
             let TaskError { fault, message, .. } = task.error.unwrap_or_default();
-            format!("{fault}: {message}")
+            (Code::FailedPrecondition, format!("{fault}: {message}"))
         }
         TaskState::Other(state) => {
             let message = format!("the configuration is in the unknown state {state:?}");
-            return Ok(no_verdict(cx, router, message));
+            return Ok(no_verdict(cx, router, Failure::new(Code::Internal, message)));
         }
     };
-    Ok(refused(cx, router, push, refusal))
+    Ok(refused(cx, router, push, Failure::new(code, refusal)))
 }
 
 fn configured(cx: &Cx, router: &mut Router) -> Next {
@@ -88,9 +89,9 @@ fn configured(cx: &Cx, router: &mut Router) -> Next {
 }
 
 /// The same again, or where that was tried often enough another VM.
-fn refused(cx: &Cx, router: &mut Router, push: &Push, message: String) -> Next {
+fn refused(cx: &Cx, router: &mut Router, push: &Push, failure: Failure) -> Next {
     let failures = push.failures + 1;
-    report::trouble(cx, router, "ConfigRefused", message);
+    report::trouble(cx, router, "ConfigRefused", &failure.message);
     if failures >= cx.config().max_retries {
         router.status.vm = Vm::RestartNeeded;
         return router.take(cx, "RUG-23", State::StopVm);
@@ -99,13 +100,13 @@ fn refused(cx: &Cx, router: &mut Router, push: &Push, message: String) -> Next {
         failures,
         ..Push::default()
     });
-    Next::after(cx.config().retry_delay)
+    Next::failed(RetryClass::Short, failure)
 }
 
 /// The VM neither took its configuration nor refused it. It is updated anew, after a look whether it is alive.
-fn no_verdict(cx: &Cx, router: &mut Router, message: String) -> Next {
-    report::not_ready(cx, router, "NoVerdict", message);
+fn no_verdict(cx: &Cx, router: &mut Router, failure: Failure) -> Next {
+    report::trouble(cx, router, "NoVerdict", &failure.message);
     router.status.vm = Vm::Up;
     router.status.queue.insert(0, Action::Update);
-    router.take_slowly(cx, "RUG-X08", State::CalcAction)
+    router.take_failed(cx, "RUG-X08", State::CalcAction, failure)
 }

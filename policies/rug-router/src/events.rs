@@ -5,7 +5,7 @@ use polity_sdk::router;
 
 use crate::letters::{Action, State, Vm};
 use crate::object::Router;
-use crate::report::REBUILD_TAKEN;
+use crate::report::{LOOK_FAILED, REBUILD_TAKEN};
 use crate::{Cx, ports};
 
 const READ: &str = "request.polity.dev/read";
@@ -62,7 +62,7 @@ async fn enter_rebuild(cx: &Cx, router: &mut Router) {
     let image = router.metadata.annotations.get(REBUILD_IMAGE).cloned();
     let wanted = image.as_ref().unwrap_or(&router.spec.image_uuid);
     if let Err(failure) = cx.ask(router::image(wanted)).await {
-        let reason = router::no_image(&failure).unwrap_or("LookFailed");
+        let reason = router::no_image(&failure).unwrap_or(LOOK_FAILED);
         let message = format!("the image {wanted:?}: {}", failure.message);
         cx.event(EventType::Warning, reason, message.clone());
         let conditions = &mut router.status.conditions;

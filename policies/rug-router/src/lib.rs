@@ -50,7 +50,12 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
         // The state is executed again: whatever it had to find out or to do, it did not.
         Err(failure) => {
             report::stumbled(&cx, &mut router, &failure);
-            Next::after(cx.config().retry_delay)
+            // A conflict is somebody else's write: looking again helps at once.
+            let class = match failure.code {
+                Code::Aborted => RetryClass::Conflict,
+                _ => RetryClass::Short,
+            };
+            Next::failed(class, failure)
         }
     };
     Ok(next)

@@ -37,6 +37,12 @@ impl Router {
         Next::after(cx.config().retry_delay)
     }
 
+    /// Takes an edge because something failed. When the new state is executed, the retry policy says.
+    pub(crate) fn take_failed(&mut self, cx: &Cx, edge: &str, to: State, failure: Failure) -> Next {
+        let _ = self.take(cx, edge, to);
+        Next::failed(RetryClass::Short, failure)
+    }
+
     /// The machine yields. With nothing in the queue, the next thing to do is to look at the router.
     fn rest(&mut self, cx: &Cx) -> Next {
         if !self.status.queue.is_empty() {

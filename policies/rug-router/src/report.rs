@@ -8,6 +8,8 @@ use crate::object::{NeutronStatus, Router};
 
 /// The condition: the VM is alive and configured.
 const READY: &str = "Ready";
+/// The reason of what could not be looked at or done in a pass.
+pub(crate) const LOOK_FAILED: &str = "LookFailed";
 /// The condition, only where it is false: a port is not the router's to have.
 pub(crate) const PORTS_PLUGGED: &str = "PortsPlugged";
 /// The condition, only where it is false: a rebuild cannot begin.
@@ -23,17 +25,24 @@ pub(crate) fn not_ready(cx: &Cx, router: &mut Router, reason: &str, message: imp
 }
 
 /// The same, of something that went wrong.
-pub(crate) fn trouble(cx: &Cx, router: &mut Router, reason: &str, message: impl Into<String>) {
-    let message = message.into();
-    cx.event(EventType::Warning, reason, message.clone());
+pub(crate) fn trouble(cx: &Cx, router: &mut Router, reason: &str, message: &str) {
+    cx.event(EventType::Warning, reason, message);
     not_ready(cx, router, reason, message);
 }
 
-/// The state could not be executed.
+/// The state could not be executed. While that goes on with one code nothing more is written, whatever else the messages
+/// say.
 pub(crate) fn stumbled(cx: &Cx, router: &mut Router, failure: &Failure) {
-    let message = format!("{}: {}", failure.code.as_str(), failure.message);
     let conditions = &mut router.status.conditions;
-    conditions.set(cx.now(), READY, ConditionStatus::Unknown, "LookFailed", message);
+    let code = format!("{}: ", failure.code.as_str());
+    let said = conditions
+        .get(READY)
+        .is_some_and(|ready| ready.status == ConditionStatus::Unknown && ready.message.starts_with(&code));
+    if !said {
+        let message = format!("{code}{}", failure.message);
+        cx.event(EventType::Warning, LOOK_FAILED, message.clone());
+        conditions.set(cx.now(), READY, ConditionStatus::Unknown, LOOK_FAILED, message);
+    }
 }
 
 /// Writes down what is believed, for everybody.

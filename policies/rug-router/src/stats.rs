@@ -1,4 +1,4 @@
-//! STATS (RUG-26).
+//! STATS (RUG-26, RUG-X17).
 
 use polity_sdk::driver::is_transient;
 use polity_sdk::prelude::*;
@@ -12,14 +12,18 @@ use crate::object::Router;
 /// matters more.
 pub(crate) async fn read(cx: &Cx, router: &mut Router) -> Result<Next, Failure> {
     let id = router.status.instance.clone().unwrap_or_default();
-    match cx.ask(stats(&id)).await {
+    let edge = match cx.ask(stats(&id)).await {
         Ok(read) => {
             router.status.traffic = read.traffic;
             router.status.traffic_time = Some(cx.now());
+            "RUG-26"
         }
         Err(failure) if is_transient(&failure) => return Err(failure),
-        Err(failure) => cx.event(EventType::Warning, "StatsFailed", failure.message),
-    }
+        Err(failure) => {
+            cx.event(EventType::Warning, "StatsFailed", failure.message);
+            "RUG-X17"
+        }
+    };
     router.status.action = Action::Poll;
-    Ok(router.take(cx, "RUG-26", State::CalcAction))
+    Ok(router.take(cx, edge, State::CalcAction))
 }

@@ -25,8 +25,13 @@ pub(crate) async fn rebuild(cx: &Cx, router: &mut Router) -> Result<Next, Failur
 /// The edges are those of a VM that is not gone yet, of a router that ends with it, and of another VM.
 async fn end(cx: &Cx, router: &mut Router, here: State, edges: [&str; 3]) -> Result<Next, Failure> {
     let [again, exit, create] = edges;
-    if !take_down(cx, router).await? {
-        return Ok(router.take_slowly(cx, again, here));
+    match take_down(cx, router).await? {
+        Down::Gone => {}
+        Down::NotYet => return Ok(router.take_slowly(cx, again, here)),
+        Down::Failed(failure) => {
+            report::trouble(cx, router, "DeleteFailed", &failure.message);
+            return Ok(router.take_failed(cx, again, here, failure));
+        }
     }
     match router.status.vm {
         Vm::Gone => router.status.action = Action::Delete,
@@ -45,36 +50,39 @@ pub(crate) fn exit(cx: &Cx, router: &mut Router) -> Next {
     Next::settled()
 }
 
-/// Gives the ports back and removes the VM; whether it is gone. Whoever is let go of before that is never found again.
-async fn take_down(cx: &Cx, router: &mut Router) -> Result<bool, Failure> {
+/// What became of a VM that is taken down.
+enum Down {
+    Gone,
+    NotYet,
+    /// The cloud did not do it.
+    Failed(Failure),
+}
+
+/// Gives the ports back and removes the VM. Whoever is let go of before that is never found again.
+async fn take_down(cx: &Cx, router: &mut Router) -> Result<Down, Failure> {
     let vm = cx.ask(instance(router.named())).await.found()?;
     let leaving = vm.as_ref().is_some_and(Instance::is_leaving);
     if !leaving && !router.status.ports.is_empty() {
         match cx.act(delete_ports(&router.metadata.name)).await.found() {
             Ok(_) => router.status.ports.clear(),
-            Err(failure) => return Ok(failed(cx, router, failure)),
+            Err(failure) => return Ok(Down::Failed(failure)),
         }
     }
     let Some(vm) = vm else {
         router.status.instance = None;
-        return Ok(true);
+        return Ok(Down::Gone);
     };
     // Under whichever name it was found: from now on it is looked for by its id.
     router.status.instance = Some(vm.id.clone());
     if leaving {
-        return Ok(false);
+        return Ok(Down::NotYet);
     }
     if let Err(failure) = cx.act(delete(&vm.id)).await.found() {
-        return Ok(failed(cx, router, failure));
+        return Ok(Down::Failed(failure));
     }
-    let gone = cx.ask_again(1, instance(router.named())).await.found()?.is_none();
-    if gone {
-        router.status.instance = None;
+    if cx.ask_again(1, instance(router.named())).await.found()?.is_some() {
+        return Ok(Down::NotYet);
     }
-    Ok(gone)
-}
-
-fn failed(cx: &Cx, router: &mut Router, failure: Failure) -> bool {
-    report::trouble(cx, router, "DeleteFailed", failure.message);
-    false
+    router.status.instance = None;
+    Ok(Down::Gone)
 }

@@ -1,5 +1,7 @@
 //! CREATE_VM and boots in doubt: RUG-13 to RUG-16, RUG-X11, RUG-X13, RUG-X15, RUG-X16.
 
+use polity_sdk::Effect;
+
 use super::*;
 
 fn without_a_vm() -> Case {
@@ -52,17 +54,17 @@ rug_15_an_event_that_waits_is_looked_at_at_once:
 rug_16_a_boot_that_fails_is_tried_again:
     without_a_vm().fails("router.boot", Code::ResourceExhausted)
         .acts([BOOT])
-        .takes_slowly("16", "CREATE_VM").writes(json!({"bootAttempts": 1}))
+        .takes_failed("16", "CREATE_VM", Code::ResourceExhausted, "no").writes(json!({"bootAttempts": 1}))
         .event("BootFailed").explains("BootFailed", "no");
 
 rug_16_without_its_image_nothing_is_booted_and_it_counts_as_a_try:
     without_a_vm().lacks("image.get")
-        .takes_slowly("16", "CREATE_VM").writes(json!({"bootAttempts": 1}))
+        .takes_failed("16", "CREATE_VM", Code::NotFound, "the image \"image-1\": no").writes(json!({"bootAttempts": 1}))
         .event("ImageNotFound").explains("ImageNotFound", "the image \"image-1\": no");
 
 rug_16_an_image_that_belongs_to_others_is_none:
     without_a_vm().fails("image.get", Code::PermissionDenied)
-        .takes_slowly("16", "CREATE_VM").writes(json!({"bootAttempts": 1}))
+        .takes_failed("16", "CREATE_VM", Code::PermissionDenied, "the image \"image-1\": no").writes(json!({"bootAttempts": 1}))
         .event("ImageDenied").explains("ImageDenied", "the image \"image-1\": no");
 
 rug_16_a_vm_that_is_down_has_to_go_before_there_is_another_one:
@@ -92,10 +94,15 @@ a_boot_whose_answer_is_lost_does_not_count_yet:
     without_a_vm().loses("router.boot")
         .acts([BOOT])
         .says(condition("Ready", "Unknown", "LookFailed", "deadline-exceeded: no answer", NOW))
-        .next(Next::After(1_000));
+        .event("LookFailed")
+        .next(Next::failed(RetryClass::Short, Failure {
+            effect: Effect::Unknown,
+            ..Failure::new(Code::DeadlineExceeded, "no answer")
+        }));
 
 a_boot_that_was_not_tried_does_not_count:
-    without_a_vm().fails("router.boot", Code::Aborted).acts([BOOT]).stumbles(Code::Aborted);
+    without_a_vm().fails("router.boot", Code::Aborted).acts([BOOT]).stumbles(Code::Aborted)
+        .fails_with(RetryClass::Conflict, Code::Aborted, "no");
 
 rug_x11_a_vm_that_needs_other_networks_is_not_replaced:
     at("CREATE_VM", "C", "H").there().takes("X11", "CHECK_BOOT");

@@ -89,7 +89,7 @@ a_configuration_that_is_refused_is_tried_again:
     pushed("U", 5, 1, failed_task())
         .writes(json!({"push": {"task": null, "since": null, "failures": 2}}))
         .event("ConfigRefused").explains("ConfigRefused", "Refused: bad")
-        .next(Next::After(1_000));
+        .failed(Code::FailedPrecondition, "Refused: bad");
 
 rug_23_a_vm_that_refuses_its_configuration_three_times_is_made_anew:
     pushed("U", 5, 2, failed_task())
@@ -101,31 +101,38 @@ a_configuration_that_takes_too_long_counts_as_refused:
         .writes(json!({"push": {"task": null, "since": null, "failures": 1}}))
         .event("ConfigRefused")
         .explains("ConfigRefused", "the VM did not accept its configuration within 1m30s")
-        .next(Next::After(1_000));
+        .failed(Code::DeadlineExceeded, "the VM did not accept its configuration within 1m30s");
 
 a_configuration_that_is_refused_at_once_counts_too:
     configuring("U").fails("config.push", Code::InvalidArgument)
         .acts([PUSH])
         .writes(json!({"push": {"task": null, "since": null, "failures": 1}}))
         .event("ConfigRefused").explains("ConfigRefused", "no")
-        .next(Next::After(1_000));
+        .failed(Code::InvalidArgument, "no");
 
 a_cloud_that_cannot_be_told_has_refused_nothing:
     configuring("U").fails("config.push", Code::Unavailable).acts([PUSH]).stumbles(Code::Unavailable);
 
 rug_x08_a_configuration_of_which_nothing_is_known_is_an_update_anew:
     pushed("R", 5, 0, task("running")).lacks("task.get")
-        .takes_slowly("X08", "CALC_ACTION").writes(json!({"push": null, "queue": ["U"]}))
+        .takes_failed(
+            "X08", "CALC_ACTION", Code::NotFound, "the cloud has forgotten what became of the configuration",
+        )
+        .writes(json!({"push": null, "queue": ["U"]})).event("NoVerdict")
         .explains("NoVerdict", "the cloud has forgotten what became of the configuration");
 
 rug_x08_a_task_in_an_unknown_state_is_no_verdict:
     pushed("U", 5, 0, task("paused"))
-        .takes_slowly("X08", "CALC_ACTION").writes(json!({"push": null, "queue": ["U"]}))
+        .takes_failed(
+            "X08", "CALC_ACTION", Code::Internal, "the configuration is in the unknown state \"paused\"",
+        )
+        .writes(json!({"push": null, "queue": ["U"]})).event("NoVerdict")
         .explains("NoVerdict", "the configuration is in the unknown state \"paused\"");
 
 rug_x08_a_vm_that_does_not_say_what_is_plugged_in_is_looked_at_first:
     at("CONFIG", "U", "C").silent(100).queue(["R"])
-        .takes_slowly("X08", "CALC_ACTION").vm("U").writes(json!({"queue": ["U", "R"]}))
+        .takes_failed("X08", "CALC_ACTION", Code::FailedPrecondition, "no")
+        .vm("U").writes(json!({"queue": ["U", "R"]})).event("NoVerdict")
         .explains("NoVerdict", "no");
 
 rug_26_the_traffic_is_written_down:
@@ -135,8 +142,8 @@ rug_26_the_traffic_is_written_down:
             "action": "P", "trafficTime": NOW, "traffic": [{"mac": MAC, "rxBytes": 1, "txBytes": 2}],
         }));
 
-rug_26_a_vm_that_cannot_say_is_not_asked_for_ever:
-    at("STATS", "R", "C").lacks("router.stats").rests("26").writes(json!({"action": "P"})).event("StatsFailed");
+rug_x17_a_vm_that_cannot_say_is_not_asked_for_ever:
+    at("STATS", "R", "C").lacks("router.stats").rests("X17").writes(json!({"action": "P"})).event("StatsFailed");
 
 traffic_that_cannot_be_asked_for_now_is_asked_for_again:
     at("STATS", "R", "C").fails("router.stats", Code::Unavailable).stumbles(Code::Unavailable);

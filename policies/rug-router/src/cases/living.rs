@@ -17,7 +17,7 @@ rug_01_a_vm_that_is_there_is_taken_over:
 rug_01_a_start_that_cannot_look_starts_again:
     router(json!({})).fails("router.get", Code::Unavailable)
         .writes(json!({"conditions": [condition("Ready", "Unknown", "LookFailed", "unavailable: no", NOW)]}))
-        .next(Next::After(1_000));
+        .event("LookFailed").failed(Code::Unavailable, "no");
 
 rug_08_a_vm_that_is_gone_is_made_anew:
     at("ALIVE", "P", "C").takes("08", "CREATE_VM").vm("D").writes(json!({"instance": null}));
@@ -100,6 +100,11 @@ rug_x07_a_new_vm_that_needs_other_networks_is_replugged:
 
 a_failure_to_look_changes_nothing_and_looks_again:
     at("ALIVE", "P", "C").there().fails("router.alive", Code::Unavailable).stumbles(Code::Unavailable);
+
+a_failure_that_goes_on_is_written_once:
+    at("ALIVE", "P", "C").there().fails("router.alive", Code::Unavailable)
+        .with(json!({"conditions": [condition("Ready", "Unknown", "LookFailed", "unavailable: request 1", EARLIER)]}))
+        .failed(Code::Unavailable, "no");
 
 a_network_service_that_cannot_be_asked_has_not_lost_the_router:
     at("ALIVE", "P", "C").there().fails("router.resource", Code::Unavailable).stumbles(Code::Unavailable);

@@ -83,7 +83,7 @@ rug_x10_a_vm_that_goes_is_not_told_again:
 rug_x10_a_cloud_that_cannot_delete_is_asked_again:
     stopping("STOP_VM", "D", "C").queue(["D"]).deleting().there().fails("router.delete ", Code::Internal)
         .acts([DELETE])
-        .takes_slowly("X10", "STOP_VM").event("DeleteFailed").explains("DeleteFailed", "no");
+        .takes_failed("X10", "STOP_VM", Code::Internal, "no").event("DeleteFailed").explains("DeleteFailed", "no");
 
 rug_x10_a_vm_that_is_believed_to_be_down_and_is_not_is_never_let_go_of:
     lingers(stopping("STOP_VM", "D", "D").with(json!({"instance": "vm-1"})).queue(["D"]).deleting()).acts([DELETE])
