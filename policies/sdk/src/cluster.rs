@@ -87,7 +87,8 @@ pub fn delete<K: Kind>(seen: &K) -> Write {
     }))
 }
 
-/// Evicts a Pod, respecting disruption budgets. A refusal for their sake is `unavailable` with `retry_after`.
+/// Evicts a Pod, respecting disruption budgets. One that is spent is `resource-exhausted`, with `retry_after` only while
+/// it is not counted yet; two budgets for one Pod are `failed-precondition`.
 pub fn evict<K: Kind>(pod: &K) -> Write {
     Write(WriteAct::Evict(Eviction {
         object: seen_reference(pod),
