@@ -58,11 +58,13 @@ a_code_may_have_a_curve_of_its_own:
         .config(json!({"codes": {"unauthenticated": {"base": "20s", "cap": "1h"}}}))
         .code(Code::Unauthenticated).attempt(3).seed(160_000).waits(160_000);
 
-a_used_up_quota_has_one_by_default:
-    Case::new(RetryClass::Short).code(Code::ResourceExhausted).seed(60_000).waits(60_000);
+a_used_up_quota_is_on_the_curve_of_its_class:
+    Case::new(RetryClass::Short).code(Code::ResourceExhausted).seed(60_000).waits(60_000 % 1_001);
 
 a_conflict_is_one_whatever_its_code:
-    Case::new(RetryClass::Conflict).code(Code::ResourceExhausted).seed(200).waits(200);
+    Case::new(RetryClass::Conflict)
+        .config(json!({"codes": {"resource-exhausted": {"base": "1m", "cap": "30m"}}}))
+        .code(Code::ResourceExhausted).seed(200).waits(200);
 
 medium_begins_at_half_a_minute:
     Case::new(RetryClass::Medium).seed(30_000).waits(30_000);

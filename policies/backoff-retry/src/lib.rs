@@ -1,4 +1,5 @@
-//! How long until the next try: exponential, with full jitter, for each failure code its own, and a cool-down.
+//! How long until the next try: exponential, with full jitter, a curve for each class and for failure codes where the
+//! binding sets one, and a cool-down.
 //!
 //! The longest wait doubles with each try up to a cap, and the wait is anywhere between nothing and that: objects that
 //! failed together do not come back together. After so many tries in a row they stop for a cool-down, and then begin

@@ -28,17 +28,20 @@ an_ordinary_failure_waits_as_long_as_its_class:
 the_periods_do_not_grow:
     Case::new(RetryClass::Short).code(Code::Unavailable).attempt(100).waits(5_000);
 
-a_used_up_quota_waits_long_in_every_class:
-    Case::new(RetryClass::Short).code(Code::ResourceExhausted).waits(600_000);
+a_used_up_quota_waits_as_long_as_its_class_short:
+    Case::new(RetryClass::Short).code(Code::ResourceExhausted).waits(5_000);
 
-a_used_up_quota_waits_as_long_as_long_is:
-    Case::new(RetryClass::Medium).code(Code::ResourceExhausted).config(json!({"long": "1h"})).waits(3_600_000);
+a_used_up_quota_waits_as_long_as_its_class_medium:
+    Case::new(RetryClass::Medium).code(Code::ResourceExhausted).config(json!({"long": "1h"})).waits(180_000);
+
+a_used_up_quota_waits_as_long_as_its_class_long:
+    Case::new(RetryClass::Long).code(Code::ResourceExhausted).waits(600_000);
 
 a_used_up_quota_may_have_a_period_of_its_own:
     Case::new(RetryClass::Short).code(Code::ResourceExhausted).config(json!({"resourceExhausted": "90s"})).waits(90_000);
 
 a_conflict_is_one_even_if_a_quota_is_used_up:
-    Case::new(RetryClass::Conflict).code(Code::ResourceExhausted).waits(200);
+    Case::new(RetryClass::Conflict).code(Code::ResourceExhausted).config(json!({"resourceExhausted": "90s"})).waits(200);
 
 each_period_is_the_bindings_conflict:
     Case::new(RetryClass::Conflict).config(json!({"conflict": "1s"})).waits(1_000);

@@ -14,7 +14,7 @@ pub struct Config {
     pub medium: Period,
     /// Somebody has to change something.
     pub long: Period,
-    /// A quota or a capacity is used up, whatever the class; as long as `long` if it is not set.
+    /// A quota or a capacity is used up, whatever the class, conflicts aside. As long as the class says if it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_exhausted: Option<Period>,
 }

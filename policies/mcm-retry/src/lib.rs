@@ -19,13 +19,15 @@ pub use edges::manifest;
 #[polity_sdk::policy(retry)]
 pub fn decide(trial: Trial<Config>) -> Duration {
     let config = &trial.config;
-    let period = match (trial.class, trial.code) {
-        // Looking again helps at once, whatever the failure.
-        (RetryClass::Conflict, _) => config.conflict,
-        (_, Some(Code::ResourceExhausted)) => config.resource_exhausted.unwrap_or(config.long),
-        (RetryClass::Short, _) => config.short,
-        (RetryClass::Medium, _) => config.medium,
-        (RetryClass::Long, _) => config.long,
+    let of_class = match trial.class {
+        RetryClass::Conflict => config.conflict,
+        RetryClass::Short => config.short,
+        RetryClass::Medium => config.medium,
+        RetryClass::Long => config.long,
     };
-    period.into()
+    // The class is the lifecycle's word, which knows what failed. After a conflict, looking again helps at once, whatever
+    // the failure.
+    let exhausted = trial.code == Some(Code::ResourceExhausted) && trial.class != RetryClass::Conflict;
+    let of_code = config.resource_exhausted.filter(|_| exhausted);
+    of_code.unwrap_or(of_class).into()
 }
