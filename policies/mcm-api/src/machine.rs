@@ -39,6 +39,10 @@ impl Kind for Machine {
     fn metadata(&self) -> &Metadata {
         &self.metadata
     }
+
+    fn conditions_mut(&mut self) -> Option<&mut Conditions> {
+        Some(&mut self.status.conditions)
+    }
 }
 
 /// What is wanted of a machine.
@@ -105,7 +109,7 @@ pub struct MachineStatus {
     /// What the drain remembers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<Drain>,
-    /// `ClassValid` and `Drained`.
+    /// `ClassValid`, `SafetyFound`, `Drained`, and `Reconciled` from the first pass that failed on.
     #[serde(skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
 }
@@ -341,8 +345,9 @@ impl Machine {
         self.metadata.finalizers.iter().any(|held| held == FINALIZER)
     }
 
-    /// Writes down an operation, unless it is the one that is written down already and the phase is the same.
-    pub fn operate(&mut self, now: Time, mut operation: LastOperation) {
+    /// Writes down an operation, unless it is the one that is written down already and the phase is the same. Whether it
+    /// was written.
+    pub fn operate(&mut self, now: Time, mut operation: LastOperation) -> bool {
         let same = self.status.last_operation.as_ref().is_some_and(|last| {
             let young = last
                 .last_update_time
@@ -357,6 +362,7 @@ impl Machine {
             operation.last_update_time = Some(now);
             self.status.last_operation = Some(operation);
         }
+        !same
     }
 }
 

@@ -28,7 +28,7 @@ impl Problem {
         }
     }
 
-    /// Loads the machine's class, and looks at its Secret. A failure to look is no problem of the class: the pass fails and is tried again soon.
+    /// Loads the machine's class, and looks at its Secret. A failure to look is no problem of the class: nobody knows.
     pub async fn find<T: Kind, C>(
         cx: &Context<T, C>,
         machine: &Machine,

@@ -96,7 +96,7 @@ fn vm() -> Value {
     json!({"providerID": "vm-1", "nodeName": "node-m"})
 }
 
-/// A machine with this status and its finalizer, whose class is there.
+/// A machine with this status and its finalizer, whose class is there, and a MachineSafety that is not frozen.
 fn machine(status: Value) -> Case {
     let machine = json!({
         "apiVersion": "mcm.polity.dev/v1alpha1",
@@ -116,6 +116,9 @@ fn machine(status: Value) -> Case {
     Case::new("MCM-", machine)
         .creates("machine.create", "m")
         .exists(class)
+        .exists(json!({
+            "apiVersion": "mcm.polity.dev/v1alpha1", "kind": "MachineSafety", "metadata": {"name": "default"},
+        }))
         .usually(usual)
 }
 

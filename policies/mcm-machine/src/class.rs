@@ -1,4 +1,4 @@
-//! The machine's class and its Secret (MCM-R03 to MCM-R06).
+//! The machine's class and its Secret (MCM-R03 to MCM-R06, MCM-R27x).
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -9,39 +9,57 @@ use mcm_api::{Machine, MachineClass, Problem};
 
 /// The condition: the class is there and complete.
 const CLASS_VALID: &str = "ClassValid";
+/// Its reason while the class or its Secret cannot be looked at.
+const LOOK_FAILED: &str = "LookFailed";
 
 /// Validates the machine, its class and the class's Secret. Goes on with the class; without one only where a machine
 /// may be deleted without it.
-pub(crate) async fn check(
-    cx: &Cx,
-    machine: &mut Machine,
-) -> Result<ControlFlow<Next, Option<MachineClass>>, Failure> {
+pub(crate) async fn check(cx: &Cx, machine: &mut Machine) -> ControlFlow<Next, Option<MachineClass>> {
     let class = &machine.spec.class;
     if class.kind.is_empty() || class.name.is_empty() {
         notes(cx, ["MCM-R04", "MCM-R21"]);
         let failure = Failure::new(Code::InvalidArgument, "spec.class lacks a kind or a name");
         cx.event(EventType::Warning, "InvalidMachine", &failure.message);
-        return Ok(Break(Next::failed(RetryClass::Long, failure)));
+        return Break(Next::failed(RetryClass::Long, failure));
     }
     cx.note("MCM-R03");
-    match Problem::find(cx, machine, cx.config()).await? {
-        Ok(class) => {
+    match Problem::find(cx, machine, cx.config()).await {
+        Ok(Ok(class)) => {
             cx.note("MCM-R06");
             if machine.status.conditions.get(CLASS_VALID).is_some() {
                 let conditions = &mut machine.status.conditions;
                 conditions.set(cx.now(), CLASS_VALID, ConditionStatus::True, "Valid", "");
             }
-            Ok(Continue(Some(class)))
+            Continue(Some(class))
         }
-        Err(_) if machine.metadata.deleting() && cx.config().delete_without_class => Ok(Continue(None)),
-        Err(problem) => {
+        Ok(Err(_)) if machine.metadata.deleting() && cx.config().delete_without_class => {
+            cx.note("MCM-R27x");
+            Continue(None)
+        }
+        Ok(Err(problem)) => {
             let long = problem.class == RetryClass::Long;
             notes(cx, ["MCM-R05", if long { "MCM-R21" } else { "MCM-R22" }]);
             let failure = Failure::new(problem.code, problem.message);
             let conditions = &mut machine.status.conditions;
             let status = ConditionStatus::False;
             conditions.set(cx.now(), CLASS_VALID, status, problem.reason, &failure.message);
-            Ok(Break(Next::failed(problem.class, failure)))
+            Break(Next::failed(problem.class, failure))
         }
+        // Nobody knows whether it is complete, so nothing is made, and nothing taken down.
+        Err(failure) => {
+            notes(cx, ["MCM-R05", "MCM-R21"]);
+            unknown(cx, machine, &failure);
+            Break(Next::failed(RetryClass::Long, failure))
+        }
+    }
+}
+
+/// The class could not be looked at. While that goes on nothing more is written, whatever the messages say.
+fn unknown(cx: &Cx, machine: &mut Machine, failure: &Failure) {
+    let conditions = &mut machine.status.conditions;
+    let status = ConditionStatus::Unknown;
+    let known = conditions.get(CLASS_VALID);
+    if known.is_none_or(|known| (known.status, known.reason.as_str()) != (status, LOOK_FAILED)) {
+        conditions.set(cx.now(), CLASS_VALID, status, LOOK_FAILED, &failure.message);
     }
 }

@@ -1,6 +1,7 @@
-//! Bringing a machine up (MCM-C01 to MCM-C12): a VM, its ids on the machine, and the wait for its node.
+//! Bringing a machine up (MCM-C01 to MCM-C12, MCM-C16, MCM-C17): a VM, its ids on the machine, and the wait for its node.
 
 use mcm_api::{LastOperation, Machine, MachineClass, NODE, OperationKind, OperationState, Phase};
+use polity_sdk::Effect;
 use polity_sdk::driver::{Vm, is_transient};
 use polity_sdk::prelude::*;
 
@@ -66,6 +67,14 @@ async fn create(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>) ->
             cx.note("MCM-C06");
             finish(cx, machine, vm)
         }
+        // The next pass finds out, before anything else.
+        Err(failure) if failure.effect == Effect::Unknown => {
+            cx.note("MCM-C16");
+            let (kind, state) = (OperationKind::Create, OperationState::Processing);
+            let description = "nobody knows yet whether the VM was made";
+            machine.operate(cx.now(), LastOperation::new(kind, state, description));
+            Next::failed(RetryClass::Short, failure)
+        }
         Err(failure) => {
             cx.note("MCM-C07");
             let wait = match failure.code {
@@ -79,13 +88,15 @@ async fn create(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>) ->
 
 /// Gives the VM back and the machine up; its MachineSet makes another one.
 async fn discard(cx: &Cx, machine: &mut Machine, vm: Vm) -> Next {
-    cx.note("MCM-C05");
     let node = vm.node_name.unwrap_or_default();
     machine.status.provider_id = Some(vm.provider_id);
     // A VM that cannot be deleted stays on record, so that the deletion of the machine finds it.
     let failure = driver::delete(cx, machine).await.found().err();
     if failure.is_none() {
+        cx.note("MCM-C05");
         machine.status.provider_id = None;
+    } else {
+        cx.note("MCM-C17");
     }
     let message = format!("the node {node} of another VM is still there");
     cx.event(EventType::Warning, "StaleNode", &message);

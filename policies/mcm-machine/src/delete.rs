@@ -65,10 +65,17 @@ fn go_on(cx: &Cx, machine: &mut Machine, next: NextOp, description: &str) -> Nex
 
 /// This step failed and is tried again.
 fn stay(cx: &Cx, machine: &mut Machine, at: NextOp, wait: RetryClass, failure: Failure) -> Next {
-    machine.operate(
-        cx.now(),
-        LastOperation::failed(OperationKind::Delete, &failure).next(at),
-    );
+    write_failed(cx, machine, at, &failure);
+    end_failed(cx, wait, failure)
+}
+
+/// Whether that is news.
+fn write_failed(cx: &Cx, machine: &mut Machine, at: NextOp, failure: &Failure) -> bool {
+    let operation = LastOperation::failed(OperationKind::Delete, failure);
+    machine.operate(cx.now(), operation.next(at))
+}
+
+fn end_failed(cx: &Cx, wait: RetryClass, failure: Failure) -> Next {
     cx.event(EventType::Warning, "DeletionFailed", &failure.message);
     Next::failed(wait, failure)
 }
@@ -100,8 +107,12 @@ async fn ask_for_vm(cx: &Cx, machine: &mut Machine) -> Next {
             go_on(cx, machine, NextOp::InitiateNodeDeletion, "the VM is gone")
         }
         _ if is_transient(&failure) => {
-            notes(cx, ["MCM-D21", "MCM-D23", "MCM-D26"]);
-            stay(cx, machine, NextOp::GetVMStatus, RetryClass::Short, failure)
+            notes(cx, ["MCM-D21", "MCM-D23"]);
+            // What stands there already is not written again.
+            if write_failed(cx, machine, NextOp::GetVMStatus, &failure) {
+                cx.note("MCM-D26");
+            }
+            end_failed(cx, RetryClass::Short, failure)
         }
         _ => {
             cx.note("MCM-X01");
@@ -135,17 +146,17 @@ async fn delete_vm(cx: &Cx, machine: &mut Machine) -> Next {
 async fn delete_node(cx: &Cx, machine: &mut Machine) -> Next {
     let deleted = match node::find(cx, machine, node::ALL).await {
         // Its uid says enough: the kubelet's heartbeats write other versions all the time.
-        Ok(Search::Ours(node)) => cx.act(cluster::delete(&node).any_version()).await.found(),
-        Ok(Search::Missing) => Ok(None),
-        Ok(Search::Foreign { .. }) => {
-            cx.note("MCM-X32");
-            Ok(None)
+        Ok(Search::Ours(node)) => {
+            let deletion = cx.act(cluster::delete(&node).any_version()).await;
+            deletion.found().map(|_| "MCM-X30")
         }
+        Ok(Search::Missing) => Ok("MCM-X30"),
+        Ok(Search::Foreign { .. }) => Ok("MCM-X32"),
         Err(failure) => Err(failure),
     };
     match deleted {
-        Ok(_) => {
-            cx.note("MCM-X30");
+        Ok(edge) => {
+            cx.note(edge);
             go_on(cx, machine, NextOp::InitiateFinalizerRemoval, "the node is gone")
         }
         Err(failure) => {

@@ -30,7 +30,8 @@ pub fn manifest() -> Manifest {
 const WRITES: &str = "metadata.finalizers metadata.labels.node metadata.annotations
     status.providerID status.node status.currentStatus status.lastOperation status.lastKnownState
     status.nodeConditions status.bootstrapToken status.drain
-    status.conditions[ClassValid] status.conditions[Drained]";
+    status.conditions[ClassValid] status.conditions[SafetyFound] status.conditions[Drained]
+    status.conditions[Reconciled]";
 
 /// One edge in a line: its id, what it means, and what the host derives it from where the policy does not note it.
 const EDGES: &str = include_str!("edges.tsv");

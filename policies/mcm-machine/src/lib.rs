@@ -1,8 +1,9 @@
 //! One machine of a Kubernetes cluster, as Gardener's machine-controller-manager drives it: a VM is made through a
 //! driver, joins as a node, is supervised, and is taken down again step by step.
 //!
-//! There is one step in a pass. Each writes down what comes next, so a crash resumes at the same step; and each wait
-//! is a `retry`, so the retry policy owns every period.
+//! There is one step in a pass. Each writes down what comes next, so a crash resumes at the same step. The waits of the
+//! drawings (conflict, short, medium, long) are `retry`, so that the retry policy owns these periods; the resync of a
+//! machine that is as it should be, the rest of a frozen one and the look for a timeout are the policy's own.
 //!
 //! The flow is [`reconcile`]: a creation in doubt and the freeze come first, then the class, then either the
 //! deletion flow or, on a live machine, health, node template and creation. Each stage has a file of its own;
@@ -44,7 +45,7 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
         return Ok(wait);
     }
     cx.note("MCM-R02");
-    let class = match class::check(&cx, &mut machine).await? {
+    let class = match class::check(&cx, &mut machine).await {
         Break(wait) => return Ok(wait),
         Continue(class) => class,
     };
@@ -78,8 +79,15 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
             return Ok(wait);
         }
         if machine.phase().is_some() {
-            notes(&cx, ["MCM-R16", "MCM-R21"]);
-            return Ok(wake.map_or_else(|| steady(&cx, &machine), Next::after));
+            cx.note("MCM-R16");
+            return Ok(match wake {
+                // H11 says how long.
+                Some(period) => Next::after(period),
+                None => {
+                    cx.note("MCM-R21");
+                    steady(&cx, &machine)
+                }
+            });
         }
     }
     notes(&cx, ["MCM-R14", "MCM-R19"]);

@@ -7,6 +7,11 @@ use polity_sdk::prelude::*;
 
 use crate::Cx;
 
+/// The condition, only where it is or was false: the `MachineSafety` that the binding names is there.
+const SAFETY_FOUND: &str = "SafetyFound";
+/// Its reason where it is not.
+const MISSING: &str = "MachineSafetyMissing";
+
 /// Does nothing to a live machine while frozen. After the thaw, a machine that was Unknown before it is taken for
 /// Running again, so that its health timeout begins anew.
 pub(crate) async fn check(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<Next>, Failure> {
@@ -15,6 +20,7 @@ pub(crate) async fn check(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<
         return Ok(Continue(()));
     }
     let safety = cx.ask(cluster::object::<MachineSafety>(name)).await.found()?;
+    report(cx, machine, name, safety.is_some());
     let status = safety.map(|safety| safety.status).unwrap_or_default();
     if status.frozen {
         cx.note("MCM-R25x");
@@ -28,4 +34,26 @@ pub(crate) async fn check(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<
         return Ok(Break(Next::retry(RetryClass::Short)));
     }
     Ok(Continue(()))
+}
+
+/// Without its `MachineSafety` nothing ever freezes, and a cluster whose API server is away looks like one whose nodes
+/// have all died.
+fn report(cx: &Cx, machine: &mut Machine, name: &str, found: bool) {
+    let conditions = &mut machine.status.conditions;
+    let (is, reason, message) = match found {
+        true if conditions.get(SAFETY_FOUND).is_none() => return,
+        true => (ConditionStatus::True, "Found", String::new()),
+        false => {
+            let message = format!(
+                "MachineSafety {name} does not exist: machines are replaced while the API server is away. \
+                 Create it, and bind mcm-safety to it, or set the parameter safety to \"\""
+            );
+            (ConditionStatus::False, MISSING, message)
+        }
+    };
+    let known = conditions.get(SAFETY_FOUND).map(|known| known.status);
+    if !found && known != Some(is) {
+        cx.event(EventType::Warning, MISSING, &message);
+    }
+    conditions.set(cx.now(), SAFETY_FOUND, is, reason, message);
 }

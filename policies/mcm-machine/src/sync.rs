@@ -1,4 +1,4 @@
-//! The node's labels, annotations and taints (MCM-S01 to MCM-S08).
+//! The node's labels, annotations and taints (MCM-S01 to MCM-S09).
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -34,21 +34,26 @@ pub(crate) async fn sync(cx: &Cx, machine: &Machine) -> ControlFlow<Next> {
     };
     let template = &machine.spec.node_template;
     let merge = template.merge(&applied, &node);
-    let edges = [
-        (merge.removed, "MCM-S04"),
-        (merge.set, "MCM-S05"),
-        (merge.tainted, "MCM-S06"),
-    ];
-    let taken = edges.iter().filter(|(taken, _)| *taken);
-    taken.for_each(|(_, edge)| cx.note(*edge));
     if merge.is_empty() && !node.metadata.annotations.is_empty() {
         cx.note("MCM-S08");
         return Continue(());
     }
-    cx.note("MCM-S07");
+    let edges = [
+        (merge.removed, "MCM-S04"),
+        (merge.set, "MCM-S05"),
+        (merge.tainted, "MCM-S06"),
+        (true, "MCM-S07"),
+    ];
     let patch = cluster::patch(&node, merge.patch(LAST_APPLIED, template));
     Break(match cx.act(patch).await {
-        Ok(_) => Next::retry(RetryClass::Short),
-        Err(failure) => Next::failed(node::wait_after(&failure), failure),
+        Ok(_) => {
+            let taken = edges.iter().filter(|(taken, _)| *taken);
+            taken.for_each(|(_, edge)| cx.note(*edge));
+            Next::retry(RetryClass::Short)
+        }
+        Err(failure) => {
+            cx.note("MCM-S09");
+            Next::failed(node::wait_after(&failure), failure)
+        }
     })
 }

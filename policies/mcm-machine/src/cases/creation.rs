@@ -1,6 +1,6 @@
-//! The creation flow: MCM-C01 to MCM-C15.
+//! The creation flow: MCM-C01 to MCM-C17.
 
-use polity_sdk::{Code, Doubt, RetryClass};
+use polity_sdk::{Code, Doubt, Effect, RetryClass};
 use serde_json::json;
 
 use super::*;
@@ -151,11 +151,11 @@ mcm_c05_a_node_that_the_grant_does_not_show_is_an_older_one:
         }))))
         .waits(RetryClass::Short);
 
-mcm_c05_a_vm_that_could_not_be_given_back_stays_on_record:
+mcm_c17_a_vm_that_could_not_be_given_back_stays_on_record:
     fresh().lacks("machine.status").answers("machine.create", vm()).fails("machine.delete", Code::Unavailable)
         .exists(foreign_node("vm-0"))
         .acts([MINT, CREATE, DELETE])
-        .notes(&format!("{FLOW} C04 C05 R20"))
+        .notes(&format!("{FLOW} C04 C17 R20"))
         .event("StaleNode")
         .status(and(
             and(token(), json!({"providerID": "vm-1", "currentStatus": phase("Failed", false)})),
@@ -265,6 +265,18 @@ mcm_c07_the_same_failure_is_written_again_after_half_an_hour:
         .event("CreationFailed")
         .status(operation(json!({})))
         .fails_with(RetryClass::Short, Code::Unavailable, "no");
+
+mcm_c16_a_creation_whose_answer_is_lost_has_not_failed:
+    fresh().lacks("machine.status").loses("machine.create")
+        .acts([MINT, CREATE])
+        .notes(&format!("{FLOW} C04 C16 R20"))
+        .status(and(token(), operation(json!({
+            "description": "nobody knows yet whether the VM was made", "type": "Create", "state": "Processing",
+        }))))
+        .next(Next::failed(RetryClass::Short, Failure {
+            effect: Effect::Unknown,
+            ..Failure::new(Code::DeadlineExceeded, "no answer")
+        }));
 
 mcm_c08_ids_on_record_are_trusted:
     made().lacks("machine.status")

@@ -168,14 +168,14 @@ mcm_x01_internal: other(Code::Internal);
 mcm_x01_data_loss: other(Code::DataLoss);
 mcm_x01_unauthenticated: other(Code::Unauthenticated);
 
-mcm_d26_the_same_failure_is_not_written_again:
+mcm_d23_the_same_failure_is_not_written_again:
     unanswered(Code::Unavailable)
         .edited(|object| {
             let last = &mut object["status"]["lastOperation"];
             last["state"] = "Failed".into();
             last["errorCode"] = "unavailable".into();
         })
-        .notes(&asked("D15 D16 D17 D21 D23 D26"))
+        .notes(&asked("D15 D16 D17 D21 D23"))
         .event("DeletionFailed")
         .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
@@ -282,11 +282,11 @@ mcm_x32_the_node_of_another_vm_is_not_deleted:
             theirs["spec"]["providerID"] = "vm-2".into();
             theirs
         }),
-        "X32 X30",
+        "X32",
     );
 
 mcm_x32_a_node_that_the_grant_does_not_show_is_not_deleted:
-    node_gone(deleting("InitiateNodeDeletion").fails("Node", Code::PermissionDenied), "X32 X30");
+    node_gone(deleting("InitiateNodeDeletion").fails("Node", Code::PermissionDenied), "X32");
 
 mcm_x40_the_finalizer_is_removed:
     deleting("InitiateFinalizerRemoval")

@@ -347,7 +347,7 @@ mcm_x16_a_node_that_is_gone_goes_on:
 
 mcm_x16_attachments_that_cannot_be_listed_are_tried_again:
     deleting("DelVolumeAttachments").exists(loaded()).fails("list VolumeAttachment", Code::Unavailable)
-        .notes(DETACH)
+        .notes("R02 R03 R06 R07 R08 D01 D04 D08 R18")
         .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_x17_pods_are_evicted_and_waited_for:

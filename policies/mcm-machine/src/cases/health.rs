@@ -111,7 +111,7 @@ mcm_h02_a_node_without_a_providers_id_counts_as_not_there:
             bare["spec"] = json!({});
             bare
         })
-        .notes(&format!("{FLOW} H11 H13 R15 S01 R16 R21"))
+        .notes(&format!("{FLOW} H11 H13 R15 S01 R16"))
         .next(Next::After(60_000));
 
 mcm_h03_conditions_are_copied_without_their_heartbeats:
@@ -211,7 +211,7 @@ mcm_h05_waits_for_the_critical_components_of_the_node:
             node
         })
         .edited(|object| object["status"]["nodeConditions"] = conditions(&[("Ready", "True")]))
-        .notes(&format!("{FLOW} H11 H13 {CLEAN}"))
+        .notes(&format!("{FLOW} H11 H13 R15 S08 R16"))
         .next(Next::After(60_000));
 
 mcm_h06_a_node_that_is_healthy_again_makes_the_machine_running:
@@ -249,7 +249,7 @@ mcm_h07_counts_from_the_moment_it_was_pending_where_the_binding_says_so:
     linked("Pending").exists(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}}))
         .config(json!({"creationTimeoutSince": "Pending"}))
         .edited(|object| object["metadata"]["creationTimestamp"] = LONG_AGO.into())
-        .notes(&format!("{FLOW} H11 H13 R15 S01 R16 R21"))
+        .notes(&format!("{FLOW} H11 H13 R15 S01 R16"))
         .next(Next::After(60_000));
 
 mcm_h08_a_machine_that_is_unknown_for_too_long_is_failed:
@@ -291,12 +291,12 @@ mcm_h10_siblings_that_cannot_be_listed_fail_nobody:
 
 mcm_h11_an_unknown_machine_is_looked_at_in_a_minute:
     known("Unknown", "Unknown").exists(node("Unknown"))
-        .notes(&format!("{FLOW} H11 H13 {CLEAN}"))
+        .notes(&format!("{FLOW} H11 H13 R15 S08 R16"))
         .next(Next::After(60_000));
 
 mcm_h11_the_timeout_of_the_machine_comes_first:
     lost().edited(|object| object["spec"]["healthTimeout"] = "1h".into())
-        .notes(&format!("{FLOW} H11 H13 {CLEAN}"))
+        .notes(&format!("{FLOW} H11 H13 R15 S08 R16"))
         .next(Next::After(60_000));
 
 mcm_h12_is_one_write_and_the_template_waits:

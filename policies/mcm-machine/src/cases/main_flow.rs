@@ -1,4 +1,4 @@
-//! The main flow: MCM-R01 to MCM-R26x.
+//! The main flow: MCM-R01 to MCM-R27x.
 
 use polity_sdk::{Code, Next, RetryClass};
 use serde_json::json;
@@ -76,11 +76,33 @@ mcm_r05_a_secret_that_lacks_a_key:
         .status(class_condition("SecretInvalid", "Secret user-data lacks userData"))
         .fails_with(RetryClass::Long, Code::FailedPrecondition, "Secret user-data lacks userData");
 
-mcm_r05_says_nothing_of_a_class_that_could_not_be_looked_at:
+mcm_r05_a_class_that_could_not_be_looked_at_is_neither_there_nor_missing:
     machine(json!({}))
         .fails("MachineClass", Code::Unavailable)
-        .notes("R02 R03")
-        .fails_with(RetryClass::Short, Code::Unavailable, "no");
+        .notes("R02 R03 R05 R21")
+        .status(unknown_class("no"))
+        .fails_with(RetryClass::Long, Code::Unavailable, "no");
+
+mcm_r05_nor_is_a_secret_that_could_not_be_looked_at:
+    machine(json!({}))
+        .fails("Secret", Code::PermissionDenied)
+        .notes("R02 R03 R05 R21")
+        .status(unknown_class("no"))
+        .fails_with(RetryClass::Long, Code::PermissionDenied, "no");
+
+mcm_r05_a_class_that_still_cannot_be_looked_at_is_written_once:
+    machine(unknown_class("another request"))
+        .fails("MachineClass", Code::Unavailable)
+        .notes("R02 R03 R05 R21")
+        .fails_with(RetryClass::Long, Code::Unavailable, "no");
+
+mcm_r05_a_class_that_cannot_be_looked_at_is_not_missing_to_a_deletion:
+    deleting("InitiateVMDeletion").exists(node("True"))
+        .config(json!({"deleteWithoutClass": true}))
+        .fails("MachineClass", Code::Unavailable)
+        .notes("R02 R03 R05 R21")
+        .status(unknown_class("no"))
+        .fails_with(RetryClass::Long, Code::Unavailable, "no");
 
 mcm_r06_a_class_that_is_complete_again_is_said_too:
     known("Running", "True").exists(node("True"))
@@ -101,12 +123,12 @@ mcm_r07_a_missing_class_stops_the_deletion:
         .fails_with(RetryClass::Long, Code::NotFound, "MachineClass small does not exist");
 
 // f-14
-mcm_r07_a_missing_class_does_not_stop_the_deletion_where_the_binding_says_so:
+mcm_r27x_a_missing_class_does_not_stop_the_deletion_where_the_binding_says_so:
     deleting("InitiateVMDeletion").without("MachineClass").exists(node("True"))
         .config(json!({"deleteWithoutClass": true}))
         .answers("machine.delete", json!({}))
         .acts([DELETE])
-        .notes("R02 R03 R07 R08 D01 D04 D08 X20 R18")
+        .notes("R02 R03 R27x R07 R08 D01 D04 D08 X20 R18")
         .status(operation(json!({"description": "the VM is deleted", "nextOp": "InitiateNodeDeletion"})))
         .waits(RetryClass::Short);
 
@@ -172,7 +194,36 @@ mcm_r25x_while_frozen_nothing_is_done_to_a_live_machine:
 
 mcm_r25x_another_freeze_is_none_of_this_machines_business:
     known("Running", "True").exists(node("True")).exists(safety(true, EARLIER))
+        .exists(json!({
+            "apiVersion": "mcm.polity.dev/v1alpha1", "kind": "MachineSafety", "metadata": {"name": "other"},
+        }))
         .config(json!({"safety": "other"}))
+        .notes(&format!("{LIVE} R13 H13 R15 S08 R16 R21"))
+        .next(Next::Settled(Some(600_000)));
+
+a_machine_safety_that_is_missing_is_told_once:
+    known("Running", "True").without("MachineSafety").exists(node("True"))
+        .notes(&format!("{LIVE} R13 H13 R15 S08 R16 R21"))
+        .event("MachineSafetyMissing")
+        .status(json!({"conditions": [safety_found("False", NOW)]}))
+        .next(Next::Settled(Some(600_000)));
+
+a_machine_safety_that_is_still_missing_is_told_no_more:
+    known("Running", "True").without("MachineSafety").exists(node("True"))
+        .edited(|object| object["status"]["conditions"] = json!([safety_found("False", EARLIER)]))
+        .notes(&format!("{LIVE} R13 H13 R15 S08 R16 R21"))
+        .next(Next::Settled(Some(600_000)));
+
+a_machine_safety_that_is_there_again_is_told_too:
+    known("Running", "True").exists(node("True"))
+        .edited(|object| object["status"]["conditions"] = json!([safety_found("False", EARLIER)]))
+        .notes(&format!("{LIVE} R13 H13 R15 S08 R16 R21"))
+        .status(json!({"conditions": [safety_found("True", NOW)]}))
+        .next(Next::Settled(Some(600_000)));
+
+a_binding_may_do_without_a_machine_safety:
+    known("Running", "True").without("MachineSafety").exists(node("True"))
+        .config(json!({"safety": ""}))
         .notes(&format!("{LIVE} R13 H13 R15 S08 R16 R21"))
         .next(Next::Settled(Some(600_000)));
 
@@ -199,7 +250,7 @@ mcm_r26x_after_the_thaw_an_unknown_machine_is_running:
 
 mcm_r26x_a_machine_that_became_unknown_after_the_thaw_stays_so:
     known("Unknown", "Unknown").exists(node("Unknown")).exists(safety(false, LONG_AGO))
-        .notes(&format!("{LIVE} R13 H11 H13 R15 S08 R16 R21"))
+        .notes(&format!("{LIVE} R13 H11 H13 R15 S08 R16"))
         .next(Next::After(60_000));
 }
 
@@ -208,4 +259,24 @@ fn safety(frozen: bool, since: &str) -> Value {
         "apiVersion": "mcm.polity.dev/v1alpha1", "kind": "MachineSafety", "metadata": {"name": "default"},
         "status": {"frozen": frozen, "since": since},
     })
+}
+
+fn unknown_class(message: &str) -> Value {
+    json!({"conditions": [{
+        "type": "ClassValid", "status": "Unknown", "reason": "LookFailed", "message": message, "lastTransitionTime": NOW,
+    }]})
+}
+
+fn safety_found(status: &str, since: &str) -> Value {
+    match status {
+        "True" => json!({
+            "type": "SafetyFound", "status": "True", "reason": "Found", "lastTransitionTime": since,
+        }),
+        _ => json!({
+            "type": "SafetyFound", "status": "False", "reason": "MachineSafetyMissing",
+            "message": "MachineSafety default does not exist: machines are replaced while the API server is away. \
+                Create it, and bind mcm-safety to it, or set the parameter safety to \"\"",
+            "lastTransitionTime": since,
+        }),
+    }
 }

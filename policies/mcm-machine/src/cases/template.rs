@@ -52,7 +52,7 @@ polity_sdk::cases! { $ each_template_case of mcm_machine::cases::template;
 
 mcm_s01_a_machine_without_a_node_has_nothing_to_sync:
     linked("Pending").exists(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}}))
-        .notes("R02 R03 R06 R09 R11 R13 H11 H13 R15 S01 R16 R21")
+        .notes("R02 R03 R06 R09 R11 R13 H11 H13 R15 S01 R16")
         .next(Next::After(60_000));
 
 mcm_s02_a_node_that_cannot_be_looked_at_any_more:
@@ -123,18 +123,18 @@ mcm_s07_a_node_without_annotations_gets_the_template_as_applied:
         &json!({"metadata": {"annotations": {APPLIED: EMPTY}}}),
     );
 
-mcm_s07_a_conflict_is_tried_again_at_once:
+mcm_s09_a_conflict_is_tried_again_at_once:
     templated(json!({"metadata": {"labels": {"a": "b"}}})).exists(node_with(json!({}), EMPTY))
         .fails("patch Node", Code::Aborted)
         .acts([&patch(json!({"metadata": {"annotations": {APPLIED: AB}, "labels": {"a": "b"}}}))])
-        .notes(&format!("{FLOW} S05 S07 R17 R22"))
+        .notes(&format!("{FLOW} S09 R17 R22"))
         .fails_with(RetryClass::Conflict, Code::Aborted, "no");
 
-mcm_s07_another_failure_soon:
+mcm_s09_another_failure_soon:
     templated(json!({"metadata": {"labels": {"a": "b"}}})).exists(node_with(json!({}), EMPTY))
         .fails("patch Node", Code::Unavailable)
         .acts([&patch(json!({"metadata": {"annotations": {APPLIED: AB}, "labels": {"a": "b"}}}))])
-        .notes(&format!("{FLOW} S05 S07 R17 R22"))
+        .notes(&format!("{FLOW} S09 R17 R22"))
         .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_s08_what_others_put_on_the_node_is_never_touched:

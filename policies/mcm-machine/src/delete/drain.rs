@@ -155,8 +155,8 @@ fn failed(cx: &Cx, machine: &mut Machine, failure: Failure) -> Next {
 
 /// After a forced drain: no kubelet may be left to detach the volumes, so their attachments are deleted.
 pub(super) async fn detach(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
-    cx.note("MCM-X16");
     let done = |machine: &mut Machine| {
+        cx.note("MCM-X16");
         Ok(go_on(
             cx,
             machine,
@@ -169,6 +169,9 @@ pub(super) async fn detach(cx: &Cx, machine: &mut Machine) -> Result<Next, Failu
     };
     match detach_volumes(cx, &node).await? {
         0 => done(machine),
-        _ => Ok(Next::retry(RetryClass::Short)),
+        _ => {
+            cx.note("MCM-X16");
+            Ok(Next::retry(RetryClass::Short))
+        }
     }
 }

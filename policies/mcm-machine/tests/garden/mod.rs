@@ -40,13 +40,16 @@ pub fn failure(code: Code) -> Answer {
 }
 
 impl Garden {
-    /// A garden with a class and its Secret.
+    /// A garden with a class and its Secret, and a MachineSafety that is not frozen.
     pub fn new() -> Self {
         let garden = Garden::default();
         garden.cluster.put(json!({
             "apiVersion": "mcm.polity.dev/v1alpha1", "kind": "MachineClass",
             "metadata": {"name": "small", "namespace": "shoot"},
             "spec": {"providerSpec": {"size": "s"}, "secretRef": {"name": "user-data"}},
+        }));
+        garden.cluster.put(json!({
+            "apiVersion": "mcm.polity.dev/v1alpha1", "kind": "MachineSafety", "metadata": {"name": "default"},
         }));
         garden
     }

@@ -143,7 +143,7 @@ async fn mcm_c13_a_creation_in_doubt_is_waited_for_while_the_cloud_cannot_say(re
         told(&story)[..5],
         [
             "R10 R12 Short",
-            "R14 C04 C07 Short",
+            "R14 C04 C16 Short",
             "C13 Short",
             "C13 Short",
             "C14 R14 C10 Short",
@@ -160,7 +160,7 @@ async fn mcm_c15_a_creation_that_never_arrived_is_made_once_that_is_certain(reco
         told(&story)[..4],
         [
             "R10 R12 Short",
-            "R14 C04 C07 Short",
+            "R14 C04 C16 Short",
             "C13 Short",
             "C15 R14 C04 C06 C10 Short",
         ]

@@ -273,7 +273,7 @@ async fn mcm_x32_a_node_that_is_not_the_machines_own_is_left_alone(recording: Op
     let told = told(&story).split_off(done);
     assert_eq!(
         told[2..],
-        ["D10 X32 Short", "X20 Short", "X32 X30 Short", "X40 settled"]
+        ["D10 X32 Short", "X20 Short", "X32 Short", "X40 settled"]
     );
     assert!(before.is_some());
     assert_eq!(story.site.get(&other).await, before);
