@@ -9,7 +9,9 @@ use crate::Kind;
 /// A CustomResourceDefinition (`apiextensions.k8s.io/v1`) with a status subresource.
 ///
 /// The schema is the structural one that Kubernetes wants: inlined, without `$ref`, `null` written as `nullable`.
-/// `status.pending`, where the host writes down creates before it performs them, is added.
+/// `status.pending`, where the host writes down creates before it performs them, is added. A type that denies unknown
+/// fields (`deny_unknown_fields` of serde or schemars) is closed: the API server refuses an object with a field that the
+/// type does not have, rather than dropping the field.
 #[derive(Clone, Debug)]
 pub struct Crd {
     group: String,
@@ -158,8 +160,10 @@ fn structural(schema: &mut Value) {
     ) {
         fields.remove("default");
     }
-    if fields.get("additionalProperties").is_some_and(Value::is_boolean) {
-        fields.remove("additionalProperties");
+    match fields.get("additionalProperties") {
+        Some(Value::Bool(false)) => close(fields),
+        Some(Value::Bool(true)) => _ = fields.remove("additionalProperties"),
+        _ => {}
     }
     for field in ["items", "additionalProperties"] {
         fields.get_mut(field).into_iter().for_each(structural);
@@ -170,6 +174,54 @@ fn structural(schema: &mut Value) {
             .get_mut("conditions")
             .into_iter()
             .for_each(keyed_by_type);
+    }
+}
+
+/// Optional fields that a closed type may have: each doubles the size of its schema.
+const MOST_OPTIONAL: u32 = 8;
+
+/// `additionalProperties: false`, which no structural schema may say: an API server drops fields that it does not know,
+/// and what is left of `{tpyo: x}` is `{}`. So unknown fields are kept, and counted: for some choice of optional fields
+/// these are all there, and there are no more fields than they and the required ones.
+///
+/// # Panics
+/// With more than [`MOST_OPTIONAL`] optional fields.
+fn close(fields: &mut Map<String, Value>) {
+    fields.remove("additionalProperties");
+    let names = |value: Option<&Value>| -> Vec<String> {
+        match value {
+            Some(Value::Object(properties)) => properties.keys().cloned().collect(),
+            Some(Value::Array(names)) => names
+                .iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+            _ => Vec::new(),
+        }
+    };
+    let required = names(fields.get("required"));
+    let mut optional = names(fields.get("properties"));
+    optional.retain(|name| !required.contains(name));
+    let count = u32::try_from(optional.len()).unwrap_or(u32::MAX);
+    assert!(
+        count <= MOST_OPTIONAL,
+        "a closed type has {MOST_OPTIONAL} optional fields at most, this one has {count}: {optional:?}"
+    );
+    // A refusal quotes the first: that there are too many fields, rather than that all optional ones are required.
+    let choices = (0..1u32 << count).map(|choice| {
+        let chosen = (0..).zip(&optional).filter(|(bit, _)| choice & (1 << bit) != 0);
+        let chosen: Vec<&String> = chosen.map(|(_, name)| name).collect();
+        let most = required.len() + chosen.len();
+        match chosen.is_empty() {
+            true => json!({ "maxProperties": most }),
+            false => json!({ "required": chosen, "maxProperties": most }),
+        }
+    });
+    let choices: Vec<Value> = choices.collect();
+    fields.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());
+    match choices.as_slice() {
+        [only] => fields.extend(only.as_object().cloned().unwrap_or_default()),
+        _ => _ = fields.insert("anyOf".to_owned(), choices.into()),
     }
 }
 
