@@ -1,4 +1,4 @@
-//! The session, and the account it leads to (CAPA-08 to CAPA-10, CAPA-14 to CAPA-17).
+//! The session, and the account it leads to (CAPA-08 to CAPA-10, CAPA-14 to CAPA-17, CAPA-24).
 
 use polity_sdk::cloud::Credential;
 use polity_sdk::prelude::*;
@@ -23,7 +23,8 @@ pub(crate) async fn open(cx: &Cx, cluster: &AwsCluster, plan: &Plan) -> Result<C
         cx.note(if credential.cached { "CAPA-09" } else { "CAPA-08" });
         cx.note("CAPA-10");
     }
-    cx.note("CAPA-14");
+    // For a session that it keeps the host knows the answer.
+    cx.note(if credential.cached { "CAPA-24" } else { "CAPA-14" });
     Ok(credential)
 }
 

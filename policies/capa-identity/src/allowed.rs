@@ -1,4 +1,4 @@
-//! May a namespace use an identity? (CAPA-N1 to CAPA-N11)
+//! May a namespace use an identity? (CAPA-N1 to CAPA-N12)
 //!
 //! Decided on `allowedNamespaces` as it is stored: a key that is present and empty says something else than none.
 
@@ -10,20 +10,37 @@ use crate::object::Namespace;
 use crate::stop::{ALLOWED, Stop};
 use crate::{Cx, lookup};
 
+/// The fields that it may have.
+const FIELDS: [&str; 2] = ["list", "selector"];
+
+/// What an identity says of a namespace.
+pub(crate) enum Answer {
+    /// It may use the identity.
+    Allowed,
+    /// It may not.
+    Denied,
+    /// It may not, because of this field that nobody knows: without it everybody might.
+    Unknown(String),
+}
+
 /// Whether `allowedNamespaces` allows this namespace; `of` names the identity.
 pub(crate) async fn namespace(
     cx: &Cx,
     allowed: &Value,
     namespace: Option<&str>,
     of: &str,
-) -> Result<bool, Stop> {
+) -> Result<Answer, Stop> {
     let given = |key: &str| allowed.get(key).filter(|value| !value.is_null());
     let (list, selector) = (given("list"), given("selector"));
     if allowed.is_null() {
         return Ok(decided(cx, "CAPA-N1", false));
     }
-    if !allowed.is_object() {
+    let Some(fields) = allowed.as_object() else {
         return Err(invalid(cx, of, "it is not an object"));
+    };
+    if let Some(unknown) = fields.keys().find(|field| !FIELDS.contains(&field.as_str())) {
+        cx.note("CAPA-N12");
+        return Ok(Answer::Unknown(unknown.clone()));
     }
     if list.is_none() && selector.is_none() {
         return Ok(decided(cx, "CAPA-N2", true));
@@ -64,9 +81,12 @@ pub(crate) async fn namespace(
 }
 
 /// A row of the table has decided.
-fn decided(cx: &Cx, id: &str, allowed: bool) -> bool {
+fn decided(cx: &Cx, id: &str, allowed: bool) -> Answer {
     cx.note(id);
-    allowed
+    match allowed {
+        true => Answer::Allowed,
+        false => Answer::Denied,
+    }
 }
 
 fn is_empty(value: &Value) -> bool {

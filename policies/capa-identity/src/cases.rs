@@ -79,6 +79,16 @@ const STATIC_PLAN: &str = concat!(
     r#"credential {"region":"eu-central-1","chain":[{"secret":{"identity":{"kind":"AWSClusterStaticIdentity","#,
     r#""name":"keys","uid":"uid-keys"},"namespace":"capa-system","name":"aws-keys","digest":"d-1"}}]}"#
 );
+const UNKNOWN_FIELD: &str = concat!(
+    "AWSClusterRoleIdentity role cannot be looked at: the answer is not what this policy expects: unknown field ",
+    "`inlinePolcy`, expected one of `allowedNamespaces`, `roleARN`, `sessionName`, `durationSeconds`, ",
+    "`inlinePolicy`, `policyARNs`, `externalID`, `sourceIdentityRef` at line 1 column 183",
+);
+const NOT_EXPECTED: &str = concat!(
+    "the answer is not what this policy expects: unknown field `inlinePolcy`, expected one of ",
+    "`allowedNamespaces`, `roleARN`, `sessionName`, `durationSeconds`, `inlinePolicy`, `policyARNs`, ",
+    "`externalID`, `sourceIdentityRef` at line 1 column 183",
+);
 const CREATE: &str = concat!(
     r#"create {"apiVersion":"capa.polity.dev/v1alpha1","kind":"AWSClusterControllerIdentity","#,
     r#""metadata":{"finalizers":[],"name":"default","ownerReferences":[]},"spec":{"allowedNamespaces":{}}}"#
@@ -268,25 +278,35 @@ fn row(allowed: Value) -> Case {
 trait Row {
     fn allows(self, ids: &str) -> Self;
     fn denies(self, ids: &str) -> Self;
+    fn denies_for_an_unknown_field(self, field: &str) -> Self;
     fn cannot_be_understood(self, wrong: &str) -> Self;
 }
 
 impl Row for Case {
     fn allows(self, ids: &str) -> Self {
         self.step([AMBIENT])
-            .notes(&format!("01 02 03 05 07 {ids} 07a P1 09 10 14 16 18 19"))
+            .notes(&format!("01 02 03 05 {ids} 07a P1 07 09 10 24 16 18 19"))
             .granted()
     }
 
     fn denies(self, ids: &str) -> Self {
-        self.notes(&format!("01 02 03 05 07 {ids} 07b"))
+        self.notes(&format!("01 02 03 05 {ids} 07b"))
             .patch(nobody_may(DEFAULT))
+            .denied("PrincipalUsageUnauthorized")
+    }
+
+    fn denies_for_an_unknown_field(self, field: &str) -> Self {
+        let message = format!(
+            "{DEFAULT} does not allow the namespace team: its allowedNamespaces have the unknown field {field:?}"
+        );
+        self.notes("01 02 03 05 N12 07b")
+            .patch(usage("False", "PrincipalUsageUnauthorized", &message))
             .denied("PrincipalUsageUnauthorized")
     }
 
     fn cannot_be_understood(self, wrong: &str) -> Self {
         let message = format!("allowedNamespaces of {DEFAULT} cannot be understood: {wrong}");
-        self.notes("01 02 03 05 07 N9")
+        self.notes("01 02 03 05 N9")
             .patch(usage("Unknown", "AllowedNamespacesInvalid", &message))
             .denied("AllowedNamespacesInvalid")
     }
@@ -300,7 +320,7 @@ capa_01_a_machine_of_another_team_is_judged_by_its_cluster_and_nothing_is_writte
     machine()
         .exists(by_controller().object().clone()).exists(controller(json!({})))
         .step([CLUSTER]).step([DEFAULT]).step([AMBIENT])
-        .notes("01 02 03 07 N2 07a P1 09 10 14 16 18 19")
+        .notes("01 02 03 N2 07a P1 07 09 10 24 16 18 19")
         .granted();
 
 capa_01_what_a_machine_says_of_identities_itself_counts_for_nothing:
@@ -313,14 +333,14 @@ capa_01_what_a_machine_says_of_identities_itself_counts_for_nothing:
         })
         .exists(by_controller().object().clone()).exists(controller(json!({}))).exists(role("role", json!({}), None))
         .step([CLUSTER]).step([DEFAULT]).step([AMBIENT])
-        .notes("01 02 03 07 N2 07a P1 09 10 14 16 18 19")
+        .notes("01 02 03 N2 07a P1 07 09 10 24 16 18 19")
         .granted();
 
 capa_01_an_aws_machine_may_name_its_cluster_in_its_spec:
     case(object("AWSMachine", "m-1", Some("team"), json!({"clusterName": "c-1"})))
         .exists(by_controller().object().clone()).exists(controller(json!({})))
         .step([CLUSTER]).step([DEFAULT]).step([AMBIENT])
-        .notes("01 02 03 07 N2 07a P1 09 10 14 16 18 19")
+        .notes("01 02 03 N2 07a P1 07 09 10 24 16 18 19")
         .patch(json!({"status": {"conditions": [allowed(NOW), retrieved(NOW)]}}))
         .granted();
 
@@ -330,7 +350,7 @@ capa_01_the_label_that_names_the_cluster_is_the_bindings:
         .edited(|object| object["metadata"]["labels"]["example.com/cluster"] = "c-1".into())
         .exists(by_controller().object().clone()).exists(controller(json!({})))
         .step([CLUSTER]).step([DEFAULT]).step([AMBIENT])
-        .notes("01 02 03 07 N2 07a P1 09 10 14 16 18 19")
+        .notes("01 02 03 N2 07a P1 07 09 10 24 16 18 19")
         .granted();
 
 capa_01_a_machine_without_a_cluster_is_left_alone:
@@ -375,7 +395,7 @@ capa_03_a_cluster_scoped_identity_is_fetched_from_no_namespace:
     by_keys()
         .exists(keys(json!({"list": ["team"]})))
         .step([STATIC]).step([SECRET]).step([STATIC_PLAN])
-        .notes("01 02 03 05 07 N3 07a P2 09 10 14 16 18 19")
+        .notes("01 02 03 05 N3 07a P2 07 09 10 24 16 18 19")
         .granted();
 
 capa_04_an_identity_beside_its_cluster_is_fetched_from_there:
@@ -390,7 +410,7 @@ capa_04_an_identity_beside_its_cluster_is_fetched_from_there:
             r#""kind":"AWSServiceAccountIdentity","name":"irsa","uid":"uid-irsa"},"namespace":"team","#,
             r#""arn":"arn:irsa","audiences":["sts.amazonaws.com"],"expirationSeconds":3600}}]}"#
         )])
-        .notes("01 02 04 05 07 N3 07a 09 10 14 16 18 19")
+        .notes("01 02 04 05 N3 07a P9 07 09 10 24 16 18 19")
         .granted();
 
 capa_04_without_the_bindings_leave_such_a_kind_is_unknown:
@@ -404,7 +424,7 @@ capa_05_the_identity_becomes_an_owner_beside_the_cluster_that_controls:
         .edited(|object| object["metadata"]["ownerReferences"] = json!([capi_owner()]))
         .exists(keys(json!({"list": ["team"]})))
         .step([STATIC]).step([SECRET]).step([STATIC_PLAN])
-        .notes("01 02 03 05 07 N3 07a P2 09 10 14 16 18 19")
+        .notes("01 02 03 05 N3 07a P2 07 09 10 24 16 18 19")
         .patch(json!({"metadata": {"ownerReferences": [capi_owner(), owner("AWSClusterStaticIdentity", "keys")]}}))
         .granted();
 
@@ -413,7 +433,7 @@ capa_05_an_identity_that_was_made_anew_takes_the_place_of_the_old_one:
         .edited(|object| object["metadata"]["ownerReferences"][1]["uid"] = "uid-old".into())
         .exists(keys(json!({"list": ["team"]})))
         .step([STATIC]).step([SECRET]).step([STATIC_PLAN])
-        .notes("01 02 03 05 07 N3 07a P2 09 10 14 16 18 19")
+        .notes("01 02 03 05 N3 07a P2 07 09 10 24 16 18 19")
         .patch(json!({"metadata": {"ownerReferences": [capi_owner(), owner("AWSClusterStaticIdentity", "keys")]}}))
         .granted();
 
@@ -422,7 +442,7 @@ capa_05_an_only_owner_would_take_the_cluster_with_it_and_is_not_set:
         .edited(|object| object["metadata"]["ownerReferences"] = json!([]))
         .exists(keys(json!({"list": ["team"]})))
         .step([STATIC]).step([SECRET]).step([STATIC_PLAN])
-        .notes("01 02 03 07 N3 07a P2 09 10 14 16 18 19")
+        .notes("01 02 03 N3 07a P2 07 09 10 24 16 18 19")
         .granted();
 
 capa_05_an_only_owner_is_set_where_the_binding_says_so:
@@ -431,7 +451,7 @@ capa_05_an_only_owner_is_set_where_the_binding_says_so:
         .edited(|object| object["metadata"]["ownerReferences"] = json!([]))
         .exists(keys(json!({"list": ["team"]})))
         .step([STATIC]).step([SECRET]).step([STATIC_PLAN])
-        .notes("01 02 03 05 07 N3 07a P2 09 10 14 16 18 19")
+        .notes("01 02 03 05 N3 07a P2 07 09 10 24 16 18 19")
         .patch(json!({"metadata": {"ownerReferences": [owner("AWSClusterStaticIdentity", "keys")]}}))
         .granted();
 
@@ -441,7 +461,7 @@ capa_05_no_owner_is_set_where_the_binding_says_so:
         .edited(|object| object["metadata"]["ownerReferences"] = json!([capi_owner()]))
         .exists(keys(json!({"list": ["team"]})))
         .step([STATIC]).step([SECRET]).step([STATIC_PLAN])
-        .notes("01 02 03 07 N3 07a P2 09 10 14 16 18 19")
+        .notes("01 02 03 N3 07a P2 07 09 10 24 16 18 19")
         .granted();
 
 capa_06_a_missing_identity_is_waited_for:
@@ -483,7 +503,7 @@ capa_06_a_missing_secret_is_waited_for:
         .exists(keys(json!({"list": ["team"]})))
         .secret(json!({"exists": false}))
         .step([STATIC]).step([SECRET])
-        .notes("01 02 03 05 07 N3 07a P2 06")
+        .notes("01 02 03 05 N3 07a 06")
         .patch(retrieval("False", "PrincipalCredentialRetrievalFailed", "Secret capa-system/aws-keys does not exist"))
         .denied("PrincipalCredentialRetrievalFailed");
 
@@ -492,7 +512,7 @@ capa_06_a_secret_without_its_keys_is_waited_for:
         .exists(keys(json!({"list": ["team"]})))
         .secret(json!({"exists": true, "keys": ["AccessKeyID"], "digest": "d-1"}))
         .step([STATIC]).step([SECRET])
-        .notes("01 02 03 05 07 N3 07a P2 06")
+        .notes("01 02 03 05 N3 07a 06")
         .patch(retrieval("False", "PrincipalCredentialRetrievalFailed",
             "Secret capa-system/aws-keys has no key SecretAccessKey"))
         .denied("PrincipalCredentialRetrievalFailed");
@@ -502,7 +522,7 @@ capa_06_a_secret_that_cannot_be_looked_at_is_looked_at_again_soon:
         .exists(keys(json!({"list": ["team"]})))
         .fails(SECRET, Code::DeadlineExceeded)
         .step([STATIC]).step([SECRET])
-        .notes("01 02 03 05 07 N3 07a P2 06")
+        .notes("01 02 03 05 N3 07a 06")
         .patch(retrieval("False", "PrincipalCredentialRetrievalFailed", "Secret aws-keys cannot be looked at: no"))
         .denied("PrincipalCredentialRetrievalFailed")
         .retried(Code::DeadlineExceeded);
@@ -511,7 +531,7 @@ capa_07b_a_denied_namespace_calls_no_cloud:
     by_keys()
         .exists(keys(json!({"list": ["other"]})))
         .step([STATIC])
-        .notes("01 02 03 05 07 N4 07b")
+        .notes("01 02 03 05 N4 07b")
         .patch(nobody_may(STATIC))
         .denied("PrincipalUsageUnauthorized");
 
@@ -519,7 +539,7 @@ capa_07b_a_machine_of_a_denied_cluster_is_denied:
     machine()
         .exists(by_keys().object().clone()).exists(keys(json!({"list": ["other"]})))
         .step([CLUSTER]).step([STATIC])
-        .notes("01 02 03 07 N4 07b")
+        .notes("01 02 03 N4 07b")
         .patch(nobody_may(STATIC))
         .denied("PrincipalUsageUnauthorized");
 
@@ -528,7 +548,7 @@ capa_08_a_new_session_is_made:
         .exists(keys(json!({"list": ["team"]})))
         .account("111", false)
         .step([STATIC]).step([SECRET]).step([STATIC_PLAN])
-        .notes("01 02 03 05 07 N3 07a P2 08 10 14 16 18 19")
+        .notes("01 02 03 05 N3 07a P2 07 08 10 14 16 18 19")
         .granted();
 
 capa_09_a_known_session_is_used_again:
@@ -536,7 +556,7 @@ capa_09_a_known_session_is_used_again:
         .exists(keys(json!({"list": ["team"]})))
         .account("111", true)
         .step([STATIC]).step([SECRET]).step([STATIC_PLAN])
-        .notes("01 02 03 05 07 N3 07a P2 09 10 14 16 18 19")
+        .notes("01 02 03 05 N3 07a P2 07 09 10 24 16 18 19")
         .granted();
 
 // Without an identityRef.
@@ -557,7 +577,7 @@ capa_11_a_machine_of_such_a_cluster_writes_nothing_there:
     machine()
         .exists(undefaulted().object().clone()).exists(controller(json!({})))
         .step([CLUSTER]).step([DEFAULT]).step([AMBIENT])
-        .notes("01 11 N2 12 14 16 18 19")
+        .notes("01 11 N2 12 24 16 18 19")
         .granted();
 
 capa_13_the_controllers_identity_may_allow_nobody:
@@ -590,14 +610,14 @@ capa_23_a_missing_controllers_identity_is_made:
         .denied("ControllerIdentityCreated")
         .next(Next::After(1_000));
 
-capa_23_somebody_else_may_have_made_it_first:
+capa_25_somebody_else_may_have_made_it_first:
     by_controller()
         .fails(CREATE, Code::AlreadyExists)
         .step([DEFAULT]).step([CREATE])
-        .notes("01 02 03 23")
-        .patch(retrieval("False", "ControllerIdentityCreated",
-            "AWSClusterControllerIdentity default was missing and has been made"))
-        .denied("ControllerIdentityCreated")
+        .notes("01 02 03 25")
+        .patch(retrieval("False", "ControllerIdentityAppeared",
+            "AWSClusterControllerIdentity default was missing and has appeared meanwhile"))
+        .denied("ControllerIdentityAppeared")
         .next(Next::After(1_000));
 
 capa_06_without_a_grant_to_make_it_a_missing_controllers_identity_is_waited_for:
@@ -625,7 +645,7 @@ capa_15_another_account_than_the_known_one_is_denied_and_nothing_else_changes:
         .exists(controller(json!({})))
         .account("222", true)
         .step([DEFAULT]).step([AMBIENT])
-        .notes("01 02 03 05 07 N2 07a P1 09 10 14 15")
+        .notes("01 02 03 05 N2 07a P1 07 09 10 24 15")
         .patch(json!({"status": {"conditions": [allowed(EARLIER), retrieved(EARLIER), condition(
             "AccountMatches", "False", "AccountMismatch",
             "the credentials of arn:me lead to account 222, and the cluster is in 111", NOW,
@@ -640,7 +660,7 @@ capa_15_the_account_of_the_spec_counts_before_any_is_known:
         })
         .exists(controller(json!({})))
         .step([DEFAULT]).step([AMBIENT])
-        .notes("01 02 03 05 07 N2 07a P1 09 10 14 15")
+        .notes("01 02 03 05 N2 07a P1 07 09 10 24 15")
         .patch(json!({"status": {"conditions": [allowed(EARLIER), retrieved(EARLIER), condition(
             "AccountMatches", "False", "AccountMismatch",
             "the credentials of arn:me lead to account 111, and the cluster is in 333", NOW,
@@ -652,7 +672,7 @@ capa_15_a_machine_of_a_cluster_in_another_account_is_denied:
         .exists(by_controller().object().clone()).exists(controller(json!({})))
         .account("222", true)
         .step([CLUSTER]).step([DEFAULT]).step([AMBIENT])
-        .notes("01 02 03 07 N2 07a P1 09 10 14 15")
+        .notes("01 02 03 N2 07a P1 07 09 10 24 15")
         .patch(json!({"status": {"conditions": [allowed(EARLIER), retrieved(EARLIER), condition(
             "AccountMatches", "False", "AccountMismatch",
             "the credentials of arn:me lead to account 222, and the cluster is in 111", NOW,
@@ -667,7 +687,7 @@ capa_16_the_right_account_again_is_said:
         })
         .exists(controller(json!({})))
         .step([DEFAULT]).step([AMBIENT])
-        .notes("01 02 03 05 07 N2 07a P1 09 10 14 16 18 19")
+        .notes("01 02 03 05 N2 07a P1 07 09 10 24 16 18 19")
         .patch(json!({"status": {"conditions": [
             allowed(EARLIER), retrieved(EARLIER), condition("AccountMatches", "True", "AccountMatches", "", NOW),
         ]}}))
@@ -678,7 +698,7 @@ capa_17_the_account_is_written_once:
         .edited(|object| object["status"]["accountID"] = Value::Null)
         .exists(controller(json!({})))
         .step([DEFAULT]).step([AMBIENT])
-        .notes("01 02 03 05 07 N2 07a P1 09 10 14 16 17 18 19")
+        .notes("01 02 03 05 N2 07a P1 07 09 10 24 16 17 18 19")
         .patch(json!({"status": {"accountID": "111"}}))
         .granted();
 
@@ -687,7 +707,7 @@ capa_21_a_principal_that_is_not_known_yet_is_tried_again_soon:
         .exists(keys(json!({"list": ["team"]})))
         .no_session(Code::Unauthenticated)
         .step([STATIC]).step([SECRET]).step([STATIC_PLAN])
-        .notes("01 02 03 05 07 N3 07a P2 21")
+        .notes("01 02 03 05 N3 07a P2 07 21")
         .patch(retrieval("Unknown", "CredentialProviderBuildFailed", "no session: no"))
         .denied("CredentialProviderBuildFailed")
         .retried(Code::Unauthenticated);
@@ -697,7 +717,7 @@ capa_21_a_role_that_may_not_be_assumed_yet_is_tried_again_soon:
         .exists(role("role", json!({}), None))
         .no_session(Code::PermissionDenied)
         .step([ROLE]).step([&role_plan(&["role"])])
-        .notes("01 02 03 05 07 N2 07a P4 21")
+        .notes("01 02 03 05 N2 07a P4 07 21")
         .patch(retrieval("Unknown", "CredentialProviderBuildFailed", "no session: no"))
         .denied("CredentialProviderBuildFailed")
         .retried(Code::PermissionDenied);
@@ -707,7 +727,7 @@ capa_21_a_plan_that_the_cloud_does_not_know_is_tried_again_at_the_resync:
         .exists(controller(json!({})))
         .no_session(Code::InvalidArgument)
         .step([DEFAULT]).step([AMBIENT])
-        .notes("01 02 03 05 07 N2 07a P1 21")
+        .notes("01 02 03 05 N2 07a P1 07 21")
         .patch(retrieval("Unknown", "CredentialProviderBuildFailed", "no session: no"))
         .denied("CredentialProviderBuildFailed");
 
@@ -757,7 +777,7 @@ a_deleting_cluster_is_not_let_go_because_of_a_secret:
         .exists(keys(json!({"list": ["team"]})))
         .secret(json!({"exists": false}))
         .step([STATIC]).step([SECRET])
-        .notes("01 02 03 05 07 N3 07a P2 06")
+        .notes("01 02 03 05 N3 07a 06")
         .patch(retrieval("False", "PrincipalCredentialRetrievalFailed", "Secret capa-system/aws-keys does not exist"))
         .denied("PrincipalCredentialRetrievalFailed");
 
@@ -766,7 +786,7 @@ a_deleting_cluster_with_its_identity_is_handed_over_like_any_other:
         .deleting()
         .exists(controller(json!({})))
         .step([DEFAULT]).step([AMBIENT])
-        .notes("01 02 03 05 07 N2 07a P1 09 10 14 16 18 19")
+        .notes("01 02 03 05 N2 07a P1 07 09 10 24 16 18 19")
         .granted();
 
 // Which namespaces.
@@ -868,7 +888,7 @@ capa_n2_what_lives_in_no_namespace_is_allowed_with_everybody:
     case(object("Fleet", "f-1", None, json!({"region": "eu-central-1"})))
         .exists(controller(json!({})))
         .step([DEFAULT]).step([AMBIENT])
-        .notes("01 11 N2 12 14 16 18 19")
+        .notes("01 11 N2 12 24 16 18 19")
         .patch(json!({"status": {"conditions": [allowed(NOW), retrieved(NOW)]}}))
         .granted();
 
@@ -876,10 +896,46 @@ capa_06_a_namespace_that_cannot_be_looked_at_allows_nobody:
     row(json!({"selector": {"matchLabels": {"env": "prod"}}}))
         .fails(NAMESPACE, Code::Unavailable)
         .step([NAMESPACE])
-        .notes("01 02 03 05 07 06")
+        .notes("01 02 03 05 06")
         .patch(retrieval("False", "PrincipalCredentialRetrievalFailed", "Namespace team cannot be looked at: no"))
         .denied("PrincipalCredentialRetrievalFailed")
         .retried(Code::Unavailable);
+
+// A field that an API server drops leaves `{}`, which would allow everybody.
+capa_n12_a_misspelt_list_allows_nobody:
+    row(json!({"lst": ["other"]})).denies_for_an_unknown_field("lst");
+
+capa_n12_nor_does_anything_beside_it:
+    row(json!({"list": ["team"], "selektor": {"matchLabels": {"env": "prod"}}}))
+        .denies_for_an_unknown_field("selektor");
+
+capa_n12_a_source_with_an_unknown_field_is_not_assumed:
+    by_role()
+        .exists(role("role", json!({}), Some((ROLE_KIND, "inner"))))
+        .exists(role("inner", json!({"lists": ["team"]}), FROM_CONTROLLER))
+        .step([ROLE]).step(["AWSClusterRoleIdentity inner"])
+        .notes("01 02 03 05 N2 07a P3 N12 P8 P6")
+        .patch(usage("False", "SourcePrincipalUsageUnauthorized",
+            "AWSClusterRoleIdentity inner does not allow the namespace team: \
+             its allowedNamespaces have the unknown field \"lists\""))
+        .denied("SourcePrincipalUsageUnauthorized");
+
+capa_n9_a_misspelt_selector_is_an_error:
+    row(json!({"selector": {"matchLabel": {"env": "prod"}}}))
+        .cannot_be_understood("unknown field `matchLabel`, expected `matchLabels` or `matchExpressions`");
+
+capa_06_a_misspelt_field_of_a_role_does_not_widen_it:
+    by_role()
+        .exists({
+            let mut role = role("role", json!({}), None);
+            role["spec"]["inlinePolcy"] = "{}".into();
+            role
+        })
+        .step([ROLE])
+        .notes("01 02 03 06")
+        .patch(retrieval("False", "PrincipalCredentialRetrievalFailed", UNKNOWN_FIELD))
+        .denied("PrincipalCredentialRetrievalFailed")
+        .fails_with(RetryClass::Short, Code::Internal, NOT_EXPECTED);
 
 // The chain.
 
@@ -894,7 +950,7 @@ capa_p3_a_role_is_assumed_from_its_source:
     by_role()
         .exists(role("role", json!({}), FROM_CONTROLLER)).exists(controller(json!({})))
         .step([ROLE]).step([DEFAULT]).step([&role_plan(&["role"])])
-        .notes("01 02 03 05 07 N2 07a P3 P8 N2 P1 09 10 14 16 18 19")
+        .notes("01 02 03 05 N2 07a P3 N2 P8 P1 07 09 10 24 16 18 19")
         .granted();
 
 capa_p3_inner_roles_come_first:
@@ -902,7 +958,7 @@ capa_p3_inner_roles_come_first:
         .exists(role("role", json!({}), Some((ROLE_KIND, "inner"))))
         .exists(role("inner", json!({}), FROM_CONTROLLER)).exists(controller(json!({})))
         .step([ROLE]).step(["AWSClusterRoleIdentity inner"]).step([DEFAULT]).step([&role_plan(&["inner", "role"])])
-        .notes("01 02 03 05 07 N2 07a P3 P8 N2 P3 P8 N2 P1 09 10 14 16 18 19")
+        .notes("01 02 03 05 N2 07a P3 N2 P8 P3 N2 P8 P1 07 09 10 24 16 18 19")
         .granted();
 
 capa_p3_all_of_a_role_is_in_the_plan_and_a_chained_one_lives_an_hour_at_most:
@@ -931,7 +987,7 @@ capa_p3_all_of_a_role_is_in_the_plan_and_a_chained_one_lives_an_hour_at_most:
             r#""arn":"arn:role","sessionName":"s","durationSeconds":3600,"externalId":"x","inlinePolicy":"{}","#,
             r#""policyARNs":["arn:p"]}}]}"#
         )])
-        .notes("01 02 03 05 07 N2 07a P3 P8 N2 P4 09 10 14 16 18 19")
+        .notes("01 02 03 05 N2 07a P3 N2 P8 P4 07 09 10 24 16 18 19")
         .granted();
 
 capa_p3_a_role_may_be_assumed_from_the_keys_of_a_secret:
@@ -944,14 +1000,14 @@ capa_p3_a_role_may_be_assumed_from_the_keys_of_a_secret:
             r#""name":"aws-keys","digest":"d-1"}},{"role":{"identity":{"kind":"AWSClusterRoleIdentity","#,
             r#""name":"role","uid":"uid-role"},"arn":"arn:role","durationSeconds":900}}]}"#
         )])
-        .notes("01 02 03 05 07 N2 07a P3 P8 N2 P2 09 10 14 16 18 19")
+        .notes("01 02 03 05 N2 07a P3 N2 P8 P2 07 09 10 24 16 18 19")
         .granted();
 
 capa_p4_a_role_without_a_source_is_assumed_by_the_controller:
     by_role()
         .exists(role("role", json!({}), None))
         .step([ROLE]).step([&role_plan(&["role"])])
-        .notes("01 02 03 05 07 N2 07a P4 09 10 14 16 18 19")
+        .notes("01 02 03 05 N2 07a P4 07 09 10 24 16 18 19")
         .granted();
 
 capa_p5_an_unknown_kind_is_not_looked_at:
@@ -964,7 +1020,7 @@ capa_p5_an_unknown_kind_of_source_is_not_looked_at:
     by_role()
         .exists(role("role", json!({}), Some(("Secret", "keys"))))
         .step([ROLE])
-        .notes("01 02 03 05 07 N2 07a P3 P5")
+        .notes("01 02 03 05 N2 07a P3 P5")
         .patch(retrieval("False", "UnknownIdentityKind", "Secret is no kind of identity"))
         .denied("UnknownIdentityKind");
 
@@ -973,7 +1029,7 @@ capa_p6_a_source_that_denies_is_not_assumed:
         .exists(role("role", json!({}), Some((ROLE_KIND, "inner"))))
         .exists(role("inner", json!({"list": ["other"]}), FROM_CONTROLLER)).exists(controller(json!({})))
         .step([ROLE]).step(["AWSClusterRoleIdentity inner"])
-        .notes("01 02 03 05 07 N2 07a P3 P8 N4 P6")
+        .notes("01 02 03 05 N2 07a P3 N4 P8 P6")
         .patch(usage("False", "SourcePrincipalUsageUnauthorized",
             "AWSClusterRoleIdentity inner does not allow the namespace team"))
         .denied("SourcePrincipalUsageUnauthorized");
@@ -982,7 +1038,7 @@ capa_06_a_missing_source_is_waited_for:
     by_role()
         .exists(role("role", json!({}), Some((ROLE_KIND, "inner"))))
         .step([ROLE]).step(["AWSClusterRoleIdentity inner"])
-        .notes("01 02 03 05 07 N2 07a P3 06")
+        .notes("01 02 03 05 N2 07a P3 06")
         .patch(retrieval("False", "PrincipalCredentialRetrievalFailed", "AWSClusterRoleIdentity inner does not exist"))
         .denied("PrincipalCredentialRetrievalFailed");
 
@@ -991,7 +1047,7 @@ capa_p7_a_chain_that_comes_back_is_an_error:
         .exists(role("role", json!({}), Some((ROLE_KIND, "inner"))))
         .exists(role("inner", json!({}), Some((ROLE_KIND, "role"))))
         .step([ROLE]).step(["AWSClusterRoleIdentity inner"])
-        .notes("01 02 03 05 07 N2 07a P3 P8 N2 P3 P7")
+        .notes("01 02 03 05 N2 07a P3 N2 P8 P3 P7")
         .patch(retrieval("False", "IdentityChainCycle", "the chain of identities does not end: role from inner from role"))
         .denied("IdentityChainCycle");
 
@@ -1001,7 +1057,7 @@ capa_p7_a_chain_that_is_too_long_is_an_error:
         .exists(role("role", json!({}), Some((ROLE_KIND, "inner"))))
         .exists(role("inner", json!({}), FROM_CONTROLLER))
         .step([ROLE]).step(["AWSClusterRoleIdentity inner"])
-        .notes("01 02 03 05 07 N2 07a P3 P8 N2 P3 P7")
+        .notes("01 02 03 05 N2 07a P3 N2 P8 P3 P7")
         .patch(retrieval("False", "IdentityChainCycle",
             "the chain of identities does not end: role from inner from default"))
         .denied("IdentityChainCycle");
@@ -1019,7 +1075,7 @@ what_others_wrote_is_left_alone:
         })
         .exists(keys(json!({"list": ["other"]})))
         .step([STATIC])
-        .notes("01 02 03 05 07 N4 07b")
+        .notes("01 02 03 05 N4 07b")
         .patch(json!({"status": {"conditions": [
             {"type": "Ready", "status": "True", "reason": "R", "observedGeneration": 3},
             condition("PrincipalUsageAllowed", "False", "PrincipalUsageUnauthorized",

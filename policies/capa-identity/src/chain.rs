@@ -1,15 +1,16 @@
-//! From the cluster's identity to a plan of credentials (CAPA-02 to CAPA-07, CAPA-11 to CAPA-13, P1 to P8).
+//! From the cluster's identity to a plan of credentials (CAPA-02 to CAPA-07, CAPA-11 to CAPA-13, P1 to P9).
 
 use polity_sdk::prelude::*;
 use polity_sdk::session::{Link, Plan};
 
+use crate::allowed::{self, Answer};
 use crate::lookup::{self, named};
 use crate::object::{
     AwsCluster, AwsClusterControllerIdentity, AwsClusterRoleIdentity, AwsClusterStaticIdentity,
     AwsServiceAccountIdentity, DEFAULT, IdentityKind, IdentityRef,
 };
 use crate::stop::Stop;
-use crate::{Cx, allowed, controller, link, owner};
+use crate::{Cx, controller, link, owner};
 
 /// The plan of a cluster without an identityRef: the controller's own credentials, written down as its identity.
 pub(crate) async fn default(cx: &Cx, cluster: &AwsCluster) -> Result<Plan, Stop> {
@@ -24,9 +25,10 @@ pub(crate) async fn default(cx: &Cx, cluster: &AwsCluster) -> Result<Plan, Stop>
     let identity = controller::fetch(cx, DEFAULT).await?;
     let namespace = cluster.metadata.namespace.as_deref();
     let name = named::<AwsClusterControllerIdentity>(DEFAULT);
-    if !allowed::namespace(cx, identity.allowed(), namespace, &name).await? {
+    let answer = allowed::namespace(cx, identity.allowed(), namespace, &name).await?;
+    if let Some(why) = denial(cluster, &name, &answer) {
         cx.note("CAPA-13");
-        return Err(unauthorized(cluster, "PrincipalUsageUnauthorized", &name));
+        return Err(Stop::denied("PrincipalUsageUnauthorized", why));
     }
     cx.note("CAPA-12");
     Ok(link::plan(cluster, Vec::new()))
@@ -46,6 +48,7 @@ pub(crate) async fn of(cx: &Cx, cluster: &AwsCluster, outermost: &IdentityRef) -
         next = walk.link(&reference).await?;
     }
     walk.links.reverse();
+    cx.note("CAPA-07");
     Ok(link::plan(cluster, walk.links))
 }
 
@@ -80,8 +83,8 @@ impl Walk<'_> {
             AwsClusterStaticIdentity::KIND => {
                 let fetched = lookup::identity::<AwsClusterStaticIdentity>(cx, &reference.name);
                 let found = self.admit(reference, fetched).await?;
-                cx.note("CAPA-P2");
                 self.links.push(Link::Secret(link::secret(cx, &found).await?));
+                cx.note("CAPA-P2");
                 Ok(None)
             }
             AwsClusterRoleIdentity::KIND => {
@@ -96,6 +99,7 @@ impl Walk<'_> {
                 let fetched = lookup::identity::<AwsServiceAccountIdentity>(cx, &reference.name);
                 let found = self.admit(reference, fetched).await?;
                 self.links.push(Link::WebIdentity(link::web_identity(found)));
+                cx.note("CAPA-P9");
                 Ok(None)
             }
             unknown => {
@@ -135,26 +139,18 @@ impl Walk<'_> {
         let identity = fetched.await?;
         if self.is_outermost() {
             owner::add(cx, &identity);
-            cx.note("CAPA-07");
-        } else {
-            cx.note("CAPA-P8");
         }
         let name = named::<K>(&reference.name);
-        let allowed = allowed::namespace(cx, identity.allowed(), own, &name).await?;
-        match (allowed, self.is_outermost()) {
-            (true, true) => cx.note("CAPA-07a"),
-            (true, false) => {}
-            (false, true) => {
-                cx.note("CAPA-07b");
-                return Err(unauthorized(self.cluster, "PrincipalUsageUnauthorized", &name));
-            }
-            (false, false) => {
-                cx.note("CAPA-P6");
-                let reason = "SourcePrincipalUsageUnauthorized";
-                return Err(unauthorized(self.cluster, reason, &name));
-            }
-        }
-        Ok(identity)
+        let answer = allowed::namespace(cx, identity.allowed(), own, &name).await?;
+        let denial = denial(self.cluster, &name, &answer);
+        let (checked, reason) = match (self.is_outermost(), &denial) {
+            (true, None) => (&["CAPA-07a"][..], ""),
+            (true, Some(_)) => (&["CAPA-07b"][..], "PrincipalUsageUnauthorized"),
+            (false, None) => (&["CAPA-P8"][..], ""),
+            (false, Some(_)) => (&["CAPA-P8", "CAPA-P6"][..], "SourcePrincipalUsageUnauthorized"),
+        };
+        checked.iter().for_each(|id| cx.note(*id));
+        denial.map_or(Ok(identity), |why| Err(Stop::denied(reason, why)))
     }
 
     /// The identities so far and the next one.
@@ -164,10 +160,17 @@ impl Walk<'_> {
     }
 }
 
-fn unauthorized(cluster: &AwsCluster, reason: &'static str, identity: &str) -> Stop {
-    let message = match cluster.metadata.namespace.as_deref() {
-        Some(namespace) => format!("{identity} does not allow the namespace {namespace}"),
-        None => format!("{identity} does not allow what lives in no namespace"),
+/// Why the cluster may not use an identity; none if it may.
+fn denial(cluster: &AwsCluster, identity: &str, answer: &Answer) -> Option<String> {
+    let whom = match cluster.metadata.namespace.as_deref() {
+        Some(namespace) => format!("the namespace {namespace}"),
+        None => "what lives in no namespace".to_owned(),
     };
-    Stop::denied(reason, message)
+    match answer {
+        Answer::Allowed => None,
+        Answer::Denied => Some(format!("{identity} does not allow {whom}")),
+        Answer::Unknown(field) => Some(format!(
+            "{identity} does not allow {whom}: its allowedNamespaces have the unknown field {field:.60?}"
+        )),
+    }
 }

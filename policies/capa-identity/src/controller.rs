@@ -1,4 +1,4 @@
-//! The controller's own identity, and making it where it is missing (CAPA-23).
+//! The controller's own identity, and making it where it is missing (CAPA-23, CAPA-25).
 
 use polity_sdk::prelude::*;
 
@@ -31,18 +31,19 @@ fn may_create(cx: &Cx) -> bool {
 /// Makes the controller's identity. The next pass looks at it like at any other.
 async fn create(cx: &Cx) -> Stop {
     let name = named::<Controller>(DEFAULT);
-    match cx.act(cluster::create(&Controller::open_to_all())).await {
-        Err(failure) if failure.code != Code::AlreadyExists => {
+    let (edge, reason, became) = match cx.act(cluster::create(&Controller::open_to_all())).await {
+        Ok(_) => ("CAPA-23", "ControllerIdentityCreated", "has been made"),
+        Err(failure) if failure.code == Code::AlreadyExists => {
+            ("CAPA-25", "ControllerIdentityAppeared", "has appeared meanwhile")
+        }
+        Err(failure) => {
             let message = format!("{name} does not exist and cannot be made: {}", failure.message);
-            lookup::lacking(cx, RETRIEVAL_FAILED, message).for_the_sake_of(failure)
+            return lookup::lacking(cx, RETRIEVAL_FAILED, message).for_the_sake_of(failure);
         }
-        _ => {
-            cx.note("CAPA-23");
-            let message = format!("{name} was missing and has been made");
-            Stop {
-                wait: Wait::After(AFTER_CREATION),
-                ..Stop::failed("ControllerIdentityCreated", message)
-            }
-        }
+    };
+    cx.note(edge);
+    Stop {
+        wait: Wait::After(AFTER_CREATION),
+        ..Stop::failed(reason, format!("{name} was missing and {became}"))
     }
 }

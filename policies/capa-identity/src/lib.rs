@@ -10,7 +10,7 @@
 //! team's Machine) judges the cluster that the object belongs to in the same way, and writes nothing there.
 //!
 //! The flow is [`judge`]; each stage has a file of its own, and [`edges`] says which arrows of the drawing (CAPA-01 to
-//! CAPA-23, N1 to N11, P1 to P8) there are.
+//! CAPA-25, N1 to N12, P1 to P9) there are.
 
 mod account;
 mod allowed;

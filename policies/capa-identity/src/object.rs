@@ -1,4 +1,8 @@
 //! The kinds: clusters, machines, and the identities that they use.
+//!
+//! What a person writes in them is closed: a field that there is not is refused, by the API server and where that was
+//! told otherwise by this policy. A misspelt field that is dropped says something else than was meant: everybody may use
+//! the identity, or its role is not narrowed. An AWSCluster is the exception to the second: every primary is read as one.
 
 use polity_sdk::LabelSelector;
 use polity_sdk::prelude::*;
@@ -28,6 +32,7 @@ pub struct AwsCluster {
 /// What is wanted of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(deny_unknown_fields)]
 pub struct ClusterSpec {
     /// Whose credentials are used; the controller's own if it is not set. May be changed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,6 +64,7 @@ pub struct ClusterStatus {
 
 /// Refers to an identity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct IdentityRef {
     /// Its kind.
     pub kind: String,
@@ -116,6 +122,7 @@ pub struct AwsMachine {
 /// What is wanted of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(deny_unknown_fields)]
 pub struct AwsMachineSpec {
     /// The AWSCluster of its namespace that it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -144,9 +151,9 @@ impl Kind for AwsMachine {
 }
 
 /// Which namespaces may use an identity: absent, none; `{}`, every one; otherwise those that are listed, and those that
-/// the selector chooses. A selector that is empty chooses none.
+/// the selector chooses. A selector that is empty chooses none, and so does whatever has a field that is none of these.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct AllowedNamespaces {
     /// Namespaces by name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -206,7 +213,7 @@ identities! {
 
 /// Who may use the controller's own credentials.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ControllerIdentitySpec {
     /// Who may use it.
     #[serde(skip_serializing_if = "Value::is_null")]
@@ -216,7 +223,7 @@ pub struct ControllerIdentitySpec {
 
 /// Where fixed credentials are, and who may use them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StaticIdentitySpec {
     /// Who may use it.
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -228,6 +235,7 @@ pub struct StaticIdentitySpec {
 
 /// A Secret of the controller's namespace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct SecretReference {
     /// Its name.
     pub name: String,
@@ -235,7 +243,7 @@ pub struct SecretReference {
 
 /// A role, and who may assume it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RoleIdentitySpec {
     /// Who may use it.
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -267,7 +275,7 @@ pub struct RoleIdentitySpec {
 
 /// A role that is assumed with a token of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ServiceAccountIdentitySpec {
     /// Who may use it.
     #[serde(default, skip_serializing_if = "Value::is_null")]

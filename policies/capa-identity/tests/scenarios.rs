@@ -173,7 +173,7 @@ fn scenario_01_by_default_the_controllers_credentials_are_used() {
         json!({"kind": CONTROLLER, "name": "default"})
     );
     let second = story.pass();
-    assert_eq!(second.edges, "01 02 03 05 07 N2 07a P1 09 10 14 16 18 19");
+    assert_eq!(second.edges, "01 02 03 05 N2 07a P1 07 09 10 24 16 18 19");
     assert_eq!(second.handle(), first.handle());
     assert_eq!(
         story.condition("PrincipalUsageAllowed"),
@@ -203,7 +203,7 @@ fn scenario_02_a_missing_default_identity_is_made_and_the_next_pass_goes_on() {
     assert!(first.is_denied() && story.calls().is_empty());
     assert_eq!(first.ended.next, Next::After(1_000));
     let second = story.pass();
-    assert_eq!(second.edges, "01 02 03 05 07 N2 07a P1 08 10 14 16 17 18 19");
+    assert_eq!(second.edges, "01 02 03 05 N2 07a P1 07 08 10 14 16 17 18 19");
     second.handle();
 }
 
@@ -228,9 +228,9 @@ fn scenario_04_keys_are_used_from_the_cache_the_second_time() {
     let mut story = Story::with_keys();
     assert_eq!(
         story.pass().edges,
-        "01 02 03 05 07 N3 07a P2 08 10 14 16 17 18 19"
+        "01 02 03 05 N3 07a P2 07 08 10 14 16 17 18 19"
     );
-    assert_eq!(story.pass().edges, "01 02 03 05 07 N3 07a P2 09 10 14 16 18 19");
+    assert_eq!(story.pass().edges, "01 02 03 05 N3 07a P2 07 09 10 24 16 18 19");
     assert_eq!(story.calls(), ["keys of aws-keys", "caller identity"]);
 }
 
@@ -239,7 +239,7 @@ fn scenario_05_a_missing_secret_is_said() {
     let mut story = Story::with_keys();
     story.aws.state().secrets.clear();
     let judged = story.pass();
-    assert_eq!(judged.edges, "01 02 03 05 07 N3 07a P2 06");
+    assert_eq!(judged.edges, "01 02 03 05 N3 07a 06");
     assert!(judged.waits());
     assert_eq!(
         story.condition("PrincipalCredentialRetrieved"),
@@ -256,7 +256,7 @@ fn scenario_06_a_rotated_secret_is_another_session_for_everybody() {
     assert_eq!(judge(&mut machine).handle(), before);
     story.aws.state().secrets.insert("aws-keys".into(), "d-2".into());
     let cluster = story.pass();
-    assert_eq!(cluster.edges, "01 02 03 05 07 N3 07a P2 08 10 14 16 18 19");
+    assert_eq!(cluster.edges, "01 02 03 05 N3 07a P2 07 08 10 14 16 18 19");
     assert_ne!(cluster.handle(), before);
     assert_eq!(judge(&mut machine).handle(), cluster.handle());
 }
@@ -266,7 +266,7 @@ fn scenario_07_a_chain_of_roles_is_one_session_assumed_inner_first() {
     let mut story = Story::chained();
     assert_eq!(
         story.pass().edges,
-        "01 02 03 05 07 N2 07a P3 P8 N2 P3 P8 N2 P1 08 10 14 16 17 18 19"
+        "01 02 03 05 N2 07a P3 N2 P8 P3 N2 P8 P1 07 08 10 14 16 17 18 19"
     );
     assert_eq!(
         story.calls(),
@@ -287,7 +287,7 @@ fn scenario_08_a_chain_whose_middle_denies_assumes_nothing() {
         }),
     );
     let judged = story.pass();
-    assert_eq!(judged.edges, "01 02 03 05 07 N2 07a P3 P8 N4 P6");
+    assert_eq!(judged.edges, "01 02 03 05 N2 07a P3 N4 P8 P6");
     assert!(judged.waits());
     assert_eq!(
         story.condition("PrincipalUsageAllowed"),
@@ -301,7 +301,7 @@ fn scenario_09_a_chain_that_comes_back_ends() {
     let mut story = Story::chained();
     story.role("inner", Some((ROLE, "outer")));
     let judged = story.pass();
-    assert_eq!(judged.edges, "01 02 03 05 07 N2 07a P3 P8 N2 P3 P7");
+    assert_eq!(judged.edges, "01 02 03 05 N2 07a P3 N2 P8 P3 P7");
     assert!(judged.waits());
     assert_eq!(
         story.condition("PrincipalCredentialRetrieved"),
@@ -323,7 +323,7 @@ fn scenario_10_another_account_changes_nothing() {
     story.aws.identity(ROLE, "outer", json!({"roleARN": "arn:other"}));
     let before = story.world.object().unwrap().clone();
     let judged = story.pass();
-    assert!(judged.edges.ends_with("P4 08 10 14 15"), "{}", judged.edges);
+    assert!(judged.edges.ends_with("P4 07 08 10 14 15"), "{}", judged.edges);
     assert!(judged.waits());
     assert_eq!(
         story.condition("AccountMatches"),
@@ -360,7 +360,7 @@ fn scenario_12_a_principal_that_aws_does_not_know_yet_is_tried_again() {
     let mut story = Story::with_keys();
     story.aws.state().failing = Some(Code::Unauthenticated);
     let judged = story.pass();
-    assert_eq!(judged.edges, "01 02 03 05 07 N3 07a P2 21");
+    assert_eq!(judged.edges, "01 02 03 05 N3 07a P2 07 21");
     assert!(judged.is_denied());
     let Next::Retry(retry) = &judged.ended.next else {
         panic!("{}", judged.ended.next)
@@ -378,7 +378,7 @@ fn scenario_12_a_principal_that_aws_does_not_know_yet_is_tried_again() {
     story.aws.state().failing = None;
     assert_eq!(
         story.pass().edges,
-        "01 02 03 05 07 N3 07a P2 08 10 14 16 17 18 19"
+        "01 02 03 05 N3 07a P2 07 08 10 14 16 17 18 19"
     );
     assert_eq!(
         story.condition("PrincipalCredentialRetrieved"),
@@ -396,12 +396,12 @@ fn scenario_13_a_label_that_is_removed_takes_the_permission_with_it() {
         json!({"secretRef": {"name": "aws-keys"}, "allowedNamespaces": selector}),
     );
     let judged = story.pass();
-    assert_eq!(judged.edges, "01 02 03 05 07 N7 07a P2 08 10 14 16 17 18 19");
+    assert_eq!(judged.edges, "01 02 03 05 N7 07a P2 07 08 10 14 16 17 18 19");
     assert!(judged.asked().contains(&"Namespace team".to_owned()));
     story.aws.put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": {"env": "test"}}}));
     let judged = story.pass();
     // The cached session is there, and is not asked for.
-    assert_eq!(judged.edges, "01 02 03 05 07 N8 07b");
+    assert_eq!(judged.edges, "01 02 03 05 N8 07b");
     assert!(judged.waits());
     assert_eq!(story.aws.state().sessions.len(), 1);
     assert!(judge(&mut story.machine()).is_denied());
@@ -426,6 +426,9 @@ fn scenario_14_the_matrix_of_allowed_namespaces() {
         (json!({"list": ["team"], "selector": other}), "N3", true),
         (json!({"list": ["other"], "selector": matches}), "N10 N7", true),
         (json!({"list": ["other"], "selector": other}), "N10 N8", false),
+        (json!({"lst": ["team"]}), "N12", false),
+        (json!({"list": ["team"], "selektor": {}}), "N12", false),
+        (json!({"selector": {"matchLabel": {"env": "prod"}}}), "N9", false),
     ] {
         let mut story = Story::of(None);
         story
@@ -715,7 +718,7 @@ fn erratum_12_only_kinds_of_identity_are_fetched_from_a_namespace() {
         (
             "AWSServiceAccountIdentity",
             json!({"serviceAccountIdentities": true}),
-            "01 02 04 05 07 N2 07a 08 10 14 16 17 18 19",
+            "01 02 04 05 N2 07a P9 07 08 10 14 16 17 18 19",
         ),
     ] {
         let mut story = Story::with(Some((kind, "irsa")), config);
@@ -749,12 +752,12 @@ fn every_edge_is_taken_by_a_case_and_every_note_is_an_edge() {
     let edges = &manifest.as_contract().edges;
     let ids: BTreeSet<&str> = edges.iter().map(|edge| edge.id.as_str()).collect();
     assert_eq!(ids.len(), edges.len());
-    for (prefix, count) in [("CAPA-N", 11), ("CAPA-P", 8)] {
+    for (prefix, count) in [("CAPA-N", 12), ("CAPA-P", 9)] {
         for n in 1..=count {
             assert!(ids.contains(format!("{prefix}{n}").as_str()), "{prefix}{n}");
         }
     }
-    for n in 1..=23 {
+    for n in 1..=25 {
         assert!(ids.contains(format!("CAPA-{n:02}").as_str()), "CAPA-{n:02}");
     }
     let mut taken = BTreeSet::new();
@@ -833,4 +836,65 @@ fn the_crds_are_a_list_of_every_kind() {
         (&seconds["minimum"], &seconds["maximum"]),
         (&json!(900), &json!(43_200))
     );
+}
+
+#[test]
+fn the_crds_are_closed_wherever_people_write() {
+    /// Whether these fields fit a closed schema, as an API server counts them.
+    fn fits(schema: &Value, fields: &[&str]) -> bool {
+        let has = |name: &Value| fields.iter().any(|field| name == field);
+        let whole = |choice: &Value| {
+            let required = choice["required"].as_array();
+            required.is_none_or(|names| names.iter().all(has))
+                && choice["maxProperties"]
+                    .as_u64()
+                    .is_none_or(|most| fields.len() as u64 <= most)
+        };
+        let choices = schema["anyOf"].as_array();
+        assert_eq!(schema["x-kubernetes-preserve-unknown-fields"], true, "{schema}");
+        whole(schema) && choices.is_none_or(|choices| choices.iter().any(whole))
+    }
+
+    let manifest = capa_identity::manifest();
+    let list: Value = serde_json::from_str(manifest.as_contract().crd.as_deref().unwrap()).unwrap();
+    let crds = list["items"].as_array().unwrap().iter();
+    let specs = crds.map(|crd| {
+        let version = &crd["spec"]["versions"][0];
+        let kind = crd["spec"]["names"]["kind"].as_str().unwrap();
+        (
+            kind,
+            version["schema"]["openAPIV3Schema"]["properties"]["spec"].clone(),
+        )
+    });
+    let mut closed = 0;
+    for (kind, spec) in specs {
+        let allowed = &spec["properties"]["allowedNamespaces"];
+        let selector = &allowed["properties"]["selector"];
+        let expression = &selector["properties"]["matchExpressions"]["items"];
+        let references =
+            ["identityRef", "sourceIdentityRef", "secretRef"].map(|name| &spec["properties"][name]);
+        let all = [&spec, allowed, selector, expression]
+            .into_iter()
+            .chain(references);
+        for schema in all.filter(|schema| !schema.is_null()) {
+            let known: Vec<&str> = schema["properties"]
+                .as_object()
+                .unwrap()
+                .keys()
+                .map(String::as_str)
+                .collect();
+            let required = schema["required"].as_array().into_iter().flatten();
+            let required: Vec<&str> = required.filter_map(Value::as_str).collect();
+            assert!(
+                fits(schema, &known) && fits(schema, &required),
+                "{kind}: {schema}"
+            );
+            for fields in [&known, &required] {
+                let typo = [&fields[..], &["tpyo"]].concat();
+                assert!(!fits(schema, &typo), "{kind}: {typo:?}");
+            }
+            closed += 1;
+        }
+    }
+    assert_eq!(closed, 6 + 4 * 3 + 3);
 }

@@ -68,7 +68,7 @@ async fn scenario_01_by_default_the_controllers_credentials_are_used(recording: 
 
     assert_eq!(
         again(&story, "1").await,
-        "01 02 03 05 07 N2 07a P1 09 10 14 16 18 19"
+        "01 02 03 05 N2 07a P1 07 09 10 24 16 18 19"
     );
     let [first, second] = &story.passes()[..] else {
         panic!("{:?}", story.edges())
@@ -77,7 +77,7 @@ async fn scenario_01_by_default_the_controllers_credentials_are_used(recording: 
     // What it writes does not wake it, and a pass that finds everything as it was writes nothing.
     assert_eq!(
         again(&story, "2").await,
-        "01 02 03 05 07 N2 07a P1 09 10 14 16 18 19"
+        "01 02 03 05 N2 07a P1 07 09 10 24 16 18 19"
     );
     assert_eq!(story.passes().len(), 3);
     assert!(story.passes()[2].writes.is_empty());
@@ -98,7 +98,7 @@ async fn scenario_02_a_missing_default_identity_is_an_error(recording: Option<&P
     // It wakes when there is one.
     story.create(&identity(CONTROLLER, "default", json!({}))).await;
     let after = passes(&story, 2).await;
-    assert_eq!(judged(&after[1]), "01 02 03 05 07 N2 07a P1 08 10 14 16 17 18 19");
+    assert_eq!(judged(&after[1]), "01 02 03 05 N2 07a P1 07 08 10 14 16 17 18 19");
     assert!(after[1].started.boot - before[0].ended.boot < 10_000);
 }
 
@@ -108,7 +108,7 @@ async fn scenario_02_a_missing_default_identity_is_made_and_the_next_pass_goes_o
     let passes = passes(&story, 2).await;
     assert_eq!(
         story.edges(),
-        ["01 11 23", "01 02 03 05 07 N2 07a P1 08 10 14 16 17 18 19"]
+        ["01 11 23", "01 02 03 05 N2 07a P1 07 08 10 14 16 17 18 19"]
     );
     was_not_called(&passes[..1]);
     let made = get(&story, &identity(CONTROLLER, "default", json!({}))).await;
@@ -134,10 +134,10 @@ async fn scenario_03_a_default_identity_that_allows_nobody_denies_without_a_call
 
 async fn scenario_04_keys_are_used_from_the_cache_the_second_time(recording: Option<&Path>) {
     let story = with_keys(recording, json!({})).await;
-    assert_eq!(story.edges(), ["01 02 03 05 07 N3 07a P2 08 10 14 16 17 18 19"]);
+    assert_eq!(story.edges(), ["01 02 03 05 N3 07a P2 07 08 10 14 16 17 18 19"]);
     assert_eq!(
         again(&story, "1").await,
-        "01 02 03 05 07 N3 07a P2 09 10 14 16 18 19"
+        "01 02 03 05 N3 07a P2 07 09 10 24 16 18 19"
     );
     assert_eq!(story.object().await["status"]["accountID"], TEAM);
     let owners = story.object().await["metadata"]["ownerReferences"].clone();
@@ -151,7 +151,7 @@ async fn scenario_05_a_missing_secret_is_said(recording: Option<&Path>) {
     story.create(&keys(json!({"list": ["team"]}))).await;
     story.create(&cluster(Some((STATIC, "keys")))).await;
     let before = passes(&story, 1).await;
-    assert_eq!(story.edges(), ["01 02 03 05 07 N3 07a P2 06"]);
+    assert_eq!(story.edges(), ["01 02 03 05 N3 07a 06"]);
     assert!(waits(&before[0]));
     was_not_called(&before);
     assert_eq!(
@@ -161,7 +161,7 @@ async fn scenario_05_a_missing_secret_is_said(recording: Option<&Path>) {
     // Nobody watches Secrets: it is missed until the next look.
     story.create(&access_key("AKIAFIRST")).await;
     let after = passes(&story, 2).await;
-    assert!(judged(&after[1]).ends_with("P2 08 10 14 16 17 18 19"));
+    assert!(judged(&after[1]).ends_with("P2 07 08 10 14 16 17 18 19"));
     assert!(after[1].started.boot - before[0].ended.boot >= 600_000);
 }
 
@@ -184,12 +184,12 @@ async fn scenario_06_a_rotated_secret_is_another_session_for_everybody(recording
     .await;
     assert_eq!(
         again(&story, "1").await,
-        "01 02 03 05 07 N3 07a P2 08 10 14 16 18 19"
+        "01 02 03 05 N3 07a P2 07 08 10 14 16 18 19"
     );
     let second = format!("arn:aws:iam::{TEAM}:user/second");
     assert_eq!(session(&story.passes()[1])["principal"], *second);
     let pass = machine.again("1").await;
-    assert_eq!(judged(&pass), "01 02 03 07 N3 07a P2 09 10 14 16 18 19");
+    assert_eq!(judged(&pass), "01 02 03 N3 07a P2 07 09 10 24 16 18 19");
     assert_eq!(session(&pass)["principal"], *second);
 }
 
@@ -198,7 +198,7 @@ async fn scenario_07_a_chain_of_roles_is_one_session_assumed_inner_first(recordi
     // The outer role trusts the inner one alone, and that one the host: in another order nobody becomes anybody.
     assert_eq!(
         story.edges(),
-        ["01 02 03 05 07 N2 07a P3 P8 N2 P3 P8 N2 P1 08 10 14 16 17 18 19"]
+        ["01 02 03 05 N2 07a P3 N2 P8 P3 N2 P8 P1 07 08 10 14 16 17 18 19"]
     );
     let session = session(&story.passes()[0]);
     let outer = format!("arn:aws:sts::{TEAM}:assumed-role/outer/polity");
@@ -222,7 +222,7 @@ async fn scenario_08_a_chain_whose_middle_denies_assumes_nothing(recording: Opti
     .await;
     story.create(&cluster(Some((ROLE, "outer")))).await;
     let passes = passes(&story, 1).await;
-    assert_eq!(story.edges(), ["01 02 03 05 07 N2 07a P3 P8 N4 P6"]);
+    assert_eq!(story.edges(), ["01 02 03 05 N2 07a P3 N4 P8 P6"]);
     assert!(waits(&passes[0]));
     was_not_called(&passes);
     assert_eq!(
@@ -237,7 +237,7 @@ async fn scenario_09_a_chain_that_comes_back_ends(recording: Option<&Path>) {
     story.create(&role("inner", INNER, Some((ROLE, "outer")))).await;
     story.create(&cluster(Some((ROLE, "outer")))).await;
     let passes = passes(&story, 1).await;
-    assert_eq!(story.edges(), ["01 02 03 05 07 N2 07a P3 P8 N2 P3 P7"]);
+    assert_eq!(story.edges(), ["01 02 03 05 N2 07a P3 N2 P8 P3 P7"]);
     assert!(waits(&passes[0]));
     was_not_called(&passes);
     assert_eq!(
@@ -254,7 +254,7 @@ async fn scenario_10_another_account_changes_nothing(recording: Option<&Path>) {
     let away = json!({"spec": {"roleARN": AWAY, "sourceIdentityRef": refer((CONTROLLER, "default"))}});
     edit(&story, &outer, away).await;
     let denied = passes(&story, 2).await.pop().expect("a pass");
-    assert_eq!(judged(&denied), "01 02 03 05 07 N2 07a P3 P8 N2 P1 08 10 14 15");
+    assert_eq!(judged(&denied), "01 02 03 05 N2 07a P3 N2 P8 P1 07 08 10 14 15");
     assert!(waits(&denied));
     assert_eq!(calls(&denied), ["credential"]);
     let after = story.object().await;
@@ -311,10 +311,10 @@ async fn scenario_12_a_principal_that_aws_does_not_know_yet_is_tried_again(recor
     assert_eq!(condition(&object, ALLOWED), json!(["True", "Allowed"]));
     assert_eq!(object["status"]["accountID"], Value::Null);
     let passes = passes(&story, 3).await;
-    let failed = "01 02 03 05 07 N3 07a P2 21";
+    let failed = "01 02 03 05 N3 07a P2 07 21";
     assert_eq!(
         story.edges(),
-        [failed, failed, "01 02 03 05 07 N3 07a P2 08 10 14 16 17 18 19"]
+        [failed, failed, "01 02 03 05 N3 07a P2 07 08 10 14 16 17 18 19"]
     );
     for pass in &passes[..2] {
         assert_eq!(pass.outcome, Outcome::Denied);
@@ -340,20 +340,20 @@ async fn scenario_13_a_label_that_is_removed_takes_the_permission_with_it(record
         .await;
     story.create(&cluster(Some((STATIC, "keys")))).await;
     let granted = passes(&story, 1).await.pop().expect("a pass");
-    assert_eq!(judged(&granted), "01 02 03 05 07 N7 07a P2 08 10 14 16 17 18 19");
+    assert_eq!(judged(&granted), "01 02 03 05 N7 07a P2 07 08 10 14 16 17 18 19");
 
     let team = namespace("team", "prod");
     edit(&story, &team, json!({"metadata": {"labels": {"env": null}}})).await;
     let denied = passes(&story, 2).await.pop().expect("a pass");
     // At once. The cached session is there, and is not asked for.
     assert!(denied.started.boot - granted.ended.boot < 10_000);
-    assert_eq!(judged(&denied), "01 02 03 05 07 N8 07b");
+    assert_eq!(judged(&denied), "01 02 03 05 N8 07b");
     assert!(waits(&denied));
     was_not_called(&[denied]);
 
     edit(&story, &team, json!({"metadata": {"labels": {"env": "prod"}}})).await;
     let granted = passes(&story, 3).await.pop().expect("a pass");
-    assert_eq!(judged(&granted), "01 02 03 05 07 N7 07a P2 09 10 14 16 18 19");
+    assert_eq!(judged(&granted), "01 02 03 05 N7 07a P2 07 09 10 24 16 18 19");
 }
 
 async fn scenario_14_the_matrix_of_allowed_namespaces(recording: Option<&Path>) {
@@ -387,11 +387,11 @@ async fn scenario_14_the_matrix_of_allowed_namespaces(recording: Option<&Path>) 
         story.create(&cluster_named(&name, Some((ROLE, &name)))).await;
         let pass = cluster.passes_after(0).await.pop().expect("a pass");
         let after = match (granted, edges) {
-            (true, _) => "07a P4 08 10 14 16 17 18 19",
+            (true, _) => "07a P4 07 08 10 14 16 17 18 19",
             (false, "N9") => "",
             (false, _) => "07b",
         };
-        let expected = format!("01 02 03 05 07 {edges} {after}");
+        let expected = format!("01 02 03 05 {edges} {after}");
         assert_eq!(judged(&pass), expected.trim(), "{allowed}");
         assert_eq!(calls(&pass).is_empty(), !granted, "{allowed}");
         assert_eq!(waits(&pass), !granted, "{allowed}");
@@ -444,7 +444,7 @@ async fn held(recording: Option<&Path>, configuration: Value) -> Story {
     passes(&story, 1).await;
     delete(&story, &role("inner", INNER, None)).await;
     let missing = passes(&story, 2).await.pop().expect("a pass");
-    assert_eq!(judged(&missing), "01 02 03 05 07 N2 07a P3 06");
+    assert_eq!(judged(&missing), "01 02 03 05 N2 07a P3 06");
     assert!(waits(&missing), "nothing is let go that is not being deleted");
     story
 }
@@ -469,7 +469,7 @@ async fn scenario_15_unless_the_binding_lets_go_of_what_it_has(recording: Option
     story.delete().await;
     let released = passes(&story, 3).await.pop().expect("a pass");
     assert_eq!(released.outcome, Outcome::Released);
-    assert_eq!(judged(&released), "01 02 03 05 07 N2 07a P3 06 22");
+    assert_eq!(judged(&released), "01 02 03 05 N2 07a P3 06 22");
     story.sleep(Duration::from_secs(3_600)).await;
     assert!(
         story.passes().len() < 12,
@@ -517,7 +517,7 @@ async fn capa_04_a_role_for_the_tokens_of_the_tenants_own_namespace(recording: O
     assert_eq!(story.edges(), ["01 02 04 06"]);
     story.create(&pods("team")).await;
     let granted = passes(&story, 2).await.pop().expect("a pass");
-    assert_eq!(judged(&granted), "01 02 04 05 07 N2 07a 08 10 14 16 17 18 19");
+    assert_eq!(judged(&granted), "01 02 04 05 N2 07a P9 07 08 10 14 16 17 18 19");
     assert_eq!(session(&granted)["account"], TEAM);
 }
 

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use polity_core::contract::Code;
 use polity_core::fault::FaultKind;
 use polity_core::record::{Outcome, PassRecord};
 use polity_tests::whole::story::Story;
@@ -21,6 +22,7 @@ scenarios! {
     a_source_of_an_unknown_kind_is_refused,
     a_secret_that_lacks_a_key_is_refused,
     a_controller_identity_of_another_name_is_refused,
+    a_misspelt_field_never_gets_into_the_cluster,
     an_identity_policy_that_faults_lets_nothing_through,
 }
 
@@ -134,7 +136,7 @@ async fn leads_to_those(recording: Option<&Path>, there: &[Value], bad: Value, e
     let good = json!({"sourceIdentityRef": refer((CONTROLLER, "default"))});
     let bad = json!({"sourceIdentityRef": bad});
     let inner = role("inner", INNER, None);
-    let edges = format!("01 02 03 05 07 N2 07a P3 P8 N2 P3 {edges}");
+    let edges = format!("01 02 03 05 N2 07a P3 N2 P8 P3 {edges}");
     is_refused(story, &inner, bad, good, &edges, reason).await;
 }
 
@@ -158,7 +160,7 @@ async fn a_chain_that_is_too_long_is_refused(recording: Option<&Path>) {
             )
         })
         .collect();
-    let edges = format!("{}P7", "P8 N2 P3 ".repeat(6));
+    let edges = format!("{}P7", "N2 P8 P3 ".repeat(6));
     leads_to_those(
         recording,
         &far,
@@ -174,7 +176,45 @@ async fn a_secret_that_lacks_a_key_is_refused(recording: Option<&Path>) {
     half["stringData"] = json!({"AccessKeyID": "AKIAFIRST"});
     let there = [half, keys(json!({}))];
     let reason = "PrincipalCredentialRetrievalFailed";
-    leads_to_those(recording, &there, refer((STATIC, "keys")), "P8 N2 P2 06", reason).await;
+    leads_to_those(recording, &there, refer((STATIC, "keys")), "N2 P8 06", reason).await;
+}
+
+/// A field that was dropped instead would leave what says something else: everybody may use the identity, say.
+async fn a_misspelt_field_never_gets_into_the_cluster(recording: Option<&Path>) {
+    let story = running(recording).await;
+    let before = accounts(&story);
+    let allowed = |allowed: Value| json!({"roleARN": INNER, "allowedNamespaces": allowed});
+    let mut elsewhere = cluster(Some((ROLE, "outer")));
+    elsewhere["spec"]["identityReff"] = elsewhere["spec"]["identityRef"].take();
+    for (misspelt, at) in [
+        (
+            identity(ROLE, "typo", allowed(json!({"lst": ["rivals"]}))),
+            "spec.allowedNamespaces",
+        ),
+        (
+            identity(
+                ROLE,
+                "typo",
+                allowed(json!({"selector": {"matchLabel": {"env": "prod"}}})),
+            ),
+            "spec.allowedNamespaces.selector",
+        ),
+        (
+            identity(ROLE, "typo", json!({"roleARN": INNER, "inlinePolcy": "{}"})),
+            "spec",
+        ),
+        (elsewhere, "spec"),
+    ] {
+        let refused = story
+            .site
+            .cluster
+            .apply(&misspelt)
+            .await
+            .expect_err("it is refused");
+        assert_eq!(refused.code, Code::InvalidArgument, "{misspelt}");
+        assert!(refused.message.contains(at), "{}: {misspelt}", refused.message);
+    }
+    assert_eq!(accounts(&story), before);
 }
 
 /// Fewer steps than it takes: every pass of the binding breaks off in the middle of the identity policy.
