@@ -90,7 +90,9 @@ impl Cluster {
         }
         let answer = match request {
             Request::Ask(ask) => match &ask.question {
-                Question::Object(query) => objects.object(&query.object),
+                Question::Object(query) => objects
+                    .object(&query.object)
+                    .map(|object| project(&object, &query.projection)),
                 Question::Objects(query) => objects.list(query),
                 _ => return None,
             },
@@ -102,8 +104,42 @@ impl Cluster {
                 Act::Cloud(_) | Act::Mint(_) => return None,
             },
         };
-        Some(answer.map(|value| value.to_string()))
+        Some(answer.and_then(|value| match value.to_string() {
+            long if long.len() > ANSWER => {
+                let message = format!("an answer of {} bytes, of at most {ANSWER}", long.len());
+                Err(Failure::new(Code::ResourceExhausted, message))
+            }
+            answer => Ok(answer),
+        }))
     }
+}
+
+/// As long as an answer may be where a binding says nothing else.
+const ANSWER: usize = 1 << 20;
+
+/// Keeps these paths and what identifies the object, as the host does.
+fn project(object: &Value, paths: &[String]) -> Value {
+    const ALWAYS: [&str; 6] = [
+        "apiVersion",
+        "kind",
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "metadata.resourceVersion",
+    ];
+    if paths.is_empty() {
+        return object.clone();
+    }
+    let mut kept = json!({});
+    for path in ALWAYS.into_iter().chain(paths.iter().map(String::as_str)) {
+        let pointer = format!("/{}", path.replace('.', "/"));
+        let Some(value) = object.pointer(&pointer) else {
+            continue;
+        };
+        let slot = path.split('.').fold(&mut kept, |slot, field| &mut slot[field]);
+        *slot = value.clone();
+    }
+    kept
 }
 
 fn is_held(object: &Value) -> bool {
@@ -191,7 +227,8 @@ impl Objects {
             let message = format!("more than {} objects", query.limit);
             return Err(Failure::new(Code::ResourceExhausted, message));
         }
-        Ok(json!(found))
+        let projected = found.iter().map(|object| project(object, &query.projection));
+        Ok(projected.collect())
     }
 
     fn create(&mut self, object: &str) -> Found {
