@@ -546,7 +546,7 @@ async fn a_machine_reboots_once_to_be_prepared_and_once_for_a_change_that_needs_
     stage.kill_agent();
     let took = stage.took();
     assert!(
-        took.starts_with("06 32 07 10") && took.contains("20 21 25 32 26"),
+        took.starts_with("06 32 07 10") && took.contains("20 21a 21b 25 32 26"),
         "{took}"
     );
 }

@@ -24,7 +24,8 @@ pub struct Config {
     /// The packages that have the version of Kubernetes. One of them is `kubelet`.
     pub kubernetes_packages: Vec<String>,
     /// The releases over which a cluster climbs when it is more than one minor version behind: of each minor version
-    /// the newest that stands here.
+    /// the newest that stands here. What is set replaces the whole list: the release that an Orb wants in the end need
+    /// not stand in it.
     pub kubernetes_releases: Vec<String>,
     /// How long a bootstrap token is valid.
     pub token_ttl: Period,
@@ -54,9 +55,10 @@ impl Default for Config {
             grace_after_end: Period::from_secs(30),
             update_timeout: None,
             kubernetes_packages: owned(&["kubeadm", "kubelet"]),
-            // The last releases of these minor versions.
+            // The last releases of these minor versions, as of November 2026 (kubernetes.io/releases).
             kubernetes_releases: owned(&[
-                "1.24.17", "1.25.16", "1.26.15", "1.27.16", "1.28.15", "1.29.15", "1.30.14",
+                "1.24.17", "1.25.16", "1.26.15", "1.27.16", "1.28.15", "1.29.15", "1.30.14", "1.31.14",
+                "1.32.13", "1.33.13", "1.34.13", "1.35.10", "1.36.6", "1.37.2",
             ]),
             token_ttl: Period::from_secs(600),
             join_timeout: Period::from_secs(300),

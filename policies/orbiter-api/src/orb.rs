@@ -279,4 +279,12 @@ impl Orb {
     pub fn machine_name(&self, pool: &str, number: u32) -> String {
         format!("{}-{pool}-{number}", self.metadata.name)
     }
+
+    /// The number in the name of a machine of this pool; none of a name that is not ours.
+    pub fn number(&self, pool: &str, machine: &str) -> Option<u32> {
+        let rest = machine
+            .strip_prefix(self.metadata.name.as_str())?
+            .strip_prefix('-')?;
+        rest.strip_prefix(pool)?.strip_prefix('-')?.parse().ok()
+    }
 }

@@ -14,6 +14,8 @@ pub struct Stop {
     pub message: String,
     /// It should have been over by now.
     pub degraded: bool,
+    /// A drain has not ended: what takes no node away may go on.
+    pub draining: bool,
     /// When to look again.
     pub next: Next,
 }
@@ -25,6 +27,7 @@ impl Stop {
             reason,
             message: message.into(),
             degraded: false,
+            draining: false,
             next: Next::after(length),
         }
     }
@@ -39,7 +42,24 @@ impl Stop {
             reason,
             message: failure.message.clone(),
             degraded,
+            draining: false,
             next: Next::failed(class, failure),
+        }
+    }
+
+    /// Both: this one is what people read first. What waits for the world is looked at again in its time, whatever the
+    /// retry policy says of the other.
+    pub fn beside(self, other: Stop) -> Stop {
+        let next = match (self.next, other.next) {
+            (Next::After(one), Next::After(two)) => Next::After(one.min(two)),
+            (Next::After(wait), _) | (_, Next::After(wait)) => Next::After(wait),
+            (next, _) => next,
+        };
+        Stop {
+            message: format!("{}; {}", self.message, other.message),
+            degraded: self.degraded || other.degraded,
+            next,
+            ..self
         }
     }
 

@@ -217,8 +217,26 @@ orb_10_what_is_wanted_and_installed_is_written_down_once_the_node_is_there:
 
 orb_10_what_orbiter_has_said_since_comes_first:
     present(json!({DESIRED: "1.30.4"}))
+        .notes("10 20")
+        .writes(json!({READY: "false", CURRENT: "1.30.2"}))
+        .says("Changing", "packages are to be installed")
+        .after(1);
+
+orb_10_a_word_that_somebody_takes_away_does_not_end_a_change:
+    present(json!({ALLOWED: "true", DESIRED: "1.30.2", CURRENT: "1.30.2"}))
+        .works("b-1", done("1.30.2", "b-1"))
+        .answers("node.reboot-required", json!({"node": "n", "required": true}))
+        .notes("10 20")
+        .writes(json!({READY: "false"}))
+        .says("Changing", "packages are to be installed")
+        .after(1);
+
+orb_10_a_word_that_somebody_takes_away_comes_back:
+    present(json!({DESIRED: "1.30.2", CURRENT: "1.30.2"}))
+        .works("b-2", done("1.30.2", "b-1"))
+        .answers("node.reboot-required", json!({"node": "n", "required": true}))
         .notes("10")
-        .writes(json!({READY: "true", CURRENT: "1.30.2"}))
+        .writes(json!({READY: "true"}))
         .settles();
 
 orb_11_12_what_is_as_it_is_wanted_is_left_alone:
@@ -258,7 +276,7 @@ orb_20_where_the_binding_says_so_the_cordon_is_waited_for:
 orb_20_what_somebody_else_has_installed_is_not_ready_either:
     current("true", "false")
         .installed("1.30.1")
-        .notes("20 21")
+        .notes("20 21b")
         .writes(json!({READY: "false", CURRENT: "1.30.1"}))
         .says("WaitingForPermission", "a change is wanted and not allowed yet")
         .after(10);
@@ -266,7 +284,7 @@ orb_20_what_somebody_else_has_installed_is_not_ready_either:
 orb_21_then_packages_are_installed:
     behind("false", "true")
         .acts([ENSURE])
-        .notes("21")
+        .notes("21a")
         .says("Changing", "packages are being installed")
         .after(10);
 
@@ -283,7 +301,7 @@ orb_21_a_version_that_does_not_exist_is_said_and_tried_again:
             "error": {"code": "not-found", "message": "no kubelet 1.30.4"},
         }))
         .acts([ENSURE])
-        .notes("21")
+        .notes("21a")
         .fails_for("NoSuchVersion", Code::NotFound, "no kubelet 1.30.4");
 
 orb_21_what_failed_before_stays_said_while_it_is_tried_again:
@@ -305,7 +323,7 @@ orb_21_25_what_is_installed_is_written_down_and_a_reboot_comes_where_it_needs_on
         .works("b-1", done("1.30.4", "b-1"))
         .answers("node.reboot-required", json!({"node": "n", "required": true}))
         .acts([REBOOT])
-        .notes("21 25")
+        .notes("21b 25")
         .writes(json!({CURRENT: "1.30.4"}))
         .says("Rebooting", "the machine reboots")
         .after(10);
@@ -322,7 +340,7 @@ orb_26_a_change_that_needs_no_reboot_is_done:
     behind("false", "true")
         .installed("1.30.4")
         .works("b-1", done("1.30.4", "b-1"))
-        .notes("21 26")
+        .notes("21b 26")
         .writes(json!({READY: "true", CURRENT: "1.30.4"}))
         .settles();
 

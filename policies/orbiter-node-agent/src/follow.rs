@@ -37,8 +37,14 @@ pub(crate) async fn follow(cx: &Cx, name: &str, seed: &Seed, working: &Working) 
     if first {
         cx.note("ORB-10");
         node.set_current(&told.desired, &installed.versions);
-        node.set_ready(true);
-        return Ok(());
+        let done = installed.versions == told.desired && !(reboot.required && working.is_of_this_boot());
+        node.set_ready(done);
+        if done {
+            return Ok(());
+        }
+        // Somebody has taken the word away while something was to be changed: that is not over because of it.
+        cx.note("ORB-20");
+        return Err(Stop::wait(SOON, CHANGING, "packages are to be installed"));
     }
     measure(cx, &mut node, &told, &installed.versions);
     if installed.versions != told.desired {
@@ -75,7 +81,7 @@ fn measure(cx: &Cx, node: &mut OwnNode, told: &NodeMetadata, installed: &Version
         cx.note("ORB-20");
         node.set_ready(false);
     }
-    cx.note("ORB-21");
+    cx.note("ORB-21b");
     node.set_current(&told.desired, installed);
 }
 
@@ -104,7 +110,7 @@ async fn change(
     cx.act(agent::ensure(name, &told.desired))
         .await
         .because(ENSURE_FAILED)?;
-    cx.note("ORB-21");
+    cx.note("ORB-21a");
     let Some(failure) = failure else {
         return Err(Stop::wait(
             cx.config().pause,

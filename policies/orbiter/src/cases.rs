@@ -193,6 +193,31 @@ fn node(name: &str) -> Value {
     })
 }
 
+/// A worker's node that has this kubelet, and whose agent's word somebody has taken away.
+fn without_a_word(kubelet: &str) -> Value {
+    let mut node = node("o-w-0");
+    let annotations = &mut node["metadata"]["annotations"];
+    annotations["alpha.kubelet.caos.ch/current-version"] = kubelet.into();
+    annotations.as_object_mut().expect("annotations").remove(READY);
+    node
+}
+
+/// A worker whose drain a disruption budget has refused once already.
+fn blocked() -> Case {
+    changing(cordoned(allowed("1.30.2", "1.30.2", "true")))
+        .edited(|object| {
+            object["spec"]["versions"]["kubernetes"] = "1.30.4".into();
+            object["status"]["draining"] = json!({"uid": "uid-o-w-0", "drain": {"refused": {"uid-web": 1}}});
+        })
+        .exists(pod("o-w-0"))
+        .exists(json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": "web", "namespace": "shop"}, "spec": {"selector": {}},
+            "status": {"disruptionsAllowed": 0, "expectedPods": 2, "desiredHealthy": 1},
+        }))
+        .writes("draining", json!({"drain": {"refused": {"uid-web": 2}}}))
+}
+
 /// The worker's node, which may change and wants and has these versions of its kubelet.
 fn allowed(desired: &str, current: &str, ready: &str) -> Value {
     let mut node = node("o-w-0");
@@ -250,7 +275,7 @@ polity_sdk::cases! { $ each_case of orbiter::cases;
 
 orb_01_infrastructure_that_is_there_is_left_alone:
     running()
-        .notes("01 02 13 14 15n 28")
+        .notes("01 02 13 14 15n 15n 28")
         .settles();
 
 orb_01_infrastructure_that_is_missing_is_made_and_looked_at_again:
@@ -261,7 +286,7 @@ orb_01_infrastructure_that_is_missing_is_made_and_looked_at_again:
             r#"pool.ensure {"pools":[{"pool":"cp","provider":"","tier":"control-plane"},"#,
             r#"{"pool":"w","provider":"","tier":"worker"}]}"#
         )])
-        .notes("01 02 13 14 15n 28")
+        .notes("01 02 13 14 15n 15n 28")
         .settles();
 
 orb_01_infrastructure_that_takes_longer_is_waited_for:
@@ -277,13 +302,12 @@ orb_01_infrastructure_that_takes_longer_is_waited_for:
 orb_01_infrastructure_that_cannot_be_asked_for_stops_the_pass:
     running()
         .fails("pool.list", Code::Unavailable)
-        .notes("01")
         .failed("InfrastructureFailed", Code::Unavailable, "no");
 
 orb_02_what_the_pools_answer_is_written_down:
     running()
         .known("pools", json!({}))
-        .notes("01 02 13 14 15n 28")
+        .notes("01 02 13 14 15n 15n 28")
         .writes("pools", json!({"cp": ["10.0.0.1"], "w": []}))
         .settles();
 
@@ -346,13 +370,13 @@ orb_04_a_surplus_machine_without_a_node_is_removed:
         .writes("tasks", json!([task("remove", "o-w-0")]))
         .waits(30, "RemovingMachines", "machine o-w-0 is being removed");
 
-orb_04_a_surplus_machine_with_a_node_is_drained_first:
+orb_34_a_surplus_machine_with_a_node_is_drained_first:
     empty(0)
         .machine(cp(), Some(node("o-cp-0")))
         .machine(worker(0), Some(node("o-w-0")))
         .exists(pod("o-w-0"))
         .acts([CORDON, "evict web"])
-        .notes("01 02 04")
+        .notes("01 02 34")
         .writes("draining", json!({"uid": "uid-o-w-0", "drain": {}}))
         .waits(5, "Draining", "node o-w-0: 1 pods are left");
 
@@ -371,11 +395,11 @@ orb_04_the_last_control_plane_stays:
         }}))
         .waits(30, "WaitingForMachines", "not prepared yet: o-new-0");
 
-orb_04_an_orb_that_is_being_deleted_removes_its_workers_first:
+orb_33_an_orb_that_is_being_deleted_removes_its_workers_first:
     running()
         .edited(|object| object["metadata"]["deletionTimestamp"] = EARLIER.into())
         .acts([r#"pool.remove-machine {"machine":"id-o-w-0"}"#])
-        .notes("01 02 04")
+        .notes("01 02 33")
         .writes("tasks", json!([task("remove", "o-w-0")]))
         .waits(30, "Destroying", "2 machines are left");
 
@@ -412,7 +436,7 @@ orb_09a_the_first_control_plane_makes_the_cluster:
         .machine(worker(0), None)
         .acts([concat!(
             r#"kubeadm.init {"machine":"id-o-cp-0","#,
-            r#""labels":{"orbiter.polity.dev/orb":"o","orbiter.polity.dev/pool":"cp"}}"#
+            r#""labels":{"orbiter.polity.dev/orb":"o","orbiter.polity.dev/page":"0","orbiter.polity.dev/pool":"cp"}}"#
         )])
         .notes("01 02 09a")
         .writes("tasks", json!([task("init", "o-cp-0")]))
@@ -426,7 +450,7 @@ orb_09a_a_cluster_that_was_made_already_is_not_made_again:
         .fails("kubeadm.init", Code::AlreadyExists)
         .acts([concat!(
             r#"kubeadm.init {"machine":"id-o-cp-0","#,
-            r#""labels":{"orbiter.polity.dev/orb":"o","orbiter.polity.dev/pool":"cp"}}"#
+            r#""labels":{"orbiter.polity.dev/orb":"o","orbiter.polity.dev/page":"0","orbiter.polity.dev/pool":"cp"}}"#
         )])
         .notes("01 02")
         .writes("tasks", json!([with(with(task("init", "o-cp-0"), "id", "".into()), "done", NOW.into())]))
@@ -442,12 +466,12 @@ orb_09b_workers_join_together:
             MINT,
             MINT,
             concat!(
-                r#"kubeadm.join {"machine":"id-o-w-0","labels":{"orbiter.polity.dev/orb":"o","orbiter.polity.dev/pool":"w"},"#,
+                r#"kubeadm.join {"machine":"id-o-w-0","labels":{"orbiter.polity.dev/orb":"o","orbiter.polity.dev/page":"0","orbiter.polity.dev/pool":"w"},"#,
                 r#""taints":[{"key":"gpu","effect":"NoSchedule"}],"role":"worker","#,
                 r#""token":{"$secret":{"name":"token-1","key":"token"}}}"#
             ),
             concat!(
-                r#"kubeadm.join {"machine":"id-o-w-1","labels":{"orbiter.polity.dev/orb":"o","orbiter.polity.dev/pool":"w"},"#,
+                r#"kubeadm.join {"machine":"id-o-w-1","labels":{"orbiter.polity.dev/orb":"o","orbiter.polity.dev/page":"0","orbiter.polity.dev/pool":"w"},"#,
                 r#""taints":[{"key":"gpu","effect":"NoSchedule"}],"role":"worker","#,
                 r#""token":{"$secret":{"name":"token-1","key":"token"}}}"#
             ),
@@ -471,7 +495,7 @@ orb_09b_a_control_plane_joins_alone_and_with_a_key_for_its_certificates:
             "mint password for 600000 ms",
             concat!(
                 r#"kubeadm.join {"machine":"id-o-cp-1","#,
-                r#""labels":{"orbiter.polity.dev/orb":"o","orbiter.polity.dev/pool":"cp"},"#,
+                r#""labels":{"orbiter.polity.dev/orb":"o","orbiter.polity.dev/page":"0","orbiter.polity.dev/pool":"cp"},"#,
                 r#""role":"control-plane","token":{"$secret":{"name":"token-1","key":"token"}},"#,
                 r#""certificateKey":{"$secret":{"name":"token-1","key":"token"}}}"#
             ),
@@ -488,8 +512,24 @@ orb_13_a_node_whose_agent_has_said_nothing_is_waited_for:
             node["metadata"]["annotations"] = json!({});
             node
         }))
-        .notes("01 02 13 14")
+        .notes("01 02 13 14 15n")
         .waits(30, "WaitingForNodeAgent", "the agent of node o-w-0 has not said anything yet");
+
+orb_13_a_word_that_somebody_takes_away_is_waited_for:
+    empty(1)
+        .machine(cp(), Some(node("o-cp-0")))
+        .machine(worker(0), Some(without_a_word("1.30.2")))
+        .notes("01 02 13 14 15n")
+        .waits(30, "WaitingForNodeAgent", "the agent of node o-w-0 has not said anything yet");
+
+orb_13_and_does_not_hide_another_version:
+    empty(1)
+        .machine(cp(), Some(node("o-cp-0")))
+        .machine(worker(0), Some(without_a_word("1.30.1")))
+        .notes("01 02 13 14 15n")
+        .writes("changing", json!({"node": "o-w-0", "uid": "uid-o-w-0", "since": NOW, "from": "1.30.1"}))
+        .writes("cursor", 1.into())
+        .waits(1, "Updating", "node o-w-0 is changed next");
 
 orb_14_the_first_node_that_is_due_is_written_down_first:
     running()
@@ -525,7 +565,7 @@ orb_15_a_conflict_is_tried_again_at_once:
         .waits(1, "UpdateFailed", "no")
         .fails_with(RetryClass::Conflict, Code::Aborted, "no");
 
-orb_15n_a_pool_that_is_left_alone_is_done:
+orb_37_a_pool_that_is_left_alone_is_done:
     empty(1)
         .machine(cp(), Some(node("o-cp-0")))
         .machine(worker(0), Some({
@@ -534,7 +574,7 @@ orb_15n_a_pool_that_is_left_alone_is_done:
             node
         }))
         .edited(|object| object["spec"]["workers"][0]["updatesDisabled"] = true.into())
-        .notes("01 02 13 14 15n 28")
+        .notes("01 02 13 14 15n 37 28")
         .settles();
 
 orb_16_17_18_a_node_that_does_not_want_what_it_needs_is_drained:
@@ -559,6 +599,73 @@ orb_18_a_budget_that_refuses_is_waited_for:
         .notes("01 02 16 17 18")
         .writes("draining", json!({"uid": "uid-o-w-0", "drain": {"refused": {"uid-web": 1}}}))
         .waits(10, "DrainRefused", "node o-w-0: 1 pods are left: the disruption budget web does not allow it");
+
+orb_18_while_a_drain_is_blocked_machines_are_added:
+    blocked()
+        .edited(|object| object["spec"]["workers"][0]["nodes"] = 2.into())
+        .acts(["evict web", r#"pool.add-machine {"name":"o-w-1","pool":"w","tier":"worker"}"#])
+        .notes("01 02 16 17 18 03")
+        .waits(10, "DrainRefused",
+            "node o-w-0: 1 pods are left: the disruption budget web does not allow it; 1 machines are being added");
+
+orb_18_while_a_drain_is_blocked_machines_get_their_agents_and_join:
+    blocked()
+        .edited(|object| object["spec"]["workers"][0]["nodes"] = 2.into())
+        .machine(worker(1), None)
+        .acts(["evict web", "mint bootstrap-token for 600000 ms", concat!(
+            r#"kubeadm.join {"machine":"id-o-w-1","labels":{"orbiter.polity.dev/orb":"o","#,
+            r#""orbiter.polity.dev/page":"0","orbiter.polity.dev/pool":"w"},"role":"worker","#,
+            r#""token":{"$secret":{"name":"token-1","key":"token"}}}"#
+        )])
+        .notes("01 02 16 17 18 09b")
+        .writes("tasks", json!([{
+            "id": "task-1", "kind": "join", "machine": "o-w-1", "node": "o-w-1", "providerID": "sim:///o-w-1",
+            "since": NOW, "token": {"name": "token-1", "key": "token"},
+        }]))
+        .waits(10, "DrainRefused",
+            "node o-w-0: 1 pods are left: the disruption budget web does not allow it; becoming nodes: o-w-1");
+
+orb_18_while_a_drain_is_blocked_no_machine_leaves:
+    blocked()
+        .machine(worker(1), Some(node("o-w-1")))
+        .acts(["evict web"])
+        .notes("01 02 16 17 18")
+        .waits(10, "DrainRefused", "node o-w-0: 1 pods are left: the disruption budget web does not allow it");
+
+orb_35_the_only_node_is_cordoned_and_its_pods_stay:
+    empty(0)
+        .machine(cp(), Some({
+            let mut node = node("o-cp-0");
+            node["metadata"]["annotations"][ALLOWED] = "true".into();
+            node
+        }))
+        .known("changing", json!({"node": "o-cp-0", "uid": "uid-o-cp-0", "since": EARLIER, "from": "1.30.2"}))
+        .known("cursor", 0.into())
+        .edited(|object| object["spec"]["versions"]["kubernetes"] = "1.30.4".into())
+        .exists(pod("o-cp-0"))
+        .acts([
+            &CORDON.replace("o-w-0", "o-cp-0"),
+            r#"patch Node o-cp-0 {"metadata":{"annotations":{"alpha.kubelet.caos.ch/desired-version":"1.30.4"}}}"#,
+        ])
+        .notes("01 02 16 17 35 19")
+        .waits(30, "Updating", "node o-cp-0 is told what it needs");
+
+orb_36_the_binding_may_leave_control_planes_as_they_are:
+    empty(0)
+        .config(json!({"drainControlPlane": false}))
+        .machine(cp(), Some({
+            let mut node = node("o-cp-0");
+            node["metadata"]["annotations"][ALLOWED] = "true".into();
+            node
+        }))
+        .known("changing", json!({"node": "o-cp-0", "uid": "uid-o-cp-0", "since": EARLIER, "from": "1.30.2"}))
+        .known("cursor", 0.into())
+        .edited(|object| object["spec"]["versions"]["kubernetes"] = "1.30.4".into())
+        .acts([
+            r#"patch Node o-cp-0 {"metadata":{"annotations":{"alpha.kubelet.caos.ch/desired-version":"1.30.4"}}}"#,
+        ])
+        .notes("01 02 16 17 36 19")
+        .waits(30, "Updating", "node o-cp-0 is told what it needs");
 
 orb_19_an_empty_node_is_told_what_it_needs_in_one_write:
     changing(cordoned(allowed("1.30.2", "1.30.2", "true")))
@@ -617,7 +724,7 @@ orb_24_a_node_that_takes_too_long_makes_the_cluster_degraded:
 
 orb_27_a_node_that_may_not_change_any_more_is_done:
     changing(node("o-w-0"))
-        .notes("01 02 13 14 27 13 14 15n 28")
+        .notes("01 02 13 14 27 13 14 15n 15n 28")
         .writes("changing", Value::Null)
         .writes("cursor", Value::Null)
         .settles();
@@ -628,7 +735,7 @@ orb_28_everything_is_as_it_should_be:
         .known("conditions", json!([{
             "type": "Ready", "status": "False", "reason": "Updating", "lastTransitionTime": EARLIER,
         }]))
-        .notes("01 02 13 14 15n 28")
+        .notes("01 02 13 14 15n 15n 28")
         .writes("phase", "running".into())
         .writes("conditions", json!([{
             "type": "Ready", "status": "True", "reason": "Running", "lastTransitionTime": NOW,

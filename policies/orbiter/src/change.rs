@@ -53,8 +53,7 @@ pub(crate) async fn resume(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), 
     }
     notes(cx, ["ORB-16", "ORB-17"]);
     if !member.metadata.wants(&needed) {
-        cx.note("ORB-18");
-        drain::empty(cx, orb, fleet, &member, &mut node).await?;
+        drain::empty(cx, orb, fleet, &member, &mut node, "ORB-18").await?;
         // All packages in one write.
         write(cx, &node, annotated(member.metadata.want(&needed).into())).await?;
         cx.note("ORB-19");

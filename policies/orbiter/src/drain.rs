@@ -15,15 +15,33 @@ use crate::fleet::{Fleet, Member};
 const EFFECT: &str = "PreferNoSchedule";
 const FAILED: &str = "DrainFailed";
 
-/// Cordons a node, then drains it. A cluster's only node is cordoned, and that is all: its pods have nowhere to go.
+/// Cordons a node, then drains it; a pass of that drain takes this edge. A cluster's only node is cordoned, and that is
+/// all: its pods have nowhere to go.
 pub(crate) async fn empty(
     cx: &Cx,
     orb: &mut Orb,
     fleet: &Fleet,
     member: &Member,
     node: &mut Node,
+    edge: &str,
+) -> Result<(), Stop> {
+    let blocked = |stop| Stop {
+        draining: true,
+        ..stop
+    };
+    pass(cx, orb, fleet, member, node, edge).await.map_err(blocked)
+}
+
+async fn pass(
+    cx: &Cx,
+    orb: &mut Orb,
+    fleet: &Fleet,
+    member: &Member,
+    node: &mut Node,
+    edge: &str,
 ) -> Result<(), Stop> {
     if member.machine.tier == Tier::ControlPlane && !cx.config().drain_control_plane {
+        cx.note("ORB-36");
         return Ok(());
     }
     if !node.spec.unschedulable {
@@ -31,6 +49,7 @@ pub(crate) async fn empty(
         node.written(written);
     }
     if fleet.nodes() == 1 {
+        cx.note("ORB-35");
         return Ok(());
     }
     let uid = node.metadata.uid.clone();
@@ -39,7 +58,9 @@ pub(crate) async fn empty(
     let progress = drain.pass(cx, node, &cx.config().drain()).await;
     orb.status.draining = Some(Draining { uid, drain });
     let (mut length, mut reason) = (cx.config().drain_retry, "Draining");
-    let left = match progress.because(FAILED)? {
+    let progress = progress.because(FAILED)?;
+    cx.note(edge);
+    let left = match progress {
         Progress::Done => {
             orb.status.draining = None;
             return Ok(());

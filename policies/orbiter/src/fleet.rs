@@ -1,11 +1,12 @@
 //! What there is: pools, machines and their nodes (ORB-01, ORB-02).
 
+use std::collections::BTreeMap;
+
 use orbiter_api::{Because, MachineStatus, NodeMetadata, ORB, Orb, Stop, TaskKind};
 use polity_sdk::node::Node;
 use polity_sdk::pool::{self, Agent, Machine, Tier, Wanted};
-use polity_sdk::prelude::*;
 
-use crate::Cx;
+use crate::{Cx, nodes};
 
 /// What is read of a node.
 pub(crate) const PARTS: &[&str] = &[
@@ -42,14 +43,8 @@ pub(crate) struct Member {
 /// Makes sure of the infrastructure, and looks at everything.
 pub(crate) async fn look(cx: &Cx, orb: &mut Orb) -> Result<Fleet, Stop> {
     infrastructure(cx, orb).await?;
-    let nodes = cluster::objects::<Node>().keep(PARTS);
-    let (machines, nodes) = join!(cx.ask(pool::machines()), cx.ask(nodes));
-    // Nodes that could not be looked at are never taken for missing ones.
-    let fleet = muster(
-        orb,
-        machines.because("MachinesUnknown")?,
-        nodes.because("NodesUnknown")?,
-    )?;
+    let (machines, nodes) = nodes::look(cx, orb).await?;
+    let fleet = muster(orb, machines, nodes)?;
     orb.status.machines = fleet.members.iter().map(Member::status).collect();
     let mut control_planes = fleet.members.iter().filter(|member| member.is_control_plane());
     if let Some(Member { machine, .. }) = control_planes.next() {
@@ -61,7 +56,6 @@ pub(crate) async fn look(cx: &Cx, orb: &mut Orb) -> Result<Fleet, Stop> {
 /// Asks first, and acts only where something is missing.
 async fn infrastructure(cx: &Cx, orb: &mut Orb) -> Result<(), Stop> {
     const FAILED: &str = "InfrastructureFailed";
-    cx.note("ORB-01");
     let mut there = cx.ask(pool::list()).await.because(FAILED)?;
     let wanted: Vec<Wanted<'_>> = orb
         .pools()
@@ -77,10 +71,12 @@ async fn infrastructure(cx: &Cx, orb: &mut Orb) -> Result<(), Stop> {
         cx.act(pool::ensure(&wanted)).await.because(FAILED)?;
         there = cx.ask_again(1, pool::list()).await.because(FAILED)?;
         if missing(&there) {
+            cx.note("ORB-01");
             let message = "the pools are being made";
             return Err(Stop::wait(cx.config().pause, "EnsuringInfrastructure", message));
         }
     }
+    cx.note("ORB-01");
     cx.note("ORB-02");
     let there = there.into_iter();
     orb.status.pools = there.map(|pool| (pool.pool, pool.addresses)).collect();
@@ -88,8 +84,10 @@ async fn infrastructure(cx: &Cx, orb: &mut Orb) -> Result<(), Stop> {
 }
 
 /// Brings machines and nodes together. A Node is a machine's only if it names that machine.
-fn muster(orb: &Orb, machines: Vec<Machine>, mut nodes: Vec<Node>) -> Result<Fleet, Stop> {
+fn muster(orb: &Orb, machines: Vec<Machine>, nodes: Vec<Node>) -> Result<Fleet, Stop> {
     let mut fleet = Fleet::default();
+    let mut nodes = Unclaimed::of(nodes);
+    let mut claimed: BTreeMap<String, String> = BTreeMap::new();
     for machine in machines {
         let Machine {
             name,
@@ -97,19 +95,13 @@ fn muster(orb: &Orb, machines: Vec<Machine>, mut nodes: Vec<Node>) -> Result<Fle
             node_name,
             ..
         } = &machine;
-        let mut others = fleet.members.iter().map(|member| &member.machine);
-        if let Some(twin) = others.find(|other| other.node_name == *node_name) {
-            let message = format!(
-                "the machines {} and {name} both answer for node {node_name}",
-                twin.name
-            );
+        if let Some(twin) = claimed.insert(node_name.clone(), name.clone()) {
+            let message = format!("the machines {twin} and {name} both answer for node {node_name}");
             return Err(Stop::refuse("DuplicateNode", message));
         }
-        let at = nodes.iter().position(|node| is_of(node, &machine));
-        let node = at.map(|at| nodes.swap_remove(at));
-        let number = name.strip_prefix(&format!("{}-{pool}-", orb.metadata.name));
+        let node = nodes.claim(&machine);
         fleet.members.push(Member {
-            number: number.and_then(|number| number.parse().ok()),
+            number: orb.number(pool, name),
             metadata: node.as_ref().map(read).unwrap_or_default(),
             updates_disabled: orb
                 .pools()
@@ -123,7 +115,7 @@ fn muster(orb: &Orb, machines: Vec<Machine>, mut nodes: Vec<Node>) -> Result<Fle
         let mut tasks = orb.status.tasks.iter();
         tasks.any(|task| task.kind == TaskKind::Remove && task.node == node.metadata.name)
     };
-    for node in nodes {
+    for node in nodes.rest() {
         let ours = node.metadata.labels.get(ORB) == Some(&orb.metadata.name);
         match ours && !leaving(&node) {
             true => fleet.orphans.push(node),
@@ -133,10 +125,41 @@ fn muster(orb: &Orb, machines: Vec<Machine>, mut nodes: Vec<Node>) -> Result<Fle
     Ok(fleet)
 }
 
-fn is_of(node: &Node, machine: &Machine) -> bool {
-    match &node.spec.provider_id {
-        Some(id) => *id == machine.provider_id,
-        None => node.metadata.name == machine.node_name,
+/// Nodes of which no machine is known yet.
+struct Unclaimed {
+    nodes: Vec<Option<Node>>,
+    /// Where those stand that name their machine.
+    by_machine: BTreeMap<String, usize>,
+    /// And those that do not, by their own names.
+    by_name: BTreeMap<String, usize>,
+}
+
+impl Unclaimed {
+    fn of(nodes: Vec<Node>) -> Self {
+        let (mut by_machine, mut by_name) = (BTreeMap::new(), BTreeMap::new());
+        for (at, node) in nodes.iter().enumerate() {
+            match &node.spec.provider_id {
+                Some(id) => _ = by_machine.entry(id.clone()).or_insert(at),
+                None => _ = by_name.insert(node.metadata.name.clone(), at),
+            }
+        }
+        Unclaimed {
+            nodes: nodes.into_iter().map(Some).collect(),
+            by_machine,
+            by_name,
+        }
+    }
+
+    /// The Node of a machine.
+    fn claim(&mut self, machine: &Machine) -> Option<Node> {
+        let by_machine = self.by_machine.get(&machine.provider_id);
+        let at = by_machine.or_else(|| self.by_name.get(&machine.node_name))?;
+        self.nodes[*at].take()
+    }
+
+    /// Those that no machine has claimed.
+    fn rest(self) -> impl Iterator<Item = Node> {
+        self.nodes.into_iter().flatten()
     }
 }
 

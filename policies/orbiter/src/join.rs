@@ -9,10 +9,12 @@ use polity_sdk::pool::{self, Join, Machine, Registration, Tier};
 use polity_sdk::prelude::*;
 
 use crate::fleet::Fleet;
-use crate::{AT_ONCE, Cx, task};
+use crate::{AT_ONCE, Cx, nodes, task};
 
 /// The label that says to which pool the machine of a Node belongs.
-const POOL: &str = "orbiter.polity.dev/pool";
+pub(crate) const POOL: &str = "orbiter.polity.dev/pool";
+/// The label that says in which page of its pool a Node is read.
+pub(crate) const PAGE: &str = "orbiter.polity.dev/page";
 
 /// Makes the first node, or lets machines join: control planes one at a time and before workers.
 pub(crate) async fn join(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), Stop> {
@@ -103,7 +105,11 @@ async fn register(
 
 fn labels(orb: &Orb, machine: &Machine) -> BTreeMap<String, String> {
     let own = [(ORB, &orb.metadata.name), (POOL, &machine.pool)];
-    own.map(|(name, value)| (name.to_owned(), value.clone())).into()
+    let own = own.map(|(name, value)| (name.to_owned(), value.clone()));
+    let page = orb.number(&machine.pool, &machine.name).map(nodes::page);
+    own.into_iter()
+        .chain(page.map(|page| (PAGE.to_owned(), page)))
+        .collect()
 }
 
 fn taints(orb: &Orb, machine: &Machine) -> Vec<Taint> {

@@ -16,6 +16,7 @@ mod drain;
 pub mod edges;
 mod fleet;
 mod join;
+mod nodes;
 mod prepare;
 mod remove;
 mod scale;
@@ -23,6 +24,7 @@ mod task;
 mod update;
 mod version;
 
+use fleet::Fleet;
 use orbiter_api::{Because, Config, Orb, Phase, Stop};
 use polity_sdk::prelude::*;
 
@@ -56,14 +58,46 @@ async fn maintain(cx: &Cx, orb: &mut Orb) -> Result<(), Stop> {
     scale::doubt(cx)?;
     let fleet = fleet::look(cx, orb).await?;
     task::follow(cx, orb, &fleet).await?;
-    change::resume(cx, orb, &fleet).await?;
-    remove::orphans(cx, &fleet).await?;
-    scale::add(cx, orb, &fleet).await?;
-    remove::surplus(cx, orb, &fleet).await?;
-    prepare::install(cx, orb, &fleet).await?;
-    prepare::wait(cx, &fleet)?;
-    join::join(cx, orb, &fleet).await?;
+    let drain = blocked(change::resume(cx, orb, &fleet).await)?;
+    let end = repair(cx, orb, &fleet, drain.is_none()).await;
+    and_then(drain, end)?;
     update::next(cx, orb, &fleet).await
+}
+
+/// Makes the number of machines and nodes right. Nothing is taken away beside the node that is being changed.
+async fn repair(cx: &Cx, orb: &mut Orb, fleet: &Fleet, may_remove: bool) -> Result<(), Stop> {
+    remove::orphans(cx, fleet).await?;
+    scale::add(cx, orb, fleet).await?;
+    let drain = match may_remove {
+        true => blocked(remove::surplus(cx, orb, fleet).await)?,
+        false => None,
+    };
+    let end = join_all_machines(cx, orb, fleet).await;
+    and_then(drain, end)
+}
+
+async fn join_all_machines(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), Stop> {
+    prepare::install(cx, orb, fleet).await?;
+    prepare::wait(cx, fleet)?;
+    join::join(cx, orb, fleet).await
+}
+
+/// A drain that has not ended stops nothing but what would take another node away.
+fn blocked(end: Result<(), Stop>) -> Result<Option<Stop>, Stop> {
+    match end {
+        Ok(()) => Ok(None),
+        Err(stop) if stop.draining => Ok(Some(stop)),
+        Err(stop) => Err(stop),
+    }
+}
+
+/// The end of what went on beside a drain.
+fn and_then(drain: Option<Stop>, end: Result<(), Stop>) -> Result<(), Stop> {
+    match (drain, end) {
+        (None, end) => end,
+        (Some(drain), Ok(())) => Err(drain),
+        (Some(drain), Err(stop)) => Err(drain.beside(stop)),
+    }
 }
 
 /// Writes down how the pass ended.

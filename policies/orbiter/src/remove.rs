@@ -1,11 +1,13 @@
-//! Removing machines and Nodes (ORB-04).
+//! Removing machines and Nodes (ORB-04, ORB-33, ORB-34).
+
+use std::collections::BTreeMap;
 
 use orbiter_api::{Because, FINALIZER, Orb, Stop, TaskKind};
 use polity_sdk::pool::{self, Tier};
 use polity_sdk::prelude::*;
 
 use crate::fleet::{self, Fleet, Member};
-use crate::{AT_ONCE, Cx, drain, scale, task};
+use crate::{AT_ONCE, Cx, drain, nodes, scale, task};
 
 /// Nodes of this Orb whose machine is gone.
 pub(crate) async fn orphans(cx: &Cx, fleet: &Fleet) -> Result<(), Stop> {
@@ -28,11 +30,15 @@ pub(crate) async fn surplus(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(),
     let Some(victim) = victim(cx, orb, fleet) else {
         return Ok(());
     };
-    cx.note("ORB-04");
-    if let Some(node) = &victim.node {
-        drain::empty(cx, orb, fleet, victim, &mut node.clone()).await?;
+    let node = match &victim.node {
+        Some(node) => nodes::whole(cx, orb, node).await?,
+        None => None,
+    };
+    if let Some(mut node) = node {
+        drain::empty(cx, orb, fleet, victim, &mut node, "ORB-34").await?;
     }
     dismiss(cx, orb, &[victim]).await?;
+    cx.note("ORB-04");
     let message = format!("machine {} is being removed", victim.machine.name);
     Err(Stop::wait(cx.config().pause, "RemovingMachines", message))
 }
@@ -52,21 +58,38 @@ async fn dismiss(cx: &Cx, orb: &mut Orb, victims: &[&Member]) -> Result<(), Stop
     failed.map_or(Ok(()), Err).because("RemoveFailed")
 }
 
+/// How many machines a pool has.
+#[derive(Default)]
+struct Pool {
+    wanted: usize,
+    all: usize,
+    /// Those that are not to be replaced,
+    others: usize,
+    /// and of these those that are nodes.
+    joined: usize,
+}
+
 /// Who leaves next: workers before control planes, machines that are to be replaced before others, then the highest
 /// number. A pool that is no longer there has no room for anybody.
 fn victim<'a>(cx: &Cx, orb: &Orb, fleet: &'a Fleet) -> Option<&'a Member> {
-    let wanted = |member: &Member| {
-        let pool = orb.pools().find(|(_, pool)| pool.pool == member.machine.pool);
-        pool.map_or(0, |(_, pool)| pool.nodes as usize)
-    };
     let flagged = |member: &Member| member.machine.replacement_required && cx.config().replace_machines;
+    let mut pools: BTreeMap<&str, Pool> = BTreeMap::new();
+    for (_, pool) in orb.pools() {
+        pools.entry(&pool.pool).or_default().wanted = pool.nodes as usize;
+    }
+    for member in &fleet.members {
+        let pool = pools.entry(&member.machine.pool).or_default();
+        pool.all += 1;
+        if !flagged(member) {
+            pool.others += 1;
+            pool.joined += usize::from(member.node.is_some());
+        }
+    }
     let leaves = |member: &&Member| {
-        let pool = fleet.of_pool(&member.machine.pool);
-        let (all, others) = (pool.clone().count(), pool.filter(|other| !flagged(other)));
-        let joined = others.clone().filter(|other| other.node.is_some()).count();
+        let pool = &pools[member.machine.pool.as_str()];
         let surplus = match flagged(member) {
-            true => all > wanted(member) && joined >= wanted(member),
-            false => others.count() > wanted(member),
+            true => pool.all > pool.wanted && pool.joined >= pool.wanted,
+            false => pool.others > pool.wanted,
         };
         surplus && is_spared_by(fleet, member)
     };
@@ -98,10 +121,10 @@ async fn tear_down(cx: &Cx, orb: &mut Orb) -> Result<(), Stop> {
     let Some(last) = fleet.members.last() else {
         return Ok(());
     };
-    cx.note("ORB-04");
     let leaves = |member: &&Member| member.machine.tier == last.machine.tier;
     let victims: Vec<&Member> = fleet.members.iter().filter(leaves).take(AT_ONCE).collect();
     dismiss(cx, orb, &victims).await?;
+    cx.note("ORB-33");
     let message = format!("{} machines are left", fleet.members.len());
     Err(Stop::wait(cx.config().pause, "Destroying", message))
 }

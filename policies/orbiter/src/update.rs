@@ -1,4 +1,4 @@
-//! The versions, node by node (ORB-13 to ORB-15n).
+//! The versions, node by node (ORB-13 to ORB-15n, ORB-37).
 
 use orbiter_api::{Changing, Orb, Stop, Versions};
 use polity_sdk::node::Node;
@@ -8,20 +8,34 @@ use crate::change::{step, write};
 use crate::fleet::{Fleet, Member};
 use crate::{Cx, drain, version};
 
+/// As many nodes note that they are as they should be: a pass may hold 256 notes.
+const NOTED: usize = 100;
+
 /// Finds the first node that is to be changed, and writes that down: the next pass changes it.
 pub(crate) async fn next(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), Stop> {
     let needed = version::needed(orb, cx.config(), fleet)?;
     notes(cx, ["ORB-13", "ORB-14"]);
     for (index, member) in (0u32..).zip(&fleet.members) {
         let Some(node) = &member.node else { continue };
-        let name = &node.metadata.name;
-        if member.metadata.ready.is_none() {
-            let message = format!("the agent of node {name} has not said anything yet");
+        let metadata = &member.metadata;
+        if metadata.ready.is_none() && (metadata.current.is_empty() || has_what_it_needs(member, &needed)) {
+            // Or somebody has taken that away, which its agent puts right. It does not hide another version.
+            let message = format!(
+                "the agent of node {} has not said anything yet",
+                node.metadata.name
+            );
             return Err(Stop::wait(cx.config().pause, "WaitingForNodeAgent", message));
         }
         if is_due(member, &needed) {
             begin(cx, orb, member, node, index);
             return Err(step(node, "is changed next"));
+        }
+        let edge = match is_done(member, &needed) {
+            true => "ORB-15n",
+            false => "ORB-37",
+        };
+        if (index as usize) < NOTED {
+            cx.note(edge);
         }
         if drain::is_ours(cx, node) {
             // It was to be removed, or changed, and no longer is.
@@ -30,16 +44,21 @@ pub(crate) async fn next(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), St
             return Err(step(node, "is uncordoned"));
         }
     }
-    cx.note("ORB-15n");
     Ok(())
 }
 
 /// Whether the node is to be changed: it does not want what it needs, or is not what it wants, or its agent has begun
 /// something and was not allowed to end it.
 pub(crate) fn is_due(member: &Member, needed: &Versions) -> bool {
-    let metadata = &member.metadata;
-    let done = metadata.wants(needed) && metadata.is_current(needed) && metadata.ready == Some(true);
-    !done && !member.updates_disabled
+    !is_done(member, needed) && !member.updates_disabled
+}
+
+fn is_done(member: &Member, needed: &Versions) -> bool {
+    has_what_it_needs(member, needed) && member.metadata.ready == Some(true)
+}
+
+fn has_what_it_needs(member: &Member, needed: &Versions) -> bool {
+    member.metadata.wants(needed) && member.metadata.is_current(needed)
 }
 
 /// From now on this is the one node that is being changed.

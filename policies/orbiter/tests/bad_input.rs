@@ -125,6 +125,7 @@ fn a_version_goes_back_no_further_than_what_some_node_has() {
 #[test]
 fn a_version_to_which_no_way_leads_is_refused() {
     let mut land = Land::running(1, 1, "1.30.2");
+    land.orbiter["kubernetesReleases"] = json!(["1.30.14"]);
     land.version("1.33.0");
     land.live(300);
     assert_eq!(land.reason(), "NoPath");

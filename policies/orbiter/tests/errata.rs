@@ -47,7 +47,7 @@ fn erratum_02_metadata_is_saved() {
 fn erratum_03_an_agent_leaves_its_loop_when_something_is_wanted() {
     let mut land = upgrading();
     land.until(|land| land.agent_took("o-cp-0").contains("26"));
-    assert!(land.agent_took("o-cp-0").contains("11 12 20 21 26"));
+    assert!(land.agent_took("o-cp-0").contains("11 12 20 21a 21b 26"));
 }
 
 /// Literally, a node that wants what it needs is drained again when orbiter comes back to it.

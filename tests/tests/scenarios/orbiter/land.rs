@@ -42,7 +42,7 @@ pub(crate) const ONE_NODE: [&str; 4] = [
 ];
 /// How that begins, and how it goes on to the next node.
 pub(crate) const FIRST: &str = "13 14 after 1 s";
-pub(crate) const FURTHER: &str = "13 14 27 13 14 after 1 s";
+pub(crate) const FURTHER: &str = "13 14 27 13 14 15n after 1 s";
 /// How it ends.
 pub(crate) const LAST: &str = "13 14 27 13 14 15n 28 settled";
 /// A pass of an Orb that is as it should be.
@@ -475,7 +475,10 @@ fn tell(pass: &PassRecord) -> String {
         None => format!("{:?}", pass.outcome),
     };
     let ids = all.split(' ').filter(|id| !["", "01", "02"].contains(id));
-    ids.chain([next.as_str()]).collect::<Vec<_>>().join(" ")
+    let mut told: Vec<&str> = ids.chain([next.as_str()]).collect();
+    // One node after the other is as it should be.
+    told.dedup_by(|id, before| id == before && *id == "15n");
+    told.join(" ")
 }
 
 fn name_of(object: &Value) -> String {
