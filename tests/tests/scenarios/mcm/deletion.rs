@@ -174,7 +174,10 @@ async fn scenario_15_a_deleting_machine_without_its_finalizer_is_left_alone(reco
             story.delete().await;
         })
         .await;
+    story.until_passes(|passes| passes.len() > done).await;
     let before = story.object().await;
+    let told_of = condition_of(&before, "Reconciled").expect("that it is left alone");
+    assert_eq!(told_of["reason"], "FailedPrecondition");
     story.until_passes(|passes| passes.len() > done + 1).await;
     assert_eq!(told(&story)[done..], ["D02 D03 Long", "D02 D03 Long"]);
     assert_eq!(story.object().await, before);

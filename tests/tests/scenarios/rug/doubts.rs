@@ -49,7 +49,7 @@ async fn rug_x13_a_boot_in_doubt_is_waited_for_while_the_cloud_cannot_say(record
         [
             "01 at once",
             "03 at once",
-            "after 1 s",
+            "retry",
             "X13 after 1 s",
             "X15 at once",
             "17 at once",
@@ -103,7 +103,7 @@ async fn rug_x16_a_boot_that_never_arrived_is_made_once_that_is_certain(recordin
     let waits = [
         "01 at once",
         "03 at once",
-        "after 1 s",
+        "retry",
         "X13 after 1 s",
         "X16 after 1 s",
     ];

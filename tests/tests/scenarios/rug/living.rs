@@ -229,6 +229,8 @@ async fn scenario_13_a_vm_that_refuses_its_configuration_three_times_is_made_ane
         "02 at once",
         "09 at once",
         "after 1 s",
+        "retry",
+        "after 1 s",
         "23 at once",
         "X10 after 1 s",
         "30 at once",

@@ -51,7 +51,7 @@ async fn tried_five_times(story: &Story, image: &str, why: Value) {
         [
             "01 at once",
             "03 at once",
-            "16 after 1 s",
+            "16 retry",
             "15 settled",
             "settled"
         ]
