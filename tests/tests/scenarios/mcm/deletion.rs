@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use polity_tests::stand::condition_of;
 use serde_json::{Value, json};
 
 use super::garden::*;
