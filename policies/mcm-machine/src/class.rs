@@ -9,8 +9,6 @@ use mcm_api::{Machine, MachineClass, Problem};
 
 /// The condition: the class is there and complete.
 const CLASS_VALID: &str = "ClassValid";
-/// Its reason while the class or its Secret cannot be looked at.
-const LOOK_FAILED: &str = "LookFailed";
 
 /// Validates the machine, its class and the class's Secret. Goes on with the class; without one only where a machine
 /// may be deleted without it.
@@ -26,10 +24,7 @@ pub(crate) async fn check(cx: &Cx, machine: &mut Machine) -> ControlFlow<Next, O
     match Problem::find(cx, machine, cx.config()).await {
         Ok(Ok(class)) => {
             cx.note("MCM-R06");
-            if machine.status.conditions.get(CLASS_VALID).is_some() {
-                let conditions = &mut machine.status.conditions;
-                conditions.set(cx.now(), CLASS_VALID, ConditionStatus::True, "Valid", "");
-            }
+            machine.status.conditions.heal(cx.now(), CLASS_VALID, "Valid");
             Continue(Some(class))
         }
         Ok(Err(_)) if machine.metadata.deleting() && cx.config().delete_without_class => {
@@ -48,18 +43,10 @@ pub(crate) async fn check(cx: &Cx, machine: &mut Machine) -> ControlFlow<Next, O
         // Nobody knows whether it is complete, so nothing is made, and nothing taken down.
         Err(failure) => {
             notes(cx, ["MCM-R05", "MCM-R21"]);
-            unknown(cx, machine, &failure);
+            let conditions = &mut machine.status.conditions;
+            let status = ConditionStatus::Unknown;
+            conditions.announce(cx.now(), CLASS_VALID, status, "LookFailed", &failure.message);
             Break(Next::failed(RetryClass::Long, failure))
         }
-    }
-}
-
-/// The class could not be looked at. While that goes on nothing more is written, whatever the messages say.
-fn unknown(cx: &Cx, machine: &mut Machine, failure: &Failure) {
-    let conditions = &mut machine.status.conditions;
-    let status = ConditionStatus::Unknown;
-    let known = conditions.get(CLASS_VALID);
-    if known.is_none_or(|known| (known.status, known.reason.as_str()) != (status, LOOK_FAILED)) {
-        conditions.set(cx.now(), CLASS_VALID, status, LOOK_FAILED, &failure.message);
     }
 }

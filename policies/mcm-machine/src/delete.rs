@@ -15,10 +15,8 @@ pub(crate) async fn tear_down(cx: &Cx, machine: &mut Machine) -> Result<Next, Fa
     if !machine.is_held() {
         notes(cx, ["MCM-D02", "MCM-D03"]);
         let message = format!("the machine is being deleted and lacks the finalizer {FINALIZER}");
-        return Ok(Next::failed(
-            RetryClass::Long,
-            Failure::new(Code::FailedPrecondition, message),
-        ));
+        let failure = Failure::new(Code::FailedPrecondition, message);
+        return Ok(Next::failed(RetryClass::Long, failure));
     }
     notes(cx, ["MCM-D01", "MCM-D04"]);
     if machine.phase() != Some(Phase::Terminating) {
@@ -45,12 +43,8 @@ pub(crate) async fn tear_down(cx: &Cx, machine: &mut Machine) -> Result<Next, Fa
 
 /// The deletion begins with asking for the VM.
 pub(crate) fn start_over(cx: &Cx, machine: &mut Machine) {
-    let operation = step(
-        NextOp::GetVMStatus,
-        OperationState::Processing,
-        "the machine is being deleted",
-    );
-    machine.operate(cx.now(), operation);
+    let (first, state) = (NextOp::GetVMStatus, OperationState::Processing);
+    machine.operate(cx.now(), step(first, state, "the machine is being deleted"));
 }
 
 fn step(next: NextOp, state: OperationState, description: &str) -> LastOperation {
@@ -65,17 +59,8 @@ fn go_on(cx: &Cx, machine: &mut Machine, next: NextOp, description: &str) -> Nex
 
 /// This step failed and is tried again.
 fn stay(cx: &Cx, machine: &mut Machine, at: NextOp, wait: RetryClass, failure: Failure) -> Next {
-    write_failed(cx, machine, at, &failure);
-    end_failed(cx, wait, failure)
-}
-
-/// Whether that is news.
-fn write_failed(cx: &Cx, machine: &mut Machine, at: NextOp, failure: &Failure) -> bool {
-    let operation = LastOperation::failed(OperationKind::Delete, failure);
-    machine.operate(cx.now(), operation.next(at))
-}
-
-fn end_failed(cx: &Cx, wait: RetryClass, failure: Failure) -> Next {
+    let operation = LastOperation::failed(OperationKind::Delete, &failure);
+    machine.operate(cx.now(), operation.next(at));
     cx.event(EventType::Warning, "DeletionFailed", &failure.message);
     Next::failed(wait, failure)
 }
@@ -88,10 +73,9 @@ async fn ask_for_vm(cx: &Cx, machine: &mut Machine) -> Next {
         Seen::There(_) => return start_drain(cx, machine, "MCM-D14"),
         Seen::Undecodable(failure) => {
             notes(cx, ["MCM-D15", "MCM-D16", "MCM-D18", "MCM-D19", "MCM-D27"]);
-            let state = if cx.config().decode_failure_is_failed {
-                OperationState::Failed
-            } else {
-                OperationState::Processing
+            let state = match cx.config().decode_failure_is_failed {
+                true => OperationState::Failed,
+                false => OperationState::Processing,
             };
             machine.operate(cx.now(), step(NextOp::FailedDecode, state, &failure.message));
             return Next::failed(RetryClass::Long, failure);
@@ -108,11 +92,13 @@ async fn ask_for_vm(cx: &Cx, machine: &mut Machine) -> Next {
         }
         _ if is_transient(&failure) => {
             notes(cx, ["MCM-D21", "MCM-D23"]);
+            let before = machine.status.last_operation.clone();
+            let next = stay(cx, machine, NextOp::GetVMStatus, RetryClass::Short, failure);
             // What stands there already is not written again.
-            if write_failed(cx, machine, NextOp::GetVMStatus, &failure) {
+            if machine.status.last_operation != before {
                 cx.note("MCM-D26");
             }
-            end_failed(cx, RetryClass::Short, failure)
+            next
         }
         _ => {
             cx.note("MCM-X01");
@@ -161,13 +147,8 @@ async fn delete_node(cx: &Cx, machine: &mut Machine) -> Next {
         }
         Err(failure) => {
             cx.note("MCM-X31");
-            stay(
-                cx,
-                machine,
-                NextOp::InitiateNodeDeletion,
-                RetryClass::Short,
-                failure,
-            )
+            let at = NextOp::InitiateNodeDeletion;
+            stay(cx, machine, at, RetryClass::Short, failure)
         }
     }
 }
@@ -181,9 +162,8 @@ fn let_go(cx: &Cx, machine: &mut Machine) -> Next {
     let (next, done) = (NextOp::InitiateFinalizerRemoval, OperationState::Successful);
     machine.operate(cx.now(), step(next, done, "the VM and the node are gone"));
     machine.metadata.remove_finalizer(FINALIZER);
-    if again {
-        Next::retry(RetryClass::Short)
-    } else {
-        Next::settled()
+    match again {
+        true => Next::retry(RetryClass::Short),
+        false => Next::settled(),
     }
 }

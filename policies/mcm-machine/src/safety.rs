@@ -40,20 +40,16 @@ pub(crate) async fn check(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<
 /// have all died.
 fn report(cx: &Cx, machine: &mut Machine, name: &str, found: bool) {
     let conditions = &mut machine.status.conditions;
-    let (is, reason, message) = match found {
-        true if conditions.get(SAFETY_FOUND).is_none() => return,
-        true => (ConditionStatus::True, "Found", String::new()),
-        false => {
-            let message = format!(
-                "MachineSafety {name} does not exist: machines are replaced while the API server is away. \
-                 Create it, and bind mcm-safety to it, or set the parameter safety to \"\""
-            );
-            (ConditionStatus::False, MISSING, message)
-        }
-    };
-    let known = conditions.get(SAFETY_FOUND).map(|known| known.status);
-    if !found && known != Some(is) {
-        cx.event(EventType::Warning, MISSING, &message);
+    if found {
+        conditions.heal(cx.now(), SAFETY_FOUND, "Found");
+        return;
     }
-    conditions.set(cx.now(), SAFETY_FOUND, is, reason, message);
+    let message = format!(
+        "MachineSafety {name} does not exist: machines are replaced while the API server is away. \
+         Create it, and bind mcm-safety to it, or set the parameter safety to \"\""
+    );
+    let status = ConditionStatus::False;
+    if conditions.announce(cx.now(), SAFETY_FOUND, status, MISSING, &message) {
+        cx.event(EventType::Warning, MISSING, message);
+    }
 }

@@ -87,6 +87,30 @@ impl Conditions {
         }
     }
 
+    /// Sets the condition of this type unless it has this status and reason already: what goes on is not written again
+    /// for another message. Whether it was news.
+    pub fn announce(
+        &mut self,
+        now: Time,
+        kind: &str,
+        status: ConditionStatus,
+        reason: &str,
+        message: impl Into<String>,
+    ) -> bool {
+        let known = self.get(kind);
+        let news = known.is_none_or(|known| (known.status, known.reason.as_str()) != (status, reason));
+        if news {
+            self.set(now, kind, status, reason, message);
+        }
+        news
+    }
+
+    /// What a condition complained of is over: it becomes True. One that is not there never complained, and stays away.
+    /// Whether it was news.
+    pub fn heal(&mut self, now: Time, kind: &str, reason: &str) -> bool {
+        self.get(kind).is_some() && self.announce(now, kind, ConditionStatus::True, reason, "")
+    }
+
     /// Removes the condition of this type.
     pub fn remove(&mut self, kind: &str) {
         self.0.retain(|condition| condition.kind != kind);
@@ -96,6 +120,23 @@ impl Conditions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_goes_on_is_said_once_and_its_end_too() {
+        let now = Time::from_unix_ms(1_000);
+        let mut conditions = Conditions::default();
+        assert!(!conditions.heal(now, "Found", "Found"));
+        assert!(conditions.is_empty(), "what never failed has no such condition");
+        let missing = |conditions: &mut Conditions, message: &str| {
+            conditions.announce(now, "Found", ConditionStatus::False, "Missing", message)
+        };
+        assert!(missing(&mut conditions, "one"));
+        assert!(!missing(&mut conditions, "two"));
+        assert_eq!(conditions.get("Found").unwrap().message, "one");
+        assert!(conditions.heal(now, "Found", "Found"));
+        assert!(!conditions.heal(now, "Found", "Found"));
+        assert!(conditions.is_true("Found"));
+    }
 
     #[test]
     fn the_transition_time_changes_only_with_the_status() {

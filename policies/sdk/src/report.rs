@@ -27,22 +27,12 @@ pub(crate) fn end_of_pass<T: Kind, C>(pass: &PassState<T, C>, failure: Option<&F
 /// Writes down how the pass ended; whether that is news. While passes fail with one code nothing changes, whatever else
 /// their messages say: a failing object is not written again by each pass.
 fn record(conditions: &mut Conditions, now: Time, failure: Option<&Failure>) -> bool {
-    let known = conditions.get(RECONCILED);
-    let was = known.map(|known| (known.status, known.reason.clone()));
-    let (is, reason, message) = match failure {
-        Some(failure) => (
-            ConditionStatus::False,
-            camel_case(failure.code.as_str()),
-            failure.message.chars().take(MESSAGE).collect(),
-        ),
-        None if was.is_none() => return false,
-        None => (ConditionStatus::True, "Succeeded".to_owned(), String::new()),
+    let Some(failure) = failure else {
+        return conditions.heal(now, RECONCILED, "Succeeded");
     };
-    let news = was != Some((is, reason.clone()));
-    if news {
-        conditions.set(now, RECONCILED, is, &reason, message);
-    }
-    news
+    let message: String = failure.message.chars().take(MESSAGE).collect();
+    let reason = camel_case(failure.code.as_str());
+    conditions.announce(now, RECONCILED, ConditionStatus::False, &reason, message)
 }
 
 /// `permission-denied` as the reason of a condition: `PermissionDenied`.

@@ -137,10 +137,9 @@ fn done(cx: &Cx, machine: &mut Machine, force: bool, reason: &str, message: &str
     let (conditions, status) = (&mut machine.status.conditions, ConditionStatus::True);
     conditions.set(cx.now(), DRAINED, status, reason, message);
     machine.status.drain = None;
-    let next = if force {
-        NextOp::DelVolumeAttachments
-    } else {
-        NextOp::InitiateVMDeletion
+    let next = match force {
+        true => NextOp::DelVolumeAttachments,
+        false => NextOp::InitiateVMDeletion,
     };
     go_on(cx, machine, next, "the node is drained")
 }
@@ -155,23 +154,14 @@ fn failed(cx: &Cx, machine: &mut Machine, failure: Failure) -> Next {
 
 /// After a forced drain: no kubelet may be left to detach the volumes, so their attachments are deleted.
 pub(super) async fn detach(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
-    let done = |machine: &mut Machine| {
-        cx.note("MCM-X16");
-        Ok(go_on(
-            cx,
-            machine,
-            NextOp::InitiateVMDeletion,
-            "no volume is attached",
-        ))
+    let left = match node::find(cx, machine, node::ALL).await? {
+        Search::Ours(node) => detach_volumes(cx, &node).await?,
+        _ => 0,
     };
-    let Search::Ours(node) = node::find(cx, machine, node::ALL).await? else {
-        return done(machine);
-    };
-    match detach_volumes(cx, &node).await? {
-        0 => done(machine),
-        _ => {
-            cx.note("MCM-X16");
-            Ok(Next::retry(RetryClass::Short))
-        }
-    }
+    cx.note("MCM-X16");
+    let next = NextOp::InitiateVMDeletion;
+    Ok(match left {
+        0 => go_on(cx, machine, next, "no volume is attached"),
+        _ => Next::retry(RetryClass::Short),
+    })
 }
