@@ -48,11 +48,3 @@ pub(crate) async fn is_stale(cx: &Cx, machine: &Machine, vm: &Vm) -> bool {
         _ => false,
     }
 }
-
-/// After a write to a node that failed: a conflict is somebody else's write, and nothing to worry about.
-pub(crate) fn wait_after(failure: &Failure) -> RetryClass {
-    match failure.code {
-        Code::Aborted => RetryClass::Conflict,
-        _ => RetryClass::Short,
-    }
-}

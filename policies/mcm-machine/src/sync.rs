@@ -53,7 +53,7 @@ pub(crate) async fn sync(cx: &Cx, machine: &Machine) -> ControlFlow<Next> {
         }
         Err(failure) => {
             cx.note("MCM-S09");
-            Next::failed(node::wait_after(&failure), failure)
+            Next::failed(failure.retry_class(), failure)
         }
     })
 }

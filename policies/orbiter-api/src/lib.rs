@@ -1,21 +1,25 @@
 //! What `orbiter` and `orbiter-node-agent` share: the `Orb` (`orbiter.polity.dev`), the annotations by which they talk
-//! on each Node, and what a version is.
+//! on each Node, what a version is, and how `orbiter` looks at its machines and their Nodes.
 //!
 //! Data passes through as JSON, read into these types and written back as patches. Beside the kind stand the
 //! configuration of `orbiter`, and what can be told of versions and of an Orb alone. Which step is next is decided
 //! elsewhere.
 
 mod config;
+mod fleet;
 mod metadata;
+mod nodes;
 mod orb;
 mod spec;
 mod stop;
 mod version;
 
 pub use config::Config;
+pub use fleet::{Fleet, Member, PARTS};
 pub use metadata::{
     CHANGES_ALLOWED, NodeMetadata, PACKAGES_ENSURED, READY, Versions, current_version, desired_version,
 };
+pub use nodes::{page, whole};
 pub use orb::{
     Changing, Draining, FINALIZER, MachineStatus, ORB, Orb, OrbSpec, OrbStatus, Phase, PoolSpec, Task,
     TaskKind, Token, UPDATING,
@@ -23,6 +27,18 @@ pub use orb::{
 pub use spec::KUBERNETES;
 pub use stop::{Because, SOON, Stop};
 pub use version::{NoStep, Release, is_package, is_version, next_step};
+
+use polity_sdk::prelude::*;
+
+/// A pass of `orbiter`.
+pub type Cx = Context<Orb, Config>;
+
+/// As many objects are read or worked on one by one in a pass: it may hold 1,024 entries.
+pub const AT_ONCE: usize = 100;
+/// The label of a Node: the pool of its machine.
+pub const POOL: &str = "orbiter.polity.dev/pool";
+/// The label of a Node: its page, so that the Nodes of a large pool can be read in parts.
+pub const PAGE: &str = "orbiter.polity.dev/page";
 
 /// The group and version of these kinds.
 pub const API_VERSION: &str = "orbiter.polity.dev/v1alpha1";

@@ -2,12 +2,13 @@
 //!
 //! It comes before everything else that could touch a node: while it is not done, no other one is drained or removed.
 
-use orbiter_api::{Because, CHANGES_ALLOWED, Changing, Orb, SOON, Stop, Versions};
+use orbiter_api::{
+    Because, CHANGES_ALLOWED, Changing, Fleet, Member, NodeMetadata, Orb, PARTS, SOON, Stop, Versions,
+};
 use polity_sdk::node::Node;
 use polity_sdk::prelude::*;
 use serde_json::{Value, json};
 
-use crate::fleet::{self, Fleet, Member};
 use crate::update::{begin, is_due, notes};
 use crate::{Cx, drain, version};
 
@@ -16,7 +17,7 @@ pub(crate) async fn resume(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), 
     let Some(changing) = orb.status.changing.clone() else {
         return adopt(cx, orb, fleet);
     };
-    let query = cluster::object::<Node>(&changing.node).keep(fleet::PARTS);
+    let query = cluster::object::<Node>(&changing.node).keep(PARTS);
     let node = cx.ask(query.latest()).await.found().because("NodesUnknown")?;
     let is_it = |node: &Node| node.metadata.uid == changing.uid;
     let Some(mut node) = node.filter(is_it) else {
@@ -24,7 +25,7 @@ pub(crate) async fn resume(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), 
         return leave(orb);
     };
     withdraw(cx, fleet, &changing).await?;
-    let metadata = fleet::read(&node);
+    let metadata = NodeMetadata::read(&node.metadata.annotations);
     let mut members = fleet.members.iter();
     let member = members.find(|member| member.node.as_ref().is_some_and(is_it));
     let stays = |member: &&Member| !(member.machine.replacement_required && cx.config().replace_machines);

@@ -1,6 +1,6 @@
 //! Cordon, drain, uncordon. A taint of our own marks what we have cordoned: nothing else is uncordoned.
 
-use orbiter_api::{Because, Draining, Orb, Stop, UPDATING};
+use orbiter_api::{Because, Draining, Fleet, Member, Orb, Stop, UPDATING};
 use polity_sdk::drain::Progress;
 use polity_sdk::node::{self, Node, Taint};
 use polity_sdk::pool::Tier;
@@ -8,7 +8,6 @@ use polity_sdk::prelude::*;
 use serde_json::Value;
 
 use crate::Cx;
-use crate::fleet::{Fleet, Member};
 
 /// `unschedulable` keeps pods away. The mark only says whose doing that is: with `NoSchedule` it would keep away the
 /// pods of DaemonSets as well, which tolerate the one and not the other.

@@ -2,19 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use orbiter_api::{Because, ORB, Orb, Stop, TaskKind};
+use orbiter_api::{Because, Fleet, ORB, Orb, PAGE, POOL, Stop, TaskKind, page};
 use polity_sdk::cluster::Sealed;
 use polity_sdk::node::Taint;
 use polity_sdk::pool::{self, Join, Machine, Registration, Tier};
 use polity_sdk::prelude::*;
 
-use crate::fleet::Fleet;
-use crate::{AT_ONCE, Cx, nodes, task};
-
-/// The label that says to which pool the machine of a Node belongs.
-pub(crate) const POOL: &str = "orbiter.polity.dev/pool";
-/// The label that says in which page of its pool a Node is read.
-pub(crate) const PAGE: &str = "orbiter.polity.dev/page";
+use crate::{AT_ONCE, Cx, task};
 
 /// Makes the first node, or lets machines join: control planes one at a time and before workers.
 pub(crate) async fn join(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), Stop> {
@@ -106,7 +100,7 @@ async fn register(
 fn labels(orb: &Orb, machine: &Machine) -> BTreeMap<String, String> {
     let own = [(ORB, &orb.metadata.name), (POOL, &machine.pool)];
     let own = own.map(|(name, value)| (name.to_owned(), value.clone()));
-    let page = orb.number(&machine.pool, &machine.name).map(nodes::page);
+    let page = orb.number(&machine.pool, &machine.name).map(page);
     own.into_iter()
         .chain(page.map(|page| (PAGE.to_owned(), page)))
         .collect()

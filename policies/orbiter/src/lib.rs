@@ -14,9 +14,7 @@ pub mod cases;
 mod change;
 mod drain;
 pub mod edges;
-mod fleet;
 mod join;
-mod nodes;
 mod prepare;
 mod remove;
 mod scale;
@@ -24,19 +22,14 @@ mod task;
 mod update;
 mod version;
 
-use fleet::Fleet;
-use orbiter_api::{Because, Config, Orb, Phase, Stop};
+use orbiter_api::{AT_ONCE, Because, Fleet, Orb, Phase, Stop};
 use polity_sdk::prelude::*;
 
 pub use edges::manifest;
+pub use orbiter_api::Cx;
 
-/// As many machines are worked on in one pass: a pass may hold 1,024 entries.
-const AT_ONCE: usize = 100;
 /// The condition: the cluster is what it should be.
 const READY: &str = "Ready";
-
-/// A pass of this policy.
-pub type Cx = Context<Orb, Config>;
 
 /// Which action next?
 #[polity_sdk::policy(lifecycle)]
@@ -56,7 +49,7 @@ async fn maintain(cx: &Cx, orb: &mut Orb) -> Result<(), Stop> {
         .map_err(|message| Failure::new(Code::InvalidArgument, message));
     sense.because("SpecInvalid")?;
     scale::doubt(cx)?;
-    let fleet = fleet::look(cx, orb).await?;
+    let fleet = Fleet::look(cx, orb).await?;
     task::follow(cx, orb, &fleet).await?;
     let drain = blocked(change::resume(cx, orb, &fleet).await)?;
     let end = repair(cx, orb, &fleet, drain.is_none()).await;

@@ -1,10 +1,9 @@
 //! Node agents that prepare their machines (ORB-05, ORB-08).
 
-use orbiter_api::{Because, Orb, Stop, TaskKind};
+use orbiter_api::{Because, Fleet, Member, Orb, Stop, TaskKind};
 use polity_sdk::pool::{self, Agent};
 use polity_sdk::prelude::*;
 
-use crate::fleet::{Fleet, Member};
 use crate::{AT_ONCE, Cx, task, version};
 
 /// Installs agents where none runs, or one of another release.

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use orbiter_api::{Because, FINALIZER, Orb, Stop, TaskKind};
+use orbiter_api::{Because, FINALIZER, Fleet, Member, Orb, Stop, TaskKind};
 use polity_sdk::pool::{self, Tier};
 use polity_sdk::prelude::*;
 
-use crate::fleet::{self, Fleet, Member};
-use crate::{AT_ONCE, Cx, drain, nodes, scale, task};
+use crate::{AT_ONCE, Cx, drain, scale, task};
 
 /// Nodes of this Orb whose machine is gone.
 pub(crate) async fn orphans(cx: &Cx, fleet: &Fleet) -> Result<(), Stop> {
@@ -31,7 +30,7 @@ pub(crate) async fn surplus(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(),
         return Ok(());
     };
     let node = match &victim.node {
-        Some(node) => nodes::whole(cx, orb, node).await?,
+        Some(node) => orbiter_api::whole(cx, orb, node).await?,
         None => None,
     };
     if let Some(mut node) = node {
@@ -116,7 +115,7 @@ pub(crate) async fn destroy(cx: &Cx, orb: &mut Orb) -> Next {
 
 async fn tear_down(cx: &Cx, orb: &mut Orb) -> Result<(), Stop> {
     scale::doubt(cx)?;
-    let fleet = fleet::look(cx, orb).await?;
+    let fleet = Fleet::look(cx, orb).await?;
     task::follow(cx, orb, &fleet).await?;
     let Some(last) = fleet.members.last() else {
         return Ok(());

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use orbiter_api::{Because, Orb, Stop};
+use orbiter_api::{Because, Fleet, Orb, Stop};
 use polity_sdk::Doubt;
 use polity_sdk::pool::{self, Addition};
 use polity_sdk::prelude::*;
 
-use crate::fleet::Fleet;
 use crate::{AT_ONCE, Cx};
 
 /// While it is not known whether a machine was added, or it is and the list may not show it yet, nothing is counted.

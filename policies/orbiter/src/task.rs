@@ -1,6 +1,6 @@
 //! Work that takes longer than a call (ORB-30, ORB-31).
 
-use orbiter_api::{Because, Orb, Stop, Task, TaskKind, Token};
+use orbiter_api::{Because, Fleet, Orb, Stop, Task, TaskKind, Token};
 use polity_sdk::cluster::Sealed;
 use polity_sdk::driver;
 use polity_sdk::machine::TaskState;
@@ -9,7 +9,6 @@ use polity_sdk::pool::Machine;
 use polity_sdk::prelude::*;
 
 use crate::Cx;
-use crate::fleet::Fleet;
 
 /// Writes down work that was submitted.
 pub(crate) fn track<'a>(

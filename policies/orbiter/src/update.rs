@@ -1,11 +1,10 @@
 //! The versions, node by node (ORB-13 to ORB-15n, ORB-37).
 
-use orbiter_api::{Changing, Orb, Stop, Versions};
+use orbiter_api::{Changing, Fleet, Member, Orb, Stop, Versions};
 use polity_sdk::node::Node;
 use serde_json::json;
 
 use crate::change::{step, write};
-use crate::fleet::{Fleet, Member};
 use crate::{Cx, drain, version};
 
 /// As many nodes note that they are as they should be: a pass may hold 256 notes.

@@ -1,8 +1,6 @@
 //! The version that is actually needed: not what a person wants in the end, but the next step on the way to it.
 
-use orbiter_api::{Config, NoStep, Orb, Release, Stop, Versions, next_step};
-
-use crate::fleet::{Fleet, Member};
+use orbiter_api::{Config, Fleet, Member, NoStep, Orb, Release, Stop, Versions, next_step};
 
 /// The package that tells which release of Kubernetes a node has.
 pub(crate) const KUBELET: &str = "kubelet";

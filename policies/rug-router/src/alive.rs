@@ -62,6 +62,7 @@ async fn probe(cx: &Cx, router: &mut Router) -> Result<Vm, Failure> {
         let alive = cx.ask(router::alive(&instance.id)).await.found()?;
         alive.is_some_and(|answer| answer.alive)
     };
+    let age = cx.now().since(Time::from_unix_ms(instance.created_at));
     Ok(match believed {
         Vm::Configured if answers => {
             router.status.boot_attempts = 0;
@@ -76,17 +77,11 @@ async fn probe(cx: &Cx, router: &mut Router) -> Result<Vm, Failure> {
             report::not_ready(cx, router, "NotAlive", "the VM does not answer any more");
             Vm::Down
         }
-        _ if is_young(cx, instance.created_at) => Vm::Booting,
+        _ if age < cx.config().boot_timeout.into() => Vm::Booting,
         _ => {
             let message = format!("the VM does not answer after {}", cx.config().boot_timeout);
             report::not_ready(cx, router, "BootTimeout", message);
             Vm::Down
         }
     })
-}
-
-/// Whether the VM may still be booting: the cloud says since when, not this policy, which may have been away.
-fn is_young(cx: &Cx, created_at: u64) -> bool {
-    let age = cx.now().since(Time::from_unix_ms(created_at));
-    age < Duration::from(cx.config().boot_timeout)
 }

@@ -22,10 +22,7 @@ pub(crate) fn resolve(cx: &Cx, router: &mut Router) -> Result<Option<Next>, Fail
             Next::after(cx.config().retry_delay)
         }
         Doubt::Done(answer) => {
-            let booted: Booted = serde_json::from_str(answer).map_err(|error| {
-                let message = format!("what a boot in doubt was answered does not decode: {error}");
-                Failure::new(Code::Internal, message)
-            })?;
+            let booted: Booted = polity_sdk::decode(answer, "what a boot in doubt was answered")?;
             router.status.boot_attempts += 1;
             adopt(router, booted.id);
             // What was plugged in is not told; what may have been is given back in the end.

@@ -11,7 +11,8 @@ use crate::{Cx, events};
 pub(crate) fn choose(cx: &Cx, router: &mut Router) -> Next {
     let status = &mut router.status;
     if status.queue.is_empty() {
-        return idle(cx, router);
+        // Nothing has happened: the pass has another reason, such as a restart.
+        return Next::settled_for(events::remaining(cx, router));
     }
     status.action = coalesce(status.action, &mut status.queue);
     if status.vm == Vm::Error {
@@ -26,14 +27,6 @@ pub(crate) fn choose(cx: &Cx, router: &mut Router) -> Next {
         (_, Vm::RestartNeeded | Vm::HotplugNeeded | Vm::Error) => ("RUG-X03", State::Alive),
     };
     router.take(cx, edge, to)
-}
-
-/// Nothing has happened: the pass has another reason, such as a restart.
-fn idle(cx: &Cx, router: &Router) -> Next {
-    match router.status.vm {
-        Vm::Error => Next::settled_for(cx.config().health_check_period),
-        _ => Next::settled_for(events::remaining(cx, router)),
-    }
 }
 
 /// A VM that was booted too often. A poll leaves it alone; anything else waits for the cool-down, but for a deletion,

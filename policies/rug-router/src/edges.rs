@@ -10,7 +10,14 @@ use crate::object::{FINALIZER, Router};
 pub fn manifest() -> Manifest {
     Manifest::lifecycle(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
         .governs::<Router>()
-        .crd(crd())
+        .crd(
+            Crd::of::<Router>("routers")
+                .column("Phase", ".status.machineState")
+                .column("Action", ".status.action")
+                .column("VM", ".status.vm")
+                .column("Neutron", ".status.neutronStatus")
+                .age_column("Age", ".metadata.creationTimestamp"),
+        )
         .finalizer(FINALIZER)
         .config::<Config>()
         .needs_cloud(router::OPERATIONS)
@@ -27,12 +34,3 @@ const WRITES: &str = "metadata.finalizers
 
 /// One edge in a line: its id, what it means, and what the host derives it from where the policy does not note it.
 const EDGES: &str = include_str!("edges.tsv");
-
-fn crd() -> Crd {
-    Crd::of::<Router>("routers")
-        .column("Phase", ".status.machineState")
-        .column("Action", ".status.action")
-        .column("VM", ".status.vm")
-        .column("Neutron", ".status.neutronStatus")
-        .age_column("Age", ".metadata.creationTimestamp")
-}

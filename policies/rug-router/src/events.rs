@@ -45,11 +45,12 @@ pub(crate) async fn enter(cx: &Cx, router: &mut Router) {
 
 /// Requests that come while somebody works on the router are not carried out afterwards, when nobody expects it.
 pub(crate) fn drop_requests(router: &mut Router) {
-    if let Some(nonce) = router.metadata.annotations.get(READ) {
-        router.status.read_request = Some(nonce.clone());
-    }
-    if let Some(nonce) = router.metadata.annotations.get(REBUILD) {
-        router.status.rebuild_request = Some(nonce.clone());
+    let (annotations, status) = (&router.metadata.annotations, &mut router.status);
+    for (request, taken) in [
+        (READ, &mut status.read_request),
+        (REBUILD, &mut status.rebuild_request),
+    ] {
+        *taken = annotations.get(request).cloned().or(taken.take());
     }
 }
 
@@ -91,8 +92,10 @@ fn is_due(cx: &Cx, router: &Router) -> bool {
 /// How long until the next poll; never longer than the period, whatever became of the clock.
 pub(crate) fn remaining(cx: &Cx, router: &Router) -> Duration {
     let period = cx.config().health_check_period.into();
-    let next = router.status.next_poll.unwrap_or_default();
-    next.since(cx.now()).min(period)
+    match (router.status.vm, router.status.next_poll) {
+        (Vm::Error, _) => period,
+        (_, next) => next.unwrap_or_default().since(cx.now()).min(period),
+    }
 }
 
 /// An event behind an equal one changes nothing.

@@ -42,7 +42,7 @@ pub type Cx = Context<Router, Config>;
 #[polity_sdk::policy(lifecycle)]
 pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
     let mut router = cx.object_mut();
-    let next = match pass(&cx, &mut router).await {
+    Ok(match pass(&cx, &mut router).await {
         Ok(next) => {
             report::conclude(&cx, &mut router);
             next
@@ -50,15 +50,9 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
         // The state is executed again: whatever it had to find out or to do, it did not.
         Err(failure) => {
             report::stumbled(&cx, &mut router, &failure);
-            // A conflict is somebody else's write: looking again helps at once.
-            let class = match failure.code {
-                Code::Aborted => RetryClass::Conflict,
-                _ => RetryClass::Short,
-            };
-            Next::failed(class, failure)
+            Next::failed(failure.retry_class(), failure)
         }
-    };
-    Ok(next)
+    })
 }
 
 async fn pass(cx: &Cx, router: &mut Router) -> Result<Next, Failure> {

@@ -5,9 +5,8 @@ use crate::letters::Action;
 /// Takes from the queue what the next action answers for, and says which that is.
 ///
 /// Events that the chosen action deals with as well are dropped; the first that it does not deal with stays.
-pub fn coalesce(action: Action, queue: &mut Vec<Action>) -> Action {
+pub fn coalesce(mut action: Action, queue: &mut Vec<Action>) -> Action {
     use Action::{Create, Delete, Poll, Rebuild, Update};
-    let mut action = action;
     while let Some(head) = queue.first().copied() {
         if queue.contains(&Delete) {
             // Nothing before it matters any more, and nothing after it. It stays: there is no way back.

@@ -30,18 +30,12 @@ pub(crate) fn trouble(cx: &Cx, router: &mut Router, reason: &str, message: &str)
     not_ready(cx, router, reason, message);
 }
 
-/// The state could not be executed. While that goes on with one code nothing more is written, whatever else the messages
-/// say.
+/// The state could not be executed. While that goes on nothing more is written, whatever the messages say.
 pub(crate) fn stumbled(cx: &Cx, router: &mut Router, failure: &Failure) {
-    let conditions = &mut router.status.conditions;
-    let code = format!("{}: ", failure.code.as_str());
-    let said = conditions
-        .get(READY)
-        .is_some_and(|ready| ready.status == ConditionStatus::Unknown && ready.message.starts_with(&code));
-    if !said {
-        let message = format!("{code}{}", failure.message);
-        cx.event(EventType::Warning, LOOK_FAILED, message.clone());
-        conditions.set(cx.now(), READY, ConditionStatus::Unknown, LOOK_FAILED, message);
+    let message = format!("{}: {}", failure.code.as_str(), failure.message);
+    let (conditions, is) = (&mut router.status.conditions, ConditionStatus::Unknown);
+    if conditions.announce(cx.now(), READY, is, LOOK_FAILED, &message) {
+        cx.event(EventType::Warning, LOOK_FAILED, message);
     }
 }
 
@@ -56,10 +50,8 @@ pub(crate) fn conclude(cx: &Cx, router: &mut Router) {
         Vm::Error => NeutronStatus::Error,
     });
     let lost = matches!(status.vm, Vm::Down | Vm::RestartNeeded | Vm::Error);
-    let explained = status
-        .conditions
-        .get(READY)
-        .is_some_and(|ready| ready.status == ConditionStatus::False && !ready.message.is_empty());
+    let says_why = |ready: &Condition| ready.status == ConditionStatus::False && !ready.message.is_empty();
+    let explained = status.conditions.get(READY).is_some_and(says_why);
     // What made it so is said already, now or before.
     if std::mem::take(&mut status.told) || (lost && explained) {
         return;

@@ -14,8 +14,7 @@ pub(crate) async fn stop(cx: &Cx, router: &mut Router) -> Result<Next, Failure> 
 
 /// REBUILD_VM: to make another VM, whatever this one is like.
 pub(crate) async fn rebuild(cx: &Cx, router: &mut Router) -> Result<Next, Failure> {
-    let name = &router.metadata.name;
-    if cx.ask(resource(name)).await.found()?.is_none() {
+    if cx.ask(resource(&router.metadata.name)).await.found()?.is_none() {
         router.status.vm = Vm::Gone;
     }
     router.status.boot_attempts = 0;
@@ -26,9 +25,9 @@ pub(crate) async fn rebuild(cx: &Cx, router: &mut Router) -> Result<Next, Failur
 async fn end(cx: &Cx, router: &mut Router, here: State, edges: [&str; 3]) -> Result<Next, Failure> {
     let [again, exit, create] = edges;
     match take_down(cx, router).await? {
-        Down::Gone => {}
-        Down::NotYet => return Ok(router.take_slowly(cx, again, here)),
-        Down::Failed(failure) => {
+        Ok(true) => {}
+        Ok(false) => return Ok(router.take_slowly(cx, again, here)),
+        Err(failure) => {
             report::trouble(cx, router, "DeleteFailed", &failure.message);
             return Ok(router.take_failed(cx, again, here, failure));
         }
@@ -50,39 +49,32 @@ pub(crate) fn exit(cx: &Cx, router: &mut Router) -> Next {
     Next::settled()
 }
 
-/// What became of a VM that is taken down.
-enum Down {
-    Gone,
-    NotYet,
-    /// The cloud did not do it.
-    Failed(Failure),
-}
-
-/// Gives the ports back and removes the VM. Whoever is let go of before that is never found again.
-async fn take_down(cx: &Cx, router: &mut Router) -> Result<Down, Failure> {
+/// Gives the ports back and removes the VM: whether it is gone, or what the cloud did not do. Whoever is let go of before
+/// that is never found again.
+async fn take_down(cx: &Cx, router: &mut Router) -> Result<Result<bool, Failure>, Failure> {
     let vm = cx.ask(instance(router.named())).await.found()?;
     let leaving = vm.as_ref().is_some_and(Instance::is_leaving);
     if !leaving && !router.status.ports.is_empty() {
         match cx.act(delete_ports(&router.metadata.name)).await.found() {
             Ok(_) => router.status.ports.clear(),
-            Err(failure) => return Ok(Down::Failed(failure)),
+            Err(failure) => return Ok(Err(failure)),
         }
     }
     let Some(vm) = vm else {
         router.status.instance = None;
-        return Ok(Down::Gone);
+        return Ok(Ok(true));
     };
     // Under whichever name it was found: from now on it is looked for by its id.
     router.status.instance = Some(vm.id.clone());
     if leaving {
-        return Ok(Down::NotYet);
+        return Ok(Ok(false));
     }
     if let Err(failure) = cx.act(delete(&vm.id)).await.found() {
-        return Ok(Down::Failed(failure));
+        return Ok(Err(failure));
     }
     if cx.ask_again(1, instance(router.named())).await.found()?.is_some() {
-        return Ok(Down::NotYet);
+        return Ok(Ok(false));
     }
     router.status.instance = None;
-    Ok(Down::Gone)
+    Ok(Ok(true))
 }

@@ -145,6 +145,7 @@ pub use polity_sdk_macros::policy;
 pub use report::{RECONCILE_FAILED, RECONCILED};
 pub use request::{Act, Ask};
 pub use selector::{LabelExpression, LabelOperator, LabelSelector};
+pub use step::decode;
 pub use time::{Period, Time};
 
 /// What a policy usually needs, in one line.

@@ -48,6 +48,15 @@ impl Failure {
         }
     }
 
+    /// How long to wait after it, where nothing more is known: a conflict is somebody else's write, and looking again
+    /// helps at once.
+    pub fn retry_class(&self) -> RetryClass {
+        match self.code {
+            Code::Aborted => RetryClass::Conflict,
+            _ => RetryClass::Short,
+        }
+    }
+
     /// Whether what was asked for definitely does not exist.
     pub fn is_not_found(&self) -> bool {
         self.code == Code::NotFound

@@ -222,8 +222,11 @@ fn empty(next: Next) -> Conclusion {
     }
 }
 
-/// Reads JSON. A failure says at which field.
-fn decode<T: DeserializeOwned>(json: &str, what: &str) -> Result<T, Failure> {
+/// Reads JSON: `what` it is. A failure says at which field.
+///
+/// # Errors
+/// `InvalidArgument` where it is no JSON of this type.
+pub fn decode<T: DeserializeOwned>(json: &str, what: &str) -> Result<T, Failure> {
     serde_json::from_str(json).map_err(|error| undecodable(json, what, &error))
 }
 

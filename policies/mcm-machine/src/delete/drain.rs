@@ -148,7 +148,7 @@ fn done(cx: &Cx, machine: &mut Machine, force: bool, reason: &str, message: &str
 fn failed(cx: &Cx, machine: &mut Machine, failure: Failure) -> Next {
     cx.note("MCM-X15");
     not_yet(cx, machine, "DrainFailed", &failure.message);
-    let wait = node::wait_after(&failure);
+    let wait = failure.retry_class();
     stay(cx, machine, NextOp::InitiateDrain, wait, failure)
 }
 

@@ -6,14 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use orbiter_api::{Because, ORB, Orb, Stop};
 use polity_sdk::node::{Node, NodeCondition};
 use polity_sdk::pool::{self, Machine};
 use polity_sdk::prelude::*;
 
 use crate::fleet::PARTS;
-use crate::join::{PAGE, POOL};
-use crate::{AT_ONCE, Cx};
+use crate::{AT_ONCE, Because, Cx, ORB, Orb, PAGE, POOL, Stop};
 
 /// Machines of a fleet that is read at once: a Node takes some 4 KB.
 const SMALL: usize = 200;
@@ -27,7 +25,7 @@ const TOLD: &[&str] = &["metadata.annotations", "spec.unschedulable", "spec.tain
 const LEFT: &[&str] = &["metadata.labels", "status.conditions"];
 
 /// The page of a machine's Node, by the number in the machine's name.
-pub(crate) fn page(number: u32) -> String {
+pub fn page(number: u32) -> String {
     (number / PAGE_SIZE).to_string()
 }
 
@@ -55,8 +53,8 @@ pub(crate) async fn look(cx: &Cx, orb: &Orb) -> Result<(Vec<Machine>, Vec<Node>)
     }
 }
 
-/// The node as it is drained.
-pub(crate) async fn whole(cx: &Cx, orb: &Orb, node: &Node) -> Result<Option<Node>, Stop> {
+/// A node with all that is read of one.
+pub async fn whole(cx: &Cx, orb: &Orb, node: &Node) -> Result<Option<Node>, Stop> {
     if !is_large(orb) {
         return Ok(Some(node.clone()));
     }

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use orbiter_api::{Because, MachineStatus, NodeMetadata, ORB, Orb, Stop, TaskKind};
 use polity_sdk::node::Node;
 use polity_sdk::pool::{self, Agent, Machine, Tier, Wanted};
 
-use crate::{Cx, nodes};
+use crate::{Because, Cx, MachineStatus, NodeMetadata, ORB, Orb, Stop, TaskKind, nodes};
 
 /// What is read of a node.
-pub(crate) const PARTS: &[&str] = &[
+pub const PARTS: &[&str] = &[
     "metadata.labels",
     "metadata.annotations",
     "spec.providerID",
@@ -21,36 +20,43 @@ pub(crate) const PARTS: &[&str] = &[
 
 /// All machines, the control plane first, then by pool and number; and Nodes of this Orb that have none.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Fleet {
-    pub(crate) members: Vec<Member>,
-    pub(crate) orphans: Vec<Node>,
+pub struct Fleet {
+    /// The machines.
+    pub members: Vec<Member>,
+    /// Nodes of this Orb that have no machine.
+    pub orphans: Vec<Node>,
     /// The names of Nodes that are somebody else's.
-    pub(crate) foreign: Vec<String>,
+    pub foreign: Vec<String>,
 }
 
 /// A machine and its node.
 #[derive(Clone, Debug)]
-pub(crate) struct Member {
-    pub(crate) machine: Machine,
+pub struct Member {
+    /// The machine, as its provider shows it.
+    pub machine: Machine,
     /// The number in its name.
-    pub(crate) number: Option<u32>,
-    pub(crate) node: Option<Node>,
-    pub(crate) metadata: NodeMetadata,
+    pub number: Option<u32>,
+    /// Its Node; none before it has joined.
+    pub node: Option<Node>,
+    /// What orbiter and the agent have said to each other.
+    pub metadata: NodeMetadata,
     /// No version is changed on it.
-    pub(crate) updates_disabled: bool,
+    pub updates_disabled: bool,
 }
 
-/// Makes sure of the infrastructure, and looks at everything.
-pub(crate) async fn look(cx: &Cx, orb: &mut Orb) -> Result<Fleet, Stop> {
-    infrastructure(cx, orb).await?;
-    let (machines, nodes) = nodes::look(cx, orb).await?;
-    let fleet = muster(orb, machines, nodes)?;
-    orb.status.machines = fleet.members.iter().map(Member::status).collect();
-    let mut control_planes = fleet.members.iter().filter(|member| member.is_control_plane());
-    if let Some(Member { machine, .. }) = control_planes.next() {
-        orb.status.initialized.get_or_insert_with(|| machine.name.clone());
+impl Fleet {
+    /// Makes sure of the infrastructure, and looks at everything.
+    pub async fn look(cx: &Cx, orb: &mut Orb) -> Result<Fleet, Stop> {
+        infrastructure(cx, orb).await?;
+        let (machines, nodes) = nodes::look(cx, orb).await?;
+        let fleet = muster(orb, machines, nodes)?;
+        orb.status.machines = fleet.members.iter().map(Member::status).collect();
+        let mut control_planes = fleet.members.iter().filter(|member| member.is_control_plane());
+        if let Some(Member { machine, .. }) = control_planes.next() {
+            orb.status.initialized.get_or_insert_with(|| machine.name.clone());
+        }
+        Ok(fleet)
     }
-    Ok(fleet)
 }
 
 /// Asks first, and acts only where something is missing.
@@ -164,20 +170,20 @@ impl Unclaimed {
 }
 
 /// What orbiter and the agent have said to each other.
-pub(crate) fn read(node: &Node) -> NodeMetadata {
+pub fn read(node: &Node) -> NodeMetadata {
     NodeMetadata::read(&node.metadata.annotations)
 }
 
 impl Fleet {
     /// The members of a pool.
-    pub(crate) fn of_pool<'a>(&'a self, pool: &'a str) -> impl Iterator<Item = &'a Member> + Clone {
+    pub fn of_pool<'a>(&'a self, pool: &'a str) -> impl Iterator<Item = &'a Member> + Clone {
         self.members
             .iter()
             .filter(move |member| member.machine.pool == pool)
     }
 
     /// How many nodes have joined.
-    pub(crate) fn nodes(&self) -> usize {
+    pub fn nodes(&self) -> usize {
         self.members.iter().filter(|member| member.node.is_some()).count()
     }
 }
@@ -202,12 +208,12 @@ impl Member {
     }
 
     /// Whether it is a node that runs the control plane.
-    pub(crate) fn is_control_plane(&self) -> bool {
+    pub fn is_control_plane(&self) -> bool {
         self.machine.tier == Tier::ControlPlane && self.node.is_some()
     }
 
     /// Whether its agent has prepared it.
-    pub(crate) fn is_initialized(&self) -> bool {
+    pub fn is_initialized(&self) -> bool {
         self.machine.agent == Agent::Initialized
     }
 }
