@@ -13,6 +13,9 @@ use crate::selector::Selector;
 /// Metadata that a watch keeps whatever its scope's fields, beside what identifies an object.
 pub const KEPT_METADATA: [&str; 3] = ["generation", "deletionTimestamp", "labels"];
 
+/// How many ends of objects that a scope never showed it remembers: they may come in late, and need not exist at all.
+const UNSEEN: usize = 1_024;
+
 /// Namespace and name of an object within a kind.
 pub type Place = (Option<String>, String);
 
@@ -43,8 +46,9 @@ struct Watched {
     objects: BTreeMap<Place, Object>,
     /// The latest version that its watch showed, of any object, its end too: it shows them in their order.
     shown: ResourceVersion,
-    /// Uids that this host saw end: a watch that lags must not bring them back.
-    ended: BTreeSet<String>,
+    /// What this host saw end, by place and uid: a watch that lags must not bring it back. By both, because a policy that
+    /// deletes an object may name the uid of any other one.
+    ended: BTreeSet<(Place, String)>,
     /// Boot milliseconds since nobody depends on it; none while somebody does.
     idle_since: Option<u64>,
 }
@@ -263,7 +267,7 @@ impl Watched {
             .objects
             .get(&place)
             .is_some_and(|known| known.version() >= object.version());
-        if stale || self.ended.contains(object.uid()) {
+        if stale || self.has_ended(&place, object.uid()) {
             return None;
         }
         let before = self.objects.insert(place.clone(), object.clone());
@@ -276,8 +280,8 @@ impl Watched {
     }
 
     fn delete(&mut self, scope: &Scope, object: &Object) -> Option<Change> {
-        self.ended.remove(object.uid());
         let place = place(object);
+        self.ended.remove(&(place.clone(), object.uid().to_owned()));
         let known = self.objects.get(&place)?;
         if known.uid() != object.uid() || known.version() > object.version() {
             return None;
@@ -291,9 +295,17 @@ impl Watched {
         })
     }
 
+    fn has_ended(&self, place: &Place, uid: &str) -> bool {
+        // Most scopes remember none, and need not build a key.
+        !self.ended.is_empty() && self.ended.contains(&(place.clone(), uid.to_owned()))
+    }
+
     fn end(&mut self, scope: &Scope, place: Place, uid: &str) -> Option<Change> {
-        self.ended.insert(uid.to_owned());
-        if self.objects.get(&place)?.uid() != uid {
+        let is_known = self.objects.get(&place).is_some_and(|known| known.uid() == uid);
+        if is_known || self.ended.len() < UNSEEN {
+            self.ended.insert((place.clone(), uid.to_owned()));
+        }
+        if !is_known {
             return None;
         }
         let before = self.objects.remove(&place);
@@ -329,7 +341,8 @@ impl Watched {
                 after: None,
             });
         }
-        self.ended.retain(|uid| listed.values().any(|u| u == uid));
+        self.ended
+            .retain(|(place, uid)| listed.get(place).is_some_and(|listed| listed == uid));
         changes.extend(objects.into_iter().filter_map(|object| self.apply(scope, object)));
         changes
     }
@@ -421,6 +434,17 @@ mod tests {
             version: ResourceVersion(4),
         };
         assert!(cache.observe(&scope(), old).is_empty());
+        assert_eq!(version(&cache), Some(5));
+    }
+
+    #[test]
+    fn the_end_of_one_object_is_not_that_of_another_whose_uid_was_named() {
+        let mut cache = cache();
+        cache.observe(&scope(), WatchEvent::Applied(node(3, json!({}))));
+        let mut elsewhere = node(3, json!({})).reference();
+        elsewhere.name = "m".into();
+        assert!(cache.own_delete(&elsewhere, "u").is_empty());
+        cache.observe(&scope(), WatchEvent::Applied(node(5, json!({}))));
         assert_eq!(version(&cache), Some(5));
     }
 

@@ -67,8 +67,9 @@ fn edits(choices: &mut Choices<'_>) {
     let edits = Edits::new(snapshot.clone(), patch.clone());
     let once = edits.onto(fresh.value());
     assert_eq!(edits.onto(&once), once, "{patch} twice onto {}", fresh.value());
+    // What the host refuses to take may mean anything, as long as nothing breaks.
     assert!(
-        edits.conflicts(snapshot.value()).is_empty(),
+        plan::misshapen(&patch, true).is_some() || edits.conflicts(snapshot.value()).is_empty(),
         "{patch} conflicts with its own snapshot {}",
         snapshot.value()
     );
