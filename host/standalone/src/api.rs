@@ -52,6 +52,11 @@ impl Api {
         Self { store }
     }
 
+    /// Waits until nothing will ever be stored again, and says why: what is read from then on is gone with the process.
+    pub async fn lost(&self) -> String {
+        self.store.lost().await
+    }
+
     async fn answer<B>(self, request: Request<B>) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes>,

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use redb::{Builder, Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
+use redb::{Builder, Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 
 use super::{
     StoreError,
@@ -18,28 +18,90 @@ const REVISION: &str = "revision";
 /// The page cache of the database, in bytes: everything is in memory anyway, so little is read from it.
 const CACHE: usize = 16 << 20;
 
-/// An open database.
+/// A database: open, or to be opened again after it failed.
 pub(super) struct Disk {
-    database: Database,
+    opens: Box<Opens>,
+    /// Where it is kept, to see that it still has a name.
+    file: Option<File>,
+    database: Option<Database>,
+    /// What was being kept when it failed: it may be kept or not.
+    doubt: Vec<Change>,
+    /// What was said of the failure.
+    said: String,
+}
+
+type Opens = dyn Fn() -> Result<Database, DatabaseError> + Send;
+
+/// Why changes are not kept.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotKept {
+    /// Nothing that is written will ever be found again.
+    #[error("the database file was deleted")]
+    Deleted,
+    /// The next write tries again.
+    #[error("the database cannot be written: {0}")]
+    Failed(#[from] redb::Error),
 }
 
 impl Disk {
     pub(super) fn open(file: File) -> Result<Self, StoreError> {
+        let again = file.try_clone().map_err(redb::StorageError::from);
+        let again = again.map_err(redb::DatabaseError::from)?;
+        let opens = move || {
+            let file = again.try_clone().map_err(redb::StorageError::from)?;
+            Builder::new().set_cache_size(CACHE).create_file(file)
+        };
+        Self::over(Box::new(opens), Some(file))
+    }
+
+    fn over(opens: Box<Opens>, file: Option<File>) -> Result<Self, StoreError> {
         Ok(Self {
-            database: Builder::new().set_cache_size(CACHE).create_file(file)?,
+            database: Some(opens()?),
+            opens,
+            file,
+            doubt: Vec::new(),
+            said: String::new(),
         })
+    }
+
+    /// Opens the database again if it failed. Of what was in doubt then, what turns out to be kept: `revision` is the last
+    /// that is known to be.
+    pub(super) fn recover(&mut self, revision: u64) -> Result<Vec<Change>, NotKept> {
+        if self.database.is_some() {
+            return Ok(Vec::new());
+        }
+        self.check_name()?;
+        let database = (self.opens)().map_err(redb::Error::from)?;
+        let kept = last_revision(&database)?;
+        self.database = Some(database);
+        let mut doubt = std::mem::take(&mut self.doubt);
+        doubt.retain(|change| revision < change.revision && change.revision <= kept);
+        Ok(doubt)
+    }
+
+    /// Whether there is still a file by this name or another: to one that has none, everything can be written for nothing.
+    fn check_name(&self) -> Result<(), NotKept> {
+        use std::os::unix::fs::MetadataExt as _;
+        let metadata = self.file.as_ref().map(File::metadata).transpose();
+        match metadata.map_err(redb::Error::Io)? {
+            Some(metadata) if metadata.nlink() == 0 => Err(NotKept::Deleted),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether what it says of a failure is news.
+    pub(super) fn is_news(&mut self, said: &str) -> bool {
+        let is_news = self.said != said;
+        said.clone_into(&mut self.said);
+        is_news
     }
 
     /// Everything that is kept.
     pub(super) fn load(&self, history: usize) -> Result<State, StoreError> {
-        self.make_tables()?;
-        let read = self.database.begin_read().map_err(redb::Error::from)?;
-        let counters = read.open_table(COUNTERS).map_err(redb::Error::from)?;
-        let revision = counters
-            .get(REVISION)
-            .map_err(redb::Error::from)?
-            .map_or(0, |found| found.value());
-        let mut state = State::new(revision, history);
+        let database = self.database.as_ref().ok_or_else(closed)?;
+        make_tables(database)?;
+        let read = database.begin_read().map_err(redb::Error::from)?;
+        let mut state = State::new(last_revision(database)?, history);
         let objects = read.open_table(OBJECTS).map_err(redb::Error::from)?;
         for entry in objects.iter().map_err(redb::Error::from)? {
             let (key, json) = entry.map_err(redb::Error::from)?;
@@ -58,31 +120,187 @@ impl Disk {
         Ok(state)
     }
 
-    fn make_tables(&self) -> Result<(), redb::Error> {
-        let write = self.database.begin_write()?;
-        write.open_table(OBJECTS)?;
-        write.open_table(COUNTERS)?;
-        write.commit()?;
-        Ok(())
-    }
-
     /// Keeps changes: when this returns, they survive the end of the process and of the machine.
-    pub(super) fn commit(&mut self, changes: &[Change]) -> Result<(), redb::Error> {
-        let write = self.database.begin_write()?;
-        {
-            let mut objects = write.open_table(OBJECTS)?;
-            let mut counters = write.open_table(COUNTERS)?;
-            for change in changes {
-                let key = (&*change.key.resource, &*change.key.namespace, &*change.key.name);
-                if change.deleted {
-                    objects.remove(key)?;
-                } else {
-                    objects.insert(key, &change.object.json()[..])?;
-                }
-                counters.insert(REVISION, change.revision)?;
+    pub(super) fn commit(&mut self, changes: &[Change]) -> Result<(), NotKept> {
+        let database = self.database.as_ref().ok_or_else(closed)?;
+        let written = write(database, changes).map_err(NotKept::from);
+        let written = written.and_then(|()| self.check_name());
+        match &written {
+            Ok(()) => self.said.clear(),
+            Err(_) => {
+                // It takes nothing more after a failure, until it is opened again.
+                self.database = None;
+                self.doubt = changes.to_vec();
             }
         }
-        write.commit()?;
-        Ok(())
+        written
+    }
+}
+
+fn closed() -> redb::Error {
+    redb::Error::DatabaseClosed
+}
+
+fn make_tables(database: &Database) -> Result<(), redb::Error> {
+    let write = database.begin_write()?;
+    write.open_table(OBJECTS)?;
+    write.open_table(COUNTERS)?;
+    write.commit()?;
+    Ok(())
+}
+
+/// The last resourceVersion that was given out.
+fn last_revision(database: &Database) -> Result<u64, redb::Error> {
+    let counters = database.begin_read()?.open_table(COUNTERS)?;
+    Ok(counters.get(REVISION)?.map_or(0, |found| found.value()))
+}
+
+fn write(database: &Database, changes: &[Change]) -> Result<(), redb::Error> {
+    let write = database.begin_write()?;
+    {
+        let mut objects = write.open_table(OBJECTS)?;
+        let mut counters = write.open_table(COUNTERS)?;
+        for change in changes {
+            let key = (&*change.key.resource, &*change.key.namespace, &*change.key.name);
+            if change.deleted {
+                objects.remove(key)?;
+            } else {
+                objects.insert(key, &change.object.json()[..])?;
+            }
+            counters.insert(REVISION, change.revision)?;
+        }
+    }
+    write.commit()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io,
+        sync::{Arc, Mutex},
+    };
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// A disk in memory that can be full: then nothing more is written, or even that is not told in time.
+    #[derive(Clone, Debug, Default)]
+    struct Full {
+        bytes: Arc<Mutex<Vec<u8>>>,
+        is_full: Arc<Mutex<bool>>,
+    }
+
+    impl Full {
+        fn set(&self, is_full: bool) {
+            *self.is_full.lock().unwrap() = is_full;
+        }
+
+        fn room(&self) -> io::Result<()> {
+            match *self.is_full.lock().unwrap() {
+                true => Err(io::Error::from(io::ErrorKind::StorageFull)),
+                false => Ok(()),
+            }
+        }
+
+        fn disk(&self) -> Disk {
+            let backend = self.clone();
+            let opens = move || Builder::new().create_with_backend(backend.clone());
+            let disk = Disk::over(Box::new(opens), None).unwrap();
+            disk.load(8).unwrap();
+            disk
+        }
+    }
+
+    impl redb::StorageBackend for Full {
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.bytes.lock().unwrap().len() as u64)
+        }
+
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            let at = usize::try_from(offset).unwrap();
+            out.copy_from_slice(&self.bytes.lock().unwrap()[at..at + out.len()]);
+            Ok(())
+        }
+
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.bytes
+                .lock()
+                .unwrap()
+                .resize(usize::try_from(len).unwrap(), 0);
+            Ok(())
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            self.room()
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.room()?;
+            let at = usize::try_from(offset).unwrap();
+            self.bytes.lock().unwrap()[at..at + data.len()].copy_from_slice(data);
+            Ok(())
+        }
+    }
+
+    fn change(revision: u64) -> Change {
+        Change {
+            revision,
+            key: Key {
+                resource: "configmaps".into(),
+                namespace: "default".into(),
+                name: format!("c-{revision}").into(),
+            },
+            previous: None,
+            object: Stored::new(json!({"metadata": {"resourceVersion": revision.to_string()}})),
+            deleted: false,
+        }
+    }
+
+    #[test]
+    fn a_disk_that_has_room_again_is_written_again() {
+        let full = Full::default();
+        let mut disk = full.disk();
+        disk.commit(&[change(1)]).unwrap();
+        full.set(true);
+        for _ in 0..3 {
+            assert!(disk.recover(1).and_then(|_| disk.commit(&[change(2)])).is_err());
+        }
+        full.set(false);
+        assert!(disk.recover(1).unwrap().is_empty(), "it was not kept");
+        disk.commit(&[change(2)]).unwrap();
+        drop(disk);
+        assert_eq!(full.disk().load(8).unwrap().revision, 2);
+    }
+
+    #[test]
+    fn what_was_kept_although_it_failed_is_shown_once_that_is_known() {
+        let full = Full::default();
+        let mut disk = full.disk();
+        disk.commit(&[change(1)]).unwrap();
+        // As if the answer alone was lost.
+        disk.commit(&[change(2)]).unwrap();
+        disk.database = None;
+        disk.doubt = vec![change(2)];
+        let kept = disk.recover(1).unwrap();
+        assert_eq!(kept.iter().map(|change| change.revision).collect::<Vec<_>>(), [2]);
+    }
+
+    #[test]
+    fn a_file_without_a_name_keeps_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("objects.redb");
+        let options = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path);
+        let mut disk = Disk::open(options.unwrap()).unwrap();
+        disk.load(8).unwrap();
+        disk.commit(&[change(1)]).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(disk.commit(&[change(2)]), Err(NotKept::Deleted)));
+        assert!(matches!(disk.recover(1), Err(NotKept::Deleted)));
     }
 }

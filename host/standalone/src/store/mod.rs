@@ -21,12 +21,14 @@ use std::{
 pub(crate) use state::{Change, Key, Object, Place, State, Stored};
 pub(crate) use write::Write;
 
+use tokio::sync::watch;
+
 use crate::{
     budget,
     refusal::Refusal,
     time::{Clock, now},
 };
-use disk::Disk;
+use disk::{Disk, NotKept};
 
 /// How many changes each resource remembers for watches: at 10,000 writes a second a watcher may be almost half
 /// a second behind; a changed object of 2 KB takes some 8 KB here.
@@ -64,6 +66,8 @@ pub struct Store {
     durable: bool,
     writer: Mutex<Option<Disk>>,
     state: RwLock<State>,
+    /// Why nothing will ever be kept again.
+    lost: watch::Sender<Option<String>>,
 }
 
 impl std::fmt::Debug for Store {
@@ -105,6 +109,7 @@ impl Store {
             durable,
             writer: Mutex::new(disk),
             state: RwLock::new(state),
+            lost: watch::Sender::new(None),
         };
         store.write(crate::namespaces::begin)?;
         Ok(store)
@@ -146,6 +151,13 @@ impl Store {
     ) -> Result<T, Refusal> {
         // A panic inside `work` leaves the state as it was: it is changed below only.
         let mut disk = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(disk) = disk.as_mut() {
+            let kept = disk.recover(self.read().revision);
+            let kept = kept.map_err(|why| self.not_kept(disk, &why))?;
+            if !kept.is_empty() {
+                self.change(kept);
+            }
+        }
         let state = self.read();
         let mut write = Write::new(&state, self.now(), &self.seed);
         budget::catch_up(&mut write);
@@ -160,15 +172,38 @@ impl Store {
             return Ok(answer);
         }
         if let Some(disk) = disk.as_mut() {
-            disk.commit(&changes).map_err(|error| {
-                tracing::error!(%error, "a write was not kept");
-                Refusal::internal("the database could not keep the write")
-            })?;
+            let kept = disk.commit(&changes);
+            kept.map_err(|why| self.not_kept(disk, &why))?;
         }
-        self.state
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .apply(changes);
+        self.change(changes);
         Ok(answer)
+    }
+
+    /// Shows changes to readers and watches.
+    fn change(&self, changes: Vec<Change>) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        state.apply(changes);
+    }
+
+    /// What a write that was not kept is answered. What keeps the disk from it is said once.
+    fn not_kept(&self, disk: &mut Disk, why: &NotKept) -> Refusal {
+        let said = why.to_string();
+        if disk.is_news(&said) {
+            tracing::error!("nothing is stored: {said}");
+        }
+        if matches!(why, NotKept::Deleted) {
+            self.lost.send_replace(Some(said.clone()));
+        }
+        Refusal::internal(&said)
+    }
+
+    /// Waits until nothing will ever be kept again, and says why.
+    pub async fn lost(&self) -> String {
+        let mut lost = self.lost.subscribe();
+        match lost.wait_for(Option::is_some).await {
+            Ok(why) => why.clone().unwrap_or_default(),
+            // The sender is this store's own.
+            Err(_) => std::future::pending().await,
+        }
     }
 }

@@ -64,7 +64,7 @@ pub(crate) struct Key {
 pub(crate) type Place = (Arc<str>, Arc<str>);
 
 /// One change of one object.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) revision: u64,
     pub(crate) key: Key,
