@@ -24,6 +24,8 @@ pub struct Clouds {
     scenario: Option<Value>,
     /// Whether this host may govern the machine that it runs on.
     own_node: bool,
+    /// Told what is only simulated, where objects are real.
+    tells: Option<Arc<dyn Fn(&str) + Send + Sync>>,
     open: Arc<Mutex<BTreeMap<String, Open>>>,
     through: Option<Arc<Through>>,
 }
@@ -52,6 +54,7 @@ impl Clouds {
             seed,
             scenario,
             own_node: false,
+            tells: None,
             open: Arc::default(),
             through: None,
         }
@@ -60,6 +63,12 @@ impl Clouds {
     /// This host is the agent of the machine that it runs on.
     pub fn with_own_node(mut self) -> Self {
         self.own_node = true;
+        self
+    }
+
+    /// Objects are those of a cluster, so whoever runs the host is told of a cloud that is only simulated.
+    pub fn among_real_objects(mut self, tells: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.tells = Some(Arc::new(tells));
         self
     }
 
@@ -126,6 +135,9 @@ impl Clouds {
             persist,
         };
         let opened = polity_clouds::open(&cloud.name, opening)?;
+        if let (Some(tells), true) = (&self.tells, opened.simulation().is_some()) {
+            tells(&simulated(&cloud.name, self.data.as_deref()));
+        }
         open.insert(
             cloud.name.clone(),
             Open {
@@ -143,6 +155,20 @@ impl Clouds {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What people must know of a cloud that is none.
+fn simulated(cloud: &str, data: Option<&Data>) -> String {
+    match data {
+        Some(data) => format!(
+            "the cloud {cloud} is a simulation: what it makes exists in {} only",
+            data.path().display()
+        ),
+        None => format!(
+            "the cloud {cloud} is a simulation: what it makes exists in this process only, and is forgotten when it ends \
+             (--data DIR keeps it)"
+        ),
     }
 }
 

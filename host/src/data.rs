@@ -2,16 +2,24 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use cap_std::fs::{Dir, OpenOptions};
 
 use crate::private;
 
+/// The file of the database of the embedded API.
+pub(crate) const OBJECTS: &str = "objects.redb";
+/// What the names of the files of clouds begin with.
+const CLOUD: &str = "cloud-";
+
 /// The data folder, this user's alone. No name in it is taken from an object, and none can leave it.
 pub struct Data {
     path: PathBuf,
     dir: Dir,
+    /// Who replaces a file: two of them would write it aside under the same name.
+    replaces: Mutex<()>,
     _lock: cap_std::fs::File,
 }
 
@@ -29,6 +37,7 @@ impl Data {
         Ok(Data {
             path: path.to_owned(),
             dir,
+            replaces: Mutex::default(),
             _lock: lock,
         })
     }
@@ -41,14 +50,23 @@ impl Data {
     /// The database file of the embedded API.
     pub fn database(&self) -> Result<std::fs::File> {
         let mut options = OpenOptions::new();
-        let file = private::open(
-            &self.dir,
-            "objects.redb",
-            options.create(true).read(true).write(true),
-        );
-        let file =
-            file.with_context(|| format!("cannot open {}", self.path.join("objects.redb").display()))?;
+        let options = options.create(true).read(true).write(true);
+        let file = private::open(&self.dir, OBJECTS, options);
+        let file = file.with_context(|| format!("cannot open {}", self.path.join(OBJECTS).display()))?;
         Ok(file.into_std())
+    }
+
+    /// Whether there is a database, and the files of which clouds there are.
+    pub fn holds(&self) -> Result<(bool, Vec<String>)> {
+        let at = || format!("cannot read {}", self.path.display());
+        let mut clouds = Vec::new();
+        for entry in self.dir.entries().with_context(at)? {
+            let name = entry.with_context(at)?.file_name().to_string_lossy().into_owned();
+            if name.starts_with(CLOUD) && !name.ends_with(".new") {
+                clouds.push(name);
+            }
+        }
+        Ok((self.dir.exists(OBJECTS), clouds))
     }
 
     /// Reads a whole file; none if it does not exist.
@@ -58,6 +76,7 @@ impl Data {
 
     /// Replaces a whole file: afterwards either the old or the new content is there, whenever the process dies.
     pub fn replace(&self, name: &str, content: &str) -> io::Result<()> {
+        let _one = self.replaces.lock().unwrap_or_else(PoisonError::into_inner);
         private::replace(&self.dir, name, content.as_bytes())
     }
 }
@@ -65,5 +84,5 @@ impl Data {
 /// Whether a name in the folder is one that is written here.
 fn is_own(name: &str) -> bool {
     let name = name.strip_suffix(".new").unwrap_or(name);
-    matches!(name, "lock" | "objects.redb" | "time" | "recordings") || name.starts_with("cloud-")
+    matches!(name, "lock" | OBJECTS | "time" | "recordings") || name.starts_with(CLOUD)
 }

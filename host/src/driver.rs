@@ -11,6 +11,7 @@ use polity_core::binding::PolicyId;
 use polity_core::call::{Call, CallId, LeaseRead, Reply, Scope, WatchEvent};
 use polity_core::contract::{Code, Doubt, Failure};
 use polity_core::key::Key;
+use polity_core::lease::LeaseTrouble;
 use polity_core::machine::{Guards, Health, Input, KeyView, Machine, Output};
 use polity_core::object::{Object, ResourceVersion};
 use polity_core::record::PassRecord;
@@ -20,6 +21,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 use crate::bindings::{Bindings, Loaded};
 use crate::clock::Clock;
 use crate::clouds::Clouds;
+use crate::said::Said;
 use crate::workers::Workers;
 
 /// Inputs that are taken in before the outputs of the first are looked at again: bounds how long one turn takes.
@@ -57,6 +59,8 @@ pub struct View {
     pub unsynced: Vec<String>,
     /// Whether this host holds the lease.
     pub holder: bool,
+    /// What stands in the way of holding it.
+    pub lease: Option<LeaseTrouble>,
     /// Passes in flight.
     pub passes: usize,
     /// Policies that are held ready: those of the bindings, and those that a pass in flight began with.
@@ -95,6 +99,11 @@ impl Handle {
     pub fn stop(&self) {
         let _ = self.happenings.send(Happening::Input(Input::Stop));
     }
+
+    /// Has the driver end what is in flight in the middle, give its lease up and stop.
+    pub fn cut(&self) {
+        let _ = self.happenings.send(Happening::Input(Input::Cut));
+    }
 }
 
 /// The event loop and what it drives.
@@ -111,6 +120,8 @@ pub struct Driver {
     calls: BTreeMap<CallId, AbortHandle>,
     watches: BTreeMap<Scope, AbortHandle>,
     next_status: u64,
+    /// What is wrong with the lease and the watches.
+    said: Said,
     /// Bindings of this host alone, in place of the cluster's.
     local: Option<Vec<Object>>,
 }
@@ -155,6 +166,7 @@ impl Driver {
             calls: BTreeMap::new(),
             watches: BTreeMap::new(),
             next_status: 0,
+            said: Said::default(),
             local: None,
         };
         (driver, Handle { happenings: sender })
@@ -198,6 +210,23 @@ impl Driver {
                 }
             }
             self.write_statuses();
+            let trouble = self.machine.lease_trouble().map(|trouble| trouble.to_string());
+            self.tell("the lease", trouble.as_deref());
+        }
+    }
+
+    /// Says what is wrong with something, or that nothing is any more, if it is news.
+    fn tell(&mut self, of: &str, wrong: Option<&str>) {
+        if let Some(news) = self.said.news(of, wrong, self.clock.now().boot) {
+            self.observer.says(&news);
+        }
+    }
+
+    fn tell_watch(&mut self, scope: &Scope, event: &WatchEvent) {
+        match event {
+            WatchEvent::Failed(why) => self.tell(&watch_of(scope), Some(why)),
+            WatchEvent::Listed { .. } => self.tell(&watch_of(scope), None),
+            WatchEvent::Applied(_) | WatchEvent::Deleted(_) => {}
         }
     }
 
@@ -205,12 +234,17 @@ impl Driver {
     fn take_in(&mut self, happening: Happening) -> bool {
         match happening {
             Happening::Input(input) => {
-                if let Input::Returned { call, .. } = &input {
-                    self.calls.remove(call);
+                match &input {
+                    Input::Returned { call, .. } => {
+                        self.calls.remove(call);
+                    }
+                    Input::Watched { scope, event } => self.tell_watch(scope, event),
+                    _ => {}
                 }
                 return self.step(input);
             }
             Happening::Bindings(event) => {
+                self.tell_watch(&crate::bindings::scope(), &event);
                 for name in self.bindings.observe(event) {
                     self.observer.says(&format!("binding {name} is gone"));
                     self.step(Input::Unbound(name));
@@ -268,6 +302,7 @@ impl Driver {
                     if let Some(watch) = self.watches.remove(&scope) {
                         watch.abort();
                     }
+                    self.said.forget(&watch_of(&scope));
                 }
                 Output::Recorded(record) => self.observer.passed(&record),
                 Output::Forgotten(key) => self.observer.forgotten(&key),
@@ -437,6 +472,7 @@ impl Driver {
             loading: self.bindings.loading(),
             unsynced: self.machine.unsynced().map(str::to_owned).collect(),
             holder: self.machine.is_holder(),
+            lease: self.machine.lease_trouble(),
             passes: self.machine.passes_in_flight(),
             policies: self.workers.policies().cloned().collect(),
         }
@@ -515,6 +551,10 @@ impl Drop for Driver {
             task.abort();
         }
     }
+}
+
+fn watch_of(scope: &Scope) -> String {
+    format!("the watch of {scope}")
 }
 
 fn no_cloud(name: &str) -> Failure {

@@ -23,10 +23,12 @@ mod private;
 pub mod progress;
 pub mod rbac;
 pub mod recording;
+mod said;
 pub mod scenario;
 pub mod secrets;
 pub mod settled;
 pub mod standalone;
+mod timekeeping;
 mod turns;
 mod workers;
 

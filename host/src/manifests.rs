@@ -79,6 +79,31 @@ impl Manifests {
 }
 
 impl Manifests {
+    /// Whether everything that is given can run against a cluster, where `builds` says that crates may be built.
+    ///
+    /// # Errors
+    /// What stands in the way, and what to do about it: before anything is built or applied.
+    pub fn check_for_a_cluster(&self, builds: bool) -> Result<()> {
+        if let Some(speed) = self.scenario.as_ref().and_then(|scenario| scenario.speed) {
+            bail!(
+                "the scenario's `speed: {speed}` is for standalone, because the time of a cluster is its own: leave the \
+                 scenario away by naming the other files, or remove its speed"
+            );
+        }
+        let later = self.scenario.iter().flat_map(Scenario::bindings);
+        for binding in self.bindings.iter().chain(later).filter(|_| !builds) {
+            let roles = binding["spec"]["policies"].as_object().into_iter().flatten();
+            if let Some(krate) = roles.filter_map(|(_, policy)| policy["crate"].as_str()).next() {
+                bail!(
+                    "binding {} names the policy crate {krate}: add --build-crates to have it built here, or name a \
+                     ready wasm file with `file` in place of `crate`",
+                    name(binding)
+                );
+            }
+        }
+        Ok(())
+    }
+
     /// Builds the crates that bindings name, now or in the course of the scenario. What cannot be built is said when
     /// they are applied.
     pub async fn build(&self, policies: &Arc<Policies>) {

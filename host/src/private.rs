@@ -81,6 +81,11 @@ pub(crate) fn fresh_folder(within: &Path, prefix: &str) -> io::Result<PathBuf> {
     Ok(path)
 }
 
+/// Whether a folder, and no link to one, is this user's.
+pub(crate) fn is_own_folder(path: &Path) -> bool {
+    opened(path, OFlags::NOFOLLOW).is_ok_and(|dir| owned(&dir, FileType::Directory).is_ok())
+}
+
 /// Opens a folder in one of ours, and creates it if it is not there.
 pub(crate) fn subfolder(dir: &Dir, name: &str) -> io::Result<Dir> {
     use cap_std::fs::DirBuilderExt as _;

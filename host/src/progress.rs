@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::driver::Observer;
 use crate::edges;
 use crate::recording::Recorder;
+use crate::said::Said;
 use crate::settled::Ends;
 
 /// How output is written.
@@ -32,6 +33,7 @@ pub struct Progress {
     started: u64,
     ends: Arc<Ends>,
     recorder: Option<Recorder>,
+    said: Said,
     manifests: BTreeMap<String, Manifest>,
     last: BTreeMap<Key, String>,
     bold: bool,
@@ -46,6 +48,7 @@ impl Progress {
             started,
             ends,
             recorder,
+            said: Said::default(),
             manifests: BTreeMap::new(),
             last: BTreeMap::new(),
             bold,
@@ -91,11 +94,17 @@ impl Observer for Progress {
     fn passed(&mut self, record: &PassRecord) {
         self.ends.passed(record);
         self.line(record);
-        if let Some(recorder) = &mut self.recorder
-            && let Err(e) = recorder.pass(record)
-        {
-            tracing::error!("recording stops: {e:#}");
-            self.recorder = None;
+        if let Some(recorder) = &mut self.recorder {
+            let wrong = recorder
+                .pass(record)
+                .err()
+                .map(|e| format!("passes are lost: {e:#}"));
+            let news = self
+                .said
+                .news("the recording", wrong.as_deref(), record.ended.boot);
+            if let Some(news) = news {
+                say(self.format, &news);
+            }
         }
     }
 
@@ -123,6 +132,9 @@ impl Observer for Progress {
 
     fn policy_forgotten(&mut self, id: &PolicyId) {
         self.manifests.remove(&*id.0);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.policy_forgotten(&id.0);
+        }
     }
 
     fn says(&mut self, message: &str) {
@@ -268,6 +280,7 @@ pub fn then(record: &PassRecord) -> String {
         }
         (Outcome::Failed(failure), _) => format!("{} (not published: {failure})", in_time("again")),
         (Outcome::LeaseLost, _) => "when the lease is held again".into(),
+        (Outcome::Stopped, _) => "when a host runs again".into(),
         (Outcome::Denied, _) => in_time("denied, looks again"),
         (Outcome::Released, _) => "released".into(),
         (Outcome::Published, Some(Next::Settled(_))) => in_time("settled, looks again"),

@@ -9,10 +9,11 @@
 //! The ring keeps the newest segments; a full recording keeps all.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, OpenOptions};
 use polity_core::contract::Manifest;
@@ -41,69 +42,141 @@ struct Header {
 /// What a recording's folder holds.
 const FOLDERS: [&str; 2] = ["policies", "passes"];
 
-/// Writes a recording.
+/// Writes a recording. What cannot be written is lost, and the next pass is tried again: into the same folder, which is
+/// made anew if somebody deleted it.
 pub struct Recorder {
-    policies: Dir,
-    passes: Dir,
-    header: String,
-    segment: u64,
-    file: File,
-    written: u64,
+    path: PathBuf,
     keep_all: bool,
+    header: String,
+    /// The policies that take part: what is kept of each, by digest.
+    policies: BTreeMap<String, Kept>,
+    open: Open,
+    _temporary: Option<Temporary>,
+}
+
+/// A policy's manifest as JSON, and its code.
+struct Kept {
+    manifest: Vec<u8>,
+    code: Vec<u8>,
 }
 
 impl Recorder {
     /// Records into a folder, after what it may hold already. `keep_all` is false for a ring.
     pub fn open(path: &Path, keep_all: bool, engine: &str) -> Result<Self> {
-        let dir = private::folder(path, |name| FOLDERS.contains(&name))?;
-        let [policies, passes] = FOLDERS.map(|folder| {
-            let opened = private::subfolder(&dir, folder);
-            opened.with_context(|| format!("cannot open {}", path.join(folder).display()))
-        });
-        let (policies, passes) = (policies?, passes?);
         let header = Header {
             format: 1,
             polity: env!("CARGO_PKG_VERSION").into(),
             engine: engine.into(),
         };
         let header = serde_json::to_string(&header)?;
-        let segment = segments(&passes)?.last().map_or(1, |last| last.saturating_add(1));
-        let file = create(&passes, segment, &header)?;
         Ok(Recorder {
-            policies,
-            passes,
-            written: header.len() as u64,
-            header,
-            segment,
-            file,
+            open: Open::new(path, &header)?,
+            path: path.to_owned(),
             keep_all,
+            header,
+            policies: BTreeMap::new(),
+            _temporary: None,
         })
+    }
+
+    /// Records into a folder that nobody named: the newest of them is kept for `explain`, the others are removed.
+    pub fn temporary(engine: &str) -> Result<Self> {
+        let temporary = Temporary::new()?;
+        let recorder = Recorder::open(&temporary.path, false, engine)?;
+        Ok(Recorder {
+            _temporary: Some(temporary),
+            ..recorder
+        })
+    }
+
+    /// Where it records.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Keeps what a policy says of itself, and its bytes, for `edges` and replay.
     pub fn policy(&mut self, digest: &str, manifest: &Manifest, bytes: &[u8]) -> Result<()> {
-        let (text, code) = (format!("{digest}.json"), format!("{digest}.wasm"));
-        if !self.policies.exists(&code) {
-            private::replace(&self.policies, &text, &serde_json::to_vec_pretty(manifest)?)?;
-            private::replace(&self.policies, &code, bytes)?;
-        }
-        Ok(())
+        let kept = Kept {
+            manifest: serde_json::to_vec_pretty(manifest)?,
+            code: bytes.to_vec(),
+        };
+        let written = self.open.policy(digest, &kept);
+        self.policies.insert(digest.to_owned(), kept);
+        written
+    }
+
+    /// A policy takes part no more: what was kept of it stays, but is not made again.
+    pub fn policy_forgotten(&mut self, digest: &str) {
+        self.policies.remove(digest);
     }
 
     /// Appends a pass.
     pub fn pass(&mut self, record: &PassRecord) -> Result<()> {
         let mut line = serde_json::to_vec(record)?;
         line.push(b'\n');
+        if self.open.append(&line, &self.header, self.keep_all).is_ok() {
+            return Ok(());
+        }
+        // Whatever broke, a new file in a folder that is there may do.
+        self.open = Open::new(&self.path, &self.header)?;
+        for (digest, kept) in &self.policies {
+            self.open.policy(digest, kept)?;
+        }
+        self.open.append(&line, &self.header, self.keep_all)
+    }
+}
+
+/// A recording's folder, and the file to which passes are appended.
+struct Open {
+    policies: Dir,
+    passes: Dir,
+    segment: u64,
+    file: File,
+    written: u64,
+}
+
+impl Open {
+    fn new(path: &Path, header: &str) -> Result<Self> {
+        let dir = private::folder(path, |name| FOLDERS.contains(&name))?;
+        let [policies, passes] = FOLDERS.map(|folder| {
+            let opened = private::subfolder(&dir, folder);
+            opened.with_context(|| format!("cannot open {}", path.join(folder).display()))
+        });
+        let (policies, passes) = (policies?, passes?);
+        let segment = segments(&passes)?.last().map_or(1, |last| last.saturating_add(1));
+        let file = create(&passes, segment, header)?;
+        Ok(Open {
+            policies,
+            passes,
+            segment,
+            file,
+            written: header.len() as u64,
+        })
+    }
+
+    fn policy(&self, digest: &str, kept: &Kept) -> Result<()> {
+        let (text, code) = (format!("{digest}.json"), format!("{digest}.wasm"));
+        if !self.policies.exists(&code) {
+            private::replace(&self.policies, &text, &kept.manifest)?;
+            private::replace(&self.policies, &code, &kept.code)?;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, line: &[u8], header: &str, keep_all: bool) -> Result<()> {
         if self.written + line.len() as u64 > SEGMENT {
-            self.segment = self.segment.saturating_add(1);
-            self.file = create(&self.passes, self.segment, &self.header)?;
-            self.written = self.header.len() as u64;
-            if !self.keep_all {
+            let next = self.segment.saturating_add(1);
+            self.file = create(&self.passes, next, header)?;
+            (self.segment, self.written) = (next, header.len() as u64);
+            if !keep_all {
                 self.drop_old()?;
             }
         }
-        self.file.write_all(&line).context("cannot write the recording")?;
+        self.file.write_all(line).context("cannot write the recording")?;
         self.written += line.len() as u64;
+        if rustix::fs::fstat(&self.file)?.st_nlink == 0 {
+            bail!("the file of the recording was deleted");
+        }
         Ok(())
     }
 
@@ -123,10 +196,15 @@ fn name(segment: u64) -> String {
 }
 
 fn create(passes: &Dir, segment: u64, header: &str) -> Result<File> {
+    let name = name(segment);
     let mut options = OpenOptions::new();
-    let mut file = private::open(passes, &name(segment), options.append(true).create_new(true))
-        .with_context(|| format!("cannot create passes/{}", name(segment)))?;
-    writeln!(file, "{header}")?;
+    let mut file = private::open(passes, &name, options.append(true).create_new(true))
+        .with_context(|| format!("cannot create passes/{name}"))?;
+    if let Err(e) = writeln!(file, "{header}") {
+        // A full disk takes names without content.
+        let _ = passes.remove_file(&name);
+        return Err(e).with_context(|| format!("cannot write passes/{name}"));
+    }
     Ok(file)
 }
 
@@ -159,29 +237,38 @@ impl Recording {
         Ok(Recording { dir })
     }
 
-    /// Hands every pass to `see`, oldest first. A last line that a crash cut short is left out.
-    pub fn passes(&self, mut see: impl FnMut(PassRecord)) -> Result<()> {
+    /// Hands every pass to `see`, oldest first; says how many lines cannot be read. A last line that a crash cut short
+    /// is no such line.
+    pub fn passes(&self, mut see: impl FnMut(PassRecord)) -> Result<u64> {
         let passes = self
             .dir
             .open_dir("passes")
             .context("this folder holds no recording: it has no `passes`")?;
+        let mut damaged = 0;
         for segment in segments(&passes)? {
+            let name = name(segment);
             let file = passes
-                .open(name(segment))
-                .with_context(|| format!("cannot open {}", name(segment)))?;
-            let mut lines = BufReader::new(file).lines().skip(1).enumerate().peekable();
-            while let Some((number, line)) = lines.next() {
-                let line = line.with_context(|| format!("cannot read {}", name(segment)))?;
-                match serde_json::from_str(&line) {
-                    Ok(record) => see(record),
-                    Err(_) if lines.peek().is_none() => {}
+                .open(&name)
+                .with_context(|| format!("cannot open {name}"))?;
+            let lines = BufReader::new(file).split(b'\n').skip(1);
+            // Whether the last line was one that cannot be read: it counts once another one follows.
+            let mut torn = false;
+            for line in lines {
+                let line = line.with_context(|| format!("cannot read {name}"))?;
+                damaged += u64::from(torn);
+                match serde_json::from_slice(&line) {
+                    Ok(record) => {
+                        torn = false;
+                        see(record);
+                    }
                     Err(e) => {
-                        return Err(e).with_context(|| format!("{} line {}", name(segment), number + 2));
+                        torn = true;
+                        tracing::debug!("{name}: {e}");
                     }
                 }
             }
         }
-        Ok(())
+        Ok(damaged)
     }
 
     /// The manifests of the policies that took part, by digest.
@@ -196,20 +283,83 @@ impl Recording {
             let Some(digest) = name.to_str().and_then(|n| n.strip_suffix(".json")) else {
                 continue;
             };
-            let text = self.dir.read(format!("policies/{digest}.json"))?;
-            let manifest =
-                serde_json::from_slice(&text).with_context(|| format!("policies/{digest}.json"))?;
-            manifests.insert(digest.to_owned(), manifest);
+            let at = format!("policies/{digest}.json");
+            let text = self.dir.read(&at).with_context(|| format!("cannot read {at}"))?;
+            match serde_json::from_slice(&text) {
+                Ok(manifest) => {
+                    manifests.insert(digest.to_owned(), manifest);
+                }
+                Err(e) => {
+                    tracing::warn!("{at} is damaged, and what the policy says of itself not known: {e}")
+                }
+            }
         }
         Ok(manifests)
     }
 }
 
-/// Makes a folder for a recording that nobody named.
-pub fn temporary() -> Result<PathBuf> {
-    let place = std::env::temp_dir();
-    private::fresh_folder(&place, "polity-recordings")
-        .with_context(|| format!("cannot create a folder for recordings in {}", place.display()))
+/// A folder for a recording that nobody named. Of those only the newest is kept when its host has ended.
+struct Temporary {
+    path: PathBuf,
+    /// Held while the host runs: nobody else removes the folder meanwhile.
+    _lock: std::fs::File,
+}
+
+/// What the names of such folders begin with.
+const TEMPORARY: &str = "polity-recordings";
+/// Folders younger than this are left alone: whoever made one may not have locked it yet.
+const YOUNG: Duration = Duration::from_secs(60);
+
+impl Temporary {
+    fn new() -> Result<Self> {
+        let place = std::env::temp_dir();
+        // The last one showed `explain` what its host did; it makes room for what this one does.
+        if let Ok(last) = latest() {
+            remove(&place, &last);
+        }
+        sweep(&place);
+        let path = private::fresh_folder(&place, TEMPORARY);
+        let path =
+            path.with_context(|| format!("cannot create a folder for recordings in {}", place.display()))?;
+        let lock = lock(&path).with_context(|| format!("cannot lock {}", path.display()))?;
+        Ok(Temporary { path, _lock: lock })
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // The newest one is what `explain` shows.
+        if latest().is_ok_and(|latest| latest != self.path) {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Removes what hosts left behind that have ended.
+fn sweep(place: &Path) {
+    let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
+    for entry in entries {
+        let modified = entry.metadata().and_then(|metadata| metadata.modified());
+        if modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > YOUNG)) {
+            remove(place, &entry.path());
+        }
+    }
+}
+
+/// Removes one of these folders, unless its host still runs.
+fn remove(place: &Path, folder: &Path) {
+    let name = folder.file_name().and_then(|name| name.to_str());
+    let is_one = folder.parent() == Some(place) && name.is_some_and(|name| name.starts_with(TEMPORARY));
+    if is_one && private::is_own_folder(folder) && lock(folder).is_ok() {
+        let _ = std::fs::remove_dir_all(folder);
+    }
+}
+
+/// Locks a folder for as long as the file is open, which is at most as long as the process lives.
+fn lock(folder: &Path) -> io::Result<std::fs::File> {
+    let folder = std::fs::File::open(folder)?;
+    rustix::fs::flock(&folder, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
+    Ok(folder)
 }
 
 /// Where `explain` looks for the last recording: in a place that everybody may write to, so what stands there is taken

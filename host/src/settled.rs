@@ -48,7 +48,9 @@ impl Ends {
                 .map(|name| format!("the objects of binding {name} are not known yet")),
         );
         if !view.holder {
-            stuck.push("this host does not hold the lease".into());
+            let why = view.lease.as_ref().map(|why| format!(": {why}"));
+            let why = why.unwrap_or_default();
+            stuck.push(format!("this host does not hold the lease{why}"));
         }
         for (key, state) in &view.keys {
             match ends.get(key) {

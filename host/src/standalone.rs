@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use polity_standalone::{Access, Api, Store};
 
 use crate::clock::Clock;
-use crate::data::Data;
+use crate::data::{Data, OBJECTS};
 use crate::private;
 
 /// Opens the embedded API: in the data folder if there is one.
@@ -22,10 +22,24 @@ pub fn open(clock: &Arc<Clock>, data: Option<&Data>) -> Result<Api> {
     let store = match data {
         None => Store::in_memory(clock, seed),
         Some(data) => {
+            refuse_clouds_alone(data)?;
             Store::open(data.database()?, clock, seed).context("cannot open the data of the embedded API")?
         }
     };
     Ok(Api::new(Arc::new(store)))
+}
+
+/// A simulated cloud whose objects are gone would keep machines that nobody knows any more, or lose those of others.
+fn refuse_clouds_alone(data: &Data) -> Result<()> {
+    let (has_objects, clouds) = data.holds()?;
+    let path = data.path().display();
+    if let (false, Some(cloud)) = (has_objects, clouds.first()) {
+        bail!(
+            "{path} holds {cloud} but no {OBJECTS}, which has the objects that go with it: put {OBJECTS} back, or begin \
+             anew with an empty folder"
+        );
+    }
+    Ok(())
 }
 
 /// A server that kubectl can talk to.

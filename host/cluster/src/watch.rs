@@ -60,13 +60,13 @@ impl Cluster {
     pub fn watch(&self, scope: Scope) -> impl Stream<Item = WatchEvent> + Send + use<> {
         let cluster = self.clone();
         async_stream::stream! {
-            // Lists and watches in a row that came to nothing; whether that was said.
-            let (mut failures, mut said) = (0, false);
+            // Lists and watches in a row that came to nothing, and what was said of the last.
+            let (mut failures, mut said) = (0, None);
             loop {
                 let failure = match cluster.list_scope(&scope).await {
                     Err(failure) => failure,
                     Ok((objects, version)) => {
-                        said = false;
+                        said = None;
                         yield WatchEvent::Listed { objects, version: number(&version) };
                         let mut watching = Watching::new(&cluster, &scope, version);
                         let failure = loop {
@@ -85,9 +85,10 @@ impl Cluster {
                 if failure.code == Code::OutOfRange && failures == 1 {
                     continue;
                 }
-                if !said {
-                    said = true;
-                    yield WatchEvent::Failed(failure.to_string());
+                let why = failure.to_string();
+                if said.as_ref() != Some(&why) {
+                    said = Some(why.clone());
+                    yield WatchEvent::Failed(why);
                 }
                 sleep(wait(failures, &failure)).await;
             }

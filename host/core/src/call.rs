@@ -204,6 +204,19 @@ pub struct Scope {
     pub fields: Vec<String>,
 }
 
+impl std::fmt::Display for Scope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.kind.kind)?;
+        match (&self.namespace, &self.name) {
+            (Some(namespace), Some(name)) => write!(f, " {namespace}/{name}")?,
+            (None, Some(name)) => write!(f, " {name}")?,
+            (Some(namespace), None) => write!(f, " in {namespace}")?,
+            (None, None) => {}
+        }
+        self.node.as_ref().map_or(Ok(()), |node| write!(f, " on {node}"))
+    }
+}
+
 /// What a watch says.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WatchEvent {

@@ -5,6 +5,7 @@
 //! at or before the moment that others start counting to, two never hold at once however their clocks differ.
 
 use crate::call::{LeaseRead, LeaseWrite};
+use crate::contract::Failure;
 use crate::key::Now;
 
 /// Milliseconds a holder may go without renewing. Four times the longest call, so that work need not pause for renewals.
@@ -23,6 +24,24 @@ pub enum LeaseAction {
     Wait(u64),
 }
 
+/// Why a host does not hold the lease, or will not hold it for long.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LeaseTrouble {
+    /// Another host holds it.
+    HeldBy(String),
+    /// It can be neither read nor written.
+    Failing(Failure),
+}
+
+impl std::fmt::Display for LeaseTrouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            LeaseTrouble::HeldBy(holder) => write!(f, "{holder} holds it, and this host waits for it"),
+            LeaseTrouble::Failing(failure) => write!(f, "it cannot be read or renewed: {failure}"),
+        }
+    }
+}
+
 /// The lease as this host sees it.
 #[derive(Debug)]
 pub struct Lease {
@@ -34,6 +53,7 @@ pub struct Lease {
     /// Somebody may have written since: read before writing again.
     look: bool,
     giving_up: bool,
+    failing: Option<Failure>,
 }
 
 #[derive(Debug)]
@@ -53,6 +73,7 @@ impl Lease {
             next: 0,
             look: true,
             giving_up: false,
+            failing: None,
         }
     }
 
@@ -69,6 +90,21 @@ impl Lease {
     /// Boot milliseconds at which a held lease ends unless it is renewed.
     pub fn expires(&self) -> Option<u64> {
         self.expires
+    }
+
+    /// What stands in the way of holding it.
+    pub fn trouble(&self) -> Option<LeaseTrouble> {
+        let failing = self.failing.clone().map(LeaseTrouble::Failing);
+        failing.or_else(|| {
+            let holder = &self.seen.as_ref()?.read.holder;
+            let foreign = self.expires.is_none() && !holder.is_empty() && *holder != self.identity;
+            foreign.then(|| LeaseTrouble::HeldBy(holder.clone()))
+        })
+    }
+
+    /// A read or write of the lease failed, or the next one did not.
+    pub fn fails(&mut self, failing: Option<Failure>) {
+        self.failing = failing;
     }
 
     /// Boot milliseconds at which [`Lease::poll`] has something to say.
@@ -175,6 +211,26 @@ impl Lease {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::Code;
+
+    #[test]
+    fn what_stands_in_the_way_of_holding_it_can_be_told() {
+        let mut lease = Lease::new("me".into());
+        assert_eq!(lease.trouble(), None, "nothing is known yet");
+        lease.poll(at(0));
+        lease.answered(at(0), false, Some(Some(foreign("1"))));
+        assert_eq!(lease.trouble(), Some(LeaseTrouble::HeldBy("other".into())));
+        let forbidden = Failure::new(Code::PermissionDenied, "leases is forbidden");
+        lease.fails(Some(forbidden.clone()));
+        assert_eq!(lease.trouble(), Some(LeaseTrouble::Failing(forbidden)));
+        lease.fails(None);
+        let free = LeaseRead {
+            holder: String::new(),
+            ..foreign("2")
+        };
+        lease.answered(at(1), false, Some(Some(free)));
+        assert_eq!(lease.trouble(), None);
+    }
 
     fn at(boot: u64) -> Now {
         Now { boot, unix: boot }

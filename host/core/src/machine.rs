@@ -26,14 +26,14 @@ use crate::call::{Call, CallId, Reply, Scope, WatchEvent};
 use crate::contract::{Cause, Code, Event, Question, Role, Trial};
 use crate::fault::Fault;
 use crate::key::{Key, Now, PassId};
-use crate::lease::{Lease, LeaseAction};
+use crate::lease::{Lease, LeaseAction, LeaseTrouble};
 use crate::limits::Bucket;
 use crate::object::Object;
 use crate::path::Digest;
 use crate::permit::Permits;
 use crate::plan::Part;
 use crate::queue::Queue;
-use crate::record::PassRecord;
+use crate::record::{Outcome, PassRecord};
 
 use call::{Delayed, Outstanding, Target};
 use pass::PassState;
@@ -63,6 +63,8 @@ pub enum Input {
     },
     /// Finish what is in flight, give the lease up, and stop.
     Stop,
+    /// End what is in flight in the middle, give the lease up, and stop.
+    Cut,
 }
 
 /// Something to be done.
@@ -298,6 +300,7 @@ impl Machine {
             Input::Watched { scope, event } => self.watched(&scope, event),
             Input::Returned { call, reply } => self.returned(call, reply),
             Input::Stop => self.stopping = true,
+            Input::Cut => self.cut(),
         }
         self.advance();
         std::mem::take(&mut self.out)
@@ -321,6 +324,11 @@ impl Machine {
     /// Whether this host holds the lease.
     pub fn is_holder(&self) -> bool {
         self.lease.is_held(self.now)
+    }
+
+    /// What stands in the way of holding the lease.
+    pub fn lease_trouble(&self) -> Option<LeaseTrouble> {
+        self.lease.trouble()
     }
 
     /// How a binding does.
@@ -380,6 +388,23 @@ impl Machine {
         }
     }
 
+    /// Nothing is waited for any more but the lease. What was sent may still happen: it is settled by whoever holds the
+    /// lease next, as after a crash.
+    fn cut(&mut self) {
+        self.stopping = true;
+        self.end_all(&Outcome::Stopped);
+        self.cancel_writes();
+    }
+
+    /// Ends every pass in the middle.
+    fn end_all(&mut self, outcome: &Outcome) {
+        for id in self.passes.keys().copied().collect::<Vec<_>>() {
+            if let Some(pass) = self.passes.remove(&id) {
+                self.end(pass, outcome.clone());
+            }
+        }
+    }
+
     fn lease_deadline(&self) -> Option<u64> {
         Some(self.lease.deadline())
     }
@@ -406,11 +431,7 @@ impl Machine {
             (true, false) => {
                 self.was_held = false;
                 if self.guards.fencing {
-                    for id in self.passes.keys().copied().collect::<Vec<_>>() {
-                        if let Some(pass) = self.passes.remove(&id) {
-                            self.end(pass, crate::record::Outcome::LeaseLost);
-                        }
-                    }
+                    self.end_all(&Outcome::LeaseLost);
                 }
             }
             _ => {}

@@ -129,6 +129,8 @@ pub enum Outcome {
     Failed(Failure),
     /// The lease was lost in the middle.
     LeaseLost,
+    /// The host was to stop, and had no time left for it.
+    Stopped,
 }
 
 impl PassRecord {

@@ -40,7 +40,7 @@ impl Edges {
                     .entry(manifest.name.clone())
                     .or_insert_with(|| manifest.edges.clone());
             }
-            recording.passes(|record| {
+            let damaged = recording.passes(|record| {
                 let taken = crate::edges::taken(&record, &manifests);
                 for role in &record.roles {
                     let Some(manifest) = manifests.get(&*role.policy.0).filter(|m| self.wants(&m.name))
@@ -59,6 +59,7 @@ impl Edges {
                     }
                 }
             })?;
+            super::explain::warn_of_damage(format, folder, damaged);
         }
         let (mut unknown, mut missing) = (Vec::new(), Vec::new());
         for (policy, table) in &tables {

@@ -1,7 +1,7 @@
 //! `polity explain`: the timeline of an object's passes.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -10,7 +10,7 @@ use polity_core::contract::{Act, Entry, Manifest, Question, Request};
 use polity_core::record::{PassRecord, RoleRecord, WritePurpose};
 use polity_core::time::rfc3339;
 
-use crate::progress::{Format, duration, print, print_json, printable, then};
+use crate::progress::{Format, duration, print, print_json, printable, say, then};
 use crate::recording::{self, Recording};
 
 /// Characters of an answer that are shown unless all are asked for.
@@ -42,11 +42,12 @@ impl Explain {
         let recording = Recording::open(&folder)?;
         let manifests = recording.manifests()?;
         let mut passes = Vec::new();
-        recording.passes(|record| {
+        let damaged = recording.passes(|record| {
             if self.is_of(&record) {
                 passes.push(record);
             }
         })?;
+        warn_of_damage(format, &folder, damaged);
         if passes.is_empty() {
             bail!(
                 "the recording {} holds no pass of {} {}",
@@ -233,4 +234,16 @@ impl Explain {
 /// One line, whatever stands in the texts of objects.
 fn line(text: &str) {
     print(&printable(text));
+}
+
+/// Says that some passes of a recording cannot be read: what is shown is not all.
+pub(super) fn warn_of_damage(format: Format, folder: &Path, damaged: u64) {
+    if damaged > 0 {
+        let lines = if damaged == 1 { "line" } else { "lines" };
+        let folder = folder.display();
+        say(
+            format,
+            &format!("{damaged} damaged {lines} of the recording {folder} cannot be read"),
+        );
+    }
 }

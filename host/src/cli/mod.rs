@@ -8,6 +8,7 @@ mod explain;
 mod node_agent;
 mod rbac;
 mod run;
+mod stopping;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;

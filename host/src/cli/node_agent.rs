@@ -12,12 +12,13 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::connection::Connection;
-use super::run::{identity, interrupted, recorder, unpredictable};
+use super::run::{identity, recorder, unpredictable};
+use super::stopping::{Signals, Stopping};
 use crate::bindings;
 use crate::clock::Clock;
 use crate::clouds::Clouds;
 use crate::data::Data;
-use crate::driver::{Driver, Parts};
+use crate::driver::{Driver, Handle, Parts, Running};
 use crate::policies::Policies;
 use crate::progress::{Format, Progress, say};
 use crate::secrets::ClusterSecrets;
@@ -62,6 +63,8 @@ pub(super) struct NodeAgent {
     /// Record every pass here, and keep all of them. Without it the newest 64 MiB are kept in the data folder.
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
+    #[command(flatten)]
+    stopping: Stopping,
 }
 
 /// A name that a Node can have: an RFC 1123 subdomain, as Kubernetes demands.
@@ -79,13 +82,25 @@ pub(super) fn node_name(text: &str) -> Result<String, String> {
 impl NodeAgent {
     pub(super) fn run(self, format: Format) -> Result<ExitCode> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let code = runtime.block_on(self.host(format));
+        let code = runtime.block_on(async {
+            let mut signals = Signals::catch()?;
+            tokio::select! {
+                started = self.start(format) => {
+                    let (driver, handle) = started?;
+                    self.until_its_end(driver, &handle, &mut signals, format).await
+                }
+                () = signals.next() => {
+                    say(format, "stopped before it began");
+                    Ok(ExitCode::SUCCESS)
+                }
+            }
+        });
         // What is being installed goes on when the agent starts again.
         runtime.shutdown_background();
         code
     }
 
-    async fn host(self, format: Format) -> Result<ExitCode> {
+    async fn start(&self, format: Format) -> Result<(Running, Handle)> {
         if !self.connection.is_given() {
             bail!("--kubeconfig, --context or --in-cluster is needed: where is the Node?");
         }
@@ -124,16 +139,21 @@ impl NodeAgent {
                 Some(recorder),
             )),
         });
-        let mut driver = driver.with_local_bindings(vec![binding]).spawn_run();
+        Ok((driver.with_local_bindings(vec![binding]).spawn_run(), handle))
+    }
+
+    async fn until_its_end(
+        &self,
+        mut driver: Running,
+        handle: &Handle,
+        signals: &mut Signals,
+        format: Format,
+    ) -> Result<ExitCode> {
         tokio::select! {
-            () = interrupted() => say(format, "stopping: what is in flight is finished first"),
+            () = signals.next() => say(format, "stopping: what is in flight is finished first"),
             failure = driver.ended_by_itself() => return Err(failure),
         }
-        handle.stop();
-        tokio::select! {
-            ended = driver.stopped() => ended?,
-            () = interrupted() => say(format, "stopped in the middle"),
-        }
+        self.stopping.stop(handle, driver, signals, format).await?;
         Ok(ExitCode::SUCCESS)
     }
 

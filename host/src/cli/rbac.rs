@@ -124,6 +124,10 @@ impl Rbac {
             None => None,
         };
 
+        let mut first = Vec::new();
+        if self.node.is_none() {
+            first.push(crate::crds::policy_binding());
+        }
         for binding in bindings {
             let object = Object::new(binding);
             let loaded = load(&policies, &clouds, &object);
@@ -134,6 +138,7 @@ impl Rbac {
                     .apply(&brought.definition)
                     .await
                     .map_err(|failure| anyhow!("{failure}"))?;
+                first.push(brought.definition);
             }
             let cluster = connected.as_ref().unwrap_or(&embedded);
             let bound = allowed.bind(cluster, LEASE, &ready.binding.spec, &needed).await;
@@ -144,6 +149,22 @@ impl Rbac {
                     None => format!("binding {name}: --kubeconfig says how a cluster serves other kinds"),
                 }
             })?;
+        }
+        let mut first: Vec<_> = first
+            .iter()
+            .filter_map(|crd| crd["metadata"]["name"].as_str())
+            .collect();
+        first.sort_unstable();
+        first.dedup();
+        if !first.is_empty() {
+            say(
+                format,
+                &format!(
+                    "an administrator applies first, because the host may not: the CustomResourceDefinitions {} (polity \
+                     crds POLICY…), what is printed here, the bindings and their objects",
+                    first.join(", ")
+                ),
+            );
         }
         Ok(allowed)
     }

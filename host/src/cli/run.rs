@@ -13,10 +13,11 @@ use serde_json::Value;
 
 use super::LEASE;
 use super::connection::Connection;
+use super::stopping::{Signals, Stopping};
 use crate::clock::Clock;
 use crate::clouds::Clouds;
 use crate::data::Data;
-use crate::driver::{Driver, Parts};
+use crate::driver::{Driver, Handle, Parts};
 use crate::manifests::{Manifests, Target};
 use crate::policies::Policies;
 use crate::progress::{Format, Progress, say};
@@ -24,6 +25,7 @@ use crate::recording::{self, Recorder};
 use crate::scenario::{Running, Scenario};
 use crate::secrets::ClusterSecrets;
 use crate::settled::{Ends, Settling};
+use crate::timekeeping::{self, Timekeeper};
 use crate::{kubelets, standalone};
 
 /// When `--until-settled` gives up without a scenario that says so: an hour of the driver's clock.
@@ -40,8 +42,8 @@ pub(super) struct Run {
     paths: Vec<PathBuf>,
     #[command(flatten)]
     connection: Connection,
-    /// Keep objects, the simulated cloud and recordings here.
-    #[arg(long, value_name = "DIR", help_heading = "Standalone")]
+    /// Keep here what must outlive the process: the simulated cloud, recordings, and the objects of standalone.
+    #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Serve the embedded API on this loopback port (0: any free one) and write a kubeconfig.
     #[arg(long, value_name = "PORT", help_heading = "Standalone")]
@@ -74,13 +76,15 @@ pub(super) struct Run {
     /// When --until-settled gives up, on the driver's clock: `10m`. The default is the scenario's, otherwise 1h.
     #[arg(long, value_name = "DURATION", value_parser = millis)]
     deadline: Option<Millis>,
-    /// Record every pass here, and keep all of them. Without it the newest 64 MiB are kept, in the data folder or a
-    /// temporary one.
+    /// Record every pass here, and keep all of them. Without it the newest 64 MiB are kept: in the data folder, or in a
+    /// temporary one that lasts until the next run.
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
     /// Where the memory of policies comes from.
     #[arg(long, value_enum, default_value_t)]
     sandbox: Memory,
+    #[command(flatten)]
+    stopping: Stopping,
 }
 
 /// Where the memory of policies comes from.
@@ -102,14 +106,38 @@ impl From<Memory> for Allocation {
     }
 }
 
-fn millis(text: &str) -> Result<Millis, String> {
+pub(super) fn millis(text: &str) -> Result<Millis, String> {
     serde_json::from_value(Value::String(text.to_owned())).map_err(|e| e.to_string())
+}
+
+/// A host that runs.
+struct Host {
+    clock: Arc<Clock>,
+    timekeeper: Option<Timekeeper>,
+    /// The embedded API of standalone.
+    api: Option<polity_standalone::Api>,
+    cluster: Arc<Cluster>,
+    clouds: Arc<Clouds>,
+    scenario: Option<Scenario>,
+    running: Option<Running>,
+    ends: Arc<Ends>,
+    driver: crate::driver::Running,
+    handle: Handle,
 }
 
 impl Run {
     pub(super) fn run(self, format: Format) -> Result<ExitCode> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let code = runtime.block_on(self.host(format));
+        let code = runtime.block_on(async {
+            let mut signals = Signals::catch()?;
+            tokio::select! {
+                host = self.start(format) => self.until_its_end(host?, &mut signals, format).await,
+                () = signals.next() => {
+                    say(format, "stopped before it began");
+                    Ok(ExitCode::SUCCESS)
+                }
+            }
+        });
         // A policy that is being built or compiled is not waited for.
         runtime.shutdown_background();
         code
@@ -128,7 +156,8 @@ impl Run {
         }
     }
 
-    async fn host(self, format: Format) -> Result<ExitCode> {
+    /// Applies what is given and starts the driver.
+    async fn start(&self, format: Format) -> Result<Host> {
         let manifests = Manifests::read(&self.paths)?;
         let scenario = manifests.scenario.clone();
         if self.is_standalone() && self.replace_crds {
@@ -136,8 +165,11 @@ impl Run {
                 "--replace-crds goes with a cluster; standalone keeps its definitions up to date by itself"
             );
         }
-        if !self.is_standalone() && (self.data.is_some() || self.listen.is_some() || self.speed.is_some()) {
-            bail!("--data, --listen and --speed are for standalone; they do not go with a cluster");
+        if !self.is_standalone() {
+            if self.listen.is_some() || self.speed.is_some() {
+                bail!("--listen and --speed are for standalone; they do not go with a cluster");
+            }
+            manifests.check_for_a_cluster(self.build_crates)?;
         }
         let data = self.data.as_deref().map(Data::open).transpose()?.map(Arc::new);
         let speed = match self.is_standalone() {
@@ -165,13 +197,25 @@ impl Run {
         ));
         // Building takes real time, of which a fast clock would make hours: the world begins afterwards.
         manifests.build(&policies).await;
-        let clock = Arc::new(Clock::resume(speed, saved_time(data.as_deref(), speed)?));
-        keep_time(data.as_ref(), &clock);
-        let cluster = Arc::new(self.cluster(&clock, data.as_deref(), format).await?);
+        let saved = match self.is_standalone() {
+            true => timekeeping::saved(data.as_deref(), speed)?,
+            false => 0,
+        };
+        let clock = Arc::new(Clock::resume(speed, saved));
+        let timekeeper = data.clone().filter(|_| self.is_standalone()).map(|data| {
+            let says = move |message: &str| say(format, message);
+            Timekeeper::start(data, clock.clone(), says)
+        });
+        let (cluster, api) = self.cluster(&clock, data.as_deref(), format).await?;
+        let cluster = Arc::new(cluster);
         let seed = scenario.as_ref().map_or_else(unpredictable, |s| s.seed);
         let cloud = scenario.as_ref().and_then(|s| s.cloud.clone());
         let secrets = Arc::new(ClusterSecrets::new(cluster.clone()));
-        let clouds = Arc::new(Clouds::new(clock.clone(), secrets, data.clone(), seed, cloud));
+        let mut clouds = Clouds::new(clock.clone(), secrets, data.clone(), seed, cloud);
+        if !self.is_standalone() {
+            clouds = clouds.among_real_objects(move |message| say(format, message));
+        }
+        let clouds = Arc::new(clouds);
 
         let target = self.target();
         let says = |message: &str| say(format, message);
@@ -197,25 +241,38 @@ impl Run {
             threads: std::thread::available_parallelism().map_or(1, |n| n.get()),
             observer: Box::new(Progress::new(format, started, ends.clone(), Some(recorder))),
         });
-        let mut driver = driver.spawn_run();
+        let driver = driver.spawn_run();
         tokio::spawn(kubelets::play(clock.clone(), cluster.clone(), clouds.clone()));
         let says: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(move |message: &str| say(format, message));
         let running = scenario.as_ref().map(|s| s.start(&clock, &cluster, target, says));
+        Ok(Host {
+            clock,
+            timekeeper,
+            api,
+            cluster,
+            clouds,
+            scenario,
+            running,
+            ends,
+            driver,
+            handle,
+        })
+    }
 
-        let deadline = self
-            .deadline
-            .or(scenario.as_ref().and_then(|s| s.deadline))
-            .unwrap_or(DEADLINE);
+    async fn until_its_end(&self, mut host: Host, signals: &mut Signals, format: Format) -> Result<ExitCode> {
+        let deadline = self.deadline.or(host.scenario.as_ref().and_then(|s| s.deadline));
+        let deadline = deadline.unwrap_or(DEADLINE);
         let end = Settling {
-            handle: &handle,
-            ends: &ends,
-            clouds: &clouds,
-            running: running.as_ref(),
+            handle: &host.handle,
+            ends: &host.ends,
+            clouds: &host.clouds,
+            running: host.running.as_ref(),
         };
         let code = tokio::select! {
-            stuck = end.wait(&clock, deadline), if self.until_settled => {
-                let ended = report(stuck, scenario.as_ref(), &cluster, &clouds, deadline, format).await?;
-                match running.as_ref().map_or(0, Running::steps_failed) {
+            stuck = end.wait(&host.clock, deadline), if self.until_settled => {
+                let scenario = host.scenario.as_ref();
+                let ended = report(stuck, scenario, &host.cluster, &host.clouds, deadline, format).await?;
+                match host.running.as_ref().map_or(0, Running::steps_failed) {
                     0 => ended,
                     failed => {
                         say(format, &format!("{failed} steps of the scenario failed"));
@@ -223,26 +280,30 @@ impl Run {
                     }
                 }
             }
-            () = interrupted() => {
+            () = signals.next() => {
                 say(format, "stopping: what is in flight is finished first");
                 ExitCode::SUCCESS
             }
-            failure = driver.ended_by_itself() => return Err(failure),
+            failure = host.driver.ended_by_itself() => return Err(failure),
+            why = lost(host.api.as_ref()) => bail!("{why}: nothing is stored any more, so the host ends"),
         };
-        handle.stop();
-        tokio::select! {
-            ended = driver.stopped() => ended?,
-            () = interrupted() => say(format, "stopped in the middle"),
-        }
-        if let Some(data) = &data {
-            save_time(data, &clock)?;
+        self.stopping
+            .stop(&host.handle, host.driver, signals, format)
+            .await?;
+        if let Some(timekeeper) = host.timekeeper {
+            timekeeper.stop().await?;
         }
         Ok(code)
     }
 
-    async fn cluster(&self, clock: &Arc<Clock>, data: Option<&Data>, format: Format) -> Result<Cluster> {
+    async fn cluster(
+        &self,
+        clock: &Arc<Clock>,
+        data: Option<&Data>,
+        format: Format,
+    ) -> Result<(Cluster, Option<polity_standalone::Api>)> {
         if !self.is_standalone() {
-            return self.connection.connect().await;
+            return Ok((self.connection.connect().await?, None));
         }
         let api = standalone::open(clock, data)?;
         if let Some(port) = self.listen {
@@ -256,20 +317,29 @@ impl Run {
                 ),
             );
         }
-        Ok(Cluster::new(kube::Client::new(api, "default"), LEASE))
+        let cluster = Cluster::new(kube::Client::new(api.clone(), "default"), LEASE);
+        Ok((cluster, Some(api)))
+    }
+}
+
+/// Waits until the embedded API stores nothing any more, and says why.
+async fn lost(api: Option<&polity_standalone::Api>) -> String {
+    match api {
+        Some(api) => api.lost().await,
+        None => std::future::pending().await,
     }
 }
 
 /// Records into this folder, or beside the data, or into a temporary folder.
 pub(super) fn recorder(record: Option<&Path>, data: Option<&Data>, engine: &str) -> Result<Recorder> {
-    let (folder, keep_all) = match (record, data) {
-        (Some(folder), _) => (folder.to_owned(), true),
-        (None, Some(data)) => (data.path().join("recordings"), false),
-        (None, None) => (recording::temporary()?, false),
+    let recorder = match (record, data) {
+        (Some(folder), _) => Recorder::open(folder, true, engine)?,
+        (None, Some(data)) => Recorder::open(&data.path().join("recordings"), false, engine)?,
+        (None, None) => Recorder::temporary(engine)?,
     };
-    let recorder = Recorder::open(&folder, keep_all, engine)?;
+    let folder = recorder.path();
     // Somebody else may sit where it is remembered: then `explain` is told where to look, and everything else goes on.
-    if let Err(e) = recording::remember_latest(&std::path::absolute(&folder)?) {
+    if let Err(e) = recording::remember_latest(&std::path::absolute(folder)?) {
         tracing::warn!("{e:#}: polity explain needs --recordings {}", folder.display());
     }
     Ok(recorder)
@@ -315,20 +385,6 @@ async fn report(
     })
 }
 
-/// SIGINT or SIGTERM.
-pub(super) async fn interrupted() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => tokio::select! {
-            _ = terminate.recv() => {}
-            _ = tokio::signal::ctrl_c() => {}
-        },
-        Err(_) => {
-            let _ = tokio::signal::ctrl_c().await;
-        }
-    }
-}
-
 /// Nobody can tell the handles that are made from it.
 pub(super) fn unpredictable() -> u64 {
     let mut random = [0; 8];
@@ -342,45 +398,4 @@ pub(super) fn identity() -> String {
     let mut random = [0; 4];
     let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
     format!("{host}-{}-{}", std::process::id(), crate::policies::hex(&random))
-}
-
-/// Virtual time goes on where the last run left it, and never before what a killed run may have seen after it saved
-/// its time for the last time: times in objects must not lie in the future.
-fn saved_time(data: Option<&Data>, speed: f64) -> Result<u64> {
-    let text = data.map(|data| data.read(TIME)).transpose();
-    let text = text.with_context(|| format!("cannot read {TIME} in the data folder"))?;
-    let Some(text) = text.flatten() else {
-        return Ok(0);
-    };
-    let saved: Option<u64> = text.trim().parse().ok().filter(|saved| *saved <= LAST);
-    let saved = saved.with_context(|| format!("{TIME} in the data folder holds no time"))?;
-    Ok(saved.saturating_add((SAVE_EVERY.as_millis() as f64 * 4.0 * speed) as u64))
-}
-
-/// Saves virtual time again and again, for as long as the process lives.
-fn keep_time(data: Option<&Arc<Data>>, clock: &Arc<Clock>) {
-    let (Some(data), clock) = (data.cloned(), clock.clone()) else {
-        return;
-    };
-    tokio::spawn(async move {
-        let mut tick = tokio::time::interval(SAVE_EVERY);
-        loop {
-            tick.tick().await;
-            if let Err(e) = save_time(&data, &clock) {
-                tracing::warn!("{e:#}");
-            }
-        }
-    });
-}
-
-/// Real time between saves of virtual time.
-const SAVE_EVERY: std::time::Duration = std::time::Duration::from_millis(250);
-/// The last time that Kubernetes can write, in Unix milliseconds: the end of the year 9999.
-const LAST: u64 = 253_402_300_799_999;
-/// The file in the data folder that remembers virtual time.
-const TIME: &str = "time";
-
-fn save_time(data: &Data, clock: &Clock) -> Result<()> {
-    data.replace(TIME, &clock.now().unix.to_string())
-        .context("cannot remember the time")
 }

@@ -516,7 +516,8 @@ fn acts_once(record: &PassRecord, emitted: &[(String, String)]) -> Verdict {
         }
     }
     // A pass that ended without a conclusion may have an act that is in no journal yet.
-    let ended = !record.roles.is_empty() && record.outcome != Outcome::LeaseLost;
+    let in_the_middle = matches!(record.outcome, Outcome::LeaseLost | Outcome::Stopped);
+    let ended = !record.roles.is_empty() && !in_the_middle;
     for act in emitted {
         let left = asked.entry(act.clone()).or_insert(i64::from(!ended));
         *left -= 1;

@@ -38,9 +38,13 @@ fn tenants_act_in_their_own_accounts_or_not_at_all() {
     let with_second = |pass: &&PassRecord| session(pass)["principal"] == user("polity-2");
     let rotated = blue.iter().find(with_second).expect("a pass with the new key");
     // Whoever came first got the session, the others share it.
-    let cluster = ran.passes("AWSCluster", "team-blue/main");
-    let mut both = blue.iter().chain(&cluster).filter(with_second);
-    assert!(both.any(|pass| edges_of(pass, "CAPA-").contains("P2 08 10")));
+    let others = [
+        ran.passes("AWSCluster", "team-blue/main"),
+        ran.passes("Machine", "team-blue/blue-2"),
+    ]
+    .concat();
+    let mut all = blue.iter().chain(&others).filter(with_second);
+    assert!(all.any(|pass| edges_of(pass, "CAPA-").contains("P2 07 08 10")));
     assert!(edges_of(rotated, "CAPV-").ends_with("28 29"));
 
     // Green lost its label: what was deleted meanwhile stayed, what was wanted meanwhile was not made.
@@ -51,7 +55,7 @@ fn tenants_act_in_their_own_accounts_or_not_at_all() {
             .collect();
         let last = *denied.last().expect("it was denied");
         for pass in denied.iter().map(|index| &passes[*index]) {
-            assert!(edges_of(pass, "CAPA-").ends_with("N8 P6"));
+            assert!(edges_of(pass, "CAPA-").ends_with("N8 P8 P6"));
             assert!(calls(pass).is_empty() && !lifecycle_ran(pass));
         }
         assert!(edges_of(&passes[last + 1], "CAPV-").ends_with(then), "{machine}");

@@ -193,7 +193,7 @@ impl Machine {
     pub(super) fn is_writing(&self) -> bool {
         self.calls
             .values()
-            .any(|call| matches!(call.target, Target::Nobody | Target::Condition(_)))
+            .any(|call| is_write_of_the_ended(&call.target))
     }
 
     fn forget_call(&mut self, id: CallId) -> Option<Target> {
@@ -233,9 +233,14 @@ impl Machine {
                 self.condition_written(&key, Object::new(object))
             }
             (Target::Lease { wrote }, Reply::Lease(read)) => {
+                self.lease.fails(read.as_ref().err().cloned());
                 self.lease.answered(self.now, wrote && read.is_ok(), read.ok());
             }
-            (Target::Lease { .. }, _) => self.lease.answered(self.now, false, None),
+            (Target::Lease { .. }, _) => {
+                let failure = Failure::new(Code::DeadlineExceeded, "no answer in time");
+                self.lease.fails(Some(failure));
+                self.lease.answered(self.now, false, None);
+            }
             _ => {}
         }
     }
@@ -274,17 +279,26 @@ impl Machine {
 
     /// Drops every call that a pass still waits for.
     pub(super) fn cancel_calls(&mut self, pass: PassId) {
-        let ids: Vec<CallId> = self
-            .calls
-            .iter()
-            .filter(|(_, o)| matches!(&o.target, Target::Pass(p, _) if *p == pass))
-            .map(|(id, _)| *id)
-            .collect();
+        self.cancel(|target| matches!(target, Target::Pass(p, _) if *p == pass));
+    }
+
+    /// Waits no longer for what passes that ended had written.
+    pub(super) fn cancel_writes(&mut self) {
+        self.cancel(is_write_of_the_ended);
+    }
+
+    fn cancel(&mut self, which: impl Fn(&Target) -> bool) {
+        let of_these = self.calls.iter().filter(|(_, call)| which(&call.target));
+        let ids: Vec<CallId> = of_these.map(|(id, _)| *id).collect();
         for id in ids {
             self.out.push(Output::Cancel(id));
             self.forget_call(id);
         }
     }
+}
+
+fn is_write_of_the_ended(target: &Target) -> bool {
+    matches!(target, Target::Nobody | Target::Condition(_))
 }
 
 /// The reply of a call that was cut.

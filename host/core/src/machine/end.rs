@@ -159,7 +159,7 @@ impl Machine {
         let state = self.keys.get_mut(&pass.key)?;
         state.running = None;
         let concluded = matches!(outcome, Outcome::Published | Outcome::Denied | Outcome::Released);
-        if *outcome == Outcome::LeaseLost {
+        if matches!(outcome, Outcome::LeaseLost | Outcome::Stopped) {
             return None;
         }
         let unseen = pass.publication.as_mut().and_then(|p| p.unseen.take());

@@ -58,6 +58,10 @@ impl World<'_> {
             Action::Stop(host) => {
                 let life = self.hosts[host].life;
                 self.feed(host, life, Input::Stop)?;
+                // Some have no patience.
+                if nth.is_multiple_of(2) {
+                    self.feed(host, life, Input::Cut)?;
+                }
             }
             Action::Pause(host, millis) => {
                 self.hosts[host].paused = self.hosts[host].machine.is_some();

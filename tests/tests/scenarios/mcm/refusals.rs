@@ -51,7 +51,11 @@ async fn mcm_r04_a_machine_that_names_no_class_is_left_alone(recording: Option<&
     story.until_passes(|passes| passes.len() > 1).await;
     assert_eq!(told(&story), ["R04 Long", "R04 Long"]);
     let status = story.object().await["status"].clone();
-    assert_eq!(status.as_object().map(|status| status.len()), Some(1), "conditions alone: {status}");
+    assert_eq!(
+        status.as_object().map(|status| status.len()),
+        Some(1),
+        "conditions alone: {status}"
+    );
     assert_no_call(&story);
 }
 

@@ -153,7 +153,10 @@ async fn scenario_16_a_cloud_that_cannot_delete_is_asked_every_second(recording:
     assert_eq!(story.site.vms().len(), 1);
 
     until_gone(&story).await;
-    assert_eq!(told(&story, done), [&["06 at once", "X10 retry"][..], &ENDS].concat());
+    assert_eq!(
+        told(&story, done),
+        [&["06 at once", "X10 retry"][..], &ENDS].concat()
+    );
     nothing_is_left(&story);
 }
 

@@ -48,13 +48,7 @@ async fn tried_five_times(story: &Story, image: &str, why: Value) {
     story.sleep(10 * MINUTE).await;
     assert_eq!(
         told(story, 0),
-        [
-            "01 at once",
-            "03 at once",
-            "16 retry",
-            "15 settled",
-            "settled"
-        ]
+        ["01 at once", "03 at once", "16 retry", "15 settled", "settled"]
     );
     assert_eq!((times(story, "16"), said(&router, "Ready")), (5, why));
     assert_eq!(story.acts(), Vec::<String>::new());

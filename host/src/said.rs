@@ -1,0 +1,85 @@
+//! What is wrong at the moment, said once and again when it changes: whoever watches a host must see what keeps it, and
+//! not the same line a thousand times.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// Milliseconds in which the same is not said twice of one thing, also where something else was said between: what comes
+/// and goes all the time is no news.
+const SILENT: u64 = 600_000;
+/// Different things that are remembered of one.
+const KEPT: usize = 8;
+
+/// What was said of each thing that is or was in trouble.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    topics: BTreeMap<String, Topic>,
+}
+
+#[derive(Debug, Default)]
+struct Topic {
+    now: Option<String>,
+    said: VecDeque<(String, u64)>,
+}
+
+impl Said {
+    /// What is wrong with something, or that nothing is any more: the line to say, if it is news. `now` in milliseconds of
+    /// any clock that does not go back.
+    pub(crate) fn news(&mut self, of: &str, wrong: Option<&str>, now: u64) -> Option<String> {
+        if wrong.is_none() && !self.topics.contains_key(of) {
+            return None;
+        }
+        let topic = self.topics.entry(of.to_owned()).or_default();
+        if topic.now.as_deref() == wrong {
+            return None;
+        }
+        topic.now = wrong.map(str::to_owned);
+        topic.said.retain(|(_, at)| now.saturating_sub(*at) < SILENT);
+        let line = match wrong {
+            Some(wrong) => format!("{of}: {wrong}"),
+            None => format!("{of}: it works again"),
+        };
+        if topic.said.iter().any(|(said, _)| *said == line) {
+            return None;
+        }
+        if topic.said.len() == KEPT {
+            topic.said.pop_front();
+        }
+        topic.said.push_back((line.clone(), now));
+        Some(line)
+    }
+
+    /// Nobody asks for this any more.
+    pub(crate) fn forget(&mut self, of: &str) {
+        self.topics.remove(of);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_said_once_and_again_when_it_changes() {
+        let mut said = Said::default();
+        assert_eq!(said.news("watch of Pod", None, 0), None);
+        let line = said.news("watch of Pod", Some("forbidden"), 0);
+        assert_eq!(line.as_deref(), Some("watch of Pod: forbidden"));
+        assert_eq!(said.news("watch of Pod", Some("forbidden"), 1), None);
+        let line = said.news("watch of Pod", Some("no answer"), 2);
+        assert_eq!(line.as_deref(), Some("watch of Pod: no answer"));
+        let line = said.news("watch of Pod", None, 3);
+        assert_eq!(line.as_deref(), Some("watch of Pod: it works again"));
+    }
+
+    #[test]
+    fn what_comes_and_goes_is_said_once_in_a_while() {
+        let mut said = Said::default();
+        let mut lines = 0;
+        for round in 0..1_000 {
+            let at = round * 1_000;
+            lines += said.news("watch of Pod", Some("forbidden"), at).iter().count();
+            lines += said.news("watch of Pod", None, at + 500).iter().count();
+        }
+        assert_eq!(lines, 4, "twice each in a thousand seconds");
+    }
+}
