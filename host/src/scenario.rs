@@ -102,18 +102,27 @@ pub struct Patch {
     pub subresource: Option<String>,
 }
 
-/// What must hold in the end.
+/// What must hold in the end. One that would hold of nothing at all is refused when it is read.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(try_from = "Written")]
 pub struct Expectation {
     /// For people: what is expected.
     pub that: String,
     /// Of these objects.
-    #[serde(default)]
     pub objects: Option<Objects>,
     /// Of the simulated cloud's VMs.
-    #[serde(default)]
     pub vms: Option<Vms>,
+}
+
+/// An expectation as it stands in the file.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Written {
+    that: String,
+    #[serde(default)]
+    objects: Option<Objects>,
+    #[serde(default)]
+    vms: Option<Vms>,
 }
 
 /// Objects of a kind.
@@ -127,7 +136,7 @@ pub struct Objects {
     /// None: all namespaces.
     #[serde(default)]
     pub namespace: Option<String>,
-    /// How many there are.
+    /// How many there are. An expectation says so: what holds of each holds of none as well.
     #[serde(default)]
     pub count: Option<usize>,
     /// What holds of each.
@@ -135,7 +144,7 @@ pub struct Objects {
     pub each: Vec<Check>,
 }
 
-/// What holds of a value.
+/// What holds of a value; at least one of the three.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Check {
@@ -355,6 +364,45 @@ pub struct Verdict {
     pub wrong: Vec<String>,
 }
 
+impl TryFrom<Written> for Expectation {
+    type Error = String;
+
+    fn try_from(Written { that, objects, vms }: Written) -> Result<Self, String> {
+        if objects.is_none() && vms.is_none() {
+            return Err(format!("{that:?} expects nothing: add objects or vms"));
+        }
+        if let Some(Objects {
+            kind, count: None, ..
+        }) = &objects
+        {
+            return Err(format!(
+                "{that:?} would hold without any {kind}: add to objects how many there are, as count: 1"
+            ));
+        }
+        let each = objects.iter().flat_map(|objects| &objects.each);
+        for Check {
+            path,
+            equals,
+            contains,
+            present,
+        } in each
+        {
+            if equals.is_none() && contains.is_none() && present.is_none() {
+                return Err(format!(
+                    "{that:?} expects nothing of {path}: add equals, contains or present"
+                ));
+            }
+        }
+        let unused = |of: &Objects| of.count.is_some() || !of.each.is_empty();
+        if vms.iter().filter_map(|vms| vms.one_for_each.as_ref()).any(unused) {
+            return Err(format!(
+                "{that:?}: oneForEach takes neither count nor each: vms has the count"
+            ));
+        }
+        Ok(Expectation { that, objects, vms })
+    }
+}
+
 impl Expectation {
     /// Looks whether it holds.
     pub async fn check(&self, cluster: &Cluster, clouds: &Clouds) -> Result<Verdict> {
@@ -487,6 +535,52 @@ mod tests {
         }))
         .expect("a scenario");
         assert_eq!(scenario.bindings().collect::<Vec<_>>(), [&binding, &patch]);
+    }
+
+    /// What is said of a scenario with this expectation.
+    fn said_of(expectation: &Value) -> String {
+        let scenario = json!({"apiVersion": API_VERSION, "kind": KIND, "expect": [expectation]});
+        serde_json::from_value::<Scenario>(scenario).map_or_else(|e| e.to_string(), |_| String::new())
+    }
+
+    #[test]
+    fn an_expectation_that_would_hold_of_nothing_is_refused() {
+        let objects = |more: Value| {
+            let mut objects = json!({"apiVersion": "v1", "kind": "Node"});
+            objects
+                .as_object_mut()
+                .expect("fields")
+                .extend(more.as_object().cloned().unwrap_or_default());
+            objects
+        };
+        let ready = json!([{"path": "status.phase", "equals": "Ready"}]);
+        for (expectation, wanted) in [
+            (json!({}), "add objects or vms"),
+            (
+                json!({"objects": objects(json!({"each": ready}))}),
+                "without any Node: add to objects",
+            ),
+            (
+                json!({"objects": objects(json!({"count": 1, "each": [{"path": "a"}]}))}),
+                "expects nothing of a",
+            ),
+            (
+                json!({"vms": {"count": 1, "oneForEach": objects(json!({"count": 1}))}}),
+                "oneForEach takes neither",
+            ),
+            (json!({"vms": {"count": 1, "oneForEach": objects(json!({}))}}), ""),
+            (json!({"objects": objects(json!({"count": 0}))}), ""),
+            (
+                json!({"objects": objects(json!({"count": 2, "each": ready}))}),
+                "",
+            ),
+        ] {
+            let mut expectation = expectation;
+            expectation["that"] = "all is well".into();
+            let said = said_of(&expectation);
+            assert!(said.contains(wanted), "{expectation}: {said}");
+            assert_eq!(said.is_empty(), wanted.is_empty(), "{expectation}: {said}");
+        }
     }
 
     #[test]

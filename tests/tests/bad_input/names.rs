@@ -179,10 +179,11 @@ fn a_step_of_a_scenario_that_cannot_be_taken_fails_the_run_and_is_said_escaped()
             json!({"delete": config_map(name)}),
         ]
     });
+    let nothing = json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "count": 0});
     let scenario = json!({
         "apiVersion": "polity.dev/v1alpha1", "kind": "Scenario", "speed": 40,
         "steps": steps.collect::<Vec<_>>(),
-        "expect": names.iter().map(|name| json!({"that": name})).collect::<Vec<_>>(),
+        "expect": names.iter().map(|name| json!({"that": name, "objects": nothing})).collect::<Vec<_>>(),
     });
     write(folder.path(), "scenario.yaml", &[scenario]);
     let run = polity()
