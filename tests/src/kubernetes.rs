@@ -21,9 +21,7 @@
 //! - Each server takes about 350 MB of memory, and its controllers 90 MB.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, Write as _};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -33,6 +31,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+use crate::skip::Skip;
 
 /// What `tests/assets/fetch` ends with where Go is absent or too old.
 const NO_GO: i32 = 3;
@@ -57,23 +57,9 @@ pub struct Assets {
     folder: PathBuf,
 }
 
-/// Why a test that needs the programs cannot run here.
-#[derive(Debug, Clone)]
-pub struct Skip {
-    reason: String,
-}
-
 impl Assets {
     /// Finds the programs, building them when this machine has none: minutes, with progress on stderr.
     /// The answer is kept for the life of the process.
-    ///
-    /// ```no_run
-    /// # use polity_tests::kubernetes::Assets;
-    /// let assets = match Assets::find() {
-    ///     Ok(assets) => assets,
-    ///     Err(skip) => return skip.print(),
-    /// };
-    /// ```
     ///
     /// # Errors
     ///
@@ -119,21 +105,6 @@ impl Assets {
             .env_remove("KUBECACHEDIR")
             .env_remove("KUBERC");
         command
-    }
-}
-
-impl Skip {
-    /// Prints `skipped: TEST: why`, past the capture that hides what a passing test prints.
-    pub fn print(&self) {
-        let current = thread::current();
-        let test = current.name().unwrap_or("a test");
-        let _ = writeln!(io::stderr(), "skipped: {test}: {self}");
-    }
-}
-
-impl fmt::Display for Skip {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
     }
 }
 
@@ -364,7 +335,7 @@ contexts:
 #[derive(Debug)]
 enum Found {
     Here(Assets),
-    Missing(Skip),
+    Missing,
     Failed(String),
 }
 
@@ -373,10 +344,9 @@ impl Found {
         match self {
             Found::Here(assets) => Ok(assets.clone()),
             Found::Failed(reason) => panic!("{reason}"),
-            Found::Missing(skip) if std::env::var_os("POLITY_NO_SKIP").is_some_and(|set| set == "1") => {
-                panic!("POLITY_NO_SKIP=1, but {skip}")
-            }
-            Found::Missing(skip) => Err(skip.clone()),
+            Found::Missing => Err(Skip::because(
+                "there is no kube-apiserver here, and no Go that could build it (tests/assets/README.md)",
+            )),
         }
     }
 }
@@ -492,10 +462,7 @@ fn fetch(options: &[&str]) -> Found {
             let folder = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim_end());
             Found::Here(Assets { folder })
         }
-        Some(NO_GO) => Found::Missing(Skip {
-            reason: "there is no kube-apiserver here, and no Go that could build it (tests/assets/README.md)"
-                .into(),
-        }),
+        Some(NO_GO) => Found::Missing,
         _ => Found::Failed(format!(
             "{script} ended with {}: see what it printed above",
             output.status

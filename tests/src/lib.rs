@@ -7,6 +7,7 @@ pub mod guests;
 pub mod kubernetes;
 pub mod passes;
 pub mod simulation;
+pub mod skip;
 pub mod stand;
 pub mod together;
 pub mod whole;

@@ -17,6 +17,7 @@ use polity_core::contract::{ObjectQuery, ObjectRef, Question};
 use polity_core::record::PassRecord;
 use polity_tests::guests;
 use polity_tests::passes::edges_of;
+use polity_tests::skip::Skip;
 use polity_tests::stand::{Stand, condition_of, reference};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -360,16 +361,6 @@ fn script(file: &Path, text: &str) {
     fs::set_permissions(file, fs::Permissions::from_mode(0o755)).expect("executable");
 }
 
-/// Whether a test has to be skipped, because this machine cannot have a scratch root.
-fn is_skipped() -> bool {
-    let Some(why) = cannot() else {
-        return false;
-    };
-    assert!(std::env::var_os("POLITY_NO_SKIP").is_none(), "{why}");
-    eprintln!("skipped: {why}");
-    true
-}
-
 /// Why this machine cannot have a scratch root; none if it can.
 fn cannot() -> Option<&'static str> {
     let missing = |program: &str| !Path::new("/usr/bin").join(program).exists();
@@ -384,8 +375,8 @@ fn cannot() -> Option<&'static str> {
 
 #[tokio::test]
 async fn packages_are_installed_upgraded_held_and_rolled_forward_after_a_kill() {
-    if is_skipped() {
-        return;
+    if let Some(why) = cannot() {
+        return Skip::because(why).print();
     }
     let mut stage = Stage::set().await;
     stage.offer("1.0-1");
@@ -440,8 +431,8 @@ async fn packages_are_installed_upgraded_held_and_rolled_forward_after_a_kill() 
 
 #[tokio::test]
 async fn a_dry_run_says_what_it_would_do_and_does_nothing() {
-    if is_skipped() {
-        return;
+    if let Some(why) = cannot() {
+        return Skip::because(why).print();
     }
     let mut stage = Stage::set().await;
     stage.offer("1.0-1");
@@ -499,8 +490,8 @@ async fn a_dry_run_says_what_it_would_do_and_does_nothing() {
 
 #[tokio::test]
 async fn a_machine_reboots_once_to_be_prepared_and_once_for_a_change_that_needs_it() {
-    if is_skipped() {
-        return;
+    if let Some(why) = cannot() {
+        return Skip::because(why).print();
     }
     let mut stage = Stage::set().await;
     stage.offer("1.0-1");
