@@ -1,6 +1,7 @@
 //! What the tests share.
 
 pub mod convert;
+pub mod evidence;
 pub mod examples;
 pub mod fuzz;
 pub mod guests;

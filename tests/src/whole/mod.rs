@@ -50,6 +50,7 @@ use polity_sandbox::{Policy, Sandbox};
 use polity_standalone::{Api, Store};
 use serde_json::Value;
 
+use crate::evidence::{Checker, Notes};
 use crate::guests;
 use wire::Wire;
 
@@ -59,7 +60,7 @@ pub const BEGIN: u64 = 1_767_225_600_000;
 /// The lease of hosts.
 pub const LEASE: (&str, &str) = ("kube-system", "polity");
 
-/// What outlives hosts.
+/// What outlives hosts. In the end, each pass of its hosts must have done what it noted.
 pub struct Site {
     /// The time of everything here.
     pub clock: Arc<Clock>,
@@ -73,6 +74,7 @@ pub struct Site {
     lives: std::cell::Cell<u32>,
     recordings: Option<std::path::PathBuf>,
     guards: Guards,
+    notes: Notes,
 }
 
 /// A host process on a site.
@@ -128,6 +130,7 @@ impl Site {
             lives: std::cell::Cell::new(0),
             recordings: None,
             guards: Guards::default(),
+            notes: Notes::default(),
         }
     }
 
@@ -205,6 +208,7 @@ impl Site {
             ends: ends.clone(),
             records: records.clone(),
             recorder,
+            notes: self.notes.checker(),
         };
         let (handle, wire, task) = self.run(self.hosts.clone(), 0, Box::new(watcher), local);
         Host {
@@ -441,11 +445,13 @@ struct Watcher {
     ends: Arc<Ends>,
     records: Arc<Mutex<Vec<PassRecord>>>,
     recorder: Option<Recorder>,
+    notes: Checker,
 }
 
 impl Observer for Watcher {
     fn passed(&mut self, record: &PassRecord) {
         self.ends.passed(record);
+        self.notes.passed(record);
         if let Some(recorder) = &mut self.recorder {
             recorder.pass(record).expect("the pass is recorded");
         }

@@ -19,6 +19,7 @@ use polity_core::key::{Key, Now, PassId};
 use polity_core::record::{Outcome, PassRecord, RoleRecord};
 use polity_sandbox::Policy;
 use polity_sdk::contract as sdk;
+use polity_tests::evidence::Notes;
 use polity_tests::{convert, guests};
 
 /// The steps of a lifecycle policy, as a component.
@@ -65,13 +66,13 @@ fn same_manifest(name: &str, native: polity_sdk::Manifest) {
     assert_eq!(found, edges);
 }
 
-/// Records what cases do, as the host records passes.
-struct Recorded(Arc<Mutex<Recorder>>);
+/// Records what cases do, as the host records passes. In the end, each must have done what it noted.
+struct Recorded(Arc<Mutex<Recorder>>, Notes);
 
 impl Recorded {
     fn into(folder: &std::path::Path) -> Self {
         let recorder = Recorder::open(folder, true, "cases").expect("a folder to record into");
-        Recorded(Arc::new(Mutex::new(recorder)))
+        Recorded(Arc::new(Mutex::new(recorder)), Notes::default())
     }
 
     fn lifecycle(&self, name: &str) -> impl FnMut(sdk::Pass) -> sdk::Step {
@@ -85,7 +86,7 @@ impl Recorded {
     }
 
     fn steps(&self, name: &str) -> impl Fn(sdk::Pass) -> core::Step + use<> {
-        let (policy, recorder) = (guests::load(name), self.0.clone());
+        let (policy, recorder, notes) = (guests::load(name), self.0.clone(), self.1.checker());
         let bytes = std::fs::read(guests::folder().join(format!("{}.wasm", name.replace('-', "_"))));
         let kept = recorder.lock().expect("a lock").policy(
             &policy.id().0,
@@ -98,6 +99,7 @@ impl Recorded {
             let step = step(&policy, &pass);
             if let core::Step::Concluded { verdict, conclusion } = &step {
                 let record = record(&policy, &pass, verdict, conclusion);
+                notes.passed(&record);
                 recorder
                     .lock()
                     .expect("a lock")
