@@ -273,6 +273,23 @@ orb_20_where_the_binding_says_so_the_cordon_is_waited_for:
         .says("WaitingForCordon", "the node is not cordoned yet")
         .after(10);
 
+orb_11_what_is_wanted_and_was_installed_by_somebody_else_is_written_down_and_stays_ready:
+    behind("true", "false")
+        .installed("1.30.4")
+        .notes("21b 11 12")
+        .writes(json!({CURRENT: "1.30.4"}))
+        .settles();
+
+orb_20_what_was_installed_by_somebody_else_and_needs_a_reboot_is_not_ready:
+    behind("true", "true")
+        .installed("1.30.4")
+        .works("b-1", done("1.30.4", "b-1"))
+        .answers("node.reboot-required", json!({"node": "n", "required": true}))
+        .notes("21b 20")
+        .writes(json!({READY: "false", CURRENT: "1.30.4"}))
+        .says("Changing", "the machine is to reboot")
+        .after(1);
+
 orb_20_what_somebody_else_has_installed_is_not_ready_either:
     current("true", "false")
         .installed("1.30.1")

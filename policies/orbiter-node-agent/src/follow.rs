@@ -46,16 +46,22 @@ pub(crate) async fn follow(cx: &Cx, name: &str, seed: &Seed, working: &Working) 
         cx.note("ORB-20");
         return Err(Stop::wait(SOON, CHANGING, "packages are to be installed"));
     }
-    measure(cx, &mut node, &told, &installed.versions);
+    let news = measure(cx, &mut node, &told, &installed.versions);
     if installed.versions != told.desired {
         return change(cx, &mut node, name, &told, working).await;
     }
-    if node.told().ready == Some(true) {
+    let reboots = reboot.required && working.is_of_this_boot();
+    if told.ready == Some(true) {
+        if news && reboots {
+            cx.note("ORB-20");
+            node.set_ready(false);
+            return Err(Stop::wait(SOON, CHANGING, "the machine is to reboot"));
+        }
         cx.note("ORB-11");
         cx.note("ORB-12");
         return Ok(());
     }
-    if reboot.required && working.is_of_this_boot() {
+    if reboots {
         permitted(cx, &node, &told)?;
         cx.act(agent::reboot(name, &working.boot_id))
             .await
@@ -71,18 +77,19 @@ pub(crate) async fn follow(cx: &Cx, name: &str, seed: &Seed, working: &Working) 
     Ok(())
 }
 
-/// Writes down what was measured. What changes is never seen before `ready` is false.
-fn measure(cx: &Cx, node: &mut OwnNode, told: &NodeMetadata, installed: &Versions) {
+/// Writes down what was measured, if it is news. What is not wanted is never seen while `ready` is true.
+fn measure(cx: &Cx, node: &mut OwnNode, told: &NodeMetadata, installed: &Versions) -> bool {
     let known = |package: &String| told.current.get(package) == installed.get(package);
-    if told.desired.keys().all(known) {
-        return;
+    let news = !told.desired.keys().all(known);
+    if news {
+        if told.ready != Some(false) && *installed != told.desired {
+            cx.note("ORB-20");
+            node.set_ready(false);
+        }
+        cx.note("ORB-21b");
+        node.set_current(&told.desired, installed);
     }
-    if told.ready != Some(false) {
-        cx.note("ORB-20");
-        node.set_ready(false);
-    }
-    cx.note("ORB-21b");
-    node.set_current(&told.desired, installed);
+    news
 }
 
 /// Says that the agent is not ready, and in a later pass begins to install.
