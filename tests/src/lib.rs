@@ -9,6 +9,7 @@ pub mod kubernetes;
 pub mod passes;
 pub mod simulation;
 pub mod skip;
+pub mod specified;
 pub mod stand;
 pub mod together;
 pub mod whole;

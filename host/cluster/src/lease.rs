@@ -204,7 +204,7 @@ mod tests {
             let began = Instant::now();
             let failure = fake.cluster().lease(write.as_ref()).await.expect_err("no answer");
             assert_eq!(failure.code, Code::DeadlineExceeded);
-            assert!(began.elapsed() <= LONGEST + std::time::Duration::from_millis(1));
+            assert!(began.elapsed() <= std::time::Duration::from_millis(5_001));
         }
     }
 }

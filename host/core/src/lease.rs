@@ -239,7 +239,7 @@ mod tests {
     fn foreign(version: &str) -> LeaseRead {
         LeaseRead {
             holder: "other".into(),
-            duration: DURATION,
+            duration: 20_000,
             version: version.into(),
             transitions: 0,
         }
@@ -259,14 +259,14 @@ mod tests {
             true,
             Some(Some(LeaseRead {
                 holder: "me".into(),
-                duration: DURATION,
+                duration: 20_000,
                 version: "1".into(),
                 transitions: 1,
             })),
         );
-        assert_eq!(lease.expires(), Some(10 + DURATION));
-        assert!(lease.covers(at(10 + DURATION - 5_000), 5_000));
-        assert!(!lease.covers(at(10 + DURATION - 4_999), 5_000));
+        assert_eq!(lease.expires(), Some(20_010));
+        assert!(lease.covers(at(15_010), 5_000));
+        assert!(!lease.covers(at(15_011), 5_000));
     }
 
     #[test]
@@ -284,7 +284,7 @@ mod tests {
                 lease.answered(at(t), false, Some(Some(foreign(&version))));
             }
         }
-        assert!(taken.is_some_and(|t| t >= 20_000 + DURATION), "{taken:?}");
+        assert!(taken.is_some_and(|t| t >= 40_000), "{taken:?}");
     }
 
     #[test]
@@ -314,14 +314,14 @@ mod tests {
         lease.poll(at(0));
         let mine = LeaseRead {
             holder: "me".into(),
-            duration: DURATION,
+            duration: 20_000,
             version: "1".into(),
             transitions: 1,
         };
         lease.answered(at(0), true, Some(Some(mine)));
-        assert!(lease.is_held(at(DURATION - 1)));
+        assert!(lease.is_held(at(19_999)));
         lease.answered(at(5_000), false, None);
-        assert!(lease.is_held(at(DURATION - 1)));
-        assert!(!lease.is_held(at(DURATION)));
+        assert!(lease.is_held(at(19_999)));
+        assert!(!lease.is_held(at(20_000)));
     }
 }

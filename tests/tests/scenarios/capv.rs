@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use polity_core::contract::{Code, Next};
+use polity_tests::specified::capv;
 use polity_tests::whole::Site;
 use polity_tests::whole::seeds::binding;
 use polity_tests::whole::story::{Story, edges};
@@ -30,6 +31,8 @@ scenarios! {
     scenario_13_a_vm_that_is_on_already_counts_as_started,
     scenario_14_an_unknown_task_state_fails_and_clears_nothing,
     scenario_15_a_stale_watch_starts_no_second_clone,
+    capv_40_a_task_that_cannot_be_looked_at_is_asked_for_again,
+    capv_41_a_machine_that_somebody_else_holds_is_let_go_of_once,
     capv_38_a_clone_that_never_arrived_is_made_once_that_is_certain,
 }
 
@@ -164,7 +167,7 @@ async fn scenario_04_an_expired_task_record_requeues_and_the_next_pass_goes_on(r
         edges[..3],
         ["03 11 12 14 18 22 23", "02 08", "03 11 12 13 17 22 24 25"]
     );
-    assert_eq!(passes[1].next, Some(Next::After(20_000)));
+    assert_eq!(passes[1].next, Some(Next::After(capv::REQUEUE)));
     assert_eq!(story.site.vms().len(), 1);
 }
 
@@ -187,7 +190,9 @@ async fn scenario_05_a_clone_that_always_fails_is_tried_once_a_minute(recording:
         .collect();
     assert!(cloned.len() >= 5, "{cloned:?}");
     assert!(
-        cloned.windows(2).all(|pair| pair[1] - pair[0] >= 60_000),
+        cloned
+            .windows(2)
+            .all(|pair| pair[1] - pair[0] >= capv::AFTER_A_FAILURE),
         "{cloned:?}"
     );
 }
@@ -396,6 +401,38 @@ async fn scenario_15_a_stale_watch_starts_no_second_clone(recording: Option<&Pat
     story.settles().await;
     assert_eq!(story.acts(), ["vm.clone", "vm.reconfigure", "vm.power-on"]);
     assert_eq!(story.site.vms().len(), 1);
+}
+
+async fn capv_40_a_task_that_cannot_be_looked_at_is_asked_for_again(recording: Option<&Path>) {
+    let fails = json!({"operation": "task.get", "nth": 1, "then": {"fail": {"code": "unavailable"}}});
+    let story = begin(recording, json!({"faults": [fails]}), json!({})).await;
+    story.create(&machine()).await;
+    story.until_is("status.phase", "Running").await;
+    assert_eq!(story.edges()[..3], ["03 11 12 14 18 22 23", "02 40", "02 04 05"]);
+    assert_eq!(story.site.vms().len(), 1);
+}
+
+async fn capv_41_a_machine_that_somebody_else_holds_is_let_go_of_once(recording: Option<&Path>) {
+    let mut story = begin(recording, json!({}), json!({})).await;
+    story.settles().await;
+    let mut machine = machine();
+    machine["metadata"]["finalizers"] = json!(["capv.polity.dev/machine", "example.com/other"]);
+    story
+        .without_a_host(async |story| {
+            story.create(&machine).await;
+            story.delete().await;
+        })
+        .await;
+    story.until_passes(|passes| passes.len() == 1).await;
+    story.settles().await;
+    story.request("1").await;
+    story.until_passes(|passes| passes.len() == 2).await;
+    assert_eq!(story.edges(), ["03 11 12 14 18 19 21", "03 11 12 14 18 19 41"]);
+    assert_eq!(
+        story.object().await["metadata"]["finalizers"],
+        json!(["example.com/other"])
+    );
+    assert!(story.acts().is_empty());
 }
 
 async fn capv_38_a_clone_that_never_arrived_is_made_once_that_is_certain(recording: Option<&Path>) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use polity_core::contract::Code;
 use polity_core::fault::FaultKind;
 use polity_core::record::{Outcome, PassRecord};
+use polity_tests::specified::capa as specified;
 use polity_tests::whole::story::Story;
 use serde_json::{Value, json};
 
@@ -67,7 +68,7 @@ async fn is_refused(story: Story, of: &Value, bad: Value, good: Value, edges: &s
         );
         for pass in &passes {
             assert_eq!((&pass.outcome, judged(pass)), (&Outcome::Denied, edges.clone()));
-            assert_eq!(pass.wait, Some(600_000));
+            assert_eq!(pass.wait, Some(specified::RESYNC));
             assert!(calls(pass).is_empty() && !lifecycle_ran(pass));
         }
     }

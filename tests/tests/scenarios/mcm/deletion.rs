@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use polity_tests::specified::mcm as specified;
 use polity_tests::stand::condition_of;
 use serde_json::{Value, json};
 
@@ -43,7 +44,9 @@ async fn scenario_09_an_orderly_deletion_is_five_requeues(recording: Option<&Pat
     assert_eq!(told(&story)[done..], ORDERLY);
     let pauses = pauses(&story.passes()[done..]);
     assert!(
-        pauses.iter().all(|pause| (5_000..5_500).contains(pause)),
+        pauses
+            .iter()
+            .all(|pause| (specified::SHORT..specified::SHORT + 500).contains(pause)),
         "{pauses:?}"
     );
     assert_eq!(story.acts()[acted..], ["machine.delete"]);
@@ -161,7 +164,7 @@ async fn scenario_14_an_answer_that_does_not_decode_starts_the_deletion_again(re
         ]
     );
     assert_eq!(told[3..], ORDERLY[1..]);
-    assert!(pauses(&story.passes()[done..])[1] >= 600_000);
+    assert!(pauses(&story.passes()[done..])[1] >= specified::LONG);
 }
 
 async fn scenario_15_a_deleting_machine_without_its_finalizer_is_left_alone(recording: Option<&Path>) {

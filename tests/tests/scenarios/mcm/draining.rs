@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use polity_tests::specified::mcm as specified;
 use polity_tests::stand::{condition_of, reference};
 use polity_tests::whole::story::Story;
 use serde_json::{Value, json};
@@ -83,7 +84,11 @@ async fn scenario_11_a_budget_that_never_allows_ends_with_a_forced_drain(recordi
         blocked.iter().find(|pass| *pass != "D10 X15 Short")
     );
     let pauses = pauses(&story.passes()[done + BEFORE..]);
-    assert!(pauses.iter().all(|pause| (5_000..5_500).contains(pause)));
+    assert!(
+        pauses
+            .iter()
+            .all(|pause| (specified::SHORT..specified::SHORT + 500).contains(pause))
+    );
     let machine = story.object().await;
     assert_eq!(drained(&machine), (json!("False"), json!("DrainFailed")));
     assert!(
@@ -94,7 +99,7 @@ async fn scenario_11_a_budget_that_never_allows_ends_with_a_forced_drain(recordi
     until_gone(&story).await;
     let passes = story.passes().split_off(done + BEFORE + blocked.len());
     let mut told: Vec<String> = passes.iter().map(tell).collect();
-    assert!(passes[0].started.boot - deleted > 2 * 3_600_000);
+    assert!(passes[0].started.boot - deleted > specified::DRAIN);
     told.dedup();
     assert_eq!(
         told,
@@ -131,7 +136,9 @@ async fn scenario_11_a_budget_that_refuses_for_now_is_asked_every_20_seconds(rec
     assert_eq!(drained(&machine), (json!("False"), json!("EvictionRefused")));
     let pauses = pauses(&story.passes()[done + BEFORE..]);
     assert!(
-        pauses.iter().all(|pause| (20_000..20_500).contains(pause)),
+        pauses
+            .iter()
+            .all(|pause| (specified::EVICTION..specified::EVICTION + 500).contains(pause)),
         "{pauses:?}"
     );
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use polity_tests::specified::mcm as specified;
 use polity_tests::stand::reference;
 use polity_tests::whole::mcm;
 use polity_tests::whole::story::Story;
@@ -37,6 +38,9 @@ async fn until_frozen(story: &Story, frozen: bool) {
     panic!("frozen is never {frozen}: {:?}", probes(story));
 }
 
+/// When the API server goes away in scenario 17; milliseconds.
+const DOWN: u64 = 600_000;
+
 async fn scenario_17_while_frozen_live_machines_rest_and_deletions_go_on(recording: Option<&Path>) {
     let down = json!([{"from": "10m", "until": "30m"}]);
     let story = running(recording, json!({"apiServerDown": down}), json!({})).await;
@@ -45,7 +49,10 @@ async fn scenario_17_while_frozen_live_machines_rest_and_deletions_go_on(recordi
     let done = story.passes().len();
     until_frozen(&story, true).await;
     let frozen = story.site.clock.now().boot;
-    assert!((630_000..700_000).contains(&frozen), "{frozen}");
+    assert!(
+        (DOWN + specified::FREEZE..DOWN + specified::FREEZE + 70_000).contains(&frozen),
+        "{frozen}"
+    );
     let probes = probes(&story);
     let up = probes.iter().take_while(|probe| *probe == "F01 settled").count();
     assert!(up > 5, "{probes:?}");
@@ -110,7 +117,7 @@ async fn scenario_17_after_the_thaw_a_machine_that_was_unknown_has_its_whole_tim
     assert_eq!(told[..2], ["R26x Short", "R13 H04 H12 Short"]);
     assert_eq!(told.last(), Some(&"R13 H08 Short"));
     let failed = story.passes().pop().expect("a pass").started.boot;
-    assert!(failed - thawed > 600_000, "{}", failed - thawed);
+    assert!(failed - thawed > specified::HEALTH, "{}", failed - thawed);
 }
 
 async fn scenario_17_a_short_silence_freezes_nobody(recording: Option<&Path>) {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use polity_core::contract::{Question, Request};
+use polity_tests::specified::mcm as specified;
 use polity_tests::stand::{condition_of, reference};
 use polity_tests::whole::mcm;
 use polity_tests::whole::story::Story;
@@ -65,7 +66,7 @@ async fn mcm_r05_a_class_that_is_not_there_is_said_and_waited_for(recording: Opt
     story.create(&machine()).await;
     story.until_passes(|passes| passes.len() > 1).await;
     assert_eq!(told(&story), ["R05 Long", "R05 Long"]);
-    assert!(pauses(&story.passes())[0] >= 600_000);
+    assert!(pauses(&story.passes())[0] >= specified::LONG);
     let said = (
         json!("False"),
         json!("ClassMissing"),

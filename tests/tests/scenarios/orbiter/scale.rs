@@ -159,6 +159,7 @@ async fn scenario_05_a_drain_that_a_budget_blocks_keeps_the_machine_and_every_ot
         {"provider": "static", "pool": "w", "nodes": 1}, {"provider": "static", "pool": "x", "nodes": 1},
     ]);
     land.edit(json!({"spec": {"workers": workers}})).await;
+    land.start_agent("o-x-0").await;
     land.until("the machine of the new pool is a node", |orb| {
         orb["status"]["machines"]["o-x-0"]["joined"] == true
     })

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use polity_tests::specified::rug;
 use polity_tests::whole::story::Story;
 use serde_json::{Value, json};
 
@@ -118,7 +119,7 @@ async fn scenario_12_a_vm_that_does_not_show_its_networks_is_made_anew(recording
     let (passes, edges) = (story.passes(), story.edges());
     let at = |edge: &str| edges.iter().position(|took| took == edge).expect("it was taken");
     let waited = passes[at("25")].started.boot - passes[at("22")].started.boot;
-    assert!((10_000..11_500).contains(&waited), "{waited}");
+    assert!((rug::HOTPLUG..rug::HOTPLUG + 1_500).contains(&waited), "{waited}");
 }
 
 async fn a_router_is_left_alone_while_somebody_debugs(recording: Option<&Path>) {

@@ -42,10 +42,13 @@ pub(crate) fn router() -> Value {
     rug::router("r-1", &[1])
 }
 
-/// A host; no router yet.
+/// A host whose retry policy waits as long as the original does; no router yet.
 pub(crate) async fn begin(recording: Option<&Path>, trouble: Value, configuration: Value) -> Story {
     let site = Site::new(1, Some(cloud(&trouble)));
-    Story::begin(site, rug::binding(configuration), &router(), recording).await
+    let mut binding = rug::binding(configuration);
+    binding["spec"]["policies"]["retry"] =
+        json!({"file": "mcm_retry.wasm", "configuration": {"short": "1s"}});
+    Story::begin(site, binding, &router(), recording).await
 }
 
 /// A router that was created just now.
@@ -154,7 +157,8 @@ pub(crate) fn tell(pass: &PassRecord) -> String {
         Some(Next::Settled(_)) => "settled".to_owned(),
         Some(Next::After(0)) => "at once".to_owned(),
         Some(Next::After(millis)) => format!("after {} s", millis / 1_000),
-        other => format!("{other:?}"),
+        Some(Next::Retry { .. }) => "retry".to_owned(),
+        None => format!("{:?}", pass.outcome),
     };
     let edges = edges(pass);
     let said = [edges.as_str(), next.as_str()];
