@@ -75,7 +75,11 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
         };
         cx.note("MCM-R15");
         if let Break(wait) = sync::sync(&cx, &machine).await {
-            notes(&cx, ["MCM-R17", "MCM-R22"]);
+            cx.note("MCM-R17");
+            // A conflict is tried again at once.
+            if matches!(&wait, Next::Retry(retry) if retry.class == RetryClass::Short) {
+                cx.note("MCM-R22");
+            }
             return Ok(wait);
         }
         if machine.phase().is_some() {

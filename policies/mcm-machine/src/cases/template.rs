@@ -127,7 +127,7 @@ mcm_s09_a_conflict_is_tried_again_at_once:
     templated(json!({"metadata": {"labels": {"a": "b"}}})).exists(node_with(json!({}), EMPTY))
         .fails("patch Node", Code::Aborted)
         .acts([&patch(json!({"metadata": {"annotations": {APPLIED: AB}, "labels": {"a": "b"}}}))])
-        .notes(&format!("{FLOW} S09 R17 R22"))
+        .notes(&format!("{FLOW} S09 R17"))
         .fails_with(RetryClass::Conflict, Code::Aborted, "no");
 
 mcm_s09_another_failure_soon:
