@@ -8,7 +8,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use polity_core::contract::{Act, Code, Conclusion, Doubt, Effect, Entry, Next, Question, Request, Verdict};
+use polity_core::contract::{
+    Act, Code, Conclusion, Doubt, Effect, Entry, Next, Question, Request, RetryClass, Verdict,
+};
 use polity_core::record::{Outcome, PassRecord, RoleRecord, WritePurpose};
 use serde_json::Value;
 
@@ -317,7 +319,7 @@ impl<'a> Seen<'a> {
             }
             What::Doubt(state) => self.role.pending.iter().any(|act| doubt(&act.state) == state),
             What::Verdict(wanted) => verdict(self.role.verdict.as_ref()) == wanted,
-            What::Next(wanted) => next(&self.conclusion.next) == wanted,
+            What::Next(wanted) => next(&self.conclusion.next).contains(&wanted.as_str()),
             What::Event(reason) => self.conclusion.events.iter().any(|event| event.reason == *reason),
             What::Kind(kind) => self.record.kind.kind == *kind,
             What::Deleting => get(&self.before, "metadata.deletionTimestamp").is_some_and(Value::is_string),
@@ -461,11 +463,16 @@ fn verdict(verdict: Option<&Verdict>) -> &'static str {
     }
 }
 
-fn next(next: &Next) -> &'static str {
+fn next(next: &Next) -> &'static [&'static str] {
     match next {
-        Next::Settled(_) => "settled",
-        Next::After(_) => "after",
-        Next::Retry { .. } => "retry",
+        Next::Settled(_) => &["settled"],
+        Next::After(_) => &["after"],
+        Next::Retry { class, .. } => match class {
+            RetryClass::Conflict => &["retry", "conflict"],
+            RetryClass::Short => &["retry", "short"],
+            RetryClass::Medium => &["retry", "medium"],
+            RetryClass::Long => &["retry", "long"],
+        },
     }
 }
 

@@ -10,10 +10,12 @@ mod two_teams;
 
 use std::process::{Command, Output};
 
+use polity::recording::Recording;
 use polity_core::record::PassRecord;
+use polity_tests::evidence::wrong_notes;
 use tempfile::TempDir;
 
-/// An example that ran to its end, in which everything was as it expects.
+/// An example that ran to its end, in which everything was as it expects and each pass had done what it noted.
 struct Ran {
     recording: TempDir,
 }
@@ -36,6 +38,11 @@ fn run(example: &str) -> Ran {
         said.contains("everything is settled") && !said.contains("not as expected"),
         "{said}"
     );
+    let mut wrong = Vec::new();
+    let passes = Recording::open(recording.path()).expect("a recording");
+    let read = passes.passes(|pass| wrong.extend(wrong_notes(&pass)));
+    read.expect("it is whole");
+    assert_eq!(wrong, [""; 0]);
     Ran { recording }
 }
 

@@ -22,6 +22,7 @@ use polity_core::contract::{
 use polity_core::object::Object;
 use polity_core::record::PassRecord;
 use polity_sandbox::Policy;
+use polity_tests::evidence::wrong_notes;
 use polity_tests::guests;
 use polity_tests::kubernetes::{Assets, KubeServer};
 use polity_tests::whole::wire::Wire;
@@ -262,6 +263,8 @@ impl Scene {
         }
         self.handle.stop();
         self.driver.await.expect("the host ends");
+        let wrong: Vec<String> = self.passes.borrow().iter().flat_map(wrong_notes).collect();
+        assert_eq!(wrong, [""; 0]);
         self.turns
     }
 
