@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
-    kinds::CRD_RESOURCE,
+    kinds::{CRD_RESOURCE, set_terminating},
     metadata::{finalizers_of, is_deleting},
     namespaces,
     owners::{self, OwnerState},
@@ -131,7 +131,7 @@ impl Sweep {
         }
         match &*key.resource {
             namespaces::RESOURCE => value["status"]["phase"] = json!("Terminating"),
-            CRD_RESOURCE if !write.is_empty(&key.name) => add_finalizer(value, CRD_FINALIZER),
+            CRD_RESOURCE => await_instances(write, &key.name, value),
             _ => {}
         }
     }
@@ -219,8 +219,11 @@ impl Sweep {
             namespace: "".into(),
             name: key.resource.clone(),
         };
-        if write.get(&crd).is_some_and(|crd| is_deleting(&crd.value)) && write.is_empty(&key.resource) {
-            self.drop_finalizer(write, &crd, CRD_FINALIZER);
+        let waits = |crd: &Object| is_deleting(&crd.value) && write.is_empty(&key.resource);
+        if let Some(object) = write.get(&crd).filter(waits) {
+            let mut value = object.value.clone();
+            await_instances(write, &crd.name, &mut value);
+            self.put(write, &crd, value);
         }
     }
 
@@ -277,10 +280,7 @@ impl Sweep {
     fn drop_finalizer(&mut self, write: &mut Write<'_>, key: &Key, finalizer: &str) {
         let Some(object) = write.get(key) else { return };
         let mut value = object.value.clone();
-        let metadata = &mut value["metadata"];
-        if let Some(finalizers) = metadata["finalizers"].as_array_mut() {
-            finalizers.retain(|found| found != finalizer);
-        }
+        remove_finalizer(&mut value, finalizer);
         if value != object.value {
             self.put(write, key, value);
         }
@@ -348,12 +348,29 @@ fn shortened(metadata: &Value, asked: Option<i64>, now: Timestamp) -> Option<(Ti
     })
 }
 
+/// Keeps a CRD that is being deleted while instances of it are left, and says so in its status.
+fn await_instances(write: &Write<'_>, resource: &str, crd: &mut Value) {
+    let has_instances = !write.is_empty(resource);
+    set_terminating(crd, has_instances, &write.now());
+    if has_instances {
+        add_finalizer(crd, CRD_FINALIZER);
+    } else {
+        remove_finalizer(crd, CRD_FINALIZER);
+    }
+}
+
 fn add_finalizer(value: &mut Value, finalizer: &str) {
     let finalizers = &mut value["metadata"]["finalizers"];
     match finalizers.as_array_mut() {
         Some(found) if found.iter().any(|f| f == finalizer) => {}
         Some(found) => found.push(json!(finalizer)),
         None => *finalizers = json!([finalizer]),
+    }
+}
+
+fn remove_finalizer(value: &mut Value, finalizer: &str) {
+    if let Some(finalizers) = value["metadata"]["finalizers"].as_array_mut() {
+        finalizers.retain(|found| found != finalizer);
     }
 }
 

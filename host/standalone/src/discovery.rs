@@ -24,6 +24,8 @@ const VERBS: [&str; 8] = [
     "update",
     "watch",
 ];
+/// Of a kind whose CRD is being deleted.
+const LAST_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
 const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 /// The media type of aggregated discovery.
@@ -112,7 +114,7 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Option<Value> {
             "singularName": kind.singular,
             "namespaced": kind.namespaced,
             "kind": kind.kind,
-            "verbs": VERBS,
+            "verbs": verbs(kind),
             "shortNames": kind.short_names,
             "categories": kind.categories,
         }));
@@ -145,6 +147,10 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Option<Value> {
             "resources": resources,
         })
     })
+}
+
+fn verbs(kind: &Kind) -> &'static [&'static str] {
+    if kind.terminating { &LAST_VERBS } else { &VERBS }
 }
 
 fn of_version<'a>(
@@ -203,7 +209,7 @@ fn aggregate_version(registry: &Registry, group: &str, version: &str) -> Value {
                 "responseKind": response,
                 "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
                 "singularResource": kind.singular,
-                "verbs": VERBS,
+                "verbs": verbs(kind),
                 "shortNames": kind.short_names,
                 "categories": kind.categories,
                 "subresources": subresources,

@@ -273,6 +273,76 @@ async fn a_crd_waits_for_its_instances() {
     assert_eq!(refusal(api.list(&ListParams::default()).await).0, 404);
 }
 
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+const MERGE: [(&str, &str); 1] = [("content-type", "application/merge-patch+json")];
+
+/// Status and reason of the condition `Terminating`.
+fn terminating(crd: &Value) -> (&Value, &Value) {
+    let conditions = crd["status"]["conditions"].as_array().unwrap();
+    let found = conditions.iter().find(|c| c["type"] == "Terminating").unwrap();
+    (&found["status"], &found["reason"])
+}
+
+#[tokio::test]
+async fn nothing_is_created_of_a_kind_whose_crd_is_being_deleted() {
+    let client = with_things().await;
+    let api = things(&client);
+    create(&api, "kept", finalizers(&["example.test/x"])).await;
+    let path = format!("{CRDS}/things.example.test");
+    let own = finalizers(&["example.test/own"]).to_string();
+    raw(&client, "PATCH", &path, &MERGE, &own).await;
+
+    let (_, crd) = raw(&client, "DELETE", &path, &[], "").await;
+    assert_eq!(
+        terminating(&crd),
+        (&json!("True"), &json!("InstanceDeletionInProgress"))
+    );
+    let kept = json!({ "metadata": { "labels": { "a": "b" } } });
+    api.patch("kept", &PatchParams::default(), &Patch::Merge(&kept))
+        .await
+        .unwrap();
+    let why = "things.example.test \"new\" is forbidden: create not allowed while custom resource definition is terminating";
+    let created = api.create(&PostParams::default(), &thing("new", json!({}))).await;
+    assert_eq!(refusal(created), (403, why.to_owned()));
+    let mut unnamed = thing("", json!({ "metadata": { "generateName": "gen-" } }));
+    unnamed.metadata.name = None;
+    assert_eq!(refusal(api.create(&PostParams::default(), &unnamed).await).0, 403);
+    let (_, resources) = raw(&client, "GET", "/apis/example.test/v1", &[], "").await;
+    let verbs = json!(["delete", "deletecollection", "get", "list", "watch"]);
+    assert_eq!(resources["resources"][0]["verbs"], verbs);
+
+    api.patch("kept", &PatchParams::default(), &Patch::Merge(&finalizers(&[])))
+        .await
+        .unwrap();
+    let (_, crd) = raw(&client, "GET", &path, &[], "").await;
+    assert_eq!(
+        terminating(&crd),
+        (&json!("False"), &json!("InstanceDeletionCompleted"))
+    );
+    assert_eq!(crd["metadata"]["finalizers"], json!(["example.test/own"]));
+    let created = api.create(&PostParams::default(), &thing("new", json!({}))).await;
+    assert_eq!(refusal(created).0, 403);
+    raw(&client, "PATCH", &path, &MERGE, &finalizers(&[]).to_string()).await;
+    assert_eq!(raw(&client, "GET", &path, &[], "").await.0, 404);
+}
+
+#[tokio::test]
+async fn a_crd_without_instances_does_not_wait_for_their_cleanup() {
+    let client = with_things().await;
+    let path = format!("{CRDS}/things.example.test");
+    raw(
+        &client,
+        "PATCH",
+        &path,
+        &MERGE,
+        &finalizers(&[CLEANUP]).to_string(),
+    )
+    .await;
+    raw(&client, "DELETE", &path, &[], "").await;
+    assert_eq!(raw(&client, "GET", &path, &[], "").await.0, 404);
+}
+
 #[tokio::test]
 async fn a_pod_on_a_node_ends_gracefully() {
     let client = with_things().await;

@@ -60,6 +60,7 @@ impl Name {
             storage_version: api_version(group, version),
             selectable: Vec::new(),
             rules: Rules::Plain,
+            terminating: false,
         }
     }
 }

@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 
 use super::{Kind, Rules, Version, api_version, meta};
 use crate::{
+    condition,
+    metadata::is_deleting,
     refusal::Cause,
     schema::{Schema, compile},
     table::{Column, JsonPath},
@@ -58,9 +60,14 @@ pub(crate) fn admit(crd: &mut Value, now: &str) -> Result<(), Vec<Cause>> {
         status,
         "conditions",
         json!([
-            condition("NamesAccepted", "NoConflicts", "no conflicts found", now),
             condition(
-                "Established",
+                ("NamesAccepted", "True"),
+                "NoConflicts",
+                "no conflicts found",
+                now
+            ),
+            condition(
+                ("Established", "True"),
                 "InitialNamesAccepted",
                 "the initial names have been accepted",
                 now
@@ -70,10 +77,28 @@ pub(crate) fn admit(crd: &mut Value, now: &str) -> Result<(), Vec<Cause>> {
     Ok(())
 }
 
-fn condition(kind: &str, reason: &str, message: &str, now: &str) -> Value {
+/// Says in the status of a CRD that is being deleted how far the deletion of its instances is, in the words of the
+/// finalizer controller of a real API server.
+pub(crate) fn set_terminating(crd: &mut Value, has_instances: bool, now: &str) {
+    let (status, reason, message) = if has_instances {
+        (
+            "True",
+            "InstanceDeletionInProgress",
+            "CustomResource deletion is in progress",
+        )
+    } else {
+        ("False", "InstanceDeletionCompleted", "removed all instances")
+    };
+    condition::set(
+        &mut crd["status"],
+        condition(("Terminating", status), reason, message, now),
+    );
+}
+
+fn condition((kind, status): (&str, &str), reason: &str, message: &str, now: &str) -> Value {
     json!({
         "type": kind,
-        "status": "True",
+        "status": status,
         "reason": reason,
         "message": message,
         "lastTransitionTime": now,
@@ -143,6 +168,7 @@ pub(crate) fn kind_of(crd: &Value) -> Result<Kind, Vec<Cause>> {
         storage_version: api_version(&group, &stored[0]),
         selectable: selectable(spec),
         rules: Rules::Custom,
+        terminating: is_deleting(crd),
         group,
         plural,
         kind,

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 
-pub(crate) use crd::{CRD_RESOURCE, admit as admit_crd, kind_of as custom_kind};
+pub(crate) use crd::{CRD_RESOURCE, admit as admit_crd, kind_of as custom_kind, set_terminating};
 pub(crate) use events::core_field as core_event_field;
 
 use crate::{
@@ -39,6 +39,8 @@ pub(crate) struct Kind {
     /// Field selectors allowed beside `metadata.name` and `metadata.namespace`.
     pub(crate) selectable: Vec<String>,
     pub(crate) rules: Rules,
+    /// Its CRD is being deleted: no object of it is created.
+    pub(crate) terminating: bool,
 }
 
 /// A served version of a kind.

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use crate::{
     budget,
     kinds::{CRD_RESOURCE, Registry, custom_kind},
+    metadata::is_deleting,
     refusal::Refusal,
 };
 
@@ -336,10 +337,10 @@ impl State {
             }
             return;
         }
-        let unchanged = change
-            .previous
-            .as_ref()
-            .is_some_and(|previous| previous.value["spec"] == *spec);
+        let unchanged = change.previous.as_ref().is_some_and(|previous| {
+            let value = &previous.value;
+            value["spec"] == *spec && is_deleting(value) == is_deleting(&change.object.value)
+        });
         if unchanged {
             return;
         }

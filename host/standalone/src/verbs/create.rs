@@ -30,6 +30,7 @@ pub(crate) fn create(call: &Call<'_>) -> Result<Written, Refusal> {
     check_place(target, &mut object)?;
     call.store.write(|write| {
         let name = free_name(write, target, &mut object)?;
+        check_kind(write, target, &name)?;
         if let Some(namespace) = &target.namespace {
             namespaces::require(write, namespace, target.subject(&name))?;
         }
@@ -42,6 +43,16 @@ pub(crate) fn create(call: &Call<'_>) -> Result<Written, Refusal> {
         let object = deletion::put(write, &key, object);
         Ok(Written { object, warnings })
     })
+}
+
+/// A new object needs a kind that is still there and stays.
+fn check_kind(write: &Write<'_>, target: &Target, name: &str) -> Result<(), Refusal> {
+    let kind = write.registry().find(&target.kind.group, &target.kind.plural)?;
+    if kind.terminating {
+        let why = "create not allowed while custom resource definition is terminating";
+        return Err(Refusal::forbidden(target.subject(name), why));
+    }
+    Ok(())
 }
 
 /// Refuses an object that nobody can name, or that has been stored before.
