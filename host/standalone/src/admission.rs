@@ -75,35 +75,53 @@ pub(crate) fn check_place(target: &Target, object: &mut Value) -> Result<(), Ref
     };
     metadata.remove("managedFields");
     metadata.remove("selfLink");
-    place(metadata, "namespace", target.namespace.as_deref())?;
+    check_namespace(metadata, target.namespace.as_deref())?;
     match target.name.as_deref() {
-        Some(name) => place(metadata, "name", Some(name)),
+        Some(name) => check_name(metadata, name),
         None => Ok(()),
     }
 }
 
-fn place(metadata: &mut Map<String, Value>, field: &str, wanted: Option<&str>) -> Result<(), Refusal> {
-    let found = metadata
-        .get(field)
-        .and_then(Value::as_str)
-        .filter(|found| !found.is_empty());
-    match (found, wanted) {
-        (Some(found), Some(wanted)) if found != wanted => Err(Refusal::bad_request(format!(
-            "the {field} of the provided object ({found}) does not match the {field} on the request ({wanted})"
-        ))),
-        (Some(found), None) => Err(Refusal::bad_request(format!(
-            "{field} must not be set on a cluster-scoped object: {found}"
-        ))),
-        (None, Some(wanted)) => {
-            metadata.insert(field.to_owned(), json!(wanted));
-            Ok(())
+/// An object that names no namespace is in that of the request; one without namespaces names none.
+fn check_namespace(metadata: &mut Map<String, Value>, wanted: Option<&str>) -> Result<(), Refusal> {
+    let found = text(metadata, "namespace");
+    match wanted {
+        Some(wanted) if found.is_empty() => {
+            metadata.insert("namespace".to_owned(), json!(wanted));
         }
-        (None, None) => {
-            metadata.remove(field);
-            Ok(())
+        Some(wanted) if found != wanted => {
+            return Err(Refusal::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
         }
-        (Some(_), Some(_)) => Ok(()),
+        Some(_) => {}
+        None if found.is_empty() => {
+            metadata.remove("namespace");
+        }
+        None => {
+            return Err(Refusal::bad_request(format!(
+                "namespace must not be set on a cluster-scoped object: {found}"
+            )));
+        }
     }
+    Ok(())
+}
+
+/// A change says which object it is of (apiserver `checkName`).
+fn check_name(metadata: &Map<String, Value>, wanted: &str) -> Result<(), Refusal> {
+    let found = text(metadata, "name");
+    if found == wanted {
+        return Ok(());
+    }
+    Err(Refusal::bad_request(if found.is_empty() {
+        format!("the name of the object ({wanted} based on URL) was undeterminable: name must be provided")
+    } else {
+        format!("the name of the object ({found}) does not match the name on the URL ({wanted})")
+    }))
+}
+
+fn text<'a>(metadata: &'a Map<String, Value>, field: &str) -> &'a str {
+    metadata.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Brings an object into the form in which it is stored. Answers warnings about fields that were dropped.

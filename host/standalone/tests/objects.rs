@@ -143,6 +143,88 @@ async fn a_write_based_on_an_old_version_conflicts() {
     assert!(message.contains("metadata.resourceVersion"), "{message}");
 }
 
+const THINGS: &str = "/apis/example.test/v1/namespaces/default/things";
+const MERGE: [(&str, &str); 1] = [("content-type", "application/merge-patch+json")];
+const JSON_PATCH: [(&str, &str); 1] = [("content-type", "application/json-patch+json")];
+
+#[tokio::test]
+async fn a_change_keeps_the_name_of_its_object() {
+    let client = with_things().await;
+    create(&things(&client), "one", json!({})).await;
+    let one = format!("{THINGS}/one");
+    let (_, stored) = raw(&client, "GET", &one, &[], "").await;
+    let missing = "the name of the object (one based on URL) was undeterminable: name must be provided";
+    let other = "the name of the object (two) does not match the name on the URL (one)";
+    for (name, why) in [
+        (json!(null), missing),
+        (json!(""), missing),
+        (json!("two"), other),
+    ] {
+        let mut changed = stored.clone();
+        changed["metadata"]["name"] = name.clone();
+        let merge = json!({ "metadata": { "name": name } });
+        let patch = json!([{ "op": "replace", "path": "/metadata/name", "value": name }]);
+        for path in [one.clone(), format!("{one}/status")] {
+            for (method, headers, body) in [
+                ("PUT", &[][..], &changed),
+                ("PATCH", &MERGE, &merge),
+                ("PATCH", &JSON_PATCH, &patch),
+            ] {
+                let (code, status) = raw(&client, method, &path, headers, &body.to_string()).await;
+                assert_eq!(
+                    (code, &status["message"]),
+                    (400, &json!(why)),
+                    "{method} {path} {body}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn only_a_deletion_sets_the_time_of_deletion() {
+    let client = with_things().await;
+    let api = things(&client);
+    create(&api, "one", json!({})).await;
+    let one = format!("{THINGS}/one");
+    let ending = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
+    let grace = json!({ "metadata": { "deletionGracePeriodSeconds": 7 } });
+    let (_, stored) = raw(&client, "GET", &one, &[], "").await;
+    for (change, why) in [
+        (
+            &ending,
+            "metadata.deletionTimestamp: Invalid value: \"2026-01-01T00:00:00Z\": field is immutable",
+        ),
+        (
+            &grace,
+            "metadata.deletionGracePeriodSeconds: Invalid value: 7: field is immutable",
+        ),
+    ] {
+        let mut changed = stored.clone();
+        json_patch::merge(&mut changed, change);
+        for (method, headers, body) in [("PUT", &[][..], &changed), ("PATCH", &MERGE, change)] {
+            let (code, status) = raw(&client, method, &one, headers, &body.to_string()).await;
+            let message = status["message"].as_str().unwrap();
+            assert_eq!(code, 422, "{status}");
+            assert!(message.ends_with(why), "{message}");
+        }
+    }
+
+    // Of an object that is being deleted the time stays, whatever a change says; its grace period may be left out.
+    let kept = json!({ "metadata": { "finalizers": ["example.test/x"] } }).to_string();
+    raw(&client, "PATCH", &one, &MERGE, &kept).await;
+    let (_, deleting) = raw(&client, "DELETE", &one, &[], "").await;
+    let free = json!({ "metadata": { "deletionTimestamp": null, "deletionGracePeriodSeconds": null } });
+    for change in [&ending, &free] {
+        let (code, changed) = raw(&client, "PATCH", &one, &MERGE, &change.to_string()).await;
+        assert_eq!((code, &changed["metadata"]), (200, &deleting["metadata"]));
+    }
+    assert_eq!(
+        raw(&client, "PATCH", &one, &MERGE, &grace.to_string()).await.0,
+        422
+    );
+}
+
 #[tokio::test]
 async fn a_delete_heeds_its_preconditions() {
     let client = with_things().await;

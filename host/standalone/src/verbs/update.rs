@@ -68,7 +68,7 @@ pub(super) fn replace(
     unknown_fields: FieldValidation,
 ) -> Result<Written, Refusal> {
     check_version(target, key, &stored.value, &object)?;
-    check_uid(target, key, &stored.value, &object)?;
+    check_metadata(target, key, &stored.value, &object)?;
     target.kind.to_storage(&mut object);
     let mut next = combine(target, &stored.value, object);
     let warnings = conform(target, &mut next, unknown_fields, &write.now())?;
@@ -104,14 +104,31 @@ fn check_version(target: &Target, key: &Key, stored: &Value, object: &Value) -> 
     Ok(())
 }
 
-/// An object keeps its uid.
-fn check_uid(target: &Target, key: &Key, stored: &Value, object: &Value) -> Result<(), Refusal> {
-    let uid = &object["metadata"]["uid"];
-    if uid.as_str().is_none_or(str::is_empty) || *uid == stored["metadata"]["uid"] {
+/// What is set once stays. A uid or a grace period that is left out is taken from what is stored, and so is the time of a
+/// deletion that has begun (apiserver `BeforeUpdate`). A change of the status leaves the deletion alone anyway.
+fn check_metadata(target: &Target, key: &Key, stored: &Value, object: &Value) -> Result<(), Refusal> {
+    let (old, new) = (&stored["metadata"], &object["metadata"]);
+    let whole = target.part == Part::Whole;
+    let grace = "deletionGracePeriodSeconds";
+    let changes = [
+        (
+            "uid",
+            new["uid"].as_str().is_some_and(|uid| !uid.is_empty()) && new["uid"] != old["uid"],
+        ),
+        (
+            "deletionTimestamp",
+            whole && !new["deletionTimestamp"].is_null() && !is_deleting(stored),
+        ),
+        (grace, whole && !new[grace].is_null() && new[grace] != old[grace]),
+    ];
+    let changed = changes.iter().filter(|(_, changed)| *changed);
+    let causes: Vec<Cause> = changed
+        .map(|(field, _)| Cause::invalid(&format!("metadata.{field}"), &new[*field], "field is immutable"))
+        .collect();
+    if causes.is_empty() {
         return Ok(());
     }
-    let cause = Cause::invalid("metadata.uid", uid, "field is immutable");
-    Err(Refusal::invalid(target.kind.invalid_subject(&key.name), &[cause]))
+    Err(Refusal::invalid(target.kind.invalid_subject(&key.name), &causes))
 }
 
 /// The part of `object` that this request may change, on top of what is stored.
