@@ -1,16 +1,16 @@
-//! A small OpenAPI v3: enough for kubectl to learn what can be done, and that unknown fields are checked here.
+//! A small OpenAPI v3: what can be done with every kind, that fields are validated here, and the fields of custom kinds.
+//!
+//! The fields of builtin kinds are left out: not all of them are known here, and `kubectl explain` says of a field that a
+//! schema lacks that it does not exist.
 
 use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    kinds::{Kind, Registry, Version, api_version},
+    kinds::{Kind, Registry, Version, api_version, object_meta_source},
     path::Route,
     reply::{self, Body},
 };
-
-/// The schema of evictions, by name.
-const EVICTION: &str = "policy.v1.Eviction";
 
 /// Answers an OpenAPI request; none for a route that is no such request, or a version that is not served.
 pub(crate) fn answer(registry: &Registry, route: &Route) -> Option<Response<Body>> {
@@ -49,12 +49,9 @@ fn document(registry: &Registry, group: &str, version: &str) -> Option<Value> {
             continue;
         };
         let name = schema_name(kind, version);
-        schemas.insert(name.clone(), schema(kind, served));
-        if kind.is_evicted() {
-            let open = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
-            schemas.insert(EVICTION.to_owned(), open);
-        }
-        describe(kind, version, served, &name, &mut paths);
+        let schema = schema(kind, served);
+        describe(kind, served, schema.is_some().then_some(&name), &mut paths);
+        schemas.extend(schema.map(|schema| (name, schema)));
     }
     (!paths.is_empty()).then(|| {
         json!({
@@ -77,20 +74,29 @@ fn schema_name(kind: &Kind, version: &str) -> String {
     format!("{}.{version}.{}", reversed.join("."), kind.kind)
 }
 
-fn schema(kind: &Kind, version: &Version) -> Value {
+/// The schema of a custom kind, with what every object has; none for a builtin one.
+fn schema(kind: &Kind, version: &Version) -> Option<Value> {
     let mut schema = version.source.clone();
     if !schema.is_object() {
-        schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+        return None;
     }
+    if !schema["properties"].is_object() {
+        schema["properties"] = json!({});
+    }
+    for field in ["apiVersion", "kind"] {
+        schema["properties"][field] = json!({ "type": "string" });
+    }
+    schema["properties"]["metadata"] = object_meta_source();
     schema["x-kubernetes-group-version-kind"] = json!([gvk(kind, &version.name)]);
-    schema
+    Some(schema)
 }
 
 fn gvk(kind: &Kind, version: &str) -> Value {
     json!({ "group": kind.group, "version": version, "kind": kind.kind })
 }
 
-fn describe(kind: &Kind, version: &str, served: &Version, schema: &str, paths: &mut Map<String, Value>) {
+fn describe(kind: &Kind, served: &Version, schema: Option<&String>, paths: &mut Map<String, Value>) {
+    let version = &served.name;
     let base = base(&kind.group, version);
     let collection = if kind.namespaced {
         format!("/{base}/namespaces/{{namespace}}/{}", kind.plural)
@@ -128,7 +134,7 @@ fn describe(kind: &Kind, version: &str, served: &Version, schema: &str, paths: &
     if kind.is_evicted() {
         let eviction = About {
             gvk: json!({ "group": "policy", "version": "v1", "kind": "Eviction" }),
-            schema: EVICTION,
+            schema: None,
             namespaced: kind.namespaced,
         };
         paths.insert(
@@ -143,7 +149,7 @@ fn describe(kind: &Kind, version: &str, served: &Version, schema: &str, paths: &
 
 struct About<'a> {
     gvk: Value,
-    schema: &'a str,
+    schema: Option<&'a String>,
     namespaced: bool,
 }
 
@@ -156,12 +162,13 @@ impl About<'_> {
             || json!({ "name": "namespace", "in": "path", "required": true, "schema": { "type": "string" } }),
         );
         let parameters: Vec<Value> = query.chain(namespace).collect();
-        let content = json!({
-            "application/json": { "schema": { "$ref": format!("#/components/schemas/{}", self.schema) } },
-        });
+        let schema = match self.schema {
+            Some(name) => json!({ "$ref": format!("#/components/schemas/{name}") }),
+            None => json!({ "type": "object" }),
+        };
         json!({
             "parameters": parameters,
-            "responses": { "200": { "description": "OK", "content": content } },
+            "responses": { "200": { "description": "OK", "content": { "application/json": { "schema": schema } } } },
             "x-kubernetes-action": action,
             "x-kubernetes-group-version-kind": self.gvk,
         })

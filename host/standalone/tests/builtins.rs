@@ -351,3 +351,27 @@ async fn openapi_tells_kubectl_that_unknown_fields_are_checked() {
         "object"
     );
 }
+
+#[tokio::test]
+async fn openapi_describes_the_fields_of_custom_kinds_alone() {
+    let client = with_things().await;
+    let (_, core) = raw(&client, "GET", "/openapi/v3/api/v1", &[], "").await;
+    assert_eq!(
+        core["components"]["schemas"],
+        json!({}),
+        "no field is said to be missing"
+    );
+    // What kubectl learns from it all the same: fields are validated here, so that it need not do it.
+    let patch = &core["paths"]["/api/v1/namespaces/{namespace}/configmaps/{name}"]["patch"];
+    let parameters = patch["parameters"].as_array().unwrap();
+    assert!(parameters.iter().any(|p| p["name"] == "fieldValidation"));
+    assert!(!core.to_string().contains("$ref"));
+
+    let (_, custom) = raw(&client, "GET", "/openapi/v3/apis/example.test/v1", &[], "").await;
+    let properties = &custom["components"]["schemas"]["test.example.v1.Thing"]["properties"];
+    for field in ["apiVersion", "kind", "metadata", "spec", "status"] {
+        assert!(properties[field].is_object(), "{field}");
+    }
+    assert_eq!(properties["metadata"]["properties"]["name"]["type"], "string");
+    assert_eq!(properties["spec"]["properties"]["size"]["type"], "integer");
+}

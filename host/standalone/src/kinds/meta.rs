@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::schema::{Schema, compile};
 
@@ -16,10 +16,13 @@ pub(super) fn rooted(schema: Schema) -> Schema {
 
 fn object_meta() -> Schema {
     static SCHEMA: OnceLock<Schema> = OnceLock::new();
-    SCHEMA.get_or_init(build).clone()
+    SCHEMA
+        .get_or_init(|| compile("metadata", &source()).expect("the schema of metadata is our own"))
+        .clone()
 }
 
-fn build() -> Schema {
+/// The JSON of that schema.
+pub(crate) fn source() -> Value {
     let text = json!({ "type": "string" });
     let time = json!({ "type": "string", "nullable": true, "format": "date-time" });
     let texts = json!({ "type": "object", "nullable": true, "additionalProperties": text });
@@ -35,7 +38,7 @@ fn build() -> Schema {
             "blockOwnerDeletion": { "type": "boolean" },
         },
     });
-    let schema = json!({
+    json!({
         "type": "object",
         "properties": {
             "name": text,
@@ -58,6 +61,5 @@ fn build() -> Schema {
                 "items": { "x-kubernetes-preserve-unknown-fields": true },
             },
         },
-    });
-    compile("metadata", &schema).expect("the schema of metadata is our own")
+    })
 }

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 pub(crate) use crd::{CRD_RESOURCE, admit as admit_crd, kind_of as custom_kind, set_terminating};
 pub(crate) use events::core_field as core_event_field;
+pub(crate) use meta::source as object_meta_source;
 
 use crate::{
     refusal::{Refusal, Subject},
