@@ -5,10 +5,10 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     budget,
+    fields::FieldCheck,
     kinds::{Rules, admit_crd},
     metadata::{NameRule, problems},
-    query::FieldValidation,
-    refusal::Refusal,
+    refusal::{Cause, Refusal},
     target::Target,
 };
 
@@ -124,14 +124,14 @@ fn text<'a>(metadata: &'a Map<String, Value>, field: &str) -> &'a str {
     metadata.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Brings an object into the form in which it is stored. Answers warnings about fields that were dropped.
+/// Brings an object into the form in which it is stored. Answers warnings about fields that were ignored.
 ///
 /// # Errors
-/// 422 with every violation and its path; 400 for unknown fields where they are refused.
+/// 422 with every violation and its path; 400 for ignored fields where they are refused, 422 for those of a patch.
 pub(crate) fn conform(
     target: &Target,
     object: &mut Value,
-    unknown_fields: FieldValidation,
+    fields: FieldCheck,
     now: &str,
 ) -> Result<Vec<String>, Refusal> {
     if Shape::of(object).depth > DEPTH {
@@ -140,18 +140,7 @@ pub(crate) fn conform(
     target.kind.to_storage(object);
     let schema = &target.version().schema;
     let unknown = schema.prune(object);
-    let unknown: Vec<String> = unknown
-        .iter()
-        .map(|path| format!("unknown field \"{}\"", path.escape_debug()))
-        .collect();
-    if unknown_fields == FieldValidation::Strict && !unknown.is_empty() {
-        let (kind, version) = (&target.kind.kind, &target.version().name);
-        let message = format!(
-            "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: {}",
-            unknown.join(", ")
-        );
-        return Err(Refusal::bad_request(message));
-    }
+    let warnings = fields.judge(target, object, &unknown)?;
     tidy(object);
     schema.fill_in(object);
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -165,11 +154,7 @@ pub(crate) fn conform(
     if !causes.is_empty() {
         return Err(Refusal::invalid(target.kind.invalid_subject(&name), &causes));
     }
-    Ok(if unknown_fields == FieldValidation::Warn {
-        unknown
-    } else {
-        Vec::new()
-    })
+    Ok(warnings)
 }
 
 /// Drops what says nothing from metadata, as a real API server does: `finalizers: []`, `creationTimestamp: null`.
@@ -188,7 +173,7 @@ fn tidy(object: &mut Value) {
     }
 }
 
-fn builtin_rules(target: &Target, object: &mut Value, now: &str) -> Result<(), Vec<crate::refusal::Cause>> {
+fn builtin_rules(target: &Target, object: &mut Value, now: &str) -> Result<(), Vec<Cause>> {
     match target.kind.rules {
         Rules::Crd => admit_crd(object, now)?,
         Rules::Budget => budget::admit(object)?,

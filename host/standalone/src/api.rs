@@ -141,7 +141,10 @@ impl Api {
                 return Err(target.verb_refused());
             }
             check_json(content_type)?;
-            return Ok(reply::json(StatusCode::CREATED, verbs::evict(&call)?.to_string()));
+            let (status, warnings) = verbs::evict(&call)?;
+            let mut response = reply::json(StatusCode::CREATED, status.to_string());
+            reply::warn(&mut response, &warnings);
+            return Ok(response);
         }
         match (&parts.method, target.name.is_some()) {
             (&Method::GET | &Method::HEAD, true) if query.flag("watch") != Some(true) => {

@@ -19,6 +19,8 @@ mod budget;
 mod condition;
 mod deletion;
 mod discovery;
+mod fields;
+mod json;
 mod kinds;
 mod metadata;
 mod namespaces;

@@ -17,6 +17,12 @@ use crate::refusal::Refusal;
 /// The body of an answer: whole, or a stream of watch events.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 
+/// How large the warnings of one answer may be together, in bytes, as in a real API server.
+const WARNINGS: usize = 4 << 10;
+
+/// How many they may be: HTTP clients in Rust read an answer with at most 100 headers (hyper).
+const WARNING_COUNT: usize = 64;
+
 /// JSON, whole.
 pub(crate) fn json(code: StatusCode, bytes: impl Into<Bytes>) -> Response<Body> {
     whole(code, HeaderValue::from_static("application/json"), bytes.into())
@@ -60,9 +66,14 @@ pub(crate) fn stream(events: impl Stream<Item = Bytes> + Send + 'static) -> Resp
     response
 }
 
-/// Adds `Warning` headers (RFC 7234 §5.5, code 299), as kubectl shows them.
+/// Adds `Warning` headers (RFC 7234 §5.5, code 299), as kubectl shows them: the first of many.
 pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
-    for warning in warnings {
+    let mut size = 0;
+    for warning in warnings.iter().take(WARNING_COUNT) {
+        size += warning.len();
+        if size > WARNINGS {
+            return;
+        }
         let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
             response.headers_mut().append(WARNING, value);

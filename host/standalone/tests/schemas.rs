@@ -162,6 +162,98 @@ async fn unknown_fields_are_refused_warned_of_or_ignored_as_asked() {
     }
 }
 
+/// The code, message and warnings that a request is answered with.
+async fn told(client: &kube::Client, request: (&str, &str, &str), body: &str) -> (u16, String, Vec<String>) {
+    let (method, path, content_type) = request;
+    let request = http::Request::builder().method(method).uri(path);
+    let request = request.header("content-type", content_type);
+    let body = kube::client::Body::from(body.as_bytes().to_vec());
+    let response = client.send(request.body(body).unwrap()).await.unwrap();
+    let code = response.status().as_u16();
+    let warnings = response.headers().get_all("warning").iter();
+    let warnings = warnings.map(|value| value.to_str().unwrap().to_owned()).collect();
+    let bytes = response.into_body().collect_bytes().await.unwrap();
+    let answer: Value = serde_json::from_slice(&bytes).unwrap();
+    (
+        code,
+        answer["message"].as_str().unwrap_or_default().to_owned(),
+        warnings,
+    )
+}
+
+#[tokio::test]
+async fn duplicate_fields_are_refused_warned_of_or_ignored_as_asked() {
+    let client = with_things().await;
+    create(&things(&client), "one", json!({})).await;
+    let head = r#""apiVersion":"example.test/v1","kind":"Thing""#;
+    let spec = r#""spec":{"size":1,"size":2,"disks":[{"name":"a"},{"name":"b","gib":1,"gib":2}],"nope":1}"#;
+    let named = format!(r#"{{{head},"metadata":{{"name":"one"}},{spec}}}"#);
+    let new = format!(r#"{{{head},"metadata":{{"generateName":"gen-"}},{spec}}}"#);
+    let merge = format!("{{{spec}}}");
+    let patch = r#"[{"op":"add","op":"replace","path":"/spec/size","value":2}]"#;
+    let one = format!("{THINGS}/one");
+    let fields = [
+        "duplicate field \"spec.size\"",
+        "duplicate field \"spec.disks[1].gib\"",
+        "unknown field \"spec.nope\"",
+    ];
+    let operation = ["json patch duplicate field \"[0].op\""];
+    for (method, path, kind, body, refused, wanted) in [
+        ("POST", THINGS, "json", &new, 400, &fields[..]),
+        ("PUT", &one, "json", &named, 400, &fields),
+        ("PATCH", &one, "merge-patch+json", &merge, 422, &fields),
+        (
+            "PATCH",
+            &one,
+            "json-patch+json",
+            &patch.to_owned(),
+            422,
+            &operation,
+        ),
+    ] {
+        let kind = format!("application/{kind}");
+        let (_, stored) = raw(&client, "GET", &one, &[], "").await;
+        let version = stored["metadata"]["resourceVersion"].as_str().unwrap();
+        let versioned = format!(r#""name":"one","resourceVersion":"{version}""#);
+        let body = &body.replace(r#""name":"one""#, &versioned);
+
+        let strict = format!("{path}?fieldValidation=Strict");
+        let (code, message, _) = told(&client, (method, &strict, &kind), body).await;
+        assert_eq!(code, refused, "{message}");
+        let why = format!("strict decoding error: {}", wanted.join(", "));
+        assert!(message.ends_with(&why), "{message}");
+
+        let (code, _, warnings) = told(&client, (method, path, &kind), body).await;
+        assert!(code < 300, "{method} {path}: {code}");
+        let headers: Vec<String> = wanted
+            .iter()
+            .map(|text| format!("299 - \"{}\"", text.replace('"', "\\\"")))
+            .collect();
+        assert_eq!(warnings, headers);
+
+        let silent = format!("{path}?fieldValidation=Ignore");
+        let body = &body.replace(&versioned, r#""name":"one""#);
+        let (_, _, warnings) = told(&client, (method, &silent, &kind), body).await;
+        assert_eq!(warnings, Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+async fn warnings_are_no_more_than_an_answer_holds() {
+    let client = with_things().await;
+    let mut spec: serde_json::Map<String, Value> = (0..40_000).map(|n| (format!("f{n}"), json!(0))).collect();
+    spec.insert("size".to_owned(), json!(1));
+    let wide = body(json!(spec));
+    let (code, message, warnings) = told(&client, ("POST", THINGS, "application/json"), &wide).await;
+    assert_eq!(code, 201, "{message}");
+    let size: usize = warnings.iter().map(String::len).sum();
+    assert!(
+        !warnings.is_empty() && size < 8192,
+        "{} warnings, {size} bytes",
+        warnings.len()
+    );
+}
+
 #[tokio::test]
 async fn a_crd_that_this_server_cannot_honour_is_refused_by_name() {
     let client = empty();

@@ -3,9 +3,10 @@
 use serde_json::Value;
 
 use super::{Additional, Path, Schema};
+use crate::json::{MOST, shortened};
 
 impl Schema {
-    /// Drops unknown fields from `value`, and says their paths.
+    /// Drops unknown fields from `value`, and says the paths of the first.
     pub(crate) fn prune(&self, value: &mut Value) -> Vec<String> {
         let mut unknown = Vec::new();
         self.prune_at(&Path::ROOT, value, &mut unknown);
@@ -15,10 +16,10 @@ impl Schema {
     fn prune_at(&self, path: &Path<'_>, value: &mut Value, unknown: &mut Vec<String>) {
         match value {
             Value::Object(fields) => {
-                let before = unknown.len();
-                let strange = fields.keys().filter(|name| !self.knows(name));
-                unknown.extend(strange.map(|name| path.field(name).to_string()));
-                if unknown.len() > before {
+                if fields.keys().any(|name| !self.knows(name)) {
+                    let room = MOST.saturating_sub(unknown.len());
+                    let strange = fields.keys().filter(|name| !self.knows(name)).take(room);
+                    unknown.extend(strange.map(|name| shortened(path.field(name).to_string())));
                     fields.retain(|name, _| self.knows(name));
                 }
                 for (name, field) in fields {

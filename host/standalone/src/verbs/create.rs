@@ -20,12 +20,11 @@ const GENERATED: usize = 58;
 
 /// Creates the object in the body.
 pub(crate) fn create(call: &Call<'_>) -> Result<Written, Refusal> {
-    let unknown_fields = call.begin_write()?;
     let target = call.target;
     if target.name.is_some() || (target.kind.namespaced && target.namespace.is_none()) {
         return Err(target.verb_refused());
     }
-    let mut object = call.json()?;
+    let (mut object, fields) = call.begin_write()?;
     check_name(target, &object)?;
     check_place(target, &mut object)?;
     call.store.write(|write| {
@@ -35,7 +34,7 @@ pub(crate) fn create(call: &Call<'_>) -> Result<Written, Refusal> {
             namespaces::require(write, namespace, target.subject(&name))?;
         }
         prepare(write, target, &mut object)?;
-        let warnings = conform(target, &mut object, unknown_fields, &write.now())?;
+        let warnings = conform(target, &mut object, fields, &write.now())?;
         let key = target.key(&name);
         if write.get(&key).is_some() {
             return Err(Refusal::already_exists(target.subject(&name)));

@@ -17,13 +17,13 @@ use crate::{
 /// The versions of `Eviction` that are understood: they are alike.
 const VERSIONS: [&str; 2] = ["policy/v1", "policy/v1beta1"];
 
-/// Evicts the pod that the request names; answers a `Status` that says so.
-pub(crate) fn evict(call: &Call<'_>) -> Result<Value, Refusal> {
-    call.begin_write()?;
+/// Evicts the pod that the request names; answers a `Status` that says so, and warnings.
+pub(crate) fn evict(call: &Call<'_>) -> Result<(Value, Vec<String>), Refusal> {
     let target = call.target;
     let (key, name) = target.named()?;
-    let eviction = call.json()?;
+    let (eviction, fields) = call.begin_write()?;
     check(&eviction, &key)?;
+    let warnings = fields.warnings_of("Eviction", "v1")?;
     let (how, preconditions) = options(call, &eviction["deleteOptions"])?;
     call.store.write(|write| {
         let pod = write
@@ -36,7 +36,9 @@ pub(crate) fn evict(call: &Call<'_>) -> Result<Value, Refusal> {
         demand(&preconditions, &pod.value).map_err(conflict)?;
         let pod = mark(write, &key, pod);
         deletion::delete(write, &key, &pod, how);
-        Ok(json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201 }))
+        let status =
+            json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201 });
+        Ok((status, warnings))
     })
 }
 

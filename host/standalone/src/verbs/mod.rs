@@ -18,7 +18,9 @@ pub(crate) use read::{get, list, selection};
 pub(crate) use update::update;
 
 use crate::{
-    query::{FieldValidation, Query},
+    fields::FieldCheck,
+    json,
+    query::Query,
     refusal::Refusal,
     store::{Object, Store},
     target::Target,
@@ -42,13 +44,18 @@ pub(crate) struct Written {
 impl Call<'_> {
     /// The body as JSON.
     fn json(&self) -> Result<Value, Refusal> {
-        serde_json::from_slice(self.body)
-            .map_err(|error| Refusal::bad_request(format!("the body is no JSON: {error}")))
+        Ok(self.json_and_duplicates()?.0)
     }
 
-    /// What every write checks first.
-    fn begin_write(&self) -> Result<FieldValidation, Refusal> {
+    fn json_and_duplicates(&self) -> Result<(Value, Vec<String>), Refusal> {
+        json::parse(self.body).map_err(|error| Refusal::bad_request(format!("the body is no JSON: {error}")))
+    }
+
+    /// What every write reads and checks first.
+    fn begin_write(&self) -> Result<(Value, FieldCheck), Refusal> {
         self.query.refuse_dry_run()?;
-        self.query.field_validation()
+        let validation = self.query.field_validation()?;
+        let (body, duplicates) = self.json_and_duplicates()?;
+        Ok((body, FieldCheck::new(validation, &duplicates)))
     }
 }

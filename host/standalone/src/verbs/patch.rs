@@ -56,10 +56,14 @@ impl PatchKind {
 
 /// Patches an object, or its status.
 pub(crate) fn patch(call: &Call<'_>, kind: PatchKind) -> Result<Written, Refusal> {
-    let unknown_fields = call.begin_write()?;
     let target = call.target;
     let (key, name) = target.named()?;
-    let patch = Patch::parse(call.json()?, kind)?;
+    let (body, fields) = call.begin_write()?;
+    let fields = match kind {
+        PatchKind::Json => fields.of_json_patch(&body),
+        PatchKind::Merge => fields.of_merge_patch(),
+    };
+    let patch = Patch::parse(body, kind)?;
     call.store.write(|write| {
         let stored = write
             .get(&key)
@@ -68,7 +72,7 @@ pub(crate) fn patch(call: &Call<'_>, kind: PatchKind) -> Result<Written, Refusal
         let mut object = served.unwrap_or_else(|| stored.value.clone());
         patch.apply(&mut object)?;
         check_place(target, &mut object)?;
-        replace(write, target, (&key, &stored), object, unknown_fields)
+        replace(write, target, (&key, &stored), object, fields)
     })
 }
 

@@ -6,9 +6,9 @@ use super::{Call, Written};
 use crate::{
     admission::{check_place, conform},
     deletion::{self, Preconditions},
+    fields::FieldCheck,
     kinds::Rules,
     metadata::{finalizers_of, is_deleting},
-    query::FieldValidation,
     refusal::{Cause, Refusal},
     store::{Key, Object, Write},
     target::{Part, Target},
@@ -26,10 +26,9 @@ const SERVER_OWNED: [&str; 6] = [
 
 /// Replaces an object, or its status, with the body.
 pub(crate) fn update(call: &Call<'_>) -> Result<Written, Refusal> {
-    let unknown_fields = call.begin_write()?;
     let target = call.target;
     let (key, name) = target.named()?;
-    let mut object = call.json()?;
+    let (mut object, fields) = call.begin_write()?;
     check_place(target, &mut object)?;
     let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
     if version.is_empty() && target.kind.rules.wants_version() {
@@ -55,7 +54,7 @@ pub(crate) fn update(call: &Call<'_>) -> Result<Written, Refusal> {
         };
         same.check(&stored.value)
             .map_err(|why| Refusal::conflict(target.subject(name), &why))?;
-        replace(write, target, (&key, &stored), object, unknown_fields)
+        replace(write, target, (&key, &stored), object, fields)
     })
 }
 
@@ -65,13 +64,13 @@ pub(super) fn replace(
     target: &Target,
     (key, stored): (&Key, &Object),
     mut object: Value,
-    unknown_fields: FieldValidation,
+    fields: FieldCheck,
 ) -> Result<Written, Refusal> {
     check_version(target, key, &stored.value, &object)?;
     check_metadata(target, key, &stored.value, &object)?;
     target.kind.to_storage(&mut object);
     let mut next = combine(target, &stored.value, object);
-    let warnings = conform(target, &mut next, unknown_fields, &write.now())?;
+    let warnings = conform(target, &mut next, fields, &write.now())?;
     if next == stored.value {
         return Ok(Written {
             object: stored.clone(),
