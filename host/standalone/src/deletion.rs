@@ -14,7 +14,7 @@ use crate::{
     metadata::{finalizers_of, is_deleting},
     namespaces,
     owners::{self, OwnerState},
-    refusal::Refusal,
+    refusal::{Cause, Refusal},
     store::{Key, Object, Write},
     time::rfc3339,
 };
@@ -411,9 +411,11 @@ impl Propagation {
             "Background" => Ok(Self::Background),
             "Foreground" => Ok(Self::Foreground),
             "Orphan" => Ok(Self::Orphan),
-            other => Err(Refusal::bad_request(format!(
-                "invalid propagationPolicy {other:?}"
-            ))),
+            other => {
+                let known = ["\"Foreground\"", "\"Background\"", "\"Orphan\"", "\"nil\""].map(str::to_owned);
+                let cause = Cause::unsupported("propagationPolicy", &json!(other), &known);
+                Err(Refusal::delete_option(cause))
+            }
         }
     }
 }

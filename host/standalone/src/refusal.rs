@@ -284,6 +284,16 @@ impl Refusal {
         Self::invalid(subject, &[Cause::forbidden(field, why)])
     }
 
+    /// 422: options of a deletion that make no sense.
+    pub(crate) fn delete_option(cause: Cause) -> Self {
+        let subject = Subject {
+            group: "meta.k8s.io",
+            kind: "DeleteOptions",
+            name: "",
+        };
+        Self::invalid(subject, &[cause])
+    }
+
     /// 422: a patch that cannot be applied to the object as it is.
     pub(crate) fn unprocessable(message: impl Into<String>) -> Self {
         Self::new(422, "Invalid", message)

@@ -114,6 +114,18 @@ impl Target {
         Refusal::method_not_allowed("the server does not allow this method on the requested resource")
     }
 
+    /// Refuses what is done in one namespace where the path has none. A real API server has no such path for a custom
+    /// kind, and no such verb for a builtin one.
+    pub(crate) fn check_namespace(&self) -> Result<(), Refusal> {
+        if !self.kind.namespaced || self.namespace.is_some() {
+            return Ok(());
+        }
+        Err(match self.kind.rules {
+            Rules::Custom => Refusal::no_such_path(),
+            _ => self.verb_refused(),
+        })
+    }
+
     /// What a refusal says about the object.
     pub(crate) fn subject<'a>(&'a self, name: &'a str) -> Subject<'a> {
         self.kind.subject(name)

@@ -344,6 +344,68 @@ async fn a_crd_without_instances_does_not_wait_for_their_cleanup() {
 }
 
 #[tokio::test]
+async fn a_collection_is_created_in_and_deleted_in_one_namespace() {
+    let client = with_things().await;
+    let api = things(&client);
+    create(&api, "one", json!({})).await;
+    let things = "/apis/example.test/v1/things";
+    let body = json!({ "apiVersion": "example.test/v1", "kind": "Thing", "metadata": { "name": "two" } });
+    // As a real API server: of custom kinds it has no such path, of builtin ones it has no such verb.
+    for (path, code) in [(things, 404), ("/api/v1/configmaps", 405)] {
+        assert_eq!(raw(&client, "DELETE", path, &[], "").await.0, code, "{path}");
+        let (created, _) = raw(&client, "POST", path, &[], &body.to_string()).await;
+        assert_eq!(created, code, "{path}");
+    }
+    assert_eq!(names(&api).await, ["one"]);
+}
+
+#[tokio::test]
+async fn delete_options_that_make_no_sense_are_refused() {
+    let client = with_things().await;
+    let api = things(&client);
+    let owner = create(&api, "owner", json!({})).await;
+    create(&api, "child", owned_by(&owner, false)).await;
+    let path = "/apis/example.test/v1/namespaces/default/things/owner";
+    for (options, code, why) in [
+        (
+            json!({ "kind": "Thing", "apiVersion": "example.test/v1" }),
+            400,
+            "no kind \"Thing\"",
+        ),
+        (json!({ "gracePeriodSeconds": "soon" }), 400, "DeleteOptions"),
+        (json!([]), 400, "DeleteOptions"),
+        (
+            json!({ "propagationPolicy": "Sideways" }),
+            422,
+            "propagationPolicy: Unsupported value",
+        ),
+        (
+            json!({ "propagationPolicy": "Orphan", "orphanDependents": true }),
+            422,
+            "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Invalid value: \"Orphan\": \
+             orphanDependents and deletionPropagation cannot be both set",
+        ),
+    ] {
+        for path in [path, "/apis/example.test/v1/namespaces/default/things"] {
+            let (found, status) = raw(&client, "DELETE", path, &[], &options.to_string()).await;
+            assert_eq!(found, code, "{options}: {status}");
+            assert!(status["message"].as_str().unwrap().contains(why), "{status}");
+        }
+    }
+    let both = format!("{path}?propagationPolicy=Orphan&orphanDependents=true");
+    assert_eq!(raw(&client, "DELETE", &both, &[], "").await.0, 422);
+
+    // Where there is a body, a real API server reads the options from there alone.
+    let options = json!({ "kind": "DeleteOptions", "apiVersion": "example.test/v1" });
+    let orphan = format!("{path}?propagationPolicy=Orphan");
+    assert_eq!(
+        raw(&client, "DELETE", &orphan, &[], &options.to_string()).await.0,
+        200
+    );
+    assert_eq!(names(&api).await, Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn a_pod_on_a_node_ends_gracefully() {
     let client = with_things().await;
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");

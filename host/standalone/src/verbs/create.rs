@@ -21,9 +21,7 @@ const GENERATED: usize = 58;
 /// Creates the object in the body.
 pub(crate) fn create(call: &Call<'_>) -> Result<Written, Refusal> {
     let target = call.target;
-    if target.name.is_some() || (target.kind.namespaced && target.namespace.is_none()) {
-        return Err(target.verb_refused());
-    }
+    target.check_namespace()?;
     let (mut object, fields) = call.begin_write()?;
     check_name(target, &object)?;
     check_place(target, &mut object)?;

@@ -1,5 +1,6 @@
 //! Deleting an object, or all that are selected.
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Call, read::selection};
@@ -7,7 +8,8 @@ use crate::{
     deletion::{self, Deleted, How, Preconditions, Propagation},
     kinds::Rules,
     namespaces,
-    refusal::Refusal,
+    query::Query,
+    refusal::{Cause, Refusal},
     store::Object,
     target::Part,
 };
@@ -27,7 +29,7 @@ pub(crate) fn delete(call: &Call<'_>) -> Result<Answer, Refusal> {
     if target.part != Part::Whole {
         return Err(target.verb_refused());
     }
-    let (how, preconditions) = body_options(call)?;
+    let (how, preconditions) = options(call)?;
     if target.kind.rules == Rules::Namespace {
         namespaces::check_deletable(name)?;
     }
@@ -46,7 +48,8 @@ pub(crate) fn delete(call: &Call<'_>) -> Result<Answer, Refusal> {
 
 /// Deletes what the selectors select, in one transaction; answers the objects as they were left.
 pub(crate) fn delete_collection(call: &Call<'_>) -> Result<(Vec<Object>, u64), Refusal> {
-    let (how, preconditions) = body_options(call)?;
+    call.target.check_namespace()?;
+    let (how, preconditions) = options(call)?;
     let selection = selection(call.target, call.query)?;
     call.store.write(|write| {
         let mut deleted = Vec::new();
@@ -68,44 +71,95 @@ pub(crate) fn delete_collection(call: &Call<'_>) -> Result<(Vec<Object>, u64), R
     })
 }
 
-/// `DeleteOptions`, from the body or else from the query.
-fn body_options(call: &Call<'_>) -> Result<(How, Preconditions), Refusal> {
-    let body = if call.body.is_empty() {
-        Value::Null
-    } else {
-        call.json()?
-    };
-    options(call, &body)
+/// The options of a deletion: from the body or, where there is none, from the query.
+fn options(call: &Call<'_>) -> Result<(How, Preconditions), Refusal> {
+    call.query.refuse_dry_run()?;
+    if call.body.is_empty() {
+        return DeleteOptions::from_query(call.query)?.read();
+    }
+    let options = DeleteOptions::parse(call.json()?)?;
+    // Any apiVersion will do, as with a real API server: clients send that of the object.
+    let other = |kind: &&str| !["", "DeleteOptions"].contains(kind);
+    if let Some(kind) = options.kind.as_deref().filter(other) {
+        let version = options.api_version.as_deref().unwrap_or("v1");
+        let why = format!("no kind {kind:?} is registered for version {version:?}: expected DeleteOptions");
+        return Err(Refusal::bad_request(why));
+    }
+    options.read()
 }
 
-/// `DeleteOptions`, or else what the query says.
-pub(super) fn options(call: &Call<'_>, body: &Value) -> Result<(How, Preconditions), Refusal> {
-    call.query.refuse_dry_run()?;
-    if body["dryRun"].as_array().is_some_and(|runs| !runs.is_empty()) {
-        return Err(Refusal::not_implemented("dryRun"));
+/// How a client wants something deleted (meta/v1).
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DeleteOptions {
+    api_version: Option<String>,
+    kind: Option<String>,
+    dry_run: Option<Vec<String>>,
+    grace_period_seconds: Option<i64>,
+    orphan_dependents: Option<bool>,
+    preconditions: Option<Demands>,
+    propagation_policy: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Demands {
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
+
+impl DeleteOptions {
+    /// Null is as good as none.
+    pub(super) fn parse(body: Value) -> Result<Self, Refusal> {
+        if !(body.is_object() || body.is_null()) {
+            return Err(Refusal::bad_request("DeleteOptions are a JSON object"));
+        }
+        let options: Option<Self> = serde_json::from_value(body)
+            .map_err(|error| Refusal::bad_request(format!("DeleteOptions cannot be read: {error}")))?;
+        Ok(options.unwrap_or_default())
     }
-    let policy = body["propagationPolicy"]
-        .as_str()
-        .or(call.query.get("propagationPolicy"));
-    let orphan = body["orphanDependents"]
-        .as_bool()
-        .or(call.query.flag("orphanDependents"));
-    let propagation = match (policy, orphan) {
-        (Some(policy), _) => Propagation::named(policy)?,
-        (None, Some(true)) => Propagation::Orphan,
-        (None, _) => Propagation::default(),
-    };
-    let grace = call
-        .query
-        .number("gracePeriodSeconds")?
-        .and_then(|seconds| i64::try_from(seconds).ok());
-    let grace = body["gracePeriodSeconds"].as_i64().or(grace);
-    let text = |field: &str| body["preconditions"][field].as_str().map(str::to_owned);
-    let preconditions = Preconditions {
-        uid: text("uid"),
-        resource_version: text("resourceVersion"),
-    };
-    Ok((How { propagation, grace }, preconditions))
+
+    fn from_query(query: &Query) -> Result<Self, Refusal> {
+        let grace = query.number("gracePeriodSeconds")?;
+        Ok(Self {
+            grace_period_seconds: grace.and_then(|seconds| i64::try_from(seconds).ok()),
+            orphan_dependents: query.flag("orphanDependents"),
+            propagation_policy: query.get("propagationPolicy").map(str::to_owned),
+            ..Self::default()
+        })
+    }
+
+    /// What they ask for; 422 where that makes no sense (apimachinery `ValidateDeleteOptions`).
+    pub(super) fn read(self) -> Result<(How, Preconditions), Refusal> {
+        if self.dry_run.is_some_and(|runs| !runs.is_empty()) {
+            return Err(Refusal::not_implemented("dryRun"));
+        }
+        let propagation = match (self.propagation_policy.as_deref(), self.orphan_dependents) {
+            (Some(policy), Some(_)) => {
+                let why = "orphanDependents and deletionPropagation cannot be both set";
+                let cause = Cause::invalid("propagationPolicy", &json!(policy), why);
+                return Err(Refusal::delete_option(cause));
+            }
+            (Some(policy), None) => Propagation::named(policy)?,
+            (None, Some(true)) => Propagation::Orphan,
+            (None, _) => Propagation::default(),
+        };
+        let how = How {
+            propagation,
+            grace: self.grace_period_seconds,
+        };
+        let Demands {
+            uid,
+            resource_version,
+        } = self.preconditions.unwrap_or_default();
+        Ok((
+            how,
+            Preconditions {
+                uid,
+                resource_version,
+            },
+        ))
+    }
 }
 
 fn success(call: &Call<'_>, name: &str, uid: &str) -> Value {

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Call, delete::options};
+use super::{Call, delete::DeleteOptions};
 use crate::{
     budget, condition,
     deletion::{self, Preconditions},
@@ -21,10 +21,10 @@ const VERSIONS: [&str; 2] = ["policy/v1", "policy/v1beta1"];
 pub(crate) fn evict(call: &Call<'_>) -> Result<(Value, Vec<String>), Refusal> {
     let target = call.target;
     let (key, name) = target.named()?;
-    let (eviction, fields) = call.begin_write()?;
+    let (mut eviction, fields) = call.begin_write()?;
     check(&eviction, &key)?;
     let warnings = fields.warnings_of("Eviction", "v1")?;
-    let (how, preconditions) = options(call, &eviction["deleteOptions"])?;
+    let (how, preconditions) = DeleteOptions::parse(eviction["deleteOptions"].take())?.read()?;
     call.store.write(|write| {
         let pod = write
             .get(&key)
