@@ -1,7 +1,7 @@
 //! How a host ends, what it finds when it begins again, and what becomes of what it recorded.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 

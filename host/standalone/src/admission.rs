@@ -82,27 +82,19 @@ pub(crate) fn check_place(target: &Target, object: &mut Value) -> Result<(), Ref
     }
 }
 
-/// An object that names no namespace is in that of the request; one without namespaces names none.
+/// An object that names no namespace is in that of the request; of one without namespaces it is dropped.
 fn check_namespace(metadata: &mut Map<String, Value>, wanted: Option<&str>) -> Result<(), Refusal> {
     let found = text(metadata, "namespace");
-    match wanted {
-        Some(wanted) if found.is_empty() => {
-            metadata.insert("namespace".to_owned(), json!(wanted));
-        }
-        Some(wanted) if found != wanted => {
-            return Err(Refusal::bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request",
-            ));
-        }
-        Some(_) => {}
-        None if found.is_empty() => {
-            metadata.remove("namespace");
-        }
-        None => {
-            return Err(Refusal::bad_request(format!(
-                "namespace must not be set on a cluster-scoped object: {found}"
-            )));
-        }
+    let Some(wanted) = wanted else {
+        metadata.remove("namespace");
+        return Ok(());
+    };
+    if found.is_empty() {
+        metadata.insert("namespace".to_owned(), json!(wanted));
+    } else if found != wanted {
+        return Err(Refusal::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
     }
     Ok(())
 }

@@ -137,14 +137,7 @@ impl Api {
         };
         let content_type = header(&parts.headers, CONTENT_TYPE);
         if target.part == Part::Eviction {
-            if parts.method != Method::POST {
-                return Err(target.verb_refused());
-            }
-            check_json(content_type)?;
-            let (status, warnings) = verbs::evict(&call)?;
-            let mut response = reply::json(StatusCode::CREATED, status.to_string());
-            reply::warn(&mut response, &warnings);
-            return Ok(response);
+            return evict(&parts.method, content_type, &call);
         }
         match (&parts.method, target.name.is_some()) {
             (&Method::GET | &Method::HEAD, true) if query.flag("watch") != Some(true) => {
@@ -267,6 +260,17 @@ fn many(presenter: &Presenter, objects: &[Object], metadata: &serde_json::Value)
     let mut out = Vec::new();
     presenter.write_list(objects, metadata, &mut out);
     reply::json(StatusCode::OK, out)
+}
+
+fn evict(method: &Method, content_type: Option<&str>, call: &Call<'_>) -> Result<Response<Body>, Refusal> {
+    if method != Method::POST {
+        return Err(call.target.verb_refused());
+    }
+    check_json(content_type)?;
+    let (status, warnings) = verbs::evict(call)?;
+    let mut response = reply::json(StatusCode::CREATED, status.to_string());
+    reply::warn(&mut response, &warnings);
+    Ok(response)
 }
 
 fn written(presenter: &Presenter, code: StatusCode, written: &Written) -> Response<Body> {

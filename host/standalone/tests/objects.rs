@@ -182,6 +182,23 @@ async fn a_change_keeps_the_name_of_its_object() {
 }
 
 #[tokio::test]
+async fn an_object_is_in_the_namespace_of_its_request() {
+    let client = with_things().await;
+    let body = |kind: &str, namespace: &str| {
+        json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": "a", "namespace": namespace } })
+            .to_string()
+    };
+    let (code, node) = raw(&client, "POST", "/api/v1/nodes", &[], &body("Node", "other")).await;
+    assert_eq!((code, &node["metadata"]["namespace"]), (201, &json!(null)));
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let (code, map) = raw(&client, "POST", maps, &[], &body("ConfigMap", "")).await;
+    assert_eq!((code, &map["metadata"]["namespace"]), (201, &json!("default")));
+    let (code, status) = raw(&client, "POST", maps, &[], &body("ConfigMap", "other")).await;
+    let why = "the namespace of the provided object does not match the namespace sent on the request";
+    assert_eq!((code, &status["message"]), (400, &json!(why)));
+}
+
+#[tokio::test]
 async fn only_a_deletion_sets_the_time_of_deletion() {
     let client = with_things().await;
     let api = things(&client);

@@ -149,10 +149,6 @@ pub(crate) fn kind_of(crd: &Value) -> Result<Kind, Vec<Cause>> {
         return Err(causes);
     }
     versions.sort_by_key(|version| Reverse(priority(&version.name)));
-    let texts = |field: &str| -> Vec<String> {
-        let texts = names[field].as_array().into_iter().flatten();
-        texts.filter_map(Value::as_str).map(str::to_owned).collect()
-    };
     Ok(Kind {
         singular: names["singular"]
             .as_str()
@@ -160,8 +156,8 @@ pub(crate) fn kind_of(crd: &Value) -> Result<Kind, Vec<Cause>> {
         list_kind: names["listKind"]
             .as_str()
             .map_or_else(|| format!("{kind}List"), str::to_owned),
-        short_names: texts("shortNames"),
-        categories: texts("categories"),
+        short_names: texts(&names["shortNames"]),
+        categories: texts(&names["categories"]),
         namespaced,
         versions,
         storage: super::resource_name(&group, &plural).into(),
@@ -173,6 +169,11 @@ pub(crate) fn kind_of(crd: &Value) -> Result<Kind, Vec<Cause>> {
         plural,
         kind,
     })
+}
+
+fn texts(list: &Value) -> Vec<String> {
+    let texts = list.as_array().into_iter().flatten();
+    texts.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 fn required(object: &Value, path: &str, field: &str, causes: &mut Vec<Cause>) -> String {
