@@ -1,5 +1,6 @@
 //! The main job, as a user runs it: the binary, the example, the recording, and what can be read from it.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 use polity_tests::examples;
@@ -77,6 +78,56 @@ fn ten_machines_converge_and_the_recording_explains_why() {
         .expect("it runs");
     let clones = text(&lost.stdout).matches(r#""effect":"unknown""#).count();
     assert!(clones > 0, "the lost answer of the clone is in the recording");
+}
+
+/// `polity`, as somebody starts it who has just cloned the repository: in its root, without what cargo tells tests.
+fn freshly_cloned(temporary: &Path) -> Command {
+    let mut polity = polity();
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        let cargos = text.starts_with("CARGO") && !["CARGO_HOME", "CARGO_NET_OFFLINE"].contains(&&*text);
+        if cargos || text.starts_with("RUSTC") || text == "RUSTUP_TOOLCHAIN" {
+            polity.env_remove(&name);
+        }
+    }
+    polity
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+        // Its own, which the next run finds again: the host's is not a test's to write to.
+        .env(
+            "CARGO_TARGET_DIR",
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join("policies"),
+        )
+        // Which recording is the last one is remembered there.
+        .env("TMPDIR", temporary);
+    polity
+}
+
+#[test]
+fn the_first_commands_of_the_readme_build_the_policy_run_the_example_and_explain_it() {
+    let temporary = tempfile::tempdir().expect("a folder");
+    let run = freshly_cloned(temporary.path())
+        .args(["run", "examples/capv-machine", "--until-settled"])
+        .output()
+        .expect("it runs");
+    assert!(run.status.success(), "{}", shown(&run));
+    let said = text(&run.stderr);
+    assert!(
+        said.contains("building policies/capv-machine for wasm32-unknown-unknown"),
+        "{said}"
+    );
+    let expected = std::fs::read_to_string(examples::source("capv-machine").join("scenario.yaml"));
+    let expected = expected.expect("read").matches("- that:").count();
+    assert_eq!(said.matches("  as expected: ").count(), expected, "{said}");
+
+    let explained = freshly_cloned(temporary.path())
+        .args(["explain", "Machine", "team-a/machine-03"])
+        .output()
+        .expect("it runs");
+    assert!(explained.status.success(), "{}", shown(&explained));
+    let explained = text(&explained.stdout);
+    for edge in ["CAPV-07", "CAPV-23", "CAPV-29"] {
+        assert!(explained.contains(edge), "{edge} is missing: {explained}");
+    }
 }
 
 #[test]
