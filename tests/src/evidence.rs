@@ -321,7 +321,10 @@ impl<'a> Seen<'a> {
             What::Verdict(wanted) => verdict(self.role.verdict.as_ref()) == wanted,
             What::Next(wanted) => next(&self.conclusion.next).contains(&wanted.as_str()),
             What::Event(reason) => self.conclusion.events.iter().any(|event| event.reason == *reason),
-            What::Kind(kind) => self.record.kind.kind == *kind,
+            What::Kind(kind) => {
+                let of_object = self.before["kind"].as_str();
+                of_object.unwrap_or(&self.record.kind.kind) == kind
+            }
             What::Deleting => get(&self.before, "metadata.deletionTimestamp").is_some_and(Value::is_string),
             What::Noted(other) => self.conclusion.notes.contains(other),
         }

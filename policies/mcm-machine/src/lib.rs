@@ -84,14 +84,12 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
         }
         if machine.phase().is_some() {
             cx.note("MCM-R16");
-            return Ok(match wake {
-                // H11 says how long.
-                Some(period) => Next::after(period),
-                None => {
-                    cx.note("MCM-R21");
-                    steady(&cx, &machine)
-                }
-            });
+            // H11 says how long.
+            if let Some(period) = wake {
+                return Ok(Next::after(period));
+            }
+            cx.note("MCM-R21");
+            return Ok(steady(&cx, &machine));
         }
     }
     notes(&cx, ["MCM-R14", "MCM-R19"]);
