@@ -1,10 +1,17 @@
 //! The main job against a real kube-apiserver with etcd, which dies in the middle and comes back.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
+use polity::recording::Recording;
+use polity_core::contract::{Act, Entry, Request};
+use polity_tests::evidence::wrong_notes;
 use polity_tests::guests;
 use polity_tests::kubernetes::{Assets, KubeServer};
+use polity_tests::simulation::store::merge;
+use serde_json::Value;
 
 /// The workflow's constants shortened: against a real server time cannot be.
 const BINDING: &str = r#"
@@ -31,6 +38,16 @@ spec:
     - cloud: ["vm.*", "task.get"]
 "#;
 
+/// What must hold in the end, whatever died meanwhile.
+const EXPECTED: &str = "
+apiVersion: polity.dev/v1alpha1
+kind: Scenario
+seed: 7
+expect:
+  - that: each machine has one VM, and there are no others
+    vms: {count: 5, oneForEach: {apiVersion: capv.polity.dev/v1alpha1, kind: Machine}}
+";
+
 fn machines() -> String {
     let mut text = "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a}\n".to_owned();
     for n in 1..=5 {
@@ -42,20 +59,95 @@ fn machines() -> String {
     text
 }
 
+/// A folder with everything that `polity run` needs.
+fn manifests() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |file: &str, bytes: &[u8]| std::fs::write(folder.path().join(file), bytes).expect("written");
+    write("capv-machine.wasm", guests::capv_machine());
+    write("a.yaml", BINDING.as_bytes());
+    write("b.yaml", machines().as_bytes());
+    write("c.yaml", EXPECTED.as_bytes());
+    folder
+}
+
+/// What became of a machine.
+#[derive(Debug, Default, PartialEq)]
+struct Fate {
+    /// The changes of the cloud that were performed for it, in order. But for the creation, one that is performed again
+    /// counts once: what the cloud shows lags behind, and whether it was noticed could not be written down.
+    acts: Vec<String>,
+    phase: Value,
+    /// Type, status and reason of each.
+    conditions: Vec<[Value; 3]>,
+}
+
+impl Fate {
+    fn ends_as(&mut self, machine: &Value) {
+        let status = &machine["status"];
+        self.phase = status["phase"].clone();
+        let conditions = status["conditions"].as_array().into_iter().flatten();
+        self.conditions = conditions
+            .map(|condition| ["type", "status", "reason"].map(|field| condition[field].clone()))
+            .collect();
+    }
+}
+
+/// What became of each machine, as its passes tell it.
+fn fates(recording: &Path) -> BTreeMap<String, Fate> {
+    let mut fates = BTreeMap::<String, Fate>::new();
+    let recording = Recording::open(recording).expect("a recording");
+    let read = recording.passes(|pass| {
+        assert_eq!(wrong_notes(&pass), [""; 0]);
+        let fate = fates.entry(pass.key.name.to_string()).or_default();
+        let mut machine: Value =
+            serde_json::from_str(pass.object.as_deref().expect("an object")).expect("JSON");
+        for role in &pass.roles {
+            for act in role.journal.iter().filter_map(performed) {
+                if act == "vm.clone" || fate.acts.last() != Some(&act) {
+                    fate.acts.push(act);
+                }
+            }
+            if let Some(patch) = role.conclusion.as_ref().and_then(|end| end.patch.as_ref()) {
+                merge(&mut machine, &serde_json::from_str(patch).expect("JSON"));
+            }
+        }
+        fate.ends_as(&machine);
+    });
+    read.expect("it is whole");
+    fates
+}
+
+fn performed(entry: &Entry) -> Option<String> {
+    match &entry.request {
+        Request::Act(Act::Cloud(act)) if entry.answer.is_ok() => Some(act.operation.clone()),
+        _ => None,
+    }
+}
+
+/// What becomes of the machines where nothing breaks.
+fn unbroken(folder: &Path) -> BTreeMap<String, Fate> {
+    let recording = tempfile::tempdir().expect("a folder");
+    let run = Command::new(env!("CARGO_BIN_EXE_polity-under-test"))
+        .args(["run", "--until-settled", "--speed", "20", "--record"])
+        .args([recording.path(), folder])
+        .output()
+        .expect("it runs");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    fates(recording.path())
+}
+
 #[test]
-fn machines_converge_against_a_real_api_server_that_is_killed_in_the_middle() {
+fn a_real_api_server_that_is_killed_in_the_middle_changes_nothing_of_what_becomes_of_the_machines() {
     let assets = match Assets::find() {
         Ok(assets) => assets,
         Err(skip) => return skip.print(),
     };
     let mut server = KubeServer::start(&assets, tempfile::tempdir().expect("a folder"));
-    let folder = tempfile::tempdir().expect("a folder");
-    std::fs::write(folder.path().join("capv-machine.wasm"), guests::capv_machine()).expect("written");
-    std::fs::write(folder.path().join("a.yaml"), BINDING).expect("written");
-    std::fs::write(folder.path().join("b.yaml"), machines()).expect("written");
-
+    let (folder, recording) = (manifests(), tempfile::tempdir().expect("a folder"));
     let mut host = Command::new(env!("CARGO_BIN_EXE_polity-under-test"))
-        .args(["run", "--until-settled", "--deadline", "5m", "--kubeconfig"])
+        .args(["run", "--until-settled", "--deadline", "5m", "--record"])
+        .arg(recording.path())
+        .arg("--kubeconfig")
         .arg(server.kubeconfig())
         .arg(folder.path())
         .stdout(Stdio::piped())
@@ -74,9 +166,22 @@ fn machines_converge_against_a_real_api_server_that_is_killed_in_the_middle() {
     let ended = host.wait().expect("it ends");
     assert!(ended.success(), "{rest:#?}");
 
-    let shown = server.kubectl(&["get", "machines", "-n", "team-a"]);
-    let table = String::from_utf8_lossy(&shown.stdout).into_owned();
-    assert_eq!(table.matches("Running").count(), 5, "{table}");
+    // What the passes tell, and what stands in the server.
+    let wanted = unbroken(folder.path());
+    assert_eq!(wanted.len(), 5);
+    assert_eq!(
+        wanted["machine-1"].acts,
+        ["vm.clone", "vm.reconfigure", "vm.power-on"]
+    );
+    let mut broken = fates(recording.path());
+    assert_eq!(broken, wanted);
+    let shown = server.kubectl(&["get", "machines", "-n", "team-a", "-o", "json"]);
+    let stored: Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+    for machine in stored["items"].as_array().expect("a list") {
+        let name = machine["metadata"]["name"].as_str().expect("a name");
+        broken.get_mut(name).expect("its passes").ends_as(machine);
+    }
+    assert_eq!(broken, wanted);
 }
 
 #[test]
@@ -86,10 +191,7 @@ fn kubectl_shows_the_same_columns_and_conditions_on_both_servers() {
         Err(skip) => return skip.print(),
     };
     let server = KubeServer::start(&assets, tempfile::tempdir().expect("a folder"));
-    let folder = tempfile::tempdir().expect("a folder");
-    std::fs::write(folder.path().join("capv-machine.wasm"), guests::capv_machine()).expect("written");
-    std::fs::write(folder.path().join("a.yaml"), BINDING).expect("written");
-    std::fs::write(folder.path().join("b.yaml"), machines()).expect("written");
+    let folder = manifests();
 
     let real = Command::new(env!("CARGO_BIN_EXE_polity-under-test"))
         .args(["run", "--until-settled", "--deadline", "5m", "--kubeconfig"])
