@@ -30,7 +30,7 @@ fn the_scenarios_take_every_edge_of_capv() {
     let recordings = tempfile::tempdir().expect("a folder");
     super::capv::record_all(recordings.path());
     let table = every_edge_of("capv-machine", recordings.path());
-    for id in 1..=38 {
+    for id in 1..=41 {
         assert!(table.contains(&format!("CAPV-{id:02}")), "{table}");
     }
 }
@@ -41,10 +41,10 @@ fn the_scenarios_take_every_edge_of_capa() {
     super::capa::record_all(recordings.path());
     super::capa::guard::record_all(recordings.path());
     super::capa::refusals::record_all(recordings.path());
-    let table = every_edge_of("capa-identity", recordings.path());
-    for id in ["CAPA-01", "CAPA-23", "CAPA-N11", "CAPA-P8"] {
-        assert!(table.contains(id), "{table}");
-    }
+    // Somebody else makes the identity between a look and the act; and what the schema of the kind refuses. The cases
+    // take them.
+    let (_, said) = edges_of("capa-identity", recordings.path());
+    assert_eq!(said, "polity: never taken: CAPA-25, CAPA-N12\n");
 }
 
 /// What no scenario brings about: a look at one thing that fails between two that do not, and a host that ends between
@@ -67,7 +67,7 @@ fn the_scenarios_take_every_edge_of_orbiter_and_its_node_agent() {
     super::orbiter::record_all(recordings.path());
     let orbiter = every_edge_of("orbiter", recordings.path());
     let agent = every_edge_of("orbiter-node-agent", recordings.path());
-    for id in ["ORB-01", "ORB-09a", "ORB-15n", "ORB-28", "ORB-31"] {
+    for id in ["ORB-01", "ORB-09a", "ORB-15n", "ORB-28", "ORB-37"] {
         assert!(orbiter.contains(id), "{orbiter}");
     }
     for id in ["ORB-06", "ORB-12", "ORB-32"] {
@@ -82,7 +82,7 @@ fn the_scenarios_take_every_edge_of_rug() {
     let table = every_edge_of("rug-router", recordings.path());
     let (drawn, added) = (
         (1..=31).map(|id| format!("RUG-{id:02}")),
-        (1..=16).map(|id| format!("RUG-X{id:02}")),
+        (1..=17).map(|id| format!("RUG-X{id:02}")),
     );
     for id in drawn.chain(added) {
         assert!(table.contains(&id), "{id}: {table}");

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::land::*;
 use crate::scenarios;
@@ -17,6 +17,7 @@ scenarios! {
     scenario_06_one_machine_that_is_never_prepared_lets_all_wait,
     scenario_16_a_node_without_a_machine_is_an_error_while_it_is_ready_and_then_goes,
     orb_29_an_addition_in_doubt_adds_no_second_machine,
+    orb_33_an_orb_that_is_deleted_takes_its_machines_along,
     orb_31_a_machine_that_could_not_join_joins_with_another_token,
 }
 
@@ -234,6 +235,19 @@ async fn orb_29_an_addition_in_doubt_adds_no_second_machine(recording: Option<&P
     assert!(land.edges().iter().any(|pass| pass == "29"), "{:?}", land.edges());
     let added = land.begun("pool.add-machine");
     assert_eq!(added, names(2));
+}
+
+async fn orb_33_an_orb_that_is_deleted_takes_its_machines_along(recording: Option<&Path>) {
+    let land = Land::running(recording, json!({}), json!({}), 1).await;
+    let done = land.passes().len();
+    land.pod("web", "o-w-0").await;
+    land.delete().await;
+    land.until("it is gone", Value::is_null).await;
+    assert!(land.machines().is_empty());
+    assert_eq!(land.told(done), ["33 after 30 s", "settled"]);
+    let acts = land.acts();
+    let removed = acts.iter().filter(|act| *act == "pool.remove-machine");
+    assert_eq!(removed.count(), 2);
 }
 
 async fn orb_31_a_machine_that_could_not_join_joins_with_another_token(recording: Option<&Path>) {

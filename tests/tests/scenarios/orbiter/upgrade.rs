@@ -19,6 +19,9 @@ scenarios! {
     scenario_12_an_agent_that_crashes_while_it_installs_is_waited_for,
     scenario_13_a_reboot_is_waited_for,
     scenario_14_another_version_in_the_middle_goes_to_the_same_node_first,
+    orb_35_the_only_node_is_cordoned_and_not_drained,
+    orb_36_a_control_plane_that_is_not_to_be_drained_is_changed_as_it_is,
+    orb_37_the_nodes_of_a_pool_that_is_not_updated_stay_as_they_are,
     scenario_15_while_the_api_server_is_away_nothing_is_removed,
 }
 
@@ -223,6 +226,45 @@ async fn scenario_14_another_version_in_the_middle_goes_to_the_same_node_first(r
     // The last node never saw the version in between, and the first one came last.
     let begun = land.begun("node.ensure");
     assert_eq!(begun[3..], ["o-cp-0", "o-w-0", "o-w-0", "o-cp-0", "o-w-1"]);
+}
+
+async fn orb_35_the_only_node_is_cordoned_and_not_drained(recording: Option<&Path>) {
+    let land = Land::running(recording, json!({}), json!({}), 0).await;
+    let done = land.passes().len();
+    land.pod("web", "o-cp-0").await;
+    land.version(NEW).await;
+    land.settles_again().await;
+    let told = land.told(done);
+    assert!(told.contains(&"16 17 35 19 after 30 s".to_owned()), "{told:?}");
+    assert!(land.has_pod("web").await);
+    assert_eq!(
+        (land.kubelets().await, land.cordoned().await.len()),
+        (vec![NEW.to_owned()], 0)
+    );
+}
+
+async fn orb_36_a_control_plane_that_is_not_to_be_drained_is_changed_as_it_is(recording: Option<&Path>) {
+    let land = Land::running(recording, json!({}), json!({"drainControlPlane": false}), 1).await;
+    let done = land.passes().len();
+    land.pod("web", "o-cp-0").await;
+    land.version(NEW).await;
+    land.settles_again().await;
+    let told = land.told(done);
+    assert!(told.contains(&"16 17 36 19 after 30 s".to_owned()), "{told:?}");
+    assert!(land.has_pod("web").await);
+    assert_eq!(land.kubelets().await, [NEW; 2]);
+}
+
+async fn orb_37_the_nodes_of_a_pool_that_is_not_updated_stay_as_they_are(recording: Option<&Path>) {
+    let land = Land::running(recording, json!({}), json!({}), 1).await;
+    let done = land.passes().len();
+    let workers = json!([{"provider": "static", "pool": "w", "nodes": 1, "updatesDisabled": true}]);
+    land.edit(json!({"spec": {"versions": {"kubernetes": NEW}, "workers": workers}}))
+        .await;
+    land.settles_again().await;
+    let told = land.told(done);
+    assert!(told.iter().any(|pass| pass.contains("37")), "{told:?}");
+    assert_eq!(land.kubelets().await, [NEW, OLD]);
 }
 
 async fn scenario_15_while_the_api_server_is_away_nothing_is_removed(recording: Option<&Path>) {

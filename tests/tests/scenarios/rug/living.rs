@@ -16,6 +16,7 @@ scenarios! {
     scenario_04_a_storm_of_updates_is_one_configuration,
     scenario_04_a_read_that_finds_no_vm_waits_for_another_one,
     scenario_04_a_read_of_a_vm_that_is_not_configured_configures_it_first,
+    rug_x17_traffic_that_the_vm_does_not_tell_is_not_written,
     scenario_05_when_nothing_can_be_booted_there_are_five_tries,
     scenario_06_a_poll_of_a_vm_that_was_given_up_is_dropped,
     scenario_07_an_update_waits_for_the_end_of_the_cooldown,
@@ -155,6 +156,19 @@ async fn scenario_04_a_read_of_a_vm_that_is_not_configured_configures_it_first(r
     );
     assert_eq!(router["status"]["traffic"][0]["mac"], mac(1));
     assert_eq!(made(&story), 2);
+}
+
+async fn rug_x17_traffic_that_the_vm_does_not_tell_is_not_written(recording: Option<&Path>) {
+    let fails = json!({"operation": "router.stats", "nth": 1, "then": {"fail": {"code": "internal"}}});
+    let story = active_at(recording, json!({"faults": [fails]}), 31).await;
+    let done = story.passes().len();
+    request(&story, "read", "1").await;
+    let router = active_again(&story, done, "X17").await;
+    assert_eq!(told(&story, done), ["02 at once", "10 at once", "X17 settled"]);
+    assert!(router["status"]["trafficTime"].is_null(), "{router}");
+    request(&story, "read", "2").await;
+    let router = active_again(&story, done, "26").await;
+    assert!(router["status"]["trafficTime"].is_string(), "{router}");
 }
 
 async fn scenario_05_when_nothing_can_be_booted_there_are_five_tries(recording: Option<&Path>) {
