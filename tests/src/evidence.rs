@@ -270,7 +270,7 @@ impl<'a> Seen<'a> {
         let patch = conclusion
             .patch
             .as_ref()
-            .map(|patch| json(&patch.to_string()))
+            .map(|patch| json(patch))
             .unwrap_or_default();
         let mut after = before.clone();
         if patch.is_object() {
@@ -299,7 +299,7 @@ impl<'a> Seen<'a> {
         match what {
             What::Request { name, end, holds } => {
                 let fitting = self.role.journal.iter().filter(|entry| {
-                    names(&entry.request).contains(name)
+                    name_of(&entry.request) == *name
                         && end.is_none_or(|end| end_of(entry).is(end))
                         && holds
                             .as_ref()
@@ -351,35 +351,32 @@ impl<'a> Seen<'a> {
     fn requests(&self) -> Vec<String> {
         let journal = self.role.journal.iter();
         journal
-            .map(|entry| format!("{} {:?}", names(&entry.request).join(" or "), end_of(entry)))
+            .map(|entry| format!("{} {:?}", name_of(&entry.request), end_of(entry)))
             .collect()
     }
 }
 
 /// How the table names a request.
-fn names(request: &Request) -> Vec<String> {
+fn name_of(request: &Request) -> String {
     match request {
         Request::Ask(ask) => match &ask.question {
-            Question::Object(query) => vec![format!("get:{}", query.object.kind.kind)],
-            Question::Objects(query) => vec![format!("list:{}", query.kind.kind)],
-            Question::Secret(_) => vec!["secret".to_owned()],
-            Question::Cloud(call) => vec![call.operation.clone()],
-            Question::Permit(_) => vec!["lock".to_owned()],
-            Question::Credential(_) => vec!["credential".to_owned()],
+            Question::Object(query) => format!("get:{}", query.object.kind.kind),
+            Question::Objects(query) => format!("list:{}", query.kind.kind),
+            Question::Secret(_) => "secret".to_owned(),
+            Question::Cloud(call) => call.operation.clone(),
+            Question::Permit(_) => "lock".to_owned(),
+            Question::Credential(_) => "credential".to_owned(),
         },
         Request::Act(act) => match act {
-            Act::Cloud(act) => vec![act.operation.clone()],
+            Act::Cloud(act) => act.operation.clone(),
             Act::Create(object) => {
-                let kind = json(&object.to_string())["kind"]
-                    .as_str()
-                    .unwrap_or_default()
-                    .to_owned();
-                vec![format!("create:{kind}")]
+                let object = json(object);
+                format!("create:{}", object["kind"].as_str().unwrap_or_default())
             }
-            Act::Patch(patch) => vec![format!("patch:{}", patch.object.kind.kind)],
-            Act::Delete(delete) => vec![format!("delete:{}", delete.object.kind.kind)],
-            Act::Evict(_) => vec!["evict".to_owned()],
-            Act::Mint(mint) => vec![format!("mint:{}", mint.kind)],
+            Act::Patch(patch) => format!("patch:{}", patch.object.kind.kind),
+            Act::Delete(delete) => format!("delete:{}", delete.object.kind.kind),
+            Act::Evict(_) => "evict".to_owned(),
+            Act::Mint(mint) => format!("mint:{}", mint.kind),
         },
     }
 }
@@ -440,7 +437,7 @@ fn is(found: Option<&Value>, wanted: &str) -> bool {
         (_, None) => false,
         ("*", Some(_)) => true,
         (wanted, Some(Value::String(text))) => text == wanted,
-        (wanted, Some(other)) => other.to_string() == wanted,
+        (wanted, Some(other)) => json(wanted) == *other,
     }
 }
 
