@@ -440,7 +440,11 @@ mod tests {
     #[test]
     fn the_end_of_one_object_is_not_that_of_another_whose_uid_was_named() {
         let mut cache = cache();
-        cache.observe(&scope(), WatchEvent::Applied(node(3, json!({}))));
+        let listed = WatchEvent::Listed {
+            objects: vec![node(3, json!({}))],
+            version: ResourceVersion(3),
+        };
+        cache.observe(&scope(), listed);
         let mut elsewhere = node(3, json!({})).reference();
         elsewhere.name = "m".into();
         assert!(cache.own_delete(&elsewhere, "u").is_empty());
