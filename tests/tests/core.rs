@@ -768,6 +768,33 @@ fn the_finalizer_stays_while_anything_is_in_doubt() {
 }
 
 #[test]
+fn a_host_that_has_no_time_to_stop_ends_its_passes_in_the_middle_and_gives_the_lease_up() {
+    let mut desk = cloning(|cx| {
+        let _ = clone(cx)?;
+        Ok(SETTLED)
+    });
+    desk.hold = Box::new(|call| matches!(call, Call::Cloud(_)));
+    desk.create(a_machine("m"));
+    assert_eq!(desk.held.len(), 1, "its clone is on its way");
+    desk.feed(Input::Stop);
+    assert!(!desk.stopped && desk.machine.is_holder(), "it has its time");
+    desk.feed(Input::Cut);
+    assert!(
+        !desk.stopped && desk.machine.is_holder(),
+        "its clone may still be made"
+    );
+    desk.sleep(5_000);
+    assert!(desk.stopped && !desk.machine.is_holder());
+    assert!(desk.held.is_empty(), "nobody waits for it any more");
+    assert_eq!(desk.records.last().map(|r| &r.outcome), Some(&Outcome::Stopped));
+    let entries = &desk.store.get(&at("Machine", "m")).expect("there").value()["status"]["pending"];
+    assert!(
+        entries.is_object() || entries.is_array(),
+        "what it began is on record: {entries}"
+    );
+}
+
+#[test]
 fn a_pass_ends_when_the_lease_is_lost() {
     let mut desk = cloning(|cx| {
         let _ = clone(cx)?;

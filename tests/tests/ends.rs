@@ -198,6 +198,29 @@ fn signals_stop_it_before_it_began_as_well_and_a_hangup_is_one() {
 }
 
 #[test]
+fn a_host_that_waits_for_the_lease_or_cannot_reach_it_says_why() {
+    let place = Place::new(&scenario(1, "10ms"));
+    let arguments = ["run", "given", "--listen", "0", "--write-kubeconfig", "config"];
+    let mut first = place.start(&arguments);
+    let mut says = BufReader::new(first.stderr.take().expect("its words"));
+    until(&mut says, "is loaded");
+    let mut second = place.start(&["run", "--kubeconfig", "config", "--grace", "0s"]);
+    let mut second_says = BufReader::new(second.stderr.take().expect("its words"));
+    until(&mut second_says, "holds it, and this host waits for it");
+    // The API server goes with the first.
+    tell(&first, Signal::TERM);
+    assert_eq!(end(first, says).0, Some(0));
+    until(&mut second_says, "the lease: it cannot be read or renewed");
+    tell(&second, Signal::TERM);
+    let (code, rest) = end(second, second_says);
+    assert_eq!(code, Some(0), "{rest}");
+    assert!(
+        rest.matches("the lease: ").count() < 3,
+        "not again and again: {rest}"
+    );
+}
+
+#[test]
 fn a_host_whose_data_folder_is_deleted_ends_with_an_error() {
     let place = Place::new(&scenario(100, "10ms"));
     let mut host = place.start(&["run", "given", "--data", "data", "--record", "kept"]);

@@ -63,7 +63,8 @@ pub enum Input {
     },
     /// Finish what is in flight, give the lease up, and stop.
     Stop,
-    /// End what is in flight in the middle, give the lease up, and stop.
+    /// Begin nothing more, end every pass as soon as nothing that it sent can still change anything, give the lease up,
+    /// and stop.
     Cut,
 }
 
@@ -185,6 +186,8 @@ pub struct Machine {
     next_sweep: u64,
     guards: Guards,
     stopping: bool,
+    /// No pass has time to finish.
+    cutting: bool,
 }
 
 /// What is remembered of a key between passes.
@@ -281,6 +284,7 @@ impl Machine {
             next_sweep: 0,
             guards: Guards::default(),
             stopping: false,
+            cutting: false,
         }
     }
 
@@ -300,7 +304,7 @@ impl Machine {
             Input::Watched { scope, event } => self.watched(&scope, event),
             Input::Returned { call, reply } => self.returned(call, reply),
             Input::Stop => self.stopping = true,
-            Input::Cut => self.cut(),
+            Input::Cut => (self.stopping, self.cutting) = (true, true),
         }
         self.advance();
         std::mem::take(&mut self.out)
@@ -377,6 +381,11 @@ impl Machine {
                 self.wake(&key, Cause::Due);
             }
         }
+        if self.cutting {
+            self.end_passes(&Outcome::Stopped, |machine, pass| {
+                !machine.has_effect_in_flight(pass)
+            });
+        }
         self.start_passes();
         self.sweep();
         if self.stopping && self.passes.is_empty() && !self.is_writing() {
@@ -388,17 +397,10 @@ impl Machine {
         }
     }
 
-    /// Nothing is waited for any more but the lease. What was sent may still happen: it is settled by whoever holds the
-    /// lease next, as after a crash.
-    fn cut(&mut self) {
-        self.stopping = true;
-        self.end_all(&Outcome::Stopped);
-        self.cancel_writes();
-    }
-
-    /// Ends every pass in the middle.
-    fn end_all(&mut self, outcome: &Outcome) {
-        for id in self.passes.keys().copied().collect::<Vec<_>>() {
+    /// Ends these passes in the middle.
+    fn end_passes(&mut self, outcome: &Outcome, which: impl Fn(&Self, PassId) -> bool) {
+        let ids = self.passes.keys().copied();
+        for id in ids.filter(|id| which(self, *id)).collect::<Vec<_>>() {
             if let Some(pass) = self.passes.remove(&id) {
                 self.end(pass, outcome.clone());
             }
@@ -431,7 +433,7 @@ impl Machine {
             (true, false) => {
                 self.was_held = false;
                 if self.guards.fencing {
-                    self.end_all(&Outcome::LeaseLost);
+                    self.end_passes(&Outcome::LeaseLost, |_, _| true);
                 }
             }
             _ => {}

@@ -12,13 +12,13 @@ use super::run::millis;
 use crate::driver::{Handle, Running};
 use crate::progress::{Format, duration, say};
 
-/// How long what was cut may take to end, and the lease to be given up: one call to the API server.
-const LAST: Duration = Duration::from_secs(6);
+/// How long what was sent before the cut may still take, and then the lease to be given up: five seconds each.
+const LAST: Duration = Duration::from_secs(12);
 
 #[derive(Debug, Args)]
 pub(super) struct Stopping {
-    /// How long a stop waits for what is in flight, in real time. What is not finished then is cut, as by a crash: it is
-    /// settled when a host runs again.
+    /// How long a stop waits for passes in flight, in real time. Then nothing more is begun, and within seconds they end in
+    /// the middle: what they had begun is settled when a host runs again.
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = millis)]
     grace: Millis,
 }

@@ -43,6 +43,8 @@ pub struct Desk {
     pub performed: Vec<CloudRequest>,
     /// Whether the lease can be renewed.
     pub leased: bool,
+    /// Whether the machine has stopped.
+    pub stopped: bool,
     /// Whether the watches say nothing of what others do.
     pub blind: bool,
     policies: BTreeMap<String, Policy>,
@@ -68,6 +70,7 @@ impl Desk {
             waits: BTreeMap::new(),
             hold: Box::new(|_| false),
             held: Vec::new(),
+            stopped: false,
             records: Vec::new(),
             forgotten: Vec::new(),
             performed: Vec::new(),
@@ -195,7 +198,10 @@ impl Desk {
                 self.forgotten.push(key);
                 None
             }
-            Output::Stopped => None,
+            Output::Stopped => {
+                self.stopped = true;
+                None
+            }
         }
     }
 

@@ -91,6 +91,9 @@ impl Machine {
 
     /// Emits a call that changes something, only if it ends while the lease is held; else waits for a renewal.
     pub(super) fn fenced(&mut self, mut pass: Box<PassState>, purpose: Purpose, call: Call, longest: u64) {
+        if self.cutting {
+            return self.end(pass, Outcome::Stopped);
+        }
         let covered = self.lease.covers(self.now, longest) || !self.guards.fencing;
         if covered {
             let cloud = matches!(call, Call::Cloud(_)).then(|| pass.key.binding.clone());
@@ -193,7 +196,7 @@ impl Machine {
     pub(super) fn is_writing(&self) -> bool {
         self.calls
             .values()
-            .any(|call| is_write_of_the_ended(&call.target))
+            .any(|call| matches!(call.target, Target::Nobody | Target::Condition(_)))
     }
 
     fn forget_call(&mut self, id: CallId) -> Option<Target> {
@@ -279,26 +282,27 @@ impl Machine {
 
     /// Drops every call that a pass still waits for.
     pub(super) fn cancel_calls(&mut self, pass: PassId) {
-        self.cancel(|target| matches!(target, Target::Pass(p, _) if *p == pass));
-    }
-
-    /// Waits no longer for what passes that ended had written.
-    pub(super) fn cancel_writes(&mut self) {
-        self.cancel(is_write_of_the_ended);
-    }
-
-    fn cancel(&mut self, which: impl Fn(&Target) -> bool) {
-        let of_these = self.calls.iter().filter(|(_, call)| which(&call.target));
-        let ids: Vec<CallId> = of_these.map(|(id, _)| *id).collect();
+        let ids: Vec<CallId> = self
+            .calls
+            .iter()
+            .filter(|(_, o)| matches!(&o.target, Target::Pass(p, _) if *p == pass))
+            .map(|(id, _)| *id)
+            .collect();
         for id in ids {
             self.out.push(Output::Cancel(id));
             self.forget_call(id);
         }
     }
-}
 
-fn is_write_of_the_ended(target: &Target) -> bool {
-    matches!(target, Target::Nobody | Target::Condition(_))
+    /// Whether something is on its way that a pass changes. It is waited for as long as it may take: the lease is not given
+    /// up before, because whoever holds it next takes for granted that nothing of the last holder comes after it.
+    pub(super) fn has_effect_in_flight(&self, pass: PassId) -> bool {
+        let mut calls = self.calls.values();
+        calls.any(|call| match &call.target {
+            Target::Pass(id, purpose) => *id == pass && purpose.changes_something(),
+            _ => false,
+        })
+    }
 }
 
 /// The reply of a call that was cut.

@@ -31,7 +31,7 @@ impl Machine {
             _ => return self.finish(pass, outcome, None),
         };
         let trial = self.trial(&pass, class, failure.as_ref());
-        let Some(policy) = pass.binding.policy(Role::Retry) else {
+        let Some(policy) = pass.binding.policy(Role::Retry).filter(|_| !self.cutting) else {
             let wait = default_wait(&trial);
             return self.finish(pass, outcome, Some((wait, trial)));
         };

@@ -116,6 +116,17 @@ pub(super) enum Purpose {
     Decide,
 }
 
+impl Purpose {
+    /// Whether what is waited for changes something outside.
+    pub(super) fn changes_something(self) -> bool {
+        match self {
+            Purpose::Answer { act, .. } => act,
+            Purpose::AddFinalizer | Purpose::WriteAhead | Purpose::Publish => true,
+            Purpose::Step | Purpose::Settle(_) | Purpose::Reread | Purpose::Decide => false,
+        }
+    }
+}
+
 impl PassState {
     pub(super) fn place(&self) -> Place {
         (
