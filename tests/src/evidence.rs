@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use polity_core::contract::{
-    Act, Code, Conclusion, Doubt, Effect, Entry, Next, Question, Request, RetryClass, Verdict,
+    Act, Code, Conclusion, Doubt, Effect, Entry, Failure, Next, Question, Request, RetryClass, Verdict,
 };
 use polity_core::record::{Outcome, PassRecord, RoleRecord, WritePurpose};
 use serde_json::Value;
@@ -338,14 +338,15 @@ impl<'a> Seen<'a> {
         )
     }
 
-    /// Whether the host wrote it. A pass that was played without a host has no writes at all.
+    /// Whether the host wrote it. A pass that was played without a host has no writes at all, and one whose answer was lost
+    /// is published once the host has found there what it wrote.
     fn has_written(&self) -> bool {
-        let published = |purpose| matches!(purpose, WritePurpose::Publish(_));
         let writes = &self.record.writes;
-        writes.is_empty()
-            || writes
-                .iter()
-                .any(|write| published(write.purpose) && write.failure.is_none())
+        let may_stand = |failure: &Failure| failure.effect == Effect::Unknown;
+        let mut published = writes
+            .iter()
+            .filter(|write| matches!(write.purpose, WritePurpose::Publish(_)));
+        writes.is_empty() || published.any(|write| write.failure.as_ref().is_none_or(may_stand))
     }
 
     fn requests(&self) -> Vec<String> {

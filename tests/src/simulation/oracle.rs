@@ -540,7 +540,19 @@ fn host_owned(change: &Change) -> Verdict {
         all.is_some_and(|all| all.iter().any(|f| f == finalizer))
     };
     let pending = |object: &Value| object["status"]["pending"].clone();
-    let forged = |object: &Value| pending(object).to_string().contains("forged.");
+    // What they do may be called so too: an entry names its intent.
+    let forged = |object: &Value| {
+        let mut entries = pending(object)
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
+            .into_iter();
+        entries.any(|entry| {
+            entry["operation"]
+                .as_str()
+                .is_some_and(|o| o.starts_with("forged."))
+        })
+    };
     let wrong = |object: &Value| !(pending(object).is_null() || pending(object).is_array());
     let condition = |object: &Value| {
         let all = object["status"]["conditions"].as_array();
