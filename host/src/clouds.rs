@@ -25,10 +25,13 @@ pub struct Clouds {
     /// Whether this host may govern the machine that it runs on.
     own_node: bool,
     /// Told what is only simulated, where objects are real.
-    tells: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+    tells: Option<Arc<Tells>>,
     open: Arc<Mutex<BTreeMap<String, Open>>>,
     through: Option<Arc<Through>>,
 }
+
+/// Tells whoever runs the host.
+type Tells = dyn Fn(&str) + Send + Sync;
 
 /// What stands between a host and a cloud.
 type Through = dyn Fn(Arc<dyn Cloud>) -> Arc<dyn Cloud> + Send + Sync;
