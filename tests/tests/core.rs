@@ -345,42 +345,6 @@ fn a_faulting_object_waits_longer_each_time_and_others_go_on() {
 }
 
 #[test]
-fn a_condition_that_is_written_while_the_next_pass_runs_is_no_news_to_it() {
-    let mut desk = Desk::new();
-    let faulted = std::cell::Cell::new(false);
-    desk.policy("once", move |pass| match faulted.replace(true) {
-        false => Stepped {
-            outcome: Err(Fault::new(FaultKind::Trap, "once")),
-            fuel: 1,
-        },
-        true => step(pass, |cx| {
-            let _ = cx.cloud("vm.get", json!({"id": "vm-1"}))?;
-            Ok(SETTLED)
-        }),
-    });
-    let condition = |call: &Call| matches!(call, Call::Write(Write::Patch { .. }));
-    let asks = |call: &Call| matches!(call, Call::Cloud(_));
-    desk.hold = Box::new(move |call| condition(call) || asks(call));
-    let policy = LoadedPolicy {
-        manifest: bindings::native_machine().manifest,
-        ..lifecycle("once")
-    };
-    desk.feed(bound(widgets(
-        "w",
-        [policy],
-        vec![Grant::Cloud(vec!["vm.*".into()])],
-    )));
-    desk.create(a_widget("a"));
-    while !desk.held.iter().any(|(_, call)| asks(call)) {
-        desk.sleep(1_000);
-    }
-    desk.release(condition);
-    desk.release(asks);
-    desk.sleep(60_000);
-    assert_eq!(desk.records_of("a").len(), 2);
-}
-
-#[test]
 fn one_tenant_cannot_starve_another() {
     let mut desk = Desk::new();
     desk.policy(
@@ -1031,4 +995,41 @@ fn a_discarded_pass_waits_for_its_next_try_and_loses_no_wake() {
         desk.store.get(&at("Widget", "a")).expect("there").value()["status"]["seen"],
         "2"
     );
+}
+
+#[test]
+fn a_quarantine_is_said_although_somebody_else_writes_at_the_same_time() {
+    let mut desk = Desk::new();
+    desk.policy("broken", |_| Stepped {
+        outcome: Err(Fault::new(FaultKind::Trap, "a panic")),
+        fuel: 1,
+    });
+    desk.hold = Box::new(|call| matches!(call, Call::Write(Write::Patch { .. })));
+    let policy = LoadedPolicy {
+        manifest: bindings::native_machine().manifest,
+        ..lifecycle("broken")
+    };
+    desk.feed(bound(widgets("w", [policy], vec![])));
+    desk.create(a_widget("a"));
+    assert!(desk.records.is_empty(), "the pass ends when its fault is written");
+    desk.patch(
+        &at("Widget", "a"),
+        Some("status"),
+        json!({"status": {"seen": "x"}}),
+    );
+    desk.release(|_| true);
+    desk.release(|_| true);
+    let widget = desk
+        .store
+        .get(&at("Widget", "a"))
+        .expect("it stands")
+        .value()
+        .clone();
+    assert_eq!(widget["status"]["seen"], "x");
+    assert_eq!(
+        widget["status"]["conditions"][0]["type"],
+        "polity.dev/Quarantined"
+    );
+    assert_eq!(desk.records.len(), 1);
+    assert_eq!(desk.records[0].outcome, Outcome::Faulted);
 }

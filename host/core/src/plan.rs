@@ -226,12 +226,28 @@ fn merge(name: &str, patch: &Value, base: Option<&Value>, current: &mut Value) {
             target.remove(name);
             continue;
         }
+        let was_absent = !target.contains_key(name);
         merge(name, wanted, base, target.entry(name).or_insert(Value::Null));
+        if was_absent && !is_value(name, wanted) && target.get(name).is_none_or(is_empty) {
+            target.remove(name);
+        }
         // Of a list that was removed only what others added since is left.
         if wanted.is_null() && target.get(name).is_none_or(is_nothing) {
             target.remove(name);
         }
     }
+}
+
+/// Whether a patch puts one value at a name, rather than elements or fields one by one: those that are none edit nothing.
+fn is_value(name: &str, wanted: &Value) -> bool {
+    match wanted {
+        Value::Object(fields) => fields.is_empty(),
+        _ => keyed(name, Some(wanted)).is_none(),
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    is_nothing(value) || value.as_object().is_some_and(Map::is_empty)
 }
 
 fn is_nothing(value: &Value) -> bool {
@@ -454,6 +470,27 @@ mod tests {
             "resourceVersion": version, "finalizers": ["a", "f"]}, "spec": {"x": 1}});
         merge("", &rest, None, &mut value);
         Object::new(value)
+    }
+
+    #[test]
+    fn a_patch_without_an_edited_value_changes_nothing() {
+        let now = machine("1", json!({}));
+        for patch in [
+            json!({"metadata": {"ownerReferences": []}}),
+            json!({"status": {"conditions": []}}),
+            json!({"spec": {"node": {"taints": []}}}),
+            json!({"metadata": {"finalizers": ["a", "f"]}}),
+        ] {
+            let edits = Edits::new(now.clone(), patch);
+            assert_eq!(edits.paths(), []);
+            assert_eq!(edits.onto(now.value()), *now.value());
+        }
+        let edits = Edits::new(now.clone(), json!({"spec": {"empty": {}, "list": []}}));
+        assert_eq!(edits.paths().len(), 2);
+        assert_eq!(
+            edits.onto(now.value())["spec"],
+            json!({"x": 1, "empty": {}, "list": []})
+        );
     }
 
     #[test]

@@ -74,6 +74,16 @@ fn edits(choices: &mut Choices<'_>) {
         snapshot.value()
     );
     let paths: Vec<String> = edits.paths().into_iter().map(|(path, _)| path).collect();
+    if plan::misshapen(&patch, true).is_none()
+        && let Some(change) = plan::diff(snapshot.value(), &edits.onto(snapshot.value()))
+    {
+        let covers =
+            |path: &str, changed: &str| plan::declares(path, changed) || plan::declares(changed, path);
+        for (changed, _) in Edits::new(snapshot.clone(), change).paths() {
+            let named = paths.iter().any(|path| covers(path, &changed));
+            assert!(named, "{patch} changes {changed} of {} unsaid", snapshot.value());
+        }
+    }
     let conflicts = edits.conflicts(fresh.value());
     for conflict in &conflicts {
         assert!(paths.contains(conflict), "{conflict} is not edited by {patch}");

@@ -8,7 +8,6 @@ use crate::binding::PolicyId;
 use crate::call::{Call, CallId, Reply};
 use crate::contract::{Code, Doubt, Failure, Trial};
 use crate::key::{Key, PassId};
-use crate::object::Object;
 use crate::record::Outcome;
 
 /// Milliseconds after which a read or write of the cluster is cut: the longest that any act may take.
@@ -31,8 +30,6 @@ pub(super) enum Target {
     Pass(PassId, Purpose),
     /// A key that waits, of a retry policy that is another now.
     Redecide(Box<Redecision>),
-    /// A host condition outside a pass.
-    Condition(Key),
     /// Nobody: an Event.
     Nobody,
     Lease {
@@ -192,11 +189,11 @@ impl Machine {
         }
     }
 
-    /// Whether a write outside of any pass is under way: an Event, or a condition of the host.
+    /// Whether a write outside of any pass is under way: an Event.
     pub(super) fn is_writing(&self) -> bool {
         self.calls
             .values()
-            .any(|call| matches!(call.target, Target::Nobody | Target::Condition(_)))
+            .any(|call| matches!(call.target, Target::Nobody))
     }
 
     fn forget_call(&mut self, id: CallId) -> Option<Target> {
@@ -232,9 +229,6 @@ impl Machine {
                 }
             }
             (Target::Redecide(asked), reply) => self.redecided(&asked, reply),
-            (Target::Condition(key), Reply::Answer(Ok(object))) => {
-                self.condition_written(&key, Object::new(object))
-            }
             (Target::Lease { wrote }, Reply::Lease(read)) => {
                 self.lease.fails(read.as_ref().err().cloned());
                 self.lease.answered(self.now, wrote && read.is_ok(), read.ok());

@@ -2,7 +2,7 @@
 
 use super::call::{CLUSTER_LONGEST, Redecision, STEP_LONGEST};
 use super::pass::{PassState, Purpose};
-use super::publish::{kind_has_conditions, set_host_conditions};
+use super::publish::Publication;
 use super::{KeyState, Machine, Output, Target, Waiting};
 use crate::binding::{Binding, Limits};
 use crate::call::{Call, Reply, Write};
@@ -10,14 +10,13 @@ use crate::contract::{Event, EventType, Failure, Next, RetryClass, Role, Trial};
 use crate::fault::{Fault, FaultKind};
 use crate::key::Key;
 use crate::object::Object;
-use crate::plan::{self, Part};
 use crate::record::{Outcome, PassRecord, RetryRecord};
 use crate::retry::{default_wait, seed};
-use crate::tree::Tree;
 
 impl Machine {
     /// Ends a pass. A retry policy may still have to say how long to wait.
     pub(super) fn end(&mut self, mut pass: Box<PassState>, outcome: Outcome) {
+        let outcome = pass.ends_as(outcome);
         if !matches!(outcome, Outcome::Published | Outcome::Denied | Outcome::Released) {
             self.cancel_calls(pass.id);
         }
@@ -41,7 +40,7 @@ impl Machine {
             limits: pass.binding.spec.limits.clone(),
         };
         pass.publication
-            .get_or_insert_with(super::publish::Publication::nothing)
+            .get_or_insert_with(|| Publication::nothing(Outcome::Published))
             .outcome = outcome;
         pass.trial = Some(trial);
         self.emit(Target::Pass(pass.id, Purpose::Decide), call, STEP_LONGEST);
@@ -255,65 +254,6 @@ impl Machine {
                 self.emit(Target::Nobody, Call::Write(write), CLUSTER_LONGEST);
             }
         }
-        if let (Outcome::Faulted, Some(fault)) = (outcome, fault) {
-            self.mark_quarantined(pass, &current, fault.to_string());
-        }
-    }
-
-    fn mark_quarantined(&mut self, pass: &PassState, current: &Object, message: String) {
-        let mut desired = Tree::new(current.value().clone());
-        let conditions = [("polity.dev/Quarantined", message)];
-        let supported = kind_has_conditions(&pass.binding);
-        set_host_conditions(
-            &mut desired,
-            current.value(),
-            &conditions,
-            supported,
-            self.now.unix,
-        );
-        if !self.lease.covers(self.now, CLUSTER_LONGEST) {
-            return;
-        }
-        if let Some(patch) = plan::write(Part::Status, current, desired.value()) {
-            let subresource = Some("status".to_owned());
-            let write = Write::Patch {
-                object: current.reference(),
-                subresource,
-                patch,
-            };
-            self.emit(
-                Target::Condition(pass.key.clone()),
-                Call::Write(write),
-                CLUSTER_LONGEST,
-            );
-        }
-    }
-
-    /// A condition of the host is written: no news to its key, nor to a pass that began meanwhile.
-    pub(super) fn condition_written(&mut self, key: &Key, object: Object) {
-        match self.keys.get_mut(key) {
-            Some(state) if state.running.is_none() => {
-                if let Some(seen) = state.seen.as_mut()
-                    && seen.uid() == object.uid()
-                    && seen.version() < object.version()
-                {
-                    *seen = object.clone();
-                }
-            }
-            Some(state) => {
-                let pass = state.running.and_then(|id| self.passes.get_mut(&id));
-                // It was written on the version that the pass began with, or it would have met a conflict.
-                if let Some(current) = pass.and_then(|pass| pass.current.as_mut())
-                    && current.uid() == object.uid()
-                    && current.version() < object.version()
-                {
-                    *current = object.clone();
-                }
-            }
-            None => {}
-        }
-        let changes = self.cache.own_write(&object);
-        self.changed(changes, Some(key));
     }
 
     /// A changed retry policy starts no pass: it is asked again with each waiting key's recorded outcome.
@@ -389,6 +329,20 @@ impl Machine {
         if !self.queue.is_queued(key) {
             self.queue.cancel(key);
             self.queue.push_at(since.saturating_add(wait), key.clone());
+        }
+    }
+}
+
+impl PassState {
+    /// A fault stays one, whatever becomes of its condition.
+    fn ends_as(&self, outcome: Outcome) -> Outcome {
+        let faulted = self
+            .publication
+            .as_ref()
+            .is_some_and(|p| p.outcome == Outcome::Faulted);
+        match outcome {
+            Outcome::Failed(_) | Outcome::Discarded(_) if faulted => Outcome::Faulted,
+            outcome => outcome,
         }
     }
 }

@@ -567,8 +567,8 @@ impl Machine {
         pass.finished.push(record);
         let health = self.health.entry(pass.key.binding.clone()).or_default();
         health.faults += 1;
-        health.last_fault = Some((pass.key.clone(), fault));
-        self.end(pass, Outcome::Faulted);
+        health.last_fault = Some((pass.key.clone(), fault.clone()));
+        self.publish_fault(pass, &fault);
     }
 }
 

@@ -10,6 +10,7 @@ use crate::call::{Call, Write};
 use crate::contract::{
     Answer, Code, Effect, Event, EventType, Failure, Next, ObjectQuery, Question, RetryClass,
 };
+use crate::fault::Fault;
 use crate::grants::{self, HOST_CONDITION};
 use crate::object::Object;
 use crate::path;
@@ -82,6 +83,21 @@ impl Machine {
             rebases: 0,
             unseen: None,
             conditions,
+        });
+        self.write_next(pass);
+    }
+
+    /// Publishes what the host has to say of an object whose policy broke its contract, and nothing else.
+    pub(super) fn publish_fault(&mut self, mut pass: Box<PassState>, fault: &Fault) {
+        let edits = pass
+            .snapshot
+            .clone()
+            .map(|snapshot| Edits::new(snapshot, json!({})));
+        pass.publication = Some(Publication {
+            edits,
+            part: Part::Status,
+            conditions: vec![("polity.dev/Quarantined", fault.to_string())],
+            ..Publication::nothing(Outcome::Faulted)
         });
         self.write_next(pass);
     }
@@ -253,9 +269,9 @@ impl Machine {
 
 impl Publication {
     /// Nothing to write: of a pass that ended before it concluded.
-    pub(super) fn nothing() -> Self {
+    pub(super) fn nothing(outcome: Outcome) -> Self {
         Publication {
-            outcome: Outcome::Published,
+            outcome,
             events: Vec::new(),
             edits: None,
             part: Part::Finalizer,
@@ -311,7 +327,9 @@ impl PassState {
             Some(edits) => edits.onto(current.value()),
             None => current.value().clone(),
         });
-        if current.value()["status"].get("pending").is_some() {
+        // A pass without a conclusion leaves its entries to the next one.
+        let concluded = publication.outcome != Outcome::Faulted;
+        if concluded && current.value()["status"].get("pending").is_some() {
             let gone = |key: &String| publication.drops_pending || self.resolved.contains(key);
             match Pending::of(current.value()).without(|entry| gone(&entry.key), &[]) {
                 Value::Null => desired.remove(&["status", "pending"]),
@@ -330,7 +348,7 @@ impl PassState {
 }
 
 /// Whether the kind's CRD has `status.conditions`.
-pub(super) fn has_conditions(pass: &PassState) -> bool {
+fn has_conditions(pass: &PassState) -> bool {
     kind_has_conditions(&pass.binding)
 }
 
@@ -385,7 +403,7 @@ fn host_conditions(pass: &PassState, next: &Next) -> Vec<(&'static str, String)>
 }
 
 /// Replaces the host's own conditions; a condition whose status did not change keeps its transition time.
-pub(super) fn set_host_conditions(
+fn set_host_conditions(
     desired: &mut Tree,
     current: &Value,
     wanted: &[(&'static str, String)],
