@@ -10,8 +10,8 @@ use polity_core::binding::{
 };
 use polity_core::call::{Scope, WatchEvent, Write};
 use polity_core::contract::{Kind, Manifest, Role};
+use polity_core::controller::Health;
 use polity_core::grants;
-use polity_core::machine::Health;
 use polity_core::object::Object;
 use polity_core::time::rfc3339;
 use polity_sandbox::Policy;

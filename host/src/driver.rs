@@ -10,9 +10,9 @@ use polity_cluster::{Cluster, MintLimits};
 use polity_core::binding::PolicyId;
 use polity_core::call::{Call, CallId, LeaseRead, Reply, Scope, WatchEvent};
 use polity_core::contract::{Code, Doubt, Failure};
+use polity_core::controller::lease::LeaseTrouble;
+use polity_core::controller::{Controller, Guards, Health, Input, KeyView, Output};
 use polity_core::key::Key;
-use polity_core::lease::LeaseTrouble;
-use polity_core::machine::{Guards, Health, Input, KeyView, Machine, Output};
 use polity_core::object::{Object, ResourceVersion};
 use polity_core::record::PassRecord;
 use tokio::sync::{mpsc, oneshot};
@@ -108,7 +108,7 @@ impl Handle {
 
 /// The event loop and what it drives.
 pub struct Driver {
-    machine: Machine,
+    machine: Controller,
     clock: Arc<Clock>,
     cluster: Arc<Cluster>,
     clouds: Arc<Clouds>,
@@ -149,7 +149,7 @@ impl Driver {
     pub fn new(parts: Parts) -> (Self, Handle) {
         let (sender, happenings) = mpsc::unbounded_channel();
         let driver = Driver {
-            machine: Machine::new(parts.identity),
+            machine: Controller::new(parts.identity),
             bindings: Bindings::new(
                 parts.cluster.clone(),
                 parts.policies.clone(),

@@ -279,6 +279,7 @@ pub fn then(record: &PassRecord) -> String {
             format!("{} (quarantined{fault})", in_time("again"))
         }
         (Outcome::Failed(failure), _) => format!("{} (not published: {failure})", in_time("again")),
+        (Outcome::Bug(what), _) => format!("{} (a defect of Polity: {what})", in_time("again")),
         (Outcome::LeaseLost, _) => "when the lease is held again".into(),
         (Outcome::Stopped, _) => "when a host runs again".into(),
         (Outcome::Denied, _) => in_time("denied, looks again"),

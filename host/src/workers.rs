@@ -6,8 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use polity_core::binding::{Limits, PolicyId};
 use polity_core::call::{CallId, Reply};
 use polity_core::contract::{Pass, Trial};
+use polity_core::controller::Input;
 use polity_core::fault::{Fault, FaultKind, Stepped};
-use polity_core::machine::Input;
 use polity_sandbox::Policy;
 use tokio::sync::mpsc;
 

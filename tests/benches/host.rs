@@ -11,7 +11,7 @@ use polity::driver::Observer;
 use polity::manifests::Manifests;
 use polity_clouds::sim::{Between, Millis, SimConfig};
 use polity_core::binding::PolicyId;
-use polity_core::machine::Guards;
+use polity_core::controller::Guards;
 use polity_core::record::PassRecord;
 use polity_sandbox::Policy;
 use polity_tests::together::scenario::identities;

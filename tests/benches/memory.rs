@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use polity_core::call::{Call, CallId, LeaseRead, Reply, Scope, WatchEvent, Write};
 use polity_core::contract::{Code, Failure, Pass};
+use polity_core::controller::{Controller, Input, Output};
 use polity_core::key::Now;
-use polity_core::machine::{Input, Machine, Output};
 use polity_core::object::Object;
 use polity_core::object::ResourceVersion;
 use polity_tests::simulation::store::merge;
@@ -70,7 +70,7 @@ fn widget(number: usize) -> Object {
 
 /// A machine of core, and what it waits for.
 struct Bench {
-    machine: Machine,
+    machine: Controller,
     now: Now,
     /// Whether the lease can be had.
     leased: bool,
@@ -152,7 +152,7 @@ fn listed(scope: Scope, objects: Vec<Object>) -> Input {
 
 fn main() {
     let mut bench = Bench {
-        machine: Machine::new("bench"),
+        machine: Controller::new("bench"),
         now: Now {
             boot: 1_000_000,
             unix: 1_767_225_600_000,

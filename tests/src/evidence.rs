@@ -486,7 +486,7 @@ mod tests {
     use polity_core::contract::{CloudAct, Failure};
     use polity_core::key::{Key, Now, PassId};
     use polity_core::plan::Part;
-    use polity_core::record::WriteRecord;
+    use polity_core::record::{Discard, WriteRecord};
     use serde_json::json;
 
     use super::*;
@@ -647,7 +647,7 @@ mod tests {
     #[test]
     fn a_pass_that_was_given_up_has_written_nothing_and_done_what_it_did() {
         let mut record = pass(&["CAPV-23"], &[], json!({"status": {"taskRef": "t"}}));
-        record.outcome = Outcome::Discarded("a conflict".to_owned());
+        record.outcome = Outcome::Discarded(Discard::Changed);
         assert_eq!(
             missing("CAPV-23\tstatus.phase=Running !status.taskRef", &record),
             [""; 0]

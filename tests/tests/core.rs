@@ -9,8 +9,8 @@ use polity_core::contract::{
     Act, Ask, Cause, CloudCall, Code, Conclusion, CredentialPlan, Doubt, Failure, Next, ObjectQuery, Pass,
     Question, Request, RetryClass, Role, Step, Verdict,
 };
+use polity_core::controller::Input;
 use polity_core::fault::{Fault, FaultKind, Stepped};
-use polity_core::machine::Input;
 use polity_core::record::Outcome;
 use polity_tests::simulation::bindings::{
     self, FINALIZER, MACHINES, WIDGETS, binding, kind, manifest, native,

@@ -11,8 +11,8 @@ use polity_core::contract::{
     Act, Answer, Code, Conclusion, Document, Doubt, Failure, Kind, Mint, Next, ObjectPatch, ObjectRef, Pass,
     Precondition, Role, Step, Verdict,
 };
+use polity_core::controller::Input;
 use polity_core::fault::{FaultKind, Stepped};
-use polity_core::machine::Input;
 use polity_core::record::Outcome;
 use polity_tests::simulation::bindings::{
     self, FINALIZER, MACHINES, WIDGETS, binding, kind, manifest, native, native_machine,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use polity_clouds::sim::{Between, FaultRule, Millis, Outage, Trouble, Unreachable};
 use polity_core::binding::Limits;
 use polity_core::contract::{Pass, Step};
-use polity_core::machine::Guards;
+use polity_core::controller::Guards;
 use polity_core::record::PassRecord;
 use polity_tests::simulation::{Failed, Options, Rule, Sandboxed, Stepper, run};
 

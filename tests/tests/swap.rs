@@ -8,7 +8,7 @@ use polity::manifests::Manifests;
 use polity_core::binding::{Binding, Limits, LoadedPolicy};
 use polity_core::call::Call;
 use polity_core::contract::{Cause, Code, Failure, Next, RetryClass, Role, Trial};
-use polity_core::machine::Input;
+use polity_core::controller::Input;
 use polity_core::record::{Outcome, PassRecord};
 use polity_core::retry::default_wait;
 use polity_tests::guests;

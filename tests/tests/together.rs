@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use polity_clouds::sim::{Between, FaultRule, Intervention, Millis, Trouble, WorldEvent};
-use polity_core::machine::Guards;
+use polity_core::controller::Guards;
 use polity_tests::together::orb;
 use polity_tests::together::scenario::{Deed, Scenario, Workflow};
 use polity_tests::together::{Options, run};

@@ -5,8 +5,8 @@ use serde_json::Value;
 use std::sync::Arc;
 
 use crate::binding::{Limits, PolicyId};
-pub use crate::cache::KEPT_METADATA;
 use crate::contract::{Act, Answer, CredentialPlan, Kind, ObjectRef, Pass, Question, Role, Trial};
+pub use crate::controller::cache::KEPT_METADATA;
 use crate::fault::Stepped;
 use crate::object::Object;
 

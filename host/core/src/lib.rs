@@ -5,22 +5,18 @@
 //! seeded loop in place of an executor.
 
 pub mod binding;
-mod cache;
 pub mod call;
 pub mod catalogue;
 pub mod contract;
+pub mod controller;
 pub mod document;
 pub mod fault;
 pub mod grants;
 pub mod key;
-pub mod lease;
-mod limits;
-pub mod machine;
 pub mod object;
 pub mod path;
-mod permit;
 pub mod plan;
-mod queue;
+mod reconcile;
 pub mod record;
 pub mod retry;
 pub mod selector;

@@ -8,7 +8,7 @@ use crate::contract::{
 };
 use crate::fault::Fault;
 use crate::key::{Key, Now, PassId};
-use crate::plan::Part;
+use crate::plan::{EditPath, Part};
 
 /// One pass, as it happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -122,7 +122,7 @@ pub enum Outcome {
     /// Its identity let go of the object.
     Released,
     /// It was given up before any effect: it will run again.
-    Discarded(String),
+    Discarded(Discard),
     /// A policy broke its contract.
     Faulted,
     /// Its conclusion could not be published.
@@ -131,6 +131,39 @@ pub enum Outcome {
     LeaseLost,
     /// The host was to stop, and had no time left for it.
     Stopped,
+    /// The host met an event that its own rules do not foresee: a defect of Polity, not of a policy.
+    Bug(String),
+}
+
+/// Why a pass was given up before any effect.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Discard {
+    /// The object changed before the first act.
+    Changed,
+    /// A write that had to come before the first act failed.
+    NotWritten(Failure),
+    /// Somebody else changed these values, which the pass wanted to write.
+    Conflict(Vec<EditPath>),
+    /// Another object stands at its name.
+    Replaced,
+    /// The object is gone.
+    Gone,
+    /// The binding names no policy to ask.
+    NoPolicy,
+}
+
+impl std::fmt::Display for Discard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Discard::Changed => f.write_str("the object changed before the first act"),
+            Discard::NotWritten(failure) => write!(f, "before the first act: {failure}"),
+            Discard::Conflict(paths) => write!(f, "somebody else changed {}", paths.join(", ")),
+            Discard::Replaced => f.write_str("another object stands at its name"),
+            Discard::Gone => f.write_str("the object is gone"),
+            Discard::NoPolicy => f.write_str("the binding names no policy to ask"),
+        }
+    }
 }
 
 impl PassRecord {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use polity_core::call::{Call, CallId, CloudRequest, PendingEntry, Reply, Scope, WatchEvent, Write};
 use polity_core::contract::{Answer, Code, Doubt, Failure, Pass, Question};
+use polity_core::controller::{Controller, Input, Output};
 use polity_core::fault::Stepped;
 use polity_core::key::{Key, Now};
-use polity_core::machine::{Input, Machine, Output};
 use polity_core::object::Object;
 use polity_core::record::PassRecord;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ type Policy = Box<dyn Fn(&Pass) -> Stepped>;
 /// A machine, and everything that answers it.
 pub struct Desk {
     /// The machine.
-    pub machine: Machine,
+    pub machine: Controller,
     /// Its clocks.
     pub now: Now,
     /// What stands in the API server.
@@ -56,7 +56,7 @@ impl Desk {
     /// A machine that has just taken the lease.
     pub fn new() -> Self {
         let mut desk = Desk {
-            machine: Machine::new("me"),
+            machine: Controller::new("me"),
             now: Now {
                 boot: 1_000_000,
                 unix: 1_767_225_600_000,

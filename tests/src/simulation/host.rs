@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use polity_core::call::{CallId, Scope};
+use polity_core::controller::{Controller, Guards, Input};
 use polity_core::key::Now;
-use polity_core::machine::{Guards, Input, Machine};
 
 /// A host process and its successors at the same place.
 pub struct Host {
@@ -13,7 +13,7 @@ pub struct Host {
     /// Differs between processes.
     pub identity: String,
     /// None while no process runs.
-    pub machine: Option<Machine>,
+    pub machine: Option<Controller>,
     /// Its boot clock is ahead of the world by this.
     pub boot_offset: u64,
     /// Its unix clock is behind the world's by this.
@@ -62,7 +62,7 @@ impl Host {
     pub fn start(&mut self, index: usize, boot_offset: u64, guards: Guards) {
         self.life += 1;
         self.identity = format!("host-{index}.{}", self.life);
-        let mut machine = Machine::new(self.identity.clone());
+        let mut machine = Controller::new(self.identity.clone());
         machine.set_guards(guards);
         self.machine = Some(machine);
         self.boot_offset = boot_offset;

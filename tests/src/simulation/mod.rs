@@ -92,7 +92,7 @@ impl<'a> Options<'a> {
     pub fn new(stepper: &'a dyn Stepper) -> Self {
         Options {
             stepper,
-            guards: polity_core::machine::Guards::default(),
+            guards: polity_core::controller::Guards::default(),
             settle_needs_a_look: true,
             bindings: &bindings,
             wild: None,

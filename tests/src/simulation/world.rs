@@ -19,7 +19,7 @@ use std::sync::Arc;
 use polity_clouds::sim::Sim;
 use polity_core::binding::Binding;
 use polity_core::call::{Scope, WatchEvent};
-use polity_core::machine::{Guards, Input, Output};
+use polity_core::controller::{Guards, Input, Output};
 use polity_core::record::PassRecord;
 
 use super::host::Host;

@@ -27,7 +27,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use polity_clouds::sim::Millis;
-use polity_core::machine::Guards;
+use polity_core::controller::Guards;
 use polity_core::record::PassRecord;
 use serde_json::json;
 

@@ -43,7 +43,7 @@ use polity_core::call::Write;
 use polity_core::contract::{
     Act, Answer, Kind, ListQuery, ObjectDelete, ObjectQuery, ObjectRef, Precondition, Question,
 };
-use polity_core::machine::Guards;
+use polity_core::controller::Guards;
 use polity_core::object::Object;
 use polity_core::record::PassRecord;
 use polity_sandbox::{Policy, Sandbox};

@@ -1,8 +1,8 @@
 //! Identity and retry policies that break their contract: nobody is let through, and nobody waits for ever or never.
 
 use polity_core::contract::{Cause, Code, Failure, Next, RetryClass, Role};
+use polity_core::controller::Input;
 use polity_core::fault::FaultKind;
-use polity_core::machine::Input;
 use polity_core::plan::Part;
 use polity_core::record::{Outcome, PassRecord, WritePurpose};
 use polity_core::retry::default_wait;

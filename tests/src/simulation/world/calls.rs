@@ -3,7 +3,7 @@
 use polity_core::call::{Call, CallId, Reply, Write};
 use polity_core::catalogue::OperationEffect;
 use polity_core::contract::{Act, Answer, Code, Doubt, Failure, ObjectRef, Precondition, Question};
-use polity_core::machine::Input;
+use polity_core::controller::Input;
 use polity_core::object::Object;
 use serde_json::{Value, json};
 

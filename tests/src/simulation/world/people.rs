@@ -1,6 +1,6 @@
 //! What people, other controllers and chance do, as the scenario says.
 
-use polity_core::machine::Input;
+use polity_core::controller::Input;
 use serde_json::{Value, json};
 
 use super::{Happening, World};

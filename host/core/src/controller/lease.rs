@@ -12,6 +12,8 @@ use crate::key::Now;
 pub const DURATION: u64 = 20_000;
 /// Milliseconds between renewals, and between looks at a foreign lease.
 pub const RENEW_EVERY: u64 = 4_000;
+/// Milliseconds between tries after a failure.
+const RETRY_EVERY: u64 = 1_000;
 /// Milliseconds after which a lease call is given up.
 pub const CALL_LONGEST: u64 = 5_000;
 
@@ -102,11 +104,6 @@ impl Lease {
         })
     }
 
-    /// A read or write of the lease failed, or the next one did not.
-    pub fn fails(&mut self, failing: Option<Failure>) {
-        self.failing = failing;
-    }
-
     /// Boot milliseconds at which [`Lease::poll`] has something to say.
     pub fn deadline(&self) -> u64 {
         let wanted = self.sent.map_or(self.next, |sent| sent + CALL_LONGEST);
@@ -175,16 +172,20 @@ impl Lease {
         }
     }
 
-    /// Takes in what a read or write of the lease answered; none is a failure of any kind.
-    /// `wrote` says that it was a write of ours which was acknowledged.
-    pub fn answered(&mut self, now: Now, wrote: bool, read: Option<Option<LeaseRead>>) {
+    /// Takes in what a read or write of the lease answered. `wrote` says that it was a write of ours.
+    pub fn answered(&mut self, now: Now, wrote: bool, read: Result<Option<LeaseRead>, Failure>) {
         let sent = self.sent.take();
-        self.next = now.boot + RENEW_EVERY;
-        self.look = read.is_none();
-        let Some(read) = read else {
-            self.next = now.boot + 1_000;
-            return;
+        self.look = read.is_err();
+        let read = match read {
+            Ok(read) => read,
+            Err(failure) => {
+                self.failing = Some(failure);
+                self.next = now.boot + RETRY_EVERY;
+                return;
+            }
         };
+        self.failing = None;
+        self.next = now.boot + RENEW_EVERY;
         let read = read.unwrap_or(LeaseRead {
             holder: String::new(),
             duration: 0,
@@ -218,18 +219,21 @@ mod tests {
         let mut lease = Lease::new("me".into());
         assert_eq!(lease.trouble(), None, "nothing is known yet");
         lease.poll(at(0));
-        lease.answered(at(0), false, Some(Some(foreign("1"))));
+        lease.answered(at(0), false, Ok(Some(foreign("1"))));
         assert_eq!(lease.trouble(), Some(LeaseTrouble::HeldBy("other".into())));
         let forbidden = Failure::new(Code::PermissionDenied, "leases is forbidden");
-        lease.fails(Some(forbidden.clone()));
+        lease.answered(at(0), false, Err(forbidden.clone()));
         assert_eq!(lease.trouble(), Some(LeaseTrouble::Failing(forbidden)));
-        lease.fails(None);
         let free = LeaseRead {
             holder: String::new(),
             ..foreign("2")
         };
-        lease.answered(at(1), false, Some(Some(free)));
+        lease.answered(at(1), false, Ok(Some(free)));
         assert_eq!(lease.trouble(), None);
+    }
+
+    fn unreachable() -> Failure {
+        Failure::new(Code::Unavailable, "no answer")
     }
 
     fn at(boot: u64) -> Now {
@@ -249,7 +253,7 @@ mod tests {
     fn an_absent_lease_is_created_and_held_from_when_the_write_was_sent() {
         let mut lease = Lease::new("me".into());
         assert_eq!(lease.poll(at(0)), LeaseAction::Call(None));
-        lease.answered(at(5), false, Some(None));
+        lease.answered(at(5), false, Ok(None));
         let LeaseAction::Call(Some(write)) = lease.poll(at(10)) else {
             panic!("no write")
         };
@@ -257,7 +261,7 @@ mod tests {
         lease.answered(
             at(400),
             true,
-            Some(Some(LeaseRead {
+            Ok(Some(LeaseRead {
                 holder: "me".into(),
                 duration: 20_000,
                 version: "1".into(),
@@ -281,7 +285,7 @@ mod tests {
                     taken = Some(t);
                     break;
                 }
-                lease.answered(at(t), false, Some(Some(foreign(&version))));
+                lease.answered(at(t), false, Ok(Some(foreign(&version))));
             }
         }
         assert!(taken.is_some_and(|t| t >= 40_000), "{taken:?}");
@@ -291,15 +295,15 @@ mod tests {
     fn a_write_whose_answer_was_lost_is_looked_for_before_the_next() {
         let mut lease = Lease::new("me".into());
         lease.poll(at(0));
-        lease.answered(at(0), false, Some(None));
+        lease.answered(at(0), false, Ok(None));
         assert!(matches!(lease.poll(at(0)), LeaseAction::Call(Some(_))));
-        lease.answered(at(5_000), false, None);
+        lease.answered(at(5_000), false, Err(unreachable()));
         assert_eq!(lease.poll(at(6_000)), LeaseAction::Call(None));
         let mine = LeaseRead {
             holder: "me".into(),
             ..foreign("7")
         };
-        lease.answered(at(6_100), false, Some(Some(mine)));
+        lease.answered(at(6_100), false, Ok(Some(mine)));
         let LeaseAction::Call(Some(write)) = lease.poll(at(6_100)) else {
             panic!("no write")
         };
@@ -310,7 +314,7 @@ mod tests {
     fn a_lease_that_cannot_be_renewed_ends() {
         let mut lease = Lease::new("me".into());
         lease.poll(at(0));
-        lease.answered(at(0), false, Some(None));
+        lease.answered(at(0), false, Ok(None));
         lease.poll(at(0));
         let mine = LeaseRead {
             holder: "me".into(),
@@ -318,9 +322,9 @@ mod tests {
             version: "1".into(),
             transitions: 1,
         };
-        lease.answered(at(0), true, Some(Some(mine)));
+        lease.answered(at(0), true, Ok(Some(mine)));
         assert!(lease.is_held(at(19_999)));
-        lease.answered(at(5_000), false, None);
+        lease.answered(at(5_000), false, Err(unreachable()));
         assert!(lease.is_held(at(19_999)));
         assert!(!lease.is_held(at(20_000)));
     }

@@ -1,21 +1,21 @@
 //! Wakes: a key passes when what its pass would see changed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::ask::{answer_list, answer_object, digest_of, shared};
-use super::pass::primary_scope;
-use super::{Dependency, KeyState, Machine, Output, Waiting};
+use super::cache::{Change, Place, selects};
+use super::keys::{KeyState, Waiting};
+use super::rate_limit::Bucket;
+use super::{Controller, Output};
 use crate::binding::{Binding, Tenant};
-use crate::cache::{Change, Place, Sight, selects};
 use crate::call::{Scope, WatchEvent};
 use crate::contract::{Cause, Question, Role};
 use crate::key::Key;
-use crate::limits::Bucket;
 use crate::object::Object;
 use crate::path;
+use crate::reconcile::{Dependency, Questions, primary_scope};
 
 /// Annotations that ask for a pass: `request.polity.dev/<name>`, value: a nonce.
 const REQUEST: &str = "request.polity.dev/";
@@ -26,7 +26,7 @@ const IDLE: u64 = 600_000;
 /// Milliseconds between looks for idle watches.
 const SWEEP_EVERY: u64 = 60_000;
 
-impl Machine {
+impl Controller {
     /// A binding is there, or is there in a new form.
     pub(super) fn bind(&mut self, binding: Binding) {
         let name: Arc<str> = shared(&binding.name);
@@ -56,7 +56,7 @@ impl Machine {
                 (limits.shortest_wait, limits.longest_wait)
             };
             if !same(Role::Retry) || bounds(&old) != bounds(&binding) {
-                self.redecide(&binding);
+                self.reschedule(&binding);
             }
             return;
         }
@@ -149,24 +149,9 @@ impl Machine {
             return;
         }
         let tenant = tenant(binding, &key, object);
-        let state = KeyState {
-            line: format!("{} {tenant}", binding.name).into(),
-            tenant,
-            running: self.orphans.remove(&key),
-            causes: BTreeSet::new(),
-            waiting: Waiting::ForAnyChange,
-            seen: None,
-            deps: Box::default(),
-            attempt: 0,
-            row_since: None,
-            faults: 0,
-            bucket: Bucket::full(binding.spec.limits.burst, self.now.boot),
-            slowed: false,
-            known: BTreeMap::new(),
-            futile: BTreeMap::new(),
-            trial: None,
-            events: Vec::new(),
-        };
+        let line = format!("{} {tenant}", binding.name).into();
+        let bucket = Bucket::full(binding.spec.limits.burst, self.now.boot);
+        let state = KeyState::new(tenant, line, self.orphans.remove(&key), bucket);
         self.keys.insert(key.clone(), state);
         self.wake(&key, cause);
     }
@@ -179,7 +164,7 @@ impl Machine {
                 Some(pass) => drop(self.orphans.insert(key.clone(), pass)),
                 None => self.out.push(Output::Forgotten(key.clone())),
             }
-            self.reindex(key, &state.deps);
+            self.reindex(key, &state.last.used);
         }
     }
 
@@ -227,30 +212,20 @@ impl Machine {
         let (Some(state), Some(binding)) = (self.keys.get(key), self.bindings.get(&key.binding)) else {
             return false;
         };
-        state
-            .deps
-            .iter()
-            .any(|((_, question), dep)| self.differs(binding, state, question, dep))
+        let mut used = state.last.used.iter();
+        used.any(|(asked, dependency)| self.differs(binding, state, asked, dependency))
     }
 
     /// Whether a dependency's answer is another now than when the pass used it.
-    fn differs(&self, binding: &Binding, state: &KeyState, question: &Question, dep: &Dependency) -> bool {
-        let primary = state.seen.as_ref();
-        let answer = match question {
-            Question::Object(query) => {
-                let place = (query.object.namespace.clone(), query.object.name.clone());
-                match self.cache.get(&dep.scope, &place) {
-                    Sight::Known(found) => answer_object(binding, primary, query, found.as_ref()),
-                    _ => return false,
-                }
-            }
-            Question::Objects(query) => match self.cache.list(&dep.scope, query) {
-                Sight::Known(found) => answer_list(binding, primary, query, &found),
-                _ => return false,
-            },
-            _ => return false,
-        };
-        digest_of(&answer) != dep.digest
+    fn differs(
+        &self,
+        binding: &Binding,
+        state: &KeyState,
+        (_, question): &Questions,
+        dependency: &Dependency,
+    ) -> bool {
+        let now = self.digest_of(binding, state.seen.as_ref(), question, &dependency.scope);
+        now.is_some_and(|now| now != dependency.digest)
     }
 
     /// A watch said something.
@@ -262,7 +237,7 @@ impl Machine {
             return;
         }
         for id in self.unsynced.remove(scope).unwrap_or_default() {
-            self.answer_from_watch(id);
+            self.has_listed(id);
         }
         let bindings: Vec<Arc<Binding>> = self.bindings.values().cloned().collect();
         for binding in bindings.iter().filter(|binding| primary_scope(binding) == *scope) {
@@ -334,10 +309,10 @@ impl Machine {
             if state.running.is_some() || state.waiting != Waiting::ForAnyChange {
                 continue;
             }
-            let concerned = state.deps.iter().any(|((_, question), dep)| {
-                dep.scope == change.scope
-                    && concerns(question, change)
-                    && self.differs(binding, state, question, dep)
+            let concerned = state.last.used.iter().any(|(asked, dependency)| {
+                dependency.scope == change.scope
+                    && concerns(&asked.1, change)
+                    && self.differs(binding, state, asked, dependency)
             });
             if concerned {
                 woken.push(key.clone());
@@ -349,8 +324,8 @@ impl Machine {
     }
 
     /// Keeps the index of dependents in step with what a key depends on now.
-    pub(super) fn reindex(&mut self, key: &Key, old: &[((Role, Question), Dependency)]) {
-        let new = self.keys.get(key).map_or(&[][..], |state| &state.deps);
+    pub(super) fn reindex(&mut self, key: &Key, old: &[(Questions, Dependency)]) {
+        let new = self.keys.get(key).map_or(&[][..], |state| &state.last.used);
         let kept: BTreeSet<&Scope> = new.iter().map(|(_, dep)| &dep.scope).collect();
         for scope in old
             .iter()
@@ -373,7 +348,8 @@ impl Machine {
     pub(super) fn depends_no_more(&mut self, key: &Key, asked: &BTreeSet<Scope>) {
         let state = self.keys.get(key);
         for scope in asked {
-            let depends = state.is_some_and(|state| state.deps.iter().any(|(_, dep)| dep.scope == *scope));
+            let depends =
+                state.is_some_and(|state| state.last.used.iter().any(|(_, dep)| dep.scope == *scope));
             if !depends && let Some(keys) = self.dependents.get_mut(scope) {
                 keys.remove(key);
             }
@@ -469,6 +445,11 @@ fn meet(a: &Binding, b: &Binding) -> bool {
 fn absent_place(binding: &Binding) -> Option<Place> {
     let name = binding.spec.governs.name.clone()?;
     Some((binding.spec.governs.namespace.clone(), name))
+}
+
+/// Shares a name as the maps of the controller hold it.
+fn shared(name: &str) -> Arc<str> {
+    Arc::from(name)
 }
 
 fn key_at(binding: &Arc<str>, place: &Place) -> Key {

@@ -1,42 +1,44 @@
-//! The machine: inputs in, outputs out.
+//! The controller: inputs in, outputs out.
 //!
 //! ```text
-//! watch event → queue → snapshot → step ↔ answers → conclusion → publication → requeue
-//!   wake.rs                pass.rs   ask.rs, act.rs               publish.rs     end.rs
+//! watch event ─► triggers ─► queue ─► passes ⇄ reconcile ─► finish ─► queue
+//!                 cache                 calls    (phases)   reschedule
 //! ```
 //!
-//! A pass is owned by the function that works on it: each either hands it on, puts it back to wait for a reply
-//! (`Machine::suspend`), or ends it.
+//! It holds keys, calls, watches and the lease; what one pass does next is decided in [`crate::reconcile`]. A pass is
+//! taken out of the map while an event of it is handled: what the handler commands is performed when it has returned.
 
-mod act;
-mod ask;
-mod call;
-mod end;
-mod pass;
-mod pending;
-mod publish;
-mod wake;
+pub(crate) mod cache;
+mod calls;
+mod finish;
+mod keys;
+pub mod lease;
+pub(crate) mod locks;
+mod passes;
+mod queue;
+mod rate_limit;
+mod reschedule;
+mod triggers;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::binding::{Binding, PolicyId};
-use crate::cache::Cache;
 use crate::call::{Call, CallId, Reply, Scope, WatchEvent};
-use crate::contract::{Cause, Code, Event, Question, Role, Trial};
+use crate::contract::Cause;
 use crate::fault::Fault;
 use crate::key::{Key, Now, PassId};
-use crate::lease::{Lease, LeaseAction, LeaseTrouble};
-use crate::limits::Bucket;
-use crate::object::Object;
-use crate::path::Digest;
-use crate::permit::Permits;
-use crate::plan::Part;
-use crate::queue::Queue;
+use crate::reconcile::Phase;
 use crate::record::{Outcome, PassRecord};
 
-use call::{Delayed, Outstanding, Target};
-use pass::PassState;
+use cache::Cache;
+use calls::{Delayed, Outstanding, Target};
+use keys::KeyState;
+pub use keys::KeyView;
+use lease::{Lease, LeaseAction, LeaseTrouble};
+use locks::Locks;
+use passes::Running;
+use queue::Queue;
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -155,7 +157,7 @@ pub struct Health {
 }
 
 /// The deterministic heart: everything that can happen goes in, everything that must be done comes out.
-pub struct Machine {
+pub struct Controller {
     now: Now,
     out: Vec<Output>,
     last_call: u64,
@@ -171,18 +173,19 @@ pub struct Machine {
     /// Which keys depend on what a scope shows.
     dependents: BTreeMap<Scope, BTreeSet<Key>>,
     queue: Queue,
-    passes: BTreeMap<PassId, Box<PassState>>,
+    passes: BTreeMap<PassId, (Phase, Box<Running>)>,
+    /// Passes under way, by fair-queueing group.
     in_flight: BTreeMap<Arc<str>, u32>,
     calls: BTreeMap<CallId, Outstanding>,
     call_deadlines: BTreeSet<(u64, CallId)>,
-    /// Passes whose next write or act waits for the lease to be renewed, or has room in its cloud from now on.
+    /// Passes whose next change waits for the lease to be renewed, or has room in its cloud from now on.
     parked: Vec<PassId>,
     /// What waits until its cloud has room, by binding.
     delayed: BTreeMap<Arc<str>, VecDeque<Delayed>>,
     cloud_calls: BTreeMap<Arc<str>, u32>,
     /// Questions that wait until a watch has listed.
     unsynced: BTreeMap<Scope, Vec<CallId>>,
-    permits: Permits,
+    locks: Locks,
     next_sweep: u64,
     guards: Guards,
     stopping: bool,
@@ -190,75 +193,10 @@ pub struct Machine {
     cutting: bool,
 }
 
-/// What is remembered of a key between passes.
-#[derive(Debug)]
-struct KeyState {
-    tenant: Arc<str>,
-    /// Where it lines up: with the keys of its tenant under its binding.
-    line: Arc<str>,
-    running: Option<PassId>,
-    causes: BTreeSet<Cause>,
-    waiting: Waiting,
-    /// The primary as the last pass saw or wrote it.
-    seen: Option<Object>,
-    /// What the last pass used. A slice, because there are few of them, and many keys that wait.
-    deps: Box<[((Role, Question), Dependency)]>,
-    attempt: u32,
-    row_since: Option<u64>,
-    faults: u32,
-    bucket: Bucket,
-    slowed: bool,
-    /// What this host knows of each pending entry, by its key.
-    known: BTreeMap<String, Known>,
-    /// Of each part of the last publication what the API server did not keep: writing just that again is of no use.
-    futile: BTreeMap<Part, Digest>,
-    /// The outcome that the retry policy was asked about, and when.
-    trial: Option<(u64, Box<Trial>)>,
-    events: Vec<Event>,
-}
-
-/// What a process knows of a pending entry. It dies with the process: another one has to ask the cloud.
-#[derive(Clone, Copy, Debug)]
-struct Known {
-    /// Boot milliseconds.
-    since: u64,
-    /// Whether it was this process that wrote it,
-    written_here: bool,
-    /// and whether it sent what the entry announces.
-    sent: bool,
-}
-
-impl Known {
-    /// An entry that was there already.
-    fn seen(now: u64) -> Self {
-        Known {
-            since: now,
-            written_here: false,
-            sent: false,
-        }
-    }
-}
-
-/// What ends a key's wait before its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waiting {
-    /// Any change of what its last pass saw.
-    ForAnyChange,
-    /// A change of the primary's generation, deletion, or requests.
-    ForSomethingNew,
-}
-
-/// Something a pass looked at.
-#[derive(Clone, Debug, PartialEq)]
-struct Dependency {
-    scope: Scope,
-    digest: Digest,
-}
-
-impl Machine {
-    /// A machine that competes for the lease as `identity`, which must differ between processes.
+impl Controller {
+    /// A controller that competes for the lease as `identity`, which must differ between processes.
     pub fn new(identity: impl Into<String>) -> Self {
-        Machine {
+        Controller {
             now: Now::default(),
             out: Vec::new(),
             last_call: 0,
@@ -280,7 +218,7 @@ impl Machine {
             delayed: BTreeMap::new(),
             cloud_calls: BTreeMap::new(),
             unsynced: BTreeMap::new(),
-            permits: Permits::default(),
+            locks: Locks::default(),
             next_sweep: 0,
             guards: Guards::default(),
             stopping: false,
@@ -310,14 +248,14 @@ impl Machine {
         std::mem::take(&mut self.out)
     }
 
-    /// Boot milliseconds at which the machine wants [`Input::Tick`] if nothing happens before.
+    /// Boot milliseconds at which the controller wants [`Input::Tick`] if nothing happens before.
     pub fn deadline(&self) -> u64 {
         let calls = self.call_deadlines.first().map(|(at, _)| *at);
         [
             self.queue.next_timer().filter(|_| self.was_held),
             calls,
             Some(self.next_sweep),
-            self.lease_deadline(),
+            Some(self.lease.deadline()),
         ]
         .into_iter()
         .flatten()
@@ -347,25 +285,11 @@ impl Machine {
 
     /// The policies that may still be called: those of the bindings, and those that a pass in flight began with.
     pub fn policies(&self) -> BTreeSet<&PolicyId> {
-        let begun = self.passes.values().map(|pass| &pass.binding);
+        let begun = self.passes.values().map(|(_, pass)| pass.binding());
         let bindings = self.bindings.values().chain(begun);
         bindings
             .flat_map(|binding| binding.policies.values().map(|policy| &policy.id))
             .collect()
-    }
-
-    /// The keys of a binding: whether each has a pass in flight or a turn coming, and when its timer is due.
-    pub fn keys(&self) -> impl Iterator<Item = (&Key, KeyView)> {
-        self.keys.iter().map(|(key, state)| {
-            let view = KeyView {
-                running: state.running.is_some(),
-                queued: self.queue.is_queued(key),
-                due: self.queue.deadline(key),
-                attempt: state.attempt,
-                faults: state.faults,
-            };
-            (key, view)
-        })
     }
 
     /// Passes in flight.
@@ -373,6 +297,7 @@ impl Machine {
         self.passes.len()
     }
 
+    /// What follows from the time, whatever the input was.
     fn advance(&mut self) {
         self.expire_calls();
         self.poll_lease();
@@ -382,9 +307,7 @@ impl Machine {
             }
         }
         if self.cutting {
-            self.end_passes(&Outcome::Stopped, |machine, pass| {
-                !machine.has_effect_in_flight(pass)
-            });
+            self.interrupt_passes(&Outcome::Stopped, |phase| !phase.has_effect_in_flight());
         }
         self.start_passes();
         self.sweep();
@@ -397,29 +320,12 @@ impl Machine {
         }
     }
 
-    /// Ends these passes in the middle.
-    fn end_passes(&mut self, outcome: &Outcome, which: impl Fn(&Self, PassId) -> bool) {
-        let ids = self.passes.keys().copied();
-        for id in ids.filter(|id| which(self, *id)).collect::<Vec<_>>() {
-            if let Some(pass) = self.passes.remove(&id) {
-                self.end(pass, outcome.clone());
-            }
-        }
-    }
-
-    fn lease_deadline(&self) -> Option<u64> {
-        Some(self.lease.deadline())
-    }
-
     /// Turns the lease's wishes into calls, and its loss or gain into what follows from it.
     fn poll_lease(&mut self) {
         if let LeaseAction::Call(write) = self.lease.poll(self.now) {
             let wrote = write.is_some();
-            self.emit(
-                Target::Lease { wrote },
-                Call::Lease(write),
-                crate::lease::CALL_LONGEST,
-            );
+            let call = Call::Lease(write);
+            self.emit(Target::Lease { wrote }, call, lease::CALL_LONGEST);
         }
         let held = self.is_holder();
         match (self.was_held, held) {
@@ -433,20 +339,17 @@ impl Machine {
             (true, false) => {
                 self.was_held = false;
                 if self.guards.fencing {
-                    self.end_passes(&Outcome::LeaseLost, |_, _| true);
+                    self.interrupt_passes(&Outcome::LeaseLost, |_| true);
                 }
             }
             _ => {}
         }
         if held {
-            for id in std::mem::take(&mut self.parked) {
-                if let Some(pass) = self.passes.remove(&id) {
-                    self.unpark(pass);
-                }
-            }
+            self.open_parked();
         }
     }
 
+    /// Starts the passes of keys whose turn it is.
     fn start_passes(&mut self) {
         if !(self.is_holder() || (!self.guards.fencing && self.was_held)) || self.stopping {
             return;
@@ -457,47 +360,11 @@ impl Machine {
                 let binding = bindings.get(&key.binding);
                 binding.map_or(u32::MAX, |binding| binding.spec.limits.passes_per_tenant)
             };
-            let Some(key) = self
-                .queue
-                .pop(|line, key| in_flight.get(line).copied().unwrap_or(0) < limit(key))
-            else {
-                return;
-            };
-            self.start(&key);
-        }
-    }
-
-    /// Notes what the API server did not keep of an object.
-    fn not_kept(&mut self, key: &Key, path: String) {
-        let health = self.health.entry(key.binding.clone()).or_default();
-        if health.not_kept.len() < 16 {
-            health.not_kept.entry(path).or_insert_with(|| key.clone());
-        }
-    }
-
-    /// Notes that a policy requested what it is not granted.
-    fn ungranted(&mut self, binding: &Arc<str>, failure: &crate::contract::Failure) {
-        if failure.code == Code::PermissionDenied && failure.message.starts_with("not granted") {
-            let health = self.health.entry(binding.clone()).or_default();
-            // A policy can word endlessly many requests; a few are enough to see what is missing.
-            if health.ungranted.len() < 16 {
-                health.ungranted.insert(failure.message.clone());
+            let may_start = |line: &_, key: &_| in_flight.get(line).copied().unwrap_or(0) < limit(key);
+            match self.queue.pop(may_start) {
+                Some(key) => self.start(&key),
+                None => return,
             }
         }
     }
-}
-
-/// A key as the host shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyView {
-    /// A pass of it is in flight.
-    pub running: bool,
-    /// It waits for its turn.
-    pub queued: bool,
-    /// Boot milliseconds of its timer.
-    pub due: Option<u64>,
-    /// Passes in a row that ended in a failure.
-    pub attempt: u32,
-    /// Faults in a row.
-    pub faults: u32,
 }

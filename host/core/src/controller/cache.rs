@@ -42,7 +42,7 @@ pub struct Cache {
 struct Watched {
     synced: bool,
     /// Why it is not synced, where its watch said so.
-    trouble: Option<String>,
+    watch_error: Option<String>,
     objects: BTreeMap<Place, Object>,
     /// The latest version that its watch showed, of any object, its end too: it shows them in their order.
     shown: ResourceVersion,
@@ -55,7 +55,7 @@ struct Watched {
 
 /// What a cache can say.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Sight<T> {
+pub enum Lookup<T> {
     /// The watch is in scope and synced.
     Known(T),
     /// A watch is in scope, and has not listed yet or failed.
@@ -114,7 +114,7 @@ impl Cache {
             }
             WatchEvent::Failed(why) => {
                 watched.synced = false;
-                watched.trouble = Some(why);
+                watched.watch_error = Some(why);
                 Vec::new()
             }
         }
@@ -149,11 +149,11 @@ impl Cache {
     }
 
     /// One object, as the given scope shows it.
-    pub fn get(&self, scope: &Scope, place: &Place) -> Sight<Option<Object>> {
+    pub fn get(&self, scope: &Scope, place: &Place) -> Lookup<Option<Object>> {
         match self.scopes.get(scope) {
-            None => Sight::Unwatched,
-            Some(watched) if !watched.synced => Sight::Unsynced,
-            Some(watched) => Sight::Known(watched.objects.get(place).cloned()),
+            None => Lookup::Unwatched,
+            Some(watched) if !watched.synced => Lookup::Unsynced,
+            Some(watched) => Lookup::Known(watched.objects.get(place).cloned()),
         }
     }
 
@@ -177,11 +177,11 @@ impl Cache {
     }
 
     /// The objects that a query selects, as the given scope shows them, by namespace and name.
-    pub fn list(&self, scope: &Scope, query: &ListQuery) -> Sight<Vec<Object>> {
+    pub fn list(&self, scope: &Scope, query: &ListQuery) -> Lookup<Vec<Object>> {
         match self.scopes.get(scope) {
-            None => Sight::Unwatched,
-            Some(watched) if !watched.synced => Sight::Unsynced,
-            Some(watched) => Sight::Known(
+            None => Lookup::Unwatched,
+            Some(watched) if !watched.synced => Lookup::Unsynced,
+            Some(watched) => Lookup::Known(
                 watched
                     .objects
                     .values()
@@ -193,8 +193,8 @@ impl Cache {
     }
 
     /// Why the watch of a scope shows nothing, where it said so.
-    pub fn trouble(&self, scope: &Scope) -> Option<&str> {
-        self.scopes.get(scope)?.trouble.as_deref()
+    pub fn watch_error(&self, scope: &Scope) -> Option<&str> {
+        self.scopes.get(scope)?.watch_error.as_deref()
     }
 
     /// Every object of a scope, synced or not.
@@ -319,7 +319,7 @@ impl Watched {
 
     fn list(&mut self, scope: &Scope, objects: Vec<Object>, version: ResourceVersion) -> Vec<Change> {
         self.synced = true;
-        self.trouble = None;
+        self.watch_error = None;
         let listed: BTreeMap<Place, String> =
             objects.iter().map(|o| (place(o), o.uid().to_owned())).collect();
         let gone: Vec<Object> = self
@@ -385,7 +385,7 @@ mod tests {
 
     fn version(cache: &Cache) -> Option<u64> {
         match cache.get(&scope(), &(None, "n".into())) {
-            Sight::Known(object) => object.map(|o| o.version().0),
+            Lookup::Known(object) => object.map(|o| o.version().0),
             other => panic!("{other:?}"),
         }
     }
@@ -487,7 +487,7 @@ mod tests {
     #[test]
     fn not_found_is_said_only_by_a_synced_watch() {
         let mut cache = cache();
-        assert_eq!(cache.get(&scope(), &(None, "n".into())), Sight::Unsynced);
+        assert_eq!(cache.get(&scope(), &(None, "n".into())), Lookup::Unsynced);
         cache.observe(
             &scope(),
             WatchEvent::Listed {
@@ -495,10 +495,10 @@ mod tests {
                 version: ResourceVersion(1),
             },
         );
-        assert_eq!(cache.get(&scope(), &(None, "n".into())), Sight::Known(None));
-        assert_eq!(cache.trouble(&scope()), None);
+        assert_eq!(cache.get(&scope(), &(None, "n".into())), Lookup::Known(None));
+        assert_eq!(cache.watch_error(&scope()), None);
         cache.observe(&scope(), WatchEvent::Failed("cut".into()));
-        assert_eq!(cache.get(&scope(), &(None, "n".into())), Sight::Unsynced);
-        assert_eq!(cache.trouble(&scope()), Some("cut"));
+        assert_eq!(cache.get(&scope(), &(None, "n".into())), Lookup::Unsynced);
+        assert_eq!(cache.watch_error(&scope()), Some("cut"));
     }
 }

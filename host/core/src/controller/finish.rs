@@ -1,0 +1,180 @@
+//! The end of a pass: what is remembered, when the next one comes, and the recording.
+
+use super::keys::{KeyState, Waiting};
+use super::passes::Running;
+use super::{Controller, Output};
+use crate::call::{Call, Write};
+use crate::contract::{Event, EventType, Next, RetryClass, Trial};
+use crate::controller::calls::Target;
+use crate::object::Object;
+use crate::reconcile::{CLUSTER_LONGEST, Finished, MESSAGE};
+use crate::record::{Outcome, PassRecord};
+use crate::retry::{default_wait, seed};
+
+/// Milliseconds that a key waits whose pass ended by a defect in how defects are handled.
+const AFTER_DEFECT: u64 = 60_000;
+
+impl Controller {
+    /// Remembers what the next pass needs, releases what this one held, and records it.
+    pub(super) fn finish(&mut self, mut running: Running, finished: Finished) {
+        let frame = &running.frame;
+        let (key, outcome) = (frame.key.clone(), finished.ended.outcome.clone());
+        self.locks.release(frame.id);
+        if let Some(count) = self.in_flight.get_mut(&frame.line) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.in_flight.remove(&frame.line);
+            }
+        }
+        let health = self.health.entry(key.binding.clone()).or_default();
+        health.passes += 1;
+        health.discarded += u64::from(matches!(outcome, Outcome::Discarded(_)));
+        let looked_at = std::mem::take(&mut running.work.looked_at);
+        let wait = self.schedule(&mut running, &finished);
+        self.depends_no_more(&key, &looked_at);
+        self.announce(&running, &finished);
+        let Running { frame, work, .. } = running;
+        self.out.push(Output::Recorded(Box::new(PassRecord {
+            pass: frame.id,
+            kind: frame.binding.spec.governs.kind(),
+            uid: frame.uid().to_owned(),
+            started: frame.started,
+            ended: self.now,
+            object: frame.snapshot.as_ref().map(Object::json),
+            causes: frame.causes,
+            attempt: frame.attempt,
+            roles: work.roles,
+            outcome: outcome.clone(),
+            writes: work.writes,
+            next: finished.ended.next,
+            retry: finished.retry,
+            wait,
+            key: frame.key,
+        })));
+        if !self.keys.contains_key(&key) {
+            self.out.push(Output::Forgotten(key.clone()));
+        }
+        self.look_again(&key, matches!(outcome, Outcome::Discarded(_)));
+        self.reschedule_what_ended_late(&key, &frame.binding);
+    }
+
+    /// When the key passes next, and what ends its wait early.
+    fn schedule(&mut self, running: &mut Running, finished: &Finished) -> Option<u64> {
+        let Running { frame, work, .. } = running;
+        let outcome = &finished.ended.outcome;
+        self.orphans.remove(&frame.key);
+        let state = self.keys.get_mut(&frame.key)?;
+        state.running = None;
+        // They live as long as the process does, however the pass ended.
+        state.known = std::mem::take(&mut work.known);
+        state.futile = std::mem::take(&mut work.futile);
+        if matches!(outcome, Outcome::LeaseLost | Outcome::Stopped) {
+            return None;
+        }
+        let own = match self.guards.own_writes_wake_nothing {
+            true => &work.current,
+            false => &frame.snapshot,
+        };
+        state.seen = finished.ended.unseen.clone().or_else(|| own.clone());
+        let concluded = matches!(outcome, Outcome::Published | Outcome::Denied | Outcome::Released);
+        if concluded {
+            state.faults = 0;
+            let used = std::mem::take(&mut work.dependencies).into_iter().collect();
+            let old = std::mem::replace(&mut state.last.used, used);
+            self.reindex(&frame.key, &old);
+        }
+        let state = self.keys.get_mut(&frame.key)?;
+        let wait = state.ends(finished, frame.started.boot, frame.uid());
+        state.trial = finished
+            .waited
+            .as_ref()
+            .map(|(_, trial)| (self.now.boot, Box::new(trial.clone())));
+        if let Some(wait) = wait {
+            // A policy can say any number: a wait past the end of time has no end.
+            let at = self.now.boot.saturating_add(wait);
+            self.queue.push_at(at, frame.key.clone());
+        }
+        wait
+    }
+
+    /// Events on transitions: those that the last pass of this key did not also have.
+    fn announce(&mut self, running: &Running, finished: &Finished) {
+        let Running { frame, work, .. } = running;
+        let mut events = finished.ended.events.clone();
+        match &finished.ended.outcome {
+            Outcome::Published | Outcome::Denied | Outcome::Released | Outcome::Faulted => {}
+            Outcome::Failed(failure) => events.push(Event {
+                kind: EventType::Warning,
+                reason: "PublicationFailed".into(),
+                message: failure.to_string().chars().take(MESSAGE).collect(),
+            }),
+            _ => return,
+        }
+        let Some(state) = self.keys.get_mut(&frame.key) else {
+            return;
+        };
+        let last = std::mem::replace(&mut state.events, events.clone());
+        let Some(current) = &work.current else {
+            return;
+        };
+        for event in events.into_iter().filter(|event| !last.contains(event)) {
+            if self.lease.covers(self.now, CLUSTER_LONGEST) {
+                let write = Write::Event {
+                    object: current.reference(),
+                    uid: current.uid().to_owned(),
+                    event,
+                    now: self.now.unix,
+                };
+                self.emit(Target::Nobody, Call::Write(write), CLUSTER_LONGEST);
+            }
+        }
+    }
+}
+
+impl KeyState {
+    /// Counts how a pass ended; milliseconds until the next one, where a time brings it.
+    fn ends(&mut self, finished: &Finished, started: u64, uid: &str) -> Option<u64> {
+        let Finished { ended, waited, .. } = finished;
+        let concluded = matches!(
+            ended.outcome,
+            Outcome::Published | Outcome::Denied | Outcome::Released
+        );
+        if waited.as_ref().is_some_and(|(_, trial)| trial.code.is_some()) {
+            self.last.failing_since.get_or_insert(started);
+            self.attempt = self.attempt.saturating_add(1);
+        } else if concluded {
+            (self.attempt, self.last.failing_since) = (0, None);
+        }
+        self.waiting = match &ended.outcome {
+            // It saw an old world: it does not wait for something new, but for the world to arrive.
+            Outcome::Discarded(_) => Waiting::ForAnyChange,
+            Outcome::Faulted => Waiting::ForSomethingNew,
+            _ if waited.is_some() => Waiting::ForSomethingNew,
+            _ => Waiting::ForAnyChange,
+        };
+        match (waited, &ended.outcome, &ended.next) {
+            (Some((wait, _)), _, _) => Some(*wait),
+            (None, Outcome::Faulted, _) => {
+                self.faults = self.faults.saturating_add(1);
+                Some(self.quarantine(uid))
+            }
+            (None, Outcome::Bug(_), _) => Some(AFTER_DEFECT),
+            (None, _, Some(Next::Settled(recheck))) => *recheck,
+            (None, _, Some(Next::After(wait))) => Some(*wait),
+            _ => None,
+        }
+    }
+
+    /// Milliseconds until a faulting object is tried again: as a failure that keeps coming back.
+    fn quarantine(&self, uid: &str) -> u64 {
+        default_wait(&Trial {
+            class: RetryClass::Short,
+            code: None,
+            attempt: self.faults.saturating_sub(1),
+            since: 0,
+            retry_after: None,
+            seed: seed(uid, self.faults),
+            config: "null".into(),
+        })
+    }
+}

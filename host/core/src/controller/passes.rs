@@ -1,0 +1,340 @@
+//! Passes under way: each event is handed to the phase of its pass, and what the phase commands is performed.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::calls::Target;
+use super::{Controller, Output};
+use crate::binding::Binding;
+use crate::call::Scope;
+use crate::contract::{Act, Code, Failure, Kind, Question};
+use crate::controller::cache::{Change, Lookup};
+use crate::key::{Key, PassId};
+use crate::object::Object;
+use crate::path::Digest;
+use crate::reconcile::{
+    CLUSTER_LONGEST, Command, Context, Ended, Finished, Flow, Frame, Phase, PhaseEvent, Questions, Report,
+    View, Work, answer_of_list, answer_of_object, digest_of, host_defect, primary_scope, start,
+};
+use crate::record::Outcome;
+
+/// What a binding did not get is told of so many requests: a policy can word endlessly many.
+const TOLD: usize = 16;
+
+/// A pass under way.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) frame: Frame,
+    pub(super) work: Work,
+    /// An event fitted no row of its phases.
+    is_defect: bool,
+}
+
+impl Running {
+    pub(super) fn binding(&self) -> &Arc<Binding> {
+        &self.frame.binding
+    }
+}
+
+impl Controller {
+    /// Bindings whose own objects are not all known yet: their watch has not listed, or failed since.
+    pub fn unsynced(&self) -> impl Iterator<Item = &str> {
+        let unsynced = |binding: &&Arc<Binding>| !self.cache.is_synced(&primary_scope(binding));
+        let bindings = self.bindings.values().filter(unsynced);
+        bindings.map(|binding| binding.name.as_str())
+    }
+
+    /// Starts a pass of a key from a fresh read.
+    pub(super) fn start(&mut self, key: &Key) {
+        let Some(binding) = self.bindings.get(&key.binding).cloned() else {
+            return;
+        };
+        let place = (key.namespace.as_deref().map(str::to_owned), key.name.to_string());
+        let snapshot = match self.cache.get(&primary_scope(&binding), &place) {
+            Lookup::Known(object) => object,
+            // The watch lists again and wakes the key then.
+            Lookup::Unsynced | Lookup::Unwatched => return,
+        };
+        if snapshot.is_none() && binding.spec.governs.name.is_none() {
+            return self.forget(key);
+        }
+        let limits = &binding.spec.limits;
+        let Some(state) = self.keys.get_mut(key) else {
+            return;
+        };
+        if let Err(wait) = state.bucket.take(limits.burst, limits.refill, self.now.boot) {
+            state.slowed = true;
+            let at = self.now.boot.saturating_add(wait);
+            return self.queue.push_at(at, key.clone());
+        }
+        self.last_pass += 1;
+        let id = PassId(self.last_pass);
+        state.running = Some(id);
+        state.trial = None;
+        let work = Work {
+            current: snapshot.clone(),
+            known: std::mem::take(&mut state.known),
+            futile: std::mem::take(&mut state.futile),
+            ..Work::default()
+        };
+        let frame = Frame {
+            id,
+            key: key.clone(),
+            tenant: state.tenant.clone(),
+            line: state.line.clone(),
+            binding,
+            started: self.now,
+            causes: std::mem::take(&mut state.causes).into_iter().collect(),
+            attempt: state.attempt,
+            slowed: std::mem::take(&mut state.slowed),
+            snapshot,
+            last: state.last.clone(),
+        };
+        *self.in_flight.entry(frame.line.clone()).or_default() += 1;
+        let phase = start(&frame);
+        let is_defect = false;
+        let running = Box::new(Running {
+            frame,
+            work,
+            is_defect,
+        });
+        self.drive(phase, running, PhaseEvent::Entered);
+    }
+
+    /// Hands an event to a pass, if it is still under way.
+    pub(super) fn happen(&mut self, pass: PassId, event: PhaseEvent) {
+        if let Some((phase, running)) = self.passes.remove(&pass) {
+            self.drive(phase, running, event);
+        }
+    }
+
+    /// Handles an event and all that follows from it, until the pass waits or has ended.
+    fn drive(&mut self, mut phase: Phase, mut running: Box<Running>, mut event: PhaseEvent) {
+        loop {
+            let mut flow = self.handle(&mut running, |context| phase.on_event(event, context));
+            if let Flow::Bug(what) = flow {
+                flow = self.defect(&mut running, what);
+            }
+            if let Flow::End(ended) = flow {
+                self.cancel_unless_concluded(running.frame.id, &ended.outcome);
+                flow = self.handle(&mut running, |context| ended.decide(context));
+            }
+            match flow {
+                Flow::Wait(next) => {
+                    self.passes.insert(running.frame.id, (next, running));
+                    return;
+                }
+                Flow::Enter(next) => (phase, event) = (next, PhaseEvent::Entered),
+                Flow::Finish(finished) => {
+                    self.cancel_unless_concluded(running.frame.id, &finished.ended.outcome);
+                    return self.finish(*running, finished);
+                }
+                // A defect in how a defect is handled.
+                Flow::End(ended) => return self.finish(*running, Finished::plain(ended.outcome)),
+                Flow::Bug(what) => return self.finish(*running, Finished::plain(Outcome::Bug(what))),
+            }
+        }
+    }
+
+    /// Calls a handler, and performs what it commands. A panic of ours costs the pass, and nobody else.
+    fn handle(&mut self, running: &mut Running, handler: impl FnOnce(&mut Context<'_>) -> Flow) -> Flow {
+        let under_way = self
+            .cloud_calls
+            .get(&running.frame.key.binding)
+            .copied()
+            .unwrap_or(0);
+        let mut context = Context {
+            view: View {
+                now: self.now,
+                cache: &self.cache,
+                lease: &self.lease,
+                bindings: &self.bindings,
+                locks: &self.locks,
+                has_room: under_way < running.frame.binding.spec.limits.cloud_calls,
+                cutting: self.cutting,
+                guards: self.guards,
+            },
+            frame: &running.frame,
+            work: &mut running.work,
+            commands: Vec::new(),
+        };
+        match catch_unwind(AssertUnwindSafe(|| handler(&mut context))) {
+            Ok(flow) => {
+                let commands = context.commands;
+                for command in commands {
+                    self.perform(running, command);
+                }
+                flow
+            }
+            Err(panic) => Flow::Bug(format!("a panic: {}", message_of(&*panic))),
+        }
+    }
+
+    /// What becomes of a pass that met an event which fits no row: its object says so, once.
+    fn defect(&mut self, running: &mut Running, what: String) -> Flow {
+        self.cancel_calls(running.frame.id);
+        match std::mem::replace(&mut running.is_defect, true) {
+            false => Flow::Enter(host_defect(what, &running.frame)),
+            true => Flow::End(Ended::plain(Outcome::Bug(what))),
+        }
+    }
+
+    fn cancel_unless_concluded(&mut self, pass: PassId, outcome: &Outcome) {
+        if !matches!(outcome, Outcome::Published | Outcome::Denied | Outcome::Released) {
+            self.cancel_calls(pass);
+        }
+    }
+
+    /// Ends these passes in the middle.
+    pub(super) fn interrupt_passes(&mut self, outcome: &Outcome, which: impl Fn(&Phase) -> bool) {
+        let ids = self.passes.iter().filter(|(_, (phase, _))| which(phase));
+        for id in ids.map(|(id, _)| *id).collect::<Vec<_>>() {
+            if let Some((phase, running)) = self.passes.remove(&id) {
+                self.cancel_calls(id);
+                self.finish(*running, phase.interrupt(outcome.clone()));
+            }
+        }
+    }
+
+    /// What waited for the lease, or for room, may begin now.
+    pub(super) fn open_parked(&mut self) {
+        for id in std::mem::take(&mut self.parked) {
+            self.happen(id, PhaseEvent::Opened);
+        }
+    }
+
+    /// Does what a handler commands.
+    fn perform(&mut self, running: &mut Running, command: Command) {
+        let (id, binding) = (running.frame.id, &running.frame.key.binding);
+        match command {
+            Command::Call {
+                slot,
+                call,
+                longest,
+                room: true,
+            } => self.call_cloud(running, slot, call, longest),
+            Command::Call {
+                slot, call, longest, ..
+            } => {
+                self.emit(Target::Pass(id, slot), call, longest);
+            }
+            Command::Watch(scope) => self.depend(&running.frame.key, scope),
+            Command::AwaitList { slot, scope } => {
+                let call = self.expect(Target::Pass(id, slot), CLUSTER_LONGEST, None);
+                self.unsynced.entry(scope).or_default().push(call);
+            }
+            Command::AwaitLease => self.parked.push(id),
+            Command::AwaitRoom => self.line_up(binding.clone(), id),
+            Command::Lock(name) => {
+                self.locks.take(binding, &running.frame.tenant, &name, id);
+            }
+            Command::Saw(object) => {
+                let changes = self.cache.own_write(&object);
+                self.changed(changes, self.own(&running.frame).as_ref());
+            }
+            Command::SawOther(object) => {
+                let changes = self.cache.own_write(&object);
+                self.other_changed(running, changes);
+            }
+            Command::Gone { act } => {
+                if let Act::Delete(act) = *act {
+                    let changes = self.cache.own_delete(&act.object, &act.precondition.uid);
+                    self.other_changed(running, changes);
+                }
+            }
+            Command::PrimaryGone(object) => {
+                let changes = self.cache.own_delete(&object.reference(), object.uid());
+                self.changed(changes, Some(&running.frame.key));
+            }
+            Command::Report(report) => self.report(&running.frame.key.clone(), report),
+        }
+    }
+
+    /// The key that its own writes are no news to.
+    fn own(&self, frame: &Frame) -> Option<Key> {
+        self.guards.own_writes_wake_nothing.then(|| frame.key.clone())
+    }
+
+    fn depend(&mut self, key: &Key, scope: Scope) {
+        if self.cache.open(&scope) {
+            self.out.push(Output::Watch(scope.clone()));
+        }
+        self.dependents.entry(scope).or_default().insert(key.clone());
+    }
+
+    /// Another object is as an act of this pass left it: that wakes others, and what the pass used looks so now.
+    fn other_changed(&mut self, running: &mut Running, changes: Vec<Change>) {
+        let kinds: BTreeSet<Kind> = changes.iter().map(|change| change.scope.kind.clone()).collect();
+        self.changed(changes, self.own(&running.frame).as_ref());
+        let Running { frame, work, .. } = running;
+        let touched = work
+            .dependencies
+            .iter_mut()
+            .filter(|(_, dep)| kinds.contains(&dep.scope.kind));
+        for (asked, dependency) in touched {
+            if let Some(digest) = self.digest_now(frame, asked, &dependency.scope) {
+                dependency.digest = digest;
+            }
+        }
+    }
+
+    fn digest_now(&self, frame: &Frame, (_, question): &Questions, scope: &Scope) -> Option<Digest> {
+        self.digest_of(&frame.binding, frame.snapshot.as_ref(), question, scope)
+    }
+
+    /// The digest of what a watch knows of a question now; none if it does not.
+    pub(super) fn digest_of(
+        &self,
+        binding: &Binding,
+        primary: Option<&Object>,
+        question: &Question,
+        scope: &Scope,
+    ) -> Option<Digest> {
+        let answer = match question {
+            Question::Object(query) => {
+                let place = (query.object.namespace.clone(), query.object.name.clone());
+                match self.cache.get(scope, &place) {
+                    Lookup::Known(found) => answer_of_object(binding, primary, query, found.as_ref()),
+                    _ => return None,
+                }
+            }
+            Question::Objects(query) => match self.cache.list(scope, query) {
+                Lookup::Known(found) => answer_of_list(binding, primary, query, &found),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        Some(digest_of(&answer))
+    }
+
+    /// Says something of a binding.
+    pub(super) fn report(&mut self, key: &Key, report: Report) {
+        let health = self.health.entry(key.binding.clone()).or_default();
+        match report {
+            Report::Acted => health.acts += 1,
+            Report::Faulted(fault) => {
+                health.faults += 1;
+                health.last_fault = Some((key.clone(), fault));
+            }
+            Report::Clamped(wrong) => health.clamped = Some((key.clone(), wrong)),
+            Report::NotKept(path) if health.not_kept.len() < TOLD => {
+                health.not_kept.entry(path).or_insert_with(|| key.clone());
+            }
+            Report::Ungranted(failure) if is_ungranted(&failure) && health.ungranted.len() < TOLD => {
+                health.ungranted.insert(failure.message);
+            }
+            Report::NotKept(_) | Report::Ungranted(_) => {}
+        }
+    }
+}
+
+fn is_ungranted(failure: &Failure) -> bool {
+    failure.code == Code::PermissionDenied && failure.message.starts_with("not granted")
+}
+
+fn message_of(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a message")
+}

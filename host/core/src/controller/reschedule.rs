@@ -1,0 +1,105 @@
+//! A changed retry policy starts no pass: it is asked again with each waiting key's recorded outcome.
+
+use super::Controller;
+use super::calls::Target;
+use super::keys::KeyState;
+use crate::binding::{Binding, PolicyId};
+use crate::call::{Call, Reply};
+use crate::contract::{Role, Trial};
+use crate::key::Key;
+use crate::reconcile::{STEP_LONGEST, answer_of, taken};
+use crate::retry::default_wait;
+
+/// What a retry policy is asked about a key that waits already.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Question {
+    key: Key,
+    /// When the wait began: boot milliseconds.
+    since: u64,
+    policy: PolicyId,
+    trial: Trial,
+}
+
+impl Controller {
+    /// Asks the retry policy of a binding about each key that waits.
+    pub(super) fn reschedule(&mut self, binding: &Binding) {
+        let of_binding = |key: &&Key| *key.binding == *binding.name;
+        let keys: Vec<Key> = self.keys.keys().filter(of_binding).cloned().collect();
+        for key in keys {
+            self.reschedule_one(binding, key);
+        }
+    }
+
+    /// A pass waits as the policy says that it began with. If that is another one by now, its key is one of those that
+    /// wait while the policy changes.
+    pub(super) fn reschedule_what_ended_late(&mut self, key: &Key, began_with: &Binding) {
+        let Some(binding) = self.bindings.get(&key.binding).cloned() else {
+            return;
+        };
+        if binding.policy(Role::Retry) != began_with.policy(Role::Retry) {
+            self.reschedule_one(&binding, key.clone());
+        }
+    }
+
+    fn reschedule_one(&mut self, binding: &Binding, key: Key) {
+        let waiting = self.keys.get(&key).filter(|state| waits(state));
+        let Some((since, trial)) = waiting.and_then(|state| state.trial.clone()) else {
+            return;
+        };
+        let Some(policy) = binding.policy(Role::Retry) else {
+            return self.wait_instead(&key, since, default_wait(&trial));
+        };
+        let trial = Trial {
+            config: policy.config.clone(),
+            ..*trial
+        };
+        let call = Call::Decide {
+            policy: policy.id.clone(),
+            trial: trial.clone(),
+            limits: binding.spec.limits.clone(),
+        };
+        let asked = Question {
+            key,
+            since,
+            policy: policy.id.clone(),
+            trial,
+        };
+        self.emit(Target::Reschedule(Box::new(asked)), call, STEP_LONGEST);
+    }
+
+    /// What a retry policy says of a key that waits, unless it was asked about another wait, or is another one by now.
+    pub(super) fn rescheduled(&mut self, asked: &Question, reply: Option<Reply>) {
+        let Some(binding) = self.bindings.get(&asked.key.binding).cloned() else {
+            return;
+        };
+        let is_current = binding
+            .policy(Role::Retry)
+            .is_some_and(|p| (&p.id, &p.config) == (&asked.policy, &asked.trial.config));
+        let is_same = self.keys.get(&asked.key).is_some_and(|state| {
+            let trial = state.trial.as_ref();
+            let same = trial
+                .is_some_and(|(since, trial)| (*since, trial.attempt) == (asked.since, asked.trial.attempt));
+            waits(state) && same
+        });
+        if is_current && is_same {
+            let (wait, report) = taken(answer_of(reply), &binding.spec.limits, &asked.trial);
+            if let Some(report) = report {
+                self.report(&asked.key, report);
+            }
+            self.wait_instead(&asked.key, asked.since, wait);
+        }
+    }
+
+    /// Moves the deadline of a key that waits.
+    fn wait_instead(&mut self, key: &Key, since: u64, wait: u64) {
+        if !self.queue.is_queued(key) {
+            self.queue.cancel(key);
+            self.queue.push_at(since.saturating_add(wait), key.clone());
+        }
+    }
+}
+
+/// Whether a key only waits: one with a cause has its turn coming for another reason.
+fn waits(state: &KeyState) -> bool {
+    state.running.is_none() && state.causes.is_empty()
+}

@@ -1,0 +1,311 @@
+//! One pass, as data.
+//!
+//! # Flow
+//!
+//! ```text
+//! start ─┬─ identity ─► Stepping ⇄ Asking ─ granted ─┐
+//!        ├─ entries ──────────────────► Resolving ◄──┘
+//!        └─ lifecycle ► Stepping ⇄ Asking, Acting ◄─┘
+//!                          └─ concluded, fault ► Publishing ─► end ─┬─► finished
+//!                                                                  └─► Deciding ─► finished
+//! ```
+//!
+//! # Guarantees
+//!
+//! - A [`Phase`] holds exactly what is valid in it. An event is handed to the phase, which consumes itself and says what
+//!   follows; an event that fits no row of a phase is a [`Flow::Bug`], never a silent wait.
+//! - A handler reads a [`View`] and leaves [`Command`]s; the controller performs them when the handler has returned. What
+//!   a handler wants to see performed before it goes on, it waits for with [`Flow::Enter`].
+//! - No handler calls another phase's: the loop of the controller does.
+
+mod acting;
+mod asking;
+mod deciding;
+mod frame;
+mod pending;
+mod publishing;
+mod resolving;
+mod role;
+mod stepping;
+mod work;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::binding::Binding;
+use crate::call::{Call, Reply, Scope};
+use crate::contract::{Act, Failure, Role};
+use crate::controller::Guards;
+use crate::controller::cache::Cache;
+use crate::controller::lease::Lease;
+use crate::controller::locks::Locks;
+use crate::fault::Fault;
+use crate::key::Now;
+use crate::object::Object;
+use crate::record::Outcome;
+
+pub(crate) use asking::{answer_of_list, answer_of_object, digest_of};
+pub(crate) use deciding::{Finished, answer_of, taken};
+pub(crate) use frame::{Dependency, Frame, LastPass, Questions, primary_scope};
+pub(crate) use publishing::{Ended, MESSAGE};
+pub(crate) use work::{Entry, Known, Work};
+
+/// Milliseconds after which a read or write of the cluster is cut: the longest that any act may take.
+pub(crate) const CLUSTER_LONGEST: u64 = 5_000;
+/// Milliseconds after which a policy that has not returned is given up; its own wall limit is far below.
+pub(crate) const STEP_LONGEST: u64 = 60_000;
+
+/// Where a pass stands.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// The cloud is asked what came of creates in doubt.
+    Resolving(resolving::Resolving),
+    /// A policy is called.
+    Stepping(stepping::Stepping),
+    /// The questions of a step are answered.
+    Asking(asking::Asking),
+    /// The acts of a step are performed.
+    Acting(acting::Acting),
+    /// What the pass concluded is written to its primary.
+    Publishing(publishing::Publishing),
+    /// The retry policy is asked how long to wait.
+    Deciding(deciding::Deciding),
+}
+
+/// What happens to a pass.
+#[derive(Debug)]
+pub(crate) enum PhaseEvent {
+    /// It entered this phase; what was commanded before is done.
+    Entered,
+    /// A call was answered: its slot in the phase, and how.
+    Reply(usize, Reply),
+    /// The call of this slot took too long.
+    Cut(usize),
+    /// The watch that the question of this slot waits for has listed.
+    Listed(usize),
+    /// What a change waits for is there: the lease was renewed, or its cloud has room.
+    Opened,
+}
+
+/// What follows.
+#[derive(Debug)]
+pub(crate) enum Flow {
+    /// The phase waits for an event.
+    Wait(Phase),
+    /// The next phase, or the same one again, once the commands are performed.
+    Enter(Phase),
+    /// The pass has ended; its retry policy may still have to say how long to wait.
+    End(Ended),
+    /// Nothing is left to be done.
+    Finish(Finished),
+    /// An event that fits no row.
+    Bug(String),
+}
+
+/// What a handler wants done.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Make a call; its reply comes to this slot.
+    Call {
+        slot: usize,
+        call: Call,
+        longest: u64,
+        /// It takes room at the cloud of the binding; where there is none, it waits for some.
+        room: bool,
+    },
+    /// Watch this, and enqueue the key when it changes, at least until the pass ends.
+    Watch(Scope),
+    /// Tell this slot when a watch has listed.
+    AwaitList { slot: usize, scope: Scope },
+    /// Say when the lease is renewed.
+    AwaitLease,
+    /// Say when the cloud of the binding has room.
+    AwaitRoom,
+    /// Take a lock, which nobody holds.
+    Lock(String),
+    /// Enter what this host wrote or read of the primary into the cache.
+    Saw(Object),
+    /// Enter what an act left of another object into the cache.
+    SawOther(Object),
+    /// Enter that an object is gone.
+    Gone { act: Box<Act> },
+    /// Enter that the primary is gone.
+    PrimaryGone(Object),
+    /// Say something of the binding.
+    Report(Report),
+}
+
+/// What is said of a binding.
+#[derive(Debug)]
+pub(crate) enum Report {
+    /// An act is performed.
+    Acted,
+    /// A policy broke its contract.
+    Faulted(Fault),
+    /// A policy requested what it is not granted.
+    Ungranted(Failure),
+    /// The API server did not keep a path.
+    NotKept(String),
+    /// What a retry policy said was not taken as it was.
+    Clamped(String),
+}
+
+/// What a handler may look at.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) now: Now,
+    pub(crate) cache: &'a Cache,
+    pub(crate) lease: &'a Lease,
+    pub(crate) bindings: &'a BTreeMap<Arc<str>, Arc<Binding>>,
+    pub(crate) locks: &'a Locks,
+    /// Whether one more call to the cloud of the binding may begin.
+    pub(crate) has_room: bool,
+    /// Nothing more is begun.
+    pub(crate) cutting: bool,
+    pub(crate) guards: Guards,
+}
+
+/// What a handler works with.
+pub(crate) struct Context<'a> {
+    pub(crate) frame: &'a Frame,
+    pub(crate) work: &'a mut Work,
+    pub(crate) view: View<'a>,
+    pub(crate) commands: Vec<Command>,
+}
+
+/// How far the one call of a phase that changes something has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    /// It is to be made.
+    Due,
+    /// It waits for the lease, or for room at its cloud.
+    Waiting,
+    /// It was made.
+    Sent,
+}
+
+/// Says on an object that this host met an event which its rules do not foresee.
+pub(crate) fn host_defect(what: String, frame: &Frame) -> Phase {
+    publishing::Publishing::bug(what, frame)
+}
+
+/// The first phase of a pass.
+pub(crate) fn start(frame: &Frame) -> Phase {
+    match frame.binding.policy(Role::Identity) {
+        Some(_) => stepping::Stepping::begin(Role::Identity),
+        None => Phase::Resolving(resolving::Resolving::default()),
+    }
+}
+
+impl Phase {
+    /// What follows from an event.
+    pub(crate) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
+        match self {
+            Phase::Resolving(phase) => phase.on_event(event, context),
+            Phase::Stepping(phase) => phase.on_event(event, context),
+            Phase::Asking(phase) => phase.on_event(event, context),
+            Phase::Acting(phase) => phase.on_event(event, context),
+            Phase::Publishing(phase) => phase.on_event(event, context),
+            Phase::Deciding(phase) => phase.on_event(event, context),
+        }
+    }
+
+    /// Whether something is on its way that changes something outside. It is waited for as long as it may take: the lease
+    /// is not given up before, because whoever holds it next takes for granted that nothing of the last holder comes after
+    /// it.
+    pub(crate) fn has_effect_in_flight(&self) -> bool {
+        match self {
+            Phase::Acting(phase) => phase.has_effect_in_flight(),
+            Phase::Publishing(phase) => phase.has_effect_in_flight(),
+            Phase::Resolving(_) | Phase::Stepping(_) | Phase::Asking(_) | Phase::Deciding(_) => false,
+        }
+    }
+
+    /// Ends a pass in the middle: the lease is lost, or there is no time left.
+    pub(crate) fn interrupt(self, outcome: Outcome) -> Finished {
+        match self {
+            Phase::Deciding(phase) => phase.interrupt(),
+            _ => Finished::plain(outcome),
+        }
+    }
+
+    /// What the phase is called.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Phase::Resolving(_) => "Resolving",
+            Phase::Stepping(_) => "Stepping",
+            Phase::Asking(_) => "Asking",
+            Phase::Acting(_) => "Acting",
+            Phase::Publishing(_) => "Publishing",
+            Phase::Deciding(_) => "Deciding",
+        }
+    }
+}
+
+impl Flow {
+    /// An event that fits no row of this phase.
+    fn unexpected(phase: &Phase, event: &PhaseEvent) -> Flow {
+        Flow::Bug(format!("{} got {event:?}", phase.name()))
+    }
+}
+
+impl Context<'_> {
+    fn command(&mut self, command: Command) {
+        self.commands.push(command);
+    }
+
+    fn report(&mut self, report: Report) {
+        self.commands.push(Command::Report(report));
+    }
+
+    /// Asks something of the cluster, a policy, or the host itself.
+    fn call(&mut self, slot: usize, call: Call, longest: u64) {
+        let room = false;
+        self.command(Command::Call {
+            slot,
+            call,
+            longest,
+            room,
+        });
+    }
+
+    /// Asks a cloud, as soon as it has room.
+    fn ask_cloud(&mut self, slot: usize, call: Call, longest: u64) {
+        let room = true;
+        self.command(Command::Call {
+            slot,
+            call,
+            longest,
+            room,
+        });
+    }
+
+    /// Changes something outside, if that ends while the lease is held. Says what it waits for else, or how the pass ends.
+    fn change(&mut self, slot: usize, call: Call, longest: u64) -> Result<Gate, Outcome> {
+        let View {
+            now, lease, guards, ..
+        } = self.view;
+        if self.view.cutting {
+            return Err(Outcome::Stopped);
+        }
+        if guards.fencing && !lease.covers(now, longest) {
+            if !lease.is_held(now) {
+                return Err(Outcome::LeaseLost);
+            }
+            self.command(Command::AwaitLease);
+            return Ok(Gate::Waiting);
+        }
+        let room = matches!(call, Call::Cloud(_));
+        if room && !self.view.has_room {
+            self.command(Command::AwaitRoom);
+            return Ok(Gate::Waiting);
+        }
+        self.command(Command::Call {
+            slot,
+            call,
+            longest,
+            room,
+        });
+        Ok(Gate::Sent)
+    }
+}

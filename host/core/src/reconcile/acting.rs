@@ -1,0 +1,505 @@
+//! Acting: the acts of a step, checked, written ahead where they create, then performed one after another.
+
+mod checks;
+
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::frame::primary_scope;
+use super::pending::Pending;
+use super::publishing::Ended;
+use super::role::RoleRun;
+use super::stepping::Stepping;
+use super::work::{Entry, Fate, Known};
+use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Gate, Phase, PhaseEvent, Report};
+use crate::binding::MintGrant;
+use crate::call::{Call, CloudRequest, PendingEntry, Reply, Write};
+use crate::catalogue::BEGINS_WITHIN;
+use crate::contract::{Act, Answer, CloudAct, Code, Effect, Eviction, Failure, Json, ObjectDelete, Request};
+use crate::grants;
+use crate::object::Object;
+use crate::record::{Discard, Outcome, WritePurpose};
+use crate::tree::Tree;
+
+/// The acts of a step.
+#[derive(Debug)]
+pub(crate) struct Acting {
+    run: RoleRun,
+    acts: Vec<ActSlot>,
+    /// When the entries of the step's creates were made; boot milliseconds.
+    entered_at: u64,
+    now: ActStep,
+}
+
+#[derive(Debug)]
+struct ActSlot {
+    act: Act,
+    /// Creates: the key of its entry in `status.pending`.
+    entry: Option<String>,
+    answer: Option<Answer>,
+}
+
+/// Which part of the acts is under way.
+#[derive(Clone, Copy, Debug)]
+enum ActStep {
+    /// May they begin at all?
+    Checking,
+    /// The finalizer is written, where the lifecycle names one and the primary lacks it.
+    AddFinalizer(Gate),
+    /// Every create of the step is entered into `status.pending`, by one write.
+    WriteAhead(Gate),
+    /// The acts are performed, one after another.
+    Performing(usize, Gate),
+}
+
+impl Acting {
+    pub(super) fn new(run: RoleRun, requests: Vec<Request>) -> Self {
+        let act = |request| match request {
+            Request::Act(act) => Some(ActSlot {
+                act,
+                entry: None,
+                answer: None,
+            }),
+            Request::Ask(_) => None,
+        };
+        Acting {
+            run,
+            acts: requests.into_iter().filter_map(act).collect(),
+            entered_at: 0,
+            now: ActStep::Checking,
+        }
+    }
+
+    pub(super) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
+        match (self.now, event) {
+            (ActStep::Checking, PhaseEvent::Entered) => self.check(context),
+            (ActStep::AddFinalizer(Gate::Due), PhaseEvent::Entered)
+            | (ActStep::AddFinalizer(Gate::Waiting), PhaseEvent::Opened) => self.add_finalizer(context),
+            (ActStep::WriteAhead(Gate::Due), PhaseEvent::Entered) => self.enter_creates(context),
+            (ActStep::WriteAhead(Gate::Waiting), PhaseEvent::Opened) => self.write_ahead(context),
+            (ActStep::Performing(_, Gate::Due), PhaseEvent::Entered)
+            // The world may have changed meanwhile.
+            | (ActStep::Performing(_, Gate::Waiting), PhaseEvent::Opened) => self.perform(context),
+            (ActStep::AddFinalizer(Gate::Sent), PhaseEvent::Reply(_, Reply::Answer(answer))) => {
+                self.finalizer_added(answer, context)
+            }
+            (ActStep::AddFinalizer(Gate::Sent), PhaseEvent::Cut(_)) => {
+                self.finalizer_added(Err(cut()), context)
+            }
+            (ActStep::WriteAhead(Gate::Sent), PhaseEvent::Reply(_, Reply::Answer(answer))) => {
+                self.written_ahead(answer, context)
+            }
+            (ActStep::WriteAhead(Gate::Sent), PhaseEvent::Cut(_)) => self.written_ahead(Err(cut()), context),
+            (ActStep::Performing(index, Gate::Sent), PhaseEvent::Reply(_, Reply::Answer(answer))) => {
+                self.performed(index, answer, context)
+            }
+            (ActStep::Performing(index, Gate::Sent), PhaseEvent::Cut(_)) => {
+                self.performed(index, Err(cut()), context)
+            }
+            (_, event) => Flow::unexpected(&Phase::Acting(self), &event),
+        }
+    }
+
+    pub(super) fn has_effect_in_flight(&self) -> bool {
+        matches!(
+            self.now,
+            ActStep::AddFinalizer(Gate::Sent)
+                | ActStep::WriteAhead(Gate::Sent)
+                | ActStep::Performing(_, Gate::Sent)
+        )
+    }
+
+    fn wait(mut self, now: ActStep) -> Flow {
+        self.now = now;
+        Flow::Wait(Phase::Acting(self))
+    }
+
+    fn enter(mut self, now: ActStep) -> Flow {
+        self.now = now;
+        Flow::Enter(Phase::Acting(self))
+    }
+
+    /// Refuses the acts that must not be performed, and answers those whose answer is known.
+    fn check(mut self, context: &mut Context<'_>) -> Flow {
+        if !may_begin(context) {
+            return Flow::End(Ended::plain(Outcome::Discarded(Discard::Changed)));
+        }
+        for index in 0..self.acts.len() {
+            let (earlier, rest) = self.acts.split_at_mut(index);
+            let Some(slot) = rest.first_mut() else { continue };
+            if let Err(failure) = checks::check_act(&slot.act, context) {
+                context.report(Report::Ungranted(failure.clone()));
+                slot.answer = Some(Err(failure));
+                continue;
+            }
+            let twice = checks::twice(earlier.iter().map(|slot| &slot.act), &slot.act);
+            slot.answer = checks::done_before(&slot.act, context).or(twice);
+        }
+        self.add_finalizer(context)
+    }
+
+    fn unanswered(&self) -> Option<usize> {
+        self.acts.iter().position(|slot| slot.answer.is_none())
+    }
+
+    /// Writes the finalizer first, where the lifecycle names one and the object lacks it.
+    fn add_finalizer(self, context: &mut Context<'_>) -> Flow {
+        let missing = match (&context.work.current, context.frame.finalizer()) {
+            (Some(object), Some(finalizer))
+                if self.unanswered().is_some() && !object.has_finalizer(finalizer) =>
+            {
+                let held = object.value()["metadata"]["finalizers"].as_array();
+                let mut all = held.cloned().unwrap_or_default();
+                all.push(json!(finalizer));
+                json!({"metadata": {"finalizers": all}})
+            }
+            _ => return self.enter(ActStep::WriteAhead(Gate::Due)),
+        };
+        match write_primary(None, missing, context) {
+            Ok(gate) => self.wait(ActStep::AddFinalizer(gate)),
+            Err(outcome) => Flow::Finish(Finished::plain(outcome)),
+        }
+    }
+
+    fn finalizer_added(mut self, answer: Answer, context: &mut Context<'_>) -> Flow {
+        if let Err(failure) = context.primary_written(WritePurpose::AddFinalizer, answer) {
+            let all: Vec<usize> = (0..self.acts.len()).collect();
+            return self.not_written(failure, &all, context);
+        }
+        let kept = match (&context.work.current, context.frame.finalizer()) {
+            (Some(object), Some(finalizer)) => object.has_finalizer(finalizer),
+            _ => true,
+        };
+        if !kept {
+            let path = "metadata.finalizers";
+            context.report(Report::NotKept(path.to_owned()));
+            let why = format!("the API server did not keep {path}");
+            for index in 0..self.acts.len() {
+                self.not_begun(index, Code::FailedPrecondition, &why, context);
+            }
+        }
+        self.enter(ActStep::WriteAhead(Gate::Due))
+    }
+
+    /// Makes an entry for every create of the step.
+    fn enter_creates(mut self, context: &mut Context<'_>) -> Flow {
+        let Some(current) = context.work.current.clone() else {
+            return self.enter(ActStep::Performing(0, Gate::Due));
+        };
+        self.entered_at = context.view.now.boot;
+        for (index, slot) in self.acts.iter_mut().enumerate() {
+            let (
+                None,
+                Act::Cloud(CloudAct {
+                    operation,
+                    intent: Some(intent),
+                    ..
+                }),
+            ) = (&slot.answer, &slot.act)
+            else {
+                continue;
+            };
+            let entry = PendingEntry {
+                key: fresh_key(&current, operation, intent, index),
+                operation: operation.clone(),
+                intent: intent.clone(),
+                since: context.view.now.unix,
+            };
+            slot.entry = Some(entry.key.clone());
+            let known = Known::written(self.entered_at);
+            context.work.known.insert(entry.key.clone(), known);
+            let fate = Fate::Open;
+            context.work.entered.push(Entry { entry, fate });
+        }
+        let creates = self.acts.iter().any(|slot| slot.entry.is_some());
+        match creates && context.view.guards.write_ahead {
+            true => self.write_ahead(context),
+            false => self.enter(ActStep::Performing(0, Gate::Due)),
+        }
+    }
+
+    /// Writes the entries of the step: what the cloud said is absent makes room for its successor.
+    fn write_ahead(self, context: &mut Context<'_>) -> Flow {
+        let Some(current) = context.work.current.clone() else {
+            return self.enter(ActStep::Performing(0, Gate::Due));
+        };
+        let new: Vec<PendingEntry> = self.entries(context).cloned().collect();
+        let replaced = |entry: &PendingEntry| {
+            let same = |e: &PendingEntry| e.operation == entry.operation && e.intent == entry.intent;
+            context.work.is_resolved(entry) && new.iter().any(same)
+        };
+        let pending = Pending::of(current.value()).without(replaced, &new);
+        let patch = json!({"status": {"pending": pending}});
+        match write_primary(Some("status"), patch, context) {
+            Ok(gate) => self.wait(ActStep::WriteAhead(gate)),
+            Err(outcome) => Flow::Finish(Finished::plain(outcome)),
+        }
+    }
+
+    /// The entries of this step.
+    fn entries<'a>(&'a self, context: &'a Context<'_>) -> impl Iterator<Item = &'a PendingEntry> {
+        let of_step = |entry: &&PendingEntry| {
+            let key = Some(entry.key.as_str());
+            self.acts.iter().any(|slot| slot.entry.as_deref() == key)
+        };
+        context
+            .work
+            .entered
+            .iter()
+            .map(|entered| &entered.entry)
+            .filter(of_step)
+    }
+
+    fn written_ahead(mut self, answer: Answer, context: &mut Context<'_>) -> Flow {
+        if let Err(failure) = context.primary_written(WritePurpose::WriteAhead, answer) {
+            let creates: Vec<usize> = self.creates().collect();
+            return self.not_written(failure, &creates, context);
+        }
+        let stands = context
+            .work
+            .current
+            .as_ref()
+            .map(|object| Pending::of(object.value()));
+        let kept = |key: &str| {
+            let mut entries = stands.iter().flat_map(Pending::entries);
+            let mut entered = context.work.entered.iter().map(|entered| &entered.entry);
+            let written = entered.find(|entry| entry.key == key);
+            written.is_some_and(|written| entries.any(|entry| entry == written))
+        };
+        let is_lost = |index: &usize| self.acts[*index].entry.as_deref().is_some_and(|key| !kept(key));
+        let lost: Vec<usize> = self.creates().filter(is_lost).collect();
+        if !lost.is_empty() {
+            let path = "status.pending";
+            context.report(Report::NotKept(path.to_owned()));
+            let why = format!("the API server did not keep {path}: the CRD lacks it");
+            for index in lost {
+                self.not_begun(index, Code::FailedPrecondition, &why, context);
+            }
+        }
+        self.enter(ActStep::Performing(0, Gate::Due))
+    }
+
+    fn creates(&self) -> impl Iterator<Item = usize> {
+        let has_entry = |index: &usize| self.acts[*index].entry.is_some();
+        (0..self.acts.len()).filter(has_entry)
+    }
+
+    /// A write that had to come before some acts failed: they were not begun.
+    fn not_written(mut self, failure: Failure, affected: &[usize], context: &mut Context<'_>) -> Flow {
+        if !context.work.acted {
+            return Flow::End(Ended::plain(Outcome::Discarded(Discard::NotWritten(failure))));
+        }
+        for index in affected {
+            self.not_begun(*index, Code::Aborted, &failure.message, context);
+        }
+        self.enter(ActStep::Performing(0, Gate::Due))
+    }
+
+    /// Performs the next act that has no answer; goes on with the policy when there is none.
+    fn perform(mut self, context: &mut Context<'_>) -> Flow {
+        let Some(index) = self.unanswered() else {
+            return self.finish(context);
+        };
+        if self.is_too_late(context) {
+            return self.give_up(context);
+        }
+        let act = self.acts[index].act.clone();
+        let key = self.acts[index].entry.clone();
+        let (call, longest) = call_of(act, key.clone(), context);
+        let gate = match context.change(index, call, longest) {
+            Ok(gate) => gate,
+            Err(outcome) => return Flow::Finish(Finished::plain(outcome)),
+        };
+        if gate == Gate::Sent {
+            context.work.acted = true;
+            context.report(Report::Acted);
+            if let Some(known) = key.and_then(|key| context.work.known.get_mut(&key)) {
+                known.sent = true;
+            }
+        }
+        self.now = ActStep::Performing(index, gate);
+        Flow::Wait(Phase::Acting(self))
+    }
+
+    /// Whether acts that are left may not begin any more: the primary changed before the first, or the entries of
+    /// creates were made so long ago that the cloud would call absent what they bring into being.
+    fn is_too_late(&self, context: &Context<'_>) -> bool {
+        let is_old = context.view.now.boot > self.entered_at + BEGINS_WITHIN;
+        let left = |slot: &ActSlot| slot.answer.is_none() && slot.entry.is_some();
+        !may_begin(context) || (is_old && self.acts.iter().any(left))
+    }
+
+    /// Gives up acts that may not begin any more. What was written ahead of them is known not to have happened: the
+    /// policy is told so, and its conclusion takes the entries away again.
+    fn give_up(mut self, context: &mut Context<'_>) -> Flow {
+        if self.creates().next().is_none() {
+            return Flow::End(Ended::plain(Outcome::Discarded(Discard::Changed)));
+        }
+        let all = !context.work.acted;
+        let why = "the object changed, or it took too long to begin";
+        for index in 0..self.acts.len() {
+            if all || self.acts[index].entry.is_some() {
+                self.not_begun(index, Code::Aborted, why, context);
+            }
+        }
+        self.enter(ActStep::Performing(0, Gate::Due))
+    }
+
+    /// Answers an act that was not begun.
+    fn not_begun(&mut self, index: usize, code: Code, why: &str, context: &mut Context<'_>) {
+        let Some(slot) = self.acts.get_mut(index).filter(|slot| slot.answer.is_none()) else {
+            return;
+        };
+        slot.answer = Some(Err(Failure::new(code, format!("not performed: {why}"))));
+        if let Some(key) = slot.entry.take() {
+            context.work.settle_entered(&key, Fate::NeverSent);
+        }
+    }
+
+    /// An act has its answer.
+    fn performed(mut self, index: usize, answer: Answer, context: &mut Context<'_>) -> Flow {
+        let slot = &mut self.acts[index];
+        let is_definite = answer
+            .as_ref()
+            .err()
+            .is_none_or(|failure| failure.effect == Effect::None);
+        if let Some(key) = &slot.entry
+            && is_definite
+        {
+            context.work.settle_entered(key, Fate::Answered);
+        }
+        slot.answer = Some(match (&slot.act, answer) {
+            (Act::Cloud(_) | Act::Mint(_), answer) => answer,
+            (act, Ok(object)) => Ok(other_written(act, &object, context)),
+            (_, answer) => answer,
+        });
+        self.enter(ActStep::Performing(index, Gate::Due))
+    }
+
+    fn finish(mut self, context: &Context<'_>) -> Flow {
+        let limit = context.frame.binding.spec.limits.answer;
+        for slot in self.acts {
+            let Some(answer) = slot.answer else { continue };
+            let answer = answer.map(|value| Json::from(value.to_string()));
+            self.run.append(Request::Act(slot.act), answer, limit);
+        }
+        Stepping::again(self.run)
+    }
+}
+
+/// Whether the first act may begin: the primary in the cache is still the one that this pass read, as far as acts are
+/// concerned.
+fn may_begin(context: &Context<'_>) -> bool {
+    if context.work.acted || !context.view.guards.look_before_the_first_act {
+        return true;
+    }
+    let scope = primary_scope(&context.frame.binding);
+    let now = context.view.cache.last_known(&scope, &context.frame.place());
+    match (&context.frame.snapshot, now) {
+        (Some(then), Some(now)) => {
+            then.uid() == now.uid()
+                && then.generation() == now.generation()
+                && then.is_deleting() == now.is_deleting()
+        }
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+/// What is called to perform an act, and the longest that it takes.
+fn call_of(act: Act, key: Option<String>, context: &Context<'_>) -> (Call, u64) {
+    let frame = context.frame;
+    match act {
+        Act::Cloud(act) => {
+            let longest = frame.longest(&act.operation);
+            let request = CloudRequest {
+                session: frame.session(context.work.handle.as_deref()),
+                // They are JSON: an act whose arguments are none was answered when it was checked.
+                arguments: act.arguments.tree(&act.operation).cloned().unwrap_or_default(),
+                operation: act.operation,
+                key,
+            };
+            (Call::Cloud(request), longest)
+        }
+        Act::Mint(mint) => {
+            let grant = grants::minted(&frame.binding, &mint.kind);
+            let call = Call::Mint {
+                count: grant.map_or(0, MintGrant::count),
+                kind: mint.kind,
+                ttl: mint.ttl,
+                owner: frame.uid().to_owned(),
+            };
+            (call, CLUSTER_LONGEST)
+        }
+        Act::Patch(mut patch) => {
+            checks::pin(&mut patch, context);
+            (Call::Write(Write::Act(Act::Patch(patch))), CLUSTER_LONGEST)
+        }
+        act => (Call::Write(Write::Act(act)), CLUSTER_LONGEST),
+    }
+}
+
+/// Enters what an act left behind into the cache: it wakes others, not this key.
+/// The policy gets uid, version and generation, never content.
+fn other_written(act: &Act, object: &Value, context: &mut Context<'_>) -> Value {
+    match act {
+        Act::Delete(_) if object.is_null() => {
+            let act = Box::new(act.clone());
+            context.command(Command::Gone { act });
+        }
+        _ if object["metadata"].is_object() => {
+            context.command(Command::SawOther(Object::new(object.clone())));
+        }
+        _ => {}
+    }
+    // What is gone was what the act named.
+    let named = match act {
+        Act::Delete(ObjectDelete { precondition, .. }) | Act::Evict(Eviction { precondition, .. }) => {
+            json!(precondition.uid)
+        }
+        _ => Value::Null,
+    };
+    let metadata = &object["metadata"];
+    let left = |field: &str| metadata.get(field).cloned().unwrap_or_default();
+    let uid = metadata.get("uid").cloned().unwrap_or(named);
+    json!({"uid": uid, "resourceVersion": left("resourceVersion"), "generation": left("generation")})
+}
+
+/// Writes the primary before an act, on the version that this pass knows.
+fn write_primary(
+    subresource: Option<&str>,
+    patch: Value,
+    context: &mut Context<'_>,
+) -> Result<Gate, Outcome> {
+    let Some(current) = context.work.current.clone() else {
+        return Ok(Gate::Waiting);
+    };
+    let mut patch = Tree::new(patch);
+    if context.view.guards.precondition {
+        patch.set(&["metadata", "uid"], current.uid());
+        patch.set(&["metadata", "resourceVersion"], current.version().0.to_string());
+    }
+    let write = Write::Patch {
+        object: current.reference(),
+        subresource: subresource.map(str::to_owned),
+        patch: patch.into_value(),
+    };
+    context.change(0, Call::Write(write), CLUSTER_LONGEST)
+}
+
+/// What a change answers that was cut: nobody knows what it did.
+fn cut() -> Failure {
+    Failure::new(Code::DeadlineExceeded, "no answer in time").effect_unknown()
+}
+
+/// A key that no other write of a pending entry makes: the version it is written on is part of it.
+fn fresh_key(current: &Object, operation: &str, intent: &str, index: usize) -> String {
+    let hash = Sha256::new_with_prefix(current.uid().as_bytes())
+        .chain_update(current.version().0.to_le_bytes())
+        .chain_update(operation.as_bytes())
+        .chain_update([0])
+        .chain_update(intent.as_bytes())
+        .chain_update(index.to_le_bytes())
+        .finalize();
+    hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,207 @@
+//! Which acts may be performed, and which were already.
+
+use std::sync::Arc;
+
+use super::Context;
+use crate::binding::{Binding, Grant};
+use crate::catalogue::OperationEffect;
+use crate::contract::{Act, Answer, CloudAct, Code, Doubt, Failure, ObjectPatch, ObjectRef};
+use crate::grants;
+use crate::object::ResourceVersion;
+use crate::reconcile::frame::primary_scope;
+use crate::reconcile::pending::Pending;
+use crate::reconcile::publishing::has_conditions;
+use crate::reconcile::work::Fate;
+
+/// Whether an act is granted, and its primary still holds what has to stand while anything is done for it.
+pub(super) fn check_act(act: &Act, context: &Context<'_>) -> Result<(), Failure> {
+    let primary = context.frame.snapshot.as_ref();
+    grants::check_act(&context.frame.binding, primary, act)?;
+    match act {
+        Act::Patch(act) => {
+            leaves_host_conditions(act, context)?;
+            let uid = &act.precondition.uid;
+            check_relation(
+                &act.object,
+                uid,
+                |grant| matches!(grant, Grant::Patch(_)),
+                context,
+            )?;
+        }
+        Act::Delete(act) => {
+            let uid = &act.precondition.uid;
+            check_relation(
+                &act.object,
+                uid,
+                |grant| matches!(grant, Grant::Delete(_)),
+                context,
+            )?;
+        }
+        Act::Evict(act) => {
+            let uid = &act.precondition.uid;
+            check_relation(
+                &act.object,
+                uid,
+                |grant| matches!(grant, Grant::Evict(_)),
+                context,
+            )?;
+        }
+        Act::Cloud(_) | Act::Create(_) | Act::Mint(_) => {}
+    }
+    check_finalizer(context)
+}
+
+/// Whether an object that is reached by its relation alone stands in that relation.
+fn check_relation(
+    object: &ObjectRef,
+    uid: &str,
+    is: fn(&Grant) -> bool,
+    context: &Context<'_>,
+) -> Result<(), Failure> {
+    let (binding, primary) = (&context.frame.binding, context.frame.snapshot.as_ref());
+    if !grants::is_by_relation(binding, primary, is, object) {
+        return Ok(());
+    }
+    let (kind, name) = (&object.kind.kind, &object.name);
+    // What nobody has seen, or is another object by now, may stand in any relation.
+    let Some(other) = context.view.cache.find(object) else {
+        let message = format!("{kind} {name} was not looked at: nobody knows whose it is");
+        return Err(Failure::new(Code::Unavailable, message));
+    };
+    if other.uid() != uid {
+        let message = format!("{kind} {name} is not the one with the uid {uid}");
+        return Err(Failure::new(Code::Aborted, message));
+    }
+    grants::check_relation(binding, primary, is, &other)
+}
+
+/// Whether a patch of another object leaves the conditions of hosts as they are. Lists are replaced whole by it: so
+/// it must hold them, on the version that it was compared with; none where no host writes conditions.
+fn leaves_host_conditions(
+    act: &ObjectPatch,
+    context: &Context<'_>,
+) -> Result<Option<ResourceVersion>, Failure> {
+    let patch = act.patch.object("patch")?;
+    if patch["status"].get("conditions").is_none() {
+        return Ok(None);
+    }
+    let ObjectRef {
+        kind,
+        namespace,
+        name,
+    } = &act.object;
+    let governs = |binding: &&Arc<Binding>| binding.spec.governs.kind() == *kind && has_conditions(binding);
+    let governing: Vec<_> = context.view.bindings.values().filter(governs).collect();
+    let wanted = grants::host_conditions(patch);
+    if governing.is_empty() && wanted.is_empty() {
+        return Ok(None);
+    }
+    let place = (namespace.clone(), name.clone());
+    let cache = context.view.cache;
+    let mut shown = governing
+        .iter()
+        .filter_map(|binding| cache.last_known(&primary_scope(binding), &place));
+    let Some(now) = shown.next() else {
+        let message = format!("{} {name}: its conditions are not known here", kind.kind);
+        return Err(Failure::new(Code::Unavailable, message));
+    };
+    match grants::host_conditions(now.value()) == wanted {
+        true => Ok(Some(now.version())),
+        false => Err(Failure::new(
+            Code::PermissionDenied,
+            format!(
+                "not granted: write conditions of the host on {} {name}: a list of conditions keeps them as they are",
+                kind.kind
+            ),
+        )),
+    }
+}
+
+/// A patch that holds conditions of the host goes to the version that they were compared with.
+pub(super) fn pin(patch: &mut ObjectPatch, context: &Context<'_>) {
+    if !context.view.guards.acts_have_preconditions {
+        patch.precondition.resource_version = None;
+    } else if patch.precondition.resource_version.is_none() {
+        // It was compared when the acts of the step were checked; if that fails now, no version fits.
+        let compared = leaves_host_conditions(patch, context).unwrap_or(Some(ResourceVersion(0)));
+        patch.precondition.resource_version = compared.map(|version| version.0.to_string());
+    }
+}
+
+/// On a deleting object whose finalizer is gone nothing is done any more.
+fn check_finalizer(context: &Context<'_>) -> Result<(), Failure> {
+    match (&context.work.current, context.frame.finalizer()) {
+        (Some(object), Some(finalizer)) if object.is_deleting() && !object.has_finalizer(finalizer) => {
+            let key = &context.frame.key;
+            let message = format!("{key} is being deleted and no longer holds {finalizer}");
+            Err(Failure::new(Code::FailedPrecondition, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Nothing in doubt is performed again: what the cloud said was done is answered with that,
+/// and what it cannot tell is refused.
+pub(super) fn done_before(act: &Act, context: &Context<'_>) -> Option<Answer> {
+    let (operation, intent) = create(act)?;
+    let effect = context.frame.binding.catalogue.operations.get(operation)?.effect;
+    if effect != OperationEffect::Create {
+        return None;
+    }
+    let refused = |message: String| Some(Err(Failure::new(Code::FailedPrecondition, message)));
+    let work = &context.work;
+    if let Some(unreadable) = &work.unreadable {
+        return refused(format!(
+            "{operation} of {intent}: something of it may be in doubt: {unreadable}"
+        ));
+    }
+    let same = |found: &&super::Entry| found.entry.operation == operation && found.entry.intent == intent;
+    for found in work.found.iter().filter(same) {
+        match &found.fate {
+            Fate::Resolved(Doubt::Done(answer)) => {
+                return Some(serde_json::from_str(answer).map_err(|e| {
+                    let message = format!("{operation}: its answer is not JSON: {e}");
+                    Failure::new(Code::InvalidArgument, message)
+                }));
+            }
+            Fate::Resolved(Doubt::Absent) | Fate::NeverSent => {}
+            Fate::Resolved(Doubt::Unknown) | Fate::Open | Fate::Answered => {
+                return refused(format!(
+                    "{operation} of {intent} is in doubt: the cloud cannot say yet"
+                ));
+            }
+        }
+    }
+    let current = work.current.as_ref().map(|object| Pending::of(object.value()));
+    let mut standing = current.iter().flat_map(Pending::entries);
+    let again = standing.any(|e| e.operation == *operation && e.intent == *intent && !work.is_resolved(e));
+    match again {
+        true => refused(format!(
+            "{operation} of {intent} was requested before in this pass, and its outcome is not known"
+        )),
+        false => None,
+    }
+}
+
+/// The same create twice in one step.
+pub(super) fn twice<'a>(mut earlier: impl Iterator<Item = &'a Act>, act: &Act) -> Option<Answer> {
+    let (operation, intent) = create(act)?;
+    earlier
+        .any(|other| create(other) == Some((operation, intent)))
+        .then(|| {
+            let message = format!("{operation} of {intent} is requested twice in one step");
+            Err(Failure::new(Code::FailedPrecondition, message))
+        })
+}
+
+/// The operation and the intent of a create.
+fn create(act: &Act) -> Option<(&str, &str)> {
+    match act {
+        Act::Cloud(CloudAct {
+            operation,
+            intent: Some(intent),
+            ..
+        }) => Some((operation, intent)),
+        _ => None,
+    }
+}

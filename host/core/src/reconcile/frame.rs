@@ -1,0 +1,104 @@
+//! What stays the same during a pass.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::binding::Binding;
+use crate::call::{Scope, Session};
+use crate::contract::{Cause, Question, Role};
+use crate::controller::cache::Place;
+use crate::key::{Key, Now, PassId};
+use crate::object::Object;
+use crate::path::Digest;
+
+/// What stays the same during a pass.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub(crate) id: PassId,
+    pub(crate) key: Key,
+    pub(crate) tenant: Arc<str>,
+    /// The fair-queueing group of the key: its binding and tenant.
+    pub(crate) line: Arc<str>,
+    /// As it was when the pass began: a swap concerns the next one.
+    pub(crate) binding: Arc<Binding>,
+    pub(crate) started: Now,
+    pub(crate) causes: Vec<Cause>,
+    /// Passes in a row before this one that ended in a failure.
+    pub(crate) attempt: u32,
+    /// Its bucket was empty when its turn came.
+    pub(crate) slowed: bool,
+    /// The primary as it was read.
+    pub(crate) snapshot: Option<Object>,
+    pub(crate) last: LastPass,
+}
+
+/// What the key remembers of the passes before.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LastPass {
+    /// What the last one that concluded used.
+    pub(crate) used: Arc<[(Questions, Dependency)]>,
+    /// Boot milliseconds since which passes fail.
+    pub(crate) failing_since: Option<u64>,
+}
+
+/// A question of a role.
+pub(crate) type Questions = (Role, Question);
+
+/// Something a pass looked at.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Dependency {
+    pub(crate) scope: Scope,
+    pub(crate) digest: Digest,
+}
+
+/// What a pass looked at, by who asked what.
+pub(super) type Dependencies = BTreeMap<Questions, Dependency>;
+
+impl Frame {
+    pub(crate) fn place(&self) -> Place {
+        (
+            self.key.namespace.as_deref().map(str::to_owned),
+            self.key.name.to_string(),
+        )
+    }
+
+    pub(crate) fn uid(&self) -> &str {
+        self.snapshot.as_ref().map_or("", Object::uid)
+    }
+
+    /// On whose behalf the cloud is called, with the handle that the identity policy granted.
+    pub(super) fn session(&self, handle: Option<&str>) -> Session {
+        let cloud = self.binding.spec.cloud.as_ref();
+        let namespace = self.snapshot.as_ref().and_then(Object::namespace);
+        Session {
+            cloud: cloud.map_or_else(String::new, |cloud| cloud.name.clone()),
+            handle: handle.map(str::to_owned),
+            owner: self.uid().to_owned(),
+            tenant: self.tenant.to_string(),
+            namespace: namespace.map(str::to_owned),
+        }
+    }
+
+    /// The finalizer that the lifecycle's manifest names.
+    pub(super) fn finalizer(&self) -> Option<&str> {
+        let policy = self.binding.policy(Role::Lifecycle)?;
+        policy.manifest.finalizer.as_deref()
+    }
+
+    /// The longest that an operation of the binding's cloud takes; milliseconds.
+    pub(super) fn longest(&self, operation: &str) -> u64 {
+        let operation = self.binding.catalogue.operations.get(operation);
+        operation.map_or(super::CLUSTER_LONGEST, |operation| operation.longest)
+    }
+}
+
+/// What a binding watches of its own kind.
+pub(crate) fn primary_scope(binding: &Binding) -> Scope {
+    Scope {
+        kind: binding.spec.governs.kind(),
+        namespace: binding.spec.governs.namespace.clone(),
+        name: binding.spec.governs.name.clone(),
+        node: None,
+        fields: Vec::new(),
+    }
+}

@@ -1,0 +1,451 @@
+//! Publishing: what the pass concluded is written in parts, rebased where nobody else wrote the same values.
+
+mod conditions;
+
+use serde_json::{Value, json};
+
+use super::pending::Pending;
+use super::work::{Concluded, Work};
+use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Gate, Phase, PhaseEvent, Report};
+use crate::call::{Call, Reply, Write};
+use crate::contract::{
+    Answer, Code, Effect, Event, EventType, Failure, Next, ObjectQuery, Question, RetryClass,
+};
+use crate::object::Object;
+use crate::path;
+use crate::plan::{self, Edits, Part};
+use crate::record::{Discard, Outcome, WritePurpose};
+use crate::tree::Tree;
+
+pub(super) use conditions::has_conditions;
+use conditions::{HostCondition, set_host_conditions};
+
+/// Rebases of one publication before it counts as failed: an object that changes faster than it can be written.
+const REBASES: u32 = 8;
+/// Characters of a message in an Event or a condition.
+pub(crate) const MESSAGE: usize = 1_024;
+/// Characters of the reason of an Event.
+const REASON: usize = 128;
+
+/// A publication on its way to the cluster.
+#[derive(Debug)]
+pub(crate) struct Publishing {
+    what: Publication,
+    now: PublishStep,
+}
+
+/// What is published.
+#[derive(Debug)]
+struct Publication {
+    ended: Ended,
+    /// None where the primary is absent, or when every part stands.
+    edits: Option<Edits>,
+    /// What stands in the way of this object.
+    conditions: Vec<HostCondition>,
+    rebases: u32,
+    pending: Drops,
+}
+
+/// Which entries of `status.pending` a publication takes away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Drops {
+    /// A pass without a conclusion leaves its entries to the next one.
+    None,
+    Resolved,
+    All,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum PublishStep {
+    Writing(Part, Gate),
+    /// After a conflict, or a write of which nobody knows what it did.
+    Rereading(Part),
+}
+
+/// How a pass ends.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) outcome: Outcome,
+    pub(crate) next: Option<Next>,
+    pub(crate) events: Vec<Event>,
+    /// The primary before it was rebased on what no pass has seen.
+    pub(crate) unseen: Option<Object>,
+}
+
+impl Ended {
+    /// A pass that has nothing more to say.
+    pub(crate) fn plain(outcome: Outcome) -> Self {
+        Ended {
+            outcome,
+            next: None,
+            events: Vec::new(),
+            unseen: None,
+        }
+    }
+
+    /// The pass ends in another way than it was to. A fault stays one, whatever becomes of its condition.
+    fn instead(self, outcome: Outcome) -> Self {
+        match self.outcome {
+            Outcome::Faulted | Outcome::Bug(_) => self,
+            _ => Ended { outcome, ..self },
+        }
+    }
+}
+
+impl Publishing {
+    /// Publishes what the pass concluded.
+    pub(super) fn conclusion(concluded: Concluded, outcome: Outcome, context: &mut Context<'_>) -> Phase {
+        let (frame, judged) = (context.frame, context.work.judged.take());
+        let Concluded {
+            conclusion,
+            mut patch,
+        } = concluded;
+        let mut events = conclusion.events;
+        if let (Some(judged), Some(snapshot)) = (judged, &frame.snapshot) {
+            events = [judged.conclusion.events, events].concat();
+            patch = plan::combine(&judged.patch, &patch, snapshot.value());
+        }
+        events.truncate(frame.binding.spec.limits.events as usize);
+        for event in &mut events {
+            event.reason = event.reason.chars().take(REASON).collect();
+            event.message = event.message.chars().take(MESSAGE).collect();
+        }
+        let mut next = conclusion.next;
+        let released = outcome == Outcome::Released;
+        if released {
+            patch = without_finalizer(frame, patch);
+            let message = "let go without its identity: cloud resources of this object may remain";
+            events.push(warning("Released", message.into()));
+        } else if keeps_finalizer(frame, context.work, &mut patch) {
+            let class = RetryClass::Medium;
+            next = Next::Retry { class, failure: None };
+        }
+        let conditions = conditions::of_conclusion(frame, context.work, &next);
+        Publishing::begin(Publication {
+            ended: Ended {
+                next: Some(next),
+                events,
+                ..Ended::plain(outcome)
+            },
+            edits: frame.snapshot.clone().map(|snapshot| Edits::new(snapshot, patch)),
+            conditions,
+            rebases: 0,
+            pending: if released { Drops::All } else { Drops::Resolved },
+        })
+    }
+
+    /// Publishes what the host has to say of an object whose policy broke its contract, and nothing else.
+    pub(super) fn fault(message: String, context: &Context<'_>) -> Phase {
+        Publishing::begin(Publication {
+            ended: Ended {
+                events: vec![warning("PolicyFault", message.chars().take(MESSAGE).collect())],
+                ..Ended::plain(Outcome::Faulted)
+            },
+            ..Publication::of_host(context.frame, ("polity.dev/Quarantined", message))
+        })
+    }
+
+    /// Publishes that this host met an event that its rules do not foresee.
+    pub(crate) fn bug(message: String, frame: &Frame) -> Phase {
+        Publishing::begin(Publication {
+            ended: Ended::plain(Outcome::Bug(message.clone())),
+            ..Publication::of_host(frame, ("polity.dev/HostDefect", message))
+        })
+    }
+
+    fn begin(what: Publication) -> Phase {
+        let now = PublishStep::Writing(Part::Main, Gate::Due);
+        Phase::Publishing(Publishing { what, now })
+    }
+
+    pub(super) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
+        match (self.now, event) {
+            (PublishStep::Writing(part, Gate::Due), PhaseEvent::Entered)
+            | (PublishStep::Writing(part, Gate::Waiting), PhaseEvent::Opened) => self.write(part, context),
+            (PublishStep::Writing(part, Gate::Sent), PhaseEvent::Reply(_, Reply::Answer(answer))) => {
+                self.written(part, answer, context)
+            }
+            (PublishStep::Writing(part, Gate::Sent), PhaseEvent::Cut(_)) => {
+                self.written(part, Err(no_answer().effect_unknown()), context)
+            }
+            (PublishStep::Rereading(part), PhaseEvent::Reply(_, Reply::Answer(answer))) => {
+                self.reread(part, answer, context)
+            }
+            (PublishStep::Rereading(_), PhaseEvent::Cut(_)) => self.end(Outcome::Failed(no_answer())),
+            (_, event) => Flow::unexpected(&Phase::Publishing(self), &event),
+        }
+    }
+
+    pub(super) fn has_effect_in_flight(&self) -> bool {
+        matches!(self.now, PublishStep::Writing(_, Gate::Sent))
+    }
+
+    /// Ends the pass in another way than it was to.
+    fn end(self, outcome: Outcome) -> Flow {
+        Flow::End(self.what.ended.instead(outcome))
+    }
+
+    fn enter(mut self, part: Part) -> Flow {
+        self.now = PublishStep::Writing(part, Gate::Due);
+        Flow::Enter(Phase::Publishing(self))
+    }
+
+    /// Writes the first part from this one on that does not stand yet; ends the pass when all do.
+    fn write(mut self, part: Part, context: &mut Context<'_>) -> Flow {
+        let unix = context.view.now.unix;
+        let parts = [Part::Main, Part::Status, Part::Finalizer];
+        for part in parts.into_iter().filter(|later| *later >= part) {
+            let (Some(current), Some(_)) = (&context.work.current, &self.what.edits) else {
+                break;
+            };
+            let desired = self.what.desired(current, context.frame, context.work, unix);
+            if is_futile(part, current, &desired, context.work) {
+                continue;
+            }
+            let Some(patch) = plan::write(part, current, &desired) else {
+                continue;
+            };
+            let mut patch = Tree::new(patch);
+            if !context.view.guards.precondition {
+                patch.remove(&["metadata", "resourceVersion"]);
+            }
+            let write = Write::Patch {
+                object: current.reference(),
+                subresource: (part == Part::Status).then(|| "status".to_owned()),
+                patch: patch.into_value(),
+            };
+            return match context.change(0, Call::Write(write), CLUSTER_LONGEST) {
+                Ok(gate) => {
+                    self.now = PublishStep::Writing(part, gate);
+                    Flow::Wait(Phase::Publishing(self))
+                }
+                Err(outcome) => Flow::Finish(Finished::plain(outcome)),
+            };
+        }
+        Flow::End(self.what.ended)
+    }
+
+    /// A part is written, or is not.
+    fn written(self, part: Part, answer: Answer, context: &mut Context<'_>) -> Flow {
+        match context.primary_written(WritePurpose::Publish(part), answer) {
+            Ok(()) => {
+                self.compare(part, context);
+                match part {
+                    Part::Main => self.enter(Part::Status),
+                    Part::Status => self.enter(Part::Finalizer),
+                    Part::Finalizer => Flow::End(self.what.ended),
+                }
+            }
+            Err(failure) if failure.code == Code::NotFound => self.vanished(part, context),
+            Err(failure) if failure.code == Code::Aborted || failure.effect == Effect::Unknown => {
+                self.look_again(part, context)
+            }
+            Err(failure) => self.end(Outcome::Failed(failure)),
+        }
+    }
+
+    fn look_again(mut self, part: Part, context: &mut Context<'_>) -> Flow {
+        let Some(current) = &context.work.current else {
+            return self.end(Outcome::Discarded(Discard::Gone));
+        };
+        // What is not this host's any more is not looked at to be written either.
+        if !context.view.lease.is_held(context.view.now) && context.view.guards.fencing {
+            return Flow::Finish(Finished::plain(Outcome::LeaseLost));
+        }
+        let query = ObjectQuery {
+            object: current.reference(),
+            projection: Vec::new(),
+            latest: true,
+        };
+        context.call(0, Call::Read(Question::Object(query)), CLUSTER_LONGEST);
+        self.now = PublishStep::Rereading(part);
+        Flow::Wait(Phase::Publishing(self))
+    }
+
+    /// Compares what was written with what the API server answered. What it did not keep is shown on the binding once, and
+    /// just that is not written again.
+    fn compare(&self, part: Part, context: &mut Context<'_>) {
+        let Some(answer) = context.work.current.clone() else {
+            return;
+        };
+        let unix = context.view.now.unix;
+        let desired = self.what.desired(&answer, context.frame, context.work, unix);
+        for path in plan::not_kept(part, &answer, &desired) {
+            context.report(Report::NotKept(path));
+        }
+        match plan::change(part, answer.value(), &desired) {
+            Some(left) => context.work.futile.insert(part, path::digest(&left)),
+            None => context.work.futile.remove(&part),
+        };
+    }
+
+    /// After a conflict: what stands now decides whether the publication is rebased, thinned or given up.
+    fn reread(mut self, part: Part, answer: Answer, context: &mut Context<'_>) -> Flow {
+        let fresh = match answer {
+            Ok(object) => Object::new(object),
+            Err(failure) if failure.code == Code::NotFound => return self.vanished(part, context),
+            Err(failure) => return self.end(Outcome::Failed(failure)),
+        };
+        if fresh.uid() != context.frame.uid() {
+            return self.end(Outcome::Discarded(Discard::Replaced));
+        }
+        let is_news = self.is_news(part, &fresh, context);
+        // What was read here is newer than what the watch showed: no pass may see less.
+        context.command(Command::Saw(fresh.clone()));
+        let before = context.work.current.replace(fresh.clone());
+        self.what.rebases += 1;
+        if self.what.rebases > REBASES {
+            let message = format!("the object changed {REBASES} times while it was published");
+            return self.end(Outcome::Failed(Failure::new(Code::Aborted, message)));
+        }
+        let conflicts = match &self.what.edits {
+            Some(edits) if context.view.guards.rebase_only_what_nobody_changed => {
+                edits.conflicts(fresh.value())
+            }
+            _ => Vec::new(),
+        };
+        if !conflicts.is_empty() {
+            if !context.work.acted {
+                return self.end(Outcome::Discarded(Discard::Conflict(conflicts)));
+            }
+            let edits = self.what.edits.take();
+            self.what.edits = edits.map(|edits| edits.without(&conflicts));
+            let message = format!(
+                "somebody else changed {}: their value stands",
+                conflicts.join(", ")
+            );
+            self.what.ended.events.push(warning("EditDropped", message));
+        }
+        if is_news && self.what.ended.unseen.is_none() {
+            self.what.ended.unseen = before;
+        }
+        self.enter(part)
+    }
+
+    /// Whether a version that was read after a failed write holds more than that write, which may have been performed.
+    fn is_news(&self, part: Part, fresh: &Object, context: &Context<'_>) -> bool {
+        let Some(current) = &context.work.current else {
+            return true;
+        };
+        let mut written = current.value().clone();
+        let unix = context.view.now.unix;
+        let desired = self.what.desired(current, context.frame, context.work, unix);
+        if let Some(patch) = plan::write(part, current, &desired) {
+            plan::apply(&patch, &mut written);
+        }
+        let mut written = Tree::new(written);
+        let generation = fresh.value()["metadata"]["generation"].clone();
+        written.set(&["metadata", "generation"], generation);
+        fresh.version() != current.version() && !path::same_content(written.value(), fresh.value())
+    }
+
+    /// The object is gone: for the removal of its last finalizer that is success.
+    fn vanished(self, part: Part, context: &mut Context<'_>) -> Flow {
+        if let Some(current) = &context.work.current {
+            let current = current.clone();
+            context.command(Command::PrimaryGone(current));
+        }
+        match part {
+            Part::Finalizer => Flow::End(self.what.ended),
+            _ => self.end(Outcome::Discarded(Discard::Gone)),
+        }
+    }
+}
+
+impl Publication {
+    /// Nothing but a condition of the host.
+    fn of_host(frame: &Frame, condition: HostCondition) -> Self {
+        Publication {
+            ended: Ended::plain(Outcome::Published),
+            edits: frame
+                .snapshot
+                .clone()
+                .map(|snapshot| Edits::new(snapshot, json!({}))),
+            conditions: vec![condition],
+            rebases: 0,
+            pending: Drops::None,
+        }
+    }
+
+    /// What the primary shall look like: the policies' edits, the pending entries that stand, the host's conditions.
+    fn desired(&self, current: &Object, frame: &Frame, work: &Work, unix: u64) -> Value {
+        let mut desired = Tree::new(match &self.edits {
+            Some(edits) => edits.onto(current.value()),
+            None => current.value().clone(),
+        });
+        if self.pending != Drops::None && current.value()["status"].get("pending").is_some() {
+            let gone = |entry: &_| self.pending == Drops::All || work.is_resolved(entry);
+            match Pending::of(current.value()).without(gone, &[]) {
+                Value::Null => desired.remove(&["status", "pending"]),
+                left => desired.set(&["status", "pending"], left),
+            }
+        }
+        if has_conditions(&frame.binding) {
+            set_host_conditions(&mut desired, current.value(), &self.conditions, unix);
+        }
+        desired.into_value()
+    }
+}
+
+fn no_answer() -> Failure {
+    Failure::new(Code::DeadlineExceeded, "no answer in time")
+}
+
+fn warning(reason: &str, message: String) -> Event {
+    Event {
+        kind: EventType::Warning,
+        reason: reason.into(),
+        message,
+    }
+}
+
+/// Whether a part needs nothing but what the API server did not keep the last time.
+fn is_futile(part: Part, current: &Object, desired: &Value, work: &Work) -> bool {
+    work.futile.get(&part).is_some_and(|left| {
+        plan::change(part, current.value(), desired).is_some_and(|change| path::digest(&change) == *left)
+    })
+}
+
+/// Keeps the lifecycle's finalizer while a create may have happened that nobody accounted for: says if it had to.
+fn keeps_finalizer(frame: &Frame, work: &Work, patch: &mut Value) -> bool {
+    let (Some(snapshot), Some(current), Some(finalizer)) =
+        (&frame.snapshot, &work.current, frame.finalizer())
+    else {
+        return false;
+    };
+    let is_open = Pending::of(current.value()).is_open(|entry| work.is_resolved(entry));
+    if !is_open && !work.was_in_doubt() {
+        return false;
+    }
+    let Some(wanted) = patch.pointer_mut("/metadata/finalizers") else {
+        return false;
+    };
+    match wanted {
+        Value::Array(wanted) if snapshot.has_finalizer(finalizer) => {
+            let removes = !wanted.iter().any(|f| f == finalizer);
+            if removes {
+                wanted.push(json!(finalizer));
+            }
+            removes
+        }
+        Value::Null => {
+            *wanted = snapshot.value()["metadata"]["finalizers"].clone();
+            true
+        }
+        _ => false,
+    }
+}
+
+/// The identity's patch, and the lifecycle's finalizer removed.
+fn without_finalizer(frame: &Frame, patch: Value) -> Value {
+    let mut patch = Tree::new(patch);
+    if let (Some(snapshot), Some(finalizer)) = (&frame.snapshot, frame.finalizer()) {
+        let path = ["metadata", "finalizers"];
+        let snapshot = &snapshot.value()["metadata"]["finalizers"];
+        let held = patch.get(&path).unwrap_or(snapshot).as_array().cloned();
+        let kept = held.unwrap_or_default().into_iter().filter(|f| f != finalizer);
+        let kept: Vec<Value> = kept.collect();
+        patch.set(&path, kept);
+    }
+    patch.into_value()
+}

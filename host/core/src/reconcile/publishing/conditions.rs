@@ -1,0 +1,88 @@
+//! Conditions of the host: what stands in the way of an object, beside what its policies say.
+
+use serde_json::{Value, json};
+
+use super::MESSAGE;
+use crate::binding::Binding;
+use crate::contract::{Code, Next, RetryClass};
+use crate::grants::{self, HOST_CONDITION};
+use crate::reconcile::pending::Pending;
+use crate::reconcile::{Frame, Work};
+use crate::time::rfc3339;
+use crate::tree::Tree;
+
+/// The type of a condition that is `True`, and its message.
+pub(super) type HostCondition = (&'static str, String);
+
+/// Whether the CRD of the governed kind has `status.conditions`.
+pub(in crate::reconcile) fn has_conditions(binding: &Binding) -> bool {
+    let governed = &binding.spec.governs.kind;
+    let mut crds = binding
+        .policies
+        .values()
+        .flat_map(|policy| policy.manifest.crds());
+    crds.any(|crd| {
+        let named = &crd["spec"]["names"]["kind"];
+        let versions = crd["spec"]["versions"].as_array();
+        (named.is_null() || *named == **governed)
+            && versions.into_iter().flatten().any(|v| {
+                let status = &v["schema"]["openAPIV3Schema"]["properties"]["status"];
+                status["properties"]["conditions"]["type"] == "array"
+            })
+    })
+}
+
+/// What the host has to say of an object whose pass concluded.
+pub(super) fn of_conclusion(frame: &Frame, work: &Work, next: &Next) -> Vec<HostCondition> {
+    let mut conditions = Vec::new();
+    if let Next::Retry {
+        class: RetryClass::Long,
+        failure: Some(failure),
+    } = next
+        && failure.code == Code::InvalidArgument
+        && read_nothing(work)
+    {
+        conditions.push(("polity.dev/Undecodable", failure.message.clone()));
+    }
+    let pending = work.current.as_ref().map(|object| Pending::of(object.value()));
+    if let Some(unreadable) = pending.and_then(|pending| pending.unreadable()) {
+        let message =
+            format!("nothing is created while this host cannot read what is in doubt: {unreadable}");
+        conditions.push(("polity.dev/PendingUnreadable", message));
+    }
+    if frame.slowed {
+        let message = "its policy asks for passes faster than its limit";
+        conditions.push(("polity.dev/Slowed", message.into()));
+    }
+    conditions
+}
+
+/// Whether the policy ended before it did anything: it could not read its own object.
+fn read_nothing(work: &Work) -> bool {
+    let last = work.roles.last().and_then(|role| role.conclusion.as_ref());
+    last.is_some_and(|last| last.used.is_empty() && last.notes.is_empty() && last.patch.is_none())
+}
+
+/// Replaces the host's own conditions; a condition whose status did not change keeps its transition time.
+pub(super) fn set_host_conditions(desired: &mut Tree, current: &Value, wanted: &[HostCondition], unix: u64) {
+    let old = grants::host_conditions(current);
+    if wanted.is_empty() && old.is_empty() {
+        return;
+    }
+    let all = desired.get(&["status", "conditions"]).and_then(Value::as_array);
+    let mut list = all.cloned().unwrap_or_default();
+    list.retain(|c| !grants::is_host_condition(c));
+    for (kind, message) in wanted {
+        let since = old
+            .iter()
+            .find(|c| c["type"] == *kind)
+            .and_then(|c| c["lastTransitionTime"].as_str().map(str::to_owned))
+            .unwrap_or_else(|| rfc3339(unix));
+        let message: String = message.chars().take(MESSAGE).collect();
+        let reason = kind.trim_start_matches(HOST_CONDITION);
+        list.push(json!({
+            "type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": since
+        }));
+    }
+    desired.set(&["status", "conditions"], list);
+}

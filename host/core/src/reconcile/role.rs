@@ -1,0 +1,187 @@
+//! The steps of one role: its journal, and what it has used so far.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::frame::Frame;
+use super::work::{Concluded, Fate, Work};
+use crate::binding::PolicyId;
+use crate::contract::{
+    ActInDoubt, Code, Conclusion, Document, Doubt, Entry, Failure, Json, Request, Role, Verdict,
+};
+use crate::fault::{Fault, FaultKind};
+use crate::object::Object;
+use crate::record::RoleRecord;
+use crate::{grants, plan};
+
+/// Bytes of a note: it is an edge's id, or a word like it.
+const NOTE: usize = 1_024;
+/// Bytes that a failure counts in a journal.
+const FAILURE: u64 = 64;
+
+/// The steps of one role.
+#[derive(Debug)]
+pub(super) struct RoleRun {
+    pub(super) role: Role,
+    pub(super) steps: u32,
+    pub(super) fuel: u64,
+    pub(super) journal: Vec<Entry>,
+    pub(super) journal_bytes: u64,
+    pub(super) request_bytes: u64,
+    /// What it is handed as in doubt.
+    pub(super) pending: Vec<ActInDoubt>,
+    /// Handles that its asks for credentials answered.
+    pub(super) handles: BTreeSet<String>,
+}
+
+impl RoleRun {
+    pub(super) fn new(role: Role) -> Self {
+        RoleRun {
+            role,
+            steps: 0,
+            fuel: 0,
+            journal: Vec::new(),
+            journal_bytes: 0,
+            request_bytes: 0,
+            pending: Vec::new(),
+            handles: BTreeSet::new(),
+        }
+    }
+
+    /// Creates in doubt, as the lifecycle is told of them.
+    pub(super) fn in_doubt(work: &Work) -> Vec<ActInDoubt> {
+        let told = |found: &super::Entry| ActInDoubt {
+            operation: found.entry.operation.clone(),
+            intent: found.entry.intent.clone(),
+            since: found.entry.since,
+            state: match &found.fate {
+                Fate::Resolved(doubt) => doubt.clone(),
+                Fate::NeverSent => Doubt::Absent,
+                Fate::Open | Fate::Answered => Doubt::Unknown,
+            },
+        };
+        work.found.iter().map(told).collect()
+    }
+
+    /// Whether the journal holds a request.
+    pub(super) fn knows(&self, request: &Request) -> bool {
+        self.journal.iter().any(|entry| entry.request == *request)
+    }
+
+    /// Appends an answer; one that is too large for a pass becomes `resource-exhausted`.
+    pub(super) fn append(&mut self, request: Request, answer: Result<Json, Failure>, limit: u64) {
+        let answer = answer.and_then(|json| match json.len() as u64 > limit {
+            true => Err(Failure::new(
+                Code::ResourceExhausted,
+                format!("the answer has {} bytes, a pass takes {limit}", json.len()),
+            )),
+            false => Ok(json),
+        });
+        self.request_bytes = self.request_bytes.saturating_add(request.bytes());
+        self.journal_bytes += answer.as_ref().map_or(FAILURE, |json| json.len() as u64);
+        self.journal.push(Entry { request, answer });
+    }
+
+    /// A conclusion, or how it breaks the contract. Whatever its role does afterwards, it is this role's fault.
+    pub(super) fn checked(
+        &self,
+        frame: &Frame,
+        verdict: Option<&Verdict>,
+        conclusion: Conclusion,
+    ) -> Result<Concluded, Fault> {
+        let broken = |message: String| Fault::new(FaultKind::BadOutput, message);
+        if let Some(message) = self.unused_act(&conclusion.used) {
+            return Err(Fault::new(FaultKind::JournalMismatch, message));
+        }
+        if let Some(message) = self.misjudged(frame, verdict) {
+            return Err(broken(message.into()));
+        }
+        let most = frame.binding.spec.limits.notes as usize;
+        if conclusion.notes.len() > most {
+            return Err(broken(format!("more than {most} notes")));
+        }
+        if let Some(note) = conclusion.notes.iter().find(|note| note.len() > NOTE) {
+            let message = format!("a note of {} bytes, at most {NOTE} are taken", note.len());
+            return Err(broken(message));
+        }
+        let patch = match &conclusion.patch {
+            None => Value::Object(serde_json::Map::new()),
+            Some(patch) => self.checked_patch(frame, patch).map_err(broken)?,
+        };
+        Ok(Concluded { conclusion, patch })
+    }
+
+    fn checked_patch(&self, frame: &Frame, patch: &Document) -> Result<Value, String> {
+        let tree = patch.tree("its patch").map_err(|failure| failure.message)?;
+        if let Some(wrong) = plan::misshapen(tree, true) {
+            return Err(format!("its patch: {wrong}"));
+        }
+        let Some(snapshot) = &frame.snapshot else {
+            return Err("it patches an object that is absent".into());
+        };
+        match grants::check_writes(&frame.binding, self.role, snapshot, tree) {
+            Some(wrong) => Err(wrong),
+            None => Ok(tree.clone()),
+        }
+    }
+
+    /// What is wrong with a verdict, or with none.
+    fn misjudged(&self, frame: &Frame, verdict: Option<&Verdict>) -> Option<&'static str> {
+        let is_deleting = frame.snapshot.as_ref().is_some_and(Object::is_deleting);
+        match (self.role, verdict) {
+            (Role::Lifecycle, None) | (Role::Identity, Some(Verdict::Denied)) => None,
+            (Role::Identity, Some(Verdict::Granted(handle))) if self.handles.contains(handle) => None,
+            (Role::Identity, Some(Verdict::Granted(_))) => {
+                Some("it granted a handle that no ask of this pass answered")
+            }
+            (Role::Identity, Some(Verdict::Released)) if is_deleting => None,
+            (Role::Identity, Some(Verdict::Released)) => {
+                Some("it released an object that is not being deleted")
+            }
+            _ => Some("its conclusion does not fit its role"),
+        }
+    }
+
+    /// Whether an act was made and is not among what the conclusion rests on.
+    fn unused_act(&self, used: &[u32]) -> Option<String> {
+        let used: BTreeSet<usize> = used.iter().map(|index| *index as usize).collect();
+        if let Some(index) = used.iter().find(|index| **index >= self.journal.len()) {
+            return Some(format!(
+                "it used entry {index} of a journal of {}",
+                self.journal.len()
+            ));
+        }
+        let is_unused = |(index, entry): &(usize, &Entry)| {
+            matches!(entry.request, Request::Act(_)) && !used.contains(index)
+        };
+        let (index, entry) = self.journal.iter().enumerate().find(is_unused)?;
+        let request = &entry.request;
+        Some(format!(
+            "it made an act and then concluded without it: entry {index}, {request:?}"
+        ))
+    }
+
+    /// What the role did, for the recording.
+    pub(super) fn record(
+        self,
+        frame: &Frame,
+        verdict: Option<Verdict>,
+        conclusion: Option<Conclusion>,
+        fault: Option<Fault>,
+    ) -> RoleRecord {
+        let policy = frame.binding.policy(self.role);
+        RoleRecord {
+            role: self.role,
+            policy: policy.map_or(PolicyId("".into()), |p| p.id.clone()),
+            config: policy.map_or("null".into(), |p| p.config.clone()),
+            pending: self.pending,
+            steps: self.steps,
+            fuel: self.fuel,
+            journal: self.journal,
+            verdict,
+            conclusion,
+            fault,
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What a pass gathers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::frame::Dependencies;
+use crate::call::{PendingEntry, Scope};
+use crate::contract::{Answer, Conclusion, Doubt, Failure};
+use crate::object::Object;
+use crate::path::Digest;
+use crate::plan::Part;
+use crate::record::{RoleRecord, WritePurpose, WriteRecord};
+
+use super::{Command, Context};
+
+/// What a pass gathers.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    /// The primary as this pass knows it: the snapshot with its own writes.
+    pub(crate) current: Option<Object>,
+    /// What the identity policy granted.
+    pub(crate) handle: Option<String>,
+    /// The roles that have ended.
+    pub(crate) roles: Vec<RoleRecord>,
+    /// What the identity concluded, to be published with the rest.
+    pub(crate) judged: Option<Concluded>,
+    pub(crate) dependencies: Dependencies,
+    /// What it looked at, used or not.
+    pub(crate) looked_at: BTreeSet<Scope>,
+    pub(crate) writes: Vec<WriteRecord>,
+    /// Whether anything may have been changed by this pass outside its primary.
+    pub(crate) acted: bool,
+    /// The entries that stood in `status.pending` when the pass began, in their order.
+    pub(crate) found: Vec<Entry>,
+    /// The entries that this pass wrote.
+    pub(crate) entered: Vec<Entry>,
+    /// What stands in `status.pending` that this host cannot read.
+    pub(crate) unreadable: Option<String>,
+    /// What this process knows of each entry, by its key. It goes back to the key of the pass at every end.
+    pub(crate) known: BTreeMap<String, Known>,
+    /// Of each part of the last publication what the API server did not keep: writing just that again is of no use. It
+    /// goes back to the key of the pass, too.
+    pub(crate) futile: BTreeMap<Part, Digest>,
+}
+
+/// A create that was or may have been performed.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) entry: PendingEntry,
+    pub(crate) fate: Fate,
+}
+
+/// What came of a create.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Fate {
+    /// Nobody has said yet.
+    Open,
+    /// The cloud said, when it was asked.
+    Resolved(Doubt),
+    /// Its act was answered: it was performed, or changed nothing.
+    Answered,
+    /// Its act never left this host.
+    NeverSent,
+}
+
+impl Fate {
+    /// Whether the entry may go.
+    pub(super) fn is_known(&self) -> bool {
+        !matches!(self, Fate::Open | Fate::Resolved(Doubt::Unknown))
+    }
+}
+
+/// What a process knows of a pending entry. It dies with the process: another one has to ask the cloud.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    /// Boot milliseconds.
+    pub(crate) since: u64,
+    /// Whether it was this process that wrote it,
+    pub(crate) written_here: bool,
+    /// and whether it sent what the entry announces.
+    pub(crate) sent: bool,
+}
+
+/// A conclusion that keeps the contract.
+#[derive(Debug)]
+pub(crate) struct Concluded {
+    pub(super) conclusion: Conclusion,
+    /// Its patch; an empty object where it has none.
+    pub(super) patch: Value,
+}
+
+impl Known {
+    /// An entry that was there already.
+    pub(super) fn seen(now: u64) -> Self {
+        Known {
+            since: now,
+            written_here: false,
+            sent: false,
+        }
+    }
+
+    /// An entry that this process writes.
+    pub(super) fn written(now: u64) -> Self {
+        Known {
+            written_here: true,
+            ..Known::seen(now)
+        }
+    }
+
+    /// Whether it announces what nobody ever sent: another process, or this one before it crashed, may have.
+    pub(super) fn never_sent(self) -> bool {
+        self.written_here && !self.sent
+    }
+}
+
+impl Work {
+    /// Whether the outcome of an entry is known.
+    pub(super) fn is_resolved(&self, entry: &PendingEntry) -> bool {
+        let mut entries = self.found.iter().chain(&self.entered);
+        entries.any(|known| known.entry.key == entry.key && known.fate.is_known())
+    }
+
+    /// Whether the pass was handed a create that happened or may have happened.
+    pub(super) fn was_in_doubt(&self) -> bool {
+        let absent = |entry: &Entry| matches!(entry.fate, Fate::NeverSent | Fate::Resolved(Doubt::Absent));
+        self.unreadable.is_some() || !self.found.iter().all(absent)
+    }
+
+    /// Notes what came of an entry that this pass wrote.
+    pub(super) fn settle_entered(&mut self, key: &str, fate: Fate) {
+        if let Some(entry) = self.entered.iter_mut().find(|entry| entry.entry.key == key) {
+            entry.fate = fate;
+        }
+    }
+}
+
+impl Context<'_> {
+    /// Takes in what a write of the primary left: into the cache, so that its echo is no news.
+    pub(super) fn primary_written(&mut self, purpose: WritePurpose, answer: Answer) -> Result<(), Failure> {
+        let (version, failure) = match &answer {
+            Ok(object) => (Some(Object::new(object.clone()).version().0), None),
+            Err(failure) => (None, Some(failure.clone())),
+        };
+        self.work.writes.push(WriteRecord {
+            purpose,
+            version,
+            failure,
+        });
+        let object = Object::new(answer?);
+        self.command(Command::Saw(object.clone()));
+        self.work.current = Some(object);
+        Ok(())
+    }
+}
