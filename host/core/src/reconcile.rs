@@ -21,6 +21,8 @@
 mod acting;
 mod asking;
 mod deciding;
+#[cfg(test)]
+mod fixture;
 mod frame;
 mod pending;
 mod publishing;

@@ -1,6 +1,8 @@
 //! Acting: the acts of a step, checked, written ahead where they create, then performed one after another.
 
 mod checks;
+#[cfg(test)]
+mod tests;
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};

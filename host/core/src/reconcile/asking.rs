@@ -319,3 +319,244 @@ pub(crate) fn digest_of(answer: &Answer) -> path::Digest {
         Err(failure) => path::digest(&json!(failure.code.as_str())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::WatchEvent;
+    use crate::contract::{CredentialPlan, ObjectRef};
+    use crate::key::PassId;
+    use crate::object::ResourceVersion;
+    use crate::reconcile::fixture::{Fixture, answer, ask, config_map, failure, get};
+
+    /// What the journal holds when the policy is called again.
+    fn journal(commands: &[Command]) -> Option<Vec<Result<Json, Failure>>> {
+        commands.iter().find_map(|command| match command {
+            Command::Call {
+                call: Call::Step { pass, .. },
+                ..
+            } => Some(pass.journal.iter().map(|entry| entry.answer.clone()).collect()),
+            _ => None,
+        })
+    }
+
+    fn code(commands: &[Command]) -> Option<Code> {
+        let journal = journal(commands)?;
+        journal[0].as_ref().err().map(|failure| failure.code)
+    }
+
+    fn config_maps() -> Scope {
+        Scope {
+            kind: crate::contract::Kind {
+                api_version: "v1".into(),
+                kind: "ConfigMap".into(),
+            },
+            namespace: Some("default".into()),
+            name: None,
+            node: None,
+            fields: Vec::new(),
+        }
+    }
+
+    fn listed(fixture: &mut Fixture, objects: Vec<Value>) {
+        fixture.cache.open(&config_maps());
+        let objects = objects.into_iter().map(Object::new).collect();
+        let version = ResourceVersion(9);
+        fixture
+            .cache
+            .observe(&config_maps(), WatchEvent::Listed { objects, version });
+    }
+
+    fn site(data: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"value": data},
+            "metadata": {"namespace": "default", "name": "site", "uid": "s", "resourceVersion": "5"}})
+    }
+
+    #[test]
+    fn what_a_watch_knows_is_answered_at_once_and_depended_on() {
+        let mut fixture = Fixture::new();
+        listed(&mut fixture, vec![site("v")]);
+        let (_, commands) = fixture.requests(vec![config_map(false)]);
+        let journal = journal(&commands).expect("the policy is called again");
+        assert!(
+            journal[0].as_ref().is_ok_and(|json| json.contains("\"v\"")),
+            "{journal:?}"
+        );
+        assert_eq!(fixture.work.dependencies.len(), 1);
+        assert!(fixture.work.looked_at.contains(&config_maps()));
+    }
+
+    #[test]
+    fn a_watch_that_has_not_listed_is_waited_for_and_not_found_is_said_only_by_one_that_has() {
+        let mut fixture = Fixture::new();
+        let (flow, commands) = fixture.requests(vec![config_map(false)]);
+        assert!(
+            matches!(commands.last(), Some(Command::AwaitList { slot: 0, .. })),
+            "{commands:?}"
+        );
+        listed(&mut fixture, vec![]);
+        let (_, commands) = fixture.go_on(flow, PhaseEvent::Listed(0));
+        assert_eq!(code(&commands), Some(Code::NotFound));
+        assert_eq!(fixture.work.dependencies.len(), 1, "it wakes when there is one");
+    }
+
+    #[test]
+    fn a_watch_that_never_lists_says_why() {
+        let mut fixture = Fixture::new();
+        let (flow, _) = fixture.requests(vec![config_map(false)]);
+        fixture.cache.open(&config_maps());
+        let forbidden = WatchEvent::Failed("configmaps is forbidden".into());
+        fixture.cache.observe(&config_maps(), forbidden);
+        let (_, commands) = fixture.go_on(flow, PhaseEvent::Cut(0));
+        let journal = journal(&commands).expect("the policy is called again");
+        let failure = journal[0].as_ref().expect_err("it cannot be said");
+        assert_eq!(failure.code, Code::Unavailable);
+        assert!(failure.message.ends_with("configmaps is forbidden"), "{failure}");
+    }
+
+    #[test]
+    fn latest_reads_through_and_an_answer_that_does_not_come_in_time_is_said() {
+        let mut fixture = Fixture::new();
+        listed(&mut fixture, vec![site("old")]);
+        let (flow, _) = fixture.requests(vec![config_map(true)]);
+        let (_, commands) = fixture.go_on(flow, answer(Ok(site("new"))));
+        let new = journal(&commands).expect("the policy is called again");
+        assert!(
+            new[0].as_ref().is_ok_and(|json| json.contains("\"new\"")),
+            "{new:?}"
+        );
+        let (flow, _) = fixture.requests(vec![config_map(true)]);
+        let (_, commands) = fixture.go_on(flow, PhaseEvent::Cut(0));
+        assert_eq!(code(&commands), Some(Code::DeadlineExceeded));
+    }
+
+    #[test]
+    fn a_failure_to_look_is_no_not_found_and_nothing_depends_on_it() {
+        let mut fixture = Fixture::new();
+        let (flow, _) = fixture.requests(vec![config_map(true)]);
+        let (_, commands) = fixture.go_on(flow, answer(Err(failure(Code::Unavailable))));
+        assert_eq!(code(&commands), Some(Code::Unavailable));
+        assert!(fixture.work.dependencies.is_empty());
+    }
+
+    #[test]
+    fn the_policy_waits_for_every_answer_and_each_question_is_asked_once() {
+        let mut fixture = Fixture::new();
+        let (flow, commands) = fixture.requests(vec![get(), config_map(true), get()]);
+        let asked = commands.iter().filter(|c| {
+            matches!(
+                c,
+                Command::Call {
+                    call: Call::Cloud(_) | Call::Read(_),
+                    ..
+                }
+            )
+        });
+        assert_eq!(asked.count(), 2, "{commands:?}");
+        let (flow, commands) = fixture.go_on(flow, PhaseEvent::Reply(1, Reply::Answer(Ok(site("v")))));
+        assert_eq!(journal(&commands), None);
+        let (_, commands) = fixture.go_on(flow, answer(Ok(json!({}))));
+        assert_eq!(journal(&commands).map(|journal| journal.len()), Some(2));
+    }
+
+    #[test]
+    fn what_is_not_granted_is_refused_and_said_of_the_binding() {
+        let mut fixture = Fixture::new();
+        let secret = ask(Question::Secret(ObjectRef {
+            kind: crate::contract::Kind {
+                api_version: "v1".into(),
+                kind: "Secret".into(),
+            },
+            namespace: Some("default".into()),
+            name: "s".into(),
+        }));
+        let (_, commands) = fixture.requests(vec![secret]);
+        assert_eq!(code(&commands), Some(Code::PermissionDenied));
+        assert!(
+            commands
+                .iter()
+                .any(|c| matches!(c, Command::Report(Report::Ungranted(_))))
+        );
+        let plan = CredentialPlan { plan: "{}".into() };
+        let (_, commands) = fixture.requests(vec![ask(Question::Credential(plan))]);
+        assert_eq!(
+            code(&commands),
+            Some(Code::PermissionDenied),
+            "credentials are for identities"
+        );
+    }
+
+    #[test]
+    fn a_lock_is_held_by_the_pass_that_took_it_and_busy_for_every_other() {
+        let one = || ask(Question::Permit("one".into()));
+        let said = |commands: &[Command]| journal(commands).map(|journal| journal[0].clone());
+        let mut fixture = Fixture::new();
+        let (_, commands) = fixture.requests(vec![one()]);
+        assert_eq!(said(&commands), Some(Ok("\"held\"".into())));
+        assert!(
+            commands
+                .iter()
+                .any(|c| matches!(c, Command::Lock(name) if name == "one"))
+        );
+        let (binding, tenant) = (fixture.frame.key.binding.clone(), fixture.frame.tenant.clone());
+        fixture.locks.take(&binding, &tenant, "one", PassId(7));
+        let (_, commands) = fixture.requests(vec![one()]);
+        assert_eq!(said(&commands), Some(Ok("\"busy\"".into())));
+        assert!(!commands.iter().any(|c| matches!(c, Command::Lock(_))));
+    }
+
+    #[test]
+    fn an_answer_that_is_larger_than_the_room_is_refused() {
+        for (limit, refused) in [(16, false), (15, true)] {
+            for of_answer in [true, false] {
+                let mut fixture = Fixture::new();
+                fixture.bind(|binding| {
+                    let limits = &mut binding.spec.limits;
+                    *(if of_answer {
+                        &mut limits.answer
+                    } else {
+                        &mut limits.journal
+                    }) = limit + 200 * u64::from(!of_answer);
+                });
+                let (flow, _) = fixture.requests(vec![get()]);
+                // `{"a":"xxxxxxxx"}` has 16 bytes.
+                let text = "x".repeat(8 + 200 * usize::from(!of_answer));
+                let (_, commands) = fixture.go_on(flow, answer(Ok(json!({"a": text}))));
+                let expected = refused.then_some(Code::ResourceExhausted);
+                assert_eq!(code(&commands), expected, "{limit} {of_answer}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_list_that_is_longer_than_its_limit_is_refused_whole() {
+        let query = |limit| ListQuery {
+            kind: config_maps().kind,
+            namespace: Some("default".into()),
+            label_selector: None,
+            field_selector: None,
+            projection: Vec::new(),
+            limit,
+            latest: false,
+        };
+        let binding = Fixture::new().frame.binding;
+        let primary = Object::new(crate::reconcile::fixture::machine(1, json!({})));
+        let found = [Object::new(site("a")), Object::new(site("b"))];
+        let code = |limit| {
+            answer_of_list(&binding, Some(&primary), &query(limit), &found)
+                .err()
+                .map(|f| f.code)
+        };
+        assert_eq!(code(2), None);
+        assert_eq!(code(0), None);
+        assert_eq!(code(1), Some(Code::ResourceExhausted));
+    }
+
+    #[test]
+    fn an_event_that_fits_no_row_is_a_defect() {
+        let mut fixture = Fixture::new();
+        let (flow, _) = fixture.requests(vec![get()]);
+        let (flow, _) = fixture.go_on(flow, PhaseEvent::Opened);
+        assert!(matches!(flow, Flow::Bug(_)), "{flow:?}");
+    }
+}

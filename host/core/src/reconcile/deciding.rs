@@ -177,3 +177,209 @@ fn bounded(said: u64, limits: &Limits, trial: &Trial) -> (u64, Option<String>) {
     let wrong = format!("the retry policy said {said} ms; spec.limits.{limit} is {wait} ms");
     (wait, Some(wrong))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reconcile::Command;
+    use crate::reconcile::fixture::{Fixture, at, failure, machine};
+    use crate::record::Discard;
+    use serde_json::json;
+
+    fn fixture() -> Fixture {
+        let mut fixture = Fixture::of(machine(1, json!({})), &[Role::Lifecycle, Role::Retry]);
+        fixture.frame.attempt = 3;
+        fixture.frame.last.failing_since = Some(1_000);
+        fixture.now = at(9_000);
+        fixture
+    }
+
+    fn retries(class: RetryClass, failure: Option<Failure>) -> Ended {
+        Ended {
+            next: Some(Next::Retry { class, failure }),
+            ..Ended::plain(Outcome::Published)
+        }
+    }
+
+    /// What the retry policy is asked.
+    fn asked(fixture: &mut Fixture, ended: Ended) -> Option<Trial> {
+        let (flow, _) = fixture.with(|context| ended.decide(context));
+        let Flow::Enter(phase) = flow else { return None };
+        let (_, commands) = fixture.enter(phase);
+        commands.into_iter().find_map(|command| match command {
+            Command::Call {
+                call: Call::Decide { trial, .. },
+                ..
+            } => Some(trial),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn a_conflict_a_failure_and_a_retry_ask_the_retry_policy_and_nothing_else_does() {
+        let mut fixture = fixture();
+        let unavailable = failure(Code::Unavailable);
+        let of = |fixture: &mut Fixture, ended| asked(fixture, ended).map(|trial| (trial.class, trial.code));
+        let discarded = Ended::plain(Outcome::Discarded(Discard::Changed));
+        assert_eq!(of(&mut fixture, discarded), Some((RetryClass::Conflict, None)));
+        let failed = Ended::plain(Outcome::Failed(unavailable.clone()));
+        assert_eq!(
+            of(&mut fixture, failed),
+            Some((RetryClass::Short, Some(Code::Unavailable)))
+        );
+        let retry = retries(RetryClass::Long, Some(unavailable));
+        assert_eq!(
+            of(&mut fixture, retry),
+            Some((RetryClass::Long, Some(Code::Unavailable)))
+        );
+        for outcome in [
+            Outcome::Published,
+            Outcome::Faulted,
+            Outcome::LeaseLost,
+            Outcome::Stopped,
+            Outcome::Bug("x".into()),
+        ] {
+            assert_eq!(
+                of(&mut fixture, Ended::plain(outcome.clone())),
+                None,
+                "{outcome:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_a_failure_counts_attempts_and_how_long_they_have_gone_on() {
+        let mut fixture = fixture();
+        let failed = asked(
+            &mut fixture,
+            retries(RetryClass::Short, Some(failure(Code::Internal))),
+        );
+        let failed = failed.expect("it is asked");
+        assert_eq!((failed.attempt, failed.since), (3, 8_000));
+        let waits = asked(&mut fixture, retries(RetryClass::Short, None)).expect("it is asked");
+        assert_eq!((waits.attempt, waits.since), (0, 0));
+    }
+
+    #[test]
+    fn without_a_retry_policy_or_time_to_ask_it_the_ladder_decides() {
+        let mut without = Fixture::new();
+        let ended = retries(RetryClass::Conflict, None);
+        let (flow, _) = without.with(|context| ended.decide(context));
+        let waited = |flow: Flow| match flow {
+            Flow::Finish(finished) => finished.waited.map(|(wait, _)| wait),
+            flow => panic!("{flow:?}"),
+        };
+        assert_eq!(waited(flow), Some(200));
+        let mut cutting = fixture();
+        cutting.cutting = true;
+        let (flow, _) = cutting.with(|context| retries(RetryClass::Conflict, None).decide(context));
+        assert_eq!(waited(flow), Some(200));
+    }
+
+    #[test]
+    fn a_defect_of_the_host_waits_by_the_ladder() {
+        let mut fixture = fixture();
+        let ended = Ended::plain(Outcome::Bug("x".into()));
+        let (flow, _) = fixture.with(|context| ended.decide(context));
+        let Flow::Finish(finished) = flow else {
+            panic!("{flow:?}")
+        };
+        let (wait, trial) = finished.waited.expect("it is tried again");
+        assert_eq!((trial.code, trial.attempt), (Some(Code::Internal), 3));
+        assert!((6_000..=8_000).contains(&wait), "{wait}");
+    }
+
+    fn deciding(fixture: &mut Fixture) -> Flow {
+        let ended = retries(RetryClass::Short, Some(failure(Code::Internal)));
+        let (flow, _) = fixture.with(|context| ended.decide(context));
+        let Flow::Enter(phase) = flow else {
+            panic!("{flow:?}")
+        };
+        fixture.enter(phase).0
+    }
+
+    #[test]
+    fn what_the_retry_policy_says_is_held_within_the_limits_of_the_binding() {
+        for (said, waited) in [(7_000, 7_000), (1, 100), (u64::MAX / 2, 24 * 3_600_000)] {
+            let mut fixture = fixture();
+            let flow = deciding(&mut fixture);
+            let (flow, commands) = fixture.go_on(flow, PhaseEvent::Reply(0, Reply::Decided(Ok(said))));
+            let Flow::Finish(finished) = flow else {
+                panic!("{flow:?}")
+            };
+            assert_eq!(finished.waited.map(|(wait, _)| wait), Some(waited));
+            assert_eq!(finished.retry.and_then(|retry| retry.answer), Some(said));
+            let clamped = commands
+                .iter()
+                .any(|c| matches!(c, Command::Report(Report::Clamped(_))));
+            assert_eq!(clamped, said != waited);
+        }
+    }
+
+    #[test]
+    fn a_retry_policy_that_faults_or_never_returns_is_as_none() {
+        let fault = Fault::new(FaultKind::Trap, "a panic");
+        for event in [
+            PhaseEvent::Reply(0, Reply::Decided(Err(fault))),
+            PhaseEvent::Cut(0),
+        ] {
+            let mut fixture = fixture();
+            let flow = deciding(&mut fixture);
+            let (flow, commands) = fixture.go_on(flow, event);
+            let Flow::Finish(finished) = flow else {
+                panic!("{flow:?}")
+            };
+            let (wait, trial) = finished.waited.expect("it is tried again");
+            assert_eq!(wait, default_wait(&trial));
+            assert!(
+                commands
+                    .iter()
+                    .any(|c| matches!(c, Command::Report(Report::Faulted(_))))
+            );
+        }
+    }
+
+    #[test]
+    fn a_wish_of_the_other_side_is_never_undercut() {
+        let mut fixture = fixture();
+        let wished = Failure {
+            retry_after: Some(60_000),
+            ..failure(Code::ResourceExhausted)
+        };
+        let ended = retries(RetryClass::Short, Some(wished));
+        let (flow, _) = fixture.with(|context| ended.decide(context));
+        let Flow::Enter(phase) = flow else {
+            panic!("{flow:?}")
+        };
+        let (flow, _) = fixture.enter(phase);
+        let (flow, _) = fixture.go_on(flow, PhaseEvent::Reply(0, Reply::Decided(Ok(1_000))));
+        let Flow::Finish(finished) = flow else {
+            panic!("{flow:?}")
+        };
+        assert_eq!(finished.waited.map(|(wait, _)| wait), Some(60_000));
+    }
+
+    #[test]
+    fn a_lost_lease_takes_nothing_away_from_a_pass_that_has_ended() {
+        let mut fixture = fixture();
+        let Flow::Wait(phase) = deciding(&mut fixture) else {
+            panic!("it waits")
+        };
+        let finished = phase.interrupt(Outcome::LeaseLost);
+        assert_eq!(finished.ended.outcome, Outcome::Published);
+        assert!(finished.waited.is_some());
+        let other = crate::reconcile::start(&fixture.frame);
+        assert_eq!(
+            other.interrupt(Outcome::LeaseLost).ended.outcome,
+            Outcome::LeaseLost
+        );
+    }
+
+    #[test]
+    fn an_event_that_fits_no_row_is_a_defect() {
+        let mut fixture = fixture();
+        let flow = deciding(&mut fixture);
+        let (flow, _) = fixture.go_on(flow, PhaseEvent::Opened);
+        assert!(matches!(flow, Flow::Bug(_)), "{flow:?}");
+    }
+}

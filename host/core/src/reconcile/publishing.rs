@@ -1,6 +1,8 @@
 //! Publishing: what the pass concluded is written in parts, rebased where nobody else wrote the same values.
 
 mod conditions;
+#[cfg(test)]
+mod tests;
 
 use serde_json::{Value, json};
 

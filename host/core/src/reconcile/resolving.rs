@@ -85,3 +85,143 @@ fn ask(context: &mut Context<'_>) {
         context.work.found.push(Entry { entry, fate });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::Code;
+    use crate::reconcile::fixture::{Fixture, VISIBLE_WITHIN, at, entry, failure, machine};
+    use crate::reconcile::{Command, start};
+    use serde_json::json;
+
+    fn in_doubt() -> Fixture {
+        let pending = json!({"status": {"pending": [entry("a"), entry("b")]}});
+        Fixture::of(machine(1, pending), &[Role::Lifecycle])
+    }
+
+    fn settled(slot: usize, doubt: Doubt) -> PhaseEvent {
+        PhaseEvent::Reply(slot, Reply::Settled(doubt))
+    }
+
+    fn fates(fixture: &Fixture) -> Vec<Fate> {
+        fixture
+            .work
+            .found
+            .iter()
+            .map(|found| found.fate.clone())
+            .collect()
+    }
+
+    #[test]
+    fn a_pass_without_entries_calls_its_lifecycle_at_once() {
+        let mut fixture = Fixture::new();
+        let phase = start(&fixture.frame);
+        let (flow, commands) = fixture.enter(phase);
+        assert!(matches!(flow, Flow::Wait(Phase::Stepping(_))), "{flow:?}");
+        assert!(matches!(
+            commands[..],
+            [Command::Call {
+                call: Call::Step { .. },
+                room: false,
+                ..
+            }]
+        ));
+    }
+
+    #[test]
+    fn every_entry_is_asked_for_and_the_lifecycle_waits_for_all_of_them() {
+        let mut fixture = in_doubt();
+        let phase = start(&fixture.frame);
+        let (flow, commands) = fixture.enter(phase);
+        let asks = |c: &Command| {
+            matches!(
+                c,
+                Command::Call {
+                    call: Call::Settle { .. },
+                    room: true,
+                    ..
+                }
+            )
+        };
+        assert_eq!(commands.len(), 2);
+        assert!(commands.iter().all(asks), "{commands:?}");
+        let (flow, _) = fixture.go_on(flow, settled(1, Doubt::Done("{}".into())));
+        assert!(matches!(flow, Flow::Wait(Phase::Resolving(_))), "{flow:?}");
+        let (flow, _) = fixture.go_on(flow, settled(0, Doubt::Unknown));
+        assert!(matches!(flow, Flow::Wait(Phase::Stepping(_))), "{flow:?}");
+        assert_eq!(
+            fates(&fixture),
+            [
+                Fate::Resolved(Doubt::Unknown),
+                Fate::Resolved(Doubt::Done("{}".into()))
+            ]
+        );
+    }
+
+    #[test]
+    fn no_answer_and_a_failure_to_look_are_unknown() {
+        let mut fixture = in_doubt();
+        let phase = start(&fixture.frame);
+        let (flow, _) = fixture.enter(phase);
+        let (flow, _) = fixture.go_on(flow, PhaseEvent::Cut(0));
+        let failed = Reply::Answer(Err(failure(Code::Unavailable)));
+        fixture.go_on(flow, PhaseEvent::Reply(1, failed));
+        let unknown = Fate::Resolved(Doubt::Unknown);
+        assert_eq!(fates(&fixture), [unknown.clone(), unknown]);
+    }
+
+    #[test]
+    fn absent_counts_once_this_host_has_known_of_the_entry_for_as_long_as_it_may_stay_unseen() {
+        for (asked_at, expected) in [
+            (VISIBLE_WITHIN - 1, Doubt::Unknown),
+            (VISIBLE_WITHIN, Doubt::Absent),
+        ] {
+            let mut fixture = in_doubt();
+            fixture.work.known.insert("a".into(), Known::seen(0));
+            fixture.now = at(asked_at);
+            let phase = start(&fixture.frame);
+            let (flow, _) = fixture.enter(phase);
+            // What counts is when the cloud was asked, not when it answered.
+            fixture.now = at(asked_at + VISIBLE_WITHIN);
+            fixture.go_on(flow, settled(0, Doubt::Absent));
+            assert_eq!(
+                fates(&fixture)[0],
+                Fate::Resolved(expected),
+                "asked at {asked_at}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_entry_that_this_process_wrote_and_never_sent_needs_no_look() {
+        let mut fixture = in_doubt();
+        fixture.work.known.insert("a".into(), Known::written(0));
+        let sent = Known {
+            sent: true,
+            ..Known::written(0)
+        };
+        fixture.work.known.insert("b".into(), sent);
+        let phase = start(&fixture.frame);
+        let (_, commands) = fixture.enter(phase);
+        assert_eq!(commands.len(), 1, "{commands:?}");
+        assert_eq!(fates(&fixture), [Fate::NeverSent, Fate::Open]);
+    }
+
+    #[test]
+    fn what_is_known_of_entries_that_stand_no_more_is_forgotten() {
+        let mut fixture = in_doubt();
+        fixture.work.known.insert("gone".into(), Known::seen(0));
+        let phase = start(&fixture.frame);
+        fixture.enter(phase);
+        assert_eq!(fixture.work.known.keys().collect::<Vec<_>>(), ["a", "b"]);
+    }
+
+    #[test]
+    fn an_event_that_fits_no_row_is_a_defect() {
+        let mut fixture = in_doubt();
+        let phase = start(&fixture.frame);
+        let (flow, _) = fixture.enter(phase);
+        let (flow, _) = fixture.go_on(flow, PhaseEvent::Opened);
+        assert!(matches!(flow, Flow::Bug(_)), "{flow:?}");
+    }
+}

@@ -234,3 +234,203 @@ fn without_lifecycle(context: &mut Context<'_>) -> Flow {
         None => Flow::End(Ended::plain(Outcome::Discarded(Discard::NoPolicy))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::CredentialPlan;
+    use crate::reconcile::Command;
+    use crate::reconcile::fixture::{
+        Fixture, concluded, conclusion, config_map, get, machine, outcome, patches, stepped, stop,
+    };
+    use serde_json::json;
+
+    fn fault(commands: &[Command]) -> Option<FaultKind> {
+        commands.iter().find_map(|command| match command {
+            Command::Report(Report::Faulted(fault)) => Some(fault.kind),
+            _ => None,
+        })
+    }
+
+    /// What the first step of a lifecycle comes to.
+    fn first(step: Step) -> Option<FaultKind> {
+        let mut fixture = Fixture::new();
+        let (flow, _) = fixture.enter(Stepping::begin(Role::Lifecycle));
+        fault(&fixture.go_on(flow, stepped(step)).1)
+    }
+
+    #[test]
+    fn a_step_that_asks_for_nothing_or_for_what_it_knows_stalls() {
+        assert_eq!(first(Step::Pending(vec![])), Some(FaultKind::Stalled));
+        let mut fixture = Fixture::new();
+        let (flow, _) = fixture.requests(vec![get()]);
+        let (flow, _) = fixture.go_on(flow, crate::reconcile::fixture::answer(Ok(json!({}))));
+        let (_, commands) = fixture.go_on(flow, stepped(Step::Pending(vec![get()])));
+        assert_eq!(fault(&commands), Some(FaultKind::Stalled));
+    }
+
+    #[test]
+    fn asks_and_acts_do_not_come_in_one_step() {
+        assert_eq!(
+            first(Step::Pending(vec![get(), stop()])),
+            Some(FaultKind::BadOutput)
+        );
+    }
+
+    #[test]
+    fn more_requests_than_there_is_room_for_are_too_long_before_any_is_answered() {
+        let mut fixture = Fixture::new();
+        fixture.bind(|binding| binding.spec.limits.entries = 1);
+        let (_, commands) = fixture.requests(vec![get(), config_map(false)]);
+        assert_eq!(fault(&commands), Some(FaultKind::TooLong));
+        let mut fixture = Fixture::new();
+        fixture.bind(|binding| binding.spec.limits.journal = 100);
+        let (_, commands) = fixture.requests(vec![get(), config_map(false)]);
+        assert_eq!(fault(&commands), Some(FaultKind::TooLong));
+    }
+
+    #[test]
+    fn a_pass_has_so_many_steps_and_so_much_fuel() {
+        let mut fixture = Fixture::new();
+        fixture.bind(|binding| binding.spec.limits.steps = 0);
+        let (_, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
+        assert_eq!(fault(&commands), Some(FaultKind::TooLong));
+        let mut fixture = Fixture::new();
+        fixture.bind(|binding| binding.spec.limits.pass_fuel = 0);
+        let (_, commands) = fixture.concludes(json!(null));
+        assert_eq!(fault(&commands), Some(FaultKind::OutOfFuel));
+    }
+
+    #[test]
+    fn a_step_that_never_returns_is_a_fault_that_need_not_come_again() {
+        let mut fixture = Fixture::new();
+        let (flow, _) = fixture.enter(Stepping::begin(Role::Lifecycle));
+        let (_, commands) = fixture.go_on(flow, PhaseEvent::Cut(0));
+        let told = commands.iter().find_map(|command| match command {
+            Command::Report(Report::Faulted(fault)) => Some((fault.kind, fault.deterministic)),
+            _ => None,
+        });
+        assert_eq!(told, Some((FaultKind::WallTime, false)));
+    }
+
+    #[test]
+    fn what_a_conclusion_must_not_say_is_a_fault_of_its_own_role() {
+        let with = |patch| Step::Concluded {
+            verdict: None,
+            conclusion: conclusion(patch),
+        };
+        for patch in [
+            json!({"status": {"pending": []}}),
+            json!({"status": "x"}),
+            json!({"status": {"conditions": [{"type": "polity.dev/Forged", "status": "True"}]}}),
+            json!({"spec": {"replicas": 1}}),
+            json!({"metadata": {"finalizers": ["somebody.else/s"]}}),
+            json!({"metadata": {"resourceVersion": "9"}}),
+        ] {
+            assert_eq!(first(with(patch.clone())), Some(FaultKind::BadOutput), "{patch}");
+        }
+        assert_eq!(
+            first(with(
+                json!({"status": {"phase": "x"}, "metadata": {"labels": {"a": "b"}}})
+            )),
+            None
+        );
+        let judged = Step::Concluded {
+            verdict: Some(Verdict::Denied),
+            conclusion: conclusion(json!(null)),
+        };
+        assert_eq!(first(judged), Some(FaultKind::BadOutput));
+    }
+
+    #[test]
+    fn notes_are_few_and_short() {
+        let with = |notes: Vec<String>| {
+            let conclusion = Conclusion {
+                notes,
+                ..conclusion(json!(null))
+            };
+            first(Step::Concluded {
+                verdict: None,
+                conclusion,
+            })
+        };
+        assert_eq!(with(vec!["x".repeat(1_024); 256]), None);
+        assert_eq!(with(vec!["x".repeat(1_025)]), Some(FaultKind::BadOutput));
+        assert_eq!(with(vec!["x".into(); 257]), Some(FaultKind::BadOutput));
+    }
+
+    #[test]
+    fn a_conclusion_rests_on_entries_that_are_there_and_on_every_act() {
+        let resting_on = |used: Vec<u32>| {
+            let mut fixture = Fixture::new();
+            let (flow, _) = fixture.requests(vec![stop()]);
+            let (flow, _) = fixture.go_on(flow, crate::reconcile::fixture::answer(Ok(json!({}))));
+            let conclusion = Conclusion {
+                used,
+                ..conclusion(json!(null))
+            };
+            fault(&fixture.go_on(flow, concluded(None, conclusion)).1)
+        };
+        assert_eq!(resting_on(vec![0]), None);
+        assert_eq!(resting_on(vec![]), Some(FaultKind::JournalMismatch));
+        assert_eq!(resting_on(vec![0, 1]), Some(FaultKind::JournalMismatch));
+    }
+
+    #[test]
+    fn a_fault_is_published_as_a_condition_and_nothing_else() {
+        let mut fixture = Fixture::of(
+            machine(
+                1,
+                json!({"status": {"pending": [crate::reconcile::fixture::entry("a")]}}),
+            ),
+            &[Role::Lifecycle],
+        );
+        let (flow, commands) = fixture.requests(vec![]);
+        let status = &patches(&commands)[0]["status"];
+        assert_eq!(status["conditions"][0]["type"], "polity.dev/Quarantined");
+        assert_eq!(status.get("pending"), None);
+        let written = crate::reconcile::fixture::answer(Ok(machine(2, json!({"status": status}))));
+        let (flow, _) = fixture.go_on(flow, written);
+        assert_eq!(outcome(&flow), Some(&Outcome::Faulted));
+    }
+
+    fn judged(verdict: Verdict, rest: serde_json::Value) -> (Fixture, Flow, Vec<Command>) {
+        let mut fixture = Fixture::of(machine(1, rest), &[Role::Identity, Role::Lifecycle]);
+        let phase = crate::reconcile::start(&fixture.frame);
+        let (flow, _) = fixture.enter(phase);
+        let plan = Question::Credential(CredentialPlan { plan: "{}".into() });
+        let asks = Step::Pending(vec![crate::reconcile::fixture::ask(plan)]);
+        let (flow, _) = fixture.go_on(flow, stepped(asks));
+        let handle = crate::reconcile::fixture::answer(Ok(json!({"handle": "h"})));
+        let (flow, _) = fixture.go_on(flow, handle);
+        let (flow, commands) = fixture.go_on(flow, concluded(Some(verdict), conclusion(json!(null))));
+        (fixture, flow, commands)
+    }
+
+    #[test]
+    fn the_lifecycle_runs_after_a_grant_and_after_nothing_else() {
+        let (fixture, flow, _) = judged(Verdict::Granted("h".into()), json!({}));
+        assert!(matches!(flow, Flow::Wait(Phase::Stepping(_))), "{flow:?}");
+        assert_eq!(fixture.work.handle.as_deref(), Some("h"));
+        let (_, flow, _) = judged(Verdict::Denied, json!({}));
+        assert_eq!(outcome(&flow), Some(&Outcome::Denied));
+        let (_, _, commands) = judged(Verdict::Granted("of somebody else".into()), json!({}));
+        assert_eq!(fault(&commands), Some(FaultKind::BadOutput));
+    }
+
+    #[test]
+    fn only_an_object_that_is_being_deleted_is_released_and_its_finalizer_goes() {
+        let (_, _, commands) = judged(Verdict::Released, json!({}));
+        assert_eq!(fault(&commands), Some(FaultKind::BadOutput));
+        let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+        let (_, _, commands) = judged(Verdict::Released, deleting);
+        assert_eq!(patches(&commands)[0]["metadata"]["finalizers"], json!([]));
+    }
+
+    #[test]
+    fn a_binding_without_a_lifecycle_publishes_what_its_identity_concluded() {
+        let mut fixture = Fixture::of(machine(1, json!({})), &[]);
+        let (flow, _) = fixture.enter(Stepping::begin(Role::Lifecycle));
+        assert_eq!(outcome(&flow), Some(&Outcome::Discarded(Discard::NoPolicy)));
+    }
+}

@@ -1,0 +1,465 @@
+use super::*;
+use crate::call::WatchEvent;
+use crate::contract::Role;
+use crate::contract::{Doubt, Kind, ObjectRef, Precondition, Question};
+use crate::reconcile::fixture::{
+    FINALIZER, Fixture, answer, at, clone_of, config_map, entry, failure, machine, operations, outcome,
+    patches, stop,
+};
+use crate::reconcile::{Work, primary_scope};
+
+/// The answers that the policy gets when it is called again.
+fn answers(commands: &[Command]) -> Vec<Result<Json, Code>> {
+    let journal = commands.iter().find_map(|command| match command {
+        Command::Call {
+            call: Call::Step { pass, .. },
+            ..
+        } => Some(&pass.journal),
+        _ => None,
+    });
+    let journal = journal.map_or(&[][..], |journal| journal.as_slice());
+    let told = |entry: &crate::contract::Entry| entry.answer.clone().map_err(|failure| failure.code);
+    journal.iter().map(told).collect()
+}
+
+/// The object as the API server shows it after a write.
+fn shown(version: u64, patch: &Value) -> PhaseEvent {
+    let mut value = machine(version, json!({}));
+    crate::plan::apply(patch, &mut value);
+    crate::plan::apply(
+        &json!({"metadata": {"resourceVersion": version.to_string()}}),
+        &mut value,
+    );
+    answer(Ok(value))
+}
+
+/// The primary changed in the cache.
+fn changes(fixture: &mut Fixture, rest: Value) {
+    let scope = primary_scope(&fixture.frame.binding);
+    fixture
+        .cache
+        .observe(&scope, WatchEvent::Applied(Object::new(machine(5, rest))));
+}
+
+#[test]
+fn a_change_is_performed_without_an_entry_and_its_answer_reaches_the_policy() {
+    let mut fixture = Fixture::new();
+    let (flow, commands) = fixture.requests(vec![stop()]);
+    assert_eq!(operations(&commands), ["vm.stop"]);
+    assert!(patches(&commands).is_empty());
+    assert!(fixture.work.acted);
+    let (_, commands) = fixture.go_on(flow, answer(Ok(json!({"power": "off"}))));
+    assert_eq!(answers(&commands), [Ok("{\"power\":\"off\"}".into())]);
+}
+
+#[test]
+fn an_object_that_changed_before_the_first_act_is_not_acted_for() {
+    for rest in [
+        json!({"metadata": {"generation": 2}}),
+        json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+        json!({"metadata": {"uid": "another"}}),
+    ] {
+        let mut fixture = Fixture::new();
+        changes(&mut fixture, rest.clone());
+        let (flow, commands) = fixture.requests(vec![stop()]);
+        assert_eq!(
+            outcome(&flow),
+            Some(&Outcome::Discarded(Discard::Changed)),
+            "{rest}"
+        );
+        assert!(operations(&commands).is_empty());
+    }
+    let mut fixture = Fixture::new();
+    changes(&mut fixture, json!({"metadata": {"labels": {"a": "b"}}}));
+    assert_eq!(operations(&fixture.requests(vec![stop()]).1), ["vm.stop"]);
+}
+
+#[test]
+fn a_pass_that_has_acted_goes_on_although_its_object_changed() {
+    let mut fixture = Fixture::new();
+    let (flow, _) = fixture.requests(vec![stop(), stop()]);
+    changes(&mut fixture, json!({"metadata": {"generation": 2}}));
+    let (_, commands) = fixture.go_on(flow, answer(Ok(json!({}))));
+    assert_eq!(operations(&commands), ["vm.stop"]);
+}
+
+#[test]
+fn the_finalizer_is_written_first_and_has_to_be_seen() {
+    let mut without = Fixture::of(
+        machine(1, json!({"metadata": {"finalizers": null}})),
+        &[Role::Lifecycle],
+    );
+    let (flow, commands) = without.requests(vec![stop()]);
+    assert!(operations(&commands).is_empty());
+    let patch = patches(&commands)[0].clone();
+    assert_eq!(patch["metadata"]["finalizers"], json!([FINALIZER]));
+    assert_eq!(patch["metadata"]["resourceVersion"], "1");
+    let (_, commands) = without.go_on(flow, shown(2, &patch));
+    assert_eq!(operations(&commands), ["vm.stop"]);
+
+    let mut without = Fixture::of(
+        machine(1, json!({"metadata": {"finalizers": null}})),
+        &[Role::Lifecycle],
+    );
+    let (flow, _) = without.requests(vec![stop()]);
+    let (_, commands) = without.go_on(flow, shown(2, &json!({"metadata": {"finalizers": null}})));
+    assert_eq!(answers(&commands), [Err(Code::FailedPrecondition)]);
+    assert!(operations(&commands).is_empty());
+    assert!(
+        commands
+            .iter()
+            .any(|c| matches!(c, Command::Report(Report::NotKept(path)) if path == "metadata.finalizers"))
+    );
+}
+
+#[test]
+fn a_write_that_fails_before_the_first_act_gives_the_pass_up() {
+    let mut without = Fixture::of(
+        machine(1, json!({"metadata": {"finalizers": null}})),
+        &[Role::Lifecycle],
+    );
+    let (flow, _) = without.requests(vec![stop()]);
+    let (flow, _) = without.go_on(flow, answer(Err(failure(Code::Aborted))));
+    let given_up = |flow: &Flow| matches!(outcome(flow), Some(Outcome::Discarded(Discard::NotWritten(_))));
+    assert!(given_up(&flow), "{flow:?}");
+    let mut fixture = Fixture::new();
+    let (flow, _) = fixture.requests(vec![clone_of("m")]);
+    let (flow, commands) = fixture.go_on(flow, PhaseEvent::Cut(0));
+    assert!(given_up(&flow) && operations(&commands).is_empty(), "{flow:?}");
+}
+
+#[test]
+fn a_write_that_fails_after_the_first_act_refuses_what_needed_it() {
+    let mut fixture = Fixture::new();
+    fixture.work.acted = true;
+    let (flow, _) = fixture.requests(vec![clone_of("m"), stop()]);
+    let (flow, commands) = fixture.go_on(flow, answer(Err(failure(Code::Unavailable))));
+    assert_eq!(operations(&commands), ["vm.stop"]);
+    let (_, commands) = fixture.go_on(flow, answer(Ok(json!({}))));
+    assert_eq!(answers(&commands), [Err(Code::Aborted), Ok("{}".into())]);
+    assert_eq!(fixture.work.entered[0].fate, Fate::NeverSent);
+}
+
+#[test]
+fn every_create_of_a_step_is_entered_by_one_write_before_any_is_sent() {
+    let mut fixture = Fixture::new();
+    let (flow, commands) = fixture.requests(vec![clone_of("a"), clone_of("b")]);
+    assert!(operations(&commands).is_empty());
+    let patch = patches(&commands)[0].clone();
+    let entries = patch["status"]["pending"].as_array().expect("entries").clone();
+    assert_eq!(
+        entries.iter().map(|e| e["intent"].clone()).collect::<Vec<_>>(),
+        [json!("a"), json!("b")]
+    );
+    let (flow, commands) = fixture.go_on(flow, shown(2, &patch));
+    let sent = commands.iter().find_map(|command| match command {
+        Command::Call {
+            call: Call::Cloud(request),
+            ..
+        } => request.key.clone(),
+        _ => None,
+    });
+    assert_eq!(sent.map(Value::from), Some(entries[0]["key"].clone()));
+    let known = |fixture: &Fixture, entry: &Value| {
+        let key = entry["key"].as_str().unwrap_or_default();
+        fixture.work.known[key].sent
+    };
+    assert!(known(&fixture, &entries[0]) && !known(&fixture, &entries[1]));
+    fixture.go_on(flow, answer(Ok(json!({}))));
+    assert!(known(&fixture, &entries[1]));
+}
+
+#[test]
+fn an_entry_that_the_api_server_drops_refuses_its_create_and_no_other_act() {
+    let mut fixture = Fixture::new();
+    let (flow, _) = fixture.requests(vec![clone_of("m"), stop()]);
+    let (flow, commands) = fixture.go_on(flow, shown(2, &json!({})));
+    assert_eq!(operations(&commands), ["vm.stop"]);
+    assert!(
+        commands
+            .iter()
+            .any(|c| matches!(c, Command::Report(Report::NotKept(path)) if path == "status.pending"))
+    );
+    let (_, commands) = fixture.go_on(flow, answer(Ok(json!({}))));
+    assert_eq!(
+        answers(&commands),
+        [Err(Code::FailedPrecondition), Ok("{}".into())]
+    );
+}
+
+/// A pass whose create is entered, and on its way.
+fn cloning() -> (Fixture, Flow) {
+    let mut fixture = Fixture::new();
+    let (flow, commands) = fixture.requests(vec![clone_of("m")]);
+    let patch = patches(&commands)[0].clone();
+    let (flow, _) = fixture.go_on(flow, shown(2, &patch));
+    (fixture, flow)
+}
+
+#[test]
+fn what_came_of_a_create_is_known_unless_it_may_have_been_performed() {
+    let unknown = failure(Code::Unavailable).effect_unknown();
+    for (event, fate, code) in [
+        (answer(Ok(json!({}))), Fate::Answered, None),
+        (
+            answer(Err(failure(Code::ResourceExhausted))),
+            Fate::Answered,
+            Some(Code::ResourceExhausted),
+        ),
+        (answer(Err(unknown)), Fate::Open, Some(Code::Unavailable)),
+        (PhaseEvent::Cut(0), Fate::Open, Some(Code::DeadlineExceeded)),
+    ] {
+        let (mut fixture, flow) = cloning();
+        let (_, commands) = fixture.go_on(flow, event);
+        assert_eq!(fixture.work.entered[0].fate, fate);
+        assert_eq!(answers(&commands)[0].as_ref().err(), code.as_ref());
+    }
+}
+
+#[test]
+fn the_same_create_twice_is_refused_in_a_step_and_in_a_pass_that_does_not_know_of_the_first() {
+    let mut fixture = Fixture::new();
+    let (flow, commands) = fixture.requests(vec![clone_of("m"), clone_of("m")]);
+    let patch = patches(&commands)[0].clone();
+    assert_eq!(patch["status"]["pending"].as_array().map(Vec::len), Some(1));
+    let (flow, _) = fixture.go_on(flow, shown(2, &patch));
+    let (_, commands) = fixture.go_on(flow, PhaseEvent::Cut(0));
+    assert_eq!(
+        answers(&commands),
+        [Err(Code::DeadlineExceeded), Err(Code::FailedPrecondition)]
+    );
+    let (_, commands) = fixture.requests(vec![clone_of("m")]);
+    assert_eq!(answers(&commands), [Err(Code::FailedPrecondition)]);
+}
+
+#[test]
+fn nothing_in_doubt_is_performed_again() {
+    let found = |fate| {
+        let pending = json!({"status": {"pending": [entry("a")]}});
+        let mut fixture = Fixture::of(machine(1, pending), &[Role::Lifecycle]);
+        let entry = serde_json::from_value(entry("a")).expect("an entry");
+        fixture.work.found = vec![Entry { entry, fate }];
+        let (_, commands) = fixture.requests(vec![clone_of("m")]);
+        (answers(&commands), patches(&commands).len())
+    };
+    let done = Fate::Resolved(Doubt::Done("{\"id\":\"vm-1\"}".into()));
+    assert_eq!(found(done), (vec![Ok("{\"id\":\"vm-1\"}".into())], 0));
+    assert_eq!(
+        found(Fate::Resolved(Doubt::Unknown)),
+        (vec![Err(Code::FailedPrecondition)], 0)
+    );
+    assert_eq!(found(Fate::Resolved(Doubt::Absent)), (vec![], 1));
+    assert_eq!(found(Fate::NeverSent), (vec![], 1));
+}
+
+#[test]
+fn what_is_absent_makes_room_for_its_successor() {
+    let pending = json!({"status": {"pending": [entry("a")]}});
+    let mut fixture = Fixture::of(machine(1, pending), &[Role::Lifecycle]);
+    let old = serde_json::from_value(entry("a")).expect("an entry");
+    fixture.work.found = vec![Entry {
+        entry: old,
+        fate: Fate::Resolved(Doubt::Absent),
+    }];
+    let (_, commands) = fixture.requests(vec![clone_of("m")]);
+    let pending = patches(&commands)[0]["status"]["pending"].clone();
+    assert_eq!(pending.as_array().map(Vec::len), Some(1));
+    assert_ne!(pending[0]["key"], "a");
+}
+
+#[test]
+fn nothing_is_created_while_an_entry_cannot_be_read() {
+    let mut fixture = Fixture::new();
+    fixture.work.unreadable = Some("status.pending[0]: of another version".into());
+    let (flow, commands) = fixture.requests(vec![clone_of("m"), stop()]);
+    assert_eq!(operations(&commands), ["vm.stop"]);
+    let (_, commands) = fixture.go_on(flow, answer(Ok(json!({}))));
+    assert_eq!(answers(&commands)[0], Err(Code::FailedPrecondition));
+}
+
+#[test]
+fn on_a_deleting_object_without_its_finalizer_nothing_is_done() {
+    let gone = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["another"]}});
+    let mut fixture = Fixture::of(machine(1, gone), &[Role::Lifecycle]);
+    let (_, commands) = fixture.requests(vec![stop()]);
+    assert_eq!(answers(&commands), [Err(Code::FailedPrecondition)]);
+    let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    let mut fixture = Fixture::of(machine(1, deleting), &[Role::Lifecycle]);
+    assert_eq!(operations(&fixture.requests(vec![stop()]).1), ["vm.stop"]);
+}
+
+#[test]
+fn a_change_that_would_outlast_the_lease_waits_for_its_renewal_and_looks_again() {
+    let mut fixture = Fixture::new();
+    fixture.now = at(15_001);
+    let (flow, commands) = fixture.requests(vec![stop()]);
+    assert!(
+        matches!(commands.last(), Some(Command::AwaitLease)),
+        "{commands:?}"
+    );
+    assert!(!fixture.work.acted);
+    let (flow, commands) = fixture.go_on(flow, PhaseEvent::Opened);
+    assert!(
+        matches!(commands.last(), Some(Command::AwaitLease)),
+        "{commands:?}"
+    );
+    changes(&mut fixture, json!({"metadata": {"generation": 2}}));
+    fixture.now = at(0);
+    let (flow, _) = fixture.go_on(flow, PhaseEvent::Opened);
+    assert_eq!(outcome(&flow), Some(&Outcome::Discarded(Discard::Changed)));
+}
+
+#[test]
+fn without_the_lease_and_without_time_nothing_is_begun() {
+    let mut fixture = Fixture::new();
+    fixture.now = at(20_000);
+    let (flow, _) = fixture.requests(vec![stop()]);
+    assert_eq!(outcome(&flow), Some(&Outcome::LeaseLost));
+    let mut fixture = Fixture::new();
+    fixture.cutting = true;
+    let (flow, _) = fixture.requests(vec![stop()]);
+    assert_eq!(outcome(&flow), Some(&Outcome::Stopped));
+}
+
+#[test]
+fn an_act_waits_for_room_at_its_cloud() {
+    let mut fixture = Fixture::new();
+    fixture.has_room = false;
+    let (flow, commands) = fixture.requests(vec![stop()]);
+    assert!(
+        matches!(commands.last(), Some(Command::AwaitRoom)),
+        "{commands:?}"
+    );
+    fixture.has_room = true;
+    let (_, commands) = fixture.go_on(flow, PhaseEvent::Opened);
+    assert_eq!(operations(&commands), ["vm.stop"]);
+}
+
+#[test]
+fn a_create_that_begins_too_late_after_its_entry_is_not_begun() {
+    for (late, sent) in [(BEGINS_WITHIN, 1), (BEGINS_WITHIN + 1, 0)] {
+        let mut fixture = Fixture::new();
+        let (flow, commands) = fixture.requests(vec![clone_of("m")]);
+        let patch = patches(&commands)[0].clone();
+        fixture.now = at(late);
+        let (_, commands) = fixture.go_on(flow, shown(2, &patch));
+        assert_eq!(operations(&commands).len(), sent, "{late}");
+        if sent == 0 {
+            assert_eq!(answers(&commands), [Err(Code::Aborted)]);
+            assert_eq!(fixture.work.entered[0].fate, Fate::NeverSent);
+        }
+    }
+}
+
+#[test]
+fn an_object_that_changed_while_its_entry_was_written_is_told_so_and_the_entry_may_go() {
+    let mut fixture = Fixture::new();
+    let (flow, commands) = fixture.requests(vec![clone_of("m"), stop()]);
+    let patch = patches(&commands)[0].clone();
+    changes(&mut fixture, json!({"metadata": {"generation": 2}}));
+    let (_, commands) = fixture.go_on(flow, shown(6, &patch));
+    assert_eq!(answers(&commands), [Err(Code::Aborted), Err(Code::Aborted)]);
+    assert!(operations(&commands).is_empty());
+}
+
+fn delete(uid: &str) -> Request {
+    Request::Act(Act::Delete(ObjectDelete {
+        object: ObjectRef {
+            kind: Kind {
+                api_version: "v1".into(),
+                kind: "ConfigMap".into(),
+            },
+            namespace: Some("default".into()),
+            name: "site".into(),
+        },
+        precondition: Precondition {
+            uid: uid.into(),
+            resource_version: None,
+        },
+        grace_period_seconds: None,
+        propagation_policy: None,
+    }))
+}
+
+#[test]
+fn an_act_on_another_object_answers_its_identity_and_never_its_content() {
+    let mut fixture = Fixture::new();
+    let (flow, _) = fixture.requests(vec![delete("s")]);
+    let deleting = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"secret": "x"}, "metadata":
+        {"namespace": "default", "name": "site", "uid": "s", "resourceVersion": "7", "generation": 3}});
+    let (_, commands) = fixture.go_on(flow, answer(Ok(deleting)));
+    let told = answers(&commands).remove(0).expect("it was performed");
+    assert_eq!(&*told, r#"{"generation":3,"resourceVersion":"7","uid":"s"}"#);
+    assert!(commands.iter().any(|c| matches!(c, Command::SawOther(_))));
+    let (flow, _) = fixture.requests(vec![delete("s")]);
+    let (_, commands) = fixture.go_on(flow, answer(Ok(Value::Null)));
+    assert!(
+        commands.iter().any(|c| matches!(c, Command::Gone { .. })),
+        "{commands:?}"
+    );
+}
+
+#[test]
+fn a_relation_is_looked_at_before_an_act_and_not_only_before_an_ask() {
+    let by_relation = json!({"apiVersion": "v1", "kind": "ConfigMap", "relation": {"ours": "metadata.name",
+        "theirs": "metadata.labels.machine"}});
+    let mut fixture = Fixture::new();
+    let grant = serde_json::from_value(by_relation).expect("a grant");
+    fixture.bind(|binding| binding.spec.grants = vec![crate::binding::Grant::Delete(grant)]);
+    let (_, commands) = fixture.requests(vec![delete("s")]);
+    assert_eq!(
+        answers(&commands),
+        [Err(Code::Unavailable)],
+        "nobody has seen whose it is"
+    );
+    let of = |machine: &str| {
+        Object::new(
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "default",
+            "name": "site", "uid": "s", "resourceVersion": "3", "labels": {"machine": machine}}}),
+        )
+    };
+    let Request::Ask(asked) = config_map(false) else {
+        panic!("an ask")
+    };
+    let Question::Object(query) = asked.question else {
+        panic!("of one object")
+    };
+    let scope = crate::call::Scope {
+        kind: query.object.kind,
+        namespace: None,
+        name: None,
+        node: None,
+        fields: Vec::new(),
+    };
+    fixture.cache.open(&scope);
+    fixture.cache.observe(&scope, WatchEvent::Applied(of("another")));
+    let (_, commands) = fixture.requests(vec![delete("s")]);
+    assert_eq!(answers(&commands), [Err(Code::PermissionDenied)]);
+    fixture.cache.observe(&scope, WatchEvent::Deleted(of("another")));
+    fixture.cache.observe(&scope, WatchEvent::Applied(of("m")));
+    let (_, commands) = fixture.requests(vec![delete("of another")]);
+    assert_eq!(answers(&commands), [Err(Code::Aborted)]);
+    let (_, commands) = fixture.requests(vec![delete("s")]);
+    assert!(commands.iter().any(|c| matches!(
+        c,
+        Command::Call {
+            call: Call::Write(Write::Act(_)),
+            ..
+        }
+    )));
+}
+
+#[test]
+fn what_an_interrupted_pass_knows_of_its_entries_is_kept() {
+    let (fixture, _) = cloning();
+    let Work { known, .. } = fixture.work;
+    assert_eq!(known.values().map(|known| known.sent).collect::<Vec<_>>(), [true]);
+}
+
+#[test]
+fn an_event_that_fits_no_row_is_a_defect() {
+    let mut fixture = Fixture::new();
+    let (flow, _) = fixture.requests(vec![stop()]);
+    let (flow, _) = fixture.go_on(flow, PhaseEvent::Listed(0));
+    assert!(matches!(flow, Flow::Bug(_)), "{flow:?}");
+}

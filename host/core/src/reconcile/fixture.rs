@@ -1,0 +1,398 @@
+//! What the tests of the phases stand on: a pass of a Machine, and a view with nothing in it but what a test puts there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Command, Context, Flow, Frame, LastPass, Phase, PhaseEvent, View, Work};
+use crate::binding::{
+    Binding, BindingSpec, CloudRef, Governs, Grant, KindGrant, Limits, LoadedPolicy, Policies, PolicyId,
+    Tenant,
+};
+use crate::call::{Call, LeaseRead, Reply, Write};
+use crate::catalogue::{Catalogue, Operation, OperationEffect};
+use crate::contract::{
+    Act, Answer, Ask, CloudAct, CloudCall, Code, Conclusion, Failure, Kind, Manifest, Next, ObjectQuery,
+    ObjectRef, Question, Request, Role, Step, Verdict,
+};
+use crate::controller::Guards;
+use crate::controller::cache::Cache;
+use crate::controller::lease::Lease;
+use crate::controller::locks::Locks;
+use crate::fault::Stepped;
+use crate::key::{Key, Now, PassId};
+use crate::object::Object;
+use crate::record::Outcome;
+
+/// The finalizer of the lifecycle.
+pub(super) const FINALIZER: &str = "example.com/machine";
+/// Milliseconds until what `vm.clone` creates is seen.
+pub(super) const VISIBLE_WITHIN: u64 = 60_000;
+
+/// A pass, and everything that its handlers may look at.
+pub(super) struct Fixture {
+    pub(super) frame: Frame,
+    pub(super) work: Work,
+    pub(super) cache: Cache,
+    pub(super) lease: Lease,
+    pub(super) locks: Locks,
+    pub(super) now: Now,
+    pub(super) has_room: bool,
+    pub(super) cutting: bool,
+    bindings: BTreeMap<Arc<str>, Arc<Binding>>,
+}
+
+impl Fixture {
+    /// A pass of this Machine under these policies, with the lease held.
+    pub(super) fn of(object: Value, policies: &[Role]) -> Self {
+        let snapshot = Object::new(object);
+        let binding = Arc::new(binding(policies));
+        let frame = Frame {
+            id: PassId(1),
+            key: Key {
+                binding: "machines".into(),
+                namespace: Some("default".into()),
+                name: "m".into(),
+            },
+            tenant: "default".into(),
+            line: "machines default".into(),
+            binding: binding.clone(),
+            started: at(0),
+            causes: Vec::new(),
+            attempt: 0,
+            slowed: false,
+            snapshot: Some(snapshot.clone()),
+            last: LastPass::default(),
+        };
+        let mut cache = Cache::default();
+        let scope = super::primary_scope(&binding);
+        cache.open(&scope);
+        let objects = vec![snapshot.clone()];
+        let version = snapshot.version();
+        cache.observe(&scope, crate::call::WatchEvent::Listed { objects, version });
+        Fixture {
+            frame,
+            work: Work {
+                current: Some(snapshot),
+                ..Work::default()
+            },
+            cache,
+            lease: held(),
+            locks: Locks::default(),
+            now: at(0),
+            has_room: true,
+            cutting: false,
+            bindings: BTreeMap::from([("machines".into(), binding)]),
+        }
+    }
+
+    /// A pass of a Machine that holds its finalizer, under a lifecycle policy.
+    pub(super) fn new() -> Self {
+        Fixture::of(machine(1, json!({})), &[Role::Lifecycle])
+    }
+
+    /// What a phase makes of an event, and what it commands.
+    pub(super) fn on(&mut self, phase: Phase, event: PhaseEvent) -> (Flow, Vec<Command>) {
+        self.with(|context| phase.on_event(event, context))
+    }
+
+    /// What a handler returns, and what it commands.
+    pub(super) fn with<T>(&mut self, handler: impl FnOnce(&mut Context<'_>) -> T) -> (T, Vec<Command>) {
+        let mut context = Context {
+            view: View {
+                now: self.now,
+                cache: &self.cache,
+                lease: &self.lease,
+                bindings: &self.bindings,
+                locks: &self.locks,
+                has_room: self.has_room,
+                cutting: self.cutting,
+                guards: Guards::default(),
+            },
+            frame: &self.frame,
+            work: &mut self.work,
+            commands: Vec::new(),
+        };
+        let returned = handler(&mut context);
+        (returned, context.commands)
+    }
+
+    /// Enters a phase, and every phase that is entered from it; what is commanded is dropped, but for the last.
+    pub(super) fn enter(&mut self, phase: Phase) -> (Flow, Vec<Command>) {
+        let (mut flow, mut commands) = self.on(phase, PhaseEvent::Entered);
+        while let Flow::Enter(phase) = flow {
+            let (next, more) = self.on(phase, PhaseEvent::Entered);
+            flow = next;
+            commands.extend(more);
+        }
+        (flow, commands)
+    }
+
+    /// Hands an event to a phase that waits, and goes on until one waits again or the pass ends.
+    pub(super) fn go_on(&mut self, flow: Flow, event: PhaseEvent) -> (Flow, Vec<Command>) {
+        let Flow::Wait(phase) = flow else {
+            panic!("nothing waits: {flow:?}")
+        };
+        let (flow, mut commands) = self.on(phase, event);
+        match flow {
+            Flow::Enter(phase) => {
+                let (flow, more) = self.enter(phase);
+                commands.extend(more);
+                (flow, commands)
+            }
+            flow => (flow, commands),
+        }
+    }
+
+    /// The lifecycle returns these requests.
+    pub(super) fn requests(&mut self, requests: Vec<Request>) -> (Flow, Vec<Command>) {
+        let (flow, _) = self.enter(super::stepping::Stepping::begin(Role::Lifecycle));
+        self.go_on(flow, stepped(Step::Pending(requests)))
+    }
+
+    /// The lifecycle concludes with this patch, and is settled.
+    pub(super) fn concludes(&mut self, patch: Value) -> (Flow, Vec<Command>) {
+        let (flow, _) = self.enter(super::stepping::Stepping::begin(Role::Lifecycle));
+        self.go_on(flow, concluded(None, conclusion(patch)))
+    }
+
+    /// Changes the binding of the pass.
+    pub(super) fn bind(&mut self, change: impl FnOnce(&mut Binding)) {
+        let mut binding = (*self.frame.binding).clone();
+        change(&mut binding);
+        self.frame.binding = Arc::new(binding);
+    }
+}
+
+pub(super) fn at(boot: u64) -> Now {
+    Now {
+        boot,
+        unix: 1_767_225_600_000 + boot,
+    }
+}
+
+/// A lease that is held for 20 s.
+fn held() -> Lease {
+    let mut lease = Lease::new("me".into());
+    let read = |holder: &str, version: &str| LeaseRead {
+        holder: holder.into(),
+        duration: crate::controller::lease::DURATION,
+        version: version.into(),
+        transitions: 0,
+    };
+    lease.poll(at(0));
+    lease.answered(at(0), false, Ok(None));
+    lease.poll(at(0));
+    lease.answered(at(0), true, Ok(Some(read("me", "1"))));
+    lease
+}
+
+/// A Machine of this version that holds the finalizer; `rest` is merged into it.
+pub(super) fn machine(version: u64, rest: Value) -> Value {
+    let mut value = json!({"apiVersion": "example.com/v1", "kind": "Machine", "metadata": {"namespace": "default",
+        "name": "m", "uid": "u", "resourceVersion": version.to_string(), "generation": 1, "finalizers": [FINALIZER]}});
+    crate::plan::apply(&rest, &mut value);
+    value
+}
+
+/// An entry of `status.pending`.
+pub(super) fn entry(key: &str) -> Value {
+    json!({"operation": "vm.clone", "intent": "m", "key": key, "since": 1})
+}
+
+fn policy(role: Role) -> LoadedPolicy {
+    let conditions = json!({"properties": {"conditions": {"type": "array"}, "pending": {"type": "array"}}});
+    let schema = json!({"openAPIV3Schema": {"properties": {"status": conditions}}});
+    LoadedPolicy {
+        id: PolicyId(role.as_str().into()),
+        manifest: Arc::new(Manifest {
+            name: role.as_str().into(),
+            version: "1".into(),
+            role,
+            governs: Vec::new(),
+            needs: Vec::new(),
+            writes: vec!["status".into(), "metadata.labels".into()],
+            config_schema: json!({}),
+            finalizer: (role == Role::Lifecycle).then(|| FINALIZER.into()),
+            crd: Some(json!({"spec": {"versions": [{"schema": schema}]}})),
+            edges: Vec::new(),
+        }),
+        config: "{}".into(),
+    }
+}
+
+fn binding(policies: &[Role]) -> Binding {
+    let operation = |effect| Operation {
+        description: String::new(),
+        effect,
+        arguments: json!({}),
+        answer: json!({}),
+        longest: 5_000,
+        visible_within: VISIBLE_WITHIN,
+        intent: None,
+        sealed: Vec::new(),
+    };
+    let operations = [
+        ("vm.get", OperationEffect::Read),
+        ("vm.stop", OperationEffect::Change),
+        ("vm.clone", OperationEffect::Create),
+    ];
+    let mut catalogue = Catalogue::default();
+    for (name, effect) in operations {
+        catalogue.operations.insert(name.into(), operation(effect));
+    }
+    Binding {
+        name: "machines".into(),
+        created: 0,
+        spec: BindingSpec {
+            governs: Governs {
+                api_version: "example.com/v1".into(),
+                kind: "Machine".into(),
+                namespace: None,
+                name: None,
+            },
+            policies: Policies::default(),
+            cloud: Some(CloudRef {
+                name: "sim".into(),
+                configuration: None,
+            }),
+            tenant: Tenant::Namespace,
+            grants: vec![
+                Grant::Cloud(vec!["vm.*".into()]),
+                Grant::Permit(vec!["one".into()]),
+                Grant::Credential(true),
+                Grant::Ask(config_maps()),
+                Grant::Delete(config_maps()),
+            ],
+            crds: Vec::new(),
+            limits: Limits::default(),
+        },
+        policies: policies.iter().map(|role| (*role, policy(*role))).collect(),
+        catalogue: Arc::new(catalogue),
+    }
+}
+
+fn config_maps() -> KindGrant {
+    serde_json::from_value(json!({"apiVersion": "v1", "kind": "ConfigMap"})).expect("a grant")
+}
+
+/// Asks for the ConfigMap `site` of the Machine's namespace.
+pub(super) fn config_map(latest: bool) -> Request {
+    ask(Question::Object(ObjectQuery {
+        object: ObjectRef {
+            kind: Kind {
+                api_version: "v1".into(),
+                kind: "ConfigMap".into(),
+            },
+            namespace: Some("default".into()),
+            name: "site".into(),
+        },
+        projection: Vec::new(),
+        latest,
+    }))
+}
+
+pub(super) fn ask(question: Question) -> Request {
+    Request::Ask(Ask { round: 0, question })
+}
+
+/// Asks a cloud for a VM.
+pub(super) fn get() -> Request {
+    ask(Question::Cloud(CloudCall {
+        operation: "vm.get".into(),
+        arguments: "{}".into(),
+    }))
+}
+
+/// Clones a VM of this intent.
+pub(super) fn clone_of(intent: &str) -> Request {
+    cloud_act("vm.clone", Some(intent))
+}
+
+/// Stops a VM.
+pub(super) fn stop() -> Request {
+    cloud_act("vm.stop", None)
+}
+
+fn cloud_act(operation: &str, intent: Option<&str>) -> Request {
+    Request::Act(Act::Cloud(CloudAct {
+        operation: operation.into(),
+        arguments: "{}".into(),
+        intent: intent.map(str::to_owned),
+    }))
+}
+
+/// What a step returned.
+pub(super) fn stepped(step: Step) -> PhaseEvent {
+    PhaseEvent::Reply(
+        0,
+        Reply::Stepped(Stepped {
+            outcome: Ok(step),
+            fuel: 1,
+        }),
+    )
+}
+
+pub(super) fn concluded(verdict: Option<Verdict>, conclusion: Conclusion) -> PhaseEvent {
+    stepped(Step::Concluded { verdict, conclusion })
+}
+
+/// A conclusion with this patch that rests on nothing and is settled.
+pub(super) fn conclusion(patch: Value) -> Conclusion {
+    Conclusion {
+        patch: (!patch.is_null()).then(|| patch.to_string().as_str().into()),
+        events: Vec::new(),
+        notes: Vec::new(),
+        next: Next::Settled(None),
+        used: Vec::new(),
+    }
+}
+
+pub(super) fn answer(answer: Answer) -> PhaseEvent {
+    PhaseEvent::Reply(0, Reply::Answer(answer))
+}
+
+pub(super) fn failure(code: Code) -> Failure {
+    Failure::new(code, "said the other side")
+}
+
+/// The patches of the primary among some commands.
+pub(super) fn patches(commands: &[Command]) -> Vec<&Value> {
+    calls(commands).filter_map(patch).collect()
+}
+
+fn patch(call: &Call) -> Option<&Value> {
+    match call {
+        Call::Write(Write::Patch { patch, .. }) => Some(patch),
+        _ => None,
+    }
+}
+
+fn operation(call: &Call) -> Option<&str> {
+    match call {
+        Call::Cloud(request) => Some(&request.operation),
+        _ => None,
+    }
+}
+
+/// The operations of the cloud among some commands.
+pub(super) fn operations(commands: &[Command]) -> Vec<&str> {
+    calls(commands).filter_map(operation).collect()
+}
+
+fn calls(commands: &[Command]) -> impl Iterator<Item = &Call> {
+    commands.iter().filter_map(|command| match command {
+        Command::Call { call, .. } => Some(call),
+        _ => None,
+    })
+}
+
+/// How a pass ended: by itself, or because there was nothing left to be done.
+pub(super) fn outcome(flow: &Flow) -> Option<&Outcome> {
+    match flow {
+        Flow::End(ended) => Some(&ended.outcome),
+        Flow::Finish(finished) => Some(&finished.ended.outcome),
+        _ => None,
+    }
+}

@@ -1,0 +1,339 @@
+use super::*;
+use crate::contract::Doubt;
+use crate::contract::{Conclusion, RetryClass, Role, Step};
+use crate::reconcile::fixture::{
+    Fixture, answer, at, concluded, conclusion, entry, failure, machine, outcome, patches, stepped,
+};
+use crate::reconcile::stepping::Stepping;
+use crate::reconcile::work::{Entry, Fate};
+
+/// The object as somebody left it.
+fn stands(version: u64, rest: Value) -> PhaseEvent {
+    answer(Ok(machine(version, rest)))
+}
+
+fn asks_again(commands: &[Command]) -> bool {
+    let latest = |c: &Command| matches!(c, Command::Call { call: Call::Read(Question::Object(query)), .. } if query.latest);
+    commands.iter().any(latest)
+}
+
+#[test]
+fn parts_are_written_in_order_and_the_finalizer_goes_last() {
+    let mut fixture = Fixture::new();
+    let patch = json!({"status": {"phase": "Gone"}, "metadata": {"labels": {"a": "b"}, "finalizers": []}});
+    let (flow, commands) = fixture.concludes(patch);
+    assert_eq!(patches(&commands)[0]["metadata"]["labels"], json!({"a": "b"}));
+    assert_eq!(patches(&commands)[0]["metadata"].get("finalizers"), None);
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    let (flow, commands) = fixture.go_on(flow, stands(2, labels));
+    assert_eq!(patches(&commands)[0]["status"], json!({"phase": "Gone"}));
+    assert_eq!(
+        patches(&commands)[0]["metadata"],
+        json!({"uid": "u", "resourceVersion": "2"})
+    );
+    let all = json!({"metadata": {"labels": {"a": "b"}}, "status": {"phase": "Gone"}});
+    let (flow, commands) = fixture.go_on(flow, stands(3, all));
+    assert_eq!(patches(&commands)[0]["metadata"]["finalizers"], json!([]));
+    let (flow, _) = fixture.go_on(flow, answer(Err(failure(Code::NotFound))));
+    assert_eq!(
+        outcome(&flow),
+        Some(&Outcome::Published),
+        "the object is gone, as it should be"
+    );
+}
+
+#[test]
+fn what_stands_already_is_not_written() {
+    let mut fixture = Fixture::of(machine(1, json!({"status": {"phase": "x"}})), &[Role::Lifecycle]);
+    let (flow, commands) = fixture.concludes(json!({"status": {"phase": "x"}}));
+    assert!(patches(&commands).is_empty());
+    assert_eq!(outcome(&flow), Some(&Outcome::Published));
+}
+
+#[test]
+fn a_publication_waits_for_the_lease_and_ends_without_it() {
+    let mut fixture = Fixture::new();
+    fixture.now = at(15_001);
+    let (flow, commands) = fixture.concludes(json!({"status": {"phase": "x"}}));
+    assert!(
+        matches!(commands.last(), Some(Command::AwaitLease)),
+        "{commands:?}"
+    );
+    fixture.now = at(0);
+    let (_, commands) = fixture.go_on(flow, PhaseEvent::Opened);
+    assert_eq!(patches(&commands).len(), 1);
+    fixture.now = at(20_000);
+    let (flow, _) = fixture.concludes(json!({"status": {"phase": "x"}}));
+    assert_eq!(outcome(&flow), Some(&Outcome::LeaseLost));
+}
+
+/// A publication of `status.phase`, whose write met a conflict.
+fn conflicting(acted: bool) -> (Fixture, Flow) {
+    let mut fixture = Fixture::of(machine(1, json!({"status": {"phase": "a"}})), &[Role::Lifecycle]);
+    let (flow, _) = fixture.concludes(json!({"status": {"phase": "b", "more": 1}}));
+    fixture.work.acted = acted;
+    let (flow, commands) = fixture.go_on(flow, answer(Err(failure(Code::Aborted))));
+    assert!(asks_again(&commands), "{commands:?}");
+    (fixture, flow)
+}
+
+#[test]
+fn after_a_conflict_what_nobody_else_changed_is_written_on_the_new_version() {
+    let (mut fixture, flow) = conflicting(false);
+    let theirs = json!({"status": {"phase": "a", "theirs": true}});
+    let (flow, commands) = fixture.go_on(flow, stands(5, theirs.clone()));
+    assert_eq!(patches(&commands)[0]["metadata"]["resourceVersion"], "5");
+    assert_eq!(patches(&commands)[0]["status"], json!({"phase": "b", "more": 1}));
+    let both = json!({"status": {"phase": "b", "more": 1, "theirs": true}});
+    let (flow, _) = fixture.go_on(flow, stands(6, both));
+    let Flow::End(ended) = flow else {
+        panic!("{flow:?}")
+    };
+    let unseen = ended.unseen.expect("what stands was seen by no pass");
+    assert_eq!(unseen.version().0, 1);
+}
+
+#[test]
+fn after_a_conflict_a_value_that_somebody_else_changed_is_never_overwritten() {
+    let theirs = json!({"status": {"phase": "theirs"}});
+    let (mut fixture, flow) = conflicting(false);
+    let (flow, _) = fixture.go_on(flow, stands(5, theirs.clone()));
+    let conflict = Outcome::Discarded(Discard::Conflict(vec!["status.phase".into()]));
+    assert_eq!(outcome(&flow), Some(&conflict));
+    let (mut fixture, flow) = conflicting(true);
+    let (flow, commands) = fixture.go_on(flow, stands(5, theirs));
+    assert_eq!(patches(&commands)[0]["status"], json!({"more": 1}));
+    let (flow, _) = fixture.go_on(flow, stands(6, json!({"status": {"phase": "theirs", "more": 1}})));
+    let Flow::End(ended) = flow else {
+        panic!("{flow:?}")
+    };
+    assert_eq!(ended.events[0].reason, "EditDropped");
+}
+
+#[test]
+fn a_write_that_was_performed_although_nobody_answered_is_no_news() {
+    let mut fixture = Fixture::new();
+    let (flow, _) = fixture.concludes(json!({"status": {"phase": "b"}}));
+    let (flow, commands) = fixture.go_on(flow, PhaseEvent::Cut(0));
+    assert!(asks_again(&commands));
+    let (flow, commands) = fixture.go_on(flow, stands(2, json!({"status": {"phase": "b"}})));
+    assert!(patches(&commands).is_empty(), "it stands");
+    let Flow::End(ended) = flow else {
+        panic!("{flow:?}")
+    };
+    assert_eq!(ended.unseen, None);
+}
+
+#[test]
+fn another_object_at_the_same_name_is_left_alone() {
+    let (mut fixture, flow) = conflicting(true);
+    let (flow, _) = fixture.go_on(flow, stands(5, json!({"metadata": {"uid": "another"}})));
+    assert_eq!(outcome(&flow), Some(&Outcome::Discarded(Discard::Replaced)));
+}
+
+#[test]
+fn an_object_that_is_gone_is_not_written_and_one_that_cannot_be_read_is_a_failure() {
+    let (mut fixture, flow) = conflicting(false);
+    let (flow, commands) = fixture.go_on(flow, answer(Err(failure(Code::NotFound))));
+    assert_eq!(outcome(&flow), Some(&Outcome::Discarded(Discard::Gone)));
+    assert!(commands.iter().any(|c| matches!(c, Command::PrimaryGone(_))));
+    for event in [answer(Err(failure(Code::Unavailable))), PhaseEvent::Cut(0)] {
+        let (mut fixture, flow) = conflicting(false);
+        let (flow, _) = fixture.go_on(flow, event);
+        assert!(matches!(outcome(&flow), Some(Outcome::Failed(_))), "{flow:?}");
+    }
+}
+
+#[test]
+fn a_refused_write_fails_the_publication_at_once() {
+    let mut fixture = Fixture::new();
+    let (flow, _) = fixture.concludes(json!({"status": {"phase": "b"}}));
+    let (flow, _) = fixture.go_on(flow, answer(Err(failure(Code::PermissionDenied))));
+    assert!(matches!(outcome(&flow), Some(Outcome::Failed(f)) if f.code == Code::PermissionDenied));
+}
+
+#[test]
+fn an_object_that_changes_faster_than_it_is_written_is_a_failure_in_the_end() {
+    let (mut fixture, mut flow) = conflicting(false);
+    for version in 10.. {
+        let (next, commands) = fixture.go_on(
+            flow,
+            stands(version, json!({"status": {"phase": "a", "n": version}})),
+        );
+        if let Some(outcome) = outcome(&next) {
+            assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+            assert_eq!(version, 10 + u64::from(REBASES));
+            return;
+        }
+        assert_eq!(patches(&commands).len(), 1);
+        (flow, _) = fixture.go_on(next, answer(Err(failure(Code::Aborted))));
+    }
+}
+
+#[test]
+fn what_the_api_server_did_not_keep_is_said_once_and_not_written_again() {
+    let mut fixture = Fixture::new();
+    let (flow, _) = fixture.concludes(json!({"status": {"phase": "b", "pruned": 1}}));
+    let (_, commands) = fixture.go_on(flow, stands(2, json!({"status": {"phase": "b"}})));
+    assert!(
+        commands
+            .iter()
+            .any(|c| matches!(c, Command::Report(Report::NotKept(path)) if path == "status.pruned"))
+    );
+    let futile = std::mem::take(&mut fixture.work.futile);
+    let mut next = Fixture::of(machine(2, json!({"status": {"phase": "b"}})), &[Role::Lifecycle]);
+    next.work.futile = futile.clone();
+    let (flow, commands) = next.concludes(json!({"status": {"phase": "b", "pruned": 1}}));
+    assert!(patches(&commands).is_empty());
+    assert_eq!(outcome(&flow), Some(&Outcome::Published));
+    next.work.futile = futile;
+    let (_, commands) = next.concludes(json!({"status": {"phase": "c", "pruned": 1}}));
+    assert_eq!(
+        patches(&commands).len(),
+        1,
+        "something else is to be written, too"
+    );
+}
+
+/// A pass of an object that is being deleted, with an entry of this fate, whose lifecycle removes its finalizer.
+fn removing(fate: Fate) -> (Flow, Vec<Command>) {
+    let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"pending": [entry("a")]}});
+    let mut fixture = Fixture::of(machine(1, deleting), &[Role::Lifecycle]);
+    let entry = serde_json::from_value(entry("a")).expect("an entry");
+    fixture.work.found = vec![Entry { entry, fate }];
+    let (flow, commands) = fixture.concludes(json!({"metadata": {"finalizers": []}}));
+    match flow {
+        Flow::Wait(_) => fixture.go_on(
+            flow,
+            stands(
+                2,
+                json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+            ),
+        ),
+        flow => (flow, commands),
+    }
+}
+
+#[test]
+fn the_finalizer_stays_while_a_create_may_have_happened_that_nobody_accounted_for() {
+    for fate in [
+        Fate::Resolved(Doubt::Unknown),
+        Fate::Resolved(Doubt::Done("{}".into())),
+    ] {
+        let (flow, commands) = removing(fate.clone());
+        assert!(
+            patches(&commands)
+                .iter()
+                .all(|p| p["metadata"].get("finalizers").is_none()),
+            "{fate:?}"
+        );
+        let Flow::End(ended) = flow else {
+            panic!("{flow:?}")
+        };
+        let medium = Some(Next::Retry {
+            class: RetryClass::Medium,
+            failure: None,
+        });
+        assert_eq!(ended.next, medium);
+    }
+    for fate in [Fate::Resolved(Doubt::Absent), Fate::NeverSent] {
+        let (_, commands) = removing(fate);
+        assert_eq!(patches(&commands)[0]["metadata"]["finalizers"], json!([]));
+    }
+}
+
+#[test]
+fn entries_whose_outcome_is_known_go_with_the_conclusion_and_no_others() {
+    let pending = json!({"status": {"pending": [entry("a"), entry("b")]}});
+    let mut fixture = Fixture::of(machine(1, pending), &[Role::Lifecycle]);
+    let found = |key: &str, fate| Entry {
+        entry: serde_json::from_value(entry(key)).expect("an entry"),
+        fate,
+    };
+    fixture.work.found = vec![found("a", Fate::Answered), found("b", Fate::Open)];
+    let (_, commands) = fixture.concludes(json!(null));
+    assert_eq!(patches(&commands)[0]["status"]["pending"], json!([entry("b")]));
+}
+
+#[test]
+fn a_fault_stays_one_whatever_becomes_of_its_condition() {
+    for event in [
+        answer(Err(failure(Code::PermissionDenied))),
+        answer(Err(failure(Code::NotFound))),
+    ] {
+        let mut fixture = Fixture::new();
+        let (flow, _) = fixture.requests(vec![]);
+        let (flow, _) = fixture.go_on(flow, event);
+        assert_eq!(outcome(&flow), Some(&Outcome::Faulted));
+    }
+}
+
+#[test]
+fn a_defect_of_the_host_is_said_on_its_object_and_blames_no_policy() {
+    let mut fixture = Fixture::new();
+    let phase = Publishing::bug("Asking got Opened".into(), &fixture.frame);
+    let (flow, commands) = fixture.enter(phase);
+    let condition = &patches(&commands)[0]["status"]["conditions"][0];
+    assert_eq!(
+        (&condition["type"], &condition["message"]),
+        (&json!("polity.dev/HostDefect"), &json!("Asking got Opened"))
+    );
+    let (flow, commands) = fixture.go_on(flow, answer(Err(failure(Code::PermissionDenied))));
+    assert_eq!(outcome(&flow), Some(&Outcome::Bug("Asking got Opened".into())));
+    assert!(
+        !commands
+            .iter()
+            .any(|c| matches!(c, Command::Report(Report::Faulted(_))))
+    );
+}
+
+#[test]
+fn events_are_few_and_of_a_length_that_api_servers_take() {
+    let mut fixture = Fixture::new();
+    let event = Event {
+        kind: EventType::Normal,
+        reason: "R".repeat(1_000),
+        message: "m".repeat(10_000),
+    };
+    let (flow, _) = fixture.enter(Stepping::begin(Role::Lifecycle));
+    let conclusion = Conclusion {
+        events: vec![event; 100],
+        ..conclusion(json!(null))
+    };
+    let (flow, _) = fixture.go_on(flow, concluded(None, conclusion));
+    let Flow::End(ended) = flow else {
+        panic!("{flow:?}")
+    };
+    assert_eq!(ended.events.len(), 16);
+    assert_eq!(
+        (ended.events[0].reason.len(), ended.events[0].message.len()),
+        (REASON, MESSAGE)
+    );
+}
+
+#[test]
+fn conditions_of_the_host_keep_the_time_of_their_transition_and_those_of_others_stay() {
+    let conditions = json!({"status": {"conditions": [
+        {"type": "Ready", "status": "True"},
+        {"type": "polity.dev/Quarantined", "status": "True", "lastTransitionTime": "2025-01-01T00:00:00Z"}]}});
+    let mut fixture = Fixture::of(machine(1, conditions), &[Role::Lifecycle]);
+    let (flow, _) = fixture.enter(Stepping::begin(Role::Lifecycle));
+    let (_, commands) = fixture.go_on(flow, stepped(Step::Pending(vec![])));
+    let written = &patches(&commands)[0]["status"]["conditions"];
+    assert_eq!(written[0], json!({"type": "Ready", "status": "True"}));
+    assert_eq!(written[1]["lastTransitionTime"], "2025-01-01T00:00:00Z");
+    // They go when nothing stands in the way any more.
+    let (_, commands) = fixture.concludes(json!(null));
+    assert_eq!(
+        patches(&commands)[0]["status"]["conditions"],
+        json!([{"type": "Ready", "status": "True"}])
+    );
+}
+
+#[test]
+fn an_event_that_fits_no_row_is_a_defect() {
+    let mut fixture = Fixture::new();
+    let (flow, _) = fixture.concludes(json!({"status": {"phase": "x"}}));
+    let (flow, _) = fixture.go_on(flow, PhaseEvent::Listed(0));
+    assert!(matches!(flow, Flow::Bug(_)), "{flow:?}");
+}
