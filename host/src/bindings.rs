@@ -11,7 +11,7 @@ use polity_core::binding::{
 use polity_core::call::{Scope, WatchEvent, Write};
 use polity_core::contract::{Kind, Manifest, Role};
 use polity_core::controller::Health;
-use polity_core::grants;
+use polity_core::grants::{self, Grants};
 use polity_core::object::Object;
 use polity_core::time::rfc3339;
 use polity_sandbox::Policy;
@@ -428,6 +428,7 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
     let binding = Binding {
         name: object.name().to_owned(),
         created: created(object),
+        grants: Grants::compile(&spec.grants).into(),
         spec,
         policies: loaded,
         catalogue,

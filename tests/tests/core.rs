@@ -584,7 +584,7 @@ fn a_plan_that_names_credentials_of_others_is_refused() {
     ] {
         let mut desk = Desk::new();
         let asked = plan.to_string();
-        let mut binding = judging(&mut desk, move |cx| {
+        let binding = judging(&mut desk, move |cx| {
             let plan = CredentialPlan {
                 plan: asked.as_str().into(),
             };
@@ -594,8 +594,8 @@ fn a_plan_that_names_credentials_of_others_is_refused() {
             cx.object["status"]["identity"] = json!(code.map_or("somebody", |code| code.as_str()));
             Ok(SETTLED)
         });
-        binding.spec.grants.extend(grants);
-        desk.feed(bound(binding));
+        let all = [binding.spec.grants.clone(), grants].concat();
+        desk.feed(bound(binding.with_grants(all)));
         desk.create(a_widget("a"));
         let identity = &desk.store.get(&at("Widget", "a")).expect("there").value()["status"]["identity"];
         let expected = if fine { "somebody" } else { "permission-denied" };

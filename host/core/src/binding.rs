@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::contract::{Json, Kind, Manifest, Role};
+use crate::grants::Grants;
 
 /// The `apiVersion` of bindings.
 pub const API_VERSION: &str = "polity.dev/v1alpha1";
@@ -378,6 +379,8 @@ pub struct Binding {
     pub created: u64,
     /// What was asked for.
     pub spec: BindingSpec,
+    /// What [`BindingSpec::grants`] allow.
+    pub grants: std::sync::Arc<Grants>,
     /// Its policies by role.
     pub policies: BTreeMap<Role, LoadedPolicy>,
     /// What its cloud can do; empty without a cloud.
@@ -385,6 +388,13 @@ pub struct Binding {
 }
 
 impl Binding {
+    /// The same binding with these grants.
+    pub fn with_grants(mut self, grants: Vec<Grant>) -> Self {
+        self.grants = Grants::compile(&grants).into();
+        self.spec.grants = grants;
+        self
+    }
+
     /// The policy of a role.
     pub fn policy(&self, role: Role) -> Option<&LoadedPolicy> {
         self.policies.get(&role)

@@ -1,22 +1,33 @@
 //! What a binding allows: everything else is refused, recorded and said on the binding.
+//!
+//! # Guarantees
+//!
+//! - The grants of a binding are compiled once. A request is let through by exactly one of them ([`Grants::admits`]), so
+//!   that two grants of a kind never add up to more than either: what is asked is seen through the fields of that grant, and
+//!   related by its relation.
+//! - Where several grants reach what a request names, one without a relation comes first, then the order of the binding.
 
+mod acts;
+mod asks;
 mod guarded;
 mod load;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde_json::Value;
 
-use guarded::{Change, check_guarded};
+pub use acts::{check_act, minted};
+pub(crate) use asks::shown;
+pub use asks::{Admitted, check_question};
 pub use guarded::{HOST_CONDITION, check_writes, host_conditions, is_host_condition};
 pub use load::{check_definition, check_load};
 
-use crate::binding::{Binding, Grant, KindGrant, MintGrant};
-use crate::call::Scope;
-use crate::catalogue::{Operation, OperationEffect, SecretRef};
-use crate::contract::{Act, Code, Failure, Kind, ListQuery, ObjectRef, Question, Role};
+use crate::binding::{Grant, KindGrant, MintGrant, SecretGrant};
+use crate::catalogue::{Catalogue, Operation, OperationEffect, SecretRef};
+use crate::contract::{Code, Failure, Kind, ObjectRef};
 use crate::object::Object;
 use crate::path;
-use crate::plan;
-use crate::selector::Selector;
 
 /// API groups that no request and no binding may name, whatever the grants.
 const CLOSED_GROUPS: [&str; 8] = [
@@ -29,18 +40,6 @@ const CLOSED_GROUPS: [&str; 8] = [
     "apiregistration.k8s.io",
     "polity.dev",
 ];
-/// Kinds that run containers: creating them needs a grant that names the object.
-const WORKLOADS: [&str; 8] = [
-    "Pod",
-    "Deployment",
-    "StatefulSet",
-    "DaemonSet",
-    "ReplicaSet",
-    "ReplicationController",
-    "Job",
-    "CronJob",
-];
-
 /// Whether a kind may be governed or named in a request at all.
 pub fn is_closed(kind: &Kind) -> bool {
     let group = kind.api_version.split_once('/').map_or("", |(group, _)| group);
@@ -73,254 +72,149 @@ pub fn is_wellformed(name: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':'))
 }
 
-/// Checks a question against the grants; answers the scope to watch for questions a watch can answer.
-pub fn check_question(
-    binding: &Binding,
-    role: Role,
-    primary: Option<&Object>,
-    question: &Question,
-) -> Result<Option<Scope>, Failure> {
-    check_size(question)?;
-    match question {
-        Question::Object(query) => {
-            let object = &query.object;
-            check_reference(object)?;
-            let own = primary.and_then(Object::namespace);
-            let grant = kind_grants(binding, &object.kind, |grant| matches!(grant, Grant::Ask(_)))
-                .find(|grant| reaches(grant, own, object.namespace.as_deref(), Some(&object.name)))
-                .ok_or_else(|| {
-                    refused(format_args!(
-                        "ask for {}",
-                        named(&object.kind, object.namespace.as_deref(), &object.name)
-                    ))
-                })?;
-            Ok(Some(scope(grant, own, object.namespace.as_deref(), None)))
-        }
-        Question::Objects(query) => {
-            closed(&query.kind)?;
-            let own = primary.and_then(Object::namespace);
-            let grant = kind_grants(binding, &query.kind, |grant| matches!(grant, Grant::Ask(_)))
-                .find(|grant| reaches(grant, own, query.namespace.as_deref(), None))
-                .ok_or_else(|| refused(format_args!("list {}", query.kind.kind)))?;
-            Ok(Some(scope(
-                grant,
-                own,
-                query.namespace.as_deref(),
-                node_of(query),
-            )))
-        }
-        Question::Secret(object) => {
-            check_names(object)?;
-            let own = primary.and_then(Object::namespace);
-            match sees_secret(binding, own, object.namespace.as_deref(), &object.name) {
-                true => Ok(None),
-                false => Err(refused(format_args!("see Secret {}", object.name))),
-            }
-        }
-        Question::Cloud(call) => {
-            let operation = operation(binding, &call.operation, |effect| effect == OperationEffect::Read)?;
-            check_sealed(binding, primary, operation, call.arguments.tree(&call.operation)?)?;
-            Ok(None)
-        }
-        Question::Permit(name) => binding
-            .spec
-            .grants
-            .iter()
-            .any(|grant| matches!(grant, Grant::Permit(names) if names.iter().any(|n| covers(n, name))))
-            .then_some(None)
-            .ok_or_else(|| refused(format_args!("permit {name}"))),
-        Question::Credential(plan) => {
-            let granted = binding
-                .spec
-                .grants
-                .iter()
-                .any(|grant| matches!(grant, Grant::Credential(true)));
-            match granted && role == Role::Identity {
-                true => check_plan(binding, primary, plan.plan.tree("credential")?).map(|()| None),
-                false => Err(refused("credential")),
-            }
+/// What is done with an object of the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verb {
+    /// It is looked at.
+    Ask,
+    /// It is created.
+    Create,
+    /// It is patched.
+    Patch,
+    /// It is deleted.
+    Delete,
+    /// It is evicted.
+    Evict,
+}
+
+/// The grants of a binding, by what they allow.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Grants {
+    objects: BTreeMap<(Verb, Kind), Vec<Arc<KindGrant>>>,
+    secrets: Vec<SecretGrant>,
+    operations: Vec<String>,
+    locks: Vec<String>,
+    credential: bool,
+    mint: Vec<MintGrant>,
+}
+
+/// What a request names of a kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Target<'a> {
+    namespace: Option<&'a str>,
+    /// None names a list, whose objects are looked at one by one.
+    name: Option<&'a str>,
+    /// Patches: a subresource that its grant has to name.
+    subresource: Option<&'a str>,
+    /// Guarded lists in the metadata that its grant has to name.
+    metadata: &'a [&'a str],
+    /// The grant has to name the object.
+    by_name: bool,
+}
+
+impl<'a> Target<'a> {
+    fn object(object: &'a ObjectRef) -> Self {
+        Target {
+            namespace: object.namespace.as_deref(),
+            name: Some(&object.name),
+            ..Target::default()
         }
     }
 }
 
-/// Bytes of the selectors and of the projection of a question: API servers take no longer labels than 63 characters, and
-/// the host keeps each question for as long as its object depends on the answer.
-const QUESTION: usize = 4_096;
-/// Bytes of an intent: it is a name.
-const INTENT: usize = 253;
-
-fn check_size(question: &Question) -> Result<(), Failure> {
-    let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-    let (selectors, projection) = match question {
-        Question::Object(query) => (0, &query.projection),
-        Question::Objects(query) => {
-            let selectors = length(&query.label_selector).saturating_add(length(&query.field_selector));
-            (selectors, &query.projection)
+impl Grants {
+    /// What these grants allow.
+    pub fn compile(grants: &[Grant]) -> Self {
+        let mut compiled = Grants::default();
+        for grant in grants {
+            match grant {
+                Grant::Ask(grant) => compiled.object(Verb::Ask, grant),
+                Grant::Create(grant) => compiled.object(Verb::Create, grant),
+                Grant::Patch(grant) => compiled.object(Verb::Patch, grant),
+                Grant::Delete(grant) => compiled.object(Verb::Delete, grant),
+                Grant::Evict(grant) => compiled.object(Verb::Evict, grant),
+                Grant::Secrets(grant) => compiled.secrets.push(grant.clone()),
+                Grant::Cloud(names) => compiled.operations.extend_from_slice(names),
+                Grant::Permit(names) => compiled.locks.extend_from_slice(names),
+                Grant::Credential(granted) => compiled.credential |= granted,
+                Grant::Mint(kinds) => compiled.mint.extend_from_slice(kinds),
+                // Of the primary: `check_writes` looks at what the binding says.
+                Grant::Write(_) => {}
+            }
         }
-        _ => return Ok(()),
-    };
-    let paths: usize = projection.iter().map(|path| path.len() + 1).sum();
-    let bytes = selectors.max(paths);
-    if bytes > QUESTION {
-        let message = format!("selectors or a projection of {bytes} bytes; at most {QUESTION} are taken");
-        return Err(Failure::new(Code::InvalidArgument, message));
+        for grants in compiled.objects.values_mut() {
+            // The sort is stable: those of one sort keep the order of the binding.
+            grants.sort_by_key(|grant| grant.relation.is_some());
+        }
+        compiled
     }
-    match question {
-        Question::Objects(query) => check_selectors(query),
-        _ => Ok(()),
+
+    fn object(&mut self, verb: Verb, grant: &KindGrant) {
+        let grants = self.objects.entry((verb, grant.kind())).or_default();
+        grants.push(Arc::new(grant.clone()));
     }
-}
 
-/// A selector that is none would select nothing, which looks like an answer.
-fn check_selectors(query: &ListQuery) -> Result<(), Failure> {
-    let is_label = |text: &&str| Selector::parse(text).is_some();
-    let is_field = |text: &&str| text.split(',').all(|term| term.contains('='));
-    let no_label = query.label_selector.as_deref().filter(|text| !is_label(text));
-    let no_field = query.field_selector.as_deref().filter(|text| !is_field(text));
-    match no_label.or(no_field) {
-        None => Ok(()),
-        Some(text) => {
-            let text: String = text.chars().take(80).collect();
-            let message = format!("no valid selector: {}", text.escape_debug());
-            Err(Failure::new(Code::InvalidArgument, message))
-        }
+    /// The one grant that lets a request through, for a primary of the namespace `own`; none if none does.
+    pub(crate) fn admits(
+        &self,
+        verb: Verb,
+        kind: &Kind,
+        own: Option<&str>,
+        target: &Target<'_>,
+    ) -> Option<&Arc<KindGrant>> {
+        let grants = self.objects.get(&(verb, kind.clone()))?;
+        grants.iter().find(|grant| admits(grant, own, target))
     }
-}
 
-/// Checks an act against the grants.
-pub fn check_act(binding: &Binding, primary: Option<&Object>, act: &Act) -> Result<(), Failure> {
-    let own = primary.and_then(Object::namespace);
-    let granted = |verb: &str, is: fn(&Grant) -> bool, object: &ObjectRef| {
-        check_reference(object)?;
-        kind_grants(binding, &object.kind, is)
-            .any(|grant| reaches(grant, own, object.namespace.as_deref(), Some(&object.name)))
-            .then_some(())
-            .ok_or_else(|| {
-                refused(format_args!(
-                    "{verb} {}",
-                    named(&object.kind, object.namespace.as_deref(), &object.name)
-                ))
-            })
-    };
-    match act {
-        Act::Cloud(act) => {
-            let operation = operation(binding, &act.operation, |effect| effect != OperationEffect::Read)?;
-            let arguments = act.arguments.tree(&act.operation)?;
-            check_sealed(binding, primary, operation, arguments)?;
-            match (operation.effect, &act.intent) {
-                (OperationEffect::Create, None) => Err(Failure::new(
-                    Code::InvalidArgument,
-                    format!("{} creates: its act needs an intent", act.operation),
-                )),
-                (OperationEffect::Change, Some(_)) => Err(Failure::new(
-                    Code::InvalidArgument,
-                    format!("{} creates nothing: its act takes no intent", act.operation),
-                )),
-                (OperationEffect::Create, Some(intent)) if intent.is_empty() || intent.len() > INTENT => {
-                    Err(Failure::new(
-                        Code::InvalidArgument,
-                        format!("{}: an intent is a name of 1 to {INTENT} bytes", act.operation),
-                    ))
-                }
-                (OperationEffect::Create, Some(intent)) => {
-                    check_intent(operation, &act.operation, arguments, intent)
-                }
-                _ => Ok(()),
-            }
-        }
-        Act::Create(object) => {
-            let object = Object::new(object.object("create")?.clone());
-            let reference = object.reference();
-            granted("create", |g| matches!(g, Grant::Create(_)), &reference)?;
-            let creation = Change::creation(&reference, object.value());
-            check_guarded(binding, own, |g| matches!(g, Grant::Create(_)), &creation)?;
-            if !host_conditions(object.value()).is_empty() {
-                return Err(refused("create with conditions of the host"));
-            }
-            check_relation(binding, primary, |g| matches!(g, Grant::Create(_)), &object)?;
-            let kind = object.kind();
-            let by_name = kind_grants(binding, &kind, |g| matches!(g, Grant::Create(_)))
-                .any(|grant| grant.name.as_deref() == Some(object.name()));
-            match WORKLOADS.contains(&kind.kind.as_str()) && !by_name {
-                true => Err(refused(format_args!("create workload {} by name", kind.kind))),
-                false => Ok(()),
-            }
-        }
-        Act::Patch(act) => {
-            granted("patch", |g| matches!(g, Grant::Patch(_)), &act.object)?;
-            let change = Change {
-                object: &act.object,
-                subresource: act.subresource.as_deref(),
-                content: act.patch.object("patch")?,
-                is_creation: false,
-            };
-            if let Some(wrong) = plan::misshapen(change.content, false) {
-                return Err(Failure::new(Code::InvalidArgument, format!("patch: {wrong}")));
-            }
-            check_guarded(binding, own, |g| matches!(g, Grant::Patch(_)), &change)
-        }
-        Act::Delete(act) => granted("delete", |g| matches!(g, Grant::Delete(_)), &act.object),
-        Act::Evict(act) => granted("evict", |g| matches!(g, Grant::Evict(_)), &act.object),
-        Act::Mint(act) => {
-            let grant =
-                minted(binding, &act.kind).ok_or_else(|| refused(format_args!("mint {}", act.kind)))?;
-            match act.ttl {
-                ttl if ttl > 0 && ttl <= grant.longest_ttl() => Ok(()),
-                ttl => Err(Failure::new(
-                    Code::InvalidArgument,
-                    format!(
-                        "mint {} for {ttl} ms: from 1 to {} ms are granted",
-                        act.kind,
-                        grant.longest_ttl()
-                    ),
-                )),
-            }
-        }
+    /// Whether an operation of a cloud is granted.
+    fn covers_operation(&self, name: &str) -> bool {
+        self.operations.iter().any(|granted| covers(granted, name))
     }
-}
 
-/// The grant to mint this kind of token.
-pub fn minted<'a>(binding: &'a Binding, kind: &str) -> Option<&'a MintGrant> {
-    let lists = binding.spec.grants.iter().filter_map(|grant| match grant {
-        Grant::Mint(kinds) => Some(kinds),
-        _ => None,
-    });
-    lists.flatten().find(|grant| grant.kind() == kind)
-}
+    /// Whether a lock is granted.
+    fn covers_lock(&self, name: &str) -> bool {
+        self.locks.iter().any(|granted| covers(granted, name))
+    }
 
-/// Whether a grant lets this Secret be seen.
-fn sees_secret(binding: &Binding, own: Option<&str>, namespace: Option<&str>, name: &str) -> bool {
-    binding.spec.grants.iter().any(|grant| match grant {
-        Grant::Secrets(grant) => {
+    /// Whether this Secret may be seen.
+    fn covers_secret(&self, own: Option<&str>, namespace: Option<&str>, name: &str) -> bool {
+        self.secrets.iter().any(|grant| {
             namespace_reached(grant.namespaces.as_deref(), own, namespace)
                 && grant.name.as_deref().is_none_or(|granted| granted == name)
-        }
-        _ => false,
-    })
+        })
+    }
 }
 
-/// Whether a plan names nobody else's credentials: the Secrets of its chain are those that may be seen, and a token is
-/// one of the primary's own namespace.
-fn check_plan(binding: &Binding, primary: Option<&Object>, plan: &Value) -> Result<(), Failure> {
+/// Whether a grant reaches what a request names, and names what it has to name.
+fn admits(grant: &KindGrant, own: Option<&str>, target: &Target<'_>) -> bool {
+    let names = |granted: &Option<Vec<String>>, name: &str| granted.iter().flatten().any(|g| g == name);
+    let by_name = !target.by_name || (grant.name.is_some() && grant.name.as_deref() == target.name);
+    by_name
+        && reaches(grant, own, target.namespace, target.name)
+        && target
+            .subresource
+            .is_none_or(|name| names(&grant.subresources, name))
+        && target.metadata.iter().all(|field| names(&grant.metadata, field))
+}
+
+/// Whether an object stands in the relation of the grant that let it through.
+pub(crate) fn check_relation(
+    grant: &KindGrant,
+    primary: Option<&Object>,
+    other: &Object,
+) -> Result<(), Failure> {
     let own = primary.and_then(Object::namespace);
-    for link in plan["chain"].as_array().into_iter().flatten() {
-        if let Some(secret) = link.get("secret") {
-            let (namespace, name) = (secret["namespace"].as_str(), secret["name"].as_str());
-            let name = name.unwrap_or_default();
-            if !sees_secret(binding, own, namespace, name) {
-                return Err(refused(format_args!("credential of Secret {name}")));
-            }
-        }
-        if let Some(token) = link.get("webIdentity")
-            && (own.is_none() || token["namespace"].as_str() != own)
-        {
-            let namespace = token["namespace"].as_str().unwrap_or_default();
-            return Err(refused(format_args!(
-                "credential by a token of namespace {namespace}"
-            )));
-        }
+    let is_related = grant.relation.as_ref().is_none_or(|relation| {
+        let ours = primary.and_then(|p| path::get(p.value(), &relation.ours));
+        ours.is_some_and(names_something) && ours == path::get(other.value(), &relation.theirs)
+    });
+    match is_related && reaches(grant, own, other.namespace(), Some(other.name())) {
+        true => Ok(()),
+        false => Err(refused(format_args!(
+            "{}: not related",
+            named(&other.kind(), other.namespace(), other.name())
+        ))),
     }
-    Ok(())
 }
 
 /// What the names of references to minted tokens begin with: no Secret can be called so.
@@ -329,7 +223,7 @@ pub const MINTED: &str = "minted:";
 /// Whether the Secrets that sealed arguments name are granted: those of the primary's own namespace, by name.
 /// A minted token needs no grant of its own, because it is of use to the primary alone for which it was minted.
 fn check_sealed(
-    binding: &Binding,
+    grants: &Grants,
     primary: Option<&Object>,
     operation: &Operation,
     arguments: &Value,
@@ -339,89 +233,24 @@ fn check_sealed(
         if !is_wellformed(&name) {
             return Err(no_name(&name));
         }
-        if !name.starts_with(MINTED) && !sees_secret(binding, own, own, &name) {
+        if !name.starts_with(MINTED) && !grants.covers_secret(own, own, &name) {
             return Err(refused(format_args!("unseal Secret {name}")));
         }
     }
     Ok(())
 }
 
-/// Whether a create is named as its intent says, where the catalogue knows by which argument.
-fn check_intent(operation: &Operation, name: &str, arguments: &Value, intent: &str) -> Result<(), Failure> {
-    let Some(path) = &operation.intent else {
-        return Ok(());
-    };
-    match path::get(arguments, path).and_then(Value::as_str) {
-        Some(named) if named == intent => Ok(()),
-        _ => Err(Failure::new(
-            Code::InvalidArgument,
-            format!("{name}: its argument {path} must be its intent {intent:.80}"),
-        )),
-    }
-}
-
-/// Whether what reaches an object are grants by relation alone.
-pub fn is_by_relation(
-    binding: &Binding,
-    primary: Option<&Object>,
-    is: fn(&Grant) -> bool,
-    object: &ObjectRef,
-) -> bool {
-    let own = primary.and_then(Object::namespace);
-    kind_grants(binding, &object.kind, is)
-        .filter(|grant| reaches(grant, own, object.namespace.as_deref(), Some(&object.name)))
-        .all(|grant| grant.relation.is_some())
-}
-
-/// Whether an object that a grant by relation reached really stands in that relation to the primary.
-pub fn check_relation(
-    binding: &Binding,
-    primary: Option<&Object>,
-    is: fn(&Grant) -> bool,
-    other: &Object,
-) -> Result<(), Failure> {
-    let kind = other.kind();
-    let own = primary.and_then(Object::namespace);
-    let related = kind_grants(binding, &kind, is)
-        .filter(|grant| reaches(grant, own, other.namespace(), Some(other.name())))
-        .any(|grant| match &grant.relation {
-            None => true,
-            Some(relation) => {
-                let ours = primary.and_then(|p| path::get(p.value(), &relation.ours));
-                ours.is_some_and(names_something) && ours == path::get(other.value(), &relation.theirs)
-            }
-        });
-    related.then_some(()).ok_or_else(|| {
-        refused(format_args!(
-            "{}: not related",
-            named(&kind, other.namespace(), other.name())
-        ))
-    })
-}
-
-/// Whether a value can relate two objects: two that both say nothing, or hold the same empty list, are not related.
-fn names_something(value: &Value) -> bool {
-    match value {
-        Value::String(text) => !text.is_empty(),
-        Value::Number(_) => true,
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
-    }
-}
-
+/// The operation of a cloud, if it is granted and has an effect of this sort.
 fn operation<'a>(
-    binding: &'a Binding,
+    grants: &Grants,
+    catalogue: &'a Catalogue,
     name: &str,
     fits: fn(OperationEffect) -> bool,
 ) -> Result<&'a Operation, Failure> {
-    let granted = binding
-        .spec
-        .grants
-        .iter()
-        .any(|grant| matches!(grant, Grant::Cloud(names) if names.iter().any(|n| covers(n, name))));
-    if !granted {
+    if !grants.covers_operation(name) {
         return Err(refused(format_args!("cloud operation {name}")));
     }
-    match binding.catalogue.operations.get(name) {
+    match catalogue.operations.get(name) {
         None => Err(Failure::new(
             Code::Unimplemented,
             format!("this cloud has no operation {name}"),
@@ -434,6 +263,15 @@ fn operation<'a>(
                 operation.effect
             ),
         )),
+    }
+}
+
+/// Whether a value can relate two objects: two that both say nothing, or hold the same empty list, are not related.
+fn names_something(value: &Value) -> bool {
+    match value {
+        Value::String(text) => !text.is_empty(),
+        Value::Number(_) => true,
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
     }
 }
 
@@ -475,24 +313,6 @@ fn check_reference(object: &ObjectRef) -> Result<(), Failure> {
     check_names(object)
 }
 
-fn kind_grants<'a>(
-    binding: &'a Binding,
-    kind: &'a Kind,
-    is: fn(&Grant) -> bool,
-) -> impl Iterator<Item = &'a KindGrant> {
-    binding
-        .spec
-        .grants
-        .iter()
-        .filter(move |grant| is(grant))
-        .filter_map(move |grant| match grant {
-            Grant::Ask(g) | Grant::Create(g) | Grant::Patch(g) | Grant::Delete(g) | Grant::Evict(g) => {
-                (g.api_version == kind.api_version && g.kind == kind.kind).then_some(g)
-            }
-            _ => None,
-        })
-}
-
 fn namespace_reached(granted: Option<&[String]>, own: Option<&str>, asked: Option<&str>) -> bool {
     match (granted, asked) {
         (Some(all), _) if all.iter().any(|n| n == "*") => true,
@@ -516,34 +336,6 @@ fn reaches(grant: &KindGrant, own: Option<&str>, namespace: Option<&str>, name: 
         || grant.name.is_some()
         || grant.relation.is_some();
     is_named && is_own && namespace_reached(grant.namespaces.as_deref(), own, namespace)
-}
-
-/// What is watched to answer a question under a grant: one watch per kind and scope.
-fn scope(grant: &KindGrant, own: Option<&str>, asked: Option<&str>, node: Option<String>) -> Scope {
-    let namespace = match &grant.namespaces {
-        Some(all) if all.iter().any(|n| n == "*") => None,
-        Some(_) => asked.map(str::to_owned),
-        None => asked.and(own).map(str::to_owned),
-    };
-    Scope {
-        kind: grant.kind(),
-        namespace,
-        name: grant.name.clone(),
-        node,
-        fields: grant.fields.clone().unwrap_or_default(),
-    }
-}
-
-fn node_of(query: &ListQuery) -> Option<String> {
-    let selector = query.field_selector.as_deref()?;
-    (query.kind.kind == "Pod")
-        .then(|| {
-            selector
-                .split(',')
-                .find_map(|term| term.strip_prefix("spec.nodeName="))
-        })
-        .flatten()
-        .map(|node| node.trim_start_matches('=').to_owned())
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use polity_core::binding::{
 };
 use polity_core::catalogue::Catalogue;
 use polity_core::contract::{Kind, Manifest, Need, Role};
+use polity_core::grants::Grants;
 use serde_json::json;
 
 /// The `apiVersion` of Machines.
@@ -56,6 +57,7 @@ pub fn binding(
     Binding {
         name: name.to_owned(),
         created: 0,
+        grants: Grants::compile(&grants).into(),
         spec: BindingSpec {
             governs: Governs {
                 api_version: api_version.to_owned(),

@@ -14,7 +14,7 @@ use crate::key::{Key, PassId};
 use crate::object::Object;
 use crate::path::Digest;
 use crate::reconcile::{
-    CLUSTER_LONGEST, Command, Context, Ended, Finished, Flow, Frame, Phase, PhaseEvent, Questions, Report,
+    CLUSTER_LONGEST, Command, Context, Dependency, Ended, Finished, Flow, Frame, Phase, PhaseEvent, Report,
     View, Work, answer_of_list, answer_of_object, digest_of, host_defect, primary_scope, start,
 };
 use crate::record::Outcome;
@@ -272,35 +272,31 @@ impl Controller {
             .dependencies
             .iter_mut()
             .filter(|(_, dep)| kinds.contains(&dep.scope.kind));
-        for (asked, dependency) in touched {
-            if let Some(digest) = self.digest_now(frame, asked, &dependency.scope) {
+        for ((_, question), dependency) in touched {
+            if let Some(digest) = self.digest_now(frame.snapshot.as_ref(), question, dependency) {
                 dependency.digest = digest;
             }
         }
     }
 
-    fn digest_now(&self, frame: &Frame, (_, question): &Questions, scope: &Scope) -> Option<Digest> {
-        self.digest_of(&frame.binding, frame.snapshot.as_ref(), question, scope)
-    }
-
-    /// The digest of what a watch knows of a question now; none if it does not.
-    pub(super) fn digest_of(
+    /// The digest of what a watch knows now of something a pass looked at; none if it knows nothing.
+    pub(super) fn digest_now(
         &self,
-        binding: &Binding,
         primary: Option<&Object>,
         question: &Question,
-        scope: &Scope,
+        dependency: &Dependency,
     ) -> Option<Digest> {
+        let Dependency { grant, scope, .. } = dependency;
         let answer = match question {
             Question::Object(query) => {
                 let place = (query.object.namespace.clone(), query.object.name.clone());
                 match self.cache.get(scope, &place) {
-                    Lookup::Known(found) => answer_of_object(binding, primary, query, found.as_ref()),
+                    Lookup::Known(found) => answer_of_object(grant, primary, query, found.as_ref()),
                     _ => return None,
                 }
             }
             Question::Objects(query) => match self.cache.list(scope, query) {
-                Lookup::Known(found) => answer_of_list(binding, primary, query, &found),
+                Lookup::Known(found) => answer_of_list(grant, primary, query, &found),
                 _ => return None,
             },
             _ => return None,

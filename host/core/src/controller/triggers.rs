@@ -209,22 +209,13 @@ impl Controller {
     }
 
     fn dependency_changed(&self, key: &Key) -> bool {
-        let (Some(state), Some(binding)) = (self.keys.get(key), self.bindings.get(&key.binding)) else {
-            return false;
-        };
-        let mut used = state.last.used.iter();
-        used.any(|(asked, dependency)| self.differs(binding, state, asked, dependency))
+        let used = self.keys.get(key).map(|state| (state, &state.last.used));
+        used.is_some_and(|(state, used)| used.iter().any(|dependency| self.differs(state, dependency)))
     }
 
     /// Whether a dependency's answer is another now than when the pass used it.
-    fn differs(
-        &self,
-        binding: &Binding,
-        state: &KeyState,
-        (_, question): &Questions,
-        dependency: &Dependency,
-    ) -> bool {
-        let now = self.digest_of(binding, state.seen.as_ref(), question, &dependency.scope);
+    fn differs(&self, state: &KeyState, ((_, question), dependency): &(Questions, Dependency)) -> bool {
+        let now = self.digest_now(state.seen.as_ref(), question, dependency);
         now.is_some_and(|now| now != dependency.digest)
     }
 
@@ -303,16 +294,15 @@ impl Controller {
         };
         let mut woken = Vec::new();
         for key in keys.iter().filter(|key| own != Some(*key)) {
-            let (Some(state), Some(binding)) = (self.keys.get(key), self.bindings.get(&key.binding)) else {
+            let Some(state) = self.keys.get(key) else {
                 continue;
             };
             if state.running.is_some() || state.waiting != Waiting::ForAnyChange {
                 continue;
             }
-            let concerned = state.last.used.iter().any(|(asked, dependency)| {
-                dependency.scope == change.scope
-                    && concerns(&asked.1, change)
-                    && self.differs(binding, state, asked, dependency)
+            let concerned = state.last.used.iter().any(|used| {
+                let ((_, question), dependency) = used;
+                dependency.scope == change.scope && concerns(question, change) && self.differs(state, used)
             });
             if concerned {
                 woken.push(key.clone());

@@ -2,9 +2,11 @@
 
 use serde_json::Value;
 
+use std::sync::Arc;
+
 use super::load::own_finalizer;
-use super::{kind_grants, named, no_name, reaches, refused};
-use crate::binding::{Binding, BindingSpec, Grant};
+use super::{Grants, Target, Verb, named, no_name, refused};
+use crate::binding::{Binding, BindingSpec, Grant, KindGrant};
 use crate::contract::{Code, Failure, ObjectRef, Role};
 use crate::object::Object;
 use crate::plan::{self, Edits};
@@ -33,14 +35,16 @@ const OPEN_SUBRESOURCES: [&str; 2] = ["status", "scale"];
 /// Lists in the metadata of an object that decide whether it goes on to exist.
 const GUARDED_METADATA: [&str; 2] = ["finalizers", "ownerReferences"];
 
-/// Whether an act leaves alone what belongs to hosts and to other controllers, unless one grant that reaches the object
-/// names it. The write-ahead and the conditions of hosts are named by no grant.
-pub(super) fn check_guarded(
-    binding: &Binding,
+/// The grant that lets a change through: it leaves alone what belongs to hosts and to other controllers, unless it is
+/// named by that very grant. The write-ahead and the conditions of hosts are named by no grant. `by_name` asks for a grant
+/// that names the object.
+pub(super) fn check_guarded<'a>(
+    grants: &'a Grants,
     own: Option<&str>,
-    is: fn(&Grant) -> bool,
+    verb: Verb,
     change: &Change<'_>,
-) -> Result<(), Failure> {
+    by_name: bool,
+) -> Result<&'a Arc<KindGrant>, Failure> {
     let Change { object, content, .. } = change;
     let what = named(&object.kind, object.namespace.as_deref(), &object.name);
     if content["status"].get("pending").is_some() {
@@ -69,21 +73,21 @@ pub(super) fn check_guarded(
         .into_iter()
         .filter(|field| writes(field))
         .collect();
-    let names = |granted: &Option<Vec<String>>, name: &str| granted.iter().flatten().any(|g| g == name);
-    let allowed = kind_grants(binding, &object.kind, is)
-        .filter(|grant| reaches(grant, own, object.namespace.as_deref(), Some(&object.name)))
-        .any(|grant| {
-            subresource.is_none_or(|name| names(&grant.subresources, name))
-                && metadata.iter().all(|field| names(&grant.metadata, field))
-        });
-    match (allowed, subresource) {
-        (true, _) => Ok(()),
-        (false, Some(name)) => Err(refused(format_args!("patch subresource {name} of {what}"))),
-        (false, None) => Err(refused(format_args!(
-            "write metadata.{} of {what}",
-            metadata.join(", metadata.")
-        ))),
-    }
+    let target = Target {
+        subresource,
+        metadata: &metadata,
+        by_name,
+        ..Target::object(object)
+    };
+    grants
+        .admits(verb, &object.kind, own, &target)
+        .ok_or_else(|| match subresource {
+            Some(name) => refused(format_args!("patch subresource {name} of {what}")),
+            None => refused(format_args!(
+                "write metadata.{} of {what}",
+                metadata.join(", metadata.")
+            )),
+        })
 }
 
 /// The prefix of the types of conditions that hosts write.

@@ -424,7 +424,7 @@ fn call_of(act: Act, key: Option<String>, context: &Context<'_>) -> (Call, u64) 
             (Call::Cloud(request), longest)
         }
         Act::Mint(mint) => {
-            let grant = grants::minted(&frame.binding, &mint.kind);
+            let grant = grants::minted(&frame.binding.grants, &mint.kind);
             let call = Call::Mint {
                 count: grant.map_or(0, MintGrant::count),
                 kind: mint.kind,

@@ -1,17 +1,20 @@
 //! Asking: the questions of a step, answered from the cache where a watch knows, by a call otherwise.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
-use super::frame::Dependency;
+use super::frame::{Dependency, Questions};
 use super::role::RoleRun;
 use super::stepping::Stepping;
 use super::{CLUSTER_LONGEST, Command, Context, Flow, Phase, PhaseEvent, Report};
-use crate::binding::{Binding, Grant};
+use crate::binding::KindGrant;
 use crate::call::{Call, CloudRequest, Reply, Scope};
 use crate::contract::{Answer, Code, Failure, Json, ListQuery, ObjectQuery, Question, Request, Role};
 use crate::controller::cache::Lookup;
+use crate::grants::{self, Admitted};
 use crate::object::Object;
-use crate::{grants, path};
+use crate::path;
 
 /// Objects that a list may hold when the policy sets no limit of its own.
 const LIST_LIMIT: usize = 10_000;
@@ -99,17 +102,17 @@ impl Asking {
             return;
         };
         let Request::Ask(asked) = &ask.request else { return };
-        let role = self.run.role;
+        let look = || Look::of(self.run.role, &asked.question, context);
         let answer = match (&asked.question, answer) {
-            (Question::Object(query), Ok(object)) => {
-                looked_up(role, query, Some(Object::new(object)), context)
+            (Question::Object(_), Ok(object)) => {
+                look().and_then(|look| look.object(Some(Object::new(object)), context))
             }
-            (Question::Object(query), Err(failure)) if failure.code == Code::NotFound => {
-                looked_up(role, query, None, context)
+            (Question::Object(_), Err(failure)) if failure.code == Code::NotFound => {
+                look().and_then(|look| look.object(None, context))
             }
-            (Question::Objects(query), Ok(Value::Array(items))) => {
+            (Question::Objects(_), Ok(Value::Array(items))) => {
                 let objects = items.into_iter().map(Object::new).collect();
-                listed(role, query, objects, context)
+                look().and_then(|look| look.list(objects, context))
             }
             (Question::Credential(_), Ok(credential)) => {
                 if let Some(handle) = credential["handle"].as_str() {
@@ -146,34 +149,19 @@ impl Asking {
 fn look(slot: usize, role: Role, question: &Question, context: &mut Context<'_>) -> AskState {
     let frame = context.frame;
     let primary = frame.snapshot.as_ref();
-    let scope = match grants::check_question(&frame.binding, role, primary, question) {
-        Ok(scope) => scope,
+    let admitted = match grants::check_question(&frame.binding, role, primary, question) {
+        Ok(admitted) => admitted,
         Err(failure) => {
             context.report(Report::Ungranted(failure.clone()));
             return AskState::Answered(Err(failure));
         }
     };
-    match (question, scope) {
-        (
-            Question::Object(ObjectQuery { latest, .. }) | Question::Objects(ListQuery { latest, .. }),
-            Some(scope),
-        ) => {
-            context.work.looked_at.insert(scope.clone());
-            context.command(Command::Watch(scope.clone()));
-            if *latest {
-                context.call(slot, Call::Read(question.clone()), CLUSTER_LONGEST);
-                return AskState::Reading;
-            }
-            match known(role, question, &scope, context) {
-                Some(answer) => AskState::Answered(answer),
-                None => {
-                    let awaited = scope.clone();
-                    context.command(Command::AwaitList { slot, scope });
-                    AskState::Listing(awaited)
-                }
-            }
+    match (question, admitted) {
+        (_, Admitted::Watch(grant, scope)) => {
+            let asked = (role, question.clone());
+            Look { asked, grant, scope }.begin(slot, context)
         }
-        (Question::Permit(name), _) => {
+        (Question::Permit(name), Admitted::Call) => {
             let holder = context.view.locks.holder(&frame.key.binding, &frame.tenant, name);
             let free = holder.is_none_or(|pass| pass == frame.id);
             if free {
@@ -182,7 +170,7 @@ fn look(slot: usize, role: Role, question: &Question, context: &mut Context<'_>)
             let held = free || !context.view.guards.permits_exclude;
             AskState::Answered(Ok(json!(if held { "held" } else { "busy" })))
         }
-        (question, _) => read(slot, question, context),
+        (question, Admitted::Call) => read(slot, question, context),
     }
 }
 
@@ -217,23 +205,109 @@ fn read(slot: usize, question: &Question, context: &mut Context<'_>) -> AskState
     AskState::Reading
 }
 
-/// What a watch knows of a question; its digest becomes a dependency. None if it has not listed.
-fn known(role: Role, question: &Question, scope: &Scope, context: &mut Context<'_>) -> Option<Answer> {
-    match question {
-        Question::Object(query) => {
-            let place = (query.object.namespace.clone(), query.object.name.clone());
-            let found = match context.view.cache.get(scope, &place) {
-                Lookup::Known(object) => object,
-                _ if !context.view.guards.not_found_needs_a_synced_watch => None,
-                _ => return None,
-            };
-            Some(looked_up(role, query, found, context))
+/// A question about objects of the cluster that is granted.
+struct Look {
+    asked: Questions,
+    grant: Arc<KindGrant>,
+    scope: Scope,
+}
+
+impl Look {
+    fn of(role: Role, question: &Question, context: &Context<'_>) -> Result<Self, Failure> {
+        let (binding, primary) = (&context.frame.binding, context.frame.snapshot.as_ref());
+        match grants::check_question(binding, role, primary, question)? {
+            Admitted::Watch(grant, scope) => Ok(Look {
+                asked: (role, question.clone()),
+                grant,
+                scope,
+            }),
+            Admitted::Call => Err(Failure::new(Code::Internal, "no watch answers this")),
         }
-        Question::Objects(query) => match context.view.cache.list(scope, query) {
-            Lookup::Known(found) => Some(listed(role, query, found, context)),
+    }
+
+    /// Answers from the watch, or says who will answer.
+    fn begin(self, slot: usize, context: &mut Context<'_>) -> AskState {
+        context.work.looked_at.insert(self.scope.clone());
+        context.command(Command::Watch(self.scope.clone()));
+        if let Some(latest) = self.latest() {
+            context.call(slot, Call::Read(latest), CLUSTER_LONGEST);
+            return AskState::Reading;
+        }
+        let scope = self.scope.clone();
+        match self.known(context) {
+            Some(answer) => AskState::Answered(answer),
+            None => {
+                let awaited = scope.clone();
+                context.command(Command::AwaitList { slot, scope });
+                AskState::Listing(awaited)
+            }
+        }
+    }
+
+    /// What the API server is asked in place of the watch: nothing that the grant does not reach, and of a list no limit,
+    /// which would count what its relation leaves out.
+    fn latest(&self) -> Option<Question> {
+        match &self.asked.1 {
+            Question::Object(query) if query.latest => Some(Question::Object(query.clone())),
+            Question::Objects(query) if query.latest => Some(Question::Objects(ListQuery {
+                namespace: self.scope.namespace.clone(),
+                limit: 0,
+                ..query.clone()
+            })),
             _ => None,
-        },
-        _ => None,
+        }
+    }
+
+    /// What a watch knows of it. None if it has not listed.
+    fn known(self, context: &mut Context<'_>) -> Option<Answer> {
+        match &self.asked.1 {
+            Question::Object(query) => {
+                let place = (query.object.namespace.clone(), query.object.name.clone());
+                let found = match context.view.cache.get(&self.scope, &place) {
+                    Lookup::Known(object) => object,
+                    _ if !context.view.guards.not_found_needs_a_synced_watch => None,
+                    _ => return None,
+                };
+                Some(self.object(found, context))
+            }
+            Question::Objects(query) => match context.view.cache.list(&self.scope, query) {
+                Lookup::Known(found) => Some(self.list(found, context)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn object(self, found: Option<Object>, context: &mut Context<'_>) -> Answer {
+        let Question::Object(query) = &self.asked.1 else {
+            return Err(Failure::new(
+                Code::Internal,
+                "one object answers a question for several",
+            ));
+        };
+        let primary = context.frame.snapshot.as_ref();
+        let answer = answer_of_object(&self.grant, primary, query, found.as_ref());
+        self.depend(answer, context)
+    }
+
+    fn list(self, found: Vec<Object>, context: &mut Context<'_>) -> Answer {
+        let Question::Objects(query) = &self.asked.1 else {
+            return Err(Failure::new(
+                Code::Internal,
+                "several objects answer a question for one",
+            ));
+        };
+        let answer = answer_of_list(&self.grant, context.frame.snapshot.as_ref(), query, &found);
+        self.depend(answer, context)
+    }
+
+    /// Its digest is a dependency of the pass.
+    fn depend(self, answer: Answer, context: &mut Context<'_>) -> Answer {
+        let Look { asked, grant, scope } = self;
+        let digest = digest_of(&answer);
+        let dependency = Dependency { grant, scope, digest };
+        context.work.dependencies.insert(asked, dependency);
+        answer
     }
 }
 
@@ -243,39 +317,13 @@ pub(super) fn answer_from_watch(
     question: &Question,
     context: &mut Context<'_>,
 ) -> Option<Result<Json, Failure>> {
-    let primary = context.frame.snapshot.as_ref();
-    let scope = grants::check_question(&context.frame.binding, role, primary, question).ok()??;
-    let answer = known(role, question, &scope, context)?;
+    let answer = Look::of(role, question, context).ok()?.known(context)?;
     Some(answer.map(|value| value.to_string().into()))
 }
 
-fn looked_up(role: Role, query: &ObjectQuery, found: Option<Object>, context: &mut Context<'_>) -> Answer {
-    let frame = context.frame;
-    let answer = answer_of_object(&frame.binding, frame.snapshot.as_ref(), query, found.as_ref());
-    depend(role, Question::Object(query.clone()), &answer, context);
-    answer
-}
-
-fn listed(role: Role, query: &ListQuery, found: Vec<Object>, context: &mut Context<'_>) -> Answer {
-    let frame = context.frame;
-    let answer = answer_of_list(&frame.binding, frame.snapshot.as_ref(), query, &found);
-    depend(role, Question::Objects(query.clone()), &answer, context);
-    answer
-}
-
-fn depend(role: Role, question: Question, answer: &Answer, context: &mut Context<'_>) {
-    let frame = context.frame;
-    let checked = grants::check_question(&frame.binding, role, frame.snapshot.as_ref(), &question);
-    if let Ok(Some(scope)) = checked {
-        let digest = digest_of(answer);
-        let dependency = Dependency { scope, digest };
-        context.work.dependencies.insert((role, question), dependency);
-    }
-}
-
-/// The answer that a primary of a binding gets about one object.
+/// The answer that a primary gets about one object through the grant that let it ask.
 pub(crate) fn answer_of_object(
-    binding: &Binding,
+    grant: &KindGrant,
     primary: Option<&Object>,
     query: &ObjectQuery,
     found: Option<&Object>,
@@ -285,13 +333,13 @@ pub(crate) fn answer_of_object(
         let message = format!("{} {} not found", object.kind.kind, object.name);
         return Err(Failure::new(Code::NotFound, message));
     };
-    grants::check_relation(binding, primary, |grant| matches!(grant, Grant::Ask(_)), found)?;
-    Ok(path::project(found.value(), &query.projection))
+    grants::check_relation(grant, primary, found)?;
+    Ok(project(grant, found, &query.projection))
 }
 
-/// The answer that a primary of a binding gets about a list.
+/// The answer that a primary gets about a list through the grant that let it ask.
 pub(crate) fn answer_of_list(
-    binding: &Binding,
+    grant: &KindGrant,
     primary: Option<&Object>,
     query: &ListQuery,
     found: &[Object],
@@ -300,16 +348,23 @@ pub(crate) fn answer_of_list(
         0 => LIST_LIMIT,
         limit => limit as usize,
     };
-    let is_ask: fn(&Grant) -> bool = |grant| matches!(grant, Grant::Ask(_));
-    let related = |object: &&Object| grants::check_relation(binding, primary, is_ask, object).is_ok();
+    let related = |object: &&Object| grants::check_relation(grant, primary, object).is_ok();
     let related: Vec<&Object> = found.iter().filter(related).collect();
     if related.len() > limit {
         let (count, kind) = (related.len(), &query.kind.kind);
         let message = format!("{count} {kind} objects, at most {limit} were asked for");
         return Err(Failure::new(Code::ResourceExhausted, message));
     }
-    let project = |object: &&Object| path::project(object.value(), &query.projection);
+    let project = |object: &&Object| project(grant, object, &query.projection);
     Ok(related.iter().map(project).collect())
+}
+
+/// What of an object is answered: what its grant shows, and of that what was asked for.
+fn project(grant: &KindGrant, object: &Object, wanted: &[String]) -> Value {
+    match &grant.fields {
+        None => path::project(object.value(), wanted),
+        Some(_) => path::project(&grants::shown(grant, object.value()), wanted),
+    }
 }
 
 /// The digest of an answer; of a failure, its code.
@@ -539,17 +594,47 @@ mod tests {
             limit,
             latest: false,
         };
-        let binding = Fixture::new().frame.binding;
+        let grant: KindGrant =
+            serde_json::from_value(json!({"apiVersion": "v1", "kind": "ConfigMap"})).expect("a grant");
         let primary = Object::new(crate::reconcile::fixture::machine(1, json!({})));
         let found = [Object::new(site("a")), Object::new(site("b"))];
         let code = |limit| {
-            answer_of_list(&binding, Some(&primary), &query(limit), &found)
+            answer_of_list(&grant, Some(&primary), &query(limit), &found)
                 .err()
                 .map(|f| f.code)
         };
         assert_eq!(code(2), None);
         assert_eq!(code(0), None);
         assert_eq!(code(1), Some(Code::ResourceExhausted));
+    }
+
+    #[test]
+    fn a_list_that_reads_through_is_asked_for_no_more_than_the_grant_reaches() {
+        let mut fixture = Fixture::new();
+        let query = ListQuery {
+            kind: config_maps().kind,
+            namespace: None,
+            label_selector: Some("a=b".into()),
+            field_selector: None,
+            projection: Vec::new(),
+            limit: 1,
+            latest: true,
+        };
+        let (flow, commands) = fixture.requests(vec![ask(Question::Objects(query))]);
+        let read = commands.iter().find_map(|command| match command {
+            Command::Call {
+                call: Call::Read(Question::Objects(query)),
+                ..
+            } => Some((query.namespace.as_deref(), query.limit)),
+            _ => None,
+        });
+        assert_eq!(read, Some((Some("default"), 0)));
+        let mut elsewhere = site("b");
+        elsewhere["metadata"]["namespace"] = json!("other");
+        let (_, commands) = fixture.go_on(flow, answer(Ok(json!([site("a"), elsewhere]))));
+        let journal = journal(&commands).expect("the policy is called again");
+        let text = journal[0].as_ref().expect("one is no more than one");
+        assert!(text.contains("default") && !text.contains("other"), "{text}");
     }
 
     #[test]

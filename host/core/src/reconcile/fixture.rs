@@ -242,9 +242,10 @@ fn binding(policies: &[Role]) -> Binding {
     for (name, effect) in operations {
         catalogue.operations.insert(name.into(), operation(effect));
     }
-    Binding {
+    let binding = Binding {
         name: "machines".into(),
         created: 0,
+        grants: Arc::default(),
         spec: BindingSpec {
             governs: Governs {
                 api_version: "example.com/v1".into(),
@@ -258,19 +259,20 @@ fn binding(policies: &[Role]) -> Binding {
                 configuration: None,
             }),
             tenant: Tenant::Namespace,
-            grants: vec![
-                Grant::Cloud(vec!["vm.*".into()]),
-                Grant::Permit(vec!["one".into()]),
-                Grant::Credential(true),
-                Grant::Ask(config_maps()),
-                Grant::Delete(config_maps()),
-            ],
+            grants: Vec::new(),
             crds: Vec::new(),
             limits: Limits::default(),
         },
         policies: policies.iter().map(|role| (*role, policy(*role))).collect(),
         catalogue: Arc::new(catalogue),
-    }
+    };
+    binding.with_grants(vec![
+        Grant::Cloud(vec!["vm.*".into()]),
+        Grant::Permit(vec!["one".into()]),
+        Grant::Credential(true),
+        Grant::Ask(config_maps()),
+        Grant::Delete(config_maps()),
+    ])
 }
 
 fn config_maps() -> KindGrant {

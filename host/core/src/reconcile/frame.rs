@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::binding::Binding;
+use crate::binding::{Binding, KindGrant};
 use crate::call::{Scope, Session};
 use crate::contract::{Cause, Question, Role};
 use crate::controller::cache::Place;
@@ -47,6 +47,8 @@ pub(crate) type Questions = (Role, Question);
 /// Something a pass looked at.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Dependency {
+    /// The grant that let it look.
+    pub(crate) grant: Arc<KindGrant>,
     pub(crate) scope: Scope,
     pub(crate) digest: Digest,
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Context;
-use crate::binding::{Binding, Grant};
+use crate::binding::{Binding, KindGrant};
 use crate::catalogue::OperationEffect;
 use crate::contract::{Act, Answer, CloudAct, Code, Doubt, Failure, ObjectPatch, ObjectRef};
 use crate::grants;
@@ -16,50 +16,30 @@ use crate::reconcile::work::Fate;
 /// Whether an act is granted, and its primary still holds what has to stand while anything is done for it.
 pub(super) fn check_act(act: &Act, context: &Context<'_>) -> Result<(), Failure> {
     let primary = context.frame.snapshot.as_ref();
-    grants::check_act(&context.frame.binding, primary, act)?;
-    match act {
-        Act::Patch(act) => {
-            leaves_host_conditions(act, context)?;
-            let uid = &act.precondition.uid;
-            check_relation(
-                &act.object,
-                uid,
-                |grant| matches!(grant, Grant::Patch(_)),
-                context,
-            )?;
-        }
-        Act::Delete(act) => {
-            let uid = &act.precondition.uid;
-            check_relation(
-                &act.object,
-                uid,
-                |grant| matches!(grant, Grant::Delete(_)),
-                context,
-            )?;
-        }
-        Act::Evict(act) => {
-            let uid = &act.precondition.uid;
-            check_relation(
-                &act.object,
-                uid,
-                |grant| matches!(grant, Grant::Evict(_)),
-                context,
-            )?;
-        }
-        Act::Cloud(_) | Act::Create(_) | Act::Mint(_) => {}
+    let grant = grants::check_act(&context.frame.binding, primary, act)?;
+    if let Act::Patch(act) = act {
+        leaves_host_conditions(act, context)?;
+    }
+    let on = match act {
+        Act::Patch(act) => Some((&act.object, &act.precondition.uid)),
+        Act::Delete(act) => Some((&act.object, &act.precondition.uid)),
+        Act::Evict(act) => Some((&act.object, &act.precondition.uid)),
+        Act::Cloud(_) | Act::Create(_) | Act::Mint(_) => None,
+    };
+    if let (Some(grant), Some((object, uid))) = (grant, on) {
+        check_relation(&grant, object, uid, context)?;
     }
     check_finalizer(context)
 }
 
-/// Whether an object that is reached by its relation alone stands in that relation.
+/// Whether an object that is reached by its relation stands in that relation.
 fn check_relation(
+    grant: &KindGrant,
     object: &ObjectRef,
     uid: &str,
-    is: fn(&Grant) -> bool,
     context: &Context<'_>,
 ) -> Result<(), Failure> {
-    let (binding, primary) = (&context.frame.binding, context.frame.snapshot.as_ref());
-    if !grants::is_by_relation(binding, primary, is, object) {
+    if grant.relation.is_none() {
         return Ok(());
     }
     let (kind, name) = (&object.kind.kind, &object.name);
@@ -72,7 +52,7 @@ fn check_relation(
         let message = format!("{kind} {name} is not the one with the uid {uid}");
         return Err(Failure::new(Code::Aborted, message));
     }
-    grants::check_relation(binding, primary, is, &other)
+    grants::check_relation(grant, context.frame.snapshot.as_ref(), &other)
 }
 
 /// Whether a patch of another object leaves the conditions of hosts as they are. Lists are replaced whole by it: so

@@ -405,7 +405,11 @@ fn a_relation_is_looked_at_before_an_act_and_not_only_before_an_ask() {
         "theirs": "metadata.labels.machine"}});
     let mut fixture = Fixture::new();
     let grant = serde_json::from_value(by_relation).expect("a grant");
-    fixture.bind(|binding| binding.spec.grants = vec![crate::binding::Grant::Delete(grant)]);
+    fixture.bind(|binding| {
+        *binding = binding
+            .clone()
+            .with_grants(vec![crate::binding::Grant::Delete(grant)])
+    });
     let (_, commands) = fixture.requests(vec![delete("s")]);
     assert_eq!(
         answers(&commands),

@@ -1,0 +1,352 @@
+//! Which questions are answered, and what of the answer may be seen.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{
+    Grants, Target, Verb, check_names, check_reference, check_sealed, closed, named, operation, refused,
+};
+use crate::binding::{Binding, KindGrant};
+use crate::call::{KEPT_METADATA, Scope};
+use crate::catalogue::OperationEffect;
+use crate::contract::{Code, Failure, ListQuery, Question, Role};
+use crate::object::Object;
+use crate::selector::Selector;
+
+/// Whom a question that is granted goes to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Admitted {
+    /// To a watch, or to the API server in its place: the grant that lets it through, and what is watched for it.
+    Watch(Arc<KindGrant>, Scope),
+    /// To the host, a cloud, or the API server.
+    Call,
+}
+
+/// Checks a question against the grants.
+pub fn check_question(
+    binding: &Binding,
+    role: Role,
+    primary: Option<&Object>,
+    question: &Question,
+) -> Result<Admitted, Failure> {
+    check_size(question)?;
+    let own = primary.and_then(Object::namespace);
+    let grants = &binding.grants;
+    match question {
+        Question::Object(query) => {
+            let object = &query.object;
+            check_reference(object)?;
+            let wanted = || named(&object.kind, object.namespace.as_deref(), &object.name);
+            let grant = grants
+                .admits(Verb::Ask, &object.kind, own, &Target::object(object))
+                .ok_or_else(|| refused(format_args!("ask for {}", wanted())))?;
+            let scope = scope(grant, own, object.namespace.as_deref(), None);
+            Ok(Admitted::Watch(grant.clone(), scope))
+        }
+        Question::Objects(query) => list(grants, own, query),
+        Question::Secret(object) => {
+            check_names(object)?;
+            match grants.covers_secret(own, object.namespace.as_deref(), &object.name) {
+                true => Ok(Admitted::Call),
+                false => Err(refused(format_args!("see Secret {}", object.name))),
+            }
+        }
+        Question::Cloud(call) => {
+            let is_read = |effect| effect == OperationEffect::Read;
+            let operation = operation(grants, &binding.catalogue, &call.operation, is_read)?;
+            check_sealed(grants, primary, operation, call.arguments.tree(&call.operation)?)?;
+            Ok(Admitted::Call)
+        }
+        Question::Permit(name) if grants.covers_lock(name) => Ok(Admitted::Call),
+        Question::Permit(name) => Err(refused(format_args!("permit {name}"))),
+        Question::Credential(plan) => match grants.credential && role == Role::Identity {
+            true => {
+                check_plan(grants, primary, plan.plan.tree("credential")?)?;
+                Ok(Admitted::Call)
+            }
+            false => Err(refused("credential")),
+        },
+    }
+}
+
+fn list(grants: &Grants, own: Option<&str>, query: &ListQuery) -> Result<Admitted, Failure> {
+    closed(&query.kind)?;
+    let target = Target {
+        namespace: query.namespace.as_deref(),
+        ..Target::default()
+    };
+    let grant = grants
+        .admits(Verb::Ask, &query.kind, own, &target)
+        .ok_or_else(|| refused(format_args!("list {}", query.kind.kind)))?;
+    if let Some(hidden) = hidden_field(grant, query) {
+        return Err(refused(format_args!(
+            "select {} by {hidden}, which its grant does not show",
+            query.kind.kind
+        )));
+    }
+    // Without a namespace it means every one that the grant reaches: of a grant that reaches no further that is the own
+    // one. By its relation a grant reaches what lives in no namespace, too.
+    let own_only = grant.namespaces.is_none() && grant.relation.is_none();
+    let namespace = query.namespace.as_deref().or(own.filter(|_| own_only));
+    Ok(Admitted::Watch(
+        grant.clone(),
+        scope(grant, own, namespace, node_of(query)),
+    ))
+}
+
+/// A field that a list is selected by, and that the grant does not show: whether there is any answer would tell it.
+fn hidden_field<'a>(grant: &KindGrant, query: &'a ListQuery) -> Option<&'a str> {
+    let shown = grant.fields.as_ref()?;
+    let is_shown = |field: &str| {
+        let identity = ["metadata.name", "metadata.namespace"];
+        let within = |path: &String| {
+            field
+                .strip_prefix(path.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        identity.contains(&field) || shown.iter().any(within)
+    };
+    let terms = query.field_selector.as_deref()?.split(',');
+    let mut fields =
+        terms.filter_map(|term| term.split_once('=').map(|(field, _)| field.trim_end_matches('!')));
+    fields.find(|field| !is_shown(field))
+}
+
+/// What is watched to answer a question under a grant: one watch per kind and scope.
+fn scope(grant: &KindGrant, own: Option<&str>, asked: Option<&str>, node: Option<String>) -> Scope {
+    let namespace = match &grant.namespaces {
+        Some(all) if all.iter().any(|n| n == "*") => None,
+        Some(_) => asked.map(str::to_owned),
+        None => asked.and(own).map(str::to_owned),
+    };
+    let mut fields = grant.fields.clone().unwrap_or_default();
+    if let Some(relation) = grant.relation.as_ref().filter(|_| !fields.is_empty()) {
+        // It is looked at, and not shown.
+        fields.push(relation.theirs.clone());
+    }
+    Scope {
+        kind: grant.kind(),
+        namespace,
+        name: grant.name.clone(),
+        node,
+        fields,
+    }
+}
+
+/// An object as the grant shows it that let a question through, whoever looked.
+pub(crate) fn shown(grant: &KindGrant, object: &Value) -> Value {
+    let Some(fields) = &grant.fields else {
+        return object.clone();
+    };
+    let mut fields = fields.clone();
+    fields.extend(KEPT_METADATA.map(|field| format!("metadata.{field}")));
+    crate::path::project(object, &fields)
+}
+
+/// Bytes of the selectors and of the projection of a question: API servers take no longer labels than 63 characters, and
+/// the host keeps each question for as long as its object depends on the answer.
+const QUESTION: usize = 4_096;
+fn check_size(question: &Question) -> Result<(), Failure> {
+    let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let (selectors, projection) = match question {
+        Question::Object(query) => (0, &query.projection),
+        Question::Objects(query) => {
+            let selectors = length(&query.label_selector).saturating_add(length(&query.field_selector));
+            (selectors, &query.projection)
+        }
+        _ => return Ok(()),
+    };
+    let paths: usize = projection.iter().map(|path| path.len() + 1).sum();
+    let bytes = selectors.max(paths);
+    if bytes > QUESTION {
+        let message = format!("selectors or a projection of {bytes} bytes; at most {QUESTION} are taken");
+        return Err(Failure::new(Code::InvalidArgument, message));
+    }
+    match question {
+        Question::Objects(query) => check_selectors(query),
+        _ => Ok(()),
+    }
+}
+
+/// A selector that is none would select nothing, which looks like an answer.
+fn check_selectors(query: &ListQuery) -> Result<(), Failure> {
+    let is_label = |text: &&str| Selector::parse(text).is_some();
+    let is_field = |text: &&str| text.split(',').all(|term| term.contains('='));
+    let no_label = query.label_selector.as_deref().filter(|text| !is_label(text));
+    let no_field = query.field_selector.as_deref().filter(|text| !is_field(text));
+    match no_label.or(no_field) {
+        None => Ok(()),
+        Some(text) => {
+            let text: String = text.chars().take(80).collect();
+            let message = format!("no valid selector: {}", text.escape_debug());
+            Err(Failure::new(Code::InvalidArgument, message))
+        }
+    }
+}
+
+/// Whether a plan names nobody else's credentials: the Secrets of its chain are those that may be seen, and a token is
+/// one of the primary's own namespace.
+fn check_plan(grants: &Grants, primary: Option<&Object>, plan: &Value) -> Result<(), Failure> {
+    let own = primary.and_then(Object::namespace);
+    for link in plan["chain"].as_array().into_iter().flatten() {
+        if let Some(secret) = link.get("secret") {
+            let (namespace, name) = (secret["namespace"].as_str(), secret["name"].as_str());
+            let name = name.unwrap_or_default();
+            if !grants.covers_secret(own, namespace, name) {
+                return Err(refused(format_args!("credential of Secret {name}")));
+            }
+        }
+        if let Some(token) = link.get("webIdentity")
+            && (own.is_none() || token["namespace"].as_str() != own)
+        {
+            let namespace = token["namespace"].as_str().unwrap_or_default();
+            return Err(refused(format_args!(
+                "credential by a token of namespace {namespace}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn node_of(query: &ListQuery) -> Option<String> {
+    let selector = query.field_selector.as_deref()?;
+    (query.kind.kind == "Pod")
+        .then(|| {
+            selector
+                .split(',')
+                .find_map(|term| term.strip_prefix("spec.nodeName="))
+        })
+        .flatten()
+        .map(|node| node.trim_start_matches('=').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::binding::Grant;
+    use crate::contract::{Kind, ObjectQuery, ObjectRef};
+    use serde_json::json;
+
+    fn grants(all: Value) -> Grants {
+        let all: Vec<Grant> = serde_json::from_value(all).expect("grants");
+        Grants::compile(&all)
+    }
+
+    fn secrets_of(grants: &Grants, query: &ListQuery) -> Result<Scope, String> {
+        match list(grants, Some("team"), query) {
+            Ok(Admitted::Watch(_, scope)) => Ok(scope),
+            Ok(Admitted::Call) => panic!("a watch answers it"),
+            Err(failure) => Err(failure.message),
+        }
+    }
+
+    fn all(namespace: Option<&str>, field_selector: Option<&str>) -> ListQuery {
+        ListQuery {
+            kind: Kind {
+                api_version: "v1".into(),
+                kind: "ConfigMap".into(),
+            },
+            namespace: namespace.map(str::to_owned),
+            label_selector: None,
+            field_selector: field_selector.map(str::to_owned),
+            projection: Vec::new(),
+            limit: 0,
+            latest: false,
+        }
+    }
+
+    #[test]
+    fn a_list_without_a_namespace_is_of_the_own_one_unless_its_grant_reaches_further() {
+        let own = grants(json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap"}}]));
+        let scope = secrets_of(&own, &all(None, None)).expect("granted");
+        assert_eq!(
+            scope.namespace.as_deref(),
+            Some("team"),
+            "it takes no rights in the whole cluster"
+        );
+        assert!(secrets_of(&own, &all(Some("other"), None)).is_err());
+        let every = grants(json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap", "namespaces": ["*"]}}]));
+        assert_eq!(
+            secrets_of(&every, &all(None, None)).expect("granted").namespace,
+            None
+        );
+        let named = grants(json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap", "name": "one"}}]));
+        assert!(secrets_of(&named, &all(None, None)).is_err(), "a name is no list");
+    }
+
+    #[test]
+    fn nothing_is_selected_by_a_field_that_the_grant_does_not_show() {
+        let some =
+            grants(json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap", "fields": ["data.open"]}}]));
+        for (selector, granted) in [
+            ("data.open=x", true),
+            ("data.open.inner==x", true),
+            ("metadata.name=x", true),
+            ("data.hidden=x", false),
+            ("data.open=x,data.hidden!=x", false),
+            ("data.openness=x", false),
+            ("data=x", false),
+        ] {
+            let answer = secrets_of(&some, &all(None, Some(selector)));
+            assert_eq!(answer.is_ok(), granted, "{selector}: {answer:?}");
+        }
+    }
+
+    #[test]
+    fn two_grants_of_a_kind_never_add_up() {
+        let both = grants(json!([
+            {"ask": {"apiVersion": "v1", "kind": "ConfigMap", "fields": ["data.open"]}},
+            {"ask": {"apiVersion": "v1", "kind": "ConfigMap", "namespaces": ["public"], "name": "site"}},
+        ]));
+        let admitted = |namespace: &str, name: &str| {
+            let object = ObjectRef {
+                kind: all(None, None).kind,
+                namespace: Some(namespace.into()),
+                name: name.into(),
+            };
+            let grant = both.admits(Verb::Ask, &object.kind, Some("team"), &Target::object(&object))?;
+            Some((grant.fields.is_some(), grant.name.is_some()))
+        };
+        assert_eq!(
+            admitted("team", "site"),
+            Some((true, false)),
+            "its fields stay hidden"
+        );
+        assert_eq!(admitted("public", "site"), Some((false, true)));
+        assert_eq!(admitted("public", "other"), None);
+    }
+
+    #[test]
+    fn what_a_grant_hides_is_hidden_in_every_answer() {
+        let grant: KindGrant = serde_json::from_value(
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "fields": ["data.open"],
+                "relation": {"ours": "metadata.name", "theirs": "data.machine"}}),
+        )
+        .expect("a grant");
+        let object = |machine: &str| {
+            Object::new(
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"open": 1, "hidden": 2, "machine": machine},
+                "metadata": {"namespace": "team", "name": "site", "uid": "s", "resourceVersion": "5"}}),
+            )
+        };
+        let primary = Object::new(json!({"metadata": {"namespace": "team", "name": "m"}}));
+        let query = |projection: &[&str]| ObjectQuery {
+            object: object("m").reference(),
+            projection: projection.iter().map(|path| (*path).to_owned()).collect(),
+            latest: true,
+        };
+        let answer = |projection: &[&str], machine: &str| {
+            let found = object(machine);
+            crate::reconcile::answer_of_object(&grant, Some(&primary), &query(projection), Some(&found))
+        };
+        for projection in [&[][..], &["data"], &["data.hidden", "data.open"]] {
+            let data = answer(projection, "m").expect("related")["data"].clone();
+            assert_eq!(data, json!({"open": 1}), "{projection:?}");
+        }
+        assert!(answer(&[], "another").is_err());
+        // A watch shows what the relation is judged by, and no more.
+        let shown = scope(&grant, Some("team"), Some("team"), None).fields;
+        assert_eq!(shown, ["data.open", "data.machine"]);
+    }
+}
