@@ -413,12 +413,16 @@ impl Machine {
             _ if object["metadata"].is_object() => self.cache.own_write(&Object::new(object.clone())),
             _ => Vec::new(),
         };
-        let kinds: Vec<_> = changes.iter().map(|change| change.scope.kind.clone()).collect();
+        // A watch may have shown it before it was answered: then it changes nothing here, and is no news all the same.
+        let kind = match act {
+            Act::Delete(ObjectDelete { object, .. }) | Act::Evict(Eviction { object, .. }) => {
+                object.kind.clone()
+            }
+            _ => Object::new(object.clone()).kind(),
+        };
         let own = self.guards.own_writes_wake_nothing.then(|| pass.key.clone());
         self.changed(changes, own.as_ref());
-        for kind in kinds {
-            self.absorb_own_write(pass, &kind);
-        }
+        self.absorb_own_write(pass, &kind);
         // What is gone was what the act named.
         let named = match act {
             Act::Delete(ObjectDelete { precondition, .. }) | Act::Evict(Eviction { precondition, .. }) => {
