@@ -108,6 +108,26 @@ pub struct Guards {
     pub permits_exclude: bool,
     pub acts_have_preconditions: bool,
     pub a_denial_ends_the_pass: bool,
+    pub one_pass_at_a_time: bool,
+    pub earlier_deadlines_stand: bool,
+    pub tenants_have_room_of_their_own: bool,
+    pub changes_wake_dependents: bool,
+    pub only_who_used_it_wakes: bool,
+    pub own_writes_enter_the_cache: bool,
+    pub nothing_in_doubt_is_done_again: bool,
+    pub doubt_keeps_the_finalizer: bool,
+    pub entries_of_others_are_asked_for: bool,
+    pub absent_takes_time: bool,
+    pub acts_as_granted: bool,
+    pub only_what_is_granted: bool,
+    pub faults_back_off: bool,
+    pub faults_delay_no_other: bool,
+    pub passes_keep_their_binding: bool,
+    pub recordings_are_whole: bool,
+    pub retry_policies_decide: bool,
+    pub swapped_retry_policies_are_asked: bool,
+    pub unseen_changes_wake: bool,
+    pub locks_last_until_published: bool,
     pub prefetch: bool,
 }
 
@@ -124,6 +144,26 @@ impl Default for Guards {
             permits_exclude: true,
             acts_have_preconditions: true,
             a_denial_ends_the_pass: true,
+            one_pass_at_a_time: true,
+            earlier_deadlines_stand: true,
+            tenants_have_room_of_their_own: true,
+            changes_wake_dependents: true,
+            only_who_used_it_wakes: true,
+            own_writes_enter_the_cache: true,
+            nothing_in_doubt_is_done_again: true,
+            doubt_keeps_the_finalizer: true,
+            entries_of_others_are_asked_for: true,
+            absent_takes_time: true,
+            acts_as_granted: true,
+            only_what_is_granted: true,
+            faults_back_off: true,
+            faults_delay_no_other: true,
+            passes_keep_their_binding: true,
+            recordings_are_whole: true,
+            retry_policies_decide: true,
+            swapped_retry_policies_are_asked: true,
+            unseen_changes_wake: true,
+            locks_last_until_published: true,
             prefetch: true,
         }
     }
@@ -457,10 +497,12 @@ impl Machine {
                 let binding = bindings.get(&key.binding);
                 binding.map_or(u32::MAX, |binding| binding.spec.limits.passes_per_tenant)
             };
-            let Some(key) = self
-                .queue
-                .pop(|line, key| in_flight.get(line).copied().unwrap_or(0) < limit(key))
-            else {
+            let of_all = !self.guards.tenants_have_room_of_their_own;
+            let busy = |line: &Arc<str>| match of_all {
+                true => in_flight.values().sum(),
+                false => in_flight.get(line).copied().unwrap_or(0),
+            };
+            let Some(key) = self.queue.pop(|line, key| busy(line) < limit(key)) else {
                 return;
             };
             self.start(&key);

@@ -38,11 +38,14 @@ impl Machine {
                 continue;
             };
             let act = act.clone();
-            if let Err(failure) = self.check_act(&pass, &act) {
+            if let Err(failure) = self.check_act(&pass, &act)
+                && self.guards.only_what_is_granted
+            {
                 self.ungranted(&pass.key.binding.clone(), &failure);
                 pass.answers[index] = Some(Err(failure));
-            } else if let Some(answer) =
-                done_before(&pass, &act).or_else(|| twice(&pass.batch[..index], &act))
+            } else if let Some(answer) = done_before(&pass, &act)
+                .filter(|_| self.guards.nothing_in_doubt_is_done_again)
+                .or_else(|| twice(&pass.batch[..index], &act))
             {
                 pass.answers[index] = Some(answer);
             }
@@ -337,8 +340,16 @@ impl Machine {
                 (call, CLUSTER_LONGEST)
             }
             mut act => {
-                if let Act::Patch(patch) = &mut act {
-                    self.pin(patch);
+                match &mut act {
+                    Act::Patch(patch) => self.pin(patch),
+                    Act::Delete(ObjectDelete { precondition, .. })
+                    | Act::Evict(Eviction { precondition, .. })
+                        if !self.guards.acts_have_preconditions =>
+                    {
+                        precondition.uid.clear();
+                        precondition.resource_version = None;
+                    }
+                    _ => {}
                 }
                 (Call::Write(Write::Act(act)), CLUSTER_LONGEST)
             }
@@ -410,6 +421,7 @@ impl Machine {
     fn other_written(&mut self, pass: &mut PassState, act: &Act, object: Value) -> Answer {
         let changes = match act {
             Act::Delete(act) if object.is_null() => self.cache.own_delete(&act.object, &act.precondition.uid),
+            _ if !self.guards.own_writes_enter_the_cache => Vec::new(),
             _ if object["metadata"].is_object() => self.cache.own_write(&Object::new(object.clone())),
             _ => Vec::new(),
         };
@@ -491,7 +503,10 @@ impl Machine {
                     version,
                     failure: None,
                 });
-                let changes = self.cache.own_write(&object);
+                let changes = match self.guards.own_writes_enter_the_cache {
+                    true => self.cache.own_write(&object),
+                    false => Vec::new(),
+                };
                 pass.current = Some(object);
                 let own = self.guards.own_writes_wake_nothing.then(|| pass.key.clone());
                 self.changed(changes, own.as_ref());

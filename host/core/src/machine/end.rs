@@ -66,7 +66,10 @@ impl Machine {
                 fault: said.as_ref().err().cloned(),
             });
         }
-        let wait = self.taken(&pass.key, &pass.binding.spec.limits, &trial, said);
+        let wait = match self.guards.retry_policies_decide {
+            true => self.taken(&pass.key, &pass.binding.spec.limits, &trial, said),
+            false => default_wait(&trial),
+        };
         self.finish(pass, outcome, Some((wait, trial)));
     }
 
@@ -121,6 +124,12 @@ impl Machine {
         health.passes += 1;
         health.discarded += u64::from(matches!(outcome, Outcome::Discarded(_)));
         let wait = self.schedule(&mut pass, &outcome, waited);
+        if !self.guards.recordings_are_whole {
+            pass.finished.iter_mut().for_each(|role| drop(role.journal.pop()));
+        }
+        if outcome == Outcome::Faulted && !self.guards.faults_delay_no_other {
+            self.delay_others(&pass.key);
+        }
         self.depends_no_more(&pass.key, &pass.asked);
         self.announce(&mut pass, &outcome);
         self.out.push(Output::Recorded(Box::new(PassRecord {
@@ -190,7 +199,10 @@ impl Machine {
             (Some((wait, _)), _, _) => Some(*wait),
             (None, Outcome::Faulted, _) => {
                 state.faults = state.faults.saturating_add(1);
-                Some(quarantine(state, pass.uid()))
+                match self.guards.faults_back_off {
+                    true => Some(quarantine(state, pass.uid())),
+                    false => Some(1),
+                }
             }
             (None, _, Some(Next::Settled(recheck))) => *recheck,
             (None, _, Some(Next::After(wait))) => Some(*wait),
@@ -206,6 +218,17 @@ impl Machine {
             self.queue.push_at(now.saturating_add(wait), pass.key.clone());
         }
         wait
+    }
+
+    /// What a fault must not do, for tests of the simulation: all keys of its binding wait longer.
+    fn delay_others(&mut self, faulted: &Key) {
+        let of_binding = |key: &&Key| key.binding == faulted.binding && *key != faulted;
+        for key in self.keys.keys().filter(of_binding) {
+            if let Some(at) = self.queue.deadline(key) {
+                self.queue.cancel(key);
+                self.queue.push_at(at + 60_000, key.clone());
+            }
+        }
     }
 
     /// Events on transitions: those that the last pass of this key did not also have. A fault also becomes a condition.

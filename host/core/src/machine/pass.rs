@@ -315,8 +315,9 @@ impl Machine {
 
     /// Whether an entry announces what nobody ever sent: another process, or this one before it crashed, may have.
     fn never_sent(&self, key: &Key, entry: &PendingEntry) -> bool {
+        let asked = self.guards.entries_of_others_are_asked_for;
         self.known(key, entry)
-            .is_some_and(|known| known.written_here && !known.sent)
+            .is_some_and(|known| (known.written_here || !asked) && !known.sent)
     }
 
     /// Whether this host has known of an entry for so long that what it announced would be seen by now. The adapter
@@ -334,7 +335,11 @@ impl Machine {
 
     fn settled(&mut self, mut pass: Box<PassState>, index: usize, doubt: Doubt) {
         let doubt = match doubt {
-            Doubt::Absent if !self.would_be_visible(&pass, &pass.found[index]) => Doubt::Unknown,
+            Doubt::Absent
+                if self.guards.absent_takes_time && !self.would_be_visible(&pass, &pass.found[index]) =>
+            {
+                Doubt::Unknown
+            }
             doubt => doubt,
         };
         if doubt != Doubt::Unknown {
@@ -351,6 +356,11 @@ impl Machine {
     pub(super) fn begin(&mut self, mut pass: Box<PassState>, role: Role) {
         if pass.binding.policy(role).is_none() {
             return self.conclude_without_lifecycle(pass);
+        }
+        if !self.guards.passes_keep_their_binding
+            && let Some(binding) = self.bindings.get(&pass.key.binding)
+        {
+            pass.binding = binding.clone();
         }
         pass.run = RoleRun::new(role);
         if role == Role::Lifecycle {
@@ -543,7 +553,7 @@ impl Machine {
                 self.settle(pass);
             }
             Some(Verdict::Granted(handle)) => {
-                pass.handle = Some(handle);
+                pass.handle = self.guards.acts_as_granted.then_some(handle);
                 pass.judged = Some(concluded);
                 self.settle(pass);
             }

@@ -47,6 +47,9 @@ impl Machine {
             mut patch,
         } = concluded;
         let mut events = conclusion.events;
+        if !self.guards.locks_last_until_published {
+            self.permits.release(pass.id);
+        }
         if let (Some(judged), Some(snapshot)) = (pass.judged.take(), &pass.snapshot) {
             events = [judged.conclusion.events, events].concat();
             patch = plan::combine(&judged.patch, &patch, snapshot.value());
@@ -65,7 +68,8 @@ impl Machine {
             });
         }
         let mut next = conclusion.next;
-        if outcome != Outcome::Released && keeps_finalizer(&pass, &mut patch) {
+        let keeps = self.guards.doubt_keeps_the_finalizer && outcome != Outcome::Released;
+        if keeps && keeps_finalizer(&pass, &mut patch) {
             next = Next::Retry {
                 class: RetryClass::Medium,
                 failure: None,
@@ -226,7 +230,7 @@ impl Machine {
                 ),
             });
         }
-        if news && publication.unseen.is_none() {
+        if news && publication.unseen.is_none() && self.guards.unseen_changes_wake {
             publication.unseen = before;
         }
         self.write_next(pass);

@@ -55,7 +55,8 @@ impl Machine {
                 let limits = &binding.spec.limits;
                 (limits.shortest_wait, limits.longest_wait)
             };
-            if !same(Role::Retry) || bounds(&old) != bounds(&binding) {
+            let asks = self.guards.swapped_retry_policies_are_asked;
+            if asks && (!same(Role::Retry) || bounds(&old) != bounds(&binding)) {
                 self.redecide(&binding);
             }
             return;
@@ -72,6 +73,9 @@ impl Machine {
                 state.faults = 0;
                 if state.running.is_none() && !self.queue.is_queued(&key) {
                     let at = self.now.boot + crate::retry::seed(&key.name, 0) % SPREAD;
+                    if !self.guards.earlier_deadlines_stand {
+                        self.queue.cancel(&key);
+                    }
                     self.queue.push_at(at, key);
                 }
             }
@@ -189,7 +193,7 @@ impl Machine {
             return;
         };
         state.causes.insert(cause);
-        if state.running.is_none() {
+        if state.running.is_none() || !self.guards.one_pass_at_a_time {
             let line = state.line.clone();
             self.queue.push(&line, key.clone());
         }
@@ -326,6 +330,9 @@ impl Machine {
         let Some(keys) = self.dependents.get(&change.scope) else {
             return;
         };
+        if !self.guards.changes_wake_dependents {
+            return;
+        }
         let mut woken = Vec::new();
         for key in keys.iter().filter(|key| own != Some(*key)) {
             let (Some(state), Some(binding)) = (self.keys.get(key), self.bindings.get(&key.binding)) else {
@@ -339,7 +346,7 @@ impl Machine {
                     && concerns(question, change)
                     && self.differs(binding, state, question, dep)
             });
-            if concerned {
+            if concerned || !self.guards.only_who_used_it_wakes {
                 woken.push(key.clone());
             }
         }
