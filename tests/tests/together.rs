@@ -5,14 +5,11 @@
 
 #![allow(clippy::print_stdout, reason = "which seed noticed what is worth knowing")]
 
-use std::time::Duration;
-
 use polity_clouds::sim::{Between, FaultRule, Intervention, Millis, Trouble, WorldEvent};
 use polity_core::machine::Guards;
 use polity_tests::together::orb;
 use polity_tests::together::scenario::{Deed, Scenario, Workflow};
 use polity_tests::together::{Options, run};
-use polity_tests::whole::hosts::Late;
 
 /// Seeds of the test command, of all together and of each alone.
 const SEEDS: u64 = 6;
@@ -92,7 +89,6 @@ fn alone_routers_keep_every_rule_and_settle() {
 fn is_noticed(missing: Options<'_>, how: &str) {
     let whole = Options {
         guards: Guards::default(),
-        cursor_is_persisted: true,
         reboot_names_its_boot: true,
         ..missing
     };
@@ -188,37 +184,6 @@ fn versions(scenario: &mut Scenario, every: usize) {
         let version = Deed::Orb(orb::Deed::Version(second as usize / every % 3));
         scenario.deeds.push((second * 1_000, version));
     }
-}
-
-#[test]
-fn without_the_persisted_cursor_a_second_node_is_changed() {
-    let missing = Options {
-        workflows: Workflow::Orb.alone(),
-        cursor_is_persisted: false,
-        shape: |scenario| {
-            scenario.quiet_at = 900_000;
-            versions(scenario, 10);
-            // That a node may change is written, and not heard of: the answer is lost, and the watch is late.
-            scenario.rates.lost_answer = 500;
-            scenario.late = Some(Late {
-                host: 0,
-                kind: "nodes",
-                by: Duration::from_secs(60),
-            });
-            (scenario.hosts, scenario.rates.crash) = (1, 0);
-            let cloud = &mut scenario.cloud;
-            let soon = Between {
-                min: Millis(500),
-                max: Millis(1_500),
-            };
-            (cloud.packages.takes, cloud.packages.reboot_for) = (soon, Vec::new());
-            cloud.faults.clear();
-            cloud.outages.clear();
-            cloud.events.clear();
-        },
-        ..Options::default()
-    };
-    is_noticed(missing, "two nodes are changed at once");
 }
 
 #[test]
