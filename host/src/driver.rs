@@ -11,7 +11,7 @@ use polity_core::binding::PolicyId;
 use polity_core::call::{Call, CallId, LeaseRead, Reply, Scope, WatchEvent};
 use polity_core::contract::{Code, Doubt, Failure};
 use polity_core::controller::lease::LeaseTrouble;
-use polity_core::controller::{Controller, Guards, Health, Input, KeyView, Output};
+use polity_core::controller::{Controller, Health, Input, KeyView, Output};
 use polity_core::key::Key;
 use polity_core::object::{Object, ResourceVersion};
 use polity_core::record::PassRecord;
@@ -172,9 +172,9 @@ impl Driver {
         (driver, Handle { happenings: sender })
     }
 
-    /// The same driver without some guards of its core, for tests of the simulation.
-    #[doc(hidden)]
-    pub fn with_guards(mut self, guards: Guards) -> Self {
+    /// The same driver without a guard of its core.
+    #[cfg(feature = "simulation")]
+    pub fn with_guards(mut self, guards: polity_core::controller::Guards) -> Self {
         self.machine.set_guards(guards);
         self
     }

@@ -11,7 +11,7 @@ use polity::driver::Observer;
 use polity::manifests::Manifests;
 use polity_clouds::sim::{Between, Millis, SimConfig};
 use polity_core::binding::PolicyId;
-use polity_core::controller::Guards;
+use polity_core::controller::{Guard, Guards};
 use polity_core::record::PassRecord;
 use polity_sandbox::Policy;
 use polity_tests::together::scenario::identities;
@@ -153,10 +153,9 @@ fn main() {
     for prefetch in [true, false] {
         on_threads(1, async {
             let mut site = judging().await;
-            site.without(Guards {
-                prefetch,
-                ..Guards::default()
-            });
+            if !prefetch {
+                site.without(Guards::without(Guard::Prefetch));
+            }
             let name = if prefetch {
                 "with prefetch"
             } else {

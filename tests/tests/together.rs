@@ -5,14 +5,11 @@
 
 #![allow(clippy::print_stdout, reason = "which seed noticed what is worth knowing")]
 
-use std::time::Duration;
-
 use polity_clouds::sim::{Between, FaultRule, Intervention, Millis, Trouble, WorldEvent};
-use polity_core::controller::Guards;
+use polity_core::controller::{Guard, Guards};
 use polity_tests::together::orb;
 use polity_tests::together::scenario::{Deed, Scenario, Workflow};
 use polity_tests::together::{Options, run};
-use polity_tests::whole::hosts::Late;
 
 /// Seeds of the test command, of all together and of each alone.
 const SEEDS: u64 = 6;
@@ -92,7 +89,6 @@ fn alone_routers_keep_every_rule_and_settle() {
 fn is_noticed(missing: Options<'_>, how: &str) {
     let whole = Options {
         guards: Guards::default(),
-        cursor_is_persisted: true,
         reboot_names_its_boot: true,
         ..missing
     };
@@ -125,10 +121,7 @@ fn without(workflows: &'static [Workflow], guards: Guards, shape: fn(&mut Scenar
 
 #[test]
 fn without_the_permit_two_machines_of_a_deployment_are_given_up_at_once() {
-    let guards = Guards {
-        permits_exclude: false,
-        ..Guards::default()
-    };
+    let guards = Guards::without(Guard::LocksExclude);
     let shape = |scenario: &mut Scenario| {
         // All of them, at the same moment, for good.
         let from = scenario.quiet_at / 2;
@@ -153,10 +146,7 @@ fn without_the_permit_two_machines_of_a_deployment_are_given_up_at_once() {
 
 #[test]
 fn without_the_precondition_on_a_node_what_people_write_is_overwritten() {
-    let guards = Guards {
-        acts_have_preconditions: false,
-        ..Guards::default()
-    };
+    let guards = Guards::without(Guard::ActsHavePreconditions);
     let shape = |scenario: &mut Scenario| {
         scenario.rates.slow = 300;
         scenario.deeds.clear();
@@ -174,10 +164,7 @@ fn without_the_precondition_on_a_node_what_people_write_is_overwritten() {
 
 #[test]
 fn without_the_verdict_of_the_identity_something_is_done_for_who_is_denied() {
-    let guards = Guards {
-        a_denial_ends_the_pass: false,
-        ..Guards::default()
-    };
+    let guards = Guards::without(Guard::ADenialEndsThePass);
     is_noticed(without(Workflow::CapvMachines.alone(), guards, |_| {}), "denied");
 }
 
@@ -188,37 +175,6 @@ fn versions(scenario: &mut Scenario, every: usize) {
         let version = Deed::Orb(orb::Deed::Version(second as usize / every % 3));
         scenario.deeds.push((second * 1_000, version));
     }
-}
-
-#[test]
-fn without_the_persisted_cursor_a_second_node_is_changed() {
-    let missing = Options {
-        workflows: Workflow::Orb.alone(),
-        cursor_is_persisted: false,
-        shape: |scenario| {
-            scenario.quiet_at = 900_000;
-            versions(scenario, 10);
-            // That a node may change is written, and not heard of: the answer is lost, and the watch is late.
-            scenario.rates.lost_answer = 500;
-            scenario.late = Some(Late {
-                host: 0,
-                kind: "nodes",
-                by: Duration::from_secs(60),
-            });
-            (scenario.hosts, scenario.rates.crash) = (1, 0);
-            let cloud = &mut scenario.cloud;
-            let soon = Between {
-                min: Millis(500),
-                max: Millis(1_500),
-            };
-            (cloud.packages.takes, cloud.packages.reboot_for) = (soon, Vec::new());
-            cloud.faults.clear();
-            cloud.outages.clear();
-            cloud.events.clear();
-        },
-        ..Options::default()
-    };
-    is_noticed(missing, "two nodes are changed at once");
 }
 
 #[test]
@@ -256,10 +212,7 @@ fn a_reboot_that_names_no_boot_ends_the_next_one_as_well() {
 
 /// Hosts that do not write down what they are about to create, and crash or hear nothing right after it.
 fn without_write_ahead(workflow: Workflow, shape: fn(&mut Scenario)) {
-    let guards = Guards {
-        write_ahead: false,
-        ..Guards::default()
-    };
+    let guards = Guards::without(Guard::WriteAhead);
     is_noticed(without(workflow.alone(), guards, shape), "has the VMs");
 }
 

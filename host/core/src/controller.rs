@@ -11,6 +11,7 @@
 pub(crate) mod cache;
 mod calls;
 mod finish;
+mod guards;
 mod keys;
 pub mod lease;
 pub(crate) mod locks;
@@ -33,6 +34,7 @@ use crate::record::{Outcome, PassRecord};
 
 use cache::Cache;
 use calls::{Delayed, Outstanding, Target};
+pub use guards::{Guard, Guards};
 use keys::KeyState;
 pub use keys::KeyView;
 use lease::{Lease, LeaseAction, LeaseTrouble};
@@ -92,43 +94,6 @@ pub enum Output {
     Forgotten(Key),
     /// Nothing is in flight and the lease is given up.
     Stopped,
-}
-
-/// Guards that the simulation takes away one by one, to see that it notices, and the one shortcut that a benchmark
-/// takes away to see what it is worth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[doc(hidden)]
-#[allow(missing_docs, reason = "each is named after what it guards")]
-pub struct Guards {
-    pub write_ahead: bool,
-    pub precondition: bool,
-    pub own_writes_wake_nothing: bool,
-    pub look_before_the_first_act: bool,
-    pub rebase_only_what_nobody_changed: bool,
-    pub not_found_needs_a_synced_watch: bool,
-    pub fencing: bool,
-    pub permits_exclude: bool,
-    pub acts_have_preconditions: bool,
-    pub a_denial_ends_the_pass: bool,
-    pub prefetch: bool,
-}
-
-impl Default for Guards {
-    fn default() -> Self {
-        Guards {
-            write_ahead: true,
-            precondition: true,
-            own_writes_wake_nothing: true,
-            look_before_the_first_act: true,
-            rebase_only_what_nobody_changed: true,
-            not_found_needs_a_synced_watch: true,
-            fencing: true,
-            permits_exclude: true,
-            acts_have_preconditions: true,
-            a_denial_ends_the_pass: true,
-            prefetch: true,
-        }
-    }
 }
 
 /// How a binding does: what its status says beside whether it is loaded.
@@ -226,8 +191,8 @@ impl Controller {
         }
     }
 
-    /// Takes some guards away, for tests of the simulation.
-    #[doc(hidden)]
+    /// Takes a guard away.
+    #[cfg(feature = "simulation")]
     pub fn set_guards(&mut self, guards: Guards) {
         self.guards = guards;
     }
@@ -338,7 +303,7 @@ impl Controller {
             }
             (true, false) => {
                 self.was_held = false;
-                if self.guards.fencing {
+                if self.guards.stand(Guard::Fencing) {
                     self.interrupt_passes(&Outcome::LeaseLost, |_| true);
                 }
             }
@@ -351,7 +316,7 @@ impl Controller {
 
     /// Starts the passes of keys whose turn it is.
     fn start_passes(&mut self) {
-        if !(self.is_holder() || (!self.guards.fencing && self.was_held)) || self.stopping {
+        if !(self.is_holder() || (!self.guards.stand(Guard::Fencing) && self.was_held)) || self.stopping {
             return;
         }
         loop {
@@ -360,7 +325,12 @@ impl Controller {
                 let binding = bindings.get(&key.binding);
                 binding.map_or(u32::MAX, |binding| binding.spec.limits.passes_per_tenant)
             };
-            let may_start = |line: &_, key: &_| in_flight.get(line).copied().unwrap_or(0) < limit(key);
+            let of_all = !self.guards.stand(Guard::TenantsHaveRoomOfTheirOwn);
+            let busy = |line: &Arc<str>| match of_all {
+                true => in_flight.values().sum(),
+                false => in_flight.get(line).copied().unwrap_or(0),
+            };
+            let may_start = |line: &Arc<str>, key: &Key| busy(line) < limit(key);
             match self.queue.pop(may_start) {
                 Some(key) => self.start(&key),
                 None => return,

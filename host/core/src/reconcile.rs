@@ -36,11 +36,11 @@ use std::sync::Arc;
 
 use crate::binding::Binding;
 use crate::call::{Call, Reply, Scope};
-use crate::contract::{Act, Failure, Role};
-use crate::controller::Guards;
+use crate::contract::{Failure, ObjectRef, Role};
 use crate::controller::cache::Cache;
 use crate::controller::lease::Lease;
 use crate::controller::locks::Locks;
+use crate::controller::{Guard, Guards};
 use crate::fault::Fault;
 use crate::key::Now;
 use crate::object::Object;
@@ -129,8 +129,10 @@ pub(crate) enum Command {
     Saw(Object),
     /// Enter what an act left of another object into the cache.
     SawOther(Object),
-    /// Enter that an object is gone.
-    Gone { act: Box<Act> },
+    /// Enter that an object of this uid is gone.
+    Gone(ObjectRef, String),
+    /// Release every lock before the pass has ended.
+    Unlock,
     /// Enter that the primary is gone.
     PrimaryGone(Object),
     /// Say something of the binding.
@@ -252,6 +254,10 @@ impl Flow {
 }
 
 impl Context<'_> {
+    fn is_guarded(&self, guard: Guard) -> bool {
+        self.view.guards.stand(guard)
+    }
+
     fn command(&mut self, command: Command) {
         self.commands.push(command);
     }
@@ -290,7 +296,7 @@ impl Context<'_> {
         if self.view.cutting {
             return Err(Outcome::Stopped);
         }
-        if guards.fencing && !lease.covers(now, longest) {
+        if guards.stand(Guard::Fencing) && !lease.covers(now, longest) {
             if !lease.is_held(now) {
                 return Err(Outcome::LeaseLost);
             }

@@ -44,7 +44,7 @@ fn simulate(data: &[u8], trace: usize) -> Result<(), String> {
     let seed = u64::from(choices.short());
     let shape = Shape::of(&mut choices);
     any_manifest(&mut choices);
-    let mut scenario = Scenario::of(seed);
+    let mut scenario = Scenario::small(seed);
     meddle(&mut choices, &mut scenario);
     let said = Said {
         choices: Mutex::new(Choices::new(steps)),

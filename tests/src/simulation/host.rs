@@ -16,8 +16,8 @@ pub struct Host {
     pub machine: Option<Controller>,
     /// Its boot clock is ahead of the world by this.
     pub boot_offset: u64,
-    /// Its unix clock is behind the world's by this.
-    pub behind: u64,
+    /// Its unix clock is ahead of the world's by this.
+    pub ahead: i64,
     /// Stands still: what reaches it waits.
     pub paused: bool,
     /// What waits.
@@ -49,7 +49,7 @@ impl Host {
             identity: String::new(),
             machine: None,
             boot_offset: 0,
-            behind: 0,
+            ahead: 0,
             paused: false,
             inbox: VecDeque::new(),
             watches: BTreeMap::new(),
@@ -82,7 +82,7 @@ impl Host {
     pub fn clocks(&self, now: u64, unix: u64) -> Now {
         Now {
             boot: now + self.boot_offset,
-            unix: unix - self.behind,
+            unix: unix.saturating_add_signed(self.ahead),
         }
     }
 }

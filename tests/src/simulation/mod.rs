@@ -18,6 +18,7 @@
 pub mod bindings;
 pub mod desk;
 pub mod host;
+pub mod kinds;
 pub mod native;
 pub mod oracle;
 pub mod scenario;
@@ -26,6 +27,7 @@ pub mod stepper;
 pub mod store;
 pub mod world;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use polity_core::binding::Binding;
@@ -47,6 +49,8 @@ pub struct Report {
     pub took: u64,
     /// Effects in the cloud.
     pub effects: usize,
+    /// What the seeds are meant to reach and this one did.
+    pub reached: BTreeSet<&'static str>,
     /// One record a line, where recordings are kept.
     pub recording: Vec<u8>,
 }
@@ -70,6 +74,7 @@ pub fn run(seed: u64, options: &Options<'_>) -> Result<Report, Box<Failed>> {
             passes: world.passes(),
             took: world.now(),
             effects: world.sim.effects().len(),
+            reached: world.reached(),
             recording: std::mem::take(&mut world.recording),
         }),
         Err(violation) => Err(Box::new(Failed {
@@ -79,10 +84,12 @@ pub fn run(seed: u64, options: &Options<'_>) -> Result<Report, Box<Failed>> {
     }
 }
 
-/// Machines and Widgets.
+/// Every kind there is.
 pub fn bindings(stepper: &dyn Stepper, catalogue: Arc<Catalogue>) -> Vec<Binding> {
     vec![
+        kinds::guest::binding(catalogue.clone()),
         bindings::machines(stepper.machine(), catalogue),
+        kinds::site::binding(),
         bindings::widgets(),
     ]
 }

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use polity_core::contract::{
-    Act, Answer, Ask, CloudAct, CloudCall, Conclusion, Event, Failure, Json, Kind, Next, ObjectQuery,
-    ObjectRef, Pass, Question, Request, RetryClass, Step, Verdict,
+    Act, Answer, Ask, CloudAct, CloudCall, Conclusion, Event, Failure, Json, Kind, ListQuery, Next,
+    ObjectQuery, ObjectRef, Pass, Question, Request, RetryClass, Step, Verdict,
 };
 use polity_core::fault::Stepped;
 use polity_core::plan;
@@ -61,6 +61,45 @@ impl Cx<'_> {
             projection: Vec::new(),
             latest: false,
         }))
+    }
+
+    /// Asks for the objects of a query.
+    pub fn list(&mut self, query: ListQuery) -> Result<Result<Vec<Value>, Failure>, Pending> {
+        let answer = self.ask(Question::Objects(query))?;
+        Ok(answer.map(|list| list.as_array().cloned().unwrap_or_default()))
+    }
+
+    /// Whether the primary is being deleted.
+    pub fn is_deleting(&self) -> bool {
+        !self.object["metadata"]["deletionTimestamp"].is_null()
+    }
+
+    /// Lets go of the primary.
+    pub fn remove_finalizer(&mut self, finalizer: &str) {
+        if let Some(all) = self.object["metadata"]["finalizers"].as_array_mut() {
+            all.retain(|held| held != finalizer);
+        }
+    }
+
+    /// A field of the policy's configuration.
+    pub fn config(&self, field: &str) -> Value {
+        let config: Value = serde_json::from_str(&self.pass.config).unwrap_or_default();
+        config[field].clone()
+    }
+
+    /// Does all of this in one step.
+    pub fn all(&mut self, acts: Vec<Act>) -> Result<Vec<Answer>, Pending> {
+        let (mut answers, mut missing) = (Vec::new(), Vec::new());
+        for act in acts {
+            match self.act(act) {
+                Ok(answer) => answers.push(answer),
+                Err(Pending(requests)) => missing.extend(requests),
+            }
+        }
+        match missing.is_empty() {
+            true => Ok(answers),
+            false => Err(Pending(missing)),
+        }
     }
 
     /// Acts.

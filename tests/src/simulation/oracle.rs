@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use polity_clouds::sim::{Effect, Happened, VmView};
-use polity_core::contract::{Act, Cause, Code, Next, Pass, Question, Request};
+use polity_core::contract::{Act, Cause, Code, Json, Next, Pass, Question, Request, Trial};
 use polity_core::key::Key;
 use polity_core::object::Object;
 use polity_core::record::{Outcome, PassRecord};
@@ -11,6 +11,16 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::store::{Change, Place, Store};
+
+mod bound;
+mod elements;
+mod others;
+mod reached;
+mod wakes;
+
+use bound::denied_acts_not;
+use elements::{changed_elements, elements, host_owned};
+pub use others::KEPT;
 
 /// What was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +59,28 @@ pub enum Rule {
     Progress,
     /// What is the host's, or somebody else's, does not change because a policy says so.
     HostOwned,
+    /// A pass that something woke is one that used it.
+    Woken,
+    /// A key passes when its time has come, not before.
+    Early,
+    /// A key passes when its time has come, not long after.
+    Late,
+    /// An object that faults again and again is tried less and less often.
+    Quarantine,
+    /// A key whose tenant has room does not wait for those of another.
+    Starved,
+    /// A pass uses the policies that its binding named when it started.
+    OneBinding,
+    /// No act and no question in a cloud as anybody whom the identity policy did not name in this very pass.
+    Identity,
+    /// What is locked is done by one at a time.
+    Lock,
+    /// What was not granted does not happen.
+    Ungranted,
+    /// What an act does to another object it does to the one that the policy saw.
+    Others,
+    /// A recording replays to what it says.
+    Replay,
 }
 
 /// A rule was broken.
@@ -79,6 +111,10 @@ pub fn ensure(holds: bool, rule: Rule, message: impl FnOnce() -> String) -> Verd
 pub struct Oracle {
     /// Policies may say anything: their faults are no news, nor is what they leave in the cloud.
     wild: bool,
+    /// What the seeds are meant to reach and did.
+    pub reached: BTreeSet<&'static str>,
+    /// Uids of objects that their identity let go of.
+    let_go: BTreeSet<String>,
     /// When the last pass of an object that has ended had started; world time, by uid.
     started: BTreeMap<String, u64>,
 
@@ -96,37 +132,67 @@ pub struct Oracle {
 /// What one host process knows.
 #[derive(Debug, Default)]
 struct Seen {
-    /// By uid: the versions of own writes, and when each was acknowledged by the host's clock; unix milliseconds.
-    acknowledged: BTreeMap<String, Vec<(u64, u64)>>,
+    /// By uid: own writes.
+    acknowledged: BTreeMap<String, Vec<Own>>,
     acknowledged_all: BTreeSet<u64>,
     /// By uid: what a watch or an own write showed last.
     shown: BTreeMap<String, Meta>,
-    /// When a change of any ConfigMap was shown last; world time.
-    map_shown: u64,
+    /// What its watches showed, in the order of world time.
+    news: Vec<wakes::News>,
     /// By uid.
     open: BTreeMap<String, Open>,
     /// By key: the last record, without its journal.
     last: BTreeMap<Key, Last>,
+    /// By key: what its last pass that concluded asked.
+    asked: BTreeMap<Key, wakes::Asked>,
+    /// By key: faults in a row.
+    faults: BTreeMap<Key, u32>,
+    /// By binding.
+    bound: BTreeMap<String, Vec<bound::Form>>,
+    /// When it was held up last: it stood still, had no lease, or a watch of it broke; boot milliseconds.
+    disturbed: u64,
+    /// Since when keys wait for a turn that nobody of their tenant takes; world time.
+    waiting: BTreeMap<Key, u64>,
+    holds: bool,
+    stops: bool,
+    /// When keys were looked at last; world time.
+    looked: u64,
+}
+
+/// A write of a host that it knows to stand.
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    version: u64,
+    /// By the host's clock; unix milliseconds.
+    unix: u64,
+    /// World time.
+    now: u64,
 }
 
 #[derive(Debug)]
 struct Last {
     ended: u64,
-    /// World time.
-    started: u64,
     version: u64,
     uid: String,
     waits: bool,
     requests: Vec<(String, Value)>,
     meta: Meta,
+    faulted: bool,
+    due: Option<wakes::Due>,
+    /// What its retry policy was asked.
+    trial: Option<Trial>,
 }
 
 /// A pass in flight.
 #[derive(Debug)]
 struct Open {
     started: u64,
+    /// World time.
+    began: u64,
     snapshot: Meta,
     acts: Vec<(String, String)>,
+    /// Handles of credentials that it was answered.
+    handles: BTreeSet<String>,
 }
 
 /// What identifies a version of an object.
@@ -186,7 +252,7 @@ impl Oracle {
     }
 
     /// A process of a host calls a policy.
-    pub fn steps(&mut self, host: &str, pass: &Pass) -> Verdict {
+    pub fn steps(&mut self, now: u64, host: &str, pass: &Pass) -> Verdict {
         let Some(Ok(Snapshot { metadata })) = pass.object.as_deref().map(serde_json::from_str) else {
             return Ok(());
         };
@@ -198,9 +264,9 @@ impl Oracle {
         let seen = self.hosts.entry(host.to_owned()).or_default();
         // A condition of the host after a fault may be acknowledged while the next pass is under way.
         let wild = self.wild;
-        let before = |(_, when): &&(u64, u64)| !wild || *when < pass.now;
+        let before = |own: &&Own| !wild || own.unix < pass.now;
         let own = seen.acknowledged.get(&metadata.uid).into_iter().flatten();
-        let own = own.filter(before).map(|(version, _)| *version).max().unwrap_or(0);
+        let own = own.filter(before).map(|own| own.version).max().unwrap_or(0);
         if !seen.open.contains_key(&metadata.uid) {
             ensure(snapshot.version >= own, Rule::Stale, || {
                 format!(
@@ -211,9 +277,12 @@ impl Oracle {
         }
         let open = seen.open.entry(metadata.uid.clone()).or_insert(Open {
             started: pass.now,
+            began: now,
             snapshot,
             acts: Vec::new(),
+            handles: BTreeSet::new(),
         });
+        let began = open.began;
         ensure(
             open.started == pass.now && open.snapshot == snapshot,
             Rule::Twice,
@@ -223,7 +292,8 @@ impl Oracle {
                     metadata.uid
                 )
             },
-        )
+        )?;
+        self.sees_own_writes(host, &metadata.uid, began, pass)
     }
 
     /// A process of a host emits an act on a cloud.
@@ -258,15 +328,8 @@ impl Oracle {
         let shown = seen.shown.entry(object.uid().to_owned()).or_default();
         if shown.version < meta.version {
             *shown = meta;
-            if object.kind().kind == "ConfigMap" {
-                seen.map_shown = now;
-            }
         }
-    }
-
-    /// A watch lists for a process: what it does not name is gone.
-    pub fn lists(&mut self, now: u64, host: &str) {
-        self.hosts.entry(host.to_owned()).or_default().map_shown = now;
+        seen.news.push(wakes::News::version(now, meta.version));
     }
 
     /// A process learns that its write of this object stands; `unix` is what its clock shows.
@@ -274,7 +337,11 @@ impl Oracle {
         self.shows(now, host, object);
         let seen = self.hosts.entry(host.to_owned()).or_default();
         let own = seen.acknowledged.entry(object.uid().to_owned()).or_default();
-        own.push((object.version().0, unix));
+        own.push(Own {
+            version: object.version().0,
+            unix,
+            now,
+        });
         seen.acknowledged_all.insert(object.version().0);
     }
 
@@ -294,6 +361,10 @@ impl Oracle {
             self.absent.entry(change.place.clone()).or_insert(now);
         }
         let uid = change.shown.uid();
+        self.turns(change, log)?;
+        if by_host {
+            self.done_to_another(change)?;
+        }
         if !by_host {
             for element in changed_elements(change) {
                 self.foreign.insert((uid.to_owned(), element), change.version);
@@ -370,15 +441,22 @@ impl Oracle {
             return Ok(());
         }
         vms.iter().try_for_each(|vm| {
-            ensure(instant.store.by_uid(&vm.owner).is_some(), Rule::NoLeak, || {
-                format!("the object of {vm:?} is gone")
-            })
+            let excused = self.let_go.contains(&vm.owner);
+            ensure(
+                excused || instant.store.by_uid(&vm.owner).is_some(),
+                Rule::NoLeak,
+                || format!("the object of {vm:?} is gone"),
+            )
         })
     }
 
     fn submitted(&self, instant: &Instant<'_>, effect: &Effect) -> Verdict {
         let owner = instant.store.by_uid(&effect.owner);
-        let held = owner.is_some_and(|o| o.has_finalizer(super::bindings::FINALIZER));
+        let finalizer = |o: &Object| match o.kind().kind.as_str() {
+            "Guest" => super::kinds::guest::FINALIZER,
+            _ => super::bindings::FINALIZER,
+        };
+        let held = owner.is_some_and(|o| o.has_finalizer(finalizer(o)));
         ensure(held, Rule::Finalizer, || {
             format!("{effect:?}: its object has no finalizer, {owner:?}")
         })?;
@@ -398,17 +476,26 @@ impl Oracle {
     pub fn recorded(&mut self, instant: &Instant<'_>, host: &str, record: &PassRecord) -> Verdict {
         self.passes += 1;
         let took = record.ended.boot - record.started.boot;
-        self.started.insert(record.uid.clone(), instant.now - took);
-        if record.outcome == Outcome::Faulted && !self.wild {
+        self.started
+            .insert(record.uid.clone(), instant.now.saturating_sub(took));
+        let wanted = |object: &Json| {
+            serde_json::from_str(object).is_ok_and(|object: Value| super::kinds::is_faulty(&object))
+        };
+        if record.outcome == Outcome::Faulted && !self.wild && !record.object.as_ref().is_some_and(wanted) {
             let fault = record.roles.iter().find_map(|role| role.fault.as_ref());
             return ensure(false, Rule::Fault, || format!("{}: {fault:?}", record.key));
         }
+        self.reaches(record);
         self.not_found(instant, record)?;
+        self.is_of_one_binding(host, record)?;
         let seen = self.hosts.entry(host.to_owned()).or_default();
         let open = seen.open.remove(&record.uid);
         if let Some(open) = &open {
             acts_once(record, &open.acts)?;
+            denied_acts_not(record, &open.acts)?;
         }
+        self.woken(instant, host, record)?;
+        let seen = self.hosts.entry(host.to_owned()).or_default();
         let Some(object) = &record.object else {
             return Ok(());
         };
@@ -434,14 +521,6 @@ impl Oracle {
                     format!("{} waited to retry and was woken by nothing new", record.key)
                 })?;
             }
-            if record.causes == [Cause::Dependency] {
-                ensure(seen.map_shown >= last.started, Rule::OwnWrite, || {
-                    format!(
-                        "{} of {host} was woken by a dependency that had not changed",
-                        record.key
-                    )
-                })?;
-            }
             if only_changed {
                 let between = instant.store.log().iter().rev();
                 let own = between
@@ -459,15 +538,29 @@ impl Oracle {
         let waits = record.outcome == Outcome::Published && matches!(record.next, Some(Next::Retry { .. }));
         let last = Last {
             ended: record.ended.boot,
-            started: instant.now - (record.ended.boot - record.started.boot),
             version: meta.version,
             uid: record.uid.clone(),
             waits,
             requests,
             meta,
+            faulted: record.outcome == Outcome::Faulted,
+            due: seen.due(record),
+            trial: record.retry.as_ref().map(|retry| retry.trial.clone()),
         };
         seen.last.insert(record.key.clone(), last);
         Ok(())
+    }
+
+    /// The answer to what a host just wrote is lost.
+    pub fn loses(&mut self, author: &str, log: &[Change]) {
+        let written = log.last().filter(|change| change.author == author);
+        self.reached.extend(written.map(reached::lost));
+    }
+
+    /// Notes what of the seeds' aims a pass reached.
+    fn reaches(&mut self, record: &PassRecord) {
+        let reached = reached::by(record);
+        self.reached.extend(reached);
     }
 
     /// What was there all along is never said to be missing.
@@ -528,63 +621,6 @@ fn acts_once(record: &PassRecord, emitted: &[(String, String)]) -> Verdict {
     Ok(())
 }
 
-/// A host changed nothing that is its own, or somebody else's, into what a policy says. Policies of wild worlds forge
-/// entries of an operation `forged.…`, conditions `polity.dev/Forged`, and would remove the finalizer of somebody else.
-fn host_owned(change: &Change) -> Verdict {
-    let (Some(before), Some(after)) = (&change.before, &change.after) else {
-        return Ok(());
-    };
-    let (before, after) = (before.value(), after.value());
-    let holds = |object: &Value, finalizer: &str| {
-        let all = object["metadata"]["finalizers"].as_array();
-        all.is_some_and(|all| all.iter().any(|f| f == finalizer))
-    };
-    let pending = |object: &Value| object["status"]["pending"].clone();
-    // What they do may be called so too: an entry names its intent.
-    let forged = |object: &Value| {
-        let mut entries = pending(object)
-            .as_array()
-            .cloned()
-            .unwrap_or_default()
-            .into_iter();
-        entries.any(|entry| {
-            entry["operation"]
-                .as_str()
-                .is_some_and(|o| o.starts_with("forged."))
-        })
-    };
-    let wrong = |object: &Value| !(pending(object).is_null() || pending(object).is_array());
-    let condition = |object: &Value| {
-        let all = object["status"]["conditions"].as_array();
-        all.is_some_and(|all| all.iter().any(|c| c["type"] == "polity.dev/Forged"))
-    };
-    let told = |what: &str| {
-        format!(
-            "{} changed {what} of {:?}: {before} became {after}",
-            change.author, change.place
-        )
-    };
-    ensure(!forged(after) || forged(before), Rule::HostOwned, || {
-        told("pending entries")
-    })?;
-    ensure(!wrong(after) || wrong(before), Rule::HostOwned, || {
-        told("pending entries")
-    })?;
-    ensure(!condition(after) || condition(before), Rule::HostOwned, || {
-        told("host conditions")
-    })?;
-    let keep = "other.example/keep";
-    ensure(
-        !holds(before, keep) || holds(after, keep),
-        Rule::HostOwned,
-        || told("the finalizer of another"),
-    )?;
-    let owners = |object: &Value| object["metadata"]["ownerReferences"].clone();
-    ensure(owners(before) == owners(after), Rule::HostOwned, || {
-        told("owners")
-    })
-}
-
 /// The request annotations of an object.
 fn requests(object: &Object) -> Vec<(String, Value)> {
     object.value()["metadata"]["annotations"]
@@ -594,40 +630,4 @@ fn requests(object: &Object) -> Vec<(String, Value)> {
         .filter(|(name, _)| name.starts_with("request.polity.dev/"))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
-}
-
-/// What a change changed: fields of `status`, conditions by type, labels by key, finalizers, the spec.
-fn changed_elements(change: &Change) -> Vec<String> {
-    let (Some(before), Some(after)) = (&change.before, &change.after) else {
-        return Vec::new();
-    };
-    let (before, after) = (elements(before.value()), elements(after.value()));
-    let differs = |(name, value): &(&String, &Value)| before.get(*name) != Some(*value);
-    let gone = before.keys().filter(|name| !after.contains_key(*name)).cloned();
-    after
-        .iter()
-        .filter(differs)
-        .map(|(name, _)| name.clone())
-        .chain(gone)
-        .collect()
-}
-
-fn elements(object: &Value) -> BTreeMap<String, Value> {
-    let mut found = BTreeMap::new();
-    found.insert("spec".to_owned(), object["spec"].clone());
-    for part in ["labels", "annotations"] {
-        for (name, value) in object["metadata"][part].as_object().into_iter().flatten() {
-            found.insert(format!("{part}.{name}"), value.clone());
-        }
-    }
-    for (name, value) in object["status"].as_object().into_iter().flatten() {
-        if name != "conditions" {
-            found.insert(format!("status.{name}"), value.clone());
-        }
-    }
-    for condition in object["status"]["conditions"].as_array().into_iter().flatten() {
-        let kind = condition["type"].as_str().unwrap_or_default();
-        found.insert(format!("condition {kind}"), condition.clone());
-    }
-    found
 }

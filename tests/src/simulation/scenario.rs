@@ -3,12 +3,14 @@
 use polity_clouds::sim::{
     Between, FaultRule, Intervention, Millis, Outage, SimConfig, Trouble, Unreachable, WorldEvent,
 };
-use polity_core::contract::Code;
+use polity_core::contract::{Code, Role};
+
+mod wider;
 
 use super::seed::Chance;
 use super::store::Place;
 
-/// Where all objects stand.
+/// Where the objects of the first tenant stand.
 pub const NAMESPACE: &str = "default";
 
 /// What a seed makes happen.
@@ -24,6 +26,17 @@ pub struct Scenario {
     pub rates: Rates,
     /// What people and chance do, and when.
     pub actions: Vec<(u64, Action)>,
+    /// How old what the API server shows may be.
+    pub views: Views,
+}
+
+/// How old what the API server shows may be, until it is quiet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Views {
+    /// A watch lists anew while a pass is under way; in thousandths of the steps.
+    pub relist: u64,
+    /// A list comes from a watch cache that is behind by at most so many milliseconds.
+    pub behind: u64,
 }
 
 /// How often something goes wrong, in thousandths, until it is quiet.
@@ -70,15 +83,48 @@ pub enum Action {
     Stop(usize),
     /// A host stands still, so many milliseconds.
     Pause(usize, u64),
-    /// A host's unix clock falls behind by so many milliseconds.
-    FallBehind(usize, u64),
+    /// A host's unix clock jumps by so many milliseconds, ahead or back.
+    Skew(usize, i64),
+    /// Another form of a policy is bound.
+    Swap(&'static str, Role),
+    /// A binding is gone.
+    Unbind(&'static str),
+    /// It is back.
+    Bind(&'static str),
     /// The unix clock of everybody jumps ahead by so many milliseconds.
     JumpAhead(u64),
 }
 
+impl Action {
+    /// The object that it happens to, if it is one.
+    pub fn place(&self) -> Option<&Place> {
+        match self {
+            Action::Create(at) | Action::Delete(at) | Action::Edit(at) | Action::Label(at) => Some(at),
+            Action::Heartbeat(at, _) | Action::Meddle(at) | Action::Patch(at, ..) | Action::Request(at) => {
+                Some(at)
+            }
+            _ => None,
+        }
+    }
+}
+
 impl Scenario {
-    /// The scenario of a seed.
+    /// Leaves out what happens to objects of this kind: it is not there then.
+    pub fn without(&mut self, kind: &str) {
+        self.actions
+            .retain(|(_, action)| action.place().is_none_or(|at| at.0 != kind));
+    }
+
+    /// The scenario of a seed: Machines and Widgets, and what goes on beside them.
     pub fn of(seed: u64) -> Self {
+        let mut scenario = Scenario::small(seed);
+        wider::widen(&mut scenario, &mut Chance::new(seed, 3));
+        scenario.actions.sort_by_key(|(at, _)| *at);
+        scenario
+    }
+
+    /// Machines and Widgets alone: what fuzzing plays its policies in, so that its seeds stay what they are.
+    pub fn small(seed: u64) -> Self {
         let mut chance = Chance::new(seed, 1);
         let quiet_at = chance.between(60, 300) * 1_000;
         let machines: Vec<Place> = (0..chance.between(1, 3))
@@ -95,6 +141,7 @@ impl Scenario {
             rates: rates(&mut chance),
             cloud,
             actions,
+            views: Views::default(),
         }
     }
 }
@@ -249,7 +296,7 @@ fn troubles(chance: &mut Chance, quiet_at: u64, hosts: usize, tokens: bool) -> V
             5 => Action::Stop(host),
             6 | 7 => Action::Pause(host, chance.between(100, 40_000)),
             // Without client tokens a cloud knows its clones by when they began: it has the clock of its hosts.
-            8 if tokens => Action::FallBehind(host, chance.between(1_000, 600_000)),
+            8 if tokens => Action::Skew(host, -chance.between(1_000, 600_000).cast_signed()),
             _ => Action::JumpAhead(chance.between(1_000, 60_000)),
         };
         actions.push((chance.between(0, quiet_at), action));

@@ -7,7 +7,7 @@ use polity_core::contract::{Pass, Trial};
 use polity_core::fault::{Fault, Stepped};
 use polity_sandbox::{LoadError, Policy, Sandbox, SandboxConfig};
 
-use super::native;
+use super::kinds;
 
 /// Calls policies by their digest.
 pub trait Stepper: Sync {
@@ -21,7 +21,7 @@ pub trait Stepper: Sync {
     fn machine(&self) -> LoadedPolicy;
 }
 
-/// capv-machine in the sandbox, as the host runs it, beside the native policy of Widgets.
+/// capv-machine in the sandbox, as the host runs it, beside the native policies of the other kinds.
 pub struct Sandboxed(Arc<Policy>);
 
 impl Sandboxed {
@@ -37,12 +37,12 @@ impl Stepper for Sandboxed {
     fn step(&self, policy: &PolicyId, pass: &Pass, limits: &Limits) -> Stepped {
         match policy == self.0.id() {
             true => self.0.step(pass, limits),
-            false => native::step(pass, native::widget),
+            false => kinds::step(policy, pass),
         }
     }
 
-    fn decide(&self, _: &PolicyId, trial: &Trial, _: &Limits) -> Result<u64, Fault> {
-        Ok(polity_core::retry::default_wait(trial))
+    fn decide(&self, policy: &PolicyId, trial: &Trial, _: &Limits) -> Result<u64, Fault> {
+        Ok(kinds::decide(policy, trial))
     }
 
     fn machine(&self) -> LoadedPolicy {

@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 
 use polity_core::call::{LeaseRead, LeaseWrite};
-use polity_core::contract::{Code, Failure};
+use polity_core::contract::{Code, Failure, ListQuery, Precondition};
 use polity_core::object::{Object, ResourceVersion};
+use polity_core::path;
+use polity_core::selector::Selector;
 use serde_json::{Value, json};
 
 /// Kind, namespace, name.
@@ -143,6 +145,30 @@ impl Store {
         Ok(self.put(author, place.clone(), value))
     }
 
+    /// Deletes an object, if it is still the one that this says.
+    pub fn delete_if(
+        &mut self,
+        author: &str,
+        place: &Place,
+        held: &Precondition,
+        unix: u64,
+    ) -> Result<(), Failure> {
+        let current = self.objects.get(place).ok_or_else(|| gone(place))?;
+        let metadata = json!({"uid": held.uid, "resourceVersion": held.resource_version});
+        precondition(current, &json!({"metadata": metadata}))?;
+        self.delete(author, place, unix)
+    }
+
+    /// The objects as they stood at an earlier version, by kind, namespace and name.
+    pub fn as_of(&self, version: u64) -> Vec<(Place, Object)> {
+        let then = self.log.iter().take_while(|change| change.version <= version);
+        let last: BTreeMap<&Place, &Change> = then.map(|change| (&change.place, change)).collect();
+        let there = last
+            .into_iter()
+            .filter_map(|(at, change)| Some((at, change.after.as_ref()?)));
+        there.map(|(at, object)| (at.clone(), object.clone())).collect()
+    }
+
     /// Deletes an object, as soon as it has no finalizer.
     pub fn delete(&mut self, author: &str, place: &Place, unix: u64) -> Result<(), Failure> {
         let current = self.objects.get(place).ok_or_else(|| gone(place))?.clone();
@@ -226,7 +252,7 @@ fn gone(place: &Place) -> Failure {
 }
 
 fn precondition(current: &Object, patch: &Value) -> Result<(), Failure> {
-    let uid = patch["metadata"]["uid"].as_str();
+    let uid = patch["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty());
     let version = patch["metadata"]["resourceVersion"].as_str();
     if uid.is_some_and(|uid| uid != current.uid()) {
         return Err(Failure::new(Code::Aborted, "the object has another uid"));
@@ -310,6 +336,21 @@ pub fn merge(into: &mut Value, patch: &Value) {
             _ => {}
         }
     }
+}
+
+/// Whether a list shows an object.
+pub fn selects(query: &ListQuery, object: &Object) -> bool {
+    let in_namespace = query.namespace.is_none() || query.namespace.as_deref() == object.namespace();
+    let by_label = query
+        .label_selector
+        .as_deref()
+        .is_none_or(|text| Selector::parse(text).is_some_and(|selector| selector.matches(object.value())));
+    let by_field = query.field_selector.as_deref().is_none_or(|text| {
+        text.split_once('=').is_some_and(|(field, value)| {
+            path::get(object.value(), field).is_some_and(|found| *found == value)
+        })
+    });
+    object.kind() == query.kind && in_namespace && by_label && by_field
 }
 
 /// Where an object stands.

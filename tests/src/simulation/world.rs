@@ -13,7 +13,7 @@ mod people;
 mod settled;
 mod watches;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use polity_clouds::sim::Sim;
@@ -56,6 +56,8 @@ enum Happening {
     Start(usize),
     /// A process that stood still goes on.
     Resume(usize, u32),
+    /// A process learns how a binding stands by then.
+    Bind(usize, u32, String),
     /// An action of the scenario, by its place.
     Act(usize),
     /// Faults stop.
@@ -110,6 +112,12 @@ pub struct World<'a> {
     chance: Chance,
     scenario: Scenario,
     bindings: Vec<Binding>,
+    /// Bindings that are gone.
+    unbound: BTreeSet<String>,
+    /// Handles of credentials, and for whom each is.
+    handles: BTreeMap<String, String>,
+    /// When each change was made, by version; world time.
+    changed_at: Vec<(u64, u64)>,
     oracle: Oracle,
     calm: bool,
     calm_since: u64,
@@ -141,6 +149,9 @@ impl<'a> World<'a> {
             sequence: 0,
             chance: Chance::new(seed, 2),
             bindings,
+            unbound: BTreeSet::new(),
+            handles: BTreeMap::new(),
+            changed_at: Vec::new(),
             oracle: Oracle::new(options.wild.is_some()),
             calm: false,
             calm_since: 0,
@@ -181,6 +192,11 @@ impl<'a> World<'a> {
             self.observe()?;
         }
         Ok(())
+    }
+
+    /// What the seeds are meant to reach and this one did.
+    pub fn reached(&self) -> BTreeSet<&'static str> {
+        self.oracle.reached.clone()
     }
 
     /// Passes that ended.
@@ -253,6 +269,7 @@ impl<'a> World<'a> {
             },
             Happening::Start(host) => self.start(host),
             Happening::Resume(host, life) => self.resume(host, life),
+            Happening::Bind(host, life, name) => self.tell_binding(host, life, &name),
             Happening::Act(index) => self.act(index),
             Happening::Quiet => self.quiet(),
             Happening::Look => {
@@ -273,10 +290,29 @@ impl<'a> World<'a> {
         let life = self.hosts[host].life;
         for binding in self.bindings.clone() {
             let at = self.now + self.chance.between(1, 500);
-            let input = Input::Bound(Box::new(binding));
-            self.schedule(at, Happening::Deliver(host, life, input));
+            self.schedule(at, Happening::Bind(host, life, binding.name));
         }
         self.feed(host, life, Input::Tick)
+    }
+
+    /// A process learns how a binding stands.
+    fn tell_binding(&mut self, host: usize, life: u32, name: &str) -> Verdict {
+        let binding = self.bindings.iter().find(|binding| binding.name == name).cloned();
+        let binding = binding.filter(|binding| !self.unbound.contains(&binding.name));
+        let input = match binding {
+            Some(binding) => Input::Bound(Box::new(binding)),
+            None => Input::Unbound(name.to_owned()),
+        };
+        self.feed(host, life, input)
+    }
+
+    /// Every process is about to learn how a binding stands.
+    fn tell_hosts(&mut self, name: &str) {
+        for host in 0..self.hosts.len() {
+            let life = self.hosts[host].life;
+            let at = self.now + self.chance.between(1, 3_000);
+            self.schedule(at, Happening::Bind(host, life, name.to_owned()));
+        }
     }
 
     fn crash(&mut self, host: usize) {
@@ -295,6 +331,7 @@ impl<'a> World<'a> {
         }
         trace!(self, "{} goes on", self.hosts[host].identity);
         self.hosts[host].paused = false;
+        self.disturbs(host);
         while let Some(input) = self.hosts[host].inbox.pop_front() {
             self.feed(host, life, input)?;
         }
@@ -309,6 +346,9 @@ impl<'a> World<'a> {
         for host in 0..self.hosts.len() {
             let life = self.hosts[host].life;
             self.resume(host, life)?;
+        }
+        for name in std::mem::take(&mut self.unbound) {
+            self.tell_hosts(&name);
         }
         if self.options.wild.is_some() {
             self.ask_for_passes();
@@ -334,7 +374,14 @@ impl<'a> World<'a> {
         };
         let identity = process.identity.clone();
         match &input {
-            Input::Watched { event, .. } => watches::shown(&mut self.oracle, self.now, &identity, event),
+            Input::Watched { scope, event } => {
+                watches::shown(&mut self.oracle, (self.now, clocks.boot), &identity, scope, event);
+            }
+            Input::Bound(binding) => self
+                .oracle
+                .binds(clocks.boot, &identity, &binding.name, Some(binding)),
+            Input::Unbound(name) => self.oracle.binds(clocks.boot, &identity, name, None),
+            Input::Stop | Input::Cut => self.oracle.stops(&identity),
             Input::Returned { call, reply } => match process.calls.remove(call) {
                 None => return Ok(()),
                 Some(writes) => {
@@ -347,6 +394,9 @@ impl<'a> World<'a> {
             _ => {}
         }
         let outputs = machine.step(clocks, input);
+        self.oracle.holds(&identity, clocks.boot, machine.is_holder());
+        let keys = machine.keys().map(|(key, view)| (key, view.queued, view.running));
+        self.oracle.keys(self.now, &identity, keys)?;
         let crash = self.happens(|r| r.crash) && !outputs.is_empty();
         let until = match crash {
             true => self.chance.between(0, outputs.len() as u64) as usize,
@@ -395,7 +445,10 @@ impl<'a> World<'a> {
                 Ok(())
             }
             Output::Recorded(record) => self.recorded(host, identity, &record),
-            Output::Forgotten(_) => Ok(()),
+            Output::Forgotten(key) => {
+                self.oracle.forgets(identity, &key);
+                Ok(())
+            }
             Output::Stopped => {
                 self.crash(host);
                 Ok(())
@@ -430,6 +483,17 @@ impl<'a> World<'a> {
             now: self.now,
             store: &self.store,
         };
-        self.oracle.recorded(&instant, identity, record)
+        self.oracle.recorded(&instant, identity, record)?;
+        match *record.key.binding == *"machines" {
+            // Theirs is the sandbox: a test of its own replays them.
+            true => Ok(()),
+            false => self.oracle.replays(self.options.stepper, record),
+        }
+    }
+
+    fn disturbs(&mut self, host: usize) {
+        let process = &self.hosts[host];
+        let boot = process.clocks(self.now, self.unix()).boot;
+        self.oracle.disturbs(&process.identity, boot);
     }
 }

@@ -29,12 +29,10 @@ use std::time::Duration;
 use polity_clouds::sim::Millis;
 use polity_core::controller::Guards;
 use polity_core::record::PassRecord;
-use serde_json::json;
 
 use crate::simulation::seed::Chance;
 use crate::whole::agents::Agents;
 use crate::whole::hosts::Hosts;
-use crate::whole::orbiter::ORBITER;
 use crate::whole::{BEGIN, Site};
 use people::People;
 use rules::Rules;
@@ -47,8 +45,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// How long it may take until everything is settled once nothing goes wrong any more: machines of a deployment that
 /// were lost together are replaced one after the other.
 const SETTLES_WITHIN: Millis = Millis::seconds(4 * 3_600);
-/// Seconds after which a cursor that is not persisted is forgotten.
-const FORGOTTEN_EVERY: u64 = 3;
 /// What is settled is looked at again within this.
 const LOOKED_AT_WITHIN: Duration = Duration::from_secs(15 * 60);
 
@@ -59,8 +55,6 @@ pub struct Options<'a> {
     pub workflows: &'static [Workflow],
     /// Which guards the hosts have.
     pub guards: Guards,
-    /// Whether an Orb goes on saying which node is being changed.
-    pub cursor_is_persisted: bool,
     /// Whether a machine refuses a reboot that was meant for an earlier boot.
     pub reboot_names_its_boot: bool,
     /// Makes of a scenario what a test needs.
@@ -74,7 +68,6 @@ impl Default for Options<'_> {
         Options {
             workflows: &Workflow::ALL,
             guards: Guards::default(),
-            cursor_is_persisted: true,
             reboot_names_its_boot: true,
             shape: |_| {},
             recording: None,
@@ -103,7 +96,6 @@ pub async fn run(seed: u64, options: Options<'_>) -> Result<usize, String> {
         rules: Rules::default(),
         site,
     };
-    world.hosts.late(scenario.late);
     world.play(scenario).await.map_err(|broken| {
         let at = world.site.clock.now().unix - BEGIN;
         format!("after {} s: {broken}{}", at / 1_000, world.rules.trace())
@@ -184,9 +176,6 @@ impl World<'_> {
             tokio::time::sleep(LOOK_EVERY.min(Duration::from_millis(left))).await;
             let news = self.news();
             self.look(&news).await?;
-            if !self.options.cursor_is_persisted {
-                self.forget_cursor().await;
-            }
         }
         Ok(())
     }
@@ -203,16 +192,6 @@ impl World<'_> {
         if let Some(node) = nodes.get(number % nodes.len().max(1)) {
             self.agents.crash(node).await;
         }
-    }
-
-    /// What stood there for some seconds is gone.
-    async fn forget_cursor(&self) {
-        if !(self.site.clock.now().unix / 1_000).is_multiple_of(FORGOTTEN_EVERY) {
-            return;
-        }
-        let orb = setting::reference(ORBITER, "Orb", None, orb::NAME);
-        let forgotten = json!({"status": {"changing": null, "cursor": null, "draining": null}});
-        let _ = self.site.patch(&orb, Some("status"), forgotten).await;
     }
 
     /// Looks, and lets controllers do what they see. Whether there was anything to do.

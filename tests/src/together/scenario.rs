@@ -8,7 +8,6 @@ use super::{orb, routers};
 use crate::simulation::scenario::{Rates, cloud, rates};
 use crate::simulation::seed::Chance;
 use crate::simulation::store::Place;
-use crate::whole::hosts::Late;
 
 /// A workflow that takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +51,6 @@ impl Workflow {
 pub struct Scenario {
     /// Hosts that compete for the lease.
     pub hosts: usize,
-    /// A host that sees a kind late.
-    pub late: Option<Late>,
     /// When faults stop; milliseconds from the start.
     pub quiet_at: u64,
     /// The cloud, its faults and outages.
@@ -128,7 +125,6 @@ impl Scenario {
         };
         Scenario {
             hosts,
-            late: None,
             quiet_at,
             rates,
             cloud,

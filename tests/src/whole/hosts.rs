@@ -1,7 +1,5 @@
 //! The host processes of a simulated world, which end and are started again.
 
-use std::time::Duration;
-
 use polity_core::record::PassRecord;
 
 use super::{Host, Site};
@@ -15,18 +13,6 @@ pub struct Hosts {
     chance: Chance,
     /// Of processes that ended.
     news: Vec<PassRecord>,
-    late: Option<Late>,
-}
-
-/// One of the processes sees a kind late.
-#[derive(Clone, Copy, Debug)]
-pub struct Late {
-    /// Which process, by its place.
-    pub host: usize,
-    /// The kind: a plural in lower case.
-    pub kind: &'static str,
-    /// How late.
-    pub by: Duration,
 }
 
 impl Hosts {
@@ -37,26 +23,18 @@ impl Hosts {
             rates,
             chance,
             news: Vec::new(),
-            late: None,
         }
-    }
-
-    /// One of them sees a kind late, whichever process it is.
-    pub fn late(&mut self, late: Option<Late>) {
-        self.late = late;
     }
 
     /// Starts those that do not run, or have crashed.
     pub fn supervise(&mut self, site: &Site) {
-        for (place, host) in self.running.iter_mut().enumerate() {
+        for host in &mut self.running {
             if let Some(ended) = host.take_if(|host| host.has_ended()) {
                 self.news.extend(ended.news());
             }
             if host.is_none() {
                 let new = site.start();
                 trouble(&new, self.rates, &mut self.chance);
-                let late = self.late.filter(|late| late.host == place);
-                new.wire.lag_behind(late.map(|late| (late.kind, late.by)));
                 *host = Some(new);
             }
         }
@@ -125,7 +103,6 @@ pub(super) fn trouble(host: &Host, rates: Rates, chance: &mut Chance) {
 pub(super) fn calm(host: &Host) {
     host.wire.outputs().end_after(None);
     host.wire.troubled(None);
-    host.wire.lag_behind(None);
     // What lags behind for as long as it lasts is begun anew.
     host.wire.cut();
 }

@@ -34,7 +34,6 @@ pub struct Wire {
     held: watch::Sender<bool>,
     requests: Arc<Mutex<BTreeSet<String>>>,
     outputs: Outputs,
-    late: Arc<Mutex<Option<(&'static str, Duration)>>>,
 }
 
 /// What becomes of a request.
@@ -55,7 +54,6 @@ impl Wire {
             held: watch::Sender::new(false),
             requests: Arc::default(),
             outputs: Outputs::default(),
-            late: Arc::default(),
         }
     }
 
@@ -115,17 +113,8 @@ impl Wire {
         (fate, slow)
     }
 
-    /// Watches of this kind, a plural in lower case, are so far behind from now on; none: no more than the others.
-    pub fn lag_behind(&self, late: Option<(&'static str, Duration)>) {
-        *self.late.lock().unwrap_or_else(PoisonError::into_inner) = late;
-    }
-
     /// How far behind a watch is, for as long as it lasts.
-    fn lag(&self, request: &Request<Body>) -> Duration {
-        let late = *self.late.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, lag)) = late.filter(|(kind, _)| request.uri().path().ends_with(kind)) {
-            return lag;
-        }
+    fn lag(&self) -> Duration {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         let lag = trouble
             .as_mut()
@@ -152,7 +141,7 @@ impl Wire {
             .query()
             .is_some_and(|query| query.contains("watch=true"));
         let lag = match watches {
-            true => self.lag(&request),
+            true => self.lag(),
             false => Duration::ZERO,
         };
         let counts = is_output(&request);

@@ -73,7 +73,7 @@ impl Sim {
                 entry.operation == TaskKind::Clone.operation()
                     && task.kind == TaskKind::Clone
                     && self.sees(session, &task.stamp)
-                    && (entry.since..=then).contains(&task.submitted)
+                    && (self.since(entry)..=then).contains(&task.submitted)
                     && self.is(entry, &task.name, task.stamp.key.as_deref())
             });
         let task = clones.min_by_key(|task| (failed(task), task.number))?;
@@ -87,7 +87,7 @@ impl Sim {
             .iter()
             .map(|number| &self.world.vms[number])
             .find(|vm| {
-                vm.submitted >= entry.since
+                vm.submitted >= self.since(entry)
                     && self.made_by(vm.number) == entry.operation
                     && self.sees(session, &vm.stamp)
                     && vm.as_of(then).is_some_and(|v| !v.gone)
@@ -112,6 +112,11 @@ impl Sim {
         } else {
             TaskKind::Clone.operation()
         }
+    }
+
+    /// With client tokens the key tells, whatever the clock of the host shows that wrote the entry.
+    fn since(&self, entry: &PendingEntry) -> u64 {
+        if self.config.tokens { 0 } else { entry.since }
     }
 
     /// With client tokens the key tells; without, only the name.

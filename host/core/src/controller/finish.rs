@@ -2,10 +2,12 @@
 
 use super::keys::{KeyState, Waiting};
 use super::passes::Running;
-use super::{Controller, Output};
+use super::{Controller, Guard, Output};
 use crate::call::{Call, Write};
 use crate::contract::{Event, EventType, Next, RetryClass, Trial};
 use crate::controller::calls::Target;
+#[cfg(feature = "simulation")]
+use crate::key::Key;
 use crate::object::Object;
 use crate::reconcile::{CLUSTER_LONGEST, Finished, MESSAGE};
 use crate::record::{Outcome, PassRecord};
@@ -31,6 +33,8 @@ impl Controller {
         health.discarded += u64::from(matches!(outcome, Outcome::Discarded(_)));
         let looked_at = std::mem::take(&mut running.work.looked_at);
         let wait = self.schedule(&mut running, &finished);
+        #[cfg(feature = "simulation")]
+        self.misbehave(&mut running, &outcome);
         self.depends_no_more(&key, &looked_at);
         self.announce(&running, &finished);
         let Running { frame, work, .. } = running;
@@ -71,7 +75,7 @@ impl Controller {
         if matches!(outcome, Outcome::LeaseLost | Outcome::Stopped) {
             return None;
         }
-        let own = match self.guards.own_writes_wake_nothing {
+        let own = match self.guards.stand(Guard::OwnWritesWakeNothing) {
             true => &work.current,
             false => &frame.snapshot,
         };
@@ -84,7 +88,10 @@ impl Controller {
             self.reindex(&frame.key, &old);
         }
         let state = self.keys.get_mut(&frame.key)?;
-        let wait = state.ends(finished, frame.started.boot, frame.uid());
+        let mut wait = state.ends(finished, frame.started.boot, frame.uid());
+        if *outcome == Outcome::Faulted && !self.guards.stand(Guard::FaultsBackOff) {
+            wait = Some(1);
+        }
         state.trial = finished
             .waited
             .as_ref()
@@ -95,6 +102,25 @@ impl Controller {
             self.queue.push_at(at, frame.key.clone());
         }
         wait
+    }
+
+    /// What must not happen at the end of a pass.
+    #[cfg(feature = "simulation")]
+    fn misbehave(&mut self, running: &mut Running, outcome: &Outcome) {
+        if !self.guards.stand(Guard::RecordingsAreWhole) {
+            let roles = running.work.roles.iter_mut();
+            roles.for_each(|role| drop(role.journal.pop()));
+        }
+        if *outcome == Outcome::Faulted && !self.guards.stand(Guard::FaultsDelayNoOther) {
+            let faulted = &running.frame.key;
+            let of_binding = |key: &&Key| key.binding == faulted.binding && *key != faulted;
+            for key in self.keys.keys().filter(of_binding) {
+                if let Some(at) = self.queue.deadline(key) {
+                    self.queue.cancel(key);
+                    self.queue.push_at(at + AFTER_DEFECT, key.clone());
+                }
+            }
+        }
     }
 
     /// Events on transitions: those that the last pass of this key did not also have.

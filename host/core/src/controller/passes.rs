@@ -1,14 +1,13 @@
 //! Passes under way: each event is handed to the phase of its pass, and what the phase commands is performed.
 
-use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::calls::Target;
-use super::{Controller, Output};
+use super::{Controller, Guard, Output};
 use crate::binding::Binding;
 use crate::call::Scope;
-use crate::contract::{Act, Code, Failure, Kind, Question};
+use crate::contract::{Code, Failure, Kind, Question};
 use crate::controller::cache::{Change, Lookup};
 use crate::key::{Key, PassId};
 use crate::object::Object;
@@ -112,6 +111,8 @@ impl Controller {
     /// Handles an event and all that follows from it, until the pass waits or has ended.
     fn drive(&mut self, mut phase: Phase, mut running: Box<Running>, mut event: PhaseEvent) {
         loop {
+            #[cfg(feature = "simulation")]
+            self.rebind(&mut running);
             let mut flow = self.handle(&mut running, |context| phase.on_event(event, context));
             if let Flow::Bug(what) = flow {
                 flow = self.defect(&mut running, what);
@@ -134,6 +135,16 @@ impl Controller {
                 Flow::End(ended) => return self.finish(*running, Finished::plain(ended.outcome)),
                 Flow::Bug(what) => return self.finish(*running, Finished::plain(Outcome::Bug(what))),
             }
+        }
+    }
+
+    /// What must not happen in the middle of a pass.
+    #[cfg(feature = "simulation")]
+    fn rebind(&self, running: &mut Running) {
+        if !self.guards.stand(Guard::PassesKeepTheirBinding)
+            && let Some(binding) = self.bindings.get(&running.frame.key.binding)
+        {
+            running.frame.binding = binding.clone();
         }
     }
 
@@ -230,19 +241,18 @@ impl Controller {
                 self.locks.take(binding, &running.frame.tenant, &name, id);
             }
             Command::Saw(object) => {
-                let changes = self.cache.own_write(&object);
+                let changes = self.enter(&object);
                 self.changed(changes, self.own(&running.frame).as_ref());
             }
             Command::SawOther(object) => {
-                let changes = self.cache.own_write(&object);
-                self.other_changed(running, changes);
+                let changes = self.enter(&object);
+                self.other_changed(running, &object.kind(), changes);
             }
-            Command::Gone { act } => {
-                if let Act::Delete(act) = *act {
-                    let changes = self.cache.own_delete(&act.object, &act.precondition.uid);
-                    self.other_changed(running, changes);
-                }
+            Command::Gone(object, uid) => {
+                let changes = self.cache.own_delete(&object, &uid);
+                self.other_changed(running, &object.kind, changes);
             }
+            Command::Unlock => self.locks.release(id),
             Command::PrimaryGone(object) => {
                 let changes = self.cache.own_delete(&object.reference(), object.uid());
                 self.changed(changes, Some(&running.frame.key));
@@ -253,7 +263,15 @@ impl Controller {
 
     /// The key that its own writes are no news to.
     fn own(&self, frame: &Frame) -> Option<Key> {
-        self.guards.own_writes_wake_nothing.then(|| frame.key.clone())
+        let guarded = self.guards.stand(Guard::OwnWritesWakeNothing);
+        guarded.then(|| frame.key.clone())
+    }
+
+    fn enter(&mut self, object: &Object) -> Vec<Change> {
+        match self.guards.stand(Guard::OwnWritesEnterTheCache) {
+            true => self.cache.own_write(object),
+            false => Vec::new(),
+        }
     }
 
     fn depend(&mut self, key: &Key, scope: Scope) {
@@ -264,14 +282,14 @@ impl Controller {
     }
 
     /// Another object is as an act of this pass left it: that wakes others, and what the pass used looks so now.
-    fn other_changed(&mut self, running: &mut Running, changes: Vec<Change>) {
-        let kinds: BTreeSet<Kind> = changes.iter().map(|change| change.scope.kind.clone()).collect();
+    /// A watch may have shown it before it was answered: then it changes nothing here, and is no news all the same.
+    fn other_changed(&mut self, running: &mut Running, kind: &Kind, changes: Vec<Change>) {
         self.changed(changes, self.own(&running.frame).as_ref());
         let Running { frame, work, .. } = running;
         let touched = work
             .dependencies
             .iter_mut()
-            .filter(|(_, dep)| kinds.contains(&dep.scope.kind));
+            .filter(|(_, dep)| dep.scope.kind == *kind);
         for ((_, question), dependency) in touched {
             if let Some(digest) = self.digest_now(frame.snapshot.as_ref(), question, dependency) {
                 dependency.digest = digest;

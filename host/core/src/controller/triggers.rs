@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::cache::{Change, Place, selects};
 use super::keys::{KeyState, Waiting};
 use super::rate_limit::Bucket;
-use super::{Controller, Output};
+use super::{Controller, Guard, Output};
 use crate::binding::{Binding, Tenant};
 use crate::call::{Scope, WatchEvent};
 use crate::contract::{Cause, Question, Role};
@@ -55,7 +55,8 @@ impl Controller {
                 let limits = &binding.spec.limits;
                 (limits.shortest_wait, limits.longest_wait)
             };
-            if !same(Role::Retry) || bounds(&old) != bounds(&binding) {
+            let asks = self.guards.stand(Guard::SwappedRetryPoliciesAreAsked);
+            if asks && (!same(Role::Retry) || bounds(&old) != bounds(&binding)) {
                 self.reschedule(&binding);
             }
             return;
@@ -72,6 +73,9 @@ impl Controller {
                 state.faults = 0;
                 if state.running.is_none() && !self.queue.is_queued(&key) {
                     let at = self.now.boot + crate::retry::seed(&key.name, 0) % SPREAD;
+                    if !self.guards.stand(Guard::EarlierDeadlinesStand) {
+                        self.queue.cancel(&key);
+                    }
                     self.queue.push_at(at, key);
                 }
             }
@@ -174,7 +178,7 @@ impl Controller {
             return;
         };
         state.causes.insert(cause);
-        if state.running.is_none() {
+        if state.running.is_none() || !self.guards.stand(Guard::OnePassAtATime) {
             let line = state.line.clone();
             self.queue.push(&line, key.clone());
         }
@@ -292,6 +296,9 @@ impl Controller {
         let Some(keys) = self.dependents.get(&change.scope) else {
             return;
         };
+        if !self.guards.stand(Guard::ChangesWakeDependents) {
+            return;
+        }
         let mut woken = Vec::new();
         for key in keys.iter().filter(|key| own != Some(*key)) {
             let Some(state) = self.keys.get(key) else {
@@ -304,7 +311,7 @@ impl Controller {
                 let ((_, question), dependency) = used;
                 dependency.scope == change.scope && concerns(question, change) && self.differs(state, used)
             });
-            if concerned {
+            if concerned || !self.guards.stand(Guard::OnlyWhoUsedItWakes) {
                 woken.push(key.clone());
             }
         }

@@ -18,6 +18,7 @@ use crate::binding::MintGrant;
 use crate::call::{Call, CloudRequest, PendingEntry, Reply, Write};
 use crate::catalogue::BEGINS_WITHIN;
 use crate::contract::{Act, Answer, CloudAct, Code, Effect, Eviction, Failure, Json, ObjectDelete, Request};
+use crate::controller::Guard;
 use crate::grants;
 use crate::object::Object;
 use crate::record::{Discard, Outcome, WritePurpose};
@@ -129,13 +130,17 @@ impl Acting {
         for index in 0..self.acts.len() {
             let (earlier, rest) = self.acts.split_at_mut(index);
             let Some(slot) = rest.first_mut() else { continue };
-            if let Err(failure) = checks::check_act(&slot.act, context) {
+            if let Err(failure) = checks::check_act(&slot.act, context)
+                && context.is_guarded(Guard::OnlyWhatIsGranted)
+            {
                 context.report(Report::Ungranted(failure.clone()));
                 slot.answer = Some(Err(failure));
                 continue;
             }
             let twice = checks::twice(earlier.iter().map(|slot| &slot.act), &slot.act);
-            slot.answer = checks::done_before(&slot.act, context).or(twice);
+            let before = checks::done_before(&slot.act, context);
+            let before = before.filter(|_| context.is_guarded(Guard::NothingInDoubtIsDoneAgain));
+            slot.answer = before.or(twice);
         }
         self.add_finalizer(context)
     }
@@ -214,7 +219,7 @@ impl Acting {
             context.work.entered.push(Entry { entry, fate });
         }
         let creates = self.acts.iter().any(|slot| slot.entry.is_some());
-        match creates && context.view.guards.write_ahead {
+        match creates && context.is_guarded(Guard::WriteAhead) {
             true => self.write_ahead(context),
             false => self.enter(ActStep::Performing(0, Gate::Due)),
         }
@@ -392,7 +397,7 @@ impl Acting {
 /// Whether the first act may begin: the primary in the cache is still the one that this pass read, as far as acts are
 /// concerned.
 fn may_begin(context: &Context<'_>) -> bool {
-    if context.work.acted || !context.view.guards.look_before_the_first_act {
+    if context.work.acted || !context.is_guarded(Guard::LookBeforeTheFirstAct) {
         return true;
     }
     let scope = primary_scope(&context.frame.binding);
@@ -437,7 +442,10 @@ fn call_of(act: Act, key: Option<String>, context: &Context<'_>) -> (Call, u64) 
             checks::pin(&mut patch, context);
             (Call::Write(Write::Act(Act::Patch(patch))), CLUSTER_LONGEST)
         }
-        act => (Call::Write(Write::Act(act)), CLUSTER_LONGEST),
+        mut act => {
+            checks::drop_precondition(&mut act, context);
+            (Call::Write(Write::Act(act)), CLUSTER_LONGEST)
+        }
     }
 }
 
@@ -445,9 +453,9 @@ fn call_of(act: Act, key: Option<String>, context: &Context<'_>) -> (Call, u64) 
 /// The policy gets uid, version and generation, never content.
 fn other_written(act: &Act, object: &Value, context: &mut Context<'_>) -> Value {
     match act {
-        Act::Delete(_) if object.is_null() => {
-            let act = Box::new(act.clone());
-            context.command(Command::Gone { act });
+        Act::Delete(act) if object.is_null() => {
+            let uid = act.precondition.uid.clone();
+            context.command(Command::Gone(act.object.clone(), uid));
         }
         _ if object["metadata"].is_object() => {
             context.command(Command::SawOther(Object::new(object.clone())));
@@ -477,7 +485,7 @@ fn write_primary(
         return Ok(Gate::Waiting);
     };
     let mut patch = Tree::new(patch);
-    if context.view.guards.precondition {
+    if context.is_guarded(Guard::Precondition) {
         patch.set(&["metadata", "uid"], current.uid());
         patch.set(&["metadata", "resourceVersion"], current.version().0.to_string());
     }

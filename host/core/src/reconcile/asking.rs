@@ -11,6 +11,7 @@ use super::{CLUSTER_LONGEST, Command, Context, Flow, Phase, PhaseEvent, Report};
 use crate::binding::KindGrant;
 use crate::call::{Call, CloudRequest, Reply, Scope};
 use crate::contract::{Answer, Code, Failure, Json, ListQuery, ObjectQuery, Question, Request, Role};
+use crate::controller::Guard;
 use crate::controller::cache::Lookup;
 use crate::grants::{self, Admitted};
 use crate::object::Object;
@@ -167,7 +168,7 @@ fn look(slot: usize, role: Role, question: &Question, context: &mut Context<'_>)
             if free {
                 context.command(Command::Lock(name.clone()));
             }
-            let held = free || !context.view.guards.permits_exclude;
+            let held = free || !context.is_guarded(Guard::LocksExclude);
             AskState::Answered(Ok(json!(if held { "held" } else { "busy" })))
         }
         (question, Admitted::Call) => read(slot, question, context),
@@ -265,7 +266,7 @@ impl Look {
                 let place = (query.object.namespace.clone(), query.object.name.clone());
                 let found = match context.view.cache.get(&self.scope, &place) {
                     Lookup::Known(object) => object,
-                    _ if !context.view.guards.not_found_needs_a_synced_watch => None,
+                    _ if !context.is_guarded(Guard::NotFoundNeedsASyncedWatch) => None,
                     _ => return None,
                 };
                 Some(self.object(found, context))

@@ -5,6 +5,7 @@ use super::{Context, Flow, Phase, PhaseEvent, Report, STEP_LONGEST};
 use crate::binding::Limits;
 use crate::call::{Call, Reply};
 use crate::contract::{Code, Failure, Next, RetryClass, Role, Trial};
+use crate::controller::Guard;
 use crate::fault::{Fault, FaultKind};
 use crate::record::{Outcome, RetryRecord};
 use crate::retry::{default_wait, seed};
@@ -109,7 +110,10 @@ impl Deciding {
             answer: answer.as_ref().ok().copied(),
             fault: answer.as_ref().err().cloned(),
         });
-        let (wait, wrong) = taken(answer, &binding.spec.limits, &trial);
+        let (mut wait, wrong) = taken(answer, &binding.spec.limits, &trial);
+        if !context.is_guarded(Guard::RetryPoliciesDecide) {
+            wait = default_wait(&trial);
+        }
         if let Some(wrong) = wrong {
             context.report(wrong);
         }

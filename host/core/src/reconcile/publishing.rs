@@ -13,6 +13,7 @@ use crate::call::{Call, Reply, Write};
 use crate::contract::{
     Answer, Code, Effect, Event, EventType, Failure, Next, ObjectQuery, Question, RetryClass,
 };
+use crate::controller::Guard;
 use crate::object::Object;
 use crate::path;
 use crate::plan::{self, Edits, Part};
@@ -97,6 +98,9 @@ impl Ended {
 impl Publishing {
     /// Publishes what the pass concluded.
     pub(super) fn conclusion(concluded: Concluded, outcome: Outcome, context: &mut Context<'_>) -> Phase {
+        if !context.is_guarded(Guard::LocksLastUntilPublished) {
+            context.command(Command::Unlock);
+        }
         let (frame, judged) = (context.frame, context.work.judged.take());
         let Concluded {
             conclusion,
@@ -118,7 +122,9 @@ impl Publishing {
             patch = without_finalizer(frame, patch);
             let message = "let go without its identity: cloud resources of this object may remain";
             events.push(warning("Released", message.into()));
-        } else if keeps_finalizer(frame, context.work, &mut patch) {
+        } else if context.is_guarded(Guard::DoubtKeepsTheFinalizer)
+            && keeps_finalizer(frame, context.work, &mut patch)
+        {
             let class = RetryClass::Medium;
             next = Next::Retry { class, failure: None };
         }
@@ -208,7 +214,7 @@ impl Publishing {
                 continue;
             };
             let mut patch = Tree::new(patch);
-            if !context.view.guards.precondition {
+            if !context.is_guarded(Guard::Precondition) {
                 patch.remove(&["metadata", "resourceVersion"]);
             }
             let write = Write::Patch {
@@ -251,7 +257,7 @@ impl Publishing {
             return self.end(Outcome::Discarded(Discard::Gone));
         };
         // What is not this host's any more is not looked at to be written either.
-        if !context.view.lease.is_held(context.view.now) && context.view.guards.fencing {
+        if !context.view.lease.is_held(context.view.now) && context.is_guarded(Guard::Fencing) {
             return Flow::Finish(Finished::plain(Outcome::LeaseLost));
         }
         let query = ObjectQuery {
@@ -301,7 +307,7 @@ impl Publishing {
             return self.end(Outcome::Failed(Failure::new(Code::Aborted, message)));
         }
         let conflicts = match &self.what.edits {
-            Some(edits) if context.view.guards.rebase_only_what_nobody_changed => {
+            Some(edits) if context.is_guarded(Guard::RebaseOnlyWhatNobodyChanged) => {
                 edits.conflicts(fresh.value())
             }
             _ => Vec::new(),
@@ -318,7 +324,8 @@ impl Publishing {
             );
             self.what.ended.events.push(warning("EditDropped", message));
         }
-        if is_news && self.what.ended.unseen.is_none() {
+        let wakes = is_news && context.is_guarded(Guard::UnseenChangesWake);
+        if wakes && self.what.ended.unseen.is_none() {
             self.what.ended.unseen = before;
         }
         self.enter(part)

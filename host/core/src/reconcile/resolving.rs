@@ -6,6 +6,7 @@ use super::work::{Entry, Fate, Known};
 use super::{CLUSTER_LONGEST, Context, Flow, Phase, PhaseEvent};
 use crate::call::{Call, PendingEntry, Reply};
 use crate::contract::{Doubt, Role};
+use crate::controller::Guard;
 
 /// The cloud is asked for every entry at once.
 #[derive(Debug, Default)]
@@ -39,7 +40,11 @@ impl Resolving {
             return;
         };
         let doubt = match doubt {
-            Doubt::Absent if !self.would_be_visible(&entry, context) => Doubt::Unknown,
+            Doubt::Absent
+                if !self.would_be_visible(&entry, context) && context.is_guarded(Guard::AbsentTakesTime) =>
+            {
+                Doubt::Unknown
+            }
             doubt => doubt,
         };
         context.work.found[slot].fate = Fate::Resolved(doubt);
@@ -73,7 +78,8 @@ fn ask(context: &mut Context<'_>) {
         let now = context.view.now.boot;
         let known = before.get(&entry.key).copied().unwrap_or(Known::seen(now));
         context.work.known.insert(entry.key.clone(), known);
-        let fate = match known.never_sent() {
+        let asked = context.is_guarded(Guard::EntriesOfOthersAreAskedFor);
+        let fate = match known.never_sent() || !(asked || known.sent) {
             true => Fate::NeverSent,
             false => {
                 let session = context.frame.session(context.work.handle.as_deref());

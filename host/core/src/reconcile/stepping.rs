@@ -11,6 +11,7 @@ use super::role::RoleRun;
 use super::{Context, Flow, Phase, PhaseEvent, Report, STEP_LONGEST};
 use crate::call::{Call, Reply};
 use crate::contract::{Ask, Conclusion, Pass, Question, Request, Role, Step, Verdict};
+use crate::controller::Guard;
 use crate::fault::{Fault, FaultKind, Stepped};
 use crate::object::Object;
 use crate::record::{Discard, Outcome};
@@ -63,7 +64,7 @@ impl Stepping {
         if self.run.role == Role::Lifecycle {
             self.run.pending = RoleRun::in_doubt(context.work);
         }
-        if !context.view.guards.prefetch {
+        if !context.is_guarded(Guard::Prefetch) {
             return;
         }
         let used = context.frame.last.used.clone();
@@ -196,12 +197,12 @@ impl Stepping {
         match verdict {
             None => publish(Outcome::Published, concluded, context),
             Some(Verdict::Released) => publish(Outcome::Released, concluded, context),
-            Some(Verdict::Denied) if context.view.guards.a_denial_ends_the_pass => {
+            Some(Verdict::Denied) if context.is_guarded(Guard::ADenialEndsThePass) => {
                 publish(Outcome::Denied, concluded, context)
             }
             verdict => {
                 if let Some(Verdict::Granted(handle)) = verdict {
-                    context.work.handle = Some(handle);
+                    context.work.handle = context.is_guarded(Guard::ActsAsGranted).then_some(handle);
                 }
                 context.work.judged = Some(concluded);
                 Flow::Enter(Phase::Resolving(Resolving::default()))

@@ -1,6 +1,6 @@
 //! Calls: on their way, at the API server or the cloud, and back.
 
-use polity_core::call::{Call, CallId, Reply, Write};
+use polity_core::call::{Call, CallId, CloudRequest, Reply, Session, Write};
 use polity_core::catalogue::OperationEffect;
 use polity_core::contract::{Act, Answer, Code, Doubt, Failure, ObjectRef, Precondition, Question};
 use polity_core::controller::Input;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Happening, World};
 use crate::simulation::oracle::{Instant, Verdict, Violation};
-use crate::simulation::store::merge;
+use crate::simulation::store::{merge, selects};
 
 /// A call on its way.
 pub(super) struct Arrival {
@@ -35,13 +35,18 @@ impl World<'_> {
     /// A call leaves a process.
     pub(super) fn call(&mut self, host: usize, identity: &str, id: CallId, call: Call) -> Verdict {
         let life = self.hosts[host].life;
-        self.hosts[host]
-            .calls
-            .insert(id, matches!(call, Call::Write(Write::Patch { .. })));
+        self.hosts[host].calls.insert(
+            id,
+            matches!(call, Call::Write(Write::Patch { .. } | Write::Act(_))),
+        );
         let limits = polity_core::binding::Limits::default();
         let reply = match &call {
             Call::Step { policy, pass, .. } => {
-                self.oracle.steps(identity, pass)?;
+                self.oracle.steps(self.now, identity, pass)?;
+                let relist = self.scenario.views.relist;
+                if relist > 0 && self.happens(|_| relist) {
+                    self.relist(host);
+                }
                 Reply::Stepped(self.options.stepper.step(policy, pass, &limits))
             }
             Call::Decide { policy, trial, .. } => {
@@ -66,6 +71,9 @@ impl World<'_> {
             if operation.effect != OperationEffect::Read {
                 let (owner, what) = (&request.session.owner, &request.operation);
                 self.oracle.acts(identity, owner, what, &request.arguments)?;
+            }
+            if self.is_guest(&request.session) {
+                self.oracle.calls_as(identity, &request.session)?;
             }
         }
         let fate = if self.happens(|r| r.lost_request) {
@@ -119,8 +127,11 @@ impl World<'_> {
             self.answer(host, life, id, reply, 1);
             return Ok(());
         }
-        let holder = self.store.holder().to_owned();
+        let (holder, before) = (self.store.holder().to_owned(), self.store.log().len());
         let (reply, after) = self.perform(&identity, &call)?;
+        if fate == Fate::LostAnswer && self.store.log().len() > before {
+            self.oracle.loses(&identity, self.store.log());
+        }
         // Renewals, and looks at a lease that somebody holds, say nothing new.
         if !matches!(call, Call::Lease(_)) || holder != self.store.holder() {
             trace!(self, "{identity} {}: {}", describe(&call), told(&reply));
@@ -150,11 +161,17 @@ impl World<'_> {
                 if operation.is_some_and(|o| o.effect != OperationEffect::Read) {
                     self.oracle.changes(&instant, identity, || describe(call))?;
                 }
-                let reply = self.sim.perform(unix, request);
+                let session = self.session(&request.session);
+                let request = CloudRequest {
+                    session,
+                    ..request.clone()
+                };
+                let reply = self.sim.perform(unix, &request);
                 (reply.answer.map(Reply::Answer), reply.after_ms)
             }
             Call::Settle { session, entry } => {
-                (Some(Reply::Settled(self.sim.settle(unix, session, entry))), 20)
+                let session = self.session(session);
+                (Some(Reply::Settled(self.sim.settle(unix, &session, entry))), 20)
             }
             Call::Read(Question::Object(query)) => {
                 let namespace = query.object.namespace.clone().unwrap_or_default();
@@ -171,10 +188,13 @@ impl World<'_> {
                 self.oracle.changes(&instant, identity, || describe(call))?;
                 (Some(Reply::Answer(self.write(identity, write))), 0)
             }
-            Call::Credential { owner, .. } => {
-                let handle = json!({"handle": format!("session of {owner}")});
-                (Some(Reply::Answer(Ok(handle))), 20)
+            Call::Read(Question::Objects(query)) => {
+                let of_it = |object: &&Object| selects(query, object);
+                let objects = self.store.all().map(|(_, object)| object).filter(of_it);
+                let found = objects.map(|object| object.value().clone()).collect();
+                (Some(Reply::Answer(Ok(found))), 0)
             }
+            Call::Credential { owner, .. } => (Some(self.issue(identity, owner)), 20),
             Call::Lease(write) => (Some(Reply::Lease(self.store.lease(write.as_ref()))), 0),
             other => {
                 let message = format!("nothing here uses {}", describe(other));
@@ -208,6 +228,38 @@ impl World<'_> {
 }
 
 impl World<'_> {
+    /// Whether this is the session of an object whose identity a policy decides on.
+    fn is_guest(&self, session: &Session) -> bool {
+        let owner = self.store.by_uid(&session.owner);
+        owner.is_some_and(|owner| owner.kind().kind == "Guest")
+    }
+
+    /// Answers a credential, under a handle of its own.
+    fn issue(&mut self, host: &str, owner: &str) -> Reply {
+        let handle = match self.options.wild {
+            Some(_) => format!("session of {owner}"),
+            None => format!("session {} of {owner}", self.handles.len()),
+        };
+        self.oracle.issues(host, owner, &handle);
+        self.handles.insert(handle.clone(), owner.to_owned());
+        Reply::Answer(Ok(json!({"handle": handle})))
+    }
+
+    /// The session as the cloud knows it: those that this world has issued are its default one.
+    fn session(&self, session: &Session) -> Session {
+        let issued = session
+            .handle
+            .as_ref()
+            .and_then(|handle| self.handles.get(handle));
+        match issued.is_some_and(|owner| *owner == session.owner) && self.options.wild.is_none() {
+            true => Session {
+                handle: None,
+                ..session.clone()
+            },
+            false => session.clone(),
+        }
+    }
+
     /// Does what a policy wants done with another object.
     fn act_on_another(&mut self, identity: &str, act: &Act) -> Answer {
         let place = |object: &ObjectRef| {
@@ -237,8 +289,20 @@ impl World<'_> {
                 Ok(written.value().clone())
             }
             Act::Delete(act) => {
-                let unix = self.unix();
-                self.store.delete(identity, &place(&act.object), unix)?;
+                let (unix, at) = (self.unix(), place(&act.object));
+                self.store.delete_if(identity, &at, &act.precondition, unix)?;
+                Ok(Value::Null)
+            }
+            Act::Evict(_) if self.happens(|_| 200) => {
+                let budget = Failure::new(Code::Unavailable, "no Pod of its budget can be spared");
+                Err(Failure {
+                    retry_after: Some(2_000),
+                    ..budget
+                })
+            }
+            Act::Evict(act) => {
+                let (unix, at) = (self.unix(), place(&act.object));
+                self.store.delete_if(identity, &at, &act.precondition, unix)?;
                 Ok(Value::Null)
             }
             _ => Err(Failure::new(Code::Unimplemented, "no policy here does that")),

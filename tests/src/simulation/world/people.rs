@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Happening, World};
 use crate::simulation::bindings::{MACHINES, WIDGETS};
+use crate::simulation::kinds;
 use crate::simulation::oracle::Verdict;
 use crate::simulation::scenario::Action;
 use crate::simulation::store::{Place, merge, place};
@@ -44,6 +45,20 @@ impl World<'_> {
                 let status = match at.0.as_str() {
                     "Machine" if nth.is_multiple_of(2) => json!({"addresses": [format!("192.0.2.{nth}")]}),
                     "Machine" => json!({"phase": "Cloning"}),
+                    // A ConfigMap has no status: it is taken from its Site, or written anew.
+                    "ConfigMap" if nth.is_multiple_of(2) => {
+                        self.user(
+                            &at,
+                            None,
+                            json!({"metadata": {"labels": {"site": null, "owner": null}}}),
+                        );
+                        return Ok(());
+                    }
+                    "ConfigMap" => {
+                        self.user(&at, None, json!({"data": {"value": format!("meddled {nth}")}}));
+                        return Ok(());
+                    }
+                    "Guest" | "Site" => json!({"form": null}),
                     _ => json!({"seen": format!("meddled {nth}")}),
                 };
                 self.user(&at, Some("status"), json!({"status": status}));
@@ -68,7 +83,20 @@ impl World<'_> {
                 let life = self.hosts[host].life;
                 self.schedule(self.now + millis, Happening::Resume(host, life));
             }
-            Action::FallBehind(host, millis) => self.hosts[host].behind += millis,
+            Action::Skew(host, millis) => self.hosts[host].ahead += millis,
+            Action::Swap(name, role) => {
+                let binding = self.bindings.iter_mut().find(|binding| binding.name == name);
+                binding.into_iter().for_each(|binding| kinds::swap(binding, role));
+                self.tell_hosts(name);
+            }
+            Action::Unbind(name) => {
+                self.unbound.insert(name.to_owned());
+                self.tell_hosts(name);
+            }
+            Action::Bind(name) => {
+                self.unbound.remove(name);
+                self.tell_hosts(name);
+            }
             Action::JumpAhead(millis) => self.jumped += millis,
         }
         Ok(())
@@ -116,6 +144,8 @@ pub fn edit(at: &Place, nth: u64) -> Value {
     match at.0.as_str() {
         "Machine" => json!({"spec": {"network": {"devices": [device(nth)]}}}),
         "Widget" => json!({"spec": {"source": if nth.is_multiple_of(2) { "site" } else { "other" }}}),
+        "Site" => kinds::site::edit(nth),
+        "Guest" => kinds::guest::edit(nth),
         _ => json!({"data": {"value": format!("v{nth}")}}),
     }
 }
@@ -128,6 +158,9 @@ pub fn new_object(at: &Place, nth: u64) -> Value {
             json!({"spec": {"template": "ubuntu", "network": {"devices": [device(nth)]}}}),
         ),
         "Widget" => (WIDGETS, json!({"spec": {"source": "site"}})),
+        "Site" => (kinds::site::SITES, kinds::site::new_object(nth)),
+        "Guest" => (kinds::guest::GUESTS, kinds::guest::new_object(nth)),
+        "Pod" => ("v1", json!({"spec": {"nodeName": kinds::site::node(nth)}})),
         _ => ("v1", json!({"data": {"value": format!("v{nth}")}})),
     };
     let mut value =

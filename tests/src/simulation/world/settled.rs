@@ -1,10 +1,11 @@
 //! Whether everything is as it was wished.
 
 use polity_clouds::sim::{Power, VmView};
+use polity_core::binding::Binding;
 use serde_json::json;
 
 use super::World;
-use crate::simulation::scenario::NAMESPACE;
+use crate::simulation::kinds;
 
 impl World<'_> {
     /// Why not everything has settled; none if it has.
@@ -21,6 +22,16 @@ impl World<'_> {
                 }
                 // What it made of other objects is its own.
                 "ConfigMap" if self.options.wild.is_some() => None,
+                "Site" | "Guest" => {
+                    let of_kind = |binding: &&Binding| binding.spec.governs.kind == at.0;
+                    let Some(binding) = self.bindings.iter().find(of_kind) else {
+                        continue;
+                    };
+                    match at.0.as_str() {
+                        "Site" => kinds::site::unsettled(&self.store, at, object.value(), binding),
+                        _ => kinds::guest::unsettled(&self.store, &vms, at, object.value(), binding),
+                    }
+                }
                 _ if object.is_deleting() => Some("is still being deleted"),
                 "Machine" => {
                     let of_it: Vec<_> = vms.iter().filter(|vm| vm.owner == object.uid()).collect();
@@ -41,7 +52,7 @@ impl World<'_> {
                 }
                 "Widget" => {
                     let source = object.value()["spec"]["source"].as_str().unwrap_or_default();
-                    let map = ("ConfigMap".to_owned(), NAMESPACE.to_owned(), source.to_owned());
+                    let map = ("ConfigMap".to_owned(), at.1.clone(), source.to_owned());
                     let value = self.store.get(&map).map(|o| o.value()["data"]["value"].clone());
                     let seen = status["seen"] == value.unwrap_or_else(|| json!("nothing"));
                     let observed = status["observedGeneration"].as_u64() == object.generation();

@@ -1,10 +1,11 @@
 //! Watches: they lag, break and list again.
 
 use polity_core::call::{Scope, WatchEvent};
+use polity_core::object::{Object, ResourceVersion};
 
 use super::{Happening, World};
 use crate::simulation::oracle::{Instant, Oracle, Verdict};
-use crate::simulation::store::Place;
+use crate::simulation::store::{Change, Place};
 
 impl World<'_> {
     /// A watch lists, and follows what happens from then on.
@@ -17,18 +18,97 @@ impl World<'_> {
         if watch.connection != connection {
             return;
         }
-        let objects = self
-            .store
-            .all()
-            .filter(|(at, _)| covers(&scope, at))
-            .map(|(_, object)| object.clone())
-            .collect();
-        let version = self.store.version();
         watch.live = true;
         watch.said = (watch.said + 1).max(self.now + lag);
         let at = watch.said;
+        let version = self.view();
+        let objects = match version == self.store.version() {
+            true => self
+                .store
+                .all()
+                .map(|(at, object)| (at.clone(), object.clone()))
+                .collect(),
+            false => self.store.as_of(version.0),
+        };
+        let objects = objects
+            .into_iter()
+            .filter(|(at, object)| covers(&scope, at, object));
+        let objects = objects.map(|(_, object)| object).collect();
+        let author = &self.hosts[host].identity;
+        let unseen = self
+            .store
+            .log()
+            .iter()
+            .rev()
+            .take_while(|change| change.version > version.0);
+        if unseen.into_iter().any(|change| change.author == *author) {
+            self.oracle
+                .reached
+                .insert("a watch listed what is older than a write of its own host");
+        }
         let event = WatchEvent::Listed { objects, version };
-        self.schedule(at, Happening::Said(host, life, connection, scope, event));
+        self.schedule(at, Happening::Said(host, life, connection, scope.clone(), event));
+        // What the list is too old to hold comes after it.
+        let log = self.store.log();
+        let after = log[log.partition_point(|change| change.version <= version.0)..self.shown.min(log.len())]
+            .to_vec();
+        for change in after
+            .iter()
+            .filter(|change| covers(&scope, &change.place, &change.shown))
+        {
+            self.say(host, &scope, change);
+        }
+    }
+
+    /// The version that a list shows: of a watch cache that may be behind.
+    fn view(&mut self) -> ResourceVersion {
+        let behind = self.scenario.views.behind;
+        if self.calm || behind == 0 {
+            return self.store.version();
+        }
+        let then = self.now.saturating_sub(self.chance.between(0, behind));
+        let made = self.changed_at.partition_point(|(at, _)| *at <= then);
+        let shown = made.checked_sub(1).map_or(0, |index| self.changed_at[index].1);
+        match made == self.changed_at.len() {
+            true => self.store.version(),
+            false => ResourceVersion(shown),
+        }
+    }
+
+    /// A watch says what changed.
+    fn say(&mut self, host: usize, scope: &Scope, change: &Change) {
+        let lag = self.lag();
+        let (now, process) = (self.now, &mut self.hosts[host]);
+        let Some(watch) = process.watches.get_mut(scope) else {
+            return;
+        };
+        watch.said = (watch.said + 1).max(now + lag);
+        let (at, connection, life) = (watch.said, watch.connection, process.life);
+        let event = match change.after {
+            Some(_) => WatchEvent::Applied(change.shown.clone()),
+            None => WatchEvent::Deleted(change.shown.clone()),
+        };
+        self.schedule(at, Happening::Said(host, life, connection, scope.clone(), event));
+    }
+
+    /// A watch lists anew, without having said that it broke.
+    pub(super) fn relist(&mut self, host: usize) {
+        let live = self.hosts[host].watches.iter().filter(|(_, watch)| watch.live);
+        let live: Vec<Scope> = live.map(|(scope, _)| scope.clone()).collect();
+        if live.is_empty() {
+            return;
+        }
+        let scope = live[self.chance.between(0, live.len() as u64 - 1) as usize].clone();
+        let at = self.now + self.chance.between(0, 30);
+        let process = &mut self.hosts[host];
+        if let Some(watch) = process.watches.get_mut(&scope) {
+            (watch.connection, watch.live) = (watch.connection + 1, false);
+            self.oracle
+                .reached
+                .insert("a watch listed anew in the middle of a pass");
+            let (life, connection) = (process.life, watch.connection);
+            self.schedule(at, Happening::List(host, life, connection, scope));
+        }
     }
 
     pub(super) fn lag(&mut self) -> u64 {
@@ -44,6 +124,7 @@ impl World<'_> {
     pub(super) fn observe(&mut self) -> Verdict {
         while let Some(change) = self.store.log().get(self.shown).cloned() {
             self.shown += 1;
+            self.changed_at.push((self.now, change.version));
             let by_host = change.author.starts_with("host-");
             self.oracle
                 .changed(self.now, &change, by_host, self.store.log())?;
@@ -57,25 +138,14 @@ impl World<'_> {
                 self.oracle.no_leak(&instant, &vms)?;
             }
             for host in 0..self.hosts.len() {
-                let life = self.hosts[host].life;
                 let scopes: Vec<Scope> = self.hosts[host]
                     .watches
                     .iter()
-                    .filter(|(scope, watch)| watch.live && covers(scope, &change.place))
+                    .filter(|(scope, watch)| watch.live && covers(scope, &change.place, &change.shown))
                     .map(|(scope, _)| scope.clone())
                     .collect();
                 for scope in scopes {
-                    let lag = self.lag();
-                    let Some(watch) = self.hosts[host].watches.get_mut(&scope) else {
-                        continue;
-                    };
-                    watch.said = (watch.said + 1).max(self.now + lag);
-                    let (at, connection) = (watch.said, watch.connection);
-                    let event = match change.after {
-                        Some(_) => WatchEvent::Applied(change.shown.clone()),
-                        None => WatchEvent::Deleted(change.shown.clone()),
-                    };
-                    self.schedule(at, Happening::Said(host, life, connection, scope, event));
+                    self.say(host, &scope, &change);
                 }
             }
         }
@@ -112,18 +182,28 @@ impl World<'_> {
     }
 }
 
-pub(super) fn shown(oracle: &mut Oracle, now: u64, host: &str, event: &WatchEvent) {
+pub(super) fn shown(
+    oracle: &mut Oracle,
+    (now, boot): (u64, u64),
+    host: &str,
+    scope: &Scope,
+    event: &WatchEvent,
+) {
     match event {
         WatchEvent::Listed { objects, .. } => {
-            oracle.lists(now, host);
+            oracle.disturbs(host, boot);
+            oracle.lists(now, host, &scope.kind.kind);
             objects.iter().for_each(|o| oracle.shows(now, host, o));
         }
         WatchEvent::Applied(object) => oracle.shows(now, host, object),
         WatchEvent::Deleted(object) => oracle.shows(now, host, object),
-        WatchEvent::Failed(_) => {}
+        WatchEvent::Failed(_) => oracle.disturbs(host, boot),
     }
 }
 
-pub(super) fn covers(scope: &Scope, at: &Place) -> bool {
-    scope.kind.kind == at.0 && scope.covers_place(&(Some(at.1.clone()), at.2.clone()))
+pub(super) fn covers(scope: &Scope, at: &Place, object: &Object) -> bool {
+    let on_node = |node: &String| object.value()["spec"]["nodeName"] == **node;
+    scope.kind.kind == at.0
+        && scope.covers_place(&(Some(at.1.clone()), at.2.clone()))
+        && scope.node.as_ref().is_none_or(on_node)
 }

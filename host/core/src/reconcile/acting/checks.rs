@@ -5,7 +5,10 @@ use std::sync::Arc;
 use super::Context;
 use crate::binding::{Binding, KindGrant};
 use crate::catalogue::OperationEffect;
-use crate::contract::{Act, Answer, CloudAct, Code, Doubt, Failure, ObjectPatch, ObjectRef};
+use crate::contract::{
+    Act, Answer, CloudAct, Code, Doubt, Eviction, Failure, ObjectDelete, ObjectPatch, ObjectRef,
+};
+use crate::controller::Guard;
 use crate::grants;
 use crate::object::ResourceVersion;
 use crate::reconcile::frame::primary_scope;
@@ -99,12 +102,23 @@ fn leaves_host_conditions(
 
 /// A patch that holds conditions of the host goes to the version that they were compared with.
 pub(super) fn pin(patch: &mut ObjectPatch, context: &Context<'_>) {
-    if !context.view.guards.acts_have_preconditions {
+    if !context.is_guarded(Guard::ActsHavePreconditions) {
         patch.precondition.resource_version = None;
     } else if patch.precondition.resource_version.is_none() {
         // It was compared when the acts of the step were checked; if that fails now, no version fits.
         let compared = leaves_host_conditions(patch, context).unwrap_or(Some(ResourceVersion(0)));
         patch.precondition.resource_version = compared.map(|version| version.0.to_string());
+    }
+}
+
+/// Without their guard, an act goes to whatever stands there.
+pub(super) fn drop_precondition(act: &mut Act, context: &Context<'_>) {
+    if context.is_guarded(Guard::ActsHavePreconditions) {
+        return;
+    }
+    if let Act::Delete(ObjectDelete { precondition, .. }) | Act::Evict(Eviction { precondition, .. }) = act {
+        precondition.uid.clear();
+        precondition.resource_version = None;
     }
 }
 

@@ -394,7 +394,7 @@ fn an_act_on_another_object_answers_its_identity_and_never_its_content() {
     let (flow, _) = fixture.requests(vec![delete("s")]);
     let (_, commands) = fixture.go_on(flow, answer(Ok(Value::Null)));
     assert!(
-        commands.iter().any(|c| matches!(c, Command::Gone { .. })),
+        commands.iter().any(|c| matches!(c, Command::Gone(..))),
         "{commands:?}"
     );
 }

@@ -1,0 +1,66 @@
+//! Guards that the simulation takes away one by one, to see that its oracles notice. Without the feature `simulation` all of
+//! them stand, and no code asks.
+
+/// What a guard guards; `Prefetch` is a shortcut, which a benchmark takes away to see what it is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "each is named after what it guards")]
+pub enum Guard {
+    WriteAhead,
+    Precondition,
+    OwnWritesWakeNothing,
+    LookBeforeTheFirstAct,
+    RebaseOnlyWhatNobodyChanged,
+    NotFoundNeedsASyncedWatch,
+    Fencing,
+    LocksExclude,
+    ActsHavePreconditions,
+    ADenialEndsThePass,
+    OnePassAtATime,
+    EarlierDeadlinesStand,
+    TenantsHaveRoomOfTheirOwn,
+    ChangesWakeDependents,
+    OnlyWhoUsedItWakes,
+    OwnWritesEnterTheCache,
+    NothingInDoubtIsDoneAgain,
+    DoubtKeepsTheFinalizer,
+    EntriesOfOthersAreAskedFor,
+    AbsentTakesTime,
+    ActsAsGranted,
+    OnlyWhatIsGranted,
+    FaultsBackOff,
+    FaultsDelayNoOther,
+    PassesKeepTheirBinding,
+    RecordingsAreWhole,
+    RetryPoliciesDecide,
+    SwappedRetryPoliciesAreAsked,
+    UnseenChangesWake,
+    LocksLastUntilPublished,
+    Prefetch,
+}
+
+/// The guards that stand: all of them, but for one that a test took away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Guards {
+    #[cfg(feature = "simulation")]
+    gone: Option<Guard>,
+}
+
+impl Guards {
+    /// All but this one.
+    #[cfg(feature = "simulation")]
+    pub fn without(guard: Guard) -> Self {
+        Guards { gone: Some(guard) }
+    }
+
+    /// Whether a guard stands.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn stand(self, guard: Guard) -> bool {
+        self.gone != Some(guard)
+    }
+
+    /// Whether a guard stands.
+    #[cfg(not(feature = "simulation"))]
+    pub(crate) fn stand(self, _: Guard) -> bool {
+        true
+    }
+}

@@ -1,0 +1,96 @@
+//! The kinds of the simulated world that have native policies: a file each, with its binding, its policies, what people
+//! want of it, and when it is as they want it.
+
+pub mod guest;
+pub mod site;
+
+use std::sync::Arc;
+
+use polity_core::binding::{Binding, LoadedPolicy, PolicyId};
+use polity_core::contract::{Manifest, Pass, Role, Trial};
+use polity_core::fault::{Fault, FaultKind, Stepped};
+use polity_core::retry::default_wait;
+use serde_json::{Value, json};
+
+use super::native;
+
+/// Where the objects of the second tenant stand.
+pub const OTHER_TENANT: &str = "other";
+
+/// What stands behind the digest of every other form of a policy.
+const AGAIN: &str = " again";
+
+/// A policy in its first form.
+fn first(manifest: Manifest) -> LoadedPolicy {
+    LoadedPolicy {
+        config: json!({"form": 0}).to_string().into(),
+        ..super::bindings::native(manifest)
+    }
+}
+
+/// Which form of a policy this is.
+pub fn form(policy: &LoadedPolicy) -> u64 {
+    let config: Value = serde_json::from_str(&policy.config).unwrap_or_default();
+    config["form"].as_u64().unwrap_or(0)
+}
+
+/// Swaps the policy of a role for its next form: another configuration, and another digest.
+pub fn swap(binding: &mut Binding, role: Role) {
+    if let Some(policy) = binding.policies.get_mut(&role) {
+        let next = form(policy) + 1;
+        let again = if next % 2 == 1 { AGAIN } else { "" };
+        policy.id = PolicyId(Arc::from(format!("{}{again}", policy.manifest.name)));
+        policy.config = json!({"form": next}).to_string().into();
+    }
+}
+
+/// One step of a native policy.
+pub fn step(policy: &PolicyId, pass: &Pass) -> Stepped {
+    let policy = policy.0.trim_end_matches(AGAIN);
+    if policy != "widget" && wants_a_fault(pass) {
+        return Stepped {
+            outcome: Err(Fault::new(FaultKind::Trap, "the object wants it")),
+            fuel: 1_000,
+        };
+    }
+    match policy {
+        "site" => native::step(pass, site::lifecycle),
+        "guest" => native::step(pass, guest::lifecycle),
+        "guest-identity" => native::step(pass, guest::identity),
+        _ => native::step(pass, native::widget),
+    }
+}
+
+/// What a native retry policy decides, in milliseconds.
+pub fn decide(policy: &PolicyId, trial: &Trial) -> u64 {
+    match policy.0.trim_end_matches(AGAIN) {
+        "patience" => site::patience(trial),
+        _ => default_wait(trial),
+    }
+}
+
+fn wants_a_fault(pass: &Pass) -> bool {
+    let object = pass.object.as_deref().unwrap_or_default();
+    serde_json::from_str(object).is_ok_and(|object: Value| is_faulty(&object))
+}
+
+/// Whether the policies of an object fault on it.
+pub fn is_faulty(object: &Value) -> bool {
+    object["spec"]["faulty"] == true
+}
+
+/// Whether the host says on an object that it is quarantined.
+pub fn is_quarantined(object: &Value) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions.is_some_and(|all| all.iter().any(|c| c["type"] == "polity.dev/Quarantined"))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// A CustomResourceDefinition with these fields in its status.
+fn crd(status: &Value) -> Value {
+    let schema = json!({"openAPIV3Schema": {"properties": {"status": {"properties": status}}}});
+    json!({"spec": {"versions": [{"schema": schema}]}})
+}

@@ -1,0 +1,102 @@
+//! What a change changed, and what no policy may change of it.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{Rule, Verdict, ensure};
+use crate::simulation::store::Change;
+
+/// A host changed nothing that is its own, or somebody else's, into what a policy says. Policies of wild worlds forge
+/// entries of an operation `forged.…`, conditions `polity.dev/Forged`, and would remove the finalizer of somebody else.
+pub(super) fn host_owned(change: &Change) -> Verdict {
+    let (Some(before), Some(after)) = (&change.before, &change.after) else {
+        return Ok(());
+    };
+    let (before, after) = (before.value(), after.value());
+    let holds = |object: &Value, finalizer: &str| {
+        let all = object["metadata"]["finalizers"].as_array();
+        all.is_some_and(|all| all.iter().any(|f| f == finalizer))
+    };
+    let pending = |object: &Value| object["status"]["pending"].clone();
+    // What they do may be called so too: an entry names its intent.
+    let forged = |object: &Value| {
+        let mut entries = pending(object)
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
+            .into_iter();
+        entries.any(|entry| {
+            entry["operation"]
+                .as_str()
+                .is_some_and(|o| o.starts_with("forged."))
+        })
+    };
+    let wrong = |object: &Value| !(pending(object).is_null() || pending(object).is_array());
+    let condition = |object: &Value| {
+        let all = object["status"]["conditions"].as_array();
+        all.is_some_and(|all| all.iter().any(|c| c["type"] == "polity.dev/Forged"))
+    };
+    let told = |what: &str| {
+        format!(
+            "{} changed {what} of {:?}: {before} became {after}",
+            change.author, change.place
+        )
+    };
+    ensure(!forged(after) || forged(before), Rule::HostOwned, || {
+        told("pending entries")
+    })?;
+    ensure(!wrong(after) || wrong(before), Rule::HostOwned, || {
+        told("pending entries")
+    })?;
+    ensure(!condition(after) || condition(before), Rule::HostOwned, || {
+        told("host conditions")
+    })?;
+    let keep = "other.example/keep";
+    ensure(
+        !holds(before, keep) || holds(after, keep),
+        Rule::HostOwned,
+        || told("the finalizer of another"),
+    )?;
+    let owners = |object: &Value| object["metadata"]["ownerReferences"].clone();
+    ensure(owners(before) == owners(after), Rule::HostOwned, || {
+        told("owners")
+    })
+}
+
+/// What a change changed: fields of `status`, conditions by type, labels by key, finalizers, the spec.
+pub(super) fn changed_elements(change: &Change) -> Vec<String> {
+    let (Some(before), Some(after)) = (&change.before, &change.after) else {
+        return Vec::new();
+    };
+    let (before, after) = (elements(before.value()), elements(after.value()));
+    let differs = |(name, value): &(&String, &Value)| before.get(*name) != Some(*value);
+    let gone = before.keys().filter(|name| !after.contains_key(*name)).cloned();
+    after
+        .iter()
+        .filter(differs)
+        .map(|(name, _)| name.clone())
+        .chain(gone)
+        .collect()
+}
+
+/// An object in parts, each of which somebody else may write.
+pub(super) fn elements(object: &Value) -> BTreeMap<String, Value> {
+    let mut found = BTreeMap::new();
+    found.insert("spec".to_owned(), object["spec"].clone());
+    for part in ["labels", "annotations"] {
+        for (name, value) in object["metadata"][part].as_object().into_iter().flatten() {
+            found.insert(format!("{part}.{name}"), value.clone());
+        }
+    }
+    for (name, value) in object["status"].as_object().into_iter().flatten() {
+        if name != "conditions" {
+            found.insert(format!("status.{name}"), value.clone());
+        }
+    }
+    for condition in object["status"]["conditions"].as_array().into_iter().flatten() {
+        let kind = condition["type"].as_str().unwrap_or_default();
+        found.insert(format!("condition {kind}"), condition.clone());
+    }
+    found
+}

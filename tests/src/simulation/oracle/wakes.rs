@@ -1,0 +1,343 @@
+//! Whether keys pass when they have to, for what they used, and not otherwise.
+
+use polity_core::binding::PolicyId;
+use polity_core::contract::{Cause, Json, Question, Request, Role};
+use polity_core::key::Key;
+use polity_core::record::{Outcome, PassRecord};
+
+use super::{Instant, Last, Oracle, Rule, Seen, Verdict, ensure};
+use crate::simulation::kinds;
+use crate::simulation::store::{Change, selects};
+
+/// Milliseconds by which a pass may come late: a key that passes too often waits a second for each pass.
+const SLACK: u64 = 5_000;
+/// Milliseconds that a key may wait for its turn while nobody of its tenant has one.
+const FAIR: u64 = 5_000;
+
+/// Something that a watch showed to a process, or that it wrote itself.
+#[derive(Clone, Debug)]
+pub(super) struct News {
+    /// World time.
+    now: u64,
+    what: What,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    /// This version of some object.
+    Version(u64),
+    /// All objects of a kind.
+    List(String),
+}
+
+impl News {
+    pub(super) fn version(now: u64, version: u64) -> Self {
+        News {
+            now,
+            what: What::Version(version),
+        }
+    }
+}
+
+/// What the last pass of a key that concluded asked of watches.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    uid: String,
+    /// World time.
+    started: u64,
+    questions: Vec<Question>,
+}
+
+/// When a key that waits is due; boot milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Due {
+    from: u64,
+    until: u64,
+}
+
+impl Oracle {
+    /// A watch lists a kind for a process: what it does not name is gone.
+    pub fn lists(&mut self, now: u64, host: &str, kind: &str) {
+        let what = What::List(kind.to_owned());
+        let seen = self.hosts.entry(host.to_owned()).or_default();
+        seen.news.push(News { now, what });
+    }
+
+    /// A process was held up until now: by its clock.
+    pub fn disturbs(&mut self, host: &str, boot: u64) {
+        self.hosts.entry(host.to_owned()).or_default().disturbed = boot;
+    }
+
+    /// A process says whether it holds the lease.
+    pub fn holds(&mut self, host: &str, boot: u64, holds: bool) {
+        let seen = self.hosts.entry(host.to_owned()).or_default();
+        if holds != seen.holds && !seen.stops {
+            (seen.holds, seen.disturbed) = (holds, boot);
+            seen.waiting.clear();
+        }
+    }
+
+    /// A process was told to stop: no key of it gets another turn.
+    pub fn stops(&mut self, host: &str) {
+        let seen = self.hosts.entry(host.to_owned()).or_default();
+        (seen.stops, seen.holds) = (true, false);
+    }
+
+    /// A process forgets a key.
+    pub fn forgets(&mut self, host: &str, key: &Key) {
+        if let Some(seen) = self.hosts.get_mut(host) {
+            seen.last.remove(key);
+            seen.asked.remove(key);
+            seen.faults.remove(key);
+            seen.waiting.remove(key);
+        }
+    }
+
+    /// The keys of a process: whether each has a turn coming, and whether a pass of it is in flight.
+    pub fn keys<'k>(
+        &mut self,
+        now: u64,
+        host: &str,
+        keys: impl Iterator<Item = (&'k Key, bool, bool)>,
+    ) -> Verdict {
+        /// Milliseconds between looks.
+        const LOOK_EVERY: u64 = 200;
+        let seen = self.hosts.entry(host.to_owned()).or_default();
+        if !seen.holds || now < seen.looked + LOOK_EVERY {
+            return Ok(());
+        }
+        seen.looked = now;
+        let keys: Vec<_> = keys.collect();
+        for (key, queued, running) in &keys {
+            let busy = keys.iter().any(|(other, _, runs)| {
+                *runs && (&other.binding, &other.namespace) == (&key.binding, &key.namespace)
+            });
+            if !queued || *running || busy {
+                seen.waiting.remove(*key);
+                continue;
+            }
+            let since = *seen.waiting.entry((*key).clone()).or_insert(now);
+            ensure(now <= since + FAIR, Rule::Starved, || {
+                format!("{key} of {host} waits since {since}, and no pass of its tenant is under way")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A pass began because of something, at its time.
+    pub(super) fn woken(&mut self, instant: &Instant<'_>, host: &str, record: &PassRecord) -> Verdict {
+        let Some(seen) = self.hosts.get_mut(host) else {
+            return Ok(());
+        };
+        if record.causes == [Cause::Dependency] && !self.wild {
+            seen.used(instant.store.log(), host, record)?;
+        }
+        if let Some(last) = seen.last.get(&record.key).filter(|last| last.uid == record.uid) {
+            seen.in_time(host, last, record)?;
+        }
+        seen.remember(instant.now, record);
+        Ok(())
+    }
+}
+
+impl Seen {
+    /// When the key of a pass is due, as it ended.
+    pub(super) fn due(&self, record: &PassRecord) -> Option<Due> {
+        let mut wait = record.wait?;
+        let current = self.form(&record.key.binding, record.ended.boot);
+        if let (Some(retry), Some(form)) = (&record.retry, current)
+            && let Some((policy, config)) = form.policies.get(&Role::Retry)
+            && (policy, config) != (&retry.policy, &retry.trial.config)
+        {
+            // It was swapped while the pass was under way: the new one is asked again.
+            let mut trial = retry.trial.clone();
+            trial.config = config.clone();
+            wait = kinds::decide(policy, &trial);
+        }
+        let due = record.ended.boot.saturating_add(wait);
+        let faulty = record.outcome == Outcome::Faulted;
+        let until = if faulty { u64::MAX } else { due };
+        Some(Due { from: due, until })
+    }
+
+    /// A retry policy was swapped: it is asked again about each key that waits.
+    pub(super) fn swapped(&mut self, binding: &str, policy: &PolicyId, config: &Json, boot: u64) {
+        let of_binding = |(key, _): &(&Key, &mut Last)| *key.binding == *binding;
+        for (_, last) in self.last.iter_mut().filter(of_binding) {
+            if let Some((due, trial)) = last.due.as_mut().zip(last.trial.as_mut()) {
+                trial.config = config.clone();
+                let new = last.ended + kinds::decide(policy, trial);
+                due.from = due.from.min(new);
+                due.until = new.max(boot);
+            }
+        }
+    }
+
+    /// What woke a pass is something that its key's last pass used, and not its own doing.
+    fn used(&self, log: &[Change], host: &str, record: &PassRecord) -> Verdict {
+        let Some(asked) = self
+            .asked
+            .get(&record.key)
+            .filter(|asked| asked.uid == record.uid)
+        else {
+            return Ok(());
+        };
+        let (mut concerned, mut foreign) = (false, false);
+        for news in self
+            .news
+            .iter()
+            .rev()
+            .take_while(|news| news.now >= asked.started)
+        {
+            match &news.what {
+                What::List(kind) => {
+                    let of_kind = asked
+                        .questions
+                        .iter()
+                        .any(|question| kind_of(question) == Some(kind));
+                    (concerned, foreign) = (concerned || of_kind, foreign || of_kind);
+                }
+                What::Version(version) => {
+                    let Some(change) = change(log, *version) else {
+                        continue;
+                    };
+                    if asked.questions.iter().any(|question| concerns(question, change)) {
+                        concerned = true;
+                        foreign |= !self.is_own(host, record, change);
+                    }
+                }
+            }
+        }
+        // What was read through may be newer than what its watch has shown, and is compared with that all the same.
+        let reads_through = |question: &Question| match question {
+            Question::Object(query) => query.latest,
+            Question::Objects(query) => query.latest,
+            _ => false,
+        };
+        if asked.questions.iter().any(reads_through) {
+            return Ok(());
+        }
+        ensure(concerned, Rule::Woken, || {
+            format!(
+                "{} of {host} was woken by nothing that its last pass used",
+                record.key
+            )
+        })?;
+        ensure(foreign, Rule::OwnWrite, || {
+            format!(
+                "{} of {host} was woken by nothing but what it wrote itself",
+                record.key
+            )
+        })
+    }
+
+    /// Whether a change is one that a pass of this very object made of another, and knows to stand. A policy that asks for
+    /// its own object, or for a list that it is in, is woken by what it writes there: that is not counted.
+    fn is_own(&self, host: &str, record: &PassRecord, change: &Change) -> bool {
+        let shown = change.shown.value();
+        let of_it = shown["metadata"]["labels"]["owner"] == record.uid;
+        let acknowledged = self.acknowledged_all.contains(&change.version) || change.after.is_none();
+        change.author == host && of_it && acknowledged
+    }
+
+    /// A key passes at its time.
+    fn in_time(&self, host: &str, last: &Last, record: &PassRecord) -> Verdict {
+        let Some(due) = last.due else { return Ok(()) };
+        let started = record.started.boot;
+        let on_time = record.causes == [Cause::Due];
+        if last.faulted && on_time {
+            let row = self.faults.get(&record.key).copied().unwrap_or(1).max(1);
+            let least = (1_000u64 << (row - 1).min(9)).min(300_000) * 3 / 4;
+            ensure(started >= last.ended + least, Rule::Quarantine, || {
+                format!(
+                    "{} of {host} faulted {row} times and is tried again after {} ms",
+                    record.key,
+                    started - last.ended
+                )
+            })?;
+        }
+        ensure(!on_time || started >= due.from, Rule::Early, || {
+            format!(
+                "{} of {host} waited until {} and began at {started}",
+                record.key, due.from
+            )
+        })?;
+        // Passes of Guests wait for one another.
+        let latest = due.until.max(self.disturbed).saturating_add(SLACK);
+        let waits_for_others = *record.key.binding == *"guests";
+        ensure(waits_for_others || started <= latest, Rule::Late, || {
+            format!(
+                "{} of {host} was due at {} and began at {started}: {:?}",
+                record.key, due.until, record.causes
+            )
+        })
+    }
+
+    fn remember(&mut self, now: u64, record: &PassRecord) {
+        let row = self.faults.entry(record.key.clone()).or_default();
+        match record.outcome {
+            Outcome::Faulted => *row += 1,
+            Outcome::Published | Outcome::Denied | Outcome::Released => *row = 0,
+            _ => {}
+        }
+        if !matches!(
+            record.outcome,
+            Outcome::Published | Outcome::Denied | Outcome::Released
+        ) {
+            return;
+        }
+        let used = |role: &polity_core::record::RoleRecord| {
+            let conclusion = role.conclusion.as_ref().map(|conclusion| conclusion.used.clone());
+            let entries = conclusion.unwrap_or_default().into_iter();
+            let requests = entries.filter_map(|index| role.journal.get(index as usize));
+            requests.map(|entry| entry.request.clone()).collect::<Vec<_>>()
+        };
+        let asked = Asked {
+            uid: record.uid.clone(),
+            // It may have overslept: then it began later than this.
+            started: now.saturating_sub(record.ended.boot - record.started.boot),
+            questions: record
+                .roles
+                .iter()
+                .flat_map(used)
+                .filter_map(|request| match request {
+                    Request::Ask(ask) => Some(ask.question),
+                    Request::Act(_) => None,
+                })
+                .collect(),
+        };
+        self.asked.insert(record.key.clone(), asked);
+    }
+}
+
+fn kind_of(question: &Question) -> Option<&String> {
+    match question {
+        Question::Object(query) => Some(&query.object.kind.kind),
+        Question::Objects(query) => Some(&query.kind.kind),
+        _ => None,
+    }
+}
+
+/// The change that made a version.
+fn change(log: &[Change], version: u64) -> Option<&Change> {
+    let index = log.binary_search_by_key(&version, |change| change.version).ok()?;
+    log.get(index)
+}
+
+/// Whether a change can concern the answer to a question.
+fn concerns(question: &Question, change: &Change) -> bool {
+    let (kind, namespace, name) = &change.place;
+    match question {
+        Question::Object(query) => {
+            let object = &query.object;
+            object.kind.kind == *kind
+                && object.name == *name
+                && object.namespace.as_deref() == Some(namespace)
+        }
+        Question::Objects(query) => [&change.before, &change.after]
+            .into_iter()
+            .flatten()
+            .any(|object| selects(query, object)),
+        _ => false,
+    }
+}
