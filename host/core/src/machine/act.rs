@@ -426,15 +426,21 @@ impl Machine {
             _ => Vec::new(),
         };
         // A watch may have shown it before it was answered: then it changes nothing here, and is no news all the same.
-        let kind = match act {
-            Act::Delete(ObjectDelete { object, .. }) | Act::Evict(Eviction { object, .. }) => {
-                object.kind.clone()
+        let (kind, uid, version) = match act {
+            Act::Delete(ObjectDelete {
+                object, precondition, ..
+            })
+            | Act::Evict(Eviction {
+                object, precondition, ..
+            }) => (object.kind.clone(), precondition.uid.clone(), u64::MAX),
+            _ => {
+                let object = Object::new(object.clone());
+                (object.kind(), object.uid().to_owned(), object.version().0)
             }
-            _ => Object::new(object.clone()).kind(),
         };
         let own = self.guards.own_writes_wake_nothing.then(|| pass.key.clone());
         self.changed(changes, own.as_ref());
-        self.absorb_own_write(pass, &kind);
+        self.absorb_own_write(pass, &kind, &uid, version);
         // What is gone was what the act named.
         let named = match act {
             Act::Delete(ObjectDelete { precondition, .. }) | Act::Evict(Eviction { precondition, .. }) => {
@@ -507,9 +513,10 @@ impl Machine {
                     true => self.cache.own_write(&object),
                     false => Vec::new(),
                 };
-                pass.current = Some(object);
+                pass.current = Some(object.clone());
                 let own = self.guards.own_writes_wake_nothing.then(|| pass.key.clone());
                 self.changed(changes, own.as_ref());
+                self.absorb_own_write(pass, &object.kind(), object.uid(), object.version().0);
                 Ok(())
             }
             Err(failure) => {

@@ -10,7 +10,7 @@ use super::{Dependency, Machine, Output, Target};
 use crate::binding::Grant;
 use crate::cache::Sight;
 use crate::call::{Call, CloudRequest, Scope};
-use crate::contract::{Answer, Code, Failure, Json, ListQuery, ObjectQuery, Question, Request, Role};
+use crate::contract::{Answer, Code, Failure, Json, Kind, ListQuery, ObjectQuery, Question, Request, Role};
 use crate::fault::{Fault, FaultKind};
 use crate::grants;
 use crate::object::Object;
@@ -260,12 +260,15 @@ impl Machine {
         }
     }
 
-    /// After an own write: what a pass of this key used looks like this now, and that is no news to it.
-    pub(super) fn absorb_own_write(&mut self, pass: &mut PassState, kind: &crate::contract::Kind) {
+    /// After an own write of this object, up to this version: what a pass of this key used looks like this now, and that is
+    /// no news to it, unless something was shown meanwhile that it did not write.
+    pub(super) fn absorb_own_write(&mut self, pass: &mut PassState, kind: &Kind, uid: &str, version: u64) {
+        pass.shown.retain(|(_, shown, at)| shown != uid || *at > version);
+        let disturbed = |scope: &Scope| pass.shown.iter().any(|(shown, ..)| shown == scope);
         let touched: Vec<(Role, Question)> = pass
             .deps
             .iter()
-            .filter(|(_, dep)| dep.scope.kind == *kind)
+            .filter(|(_, dep)| dep.scope.kind == *kind && !disturbed(&dep.scope))
             .map(|(key, _)| key.clone())
             .collect();
         for (role, question) in touched {

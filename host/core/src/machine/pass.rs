@@ -68,6 +68,8 @@ pub(super) struct PassState {
     pub(super) deps: BTreeMap<(Role, Question), Dependency>,
     /// What it looked at, used or not.
     pub(super) asked: BTreeSet<Scope>,
+    /// What was shown meanwhile of what it looked at: uids and versions, by scope.
+    pub(super) shown: BTreeSet<(Scope, String, u64)>,
     pub(super) writes: Vec<WriteRecord>,
     pub(super) publication: Option<Publication>,
     pub(super) next: Option<Next>,
@@ -248,6 +250,7 @@ impl Machine {
             acted: false,
             deps: BTreeMap::new(),
             asked: BTreeSet::new(),
+            shown: BTreeSet::new(),
             writes: Vec::new(),
             publication: None,
             next: None,

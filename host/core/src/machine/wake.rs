@@ -338,6 +338,16 @@ impl Machine {
             let (Some(state), Some(binding)) = (self.keys.get(key), self.bindings.get(&key.binding)) else {
                 continue;
             };
+            let pass = state.running.and_then(|id| self.passes.get_mut(&id));
+            if let (Some(pass), Some(object)) = (pass, change.after.as_ref().or(change.before.as_ref())) {
+                let (uid, version) = (object.uid().to_owned(), object.version().0);
+                let used = |((_, question), dep): (&(Role, Question), &Dependency)| {
+                    dep.scope == change.scope && concerns(question, change)
+                };
+                if pass.deps.iter().any(used) {
+                    pass.shown.insert((change.scope.clone(), uid, version));
+                }
+            }
             if state.running.is_some() || state.waiting != Waiting::ForAnyChange {
                 continue;
             }
