@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use polity_clouds::sim::{Between, FaultRule, Millis, Outage, Trouble, Unreachable};
 use polity_core::binding::{Limits, PolicyId};
-use polity_core::contract::{Pass, Step};
+use polity_core::contract::{Pass, Role, Step};
 use polity_core::controller::{Guard, Guards};
 use polity_core::record::PassRecord;
-use polity_tests::simulation::scenario::Scenario;
+use polity_tests::simulation::scenario::{Action, Scenario};
 use polity_tests::simulation::{Failed, Options, Rule, Sandboxed, Stepper, run};
 
 /// Seeds of the test command: what a core does in about a minute, on two threads.
@@ -445,8 +445,14 @@ fn a_retry_policy_that_is_not_heeded_is_noticed() {
 fn a_swapped_retry_policy_that_is_not_asked_makes_keys_late() {
     guard(
         Guard::SwappedRetryPoliciesAreAsked,
-        of_sites,
-        &[Rule::Late, Rule::Early],
+        |scenario| {
+            of_sites(scenario);
+            scenario.rates.refused = 200;
+            for when in (0..scenario.quiet_at).step_by(9_000) {
+                scenario.actions.push((when, Action::Swap("sites", Role::Retry)));
+            }
+        },
+        &[Rule::Late],
     );
 }
 
@@ -454,3 +460,41 @@ fn a_swapped_retry_policy_that_is_not_asked_makes_keys_late() {
 fn a_rebased_write_that_wakes_nobody_hides_what_somebody_else_wrote() {
     guard(Guard::UnseenChangesWake, of_natives, &[Rule::Settles]);
 }
+
+// SURVEY-BEGIN
+#[test]
+fn survey() {
+    let (from, to) = (number("FROM").unwrap_or(0), number("TO").unwrap_or(0));
+    let mut rules: BTreeMap<Rule, Vec<(u64, String)>> = BTreeMap::new();
+    let mut reached: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for seed in from..to {
+        match run(seed, &Options::new(stepper())) {
+            Err(failed) => rules
+                .entry(failed.violation.rule)
+                .or_default()
+                .push((seed, failed.violation.message)),
+            Ok(report) => {
+                for aim in report.reached {
+                    *reached.entry(aim).or_default() += 1;
+                }
+            }
+        }
+    }
+    println!("{reached:#?}");
+    for (rule, all) in rules {
+        println!(
+            "{rule:?} {}: {:?}",
+            all.len(),
+            all.iter().map(|(s, _)| s).collect::<Vec<_>>()
+        );
+        for (seed, message) in all.iter().take(3) {
+            println!("    {seed}: {}", message.chars().take(600).collect::<String>());
+        }
+    }
+    for aim in REACHED {
+        if !reached.contains_key(aim) {
+            println!("NOT {aim}");
+        }
+    }
+}
+// SURVEY-END

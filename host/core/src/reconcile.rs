@@ -125,10 +125,10 @@ pub(crate) enum Command {
     AwaitRoom,
     /// Take a lock, which nobody holds.
     Lock(String),
-    /// Enter what this host wrote or read of the primary into the cache.
+    /// Enter what this host read of the primary into the cache.
     Saw(Object),
-    /// Enter what an act left of another object into the cache.
-    SawOther(Object),
+    /// Enter what this host wrote, the primary or another object, into the cache: it wakes others, not this key.
+    Wrote(Object),
     /// Enter that an object of this uid is gone.
     Gone(ObjectRef, String),
     /// Release every lock before the pass has ended.

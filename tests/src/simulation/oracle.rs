@@ -456,7 +456,8 @@ impl Oracle {
             "Guest" => super::kinds::guest::FINALIZER,
             _ => super::bindings::FINALIZER,
         };
-        let held = owner.is_some_and(|o| o.has_finalizer(finalizer(o)));
+        let let_go = self.let_go.contains(&effect.owner);
+        let held = let_go || owner.is_some_and(|o| o.has_finalizer(finalizer(o)));
         ensure(held, Rule::Finalizer, || {
             format!("{effect:?}: its object has no finalizer, {owner:?}")
         })?;

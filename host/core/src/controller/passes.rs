@@ -1,5 +1,6 @@
 //! Passes under way: each event is handed to the phase of its pass, and what the phase commands is performed.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::call::Scope;
 use crate::contract::{Code, Failure, Kind, Question};
 use crate::controller::cache::{Change, Lookup};
 use crate::key::{Key, PassId};
-use crate::object::Object;
+use crate::object::{Object, ResourceVersion};
 use crate::path::Digest;
 use crate::reconcile::{
     CLUSTER_LONGEST, Command, Context, Dependency, Ended, Finished, Flow, Frame, Phase, PhaseEvent, Report,
@@ -241,16 +242,18 @@ impl Controller {
                 self.locks.take(binding, &running.frame.tenant, &name, id);
             }
             Command::Saw(object) => {
-                let changes = self.enter(&object);
+                let changes = self.cache.own_write(&object);
                 self.changed(changes, self.own(&running.frame).as_ref());
             }
-            Command::SawOther(object) => {
+            Command::Wrote(object) => {
                 let changes = self.enter(&object);
-                self.other_changed(running, &object.kind(), changes);
+                self.changed(changes, self.own(&running.frame).as_ref());
+                self.absorb(running, &object.kind(), object.uid(), object.version());
             }
             Command::Gone(object, uid) => {
                 let changes = self.cache.own_delete(&object, &uid);
-                self.other_changed(running, &object.kind, changes);
+                self.changed(changes, self.own(&running.frame).as_ref());
+                self.absorb(running, &object.kind, &uid, ResourceVersion(u64::MAX));
             }
             Command::Unlock => self.locks.release(id),
             Command::PrimaryGone(object) => {
@@ -281,15 +284,15 @@ impl Controller {
         self.dependents.entry(scope).or_default().insert(key.clone());
     }
 
-    /// Another object is as an act of this pass left it: that wakes others, and what the pass used looks so now.
-    /// A watch may have shown it before it was answered: then it changes nothing here, and is no news all the same.
-    fn other_changed(&mut self, running: &mut Running, kind: &Kind, changes: Vec<Change>) {
-        self.changed(changes, self.own(&running.frame).as_ref());
+    /// After an own write of an object, up to a version: what the pass used looks like this now, and that is no news to it,
+    /// unless a watch showed something meanwhile that the pass did not write. A watch may also have shown the write before
+    /// it was answered: then it changes nothing in the cache, and is no news all the same.
+    fn absorb(&self, running: &mut Running, kind: &Kind, uid: &str, version: ResourceVersion) {
         let Running { frame, work, .. } = running;
-        let touched = work
-            .dependencies
-            .iter_mut()
-            .filter(|(_, dep)| dep.scope.kind == *kind);
+        work.shown.retain(|(_, shown, at)| shown != uid || *at > version);
+        let disturbed: BTreeSet<&Scope> = work.shown.iter().map(|(scope, ..)| scope).collect();
+        let is_touched = |dep: &Dependency| dep.scope.kind == *kind && !disturbed.contains(&dep.scope);
+        let touched = work.dependencies.iter_mut().filter(|(_, dep)| is_touched(dep));
         for ((_, question), dependency) in touched {
             if let Some(digest) = self.digest_now(frame.snapshot.as_ref(), question, dependency) {
                 dependency.digest = digest;

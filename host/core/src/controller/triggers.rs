@@ -15,7 +15,7 @@ use crate::contract::{Cause, Question, Role};
 use crate::key::Key;
 use crate::object::Object;
 use crate::path;
-use crate::reconcile::{Dependency, Questions, primary_scope};
+use crate::reconcile::{Dependency, Questions, Work, primary_scope};
 
 /// Annotations that ask for a pass: `request.polity.dev/<name>`, value: a nonce.
 const REQUEST: &str = "request.polity.dev/";
@@ -304,6 +304,9 @@ impl Controller {
             let Some(state) = self.keys.get(key) else {
                 continue;
             };
+            if let Some((_, pass)) = state.running.and_then(|id| self.passes.get_mut(&id)) {
+                note(&mut pass.work, change);
+            }
             if state.running.is_some() || state.waiting != Waiting::ForAnyChange {
                 continue;
             }
@@ -371,6 +374,19 @@ impl Controller {
                 self.out.push(Output::Unwatch(scope));
             }
         }
+    }
+}
+
+/// Notes what a watch shows of what a pass has used: it may be its own write, or somebody else's.
+fn note(work: &mut Work, change: &Change) {
+    let concerned = |((_, question), dependency): (&Questions, &Dependency)| {
+        dependency.scope == change.scope && concerns(question, change)
+    };
+    if let Some(object) = change.after.as_ref().or(change.before.as_ref())
+        && work.dependencies.iter().any(concerned)
+    {
+        let shown = (change.scope.clone(), object.uid().to_owned(), object.version());
+        work.shown.insert(shown);
     }
 }
 

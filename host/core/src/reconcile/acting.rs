@@ -458,7 +458,7 @@ fn other_written(act: &Act, object: &Value, context: &mut Context<'_>) -> Value 
             context.command(Command::Gone(act.object.clone(), uid));
         }
         _ if object["metadata"].is_object() => {
-            context.command(Command::SawOther(Object::new(object.clone())));
+            context.command(Command::Wrote(Object::new(object.clone())));
         }
         _ => {}
     }

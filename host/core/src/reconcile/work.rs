@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::frame::Dependencies;
 use crate::call::{PendingEntry, Scope};
 use crate::contract::{Answer, Conclusion, Doubt, Failure};
-use crate::object::Object;
+use crate::object::{Object, ResourceVersion};
 use crate::path::Digest;
 use crate::plan::Part;
 use crate::record::{RoleRecord, WritePurpose, WriteRecord};
@@ -28,6 +28,8 @@ pub(crate) struct Work {
     pub(crate) dependencies: Dependencies,
     /// What it looked at, used or not.
     pub(crate) looked_at: BTreeSet<Scope>,
+    /// What watches showed meanwhile of what it used, by scope, uid and version: it may be somebody else's.
+    pub(crate) shown: BTreeSet<(Scope, String, ResourceVersion)>,
     pub(crate) writes: Vec<WriteRecord>,
     /// Whether anything may have been changed by this pass outside its primary.
     pub(crate) acted: bool,
@@ -148,7 +150,7 @@ impl Context<'_> {
             failure,
         });
         let object = Object::new(answer?);
-        self.command(Command::Saw(object.clone()));
+        self.command(Command::Wrote(object.clone()));
         self.work.current = Some(object);
         Ok(())
     }

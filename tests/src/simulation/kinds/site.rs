@@ -71,8 +71,8 @@ fn related() -> KindGrant {
 /// Milliseconds: doubled with each attempt, and more in every other form of the policy.
 pub fn patience(trial: &Trial) -> u64 {
     let config: Value = serde_json::from_str(&trial.config).unwrap_or_default();
-    let base = 300 + 900 * (config["form"].as_u64().unwrap_or(0) % 2);
-    (base << trial.attempt.min(5)) + trial.seed % 100
+    let base = 300 + 12_000 * (config["form"].as_u64().unwrap_or(0) % 2);
+    (base << trial.attempt.min(4)) + trial.seed % 100
 }
 
 /// The policy of Sites.

@@ -231,11 +231,10 @@ impl Seen {
         })
     }
 
-    /// Whether a change is one that a pass of this very object made of another, and knows to stand. A policy that asks for
-    /// its own object, or for a list that it is in, is woken by what it writes there: that is not counted.
+    /// Whether a change is one that a pass of this very object made, and knows to stand.
     fn is_own(&self, host: &str, record: &PassRecord, change: &Change) -> bool {
         let shown = change.shown.value();
-        let of_it = shown["metadata"]["labels"]["owner"] == record.uid;
+        let of_it = shown["metadata"]["labels"]["owner"] == record.uid || change.shown.uid() == record.uid;
         let acknowledged = self.acknowledged_all.contains(&change.version) || change.after.is_none();
         change.author == host && of_it && acknowledged
     }

@@ -84,6 +84,21 @@ fn sites(scenario: &mut Scenario, chance: &mut Chance, namespace: &str) {
                 .push((when, Action::Patch(at("Site", namespace, name), None, turn)));
         }
     }
+    // Somebody writes what a Site is about to write.
+    for _ in 0..chance.between(0, 3) {
+        let (when, name) = (scenario.moment(chance), chance.pick(&["s0", "s1"]));
+        let value = serde_json::json!({"spec": {"value": format!("v{when}"), "maps": 2}});
+        let theirs = serde_json::json!({"data": {"value": "theirs"}});
+        let map = at("ConfigMap", namespace, &format!("{name}-0"));
+        let site = Action::Patch(at("Site", namespace, name), None, value);
+        scenario.actions.push((when, site));
+        for _ in 0..3 {
+            let soon = when + chance.between(0, 60);
+            scenario
+                .actions
+                .push((soon, Action::Patch(map.clone(), None, theirs.clone())));
+        }
+    }
     let widget = at("Widget", namespace, "counted");
     for _ in 0..chance.between(0, 2) {
         scenario.at_some_moment(chance, Action::Create(widget.clone()));
