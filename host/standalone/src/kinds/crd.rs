@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 use super::{Kind, Rules, Version, api_version, meta};
 use crate::{
     condition,
-    metadata::is_deleting,
-    refusal::Cause,
-    schema::{Schema, compile},
-    table::{Column, JsonPath},
+    http::{
+        refusal::Cause,
+        table::{Column, JsonPath},
+    },
+    schema::{Schema, compile, metadata::is_deleting},
 };
 
 /// Where CRDs themselves are stored.

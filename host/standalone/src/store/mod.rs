@@ -11,6 +11,7 @@
 
 mod disk;
 mod state;
+pub(crate) mod time;
 mod write;
 
 use std::{
@@ -24,9 +25,9 @@ pub(crate) use write::Write;
 use tokio::sync::watch;
 
 use crate::{
-    budget,
-    refusal::Refusal,
-    time::{Clock, now},
+    controllers::budget,
+    http::refusal::Refusal,
+    store::time::{Clock, now},
 };
 use disk::{Disk, NotKept};
 
@@ -111,7 +112,7 @@ impl Store {
             state: RwLock::new(state),
             lost: watch::Sender::new(None),
         };
-        store.write(crate::namespaces::begin)?;
+        store.write(crate::controllers::namespaces::begin)?;
         Ok(store)
     }
 

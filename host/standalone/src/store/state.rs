@@ -11,10 +11,10 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::{
-    budget,
+    controllers::budget,
+    http::refusal::Refusal,
     kinds::{CRD_RESOURCE, Registry, custom_kind},
-    metadata::is_deleting,
-    refusal::Refusal,
+    schema::metadata::is_deleting,
 };
 
 /// An object as it is stored: shared, never changed.

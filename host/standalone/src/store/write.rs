@@ -10,7 +10,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::state::{Change, Key, Object, State, Stored, owner_uids};
-use crate::{kinds::Registry, time::rfc3339};
+use crate::{kinds::Registry, store::time::rfc3339};
 
 /// What is stored, with the changes so far on top.
 pub(crate) struct Write<'a> {

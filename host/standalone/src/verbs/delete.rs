@@ -5,13 +5,17 @@ use serde_json::{Value, json};
 
 use super::{Call, read::selection};
 use crate::{
-    deletion::{self, Deleted, How, Preconditions, Propagation},
+    controllers::{
+        deletion::{self, Deleted, How, Preconditions, Propagation},
+        namespaces,
+    },
+    http::{
+        query::Query,
+        refusal::{Cause, Refusal},
+        target::Part,
+    },
     kinds::Rules,
-    namespaces,
-    query::Query,
-    refusal::{Cause, Refusal},
     store::Object,
-    target::Part,
 };
 
 /// What a deletion is answered with.

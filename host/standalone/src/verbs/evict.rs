@@ -7,10 +7,13 @@ use serde_json::{Value, json};
 
 use super::{Call, delete::DeleteOptions};
 use crate::{
-    budget, condition,
-    deletion::{self, Preconditions},
-    metadata::is_deleting,
-    refusal::{Refusal, Subject},
+    condition,
+    controllers::{
+        budget,
+        deletion::{self, Preconditions},
+    },
+    http::refusal::{Refusal, Subject},
+    schema::metadata::is_deleting,
     store::{Key, Object, Write},
 };
 

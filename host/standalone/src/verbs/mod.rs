@@ -1,10 +1,13 @@
 //! What can be done with objects.
 
+mod admission;
 mod create;
 mod delete;
 mod evict;
+mod fields;
 mod patch;
 mod read;
+pub(crate) mod selector;
 mod update;
 
 use bytes::Bytes;
@@ -18,12 +21,9 @@ pub(crate) use read::{get, list, selection};
 pub(crate) use update::update;
 
 use crate::{
-    fields::FieldCheck,
-    json,
-    query::Query,
-    refusal::Refusal,
+    http::{json, query::Query, refusal::Refusal, target::Target},
     store::{Object, Store},
-    target::Target,
+    verbs::fields::FieldCheck,
 };
 
 /// A request for objects, taken apart.

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::{Call, Written, update::replace};
 use crate::{
-    admission::{DEPTH, Shape, check_place, too_deep},
-    refusal::Refusal,
+    http::refusal::Refusal,
+    verbs::admission::{DEPTH, Shape, check_place, too_deep},
 };
 
 /// How many operations a JSON patch may have (apiserver `maxJSONPatchOperations`).

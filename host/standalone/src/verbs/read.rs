@@ -8,11 +8,9 @@ use serde_json::{Value, json};
 
 use super::Call;
 use crate::{
-    query::Query,
-    refusal::Refusal,
-    selector::{Fields, Labels, Selection},
+    http::{query::Query, refusal::Refusal, target::Target},
     store::{Object, Place, State},
-    target::Target,
+    verbs::selector::{Fields, Labels, Selection},
 };
 
 /// A page of a list.

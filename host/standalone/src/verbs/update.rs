@@ -4,14 +4,18 @@ use serde_json::{Value, json};
 
 use super::{Call, Written};
 use crate::{
-    admission::{check_place, conform},
-    deletion::{self, Preconditions},
-    fields::FieldCheck,
+    controllers::deletion::{self, Preconditions},
+    http::{
+        refusal::{Cause, Refusal},
+        target::{Part, Target},
+    },
     kinds::Rules,
-    metadata::{finalizers_of, is_deleting},
-    refusal::{Cause, Refusal},
+    schema::metadata::{finalizers_of, is_deleting},
     store::{Key, Object, Write},
-    target::{Part, Target},
+    verbs::{
+        admission::{check_place, conform},
+        fields::FieldCheck,
+    },
 };
 
 /// Metadata that only the server changes.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 pub(crate) use jsonpath::JsonPath;
 
-use crate::time::age;
+use crate::store::time::age;
 
 /// A column beside the name.
 #[derive(Clone, Debug)]

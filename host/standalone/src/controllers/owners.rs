@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use crate::{
-    deletion::FOREGROUND,
-    metadata::{finalizers_of, is_deleting},
+    controllers::deletion::FOREGROUND,
+    schema::metadata::{finalizers_of, is_deleting},
     store::{Key, Write},
 };
 

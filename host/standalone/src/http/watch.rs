@@ -11,11 +11,13 @@ use serde_json::{Value, json};
 use tokio::{sync::watch::Receiver, time::Instant};
 
 use crate::{
-    query::Query,
-    refusal::Refusal,
-    selector::Selection,
+    http::{
+        query::Query,
+        refusal::Refusal,
+        view::{Presenter, View},
+    },
     store::{Change, Object, Store},
-    view::{Presenter, View},
+    verbs::selector::Selection,
 };
 
 /// How many objects or changes are turned into bytes at once.
@@ -244,13 +246,13 @@ impl Watch {
             json!({ "kind": target.kind.kind, "apiVersion": target.api_version(), "metadata": metadata });
         let object = match self.presenter.view {
             View::Plain => bare,
-            View::Partial => crate::table::partial(&bare),
+            View::Partial => crate::http::table::partial(&bare),
             View::Table(_) => json!({
                 "kind": "Table",
                 "apiVersion": "meta.k8s.io/v1",
                 "metadata": { "resourceVersion": self.revision.to_string() },
                 "columnDefinitions": [],
-                "rows": [{ "cells": [], "object": crate::table::partial(&bare) }],
+                "rows": [{ "cells": [], "object": crate::http::table::partial(&bare) }],
             }),
         };
         wrap("BOOKMARK", out, |out| {

@@ -12,7 +12,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
 use serde_json::Value;
 
-use crate::refusal::Refusal;
+use crate::http::refusal::Refusal;
 
 /// The body of an answer: whole, or a stream of watch events.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;

@@ -4,9 +4,8 @@ use serde_json::{Value, json};
 
 use super::{RESOURCE, is_healthy, selector, status};
 use crate::{
-    refusal::{Refusal, Subject},
-    store::{Key, Object, Write},
-    time::rfc3339,
+    http::refusal::{Refusal, Subject},
+    store::{Key, Object, Write, time::rfc3339},
 };
 
 /// How many pods a budget may name that were evicted and are not deleted yet (kube-apiserver `MaxDisruptedPodSize`).

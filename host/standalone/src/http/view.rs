@@ -5,11 +5,13 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    query::Query,
-    refusal::Refusal,
+    http::{
+        query::Query,
+        refusal::Refusal,
+        table::{Include, definitions, partial, row},
+        target::Target,
+    },
     store::Object,
-    table::{Include, definitions, partial, row},
-    target::Target,
 };
 
 /// The form of objects in an answer.

@@ -4,7 +4,11 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{DELETION, is_healthy};
-use crate::{condition, metadata::is_deleting, store::Object, time::rfc3339};
+use crate::{
+    condition,
+    schema::metadata::is_deleting,
+    store::{Object, time::rfc3339},
+};
 
 /// The status of a budget that nobody has looked at.
 pub(crate) fn first() -> Value {

@@ -25,9 +25,11 @@ use tower::Service as _;
 
 use crate::{
     Access, Api,
-    path::{Route, parse},
-    refusal::Refusal,
-    reply::{self, Body},
+    http::{
+        path::{Route, parse},
+        refusal::Refusal,
+        reply::{self, Body},
+    },
 };
 
 /// How long requests in flight may take after shutdown began: a write to the disk takes milliseconds.

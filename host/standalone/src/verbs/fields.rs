@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::{
+use crate::http::{
     json::{MOST, shortened},
     query::FieldValidation,
     refusal::{Cause, Refusal, Subject},

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::{
-    metadata::is_deleting,
-    refusal::{Refusal, Subject},
+    http::refusal::{Refusal, Subject},
+    schema::metadata::is_deleting,
     store::{Key, Write},
 };
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::refusal::Cause;
+use crate::http::refusal::Cause;
 
 /// How long a name may be: DNS-1123 subdomains have 253 bytes, labels 63.
 const SUBDOMAIN: usize = 253;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{refusal::Refusal, table::Include};
+use crate::http::{refusal::Refusal, table::Include};
 
 /// The query parameters, by name; of a repeated one the first counts.
 #[derive(Clone, Debug, Default)]

@@ -4,12 +4,14 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    budget,
-    fields::FieldCheck,
+    controllers::budget,
+    http::{
+        refusal::{Cause, Refusal},
+        target::Target,
+    },
     kinds::{Rules, admit_crd},
-    metadata::{NameRule, problems},
-    refusal::{Cause, Refusal},
-    target::Target,
+    schema::metadata::{NameRule, problems},
+    verbs::fields::FieldCheck,
 };
 
 /// How deep an object may nest. Clients read JSON with a limit of 128 (serde_json's), and an object comes in lists,

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{RESOURCE, is_healthy, selector, status};
 use crate::{
-    metadata::is_deleting,
+    schema::metadata::is_deleting,
     store::{Change, Key, Object, Write},
 };
 

@@ -7,9 +7,11 @@ use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::{
+    http::{
+        path::Route,
+        reply::{self, Body},
+    },
     kinds::{Kind, Registry, Version, api_version, object_meta_source},
-    path::Route,
-    reply::{self, Body},
 };
 
 /// Answers an OpenAPI request; none for a route that is no such request, or a version that is not served.

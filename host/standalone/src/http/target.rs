@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use crate::{
+    http::{
+        path::Location,
+        refusal::{Refusal, Subject},
+    },
     kinds::{Kind, Registry, Rules, Version},
-    metadata::NameRule,
-    path::Location,
-    refusal::{Refusal, Subject},
+    schema::metadata::NameRule,
     store::Key,
 };
 

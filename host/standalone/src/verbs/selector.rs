@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use crate::{
+    http::refusal::Refusal,
     kinds::{Kind, Rules},
-    refusal::Refusal,
 };
 
 /// A label selector: every requirement holds.

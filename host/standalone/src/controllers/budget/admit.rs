@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::status::Amount;
 use crate::{
-    metadata::{label_problems, value_problem},
-    refusal::Cause,
+    http::refusal::Cause,
+    schema::metadata::{label_problems, value_problem},
 };
 
 /// Numbers of pods are 32 bits wide.

@@ -10,13 +10,14 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
+    controllers::{
+        namespaces,
+        owners::{self, OwnerState},
+    },
+    http::refusal::{Cause, Refusal},
     kinds::{CRD_RESOURCE, set_terminating},
-    metadata::{finalizers_of, is_deleting},
-    namespaces,
-    owners::{self, OwnerState},
-    refusal::{Cause, Refusal},
-    store::{Key, Object, Write},
-    time::rfc3339,
+    schema::metadata::{finalizers_of, is_deleting},
+    store::{Key, Object, Write, time::rfc3339},
 };
 
 /// Keeps a CRD until its instances are gone.

@@ -19,16 +19,18 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tower::Service;
 
 use crate::{
-    discovery, openapi,
-    path::{self, Location, Route},
-    query::Query,
-    refusal::Refusal,
-    reply::{self, Body},
+    http::{
+        discovery, openapi,
+        path::{self, Location, Route},
+        query::Query,
+        refusal::Refusal,
+        reply::{self, Body},
+        target::{Part, Target},
+        view::{Presenter, View},
+        watch,
+    },
     store::{Object, Store},
-    target::{Part, Target},
     verbs::{self, Answer, Call, PatchKind, Written},
-    view::{Presenter, View},
-    watch,
 };
 
 /// How large a request body may be, in bytes: the limit of a real API server.

@@ -4,11 +4,13 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::{
+    http::{
+        path::Route,
+        refusal::Refusal,
+        reply::{self, Body},
+        view::{Accepted, accepted},
+    },
     kinds::{Kind, Registry, Version, api_version},
-    path::Route,
-    refusal::Refusal,
-    reply::{self, Body},
-    view::{Accepted, accepted},
 };
 
 /// The Kubernetes version whose API this is: kubectl compares its own with it.

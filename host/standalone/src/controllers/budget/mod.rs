@@ -32,7 +32,7 @@ pub(crate) use disruption::{charge, is_spared, the_one_for};
 pub(crate) use follow::{catch_up, follow};
 pub(crate) use status::{earliest_end, first};
 
-use crate::selector::Labels;
+use crate::verbs::selector::Labels;
 
 /// Where budgets are stored.
 pub(crate) const RESOURCE: &str = "poddisruptionbudgets.policy";

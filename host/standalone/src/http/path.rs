@@ -2,7 +2,7 @@
 
 use percent_encoding::percent_decode_str;
 
-use crate::refusal::Refusal;
+use crate::http::refusal::Refusal;
 
 /// A request path, taken apart.
 #[derive(Clone, Debug, PartialEq)]
