@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use polity_core::contract::{Answer, Code, Failure, Kind, ObjectRef};
 use polity_core::grants::MINTED;
-use polity_core::time::rfc3339;
+use polity_kube_rules::time::rfc3339;
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};

@@ -24,10 +24,10 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use futures::Stream;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
-use polity_core::call::{KEPT_METADATA, Scope, WatchEvent};
+use polity_core::call::{Scope, WatchEvent};
 use polity_core::contract::{Code, Failure};
 use polity_core::object::{Object, ResourceVersion};
-use polity_core::path as json_path;
+use polity_kube_rules::fields;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -115,7 +115,11 @@ impl Cluster {
             pairs.extend(next.as_deref().map(|token| ("continue", token)));
             let page = self.page(&scope.kind, scope.namespace.as_deref(), &what, &pairs);
             let page = until(Instant::now() + LIST_LONGEST, Verb::Get, &what, page).await?;
-            objects.extend(page.objects.into_iter().map(|object| trimmed(scope, object)));
+            objects.extend(
+                page.objects
+                    .into_iter()
+                    .map(|object| scope.trimmed(&Object::new(object))),
+            );
             next = page.next;
             if next.is_none() {
                 return Ok((objects, page.version));
@@ -265,8 +269,14 @@ fn decode(line: &[u8], scope: &Scope) -> Result<(String, Option<WatchEvent>), Fa
     let version = object["metadata"]["resourceVersion"].as_str();
     let version = version.unwrap_or_default().to_owned();
     match event["type"].as_str() {
-        Some("ADDED" | "MODIFIED") => Ok((version, Some(WatchEvent::Applied(trimmed(scope, object))))),
-        Some("DELETED") => Ok((version, Some(WatchEvent::Deleted(trimmed(scope, object))))),
+        Some("ADDED" | "MODIFIED") => Ok((
+            version,
+            Some(WatchEvent::Applied(scope.trimmed(&Object::new(object)))),
+        )),
+        Some("DELETED") => Ok((
+            version,
+            Some(WatchEvent::Deleted(scope.trimmed(&Object::new(object)))),
+        )),
         Some("BOOKMARK") => Ok((version, None)),
         _ => {
             let code = object["code"].as_u64().and_then(|code| u16::try_from(code).ok());
@@ -285,23 +295,13 @@ fn selector(scope: &Scope) -> Option<String> {
     let name = scope
         .name
         .as_deref()
-        .map(|name| path::term("metadata.name", name));
+        .map(|name| fields::term("metadata.name", name));
     let node = scope
         .node
         .as_deref()
-        .map(|node| path::term("spec.nodeName", node));
+        .map(|node| fields::term("spec.nodeName", node));
     let terms: Vec<String> = name.into_iter().chain(node).collect();
     (!terms.is_empty()).then(|| terms.join(","))
-}
-
-/// What core keeps of an object: the same as it keeps of its own writes.
-fn trimmed(scope: &Scope, object: Value) -> Object {
-    if scope.fields.is_empty() {
-        return Object::new(object);
-    }
-    let mut fields = scope.fields.clone();
-    fields.extend(KEPT_METADATA.map(|field| format!("metadata.{field}")));
-    Object::new(json_path::project(&object, &fields))
 }
 
 /// The wait after so many failures in a row: doubled each time, up to a third shorter so that not every watch comes

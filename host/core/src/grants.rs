@@ -8,6 +8,7 @@ use serde_json::Value;
 use guarded::{Change, check_guarded};
 pub use guarded::{HOST_CONDITION, check_writes, host_conditions, is_host_condition};
 pub use load::{check_definition, check_load};
+pub use polity_kube_rules::names::is_wellformed;
 
 use crate::binding::{Binding, Grant, KindGrant, MintGrant};
 use crate::call::Scope;
@@ -60,17 +61,6 @@ fn named(kind: &Kind, namespace: Option<&str>, name: &str) -> String {
         Some(namespace) => format!("{} {namespace}/{name}", kind.kind),
         None => format!("{} {name}", kind.kind),
     }
-}
-
-/// Whether a name could reach outside what it names.
-pub fn is_wellformed(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= 253
-        && name != "."
-        && name != ".."
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':'))
 }
 
 /// Checks a question against the grants; answers the scope to watch for questions a watch can answer.

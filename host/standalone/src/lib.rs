@@ -13,7 +13,6 @@
 //! **What it never does.** It reads no clock but the one it is given, opens no file, decides nothing about policies,
 //! and runs no pods: nodes and pods are objects like any other.
 
-mod condition;
 mod controllers;
 mod http;
 mod kinds;
@@ -27,4 +26,4 @@ pub use self::http::{
     reply::Body,
     serve::serve,
 };
-pub use store::{Store, StoreError, time::Clock};
+pub use store::{Clock, Store, StoreError};

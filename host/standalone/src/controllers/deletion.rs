@@ -7,6 +7,11 @@
 use std::collections::VecDeque;
 
 use jiff::{SignedDuration, Timestamp};
+use polity_kube_rules::{
+    deletion::{is_deleting, is_released},
+    finalizers,
+    time::meta_time,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -16,8 +21,7 @@ use crate::{
     },
     http::refusal::{Cause, Refusal},
     kinds::{CRD_RESOURCE, set_terminating},
-    schema::metadata::{finalizers_of, is_deleting},
-    store::{Key, Object, Write, time::rfc3339},
+    store::{Key, Object, Write},
 };
 
 /// Keeps a CRD until its instances are gone.
@@ -105,7 +109,7 @@ impl Sweep {
                 metadata["generation"] = json!(generation.saturating_add(1));
             }
         } else if let Some((end, grace)) = shortened(metadata, how.grace, write.time()) {
-            metadata["deletionTimestamp"] = json!(rfc3339(end));
+            metadata["deletionTimestamp"] = json!(meta_time(end));
             metadata["deletionGracePeriodSeconds"] = json!(grace);
         }
         if begins {
@@ -127,7 +131,7 @@ impl Sweep {
         let uid = value["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         match propagation {
             Propagation::Orphan => owners::release(write, &uid),
-            Propagation::Foreground if !write.owned_by(&uid).is_empty() => add_finalizer(value, FOREGROUND),
+            Propagation::Foreground if !write.owned_by(&uid).is_empty() => finalizers::add(value, FOREGROUND),
             Propagation::Foreground | Propagation::Background => {}
         }
         match &*key.resource {
@@ -147,7 +151,7 @@ impl Sweep {
             self.doomed
                 .extend(content.into_iter().map(|key| (key, Propagation::Background)));
         }
-        if finalizers_of(&object.value).any(|finalizer| finalizer == CRD_FINALIZER) {
+        if finalizers::has(&object.value, CRD_FINALIZER) {
             let instances = write.all_of(&key.name, None);
             self.doomed.extend(
                 instances
@@ -155,7 +159,7 @@ impl Sweep {
                     .map(|(key, _)| (key, Propagation::Background)),
             );
         }
-        if finalizers_of(&object.value).any(|finalizer| finalizer == FOREGROUND) {
+        if finalizers::has(&object.value, FOREGROUND) {
             for (dependent, _) in write.owned_by(object.uid()) {
                 self.collect(write, &dependent);
             }
@@ -265,8 +269,7 @@ impl Sweep {
         let Some((key, owner)) = write.with_uid(uid) else {
             return;
         };
-        if !finalizers_of(&owner.value).any(|finalizer| finalizer == FOREGROUND) || !is_deleting(&owner.value)
-        {
+        if !finalizers::has(&owner.value, FOREGROUND) || !is_deleting(&owner.value) {
             return;
         }
         if !write
@@ -281,7 +284,7 @@ impl Sweep {
     fn drop_finalizer(&mut self, write: &mut Write<'_>, key: &Key, finalizer: &str) {
         let Some(object) = write.get(key) else { return };
         let mut value = object.value.clone();
-        remove_finalizer(&mut value, finalizer);
+        finalizers::remove(&mut value, finalizer);
         if value != object.value {
             self.put(write, key, value);
         }
@@ -296,15 +299,10 @@ impl Sweep {
     }
 }
 
-/// Whether nothing keeps a deleting object any longer.
+/// Whether nothing keeps a deleting object any longer. A namespace stands until it is empty: here nobody takes the
+/// finalizer from its spec.
 fn is_free_to_go(write: &Write<'_>, key: &Key, value: &Value) -> bool {
-    is_deleting(value)
-        && finalizers_of(value).next().is_none()
-        && value["metadata"]["deletionGracePeriodSeconds"]
-            .as_i64()
-            .unwrap_or(0)
-            == 0
-        && (&*key.resource != namespaces::RESOURCE || write.count_in(&key.name) == 0)
+    is_released(value) && (&*key.resource != namespaces::RESOURCE || write.count_in(&key.name) == 0)
 }
 
 /// How long an object may take to end, in seconds: a pod on a node as long as its spec says, anything else no time.
@@ -354,24 +352,9 @@ fn await_instances(write: &Write<'_>, resource: &str, crd: &mut Value) {
     let has_instances = !write.is_empty(resource);
     set_terminating(crd, has_instances, &write.now());
     if has_instances {
-        add_finalizer(crd, CRD_FINALIZER);
+        finalizers::add(crd, CRD_FINALIZER);
     } else {
-        remove_finalizer(crd, CRD_FINALIZER);
-    }
-}
-
-fn add_finalizer(value: &mut Value, finalizer: &str) {
-    let finalizers = &mut value["metadata"]["finalizers"];
-    match finalizers.as_array_mut() {
-        Some(found) if found.iter().any(|f| f == finalizer) => {}
-        Some(found) => found.push(json!(finalizer)),
-        None => *finalizers = json!([finalizer]),
-    }
-}
-
-fn remove_finalizer(value: &mut Value, finalizer: &str) {
-    if let Some(finalizers) = value["metadata"]["finalizers"].as_array_mut() {
-        finalizers.retain(|found| found != finalizer);
+        finalizers::remove(crd, CRD_FINALIZER);
     }
 }
 

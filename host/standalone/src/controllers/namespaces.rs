@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use polity_kube_rules::deletion::is_deleting;
 use serde_json::{Value, json};
 
 use crate::{
     http::refusal::{Refusal, Subject},
-    schema::metadata::is_deleting,
     store::{Key, Write},
 };
 

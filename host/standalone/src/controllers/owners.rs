@@ -1,10 +1,10 @@
 //! Owner references: whether an owner is there, and letting its dependents go.
 
+use polity_kube_rules::{deletion::is_deleting, finalizers};
 use serde_json::Value;
 
 use crate::{
     controllers::deletion::FOREGROUND,
-    schema::metadata::{finalizers_of, is_deleting},
     store::{Key, Write},
 };
 
@@ -42,7 +42,7 @@ pub(crate) fn state(write: &Write<'_>, dependent: &Key, reference: &Value) -> Ow
 }
 
 fn waits(owner: &Value) -> bool {
-    is_deleting(owner) && finalizers_of(owner).any(|finalizer| finalizer == FOREGROUND)
+    is_deleting(owner) && finalizers::has(owner, FOREGROUND)
 }
 
 /// Drops every reference to an owner.

@@ -30,7 +30,7 @@ use crate::{
         watch,
     },
     store::{Object, Store},
-    verbs::{self, Answer, Call, PatchKind, Written},
+    verbs::{self, Answer, Call, PatchKind, Selection, Written},
 };
 
 /// How large a request body may be, in bytes: the limit of a real API server.
@@ -147,7 +147,7 @@ impl Api {
             }
             (&Method::GET | &Method::HEAD, true) => Err(target.verb_refused()),
             (&Method::GET | &Method::HEAD, false) if query.flag("watch") == Some(true) => {
-                let selection = verbs::selection(&target, query)?;
+                let selection = Selection::of(&target, query)?;
                 let watch = watch::watch(&self.store, presenter, selection, query)?;
                 Ok(reply::stream(watch.into_stream()))
             }

@@ -1,6 +1,7 @@
 //! What a request path names.
 
 use percent_encoding::percent_decode_str;
+use polity_kube_rules::names::is_path_segment;
 
 use crate::http::refusal::Refusal;
 
@@ -67,10 +68,10 @@ pub(crate) fn parse(path: &str) -> Result<Route, Refusal> {
     })
 }
 
-/// Whether a segment is one. A real API server decodes a path before it splits it, so there is nothing that could be
-/// called like this, and whoever builds paths of it meant something else.
+/// Whether a segment is one, or empty. A real API server decodes a path before it splits it, so there is nothing that
+/// could be called like this, and whoever builds paths of it meant something else.
 fn stays_in_its_place(segment: &str) -> bool {
-    segment != "." && segment != ".." && !segment.contains(|c: char| c == '/' || c.is_control())
+    segment.is_empty() || is_path_segment(segment)
 }
 
 /// `namespaces` is both a kind and a prefix: `namespaces/NAME` is the object, `namespaces/NAME/status` and

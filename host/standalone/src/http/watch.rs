@@ -17,7 +17,7 @@ use crate::{
         view::{Presenter, View},
     },
     store::{Change, Object, Store},
-    verbs::selector::Selection,
+    verbs::Selection,
 };
 
 /// How many objects or changes are turned into bytes at once.

@@ -1,12 +1,11 @@
-//! What names, labels, annotations, finalizers and owner references may be (meta/v1, apimachinery validation).
+//! Everything that is wrong with an object's metadata, said of the field it is wrong with (apimachinery
+//! `ValidateObjectMeta`). What a name may look like is a rule of `polity_kube_rules::names`.
 
+use polity_kube_rules::names;
 use serde_json::{Map, Value};
 
 use crate::http::refusal::Cause;
 
-/// How long a name may be: DNS-1123 subdomains have 253 bytes, labels 63.
-const SUBDOMAIN: usize = 253;
-const LABEL: usize = 63;
 /// How large all annotations of an object may be together, in bytes (apimachinery `TotalAnnotationSizeLimitB`).
 const ANNOTATIONS: usize = 256 << 10;
 
@@ -19,43 +18,22 @@ pub(crate) enum NameRule {
     Label,
 }
 
-/// Why `name` cannot name an object; none where it can.
-pub(crate) fn name_problem(name: &str, rule: NameRule) -> Option<String> {
-    let labels_ok = |text: &str| text.split('.').all(is_dns_label);
-    match rule {
-        NameRule::Subdomain if name.len() > SUBDOMAIN => {
-            Some(format!("must be no more than {SUBDOMAIN} bytes"))
+impl NameRule {
+    /// Why `name` cannot name an object; none where it can.
+    fn problem(self, name: &str) -> Option<&'static str> {
+        match self {
+            Self::Subdomain => names::dns_subdomain_problem(name),
+            Self::Label => names::dns_label_problem(name),
         }
-        NameRule::Label if name.len() > LABEL => Some(format!("must be no more than {LABEL} bytes")),
-        NameRule::Subdomain if labels_ok(name) => None,
-        NameRule::Label if is_dns_label(name) => None,
-        NameRule::Subdomain => Some(
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
-             and must start and end with an alphanumeric character"
-                .to_owned(),
-        ),
-        NameRule::Label => Some(
-            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', \
-             and must start and end with an alphanumeric character"
-                .to_owned(),
-        ),
     }
-}
-
-fn is_dns_label(text: &str) -> bool {
-    let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
-    !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
 }
 
 /// Everything that is wrong with an object's metadata, its types aside: the schema has checked those.
 pub(crate) fn problems(object: &Value, rule: NameRule) -> Vec<Cause> {
     let mut causes = Vec::new();
     let metadata = &object["metadata"];
-    if let Some(why) = metadata["name"]
-        .as_str()
-        .and_then(|name| name_problem(name, rule))
-    {
-        causes.push(Cause::invalid("metadata.name", &metadata["name"], &why));
+    if let Some(why) = metadata["name"].as_str().and_then(|name| rule.problem(name)) {
+        causes.push(Cause::invalid("metadata.name", &metadata["name"], why));
     }
     causes.extend(label_problems("metadata.labels", metadata["labels"].as_object()));
     annotations(metadata, &mut causes);
@@ -72,8 +50,8 @@ fn fields<'a>(metadata: &'a Value, name: &str) -> impl Iterator<Item = (&'a Stri
 pub(crate) fn label_problems(path: &str, labels: Option<&Map<String, Value>>) -> Vec<Cause> {
     let mut causes = Vec::new();
     for (key, value) in labels.into_iter().flatten() {
-        if !is_qualified(key) {
-            causes.push(Cause::invalid(path, &key.as_str().into(), NOT_QUALIFIED));
+        if let Some(why) = names::qualified_name_problem(key) {
+            causes.push(Cause::invalid(path, &key.as_str().into(), why));
         }
         causes.extend(value_problem(value).map(|why| Cause::invalid(path, value, why)));
     }
@@ -82,22 +60,15 @@ pub(crate) fn label_problems(path: &str, labels: Option<&Map<String, Value>>) ->
 
 /// Why this cannot be the value of a label; none where it can.
 pub(crate) fn value_problem(value: &Value) -> Option<&'static str> {
-    let text = value.as_str().unwrap_or_default();
-    (text.len() > LABEL || !(text.is_empty() || is_name_part(text))).then_some(
-        "a valid label must be an empty string or at most 63 alphanumeric characters, '-', '_' or '.', and must start \
-         and end with an alphanumeric character",
-    )
+    names::label_value_problem(value.as_str().unwrap_or_default())
 }
 
 fn annotations(metadata: &Value, causes: &mut Vec<Cause>) {
     let mut size = 0;
     for (key, value) in fields(metadata, "annotations") {
-        if !is_qualified(&key.to_lowercase()) {
-            causes.push(Cause::invalid(
-                "metadata.annotations",
-                &key.as_str().into(),
-                NOT_QUALIFIED,
-            ));
+        if let Some(why) = names::annotation_key_problem(key) {
+            let key = key.as_str().into();
+            causes.push(Cause::invalid("metadata.annotations", &key, why));
         }
         size += key.len() + value.as_str().map_or(0, str::len);
     }
@@ -112,8 +83,9 @@ fn annotations(metadata: &Value, causes: &mut Vec<Cause>) {
 
 fn finalizers(metadata: &Value, causes: &mut Vec<Cause>) {
     for finalizer in metadata["finalizers"].as_array().into_iter().flatten() {
-        if !finalizer.as_str().is_some_and(is_qualified) {
-            causes.push(Cause::invalid("metadata.finalizers", finalizer, NOT_QUALIFIED));
+        let name = finalizer.as_str().unwrap_or_default();
+        if let Some(why) = names::qualified_name_problem(name) {
+            causes.push(Cause::invalid("metadata.finalizers", finalizer, why));
         }
     }
 }
@@ -130,41 +102,6 @@ fn owners(metadata: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-const NOT_QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and \
-                             end with an alphanumeric character, with an optional DNS subdomain prefix and '/'";
-
-/// `[prefix/]name`
-fn is_qualified(text: &str) -> bool {
-    let (prefix, name) = text
-        .split_once('/')
-        .map_or((None, text), |(prefix, name)| (Some(prefix), name));
-    name.len() <= LABEL
-        && is_name_part(name)
-        && prefix.is_none_or(|prefix| name_problem(prefix, NameRule::Subdomain).is_none())
-}
-
-fn is_name_part(text: &str) -> bool {
-    let edge = |c: u8| c.is_ascii_alphanumeric();
-    let bytes = text.as_bytes();
-    bytes.iter().all(|&c| edge(c) || b"-_.".contains(&c))
-        && bytes.first().is_some_and(|&c| edge(c))
-        && bytes.last().is_some_and(|&c| edge(c))
-}
-
-/// The finalizers of an object.
-pub(crate) fn finalizers_of(object: &Value) -> impl Iterator<Item = &str> {
-    object["metadata"]["finalizers"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-}
-
-/// Whether an object's deletion has begun.
-pub(crate) fn is_deleting(object: &Value) -> bool {
-    object["metadata"]["deletionTimestamp"].is_string()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -172,25 +109,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_a_dns_subdomain() {
-        for good in ["a", "a-b.c", "0a", &"a".repeat(253)] {
-            assert_eq!(name_problem(good, NameRule::Subdomain), None, "{good}");
-        }
-        for bad in [
-            "",
-            "..",
-            "a/b",
-            "A",
-            "-a",
-            "a-",
-            "a..b",
-            "a\0",
-            "a\u{1b}[2J",
-            &"a".repeat(254),
-        ] {
-            assert!(name_problem(bad, NameRule::Subdomain).is_some(), "{bad:?}");
-        }
-        assert!(name_problem("a.b", NameRule::Label).is_some());
+    fn a_name_has_the_form_that_its_kind_wants() {
+        let object = json!({ "metadata": { "name": "a.b" } });
+        assert_eq!(problems(&object, NameRule::Subdomain), []);
+        assert_eq!(problems(&object, NameRule::Label).len(), 1);
     }
 
     #[test]

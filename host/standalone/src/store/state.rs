@@ -7,6 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use polity_kube_rules::deletion::is_deleting;
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -14,7 +15,6 @@ use crate::{
     controllers::budget,
     http::refusal::Refusal,
     kinds::{CRD_RESOURCE, Registry, custom_kind},
-    schema::metadata::is_deleting,
 };
 
 /// An object as it is stored: shared, never changed.

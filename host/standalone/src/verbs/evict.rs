@@ -3,17 +3,16 @@
 //! The budget pays and the pod goes in one transaction. Where a real API server charges the budget first and then finds
 //! that a precondition does not hold, here nothing has changed.
 
+use polity_kube_rules::{conditions, deletion::is_deleting};
 use serde_json::{Value, json};
 
 use super::{Call, delete::DeleteOptions};
 use crate::{
-    condition,
     controllers::{
         budget,
         deletion::{self, Preconditions},
     },
     http::refusal::{Refusal, Subject},
-    schema::metadata::is_deleting,
     store::{Key, Object, Write},
 };
 
@@ -132,7 +131,7 @@ fn mark(write: &mut Write<'_>, key: &Key, pod: Object) -> Object {
         "message": "Eviction API: evicting",
     });
     let mut value = pod.value.clone();
-    condition::set(&mut value["status"], condition);
+    conditions::set(&mut value["status"], condition);
     if value == pod.value {
         return pod;
     }

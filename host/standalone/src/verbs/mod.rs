@@ -7,7 +7,7 @@ mod evict;
 mod fields;
 mod patch;
 mod read;
-pub(crate) mod selector;
+mod selection;
 mod update;
 
 use bytes::Bytes;
@@ -17,7 +17,8 @@ pub(crate) use create::create;
 pub(crate) use delete::{Answer, delete, delete_collection};
 pub(crate) use evict::evict;
 pub(crate) use patch::{PatchKind, patch};
-pub(crate) use read::{get, list, selection};
+pub(crate) use read::{get, list};
+pub(crate) use selection::Selection;
 pub(crate) use update::update;
 
 use crate::{

@@ -1,5 +1,6 @@
 //! Replacing an object, and what update and patch have in common.
 
+use polity_kube_rules::{deletion::is_deleting, finalizers};
 use serde_json::{Value, json};
 
 use super::{Call, Written};
@@ -10,7 +11,6 @@ use crate::{
         target::{Part, Target},
     },
     kinds::Rules,
-    schema::metadata::{finalizers_of, is_deleting},
     store::{Key, Object, Write},
     verbs::{
         admission::{check_place, conform},
@@ -181,8 +181,8 @@ fn take(object: &mut Value, field: &str, value: Option<Value>) {
 fn check_change(target: &Target, key: &Key, stored: &Value, next: &Value) -> Result<(), Refusal> {
     let mut causes = Vec::new();
     if is_deleting(stored) {
-        let known: Vec<&str> = finalizers_of(stored).collect();
-        let added: Vec<&str> = finalizers_of(next)
+        let known: Vec<&str> = finalizers::of(stored).collect();
+        let added: Vec<&str> = finalizers::of(next)
             .filter(|finalizer| !known.contains(finalizer))
             .collect();
         if !added.is_empty() {

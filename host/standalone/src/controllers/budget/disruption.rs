@@ -1,11 +1,12 @@
 //! Whether a pod may be evicted, and what its budget pays for it (kube-apiserver, `EvictionREST`).
 
+use polity_kube_rules::time::meta_time;
 use serde_json::{Value, json};
 
 use super::{RESOURCE, is_healthy, selector, status};
 use crate::{
     http::refusal::{Refusal, Subject},
-    store::{Key, Object, Write, time::rfc3339},
+    store::{Key, Object, Write},
 };
 
 /// How many pods a budget may name that were evicted and are not deleted yet (kube-apiserver `MaxDisruptedPodSize`).
@@ -76,7 +77,7 @@ pub(crate) fn charge(name: &str, budget: &Value, pod: &str, now: jiff::Timestamp
     if !status["disruptedPods"].is_object() {
         status["disruptedPods"] = json!({});
     }
-    status["disruptedPods"][pod] = json!(rfc3339(now));
+    status["disruptedPods"][pod] = json!(meta_time(now));
     if allowed == 1 {
         status::set_condition(status, now);
     }

@@ -5,13 +5,11 @@ use std::{
     sync::Arc,
 };
 
+use polity_kube_rules::deletion::is_deleting;
 use serde_json::Value;
 
 use super::{RESOURCE, is_healthy, selector, status};
-use crate::{
-    schema::metadata::is_deleting,
-    store::{Change, Key, Object, Write},
-};
+use crate::store::{Change, Key, Object, Write};
 
 const PODS: &str = "pods";
 

@@ -25,14 +25,13 @@ mod follow;
 mod status;
 
 use jiff::SignedDuration;
+use polity_kube_rules::{conditions, labels::LabelSelector};
 use serde_json::Value;
 
 pub(crate) use admit::admit;
 pub(crate) use disruption::{charge, is_spared, the_one_for};
 pub(crate) use follow::{catch_up, follow};
 pub(crate) use status::{earliest_end, first};
-
-use crate::verbs::selector::Labels;
 
 /// Where budgets are stored.
 pub(crate) const RESOURCE: &str = "poddisruptionbudgets.policy";
@@ -41,14 +40,13 @@ pub(crate) const RESOURCE: &str = "poddisruptionbudgets.policy";
 const DELETION: SignedDuration = SignedDuration::from_mins(2);
 
 /// Which pods of its namespace a budget covers. One without a selector covers none, one whose selector is empty all.
-fn selector(budget: &Value) -> Option<Labels> {
-    Labels::of_object(&budget["spec"]["selector"])
+fn selector(budget: &Value) -> Option<LabelSelector> {
+    LabelSelector::of_object(&budget["spec"]["selector"])
+        .ok()
+        .flatten()
 }
 
 /// Whether a pod has the condition `Ready`: that is what budgets call healthy.
 fn is_healthy(pod: &Value) -> bool {
-    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    conditions
-        .into_iter()
-        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+    conditions::is(pod, "Ready", "True")
 }

@@ -1,14 +1,11 @@
 //! What the status of a budget says.
 
 use jiff::Timestamp;
+use polity_kube_rules::{conditions, deletion::is_deleting, time::meta_time};
 use serde_json::{Map, Value, json};
 
 use super::{DELETION, is_healthy};
-use crate::{
-    condition,
-    schema::metadata::is_deleting,
-    store::{Object, time::rfc3339},
-};
+use crate::store::Object;
 
 /// The status of a budget that nobody has looked at.
 pub(crate) fn first() -> Value {
@@ -66,11 +63,11 @@ pub(super) fn set_condition(status: &mut Value, now: Timestamp) {
         "type": "DisruptionAllowed",
         "status": said,
         "observedGeneration": status["observedGeneration"],
-        "lastTransitionTime": rfc3339(now),
+        "lastTransitionTime": meta_time(now),
         "reason": reason,
         "message": "",
     });
-    condition::set(status, condition);
+    conditions::set(status, condition);
 }
 
 /// When the first of a budget's `disruptedPods` counts again; none where it has none.

@@ -3,11 +3,10 @@
 mod jsonpath;
 
 use jiff::Timestamp;
+use polity_kube_rules::time::age;
 use serde_json::{Value, json};
 
 pub(crate) use jsonpath::JsonPath;
-
-use crate::store::time::age;
 
 /// A column beside the name.
 #[derive(Clone, Debug)]
