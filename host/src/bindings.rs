@@ -13,7 +13,7 @@ use polity_core::contract::{Kind, Manifest, Role};
 use polity_core::controller::Health;
 use polity_core::grants::{self, Grants};
 use polity_core::object::Object;
-use polity_core::time::rfc3339;
+use polity_kube_rules::time::rfc3339;
 use polity_sandbox::Policy;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;

@@ -11,7 +11,7 @@ use polity_cluster::Cluster;
 use polity_core::call::Write;
 use polity_core::contract::{Act, Failure, Kind, ListQuery, ObjectDelete, ObjectRef, Precondition, Question};
 use polity_core::object::Object;
-use polity_core::time::rfc3339;
+use polity_kube_rules::time::rfc3339;
 use serde_json::{Value, json};
 
 use crate::clock::Clock;

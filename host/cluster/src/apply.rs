@@ -7,6 +7,7 @@ use futures::StreamExt as _;
 use polity_core::call::{Scope, WatchEvent};
 use polity_core::contract::{Code, Failure, Kind, ObjectRef};
 use polity_core::object::Object;
+use polity_kube_rules::conditions;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -175,11 +176,13 @@ impl Cluster {
                 *trouble = "it is not there".to_owned();
                 continue;
             };
-            if condition(&crd, "Established").is_some_and(|c| c["status"] == "True") {
+            if conditions::is(crd.value(), "Established", "True") {
                 return Ok(kinds(&crd));
             }
             *trouble = "it is not established yet".to_owned();
-            if let Some(refused) = condition(&crd, "NamesAccepted").filter(|c| c["status"] == "False") {
+            if let Some(refused) =
+                conditions::find(crd.value(), "NamesAccepted").filter(|c| c["status"] == "False")
+            {
                 let why = refused["message"].as_str().unwrap_or_default();
                 let message = format!("the names of the CustomResourceDefinition {name} are refused: {why}");
                 return Err(Failure::new(Code::FailedPrecondition, message));
@@ -209,11 +212,6 @@ fn metadata_of(object: &mut Value) -> Result<&mut Map<String, Value>, Failure> {
 
 fn field_of<'a>(fields: &'a mut Map<String, Value>, name: &str) -> &'a mut Value {
     fields.entry(name).or_insert(Value::Null)
-}
-
-fn condition<'a>(crd: &'a Object, kind: &str) -> Option<&'a Value> {
-    let conditions = crd.value()["status"]["conditions"].as_array()?;
-    conditions.iter().find(|condition| condition["type"] == kind)
 }
 
 fn kinds(crd: &Object) -> Vec<Kind> {

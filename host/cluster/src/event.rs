@@ -1,7 +1,7 @@
 //! Kubernetes Events: one object for each reason and message of an object, counted when it comes again.
 
 use polity_core::contract::{Answer, Event, EventType, ObjectRef};
-use polity_core::time::rfc3339;
+use polity_kube_rules::time::rfc3339;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 

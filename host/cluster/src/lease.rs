@@ -2,7 +2,7 @@
 
 use polity_core::call::{LeaseRead, LeaseWrite};
 use polity_core::contract::{Code, Failure, Kind, ObjectRef};
-use polity_core::time::rfc3339;
+use polity_kube_rules::time::{micro_time, of_unix_ms};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -35,7 +35,9 @@ impl Cluster {
     }
 
     async fn write_lease(&self, reference: &ObjectRef, write: &LeaseWrite) -> Result<Value, Failure> {
-        let now = micro_time(write.now);
+        // With its milliseconds: a renewal that wrote the same time as the last would change nothing, and others would
+        // count from the one before it.
+        let now = micro_time(of_unix_ms(write.now));
         let mut lease = json!({
             "metadata": {},
             "spec": {
@@ -69,12 +71,6 @@ impl Cluster {
             name: self.lease.1.clone(),
         }
     }
-}
-
-/// `MicroTime`, as the schema of Lease wants it. With its milliseconds: a renewal that wrote the same time as the last
-/// would change nothing, and others would count from the one before it.
-fn micro_time(unix_ms: u64) -> String {
-    rfc3339(unix_ms).replace('Z', &format!(".{:03}000Z", unix_ms % 1_000))
 }
 
 fn read(lease: &Value) -> LeaseRead {

@@ -3,9 +3,7 @@
 use std::fmt::Write as _;
 
 use polity_core::contract::{Code, Failure};
-
-/// Characters of a name: the most that Kubernetes allows.
-const LONGEST_NAME: usize = 253;
+use polity_kube_rules::names::{LONGEST_SUBDOMAIN, is_path_segment};
 
 /// How a kind is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,13 +64,8 @@ pub(crate) fn root(api_version: &str) -> Result<String, Failure> {
 /// A path segment. API servers undo escapes before they split a path, so a name that would split it, walk up it or
 /// vanish (which turns an object's URL into that of all objects) is refused and not only escaped.
 fn segment(what: &str, text: &str) -> Result<String, Failure> {
-    let leaves = text.is_empty()
-        || text == "."
-        || text == ".."
-        || text.len() > LONGEST_NAME
-        || text.contains(|c: char| c == '/' || c == '%' || c.is_control());
-    if leaves {
-        let shown: String = text.chars().take(LONGEST_NAME).collect();
+    if !is_path_segment(text) || text.len() > LONGEST_SUBDOMAIN {
+        let shown: String = text.chars().take(LONGEST_SUBDOMAIN).collect();
         let message = format!("{shown:?} cannot be the {what} of an object");
         return Err(Failure::new(Code::InvalidArgument, message));
     }
@@ -87,18 +80,6 @@ pub(crate) fn query(pairs: &[(&str, &str)]) -> String {
         let _ = write!(text, "{name}={}", escaped(value));
     }
     text
-}
-
-/// One term of a field selector; a value that holds its syntax stays a value.
-pub(crate) fn term(field: &str, value: &str) -> String {
-    let mut term = format!("{field}=");
-    for c in value.chars() {
-        if matches!(c, '\\' | ',' | '=') {
-            term.push('\\');
-        }
-        term.push(c);
-    }
-    term
 }
 
 fn escaped(text: &str) -> String {
@@ -180,11 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_s_value_stays_a_value() {
-        assert_eq!(
-            term("metadata.name", "a,metadata.namespace=b"),
-            "metadata.name=a\\,metadata.namespace\\=b"
-        );
+    fn the_values_of_a_query_are_escaped() {
         assert_eq!(query(&[("a", "b=c,d"), ("e", "f g")]), "?a=b%3Dc%2Cd&e=f%20g");
     }
 }

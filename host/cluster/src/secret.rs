@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use polity_core::contract::{Answer, Code, Failure, Kind, ObjectRef};
 use polity_core::grants::MINTED;
-use polity_core::time::rfc3339;
+use polity_kube_rules::{names::LONGEST_LABEL, time::rfc3339};
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -40,8 +40,6 @@ const TOKENS: usize = 128;
 const SWEPT: &str = "100";
 /// How long one mint may take to remove old tokens: most of its time is for the new one.
 const SWEEP: Duration = Duration::from_secs(2);
-/// Bytes of a label's value.
-const LABEL: usize = 63;
 
 /// How much a grant lets its policy mint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +129,7 @@ impl Cluster {
             let message = format!("a token for {ttl} ms is not minted: {longest} ms is the longest");
             return Err(Failure::new(Code::InvalidArgument, message));
         }
-        if owner.len() > LABEL || !owner.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
+        if owner.len() > LONGEST_LABEL || !owner.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
             let message = "nothing is minted for an owner whose uid is none";
             return Err(Failure::new(Code::InvalidArgument, message));
         }

@@ -2,9 +2,18 @@
 //!
 //! # Flow
 //!
-//! `list → Listed → watch → Applied, Deleted …`. The server ends a watch after some minutes, a network sooner: it goes
-//! on from the last version that an event or a bookmark brought, and nobody notices. When that fails, `Failed` says
-//! that answers from the cache may be old, and after a wait everything is listed again.
+//! ```text
+//!              ┌────────────── BackingOff ◄──────────────┐
+//!              ▼                   ▲                     │
+//!  begin ► Listing ──Listed──► Opening ───────────► Following ─► Applied, Deleted …
+//!              ▲                   ▲                  │  │
+//!              │                   └──── it ended ────┘  │
+//!              └────────── the version is forgotten ─────┘
+//! ```
+//!
+//! The server ends a watch after some minutes, a network sooner: it is opened again at the last version that an event or
+//! a bookmark brought, and nobody notices. When that fails, `Failed` says that answers from the cache may be old, and
+//! after a wait everything is listed again.
 //!
 //! # Guarantees
 //!
@@ -17,24 +26,24 @@
 //! - A connection that dies in silence is noticed after [`SILENT`] where the server sends bookmarks, otherwise at the
 //!   watch's end.
 
+mod lines;
+
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
-use bytes::{Buf as _, Bytes, BytesMut};
-use futures::Stream;
-use http_body_util::BodyExt as _;
+use futures::{Stream, stream};
 use kube::client::Body;
-use polity_core::call::{KEPT_METADATA, Scope, WatchEvent};
+use polity_core::call::{Scope, WatchEvent};
 use polity_core::contract::{Code, Failure};
 use polity_core::object::{Object, ResourceVersion};
-use polity_core::path as json_path;
-use serde_json::Value;
-use tokio::time::{Instant, sleep, timeout_at};
+use polity_kube_rules::fields;
+use tokio::time::{Instant, sleep};
 
-use crate::error::{self, Verb};
+use crate::error::Verb;
 use crate::read::{PAGE, refuse_secrets};
 use crate::request::until;
-use crate::{Cluster, json, path};
+use crate::{Cluster, path};
+use lines::{Line, Lines};
 
 /// How long a watch lasts before it is begun anew: below the five minutes after which load balancers cut.
 const LASTS: Duration = Duration::from_secs(290);
@@ -52,47 +61,21 @@ const OPEN_LONGEST: Duration = Duration::from_secs(10);
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(800), Duration::from_secs(30));
 /// The longest wait that a server may ask for: one that says more would never be looked at again.
 const LONGEST_ASKED: Duration = Duration::from_secs(300);
-/// Bytes of one event: an object is at most 3 MiB in etcd.
-const LARGEST: usize = 8 << 20;
 
 impl Cluster {
     /// Shows what is in scope, for ever.
     pub fn watch(&self, scope: Scope) -> impl Stream<Item = WatchEvent> + Send + use<> {
-        let cluster = self.clone();
-        async_stream::stream! {
-            // Lists and watches in a row that came to nothing, and what was said of the last.
-            let (mut failures, mut said) = (0, None);
-            loop {
-                let failure = match cluster.list_scope(&scope).await {
-                    Err(failure) => failure,
-                    Ok((objects, version)) => {
-                        said = None;
-                        yield WatchEvent::Listed { objects, version: number(&version) };
-                        let mut watching = Watching::new(&cluster, &scope, version);
-                        let failure = loop {
-                            match watching.next().await {
-                                Ok(event) => yield event,
-                                Err(failure) => break failure,
-                            }
-                        };
-                        if watching.works {
-                            failures = 0;
-                        }
-                        failure
-                    }
-                };
-                failures = u32::saturating_add(failures, 1);
-                if failure.code == Code::OutOfRange && failures == 1 {
-                    continue;
-                }
-                let why = failure.to_string();
-                if said.as_ref() != Some(&why) {
-                    said = Some(why.clone());
-                    yield WatchEvent::Failed(why);
-                }
-                sleep(wait(failures, &failure)).await;
-            }
-        }
+        let watch = Watch {
+            cluster: self.clone(),
+            scope,
+            state: State::Listing,
+            failures: 0,
+            said: None,
+        };
+        stream::unfold(watch, |mut watch| async move {
+            let event = watch.next().await;
+            Some((event, watch))
+        })
     }
 
     async fn list_scope(&self, scope: &Scope) -> Result<(Vec<Object>, String), Failure> {
@@ -115,7 +98,11 @@ impl Cluster {
             pairs.extend(next.as_deref().map(|token| ("continue", token)));
             let page = self.page(&scope.kind, scope.namespace.as_deref(), &what, &pairs);
             let page = until(Instant::now() + LIST_LONGEST, Verb::Get, &what, page).await?;
-            objects.extend(page.objects.into_iter().map(|object| trimmed(scope, object)));
+            let shown = page
+                .objects
+                .into_iter()
+                .map(|object| scope.trimmed(&Object::new(object)));
+            objects.extend(shown);
             next = page.next;
             if next.is_none() {
                 return Ok((objects, page.version));
@@ -143,165 +130,157 @@ impl Cluster {
     }
 }
 
-/// What goes on from a version for as long as it can.
-struct Watching<'a> {
-    cluster: &'a Cluster,
-    scope: &'a Scope,
+/// A watch of one scope: its state, and what outlives each state.
+struct Watch {
+    cluster: Cluster,
+    scope: Scope,
+    state: State,
+    /// Lists and watches in a row that came to nothing.
+    failures: u32,
+    /// What `Failed` said since the last list; none if it said nothing.
+    said: Option<String>,
+}
+
+/// What a watch does. Each state holds what is valid in that state alone.
+enum State {
+    /// The watch asks for everything in scope.
+    Listing,
+    /// The watch asks for what comes after a version.
+    Opening(Progress),
+    /// The server shows what comes after a version.
+    Following(Progress, Lines),
+    /// The watch leaves the server alone for so long, then lists.
+    BackingOff(Duration),
+}
+
+/// How far a watch came since the last list.
+struct Progress {
+    /// The version that the list, an event or a bookmark brought last.
     version: String,
-    lines: Option<Lines>,
-    /// Whether it brought anything, or at least lasted.
+    /// Whether the server showed anything since the list, or at least kept the watch open for a while.
     works: bool,
 }
 
-impl<'a> Watching<'a> {
-    fn new(cluster: &'a Cluster, scope: &'a Scope, version: String) -> Self {
-        Watching {
-            cluster,
-            scope,
-            version,
-            lines: None,
-            works: false,
-        }
-    }
+/// The next state, and the event that the transition shows, if any.
+type Transition = (State, Option<WatchEvent>);
 
-    /// The next event, of this watch or of those that resume it; or why it cannot be resumed.
-    async fn next(&mut self) -> Result<WatchEvent, Failure> {
+impl Watch {
+    /// Goes from state to state until a transition shows an event.
+    async fn next(&mut self) -> WatchEvent {
         loop {
-            let lines = match &mut self.lines {
-                Some(lines) => lines,
-                None => {
-                    let body = self.cluster.open_scope(self.scope, &self.version).await?;
-                    self.lines.insert(Lines::new(body, self.version.clone()))
+            let (next, event) = match std::mem::replace(&mut self.state, State::Listing) {
+                State::Listing => self.list().await,
+                State::Opening(progress) => self.open(progress).await,
+                State::Following(progress, lines) => self.follow(progress, lines).await,
+                State::BackingOff(wait) => {
+                    sleep(wait).await;
+                    (State::Listing, None)
                 }
             };
-            let ended = match lines.next().await {
-                Ok(Some(line)) => {
-                    let (version, event) = decode(&line, self.scope)?;
-                    lines.bookmarks |= event.is_none();
-                    self.works = true;
-                    if !version.is_empty() {
-                        self.version = version;
-                    }
-                    match event {
-                        Some(event) => return Ok(event),
-                        None => continue,
-                    }
-                }
-                Ok(None) => Failure::new(Code::Unavailable, "it ended as soon as it began"),
-                Err(failure) => failure,
-            };
-            // One that did not get on would not by being resumed either.
-            if lines.began_at == self.version && lines.opened.elapsed() < STEADY {
-                let what = format!("watch of {}: {}", self.scope.kind.kind, ended.message);
-                return Err(Failure::new(ended.code, what));
+            self.state = next;
+            if let Some(event) = event {
+                return event;
             }
-            self.works = true;
-            self.lines = None;
-        }
-    }
-}
-
-/// The body of a watch: one JSON document a line.
-struct Lines {
-    body: Body,
-    buffer: BytesMut,
-    /// Bytes of the buffer that hold no end of a line.
-    scanned: usize,
-    opened: Instant,
-    began_at: String,
-    bookmarks: bool,
-}
-
-impl Lines {
-    fn new(body: Body, began_at: String) -> Self {
-        Lines {
-            body,
-            buffer: BytesMut::new(),
-            scanned: 0,
-            opened: Instant::now(),
-            began_at,
-            bookmarks: false,
         }
     }
 
-    /// The next line; none at the end.
-    async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
-        let end = self.opened + LASTS + LATE;
-        let end = match self.bookmarks {
-            true => end.min(Instant::now() + SILENT),
-            false => end,
+    async fn list(&mut self) -> Transition {
+        match self.cluster.list_scope(&self.scope).await {
+            Ok((objects, version)) => self.on_list(objects, version),
+            Err(failure) => self.on_failure(&failure),
+        }
+    }
+
+    async fn open(&mut self, progress: Progress) -> Transition {
+        match self.cluster.open_scope(&self.scope, &progress.version).await {
+            Ok(body) => {
+                let lines = Lines::new(body, progress.version.clone());
+                (State::Following(progress, lines), None)
+            }
+            Err(failure) => self.on_end(&progress, &failure),
+        }
+    }
+
+    async fn follow(&mut self, progress: Progress, mut lines: Lines) -> Transition {
+        match lines.next().await {
+            Ok(Some(text)) => match lines::decode(&text, &self.scope) {
+                Ok(line) => on_line(progress, lines, line),
+                Err(failure) => self.on_end(&progress, &failure),
+            },
+            Ok(None) => {
+                let failure = Failure::new(Code::Unavailable, "it ended as soon as it began");
+                self.on_cut(progress, &lines, failure)
+            }
+            Err(failure) => self.on_cut(progress, &lines, failure),
+        }
+    }
+
+    fn on_list(&mut self, objects: Vec<Object>, version: String) -> Transition {
+        self.said = None;
+        let listed = WatchEvent::Listed {
+            objects,
+            version: ResourceVersion(version.parse().unwrap_or_default()),
         };
-        loop {
-            if let Some(length) = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n') {
-                let line = self.buffer.split_to(self.scanned + length).freeze();
-                self.buffer.advance(1);
-                self.scanned = 0;
-                return Ok(Some(line));
-            }
-            self.scanned = self.buffer.len();
-            if self.scanned > LARGEST {
-                return Err(Failure::new(Code::Internal, "an event is too large"));
-            }
-            let frame = timeout_at(end, self.body.frame()).await;
-            match frame.map_err(|_| Failure::new(Code::Unavailable, "it fell silent"))? {
-                None => return Ok(None),
-                Some(Ok(frame)) => {
-                    if let Some(data) = frame.data_ref() {
-                        self.buffer.extend_from_slice(data);
-                    }
-                }
-                Some(Err(e)) => return Err(Failure::new(Code::Unavailable, format!("it was cut: {e}"))),
-            }
+        let progress = Progress {
+            version,
+            works: false,
+        };
+        (State::Opening(progress), Some(listed))
+    }
+
+    /// The lines ended, as all do some time: the watch is opened again at their last version.
+    fn on_cut(&mut self, progress: Progress, lines: &Lines, failure: Failure) -> Transition {
+        // A watch that ended at once, without news, would end at once again.
+        if lines.began_at == progress.version && lines.opened.elapsed() < STEADY {
+            let what = format!("watch of {}: {}", self.scope.kind.kind, failure.message);
+            return self.on_end(&progress, &Failure::new(failure.code, what));
         }
+        let works = true;
+        (State::Opening(Progress { works, ..progress }), None)
+    }
+
+    /// The watch cannot go on from its version.
+    fn on_end(&mut self, progress: &Progress, failure: &Failure) -> Transition {
+        if progress.works {
+            self.failures = 0;
+        }
+        self.on_failure(failure)
+    }
+
+    fn on_failure(&mut self, failure: &Failure) -> Transition {
+        self.failures = self.failures.saturating_add(1);
+        if failure.code == Code::OutOfRange && self.failures == 1 {
+            return (State::Listing, None);
+        }
+        let why = failure.to_string();
+        let is_news = self.said.as_ref() != Some(&why);
+        let event = is_news.then(|| WatchEvent::Failed(why.clone()));
+        self.said = Some(why);
+        (State::BackingOff(wait(self.failures, failure)), event)
     }
 }
 
-/// The version that a line brings (empty for none), and its event unless it is only a bookmark.
-fn decode(line: &[u8], scope: &Scope) -> Result<(String, Option<WatchEvent>), Failure> {
-    let what = format!("watch of {}", scope.kind.kind);
-    let mut event = json::parse(line, 1)
-        .map_err(|e| Failure::new(Code::Internal, format!("{what}: an event is not JSON: {e}")))?;
-    let object = event.get_mut("object").map(Value::take).unwrap_or_default();
-    let version = object["metadata"]["resourceVersion"].as_str();
-    let version = version.unwrap_or_default().to_owned();
-    match event["type"].as_str() {
-        Some("ADDED" | "MODIFIED") => Ok((version, Some(WatchEvent::Applied(trimmed(scope, object))))),
-        Some("DELETED") => Ok((version, Some(WatchEvent::Deleted(trimmed(scope, object))))),
-        Some("BOOKMARK") => Ok((version, None)),
-        _ => {
-            let code = object["code"].as_u64().and_then(|code| u16::try_from(code).ok());
-            let status = code.and_then(|code| http::StatusCode::from_u16(code).ok());
-            let status = status.unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
-            Err(error::from_response(Verb::Get, &what, status, None, &object))
-        }
-    }
-}
-
-fn number(version: &str) -> ResourceVersion {
-    ResourceVersion(version.parse().unwrap_or_default())
+fn on_line(progress: Progress, mut lines: Lines, line: Line) -> Transition {
+    lines.bookmarks |= line.event.is_none();
+    let version = match line.version.is_empty() {
+        true => progress.version,
+        false => line.version,
+    };
+    let works = true;
+    (State::Following(Progress { version, works }, lines), line.event)
 }
 
 fn selector(scope: &Scope) -> Option<String> {
     let name = scope
         .name
         .as_deref()
-        .map(|name| path::term("metadata.name", name));
+        .map(|name| fields::term("metadata.name", name));
     let node = scope
         .node
         .as_deref()
-        .map(|node| path::term("spec.nodeName", node));
+        .map(|node| fields::term("spec.nodeName", node));
     let terms: Vec<String> = name.into_iter().chain(node).collect();
     (!terms.is_empty()).then(|| terms.join(","))
-}
-
-/// What core keeps of an object: the same as it keeps of its own writes.
-fn trimmed(scope: &Scope, object: Value) -> Object {
-    if scope.fields.is_empty() {
-        return Object::new(object);
-    }
-    let mut fields = scope.fields.clone();
-    fields.extend(KEPT_METADATA.map(|field| format!("metadata.{field}")));
-    Object::new(json_path::project(&object, &fields))
 }
 
 /// The wait after so many failures in a row: doubled each time, up to a third shorter so that not every watch comes
@@ -319,7 +298,7 @@ mod tests {
     use super::*;
     use crate::fake::{Fake, Reply, Then, kind, not_served, refusal, widget};
     use futures::StreamExt as _;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn scope() -> Scope {
         Scope {
@@ -384,6 +363,53 @@ mod tests {
     fn times(fake: &Fake) -> Vec<f64> {
         let seen = fake.seen();
         seen.iter().map(|s| (s.at - seen[0].at).as_secs_f64()).collect()
+    }
+
+    fn watch() -> Watch {
+        Watch {
+            cluster: Fake::serving([]).cluster(),
+            scope: scope(),
+            state: State::Listing,
+            failures: 0,
+            said: None,
+        }
+    }
+
+    fn progress(works: bool) -> Progress {
+        Progress {
+            version: "5".into(),
+            works,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_forgotten_version_is_listed_at_once_and_backed_off_from_the_second_time() {
+        let mut watch = watch();
+        let forgotten = Failure::new(Code::OutOfRange, "too old");
+        let first = watch.on_end(&progress(true), &forgotten);
+        assert!(matches!(first, (State::Listing, None)));
+        let second = watch.on_end(&progress(false), &forgotten);
+        assert!(matches!(
+            second,
+            (State::BackingOff(_), Some(WatchEvent::Failed(_)))
+        ));
+        let after_one_that_worked = watch.on_end(&progress(true), &forgotten);
+        assert!(matches!(after_one_that_worked, (State::Listing, None)));
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_news_once_between_two_lists() {
+        let mut watch = watch();
+        let cut = Failure::new(Code::Unavailable, "cut");
+        for is_news in [true, false] {
+            let (state, event) = watch.on_failure(&cut);
+            assert!(matches!(state, State::BackingOff(_)));
+            assert_eq!(event.is_some(), is_news);
+        }
+        let (state, event) = watch.on_list(Vec::new(), "7".into());
+        assert!(matches!(state, State::Opening(progress) if progress.version == "7" && !progress.works));
+        assert!(matches!(event, Some(WatchEvent::Listed { .. })));
+        assert!(watch.on_failure(&cut).1.is_some());
     }
 
     #[tokio::test(start_paused = true)]

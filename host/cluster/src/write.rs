@@ -3,6 +3,7 @@
 use polity_core::call::Write;
 use polity_core::contract::{Act, Answer, Code, Eviction, Failure, ObjectPatch, ObjectRef, Precondition};
 use polity_core::object::Object;
+use polity_kube_rules::deletion::{is_deleting, is_ended};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -78,7 +79,7 @@ impl Cluster {
             .call(Verb::Delete, &named(object), &path, Some(options))
             .await?;
         // Servers answer with the object that they are about to remove, or with a Status, also when it is gone.
-        Ok(if still_stands(&answer) {
+        Ok(if is_deleting(&answer) && !is_ended(&answer) {
             answer
         } else {
             Value::Null
@@ -213,16 +214,6 @@ fn eviction(act: &Eviction) -> Value {
         "metadata": {"name": act.object.name, "namespace": act.object.namespace},
         "deleteOptions": options(&act.precondition, act.grace_period_seconds),
     })
-}
-
-/// Whether an object that was deleted waits: for a finalizer, for its grace period, or as a Namespace for its content.
-fn still_stands(object: &Value) -> bool {
-    let is_held = |finalizers: &Value| finalizers.as_array().is_some_and(|all| !all.is_empty());
-    let metadata = &object["metadata"];
-    metadata["deletionTimestamp"].is_string()
-        && (is_held(&metadata["finalizers"])
-            || is_held(&object["spec"]["finalizers"])
-            || metadata["deletionGracePeriodSeconds"].as_u64().unwrap_or(0) > 0)
 }
 
 #[cfg(test)]

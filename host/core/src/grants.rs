@@ -22,6 +22,7 @@ pub(crate) use asks::shown;
 pub use asks::{Admitted, check_question};
 pub use guarded::{HOST_CONDITION, check_writes, host_conditions, is_host_condition};
 pub use load::{check_definition, check_load};
+pub use polity_kube_rules::names::is_wellformed;
 
 use crate::binding::{Grant, KindGrant, MintGrant, SecretGrant};
 use crate::catalogue::{Catalogue, Operation, OperationEffect, SecretRef};
@@ -59,17 +60,6 @@ fn named(kind: &Kind, namespace: Option<&str>, name: &str) -> String {
         Some(namespace) => format!("{} {namespace}/{name}", kind.kind),
         None => format!("{} {name}", kind.kind),
     }
-}
-
-/// Whether a name could reach outside what it names.
-pub fn is_wellformed(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= 253
-        && name != "."
-        && name != ".."
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':'))
 }
 
 /// What is done with an object of the cluster.

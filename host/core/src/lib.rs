@@ -19,6 +19,4 @@ pub mod plan;
 mod reconcile;
 pub mod record;
 pub mod retry;
-pub mod selector;
-pub mod time;
 mod tree;

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use polity_core::contract::{Act, Entry, Manifest, Question, Request};
 use polity_core::record::{PassRecord, RoleRecord, WritePurpose};
-use polity_core::time::rfc3339;
+use polity_kube_rules::time::rfc3339;
 
 use crate::progress::{Format, duration, print, print_json, printable, say, then};
 use crate::recording::{self, Recording};

@@ -75,6 +75,32 @@ async fn selectors_narrow_a_list() {
 }
 
 #[tokio::test]
+async fn a_selector_that_a_real_api_server_refuses_is_refused() {
+    let client = with_things().await;
+    let api = things(&client);
+    for (labels, why) in [
+        (
+            "app=web,",
+            "unable to parse requirement: found '', expected: identifier",
+        ),
+        (
+            "!app=web",
+            "unable to parse requirement: found '=', expected: ',' or 'end of string'",
+        ),
+        (
+            "cores>many",
+            "\"many\" is no value for the label \"cores\": for 'Gt', 'Lt' operators, the value must be an integer",
+        ),
+    ] {
+        let refused = api.list(&ListParams::default().labels(labels)).await;
+        assert_eq!(refusal(refused), (400, why.to_owned()));
+    }
+    let refused = api.list(&ListParams::default().fields("metadata.name=a=b")).await;
+    let why = "invalid selector: 'metadata.name=a=b'; can't understand 'metadata.name=a=b'";
+    assert_eq!(refusal(refused), (400, why.to_owned()));
+}
+
+#[tokio::test]
 async fn pods_are_selected_by_node_and_phase() {
     let client = with_things().await;
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");

@@ -3,7 +3,7 @@
 use polity_core::object::Object;
 use polity_core::path::{digest, get, project, same_content};
 use polity_core::plan::{self, Edits, Part};
-use polity_core::selector::Selector;
+use polity_kube_rules::labels::LabelSelector;
 use serde_json::{Value, json};
 
 use super::{Choices, weird};
@@ -166,12 +166,12 @@ fn projections(choices: &mut Choices<'_>) {
 fn selectors(choices: Choices<'_>) {
     let text = String::from_utf8_lossy(choices.rest()).into_owned();
     let labels = json!({"metadata": {"labels": {"app": "web", "tier": "a", "": "x", "n": 1}}});
-    if let Some(selector) = Selector::parse(&text) {
+    if let Some(selector) = LabelSelector::parse(&text) {
         let all = selector.matches(&labels);
         assert_eq!(all, selector.matches(&labels));
         let _ = selector.matches(&Value::Null);
         // A conjunction with itself is itself.
-        if let Some(twice) = Selector::parse(&format!("{text},{text}")) {
+        if let Some(twice) = LabelSelector::parse(&format!("{text},{text}")) {
             assert!(!twice.matches(&labels) || all, "{text}");
         }
     }

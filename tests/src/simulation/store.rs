@@ -7,7 +7,7 @@ use polity_core::call::{LeaseRead, LeaseWrite};
 use polity_core::contract::{Code, Failure, ListQuery, Precondition};
 use polity_core::object::{Object, ResourceVersion};
 use polity_core::path;
-use polity_core::selector::Selector;
+use polity_kube_rules::labels::LabelSelector;
 use serde_json::{Value, json};
 
 /// Kind, namespace, name.
@@ -177,7 +177,7 @@ impl Store {
         }
         let mut value = current.value().clone();
         let held = value["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
-        value["metadata"]["deletionTimestamp"] = json!(polity_core::time::rfc3339(unix));
+        value["metadata"]["deletionTimestamp"] = json!(polity_kube_rules::time::rfc3339(unix));
         value["metadata"]["generation"] = json!(current.generation().unwrap_or(0) + 1);
         match held {
             0 => self.end(author, place, value),
@@ -341,10 +341,9 @@ pub fn merge(into: &mut Value, patch: &Value) {
 /// Whether a list shows an object.
 pub fn selects(query: &ListQuery, object: &Object) -> bool {
     let in_namespace = query.namespace.is_none() || query.namespace.as_deref() == object.namespace();
-    let by_label = query
-        .label_selector
-        .as_deref()
-        .is_none_or(|text| Selector::parse(text).is_some_and(|selector| selector.matches(object.value())));
+    let by_label = query.label_selector.as_deref().is_none_or(|text| {
+        LabelSelector::parse(text).is_some_and(|selector| selector.matches(object.value()))
+    });
     let by_field = query.field_selector.as_deref().is_none_or(|text| {
         text.split_once('=').is_some_and(|(field, value)| {
             path::get(object.value(), field).is_some_and(|found| *found == value)

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use polity_kube_rules::deletion::is_ended;
+use polity_kube_rules::fields::FieldSelector;
+use polity_kube_rules::labels::LabelSelector;
 use serde_json::Value;
 
 use crate::call::{Scope, WatchEvent};
 use crate::contract::{ListQuery, ObjectRef};
 use crate::object::{Object, ResourceVersion};
 use crate::path;
-use crate::selector::Selector;
 
 /// Metadata that a watch keeps whatever its scope's fields, beside what identifies an object.
 pub const KEPT_METADATA: [&str; 3] = ["generation", "deletionTimestamp", "labels"];
@@ -125,7 +127,7 @@ impl Cache {
     pub fn own_write(&mut self, object: &Object) -> Vec<Change> {
         let (kind, place) = (object.kind(), place(object));
         let node = path::get(object.value(), "spec.nodeName").and_then(Value::as_str);
-        let ended = ended_by_its_write(object);
+        let ended = is_ended(object.value());
         self.scopes
             .iter_mut()
             .filter(|(scope, _)| scope.kind == kind && scope.covers_place(&place))
@@ -133,7 +135,7 @@ impl Cache {
             .filter_map(|(scope, watched)| match ended {
                 true => watched.end(scope, place.clone(), object.uid()),
                 false if object.version() < watched.shown => None,
-                false => watched.apply(scope, trimmed(scope, object)),
+                false => watched.apply(scope, scope.trimmed(object)),
             })
             .collect()
     }
@@ -206,27 +208,6 @@ impl Cache {
     }
 }
 
-/// An object as a scope's watch would show it.
-fn trimmed(scope: &Scope, object: &Object) -> Object {
-    if scope.fields.is_empty() {
-        return object.clone();
-    }
-    let mut fields = scope.fields.clone();
-    fields.extend(KEPT_METADATA.map(|field| format!("metadata.{field}")));
-    Object::new(path::project(object.value(), &fields))
-}
-
-/// A deleting object whose last finalizer is gone ceases with that very write. A Namespace has some in its spec too:
-/// it stands until what it holds is gone.
-fn ended_by_its_write(object: &Object) -> bool {
-    let value = object.value();
-    let (metadata, spec) = (&value["metadata"], &value["spec"]);
-    let grace = metadata["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
-    let none = |finalizers: &Value| finalizers.as_array().is_none_or(Vec::is_empty);
-    let held = object.kind().kind == "Namespace" && !none(&spec["finalizers"]);
-    object.is_deleting() && grace == 0 && none(&metadata["finalizers"]) && !held
-}
-
 fn place(object: &Object) -> Place {
     (object.namespace().map(str::to_owned), object.name().to_owned())
 }
@@ -237,22 +218,25 @@ pub fn selects(query: &ListQuery, object: &Object) -> bool {
     let by_label = query
         .label_selector
         .as_deref()
-        .is_none_or(|text| Selector::parse(text).is_some_and(|s| s.matches(object.value())));
+        .is_none_or(|text| LabelSelector::parse(text).is_some_and(|s| s.matches(object.value())));
     let by_field = query.field_selector.as_deref().is_none_or(|text| {
-        text.split(',').all(|term| {
-            term.split_once('=').is_some_and(|(field, value)| {
-                let value = value.trim_start_matches('=');
-                path::get(object.value(), field)
-                    .and_then(Value::as_str)
-                    .unwrap_or_default()
-                    == value
-            })
-        })
+        let selector = text.parse::<FieldSelector>();
+        selector.is_ok_and(|selector| selector.matches(object.value()))
     });
     in_namespace && by_label && by_field
 }
 
 impl Scope {
+    /// An object as a watch of this scope shows it: with the scope's fields, what identifies it, and [`KEPT_METADATA`].
+    pub fn trimmed(&self, object: &Object) -> Object {
+        if self.fields.is_empty() {
+            return object.clone();
+        }
+        let mut fields = self.fields.clone();
+        fields.extend(KEPT_METADATA.map(|field| format!("metadata.{field}")));
+        Object::new(path::project(object.value(), &fields))
+    }
+
     /// Whether an object at this place could be in scope, by namespace and name.
     pub fn covers_place(&self, place: &Place) -> bool {
         (self.namespace.is_none() || self.namespace == place.0)
@@ -391,20 +375,35 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_takes_the_last_finalizer_ends_an_object_but_no_namespace_that_still_holds_some() {
-        let deleting = json!({"name": "n", "uid": "u", "resourceVersion": "2", "deletionTimestamp": "2026-01-01T00:00:00Z"});
-        let object = |kind: &str, spec: Value| {
-            Object::new(json!({"apiVersion": "v1", "kind": kind, "metadata": deleting, "spec": spec}))
+    fn a_query_selects_by_labels_and_fields_as_an_api_server_does() {
+        let pod = Object::new(json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "p", "namespace": "a", "labels": {"app": "web"}},
+            "spec": {"nodeName": "n"}, "status": {"phase": "Running"}}));
+        let query = |label: Option<&str>, field: Option<&str>| ListQuery {
+            kind: pod.kind(),
+            namespace: Some("a".into()),
+            label_selector: label.map(str::to_owned),
+            field_selector: field.map(str::to_owned),
+            projection: vec![],
+            limit: 0,
+            latest: false,
         };
-        assert!(ended_by_its_write(&object("Node", json!({}))));
-        assert!(ended_by_its_write(&object(
-            "Namespace",
-            json!({"finalizers": []})
-        )));
-        assert!(!ended_by_its_write(&object(
-            "Namespace",
-            json!({"finalizers": ["kubernetes"]})
-        )));
+        for (label, field, expected) in [
+            (None, None, true),
+            (Some("app in (web,api)"), Some("spec.nodeName=n"), true),
+            (Some("!app"), None, false),
+            (Some("no selector"), None, false),
+            (None, Some("status.phase!=Succeeded,status.phase!=Failed"), true),
+            (None, Some("status.phase!=Running"), false),
+            (None, Some("spec.hostNetwork=false"), true),
+            (None, Some("no selector"), false),
+        ] {
+            assert_eq!(
+                selects(&query(label, field), &pod),
+                expected,
+                "{label:?} {field:?}"
+            );
+        }
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use polity_kube_rules::fields::FieldSelector;
+use polity_kube_rules::labels::LabelSelector;
 use serde_json::Value;
 
 use super::{
@@ -12,7 +14,9 @@ use crate::call::{KEPT_METADATA, Scope};
 use crate::catalogue::OperationEffect;
 use crate::contract::{Code, Failure, ListQuery, Question, Role};
 use crate::object::Object;
-use crate::selector::Selector;
+
+/// Fields that every answer shows.
+const IDENTITY: [&str; 2] = ["metadata.name", "metadata.namespace"];
 
 /// Whom a question that is granted goes to.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,21 +100,21 @@ fn list(grants: &Grants, own: Option<&str>, query: &ListQuery) -> Result<Admitte
 }
 
 /// A field that a list is selected by, and that the grant does not show: whether there is any answer would tell it.
-fn hidden_field<'a>(grant: &KindGrant, query: &'a ListQuery) -> Option<&'a str> {
+fn hidden_field(grant: &KindGrant, query: &ListQuery) -> Option<String> {
     let shown = grant.fields.as_ref()?;
     let is_shown = |field: &str| {
-        let identity = ["metadata.name", "metadata.namespace"];
         let within = |path: &String| {
-            field
-                .strip_prefix(path.as_str())
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            let rest = field.strip_prefix(path.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
-        identity.contains(&field) || shown.iter().any(within)
+        IDENTITY.contains(&field) || shown.iter().any(within)
     };
-    let terms = query.field_selector.as_deref()?.split(',');
-    let mut fields =
-        terms.filter_map(|term| term.split_once('=').map(|(field, _)| field.trim_end_matches('!')));
-    fields.find(|field| !is_shown(field))
+    let selector: FieldSelector = query.field_selector.as_deref()?.parse().ok()?;
+    let mut fields = selector
+        .requirements()
+        .iter()
+        .map(|requirement| &requirement.field);
+    fields.find(|field| !is_shown(field)).cloned()
 }
 
 /// What is watched to answer a question under a grant: one watch per kind and scope.
@@ -171,8 +175,8 @@ fn check_size(question: &Question) -> Result<(), Failure> {
 
 /// A selector that is none would select nothing, which looks like an answer.
 fn check_selectors(query: &ListQuery) -> Result<(), Failure> {
-    let is_label = |text: &&str| Selector::parse(text).is_some();
-    let is_field = |text: &&str| text.split(',').all(|term| term.contains('='));
+    let is_label = |text: &&str| LabelSelector::parse(text).is_some();
+    let is_field = |text: &&str| text.parse::<FieldSelector>().is_ok();
     let no_label = query.label_selector.as_deref().filter(|text| !is_label(text));
     let no_field = query.field_selector.as_deref().filter(|text| !is_field(text));
     match no_label.or(no_field) {

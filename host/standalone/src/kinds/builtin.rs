@@ -7,7 +7,7 @@ mod volumes;
 use serde_json::{Value, json};
 
 use super::{Kind, Rules, Version, api_version, meta, resource_name};
-use crate::{schema::compile, table::Column};
+use crate::{http::table::Column, schema::compile};
 
 /// All builtin kinds.
 pub(super) fn kinds() -> Vec<Kind> {

@@ -2,15 +2,16 @@
 
 use std::cmp::Reverse;
 
+use polity_kube_rules::{conditions, deletion::is_deleting};
 use serde_json::{Value, json};
 
 use super::{Kind, Rules, Version, api_version, meta};
 use crate::{
-    condition,
-    metadata::is_deleting,
-    refusal::Cause,
+    http::{
+        refusal::Cause,
+        table::{Column, JsonPath},
+    },
     schema::{Schema, compile},
-    table::{Column, JsonPath},
 };
 
 /// Where CRDs themselves are stored.
@@ -89,7 +90,7 @@ pub(crate) fn set_terminating(crd: &mut Value, has_instances: bool, now: &str) {
     } else {
         ("False", "InstanceDeletionCompleted", "removed all instances")
     };
-    condition::set(
+    conditions::set(
         &mut crd["status"],
         condition(("Terminating", status), reason, message, now),
     );

@@ -14,9 +14,11 @@ pub(crate) use events::core_field as core_event_field;
 pub(crate) use meta::source as object_meta_source;
 
 use crate::{
-    refusal::{Refusal, Subject},
+    http::{
+        refusal::{Refusal, Subject},
+        table::Column,
+    },
     schema::Schema,
-    table::Column,
 };
 
 /// A kind of objects, builtin or defined by a CRD.

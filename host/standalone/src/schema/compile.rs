@@ -4,7 +4,7 @@ use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
 use super::{Additional, Format, Limits, ListType, Schema, Type, child};
-use crate::refusal::Cause;
+use crate::http::refusal::Cause;
 
 /// How large a compiled pattern may be, in bytes: patterns are written by whoever may write CRDs. Smaller sizes are tried
 /// first, because it is not told how large one became.

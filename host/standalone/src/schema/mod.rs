@@ -3,6 +3,7 @@
 mod compile;
 mod defaults;
 mod format;
+pub(crate) mod metadata;
 mod prune;
 mod validate;
 

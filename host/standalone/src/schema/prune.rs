@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Additional, Path, Schema};
-use crate::json::{MOST, shortened};
+use crate::http::json::{MOST, shortened};
 
 impl Schema {
     /// Drops unknown fields from `value`, and says the paths of the first.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::{Additional, ListType, Path, Schema, Type};
-use crate::refusal::Cause;
+use crate::http::refusal::Cause;
 
 impl Schema {
     /// Everything that is wrong with `value`, in the order of its fields.

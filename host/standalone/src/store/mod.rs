@@ -9,6 +9,7 @@
 //! **Caveats.** The history for watches is in memory and bounded: a watch that is too far behind, or that
 //! began before a restart, is told 410.
 
+mod clock;
 mod disk;
 mod state;
 mod write;
@@ -18,16 +19,14 @@ use std::{
     sync::{Mutex, PoisonError, RwLock, RwLockReadGuard},
 };
 
+pub use clock::Clock;
 pub(crate) use state::{Change, Key, Object, Place, State, Stored};
 pub(crate) use write::Write;
 
 use tokio::sync::watch;
 
-use crate::{
-    budget,
-    refusal::Refusal,
-    time::{Clock, now},
-};
+use crate::{controllers::budget, http::refusal::Refusal};
+use clock::now;
 use disk::{Disk, NotKept};
 
 /// How many changes each resource remembers for watches: at 10,000 writes a second a watcher may be almost half
@@ -111,7 +110,7 @@ impl Store {
             state: RwLock::new(state),
             lost: watch::Sender::new(None),
         };
-        store.write(crate::namespaces::begin)?;
+        store.write(crate::controllers::namespaces::begin)?;
         Ok(store)
     }
 

@@ -7,14 +7,14 @@ use std::{
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use polity_kube_rules::deletion::is_deleting;
 use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::{
-    budget,
+    controllers::budget,
+    http::refusal::Refusal,
     kinds::{CRD_RESOURCE, Registry, custom_kind},
-    metadata::is_deleting,
-    refusal::Refusal,
 };
 
 /// An object as it is stored: shared, never changed.

@@ -6,11 +6,12 @@ use std::{
 };
 
 use jiff::Timestamp;
+use polity_kube_rules::time::meta_time;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::state::{Change, Key, Object, State, Stored, owner_uids};
-use crate::{kinds::Registry, time::rfc3339};
+use crate::kinds::Registry;
 
 /// What is stored, with the changes so far on top.
 pub(crate) struct Write<'a> {
@@ -54,7 +55,7 @@ impl<'a> Write<'a> {
 
     /// The time of this write, as metadata says it.
     pub(crate) fn now(&self) -> String {
-        rfc3339(self.now)
+        meta_time(self.now)
     }
 
     /// The time of this write.
@@ -65,7 +66,7 @@ impl<'a> Write<'a> {
     /// The time so many seconds from now, as metadata says it.
     pub(crate) fn now_plus(&self, seconds: i64) -> String {
         let later = jiff::SignedDuration::from_secs(seconds);
-        rfc3339(self.now.checked_add(later).unwrap_or(self.now))
+        meta_time(self.now.checked_add(later).unwrap_or(self.now))
     }
 
     /// The kinds served before this write.

@@ -4,13 +4,14 @@ use serde_json::{Value, json};
 
 use super::{Call, Written};
 use crate::{
-    admission::{check_place, conform},
-    budget, deletion,
+    controllers::{budget, deletion, namespaces},
+    http::{
+        refusal::{Cause, Refusal},
+        target::Target,
+    },
     kinds::Rules,
-    namespaces,
-    refusal::{Cause, Refusal},
     store::Write,
-    target::Target,
+    verbs::admission::{check_place, conform},
 };
 
 /// How often a generated name may be taken before the client is told (as a real API server since 1.30).

@@ -3,15 +3,19 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Call, read::selection};
+use super::{Call, selection::Selection};
 use crate::{
-    deletion::{self, Deleted, How, Preconditions, Propagation},
+    controllers::{
+        deletion::{self, Deleted, How, Preconditions, Propagation},
+        namespaces,
+    },
+    http::{
+        query::Query,
+        refusal::{Cause, Refusal},
+        target::Part,
+    },
     kinds::Rules,
-    namespaces,
-    query::Query,
-    refusal::{Cause, Refusal},
     store::Object,
-    target::Part,
 };
 
 /// What a deletion is answered with.
@@ -50,7 +54,7 @@ pub(crate) fn delete(call: &Call<'_>) -> Result<Answer, Refusal> {
 pub(crate) fn delete_collection(call: &Call<'_>) -> Result<(Vec<Object>, u64), Refusal> {
     call.target.check_namespace()?;
     let (how, preconditions) = options(call)?;
-    let selection = selection(call.target, call.query)?;
+    let selection = Selection::of(call.target, call.query)?;
     call.store.write(|write| {
         let mut deleted = Vec::new();
         for (key, _) in write.all_of(&call.target.kind.storage, selection.namespace.as_deref()) {

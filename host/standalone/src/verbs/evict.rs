@@ -3,14 +3,16 @@
 //! The budget pays and the pod goes in one transaction. Where a real API server charges the budget first and then finds
 //! that a precondition does not hold, here nothing has changed.
 
+use polity_kube_rules::{conditions, deletion::is_deleting};
 use serde_json::{Value, json};
 
 use super::{Call, delete::DeleteOptions};
 use crate::{
-    budget, condition,
-    deletion::{self, Preconditions},
-    metadata::is_deleting,
-    refusal::{Refusal, Subject},
+    controllers::{
+        budget,
+        deletion::{self, Preconditions},
+    },
+    http::refusal::{Refusal, Subject},
     store::{Key, Object, Write},
 };
 
@@ -129,7 +131,7 @@ fn mark(write: &mut Write<'_>, key: &Key, pod: Object) -> Object {
         "message": "Eviction API: evicting",
     });
     let mut value = pod.value.clone();
-    condition::set(&mut value["status"], condition);
+    conditions::set(&mut value["status"], condition);
     if value == pod.value {
         return pod;
     }

@@ -1,10 +1,13 @@
 //! What can be done with objects.
 
+mod admission;
 mod create;
 mod delete;
 mod evict;
+mod fields;
 mod patch;
 mod read;
+mod selection;
 mod update;
 
 use bytes::Bytes;
@@ -14,16 +17,14 @@ pub(crate) use create::create;
 pub(crate) use delete::{Answer, delete, delete_collection};
 pub(crate) use evict::evict;
 pub(crate) use patch::{PatchKind, patch};
-pub(crate) use read::{get, list, selection};
+pub(crate) use read::{get, list};
+pub(crate) use selection::Selection;
 pub(crate) use update::update;
 
 use crate::{
-    fields::FieldCheck,
-    json,
-    query::Query,
-    refusal::Refusal,
+    http::{json, query::Query, refusal::Refusal, target::Target},
     store::{Object, Store},
-    target::Target,
+    verbs::fields::FieldCheck,
 };
 
 /// A request for objects, taken apart.

@@ -1,12 +1,13 @@
 //! Patching an object: RFC 6902 (JSON patch) and RFC 7386 (merge patch).
 
 use json_patch::PatchOperation;
+use polity_kube_rules::merge_patch;
 use serde_json::Value;
 
 use super::{Call, Written, update::replace};
 use crate::{
-    admission::{DEPTH, Shape, check_place, too_deep},
-    refusal::Refusal,
+    http::refusal::Refusal,
+    verbs::admission::{DEPTH, Shape, check_place, too_deep},
 };
 
 /// How many operations a JSON patch may have (apiserver `maxJSONPatchOperations`).
@@ -100,7 +101,7 @@ impl Patch {
 
     fn apply(&self, object: &mut Value) -> Result<(), Refusal> {
         match self {
-            Self::Merge(patch) => json_patch::merge(object, patch),
+            Self::Merge(patch) => merge_patch::apply(patch, object),
             Self::Json(patch) => {
                 let (mut copied, mut moved) = (0, 0);
                 for operation in &patch.0 {

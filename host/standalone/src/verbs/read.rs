@@ -6,13 +6,10 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Call;
+use super::{Call, selection::Selection};
 use crate::{
-    query::Query,
-    refusal::Refusal,
-    selector::{Fields, Labels, Selection},
+    http::{query::Query, refusal::Refusal},
     store::{Object, Place, State},
-    target::Target,
 };
 
 /// A page of a list.
@@ -43,18 +40,9 @@ pub(crate) fn get(call: &Call<'_>) -> Result<Object, Refusal> {
         .ok_or_else(|| Refusal::not_found(call.target.subject(name)))
 }
 
-/// What a collection request selects.
-pub(crate) fn selection(target: &Target, query: &Query) -> Result<Selection, Refusal> {
-    Ok(Selection {
-        namespace: target.namespace.as_deref().map(str::to_owned),
-        labels: Labels::parse(query.get("labelSelector").unwrap_or_default())?,
-        fields: Fields::parse(query.get("fieldSelector").unwrap_or_default(), &target.kind)?,
-    })
-}
-
 /// The objects that are selected, in the order of their names.
 pub(crate) fn list(call: &Call<'_>) -> Result<Page, Refusal> {
-    let selection = selection(call.target, call.query)?;
+    let selection = Selection::of(call.target, call.query)?;
     let state = call.store.read();
     let Some(table) = state.table(&call.target.kind.storage) else {
         return Err(Refusal::no_such_path());

@@ -1,17 +1,21 @@
 //! Replacing an object, and what update and patch have in common.
 
+use polity_kube_rules::{deletion::is_deleting, finalizers};
 use serde_json::{Value, json};
 
 use super::{Call, Written};
 use crate::{
-    admission::{check_place, conform},
-    deletion::{self, Preconditions},
-    fields::FieldCheck,
+    controllers::deletion::{self, Preconditions},
+    http::{
+        refusal::{Cause, Refusal},
+        target::{Part, Target},
+    },
     kinds::Rules,
-    metadata::{finalizers_of, is_deleting},
-    refusal::{Cause, Refusal},
     store::{Key, Object, Write},
-    target::{Part, Target},
+    verbs::{
+        admission::{check_place, conform},
+        fields::FieldCheck,
+    },
 };
 
 /// Metadata that only the server changes.
@@ -177,8 +181,8 @@ fn take(object: &mut Value, field: &str, value: Option<Value>) {
 fn check_change(target: &Target, key: &Key, stored: &Value, next: &Value) -> Result<(), Refusal> {
     let mut causes = Vec::new();
     if is_deleting(stored) {
-        let known: Vec<&str> = finalizers_of(stored).collect();
-        let added: Vec<&str> = finalizers_of(next)
+        let known: Vec<&str> = finalizers::of(stored).collect();
+        let added: Vec<&str> = finalizers::of(next)
             .filter(|finalizer| !known.contains(finalizer))
             .collect();
         if !added.is_empty() {

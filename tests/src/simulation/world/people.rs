@@ -126,7 +126,7 @@ impl World<'_> {
             .cloned()
             .unwrap_or_default();
         all.retain(|c| c["type"] != "Alive");
-        let time = polity_core::time::rfc3339(self.unix());
+        let time = polity_kube_rules::time::rfc3339(self.unix());
         all.push(
             json!({"type": "Alive", "status": "True", "reason": format!("Beat{nth}"),
             "message": "", "lastTransitionTime": time}),

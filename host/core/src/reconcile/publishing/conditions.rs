@@ -1,5 +1,6 @@
 //! Conditions of the host: what stands in the way of an object, beside what its policies say.
 
+use polity_kube_rules::time::rfc3339;
 use serde_json::{Value, json};
 
 use super::MESSAGE;
@@ -8,7 +9,6 @@ use crate::contract::{Code, Next, RetryClass};
 use crate::grants::{self, HOST_CONDITION};
 use crate::reconcile::pending::Pending;
 use crate::reconcile::{Frame, Work};
-use crate::time::rfc3339;
 use crate::tree::Tree;
 
 /// The type of a condition that is `True`, and its message.

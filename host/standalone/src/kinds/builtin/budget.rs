@@ -1,4 +1,4 @@
-//! Disruption budgets (policy/v1). What their schema cannot say is checked in [`crate::budget`].
+//! Disruption budgets (policy/v1). What their schema cannot say is checked in [`crate::controllers::budget`].
 
 use serde_json::json;
 

@@ -1,0 +1,86 @@
+//! `status.conditions`: one of each type (meta/v1 `Condition`).
+//!
+//! What a condition should say is for whoever writes it.
+
+use serde_json::{Map, Value};
+
+/// The condition of a type in an object's status; none where it has none.
+pub fn find<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    let conditions = object["status"]["conditions"].as_array()?;
+    conditions.iter().find(|condition| condition["type"] == kind)
+}
+
+/// Whether an object has a condition of this type with this status: `True`, `False` or `Unknown`.
+pub fn is(object: &Value, kind: &str, status: &str) -> bool {
+    find(object, kind).is_some_and(|condition| condition["status"] == status)
+}
+
+/// Puts a condition in the place of the one of its type in a status, which becomes an object if it is none. While the
+/// condition's `status` stays, so does its `lastTransitionTime` (apimachinery `meta.SetStatusCondition`).
+pub fn set(status: &mut Value, mut condition: Value) {
+    if !status.is_object() {
+        *status = Value::Object(Map::new());
+    }
+    let Value::Object(fields) = status else { return };
+    let conditions = fields.entry("conditions").or_insert(Value::Null);
+    if !conditions.is_array() {
+        *conditions = Value::Array(Vec::new());
+    }
+    let Value::Array(conditions) = conditions else {
+        return;
+    };
+    let known = conditions
+        .iter_mut()
+        .find(|known| known["type"] == condition["type"]);
+    let Some(known) = known else {
+        conditions.push(condition);
+        return;
+    };
+    if known["status"] == condition["status"]
+        && let Some(since) = known.get("lastTransitionTime")
+        && let Value::Object(fields) = &mut condition
+    {
+        fields.insert("lastTransitionTime".to_owned(), since.clone());
+    }
+    *known = condition;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn ready(status: &str, since: &str) -> Value {
+        json!({"type": "Ready", "status": status, "lastTransitionTime": since})
+    }
+
+    #[test]
+    fn a_condition_changes_its_time_only_with_its_status() {
+        let mut status = json!({"conditions": [{"type": "Other"}]});
+        set(&mut status, ready("False", "1"));
+        set(&mut status, ready("False", "2"));
+        assert_eq!(
+            status["conditions"],
+            json!([{"type": "Other"}, ready("False", "1")])
+        );
+        set(&mut status, ready("True", "3"));
+        assert_eq!(status["conditions"][1], ready("True", "3"));
+    }
+
+    #[test]
+    fn a_condition_without_a_time_takes_the_new_one() {
+        let mut status = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+        set(&mut status, ready("True", "1"));
+        assert_eq!(status["conditions"], json!([ready("True", "1")]));
+    }
+
+    #[test]
+    fn no_status_stands_in_the_way() {
+        for odd in [json!(null), json!("x"), json!([]), json!({"conditions": 7})] {
+            let mut object = json!({"status": odd});
+            assert!(find(&object, "Ready").is_none());
+            set(&mut object["status"], ready("True", "1"));
+            assert!(is(&object, "Ready", "True") && !is(&object, "Ready", "False"));
+        }
+    }
+}

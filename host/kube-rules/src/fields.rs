@@ -1,0 +1,254 @@
+//! Field selectors: `metadata.name=a,spec.nodeName!=b` (apimachinery `fields.ParseSelector`).
+//!
+//! Nothing is trimmed: a space belongs to the field or the value that it stands in. Which fields a kind is selected by is
+//! for whoever serves it.
+
+use std::borrow::Cow;
+use std::str::FromStr;
+
+use serde_json::Value;
+
+/// A field selector: every requirement holds. The empty one selects everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSelector(Vec<Requirement>);
+
+/// One requirement: a field is equal to a value, or is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    /// The dotted path of the field: `spec.nodeName`.
+    pub field: String,
+    /// The value, without its escapes.
+    pub value: String,
+    /// Whether the field must have the value, or must not.
+    pub is_equal: bool,
+}
+
+/// A text that is no field selector.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid selector: '{selector}'; can't understand '{term}'")]
+pub struct NotAFieldSelector {
+    selector: String,
+    term: String,
+}
+
+impl FieldSelector {
+    /// What must hold of the fields, in the order of the text.
+    pub fn requirements(&self) -> &[Requirement] {
+        &self.0
+    }
+
+    /// Whether it selects everything.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The same selector of other fields. `rename` answers what each is called in the object, or why there is none.
+    ///
+    /// # Errors
+    /// The first one that `rename` answers.
+    pub fn with_fields<E>(self, rename: impl Fn(&str) -> Result<String, E>) -> Result<Self, E> {
+        let renamed = self.0.into_iter().map(|requirement| {
+            let field = rename(&requirement.field)?;
+            Ok(Requirement { field, ..requirement })
+        });
+        renamed.collect::<Result<_, E>>().map(Self)
+    }
+
+    /// Whether the fields of an object meet every requirement.
+    pub fn matches(&self, object: &Value) -> bool {
+        let is_met = |requirement: &Requirement| {
+            let is_same = text_of(object, &requirement.field) == requirement.value;
+            is_same == requirement.is_equal
+        };
+        self.0.iter().all(is_met)
+    }
+}
+
+impl FromStr for FieldSelector {
+    type Err = NotAFieldSelector;
+
+    fn from_str(text: &str) -> Result<Self, NotAFieldSelector> {
+        let wrong = |term: &str| NotAFieldSelector {
+            selector: text.to_owned(),
+            term: term.to_owned(),
+        };
+        let terms = terms(text).into_iter().filter(|term| !term.is_empty());
+        let requirements = terms.map(|term| requirement(term).ok_or_else(|| wrong(term)));
+        requirements.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// One requirement as it is written, `field=value`: a value that holds the syntax of selectors stays a value.
+pub fn term(field: &str, value: &str) -> String {
+    let mut term = format!("{field}=");
+    for c in value.chars() {
+        if matches!(c, '\\' | ',' | '=') {
+            term.push('\\');
+        }
+        term.push(c);
+    }
+    term
+}
+
+/// Splits at commas that are not escaped.
+fn terms(text: &str) -> Vec<&str> {
+    let (mut terms, mut start, mut is_escaped) = (Vec::new(), 0, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            ',' => {
+                terms.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    terms.push(&text[start..]);
+    terms
+}
+
+/// The first operator splits a term: fields have no escapes.
+fn requirement(term: &str) -> Option<Requirement> {
+    let at = term.char_indices().find_map(|(at, _)| {
+        let operators = [("!=", false), ("==", true), ("=", true)];
+        let found = operators
+            .into_iter()
+            .find(|(operator, _)| term[at..].starts_with(operator));
+        found.map(|(operator, is_equal)| (at, operator.len(), is_equal))
+    });
+    let (at, length, is_equal) = at?;
+    Some(Requirement {
+        field: term[..at].to_owned(),
+        value: unescaped(&term[at + length..])?,
+        is_equal,
+    })
+}
+
+/// A value without its escapes; none where it holds another escape, or syntax that is not escaped.
+fn unescaped(value: &str) -> Option<String> {
+    let mut text = String::with_capacity(value.len());
+    let mut chars = value.chars();
+    while let Some(c) = chars.next() {
+        text.push(match c {
+            '\\' => chars.next().filter(|c| matches!(c, '\\' | ',' | '='))?,
+            ',' | '=' => return None,
+            c => c,
+        });
+    }
+    Some(text)
+}
+
+/// A field as selectors see it.
+fn text_of<'a>(object: &'a Value, field: &str) -> Cow<'a, str> {
+    let found = field.split('.').try_fold(object, |value, part| value.get(part));
+    match found {
+        None | Some(Value::Null) => absent(object, field).into(),
+        Some(Value::String(text)) => text.into(),
+        Some(other) => other.to_string().into(),
+    }
+}
+
+/// A field that is not there counts as empty, and a flag of a builtin kind as not set (kube-apiserver, the
+/// `ToSelectableFields` of Node and Pod).
+fn absent(object: &Value, field: &str) -> &'static str {
+    let text = |field: &str| object[field].as_str().unwrap_or_default();
+    match (text("apiVersion"), text("kind"), field) {
+        ("v1", "Node", "spec.unschedulable") | ("v1", "Pod", "spec.hostNetwork") => "false",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn selects(selector: &str, object: &Value) -> bool {
+        selector.parse::<FieldSelector>().expect(selector).matches(object)
+    }
+
+    #[test]
+    fn every_requirement_must_hold() {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
+            "spec": {"nodeName": "n", "priority": 7, "hostPID": true}});
+        for (selector, expected) in [
+            ("", true),
+            ("metadata.name=a", true),
+            ("metadata.name==a,spec.nodeName=n", true),
+            ("metadata.name=a,spec.nodeName=m", false),
+            ("spec.nodeName!=m", true),
+            ("spec.nodeName!=n", false),
+            (",metadata.name=a,", true),
+            ("spec.priority=7", true),
+            ("spec.hostPID=true", true),
+        ] {
+            assert_eq!(selects(selector, &pod), expected, "{selector}");
+        }
+    }
+
+    #[test]
+    fn a_field_that_is_not_there_is_empty() {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "spec": {"none": null}});
+        for (selector, expected) in [
+            ("spec.none=", true),
+            ("spec.other=", true),
+            ("spec.other!=x", true),
+            ("spec.other=false", false),
+        ] {
+            assert_eq!(selects(selector, &node), expected, "{selector}");
+        }
+    }
+
+    #[test]
+    fn a_flag_of_a_builtin_kind_that_is_not_there_is_false() {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "spec": {}});
+        assert!(selects("spec.unschedulable=false", &node));
+        assert!(!selects("spec.unschedulable=true", &node));
+        assert!(!selects("spec.unschedulable=", &node));
+        let other = json!({"apiVersion": "g/v1", "kind": "Node", "spec": {}});
+        assert!(!selects("spec.unschedulable=false", &other));
+    }
+
+    #[test]
+    fn nothing_is_trimmed() {
+        let object = json!({"metadata": {"name": "a"}});
+        assert!(!selects("metadata.name= a", &object));
+        assert!(!selects("metadata.name =a", &object));
+    }
+
+    #[test]
+    fn what_is_escaped_belongs_to_the_value() {
+        let odd = "a,metadata.namespace=b\\";
+        let object = json!({"metadata": {"name": odd}});
+        let written = term("metadata.name", odd);
+        assert_eq!(written, "metadata.name=a\\,metadata.namespace\\=b\\\\");
+        assert!(selects(&written, &object));
+    }
+
+    #[test]
+    fn what_is_no_field_selector_is_refused() {
+        for text in ["a", "a=b=c", "a=b\\c", "a=b\\", "a===b", "a=b,c"] {
+            assert!(text.parse::<FieldSelector>().is_err(), "{text}");
+        }
+        let refused = "a=b,c".parse::<FieldSelector>().unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "invalid selector: 'a=b,c'; can't understand 'c'"
+        );
+    }
+
+    #[test]
+    fn fields_may_be_called_otherwise_in_the_object() {
+        let selector: FieldSelector = "regarding.name=a".parse().unwrap();
+        let renamed = selector
+            .clone()
+            .with_fields(|_| Ok::<_, ()>("involvedObject.name".to_owned()));
+        assert!(
+            renamed
+                .unwrap()
+                .matches(&json!({"involvedObject": {"name": "a"}}))
+        );
+        assert_eq!(selector.with_fields(|field| Err(field.len())), Err(14));
+    }
+}

@@ -1,0 +1,134 @@
+//! Which budgets a write touches.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use polity_kube_rules::deletion::is_deleting;
+use serde_json::Value;
+
+use super::{RESOURCE, is_healthy, selector, status};
+use crate::store::{Change, Key, Object, Write};
+
+const PODS: &str = "pods";
+
+/// Brings the budgets up to date that time alone has changed: before a write, so that it decides on the truth.
+pub(crate) fn catch_up(write: &mut Write<'_>) {
+    for key in write.late_budgets() {
+        renew(write, &key);
+    }
+}
+
+/// Brings every budget up to date that the changes made so far touch.
+pub(crate) fn follow(write: &mut Write<'_>) {
+    for key in touched(write) {
+        renew(write, &key);
+    }
+}
+
+fn touched(write: &Write<'_>) -> BTreeSet<Key> {
+    let mut budgets = BTreeSet::new();
+    // A pod as it was and as it is: it can leave one budget for another.
+    let mut pods: BTreeMap<Arc<str>, Vec<Object>> = BTreeMap::new();
+    for change in write.changes() {
+        match &*change.key.resource {
+            RESOURCE => {
+                budgets.insert(change.key.clone());
+            }
+            PODS if matters(change) => {
+                let seen = change.previous.iter().chain([&change.object]).cloned();
+                pods.entry(change.key.namespace.clone()).or_default().extend(seen);
+            }
+            _ if is_scaled(change) => {
+                for (key, pod) in write.owned_by(change.object.uid()) {
+                    pods.entry(key.namespace).or_default().push(pod);
+                }
+            }
+            _ => {}
+        }
+    }
+    for (namespace, pods) in pods {
+        for (key, budget) in write.all_of(&RESOURCE.into(), Some(&namespace)) {
+            let covered = selector(&budget.value);
+            if covered.is_some_and(|covered| pods.iter().any(|pod| covered.matches(&pod.value))) {
+                budgets.insert(key);
+            }
+        }
+    }
+    budgets
+}
+
+/// Whether a pod's change is of something that budgets look at.
+fn matters(change: &Change) -> bool {
+    let seen = |pod: &Object| {
+        let pod = &pod.value;
+        let metadata = &pod["metadata"];
+        (
+            metadata["labels"].clone(),
+            metadata["ownerReferences"].clone(),
+            is_deleting(pod),
+            is_healthy(pod),
+        )
+    };
+    change.deleted
+        || change
+            .previous
+            .as_ref()
+            .is_none_or(|previous| seen(previous) != seen(&change.object))
+}
+
+fn is_scaled(change: &Change) -> bool {
+    let now = replicas(&change.object.value).filter(|_| !change.deleted);
+    let before = change
+        .previous
+        .as_ref()
+        .and_then(|previous| replicas(&previous.value));
+    now != before
+}
+
+fn replicas(controller: &Value) -> Option<i64> {
+    controller["spec"]["replicas"].as_i64()
+}
+
+fn renew(write: &mut Write<'_>, key: &Key) {
+    let Some(budget) = write.get(key) else {
+        return;
+    };
+    let mut pods: Vec<Object> = Vec::new();
+    if let Some(covered) = selector(&budget.value) {
+        let here = write.all_of(&PODS.into(), Some(&key.namespace));
+        let here = here.into_iter().map(|(_, pod)| pod);
+        pods.extend(here.filter(|pod| covered.matches(&pod.value)));
+    }
+    let status = status::of(&budget.value, &pods, scale(write, &pods), write.time());
+    if status != budget.value["status"] {
+        let mut value = budget.value.clone();
+        value["status"] = status;
+        write.put(key, value);
+    }
+}
+
+/// How many pods the controllers of these pods want.
+fn scale(write: &Write<'_>, pods: &[Object]) -> i64 {
+    let mut controllers: BTreeMap<String, i64> = BTreeMap::new();
+    let mut counted = 0;
+    for pod in pods {
+        let controller = controller(&pod.value);
+        let wanted = controller.and_then(|uid| replicas(&write.with_uid(uid)?.1.value));
+        match (controller, wanted) {
+            (Some(uid), Some(wanted)) => {
+                controllers.insert(uid.to_owned(), wanted.max(0));
+            }
+            _ => counted += 1,
+        }
+    }
+    controllers
+        .values()
+        .fold(counted, |sum: i64, wanted| sum.saturating_add(*wanted))
+}
+
+fn controller(pod: &Value) -> Option<&str> {
+    let owners = pod["metadata"]["ownerReferences"].as_array()?;
+    owners.iter().find(|owner| owner["controller"] == true)?["uid"].as_str()
+}

@@ -1,0 +1,81 @@
+//! Namespaces: there before what is in them, gone after.
+
+use std::sync::Arc;
+
+use polity_kube_rules::deletion::is_deleting;
+use serde_json::{Value, json};
+
+use crate::{
+    http::refusal::{Refusal, Subject},
+    store::{Key, Write},
+};
+
+/// Where namespaces are stored.
+pub(crate) const RESOURCE: &str = "namespaces";
+
+/// There from the beginning, and never deleted.
+const PERMANENT: [&str; 2] = ["default", "kube-system"];
+
+/// Where a namespace is stored.
+pub(crate) fn key(name: &str) -> Key {
+    Key {
+        resource: Arc::from(RESOURCE),
+        namespace: "".into(),
+        name: name.into(),
+    }
+}
+
+/// Creates the permanent namespaces where they are missing.
+pub(crate) fn begin(write: &mut Write<'_>) -> Result<(), Refusal> {
+    for name in PERMANENT {
+        if write.get(&key(name)).is_none() {
+            let namespace = json!({
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "metadata": {
+                    "name": name,
+                    "uid": write.new_uid(),
+                    "creationTimestamp": write.now(),
+                    "labels": { "kubernetes.io/metadata.name": name },
+                },
+                "spec": { "finalizers": ["kubernetes"] },
+                "status": { "phase": "Active" },
+            });
+            write.put(&key(name), namespace);
+        }
+    }
+    Ok(())
+}
+
+/// What a new namespace has whatever its creator says.
+pub(crate) fn prepare(namespace: &mut Value) {
+    namespace["spec"] = json!({ "finalizers": ["kubernetes"] });
+    namespace["status"] = json!({ "phase": "Active" });
+}
+
+/// A new object needs a namespace that is there and stays.
+pub(crate) fn require(write: &Write<'_>, name: &str, subject: Subject<'_>) -> Result<(), Refusal> {
+    let missing = Subject {
+        group: "",
+        kind: RESOURCE,
+        name,
+    };
+    let namespace = write.get(&key(name)).ok_or_else(|| Refusal::not_found(missing))?;
+    if is_deleting(&namespace.value) {
+        return Err(Refusal::namespace_terminating(subject, name));
+    }
+    Ok(())
+}
+
+/// Refuses to delete a permanent namespace.
+pub(crate) fn check_deletable(name: &str) -> Result<(), Refusal> {
+    if PERMANENT.contains(&name) {
+        let subject = Subject {
+            group: "",
+            kind: RESOURCE,
+            name,
+        };
+        return Err(Refusal::forbidden(subject, "this namespace may not be deleted"));
+    }
+    Ok(())
+}

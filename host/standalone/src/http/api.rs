@@ -1,0 +1,282 @@
+//! The server as a `tower::Service`: from an HTTP request to an answer.
+
+use std::{
+    convert::Infallible,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{
+    HeaderMap, Method, Request, Response, StatusCode,
+    header::{ACCEPT, CONTENT_TYPE},
+    request::Parts,
+};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use tower::Service;
+
+use crate::{
+    http::{
+        discovery, openapi,
+        path::{self, Location, Route},
+        query::Query,
+        refusal::Refusal,
+        reply::{self, Body},
+        target::{Part, Target},
+        view::{Presenter, View},
+        watch,
+    },
+    store::{Object, Store},
+    verbs::{self, Answer, Call, PatchKind, Selection, Written},
+};
+
+/// How large a request body may be, in bytes: the limit of a real API server.
+const MOST: usize = 3 << 20;
+
+/// How long a request body may take: as long as a real API server gives a request.
+const BODY: Duration = Duration::from_secs(60);
+
+/// What a request body may fail with.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The Kubernetes API of one store. Cheap to clone; clones share the store.
+#[derive(Clone, Debug)]
+pub struct Api {
+    store: Arc<Store>,
+}
+
+impl Api {
+    /// Serves what is in `store`.
+    pub fn new(store: Arc<Store>) -> Self {
+        Self { store }
+    }
+
+    /// Waits until nothing will ever be stored again, and says why: what is read from then on is gone with the process.
+    pub async fn lost(&self) -> String {
+        self.store.lost().await
+    }
+
+    async fn answer<B>(self, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        let (parts, body) = request.into_parts();
+        let answer = match read(&parts.method, body).await {
+            Ok(body) => self.dispatch(parts, body).await,
+            Err(refusal) => Err(refusal),
+        };
+        answer.unwrap_or_else(|refusal| {
+            tracing::debug!(code = refusal.code, %refusal, "refused");
+            reply::refusal(&refusal)
+        })
+    }
+
+    /// A write to a disk waits for it: that is kept away from the threads that serve everything else.
+    async fn dispatch(self, parts: Parts, body: Bytes) -> Result<Response<Body>, Refusal> {
+        let reads = matches!(parts.method, Method::GET | Method::HEAD);
+        let waits = self.store.is_durable() && (!reads || self.store.is_late());
+        if !waits {
+            return self.route_or_say(&parts, &body);
+        }
+        let work = tokio::task::spawn_blocking(move || self.route_or_say(&parts, &body));
+        work.await
+            .unwrap_or_else(|_| Err(Refusal::internal("the request was abandoned")))
+    }
+
+    /// A panic is a bug of ours. Without an answer to it the request's client, which may be the host itself, would wait
+    /// for ever. It changes nothing: what a write works out is stored after all of it.
+    fn route_or_say(&self, parts: &Parts, body: &Bytes) -> Result<Response<Body>, Refusal> {
+        let routed = std::panic::catch_unwind(AssertUnwindSafe(|| self.route(parts, body)));
+        routed.unwrap_or_else(|_| {
+            let why = "the standalone API server failed at this request; this is a bug of Polity";
+            Err(Refusal::internal(why))
+        })
+    }
+
+    fn route(&self, parts: &Parts, body: &Bytes) -> Result<Response<Body>, Refusal> {
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let route = path::parse(parts.uri.path())?;
+        let location = match route {
+            Route::Resource(location) => location,
+            _ if !matches!(parts.method, Method::GET | Method::HEAD) => {
+                return Err(Refusal::method_not_allowed("only GET is allowed here"));
+            }
+            Route::Health => return Ok(reply::text("ok")),
+            other => {
+                let registry = self.store.read().registry.clone();
+                let openapi = openapi::answer(&registry, &other);
+                return openapi.map_or_else(|| discovery::answer(&registry, &other, accept(parts)), Ok);
+            }
+        };
+        self.resource(parts, &query, location, body)
+    }
+
+    fn resource(
+        &self,
+        parts: &Parts,
+        query: &Query,
+        location: Location,
+        body: &Bytes,
+    ) -> Result<Response<Body>, Refusal> {
+        self.store.catch_up()?;
+        let registry = self.store.read().registry.clone();
+        let target = Target::find(&registry, location)?;
+        let view = View::negotiate(accept(parts), query)?;
+        let presenter = Presenter {
+            target: target.clone(),
+            view,
+            now: self.store.now(),
+        };
+        let call = Call {
+            store: &self.store,
+            target: &target,
+            query,
+            body,
+        };
+        let content_type = header(&parts.headers, CONTENT_TYPE);
+        if target.part == Part::Eviction {
+            return evict(&parts.method, content_type, &call);
+        }
+        match (&parts.method, target.name.is_some()) {
+            (&Method::GET | &Method::HEAD, true) if query.flag("watch") != Some(true) => {
+                Ok(one(&presenter, StatusCode::OK, &verbs::get(&call)?))
+            }
+            (&Method::GET | &Method::HEAD, true) => Err(target.verb_refused()),
+            (&Method::GET | &Method::HEAD, false) if query.flag("watch") == Some(true) => {
+                let selection = Selection::of(&target, query)?;
+                let watch = watch::watch(&self.store, presenter, selection, query)?;
+                Ok(reply::stream(watch.into_stream()))
+            }
+            (&Method::GET | &Method::HEAD, false) => {
+                let page = verbs::list(&call)?;
+                Ok(many(&presenter, &page.objects, &page.metadata))
+            }
+            (&Method::POST, false) => {
+                check_json(content_type)?;
+                Ok(written(&presenter, StatusCode::CREATED, &verbs::create(&call)?))
+            }
+            (&Method::PUT, true) => {
+                check_json(content_type)?;
+                Ok(written(&presenter, StatusCode::OK, &verbs::update(&call)?))
+            }
+            (&Method::PATCH, true) => {
+                let kind = PatchKind::of(content_type)?;
+                Ok(written(&presenter, StatusCode::OK, &verbs::patch(&call, kind)?))
+            }
+            (&Method::DELETE, named) => {
+                if !body.is_empty() {
+                    check_json(content_type)?;
+                }
+                if !named {
+                    let (objects, revision) = verbs::delete_collection(&call)?;
+                    let metadata = serde_json::json!({ "resourceVersion": revision.to_string() });
+                    return Ok(many(&presenter, &objects, &metadata));
+                }
+                Ok(match verbs::delete(&call)? {
+                    Answer::Object(object) => one(&presenter, StatusCode::OK, &object),
+                    Answer::Status(status) => reply::json(StatusCode::OK, status.to_string()),
+                })
+            }
+            _ => Err(target.verb_refused()),
+        }
+    }
+}
+
+impl<B> Service<Request<B>> for Api
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let api = self.clone();
+        Box::pin(async move { Ok(api.answer(request).await) })
+    }
+}
+
+async fn read<B>(method: &Method, body: B) -> Result<Bytes, Refusal>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    if matches!(*method, Method::GET | Method::HEAD) {
+        return Ok(Bytes::new());
+    }
+    let read = tokio::time::timeout(BODY, Limited::new(body, MOST).collect());
+    match read.await.map_err(|_| Refusal::too_slow(BODY))? {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Refusal::too_large(MOST)),
+        Err(error) => Err(Refusal::bad_request(format!(
+            "the body could not be read: {error}"
+        ))),
+    }
+}
+
+fn header(headers: &HeaderMap, name: http::HeaderName) -> Option<&str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+fn accept(parts: &Parts) -> Option<&str> {
+    header(&parts.headers, ACCEPT)
+}
+
+/// Bodies are JSON; one without a content type is taken for JSON too, as a real API server does.
+fn check_json(content_type: Option<&str>) -> Result<(), Refusal> {
+    let media = content_type
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim();
+    if media.is_empty() || media == "application/json" {
+        return Ok(());
+    }
+    let hint = if media == "application/vnd.kubernetes.protobuf" {
+        " (kubectl sends JSON where it is given files: `create -f`, `apply -f`)"
+    } else {
+        ""
+    };
+    Err(Refusal::unsupported_media(format!(
+        "bodies of type {media:?} are not supported by the standalone API server, application/json is{hint}"
+    )))
+}
+
+fn one(presenter: &Presenter, code: StatusCode, object: &Object) -> Response<Body> {
+    let mut out = Vec::new();
+    presenter.write_one(object, true, &mut out);
+    reply::json(code, out)
+}
+
+fn many(presenter: &Presenter, objects: &[Object], metadata: &serde_json::Value) -> Response<Body> {
+    let mut out = Vec::new();
+    presenter.write_list(objects, metadata, &mut out);
+    reply::json(StatusCode::OK, out)
+}
+
+fn evict(method: &Method, content_type: Option<&str>, call: &Call<'_>) -> Result<Response<Body>, Refusal> {
+    if method != Method::POST {
+        return Err(call.target.verb_refused());
+    }
+    check_json(content_type)?;
+    let (status, warnings) = verbs::evict(call)?;
+    let mut response = reply::json(StatusCode::CREATED, status.to_string());
+    reply::warn(&mut response, &warnings);
+    Ok(response)
+}
+
+fn written(presenter: &Presenter, code: StatusCode, written: &Written) -> Response<Body> {
+    let mut response = one(presenter, code, &written.object);
+    reply::warn(&mut response, &written.warnings);
+    response
+}

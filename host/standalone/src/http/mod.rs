@@ -1,0 +1,21 @@
+//! From an HTTP request to an answer: what a request names, and in which form objects are shown.
+//!
+//! **Flow.** `serve` listens on a port, `api` takes each request, `path` and `target` find what it is about, `query` what
+//! it asks for; [`crate::verbs`] do it. `view` shows the result, `reply` sends it, `refusal` is every answer that is none.
+//!
+//! **What it never does.** Nothing is stored or changed here.
+
+pub(crate) mod access;
+pub(crate) mod api;
+mod discovery;
+pub(crate) mod json;
+mod openapi;
+mod path;
+pub(crate) mod query;
+pub(crate) mod refusal;
+pub(crate) mod reply;
+pub(crate) mod serve;
+pub(crate) mod table;
+pub(crate) mod target;
+mod view;
+mod watch;

@@ -1,0 +1,146 @@
+//! Serving the API on a port: HTTP/1.1 over TLS, with a bearer token.
+
+use std::{
+    convert::Infallible,
+    future::{Future, poll_fn},
+    io,
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::StreamExt as _;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, BodyStream, StreamBody};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::{GracefulShutdown, Watcher},
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{Semaphore, watch},
+};
+use tower::Service as _;
+
+use crate::{
+    Access, Api,
+    http::{
+        path::{Route, parse},
+        refusal::Refusal,
+        reply::{self, Body},
+    },
+};
+
+/// How long requests in flight may take after shutdown began: a write to the disk takes milliseconds.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long a TLS handshake may take: on loopback it takes milliseconds.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long the head of a request may take, and how long a connection may be idle before it comes.
+const HEAD: Duration = Duration::from_secs(30);
+/// Connections at the same time, watches among them: far more than people and their tools open, and less than a process
+/// usually may have open files. More of them wait to be accepted.
+const CONNECTIONS: usize = 256;
+/// How long `accept` is left alone after it failed (no file descriptors left, most likely).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves `api` until `shutdown` is ready, then ends the watches, waits for requests in flight and returns.
+/// All paths but the health checks want the bearer token.
+///
+/// # Errors
+/// When the listener has no local address, that is, is no listener.
+pub async fn serve(
+    listener: TcpListener,
+    api: Api,
+    access: Access,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
+    listener.local_addr()?;
+    let graceful = GracefulShutdown::new();
+    let (stop, stopping) = watch::channel(false);
+    let mut shutdown = pin!(shutdown);
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let accept = async {
+            let place = room.clone().acquire_owned().await;
+            (listener.accept().await, place)
+        };
+        let (accepted, place) = tokio::select! {
+            () = &mut shutdown => break,
+            accepted = accept => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let door = Door {
+                    api: api.clone(),
+                    access: access.clone(),
+                    stopping: stopping.clone(),
+                };
+                let served = door.welcome(stream, graceful.watcher());
+                tokio::spawn(async move {
+                    served.await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    stop.send_replace(true);
+    if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
+        tracing::warn!("requests were still in flight when the API server ended");
+    }
+    Ok(())
+}
+
+/// Lets requests in that carry the token, and their answers out until the server stops.
+#[derive(Clone)]
+struct Door {
+    api: Api,
+    access: Access,
+    stopping: watch::Receiver<bool>,
+}
+
+impl Door {
+    async fn welcome(self, stream: TcpStream, watcher: Watcher) {
+        // Small answers go out at once.
+        let _ = stream.set_nodelay(true);
+        let handshake = self.access.acceptor().accept(stream);
+        let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, handshake).await else {
+            tracing::debug!("a TLS handshake failed");
+            return;
+        };
+        let service = service_fn(move |request| self.clone().enter(request));
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(HEAD);
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        if let Err(error) = watcher.watch(connection).await {
+            tracing::debug!(%error, "a connection ended badly");
+        }
+    }
+
+    async fn enter(mut self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+        let is_health = matches!(parse(request.uri().path()), Ok(Route::Health));
+        if !is_health && !self.access.is_granted(request.headers()) {
+            return Ok(reply::refusal(&Refusal::unauthorized()));
+        }
+        poll_fn(|cx| tower::Service::<Request<Incoming>>::poll_ready(&mut self.api, cx)).await?;
+        let response = self.api.call(request).await?;
+        Ok(response.map(|body| until(body, self.stopping)))
+    }
+}
+
+/// A body that ends, between two watch events, when the server stops.
+fn until(body: Body, mut stopping: watch::Receiver<bool>) -> Body {
+    if http_body::Body::size_hint(&body).exact().is_some() {
+        return body;
+    }
+    let stopped = async move {
+        let _ = stopping.wait_for(|stop| *stop).await;
+    };
+    let frames = BodyStream::new(body).take_until(Box::pin(stopped));
+    StreamBody::new(frames).boxed_unsync()
+}

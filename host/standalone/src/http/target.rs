@@ -1,0 +1,144 @@
+//! What a request is about: a kind in a version, and which of its objects.
+
+use std::sync::Arc;
+
+use crate::{
+    http::{
+        path::Location,
+        refusal::{Refusal, Subject},
+    },
+    kinds::{Kind, Registry, Rules, Version},
+    schema::metadata::NameRule,
+    store::Key,
+};
+
+/// A collection, an object, or a part of one.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) kind: Arc<Kind>,
+    version: usize,
+    /// None for cluster-scoped kinds, and for a collection across namespaces.
+    pub(crate) namespace: Option<Arc<str>>,
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) part: Part,
+}
+
+/// How much of an object is meant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Part {
+    Whole,
+    /// Its status alone.
+    Status,
+    /// Its eviction, which can only be created: of pods.
+    Eviction,
+}
+
+/// Subresources that real API servers have for builtin kinds: refused by name.
+const ABSENT: [(&str, &str); 11] = [
+    ("pods", "exec"),
+    ("pods", "log"),
+    ("pods", "attach"),
+    ("pods", "portforward"),
+    ("pods", "proxy"),
+    ("pods", "binding"),
+    ("pods", "ephemeralcontainers"),
+    ("pods", "resize"),
+    ("nodes", "proxy"),
+    ("namespaces", "finalize"),
+    ("", "scale"),
+];
+
+impl Target {
+    /// Finds the kind; 404 where it is not served, or not at this scope.
+    pub(crate) fn find(registry: &Registry, location: Location) -> Result<Self, Refusal> {
+        let kind = registry.find(&location.group, &location.plural)?.clone();
+        let version = kind
+            .versions
+            .iter()
+            .position(|version| version.name == location.version);
+        let version = version.ok_or_else(Refusal::no_such_path)?;
+        let scope_fits = match (&location.namespace, &location.name) {
+            (Some(_), _) => kind.namespaced,
+            (None, Some(_)) => !kind.namespaced,
+            (None, None) => true,
+        };
+        if !scope_fits {
+            return Err(Refusal::no_such_path());
+        }
+        let part = match location.subresource.as_deref() {
+            None => Part::Whole,
+            Some("status") if kind.versions[version].status => Part::Status,
+            Some("eviction") if kind.is_evicted() => Part::Eviction,
+            Some(sub) if ABSENT.contains(&(&kind.plural, sub)) || ABSENT.contains(&("", sub)) => {
+                return Err(Refusal::not_implemented(&format!(
+                    "subresource {}/{sub}",
+                    kind.plural
+                )));
+            }
+            Some(_) => return Err(Refusal::no_such_path()),
+        };
+        Ok(Self {
+            kind,
+            version,
+            namespace: location.namespace.map(Arc::from),
+            name: location.name.map(Arc::from),
+            part,
+        })
+    }
+
+    /// The version that the request speaks.
+    pub(crate) fn version(&self) -> &Version {
+        &self.kind.versions[self.version]
+    }
+
+    /// The apiVersion of objects in the request and its answer.
+    pub(crate) fn api_version(&self) -> String {
+        self.kind.api_version(self.version())
+    }
+
+    /// Where an object of this name is stored.
+    pub(crate) fn key(&self, name: &str) -> Key {
+        Key {
+            resource: self.kind.storage.clone(),
+            namespace: self.namespace.clone().unwrap_or_else(|| "".into()),
+            name: name.into(),
+        }
+    }
+
+    /// The object that the request names; 405 for a collection.
+    pub(crate) fn named(&self) -> Result<(Key, &str), Refusal> {
+        let name = self.name.as_deref().ok_or_else(|| self.verb_refused())?;
+        Ok((self.key(name), name))
+    }
+
+    /// The verb is not one of this path's.
+    pub(crate) fn verb_refused(&self) -> Refusal {
+        Refusal::method_not_allowed("the server does not allow this method on the requested resource")
+    }
+
+    /// Refuses what is done in one namespace where the path has none. A real API server has no such path for a custom
+    /// kind, and no such verb for a builtin one.
+    pub(crate) fn check_namespace(&self) -> Result<(), Refusal> {
+        if !self.kind.namespaced || self.namespace.is_some() {
+            return Ok(());
+        }
+        Err(match self.kind.rules {
+            Rules::Custom => Refusal::no_such_path(),
+            _ => self.verb_refused(),
+        })
+    }
+
+    /// What a refusal says about the object.
+    pub(crate) fn subject<'a>(&'a self, name: &'a str) -> Subject<'a> {
+        self.kind.subject(name)
+    }
+
+    /// What the names of this kind may look like.
+    pub(crate) fn name_rule(&self) -> NameRule {
+        if self.kind.rules == Rules::Namespace {
+            NameRule::Label
+        } else {
+            NameRule::Subdomain
+        }
+    }
+}

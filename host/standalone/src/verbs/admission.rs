@@ -1,0 +1,199 @@
+//! What every written object goes through: type, pruning, defaults, validation.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    controllers::budget,
+    http::{
+        refusal::{Cause, Refusal},
+        target::Target,
+    },
+    kinds::{Rules, admit_crd},
+    schema::metadata::{NameRule, problems},
+    verbs::fields::FieldCheck,
+};
+
+/// How deep an object may nest. Clients read JSON with a limit of 128 (serde_json's), and an object comes in lists,
+/// watches and patches too: one that nobody can read would stop every watch of its kind. A real API server takes 10,000.
+pub(crate) const DEPTH: usize = 100;
+
+/// How deep a value nests, and of how many values it is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Shape {
+    pub(crate) depth: usize,
+    pub(crate) count: usize,
+}
+
+impl Shape {
+    /// Of a value that came through a parser with a limit, so that it is safe to recurse.
+    pub(crate) fn of(value: &Value) -> Self {
+        let within = |shape: Self, inner: &Value| {
+            let inner = Self::of(inner);
+            Self {
+                depth: shape.depth.max(inner.depth),
+                count: shape.count + inner.count,
+            }
+        };
+        let inner = match value {
+            Value::Array(items) => items.iter().fold(Self::default(), within),
+            Value::Object(fields) => fields.values().fold(Self::default(), within),
+            _ => return Self { depth: 0, count: 1 },
+        };
+        Self {
+            depth: inner.depth + 1,
+            count: inner.count + 1,
+        }
+    }
+}
+
+/// 400: nobody could read it.
+pub(crate) fn too_deep() -> Refusal {
+    Refusal::bad_request(format!("an object nests at most {DEPTH} values deep"))
+}
+
+/// Checks that a body is an object of the kind and place that its path names, and takes its place from there.
+pub(crate) fn check_place(target: &Target, object: &mut Value) -> Result<(), Refusal> {
+    let (version, kind) = (target.api_version(), &target.kind.kind);
+    let Some(fields) = object.as_object_mut() else {
+        return Err(Refusal::bad_request("the body is no JSON object"));
+    };
+    for (field, wanted) in [("apiVersion", &version), ("kind", kind)] {
+        if target.kind.rules == Rules::Custom && !fields.contains_key(field) {
+            let message =
+                format!("the object provided is unrecognized (must be of type {kind}): {field} is missing");
+            return Err(Refusal::bad_request(message));
+        }
+        let found = fields.entry(field).or_insert_with(|| json!(wanted));
+        if found.as_str() != Some(wanted) {
+            let message =
+                format!("the {field} in the data ({found}) does not match the expected {field} ({wanted})");
+            return Err(Refusal::bad_request(message));
+        }
+    }
+    let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
+    let Some(metadata) = metadata.as_object_mut() else {
+        return Err(Refusal::bad_request("metadata is no JSON object"));
+    };
+    metadata.remove("managedFields");
+    metadata.remove("selfLink");
+    check_namespace(metadata, target.namespace.as_deref())?;
+    match target.name.as_deref() {
+        Some(name) => check_name(metadata, name),
+        None => Ok(()),
+    }
+}
+
+/// An object that names no namespace is in that of the request; of one without namespaces it is dropped.
+fn check_namespace(metadata: &mut Map<String, Value>, wanted: Option<&str>) -> Result<(), Refusal> {
+    let found = text(metadata, "namespace");
+    let Some(wanted) = wanted else {
+        metadata.remove("namespace");
+        return Ok(());
+    };
+    if found.is_empty() {
+        metadata.insert("namespace".to_owned(), json!(wanted));
+    } else if found != wanted {
+        return Err(Refusal::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    Ok(())
+}
+
+/// A change says which object it is of (apiserver `checkName`).
+fn check_name(metadata: &Map<String, Value>, wanted: &str) -> Result<(), Refusal> {
+    let found = text(metadata, "name");
+    if found == wanted {
+        return Ok(());
+    }
+    Err(Refusal::bad_request(if found.is_empty() {
+        format!("the name of the object ({wanted} based on URL) was undeterminable: name must be provided")
+    } else {
+        format!("the name of the object ({found}) does not match the name on the URL ({wanted})")
+    }))
+}
+
+fn text<'a>(metadata: &'a Map<String, Value>, field: &str) -> &'a str {
+    metadata.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Brings an object into the form in which it is stored. Answers warnings about fields that were ignored.
+///
+/// # Errors
+/// 422 with every violation and its path; 400 for ignored fields where they are refused, 422 for those of a patch.
+pub(crate) fn conform(
+    target: &Target,
+    object: &mut Value,
+    fields: FieldCheck,
+    now: &str,
+) -> Result<Vec<String>, Refusal> {
+    if Shape::of(object).depth > DEPTH {
+        return Err(too_deep());
+    }
+    target.kind.to_storage(object);
+    let schema = &target.version().schema;
+    let unknown = schema.prune(object);
+    let warnings = fields.judge(target, object, &unknown)?;
+    tidy(object);
+    schema.fill_in(object);
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let mut causes = schema.validate(object);
+    if causes.is_empty() {
+        causes = problems(object, target.name_rule());
+    }
+    if causes.is_empty() {
+        causes = builtin_rules(target, object, now).err().unwrap_or_default();
+    }
+    if !causes.is_empty() {
+        return Err(Refusal::invalid(target.kind.invalid_subject(&name), &causes));
+    }
+    Ok(warnings)
+}
+
+/// Drops what says nothing from metadata, as a real API server does: `finalizers: []`, `creationTimestamp: null`.
+fn tidy(object: &mut Value) {
+    let Some(metadata) = object["metadata"].as_object_mut() else {
+        return;
+    };
+    let says_nothing = |value: &Value| match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    };
+    if metadata.values().any(says_nothing) {
+        metadata.retain(|_, value| !says_nothing(value));
+    }
+}
+
+fn builtin_rules(target: &Target, object: &mut Value, now: &str) -> Result<(), Vec<Cause>> {
+    match target.kind.rules {
+        Rules::Crd => admit_crd(object, now)?,
+        Rules::Budget => budget::admit(object)?,
+        Rules::Secret => merge_string_data(object),
+        Rules::Namespace => {
+            let name = object["metadata"]["name"].clone();
+            debug_assert_eq!(target.name_rule(), NameRule::Label);
+            if !object["metadata"]["labels"].is_object() {
+                object["metadata"]["labels"] = json!({});
+            }
+            object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// `stringData` is for writing only: it ends up, encoded, in `data`.
+fn merge_string_data(secret: &mut Value) {
+    let Some(Value::Object(texts)) = secret.as_object_mut().and_then(|s| s.remove("stringData")) else {
+        return;
+    };
+    if !secret["data"].is_object() {
+        secret["data"] = json!({});
+    }
+    for (key, text) in texts {
+        secret["data"][key] = json!(STANDARD.encode(text.as_str().unwrap_or_default()));
+    }
+}
