@@ -355,10 +355,8 @@ impl Oracle {
 
     /// An object changed; `log` is everything that changed so far.
     pub fn changed(&mut self, now: u64, change: &Change, by_host: bool, log: &[Change]) -> Verdict {
-        if change.after.is_none() {
+        if change.after.is_none() || (change.before.is_none() && now > 0) {
             self.absent.insert(change.place.clone(), now);
-        } else if change.before.is_none() && now > 0 {
-            self.absent.entry(change.place.clone()).or_insert(now);
         }
         let uid = change.shown.uid();
         self.turns(change, log)?;
@@ -461,7 +459,9 @@ impl Oracle {
         ensure(held, Rule::Finalizer, || {
             format!("{effect:?}: its object has no finalizer, {owner:?}")
         })?;
-        let (Some(key), Some(owner)) = (&effect.key, owner) else {
+        // What its identity lets go of loses its entries, and what they announced may come all the same.
+        let kept = owner.filter(|owner| !super::kinds::guest::may_leave_machines(owner.value()));
+        let (Some(key), Some(owner)) = (&effect.key, kept) else {
             return Ok(());
         };
         let pending = &owner.value()["status"]["pending"];
