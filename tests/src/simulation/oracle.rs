@@ -53,6 +53,8 @@ pub enum Rule {
     Looked,
     /// Everything settles once faults stop.
     Settles,
+    /// The phases of a pass foresee every event, whatever a policy says.
+    Defect,
     /// A policy that breaks no contract does not fault.
     Fault,
     /// The machine asks for its next turn at a time that passes.
@@ -355,10 +357,8 @@ impl Oracle {
 
     /// An object changed; `log` is everything that changed so far.
     pub fn changed(&mut self, now: u64, change: &Change, by_host: bool, log: &[Change]) -> Verdict {
-        if change.after.is_none() {
+        if change.after.is_none() || (change.before.is_none() && now > 0) {
             self.absent.insert(change.place.clone(), now);
-        } else if change.before.is_none() && now > 0 {
-            self.absent.entry(change.place.clone()).or_insert(now);
         }
         let uid = change.shown.uid();
         self.turns(change, log)?;
@@ -461,7 +461,9 @@ impl Oracle {
         ensure(held, Rule::Finalizer, || {
             format!("{effect:?}: its object has no finalizer, {owner:?}")
         })?;
-        let (Some(key), Some(owner)) = (&effect.key, owner) else {
+        // What its identity lets go of loses its entries, and what they announced may come all the same.
+        let kept = owner.filter(|owner| !super::kinds::guest::may_leave_machines(owner.value()));
+        let (Some(key), Some(owner)) = (&effect.key, kept) else {
             return Ok(());
         };
         let pending = &owner.value()["status"]["pending"];
@@ -479,6 +481,9 @@ impl Oracle {
         let took = record.ended.boot - record.started.boot;
         self.started
             .insert(record.uid.clone(), instant.now.saturating_sub(took));
+        ensure(!matches!(record.outcome, Outcome::Bug(_)), Rule::Defect, || {
+            format!("{}: {:?}", record.key, record.outcome)
+        })?;
         let wanted = |object: &Json| {
             serde_json::from_str(object).is_ok_and(|object: Value| super::kinds::is_faulty(&object))
         };

@@ -18,7 +18,8 @@ use std::sync::Arc;
 
 use polity_clouds::sim::Sim;
 use polity_core::binding::Binding;
-use polity_core::call::{Scope, WatchEvent};
+use polity_core::call::{Reply, Scope, WatchEvent};
+use polity_core::contract::Code;
 use polity_core::controller::{Guards, Input, Output};
 use polity_core::record::PassRecord;
 
@@ -250,7 +251,15 @@ impl<'a> World<'a> {
             Happening::Deliver(host, life, input) => self.feed(host, life, input),
             Happening::Said(host, life, connection, scope, event) => {
                 let open = self.hosts[host].watches.get(&scope);
-                match self.hosts[host].life == life && open.is_some_and(|w| w.connection == connection) {
+                let told = self.hosts[host].life == life && open.is_some_and(|w| w.connection == connection);
+                if let (true, WatchEvent::Listed { version, .. }) = (told, &event) {
+                    let identity = &self.hosts[host].identity;
+                    trace!(
+                        self,
+                        "{identity} is shown the list of {scope} at version {}", version.0
+                    );
+                }
+                match told {
                     true => self.feed(host, life, Input::Watched { scope, event }),
                     false => Ok(()),
                 }
@@ -385,6 +394,9 @@ impl<'a> World<'a> {
             Input::Returned { call, reply } => match process.calls.remove(call) {
                 None => return Ok(()),
                 Some(writes) => {
+                    if matches!(reply, Reply::Answer(Err(failure)) if failure.code == Code::NotFound) {
+                        self.oracle.misses(self.now, &identity);
+                    }
                     if let Some(object) = writes.then(|| calls::written(reply)).flatten() {
                         self.oracle
                             .acknowledges(self.now, clocks.unix, &identity, &object);

@@ -102,6 +102,8 @@ impl Cache {
             return Vec::new();
         };
         match event {
+            // A list that was older than what the watch had shown is followed by that once more.
+            WatchEvent::Applied(object) if watched.was_gone(&object) => Vec::new(),
             WatchEvent::Applied(object) => {
                 watched.shown = watched.shown.max(object.version());
                 watched.apply(scope, object).into_iter().collect()
@@ -111,8 +113,9 @@ impl Cache {
                 watched.delete(scope, &object).into_iter().collect()
             }
             WatchEvent::Listed { objects, version } => {
+                let changes = watched.list(scope, objects, version);
                 watched.shown = watched.shown.max(version);
-                watched.list(scope, objects, version)
+                changes
             }
             WatchEvent::Failed(why) => {
                 watched.synced = false;
@@ -327,8 +330,18 @@ impl Watched {
         }
         self.ended
             .retain(|(place, uid)| listed.get(place).is_some_and(|listed| listed == uid));
-        changes.extend(objects.into_iter().filter_map(|object| self.apply(scope, object)));
+        let is_old = version < self.shown;
+        for object in objects {
+            if !is_old || !self.was_gone(&object) {
+                changes.extend(self.apply(scope, object));
+            }
+        }
         changes
+    }
+
+    /// Whether the watch has shown this version before, and since then that the object is gone.
+    fn was_gone(&self, object: &Object) -> bool {
+        object.version() <= self.shown && !self.objects.contains_key(&place(object))
     }
 }
 
@@ -404,6 +417,19 @@ mod tests {
                 "{label:?} {field:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_list_that_is_older_than_what_was_shown_brings_nothing_back() {
+        let mut cache = cache();
+        let listed = |version| WatchEvent::Listed {
+            objects: vec![node(1, json!({}))],
+            version: ResourceVersion(version),
+        };
+        cache.observe(&scope(), listed(1));
+        cache.observe(&scope(), WatchEvent::Deleted(node(3, json!({}))));
+        assert!(cache.observe(&scope(), listed(2)).is_empty());
+        assert_eq!(version(&cache), None);
     }
 
     #[test]

@@ -234,6 +234,20 @@ impl Controller {
         for id in self.unsynced.remove(scope).unwrap_or_default() {
             self.has_listed(id);
         }
+        // What this host wrote while the watch could not say is no change of the list, and woke nobody.
+        let dependents = self.dependents.get(scope).into_iter().flatten();
+        let waits = |key: &&Key| {
+            let state = self.keys.get(key);
+            state.is_some_and(|s| s.running.is_none() && s.waiting == Waiting::ForAnyChange)
+        };
+        let missed: Vec<Key> = dependents
+            .filter(waits)
+            .filter(|key| self.dependency_changed(key))
+            .cloned()
+            .collect();
+        for key in missed {
+            self.wake(&key, Cause::Dependency);
+        }
         let bindings: Vec<Arc<Binding>> = self.bindings.values().cloned().collect();
         for binding in bindings.iter().filter(|binding| primary_scope(binding) == *scope) {
             if let Some(place) = absent_place(binding) {

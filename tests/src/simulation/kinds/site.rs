@@ -123,6 +123,11 @@ fn keep_maps(cx: &mut Cx<'_>) -> Result<Option<Failure>, Pending> {
     let extra = |map: &&Value| !names.contains(&text(&map["metadata"]["name"]));
     acts.extend(maps.iter().filter(extra).map(delete));
     let answers = cx.all(acts)?;
+    let namespace = text(&cx.object["metadata"]["namespace"]);
+    for name in names.iter().filter(|name| named(name).is_none()) {
+        // If somebody else's stands there, this one waits until it does not.
+        let _ = cx.object("v1", "ConfigMap", &namespace, name)?;
+    }
     let fails = |failure: &Failure| !matches!(failure.code, Code::AlreadyExists | Code::NotFound);
     Ok(answers.into_iter().filter_map(Result::err).find(fails))
 }

@@ -18,6 +18,7 @@ pub(super) fn by(record: &PassRecord) -> Vec<&'static str> {
         Outcome::Failed(_) => "a publication failed",
         Outcome::LeaseLost => "the lease was lost in a pass",
         Outcome::Stopped => "a host stopped in a pass",
+        Outcome::Bug(_) => "the host met a defect of its own",
     }];
     reached.extend(record.retry.iter().map(|_| "a retry policy decided"));
     for role in &record.roles {

@@ -28,6 +28,8 @@ enum What {
     Version(u64),
     /// All objects of a kind.
     List(String),
+    /// That something is not there, as an answer said.
+    Gone,
 }
 
 impl News {
@@ -61,6 +63,15 @@ impl Oracle {
         let what = What::List(kind.to_owned());
         let seen = self.hosts.entry(host.to_owned()).or_default();
         seen.news.push(News { now, what });
+    }
+
+    /// A process is told by an answer that something is gone.
+    pub fn misses(&mut self, now: u64, host: &str) {
+        let seen = self.hosts.entry(host.to_owned()).or_default();
+        seen.news.push(News {
+            now,
+            what: What::Gone,
+        });
     }
 
     /// A process was held up until now: by its clock.
@@ -190,6 +201,7 @@ impl Seen {
             .take_while(|news| news.now >= asked.started)
         {
             match &news.what {
+                What::Gone => (concerned, foreign) = (true, true),
                 What::List(kind) => {
                     let of_kind = asked
                         .questions
