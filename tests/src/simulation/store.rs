@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use polity_core::call::{LeaseRead, LeaseWrite};
 use polity_core::contract::{Code, Failure};
 use polity_core::object::{Object, ResourceVersion};
+use polity_kube_rules::merge_patch;
 use serde_json::{Value, json};
 
 /// Kind, namespace, name.
@@ -294,22 +295,7 @@ fn unmoved(before: &Value, after: &Value) -> Result<(), Failure> {
 
 /// JSON merge patch, RFC 7386.
 pub fn merge(into: &mut Value, patch: &Value) {
-    let Value::Object(fields) = patch else {
-        *into = patch.clone();
-        return;
-    };
-    if !into.is_object() {
-        *into = json!({});
-    }
-    for (name, value) in fields {
-        match (value, into.as_object_mut()) {
-            (Value::Null, Some(target)) => {
-                target.remove(name);
-            }
-            (value, Some(target)) => merge(target.entry(name).or_insert(Value::Null), value),
-            _ => {}
-        }
-    }
+    merge_patch::apply(patch, into);
 }
 
 /// Where an object stands.
