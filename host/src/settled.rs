@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use polity_clouds::sim::Millis;
 use polity_core::contract::Next;
+use polity_core::controller::WaitsFor;
 use polity_core::key::Key;
 use polity_core::record::{Outcome, PassRecord};
 
@@ -55,8 +56,11 @@ impl Ends {
         for (key, state) in &view.keys {
             match ends.get(key) {
                 Some(end) if end.settled && !state.running && !state.queued => {}
-                Some(end) if !end.settled => stuck.push(format!("{key}: {}", end.why)),
-                _ => stuck.push(format!("{key}: a pass of it is to come")),
+                Some(end) if !end.settled => stuck.push(match &state.waiting {
+                    WaitsFor::Time(_) | WaitsFor::Change => format!("{key}: {}", end.why),
+                    waiting => format!("{key}: {}; it waits for {waiting}", end.why),
+                }),
+                _ => stuck.push(format!("{key} waits for {}", state.waiting)),
             }
         }
         stuck

@@ -36,7 +36,7 @@ use cache::Cache;
 use calls::{Delayed, Outstanding, Target};
 pub use guards::{Guard, Guards};
 use keys::KeyState;
-pub use keys::KeyView;
+pub use keys::{KeyView, WaitsFor};
 use lease::{Lease, LeaseAction, LeaseTrouble};
 use locks::Locks;
 use passes::Running;

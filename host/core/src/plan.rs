@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 
+pub use polity_kube_rules::merge_patch::apply;
 use serde_json::{Map, Value, json};
 
 use crate::object::Object;
@@ -305,26 +306,6 @@ pub fn diff(from: &Value, to: &Value) -> Option<Value> {
         }
         (a, b) if a == b => None,
         (_, b) => Some(b.clone()),
-    }
-}
-
-/// Applies a JSON merge patch as an API server does: lists are values like any other.
-pub fn apply(patch: &Value, to: &mut Value) {
-    let Value::Object(fields) = patch else {
-        *to = patch.clone();
-        return;
-    };
-    if !to.is_object() {
-        *to = Value::Object(Map::new());
-    }
-    let Value::Object(target) = to else { return };
-    for (name, value) in fields {
-        match value {
-            Value::Null => {
-                target.remove(name);
-            }
-            value => apply(value, target.entry(name).or_insert(Value::Null)),
-        }
     }
 }
 

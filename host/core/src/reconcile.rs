@@ -74,6 +74,16 @@ pub(crate) enum Phase {
     Deciding(deciding::Deciding),
 }
 
+/// What a phase waits for.
+pub(crate) enum Awaited<'a> {
+    /// A watch that lists.
+    Watch(&'a Scope),
+    /// The lease, or room at its cloud.
+    Gate,
+    /// An answer.
+    Call,
+}
+
 /// What happens to a pass.
 #[derive(Debug)]
 pub(crate) enum PhaseEvent {
@@ -222,6 +232,16 @@ impl Phase {
             Phase::Acting(phase) => phase.has_effect_in_flight(),
             Phase::Publishing(phase) => phase.has_effect_in_flight(),
             Phase::Resolving(_) | Phase::Stepping(_) | Phase::Asking(_) | Phase::Deciding(_) => false,
+        }
+    }
+
+    /// What the phase waits for.
+    pub(crate) fn awaited(&self) -> Awaited<'_> {
+        match self {
+            Phase::Asking(phase) => phase.awaited(),
+            Phase::Acting(phase) if phase.is_waiting() => Awaited::Gate,
+            Phase::Publishing(phase) if phase.is_waiting() => Awaited::Gate,
+            _ => Awaited::Call,
         }
     }
 

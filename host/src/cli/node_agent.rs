@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use polity_core::object::Object;
+use polity_kube_rules::names;
 use polity_sandbox::Allocation;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
@@ -69,13 +70,9 @@ pub(super) struct NodeAgent {
 
 /// A name that a Node can have: an RFC 1123 subdomain, as Kubernetes demands.
 pub(super) fn node_name(text: &str) -> Result<String, String> {
-    let part = |part: &str| {
-        let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        !part.is_empty() && part.bytes().all(known) && !part.starts_with('-') && !part.ends_with('-')
-    };
-    match text.len() <= 253 && text.split('.').all(part) {
-        true => Ok(text.to_owned()),
-        false => Err("no name of a Node: lower-case letters, digits, '-' and '.'".to_owned()),
+    match names::dns_subdomain_problem(text) {
+        None => Ok(text.to_owned()),
+        Some(why) => Err(format!("no name of a Node: {why}")),
     }
 }
 

@@ -8,6 +8,7 @@ use polity_core::contract::{Code, Failure, ListQuery, Precondition};
 use polity_core::object::{Object, ResourceVersion};
 use polity_core::path;
 use polity_kube_rules::labels::LabelSelector;
+use polity_kube_rules::merge_patch;
 use serde_json::{Value, json};
 
 /// Kind, namespace, name.
@@ -320,22 +321,7 @@ fn unmoved(before: &Value, after: &Value) -> Result<(), Failure> {
 
 /// JSON merge patch, RFC 7386.
 pub fn merge(into: &mut Value, patch: &Value) {
-    let Value::Object(fields) = patch else {
-        *into = patch.clone();
-        return;
-    };
-    if !into.is_object() {
-        *into = json!({});
-    }
-    for (name, value) in fields {
-        match (value, into.as_object_mut()) {
-            (Value::Null, Some(target)) => {
-                target.remove(name);
-            }
-            (value, Some(target)) => merge(target.entry(name).or_insert(Value::Null), value),
-            _ => {}
-        }
-    }
+    merge_patch::apply(patch, into);
 }
 
 /// Whether a list shows an object.

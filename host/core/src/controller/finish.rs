@@ -88,6 +88,7 @@ impl Controller {
             self.reindex(&frame.key, &old);
         }
         let state = self.keys.get_mut(&frame.key)?;
+        state.busy = work.busy_lock();
         let mut wait = state.ends(finished, frame.started.boot, frame.uid());
         if *outcome == Outcome::Faulted && !self.guards.stand(Guard::FaultsBackOff) {
             wait = Some(1);

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::binding::Binding;
+use crate::call::Scope;
 use crate::contract::{Cause, Event, Trial};
 use crate::key::{Key, PassId};
 use crate::object::Object;
 use crate::path::Digest;
 use crate::plan::Part;
-use crate::reconcile::{Known, LastPass};
+use crate::reconcile::{Awaited, Known, LastPass, primary_scope};
 
 use super::Controller;
 use super::rate_limit::Bucket;
@@ -36,6 +38,8 @@ pub(super) struct KeyState {
     /// The outcome that the retry policy was asked about, and when.
     pub(super) trial: Option<(u64, Box<Trial>)>,
     pub(super) events: Vec<Event>,
+    /// A lock that was busy when the last pass asked for it.
+    pub(super) busy: Option<String>,
 }
 
 /// What ends a key's wait before its time.
@@ -47,8 +51,48 @@ pub(super) enum Waiting {
     ForSomethingNew,
 }
 
+/// What a key waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WaitsFor {
+    /// A watch that has not listed, or failed since: which, and why, where it said so.
+    Watch(Scope, Option<String>),
+    /// The lease, which this host does not hold.
+    Lease,
+    /// The lease, which ends before what its pass is about to change would.
+    Renewal,
+    /// Room at the cloud of its binding.
+    Room,
+    /// A call of its pass: a policy, a cloud, the API server.
+    Call,
+    /// A lock that was busy when its last pass asked, and the time of its next try; boot milliseconds.
+    Lock(String, u64),
+    /// A time; boot milliseconds.
+    Time(u64),
+    /// Passes of other keys, which come first.
+    Turn,
+    /// A change, and nothing else.
+    Change,
+}
+
+impl std::fmt::Display for WaitsFor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            WaitsFor::Watch(scope, None) => write!(f, "the watch of {scope}, which has not listed"),
+            WaitsFor::Watch(scope, Some(why)) => write!(f, "the watch of {scope}, which fails: {why}"),
+            WaitsFor::Lease => f.write_str("the lease, which this host does not hold"),
+            WaitsFor::Renewal => f.write_str("the renewal of the lease"),
+            WaitsFor::Room => f.write_str("room at its cloud: spec.limits.cloudCalls are in flight"),
+            WaitsFor::Call => f.write_str("an answer: its pass is under way"),
+            WaitsFor::Lock(name, _) => write!(f, "the lock {name}, which another object holds"),
+            WaitsFor::Time(_) => f.write_str("the time of its next try"),
+            WaitsFor::Turn => f.write_str("its turn"),
+            WaitsFor::Change => f.write_str("a change"),
+        }
+    }
+}
+
 /// A key as the host shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyView {
     /// A pass of it is in flight.
     pub running: bool,
@@ -60,6 +104,8 @@ pub struct KeyView {
     pub attempt: u32,
     /// Faults in a row.
     pub faults: u32,
+    /// What it waits for.
+    pub waiting: WaitsFor,
 }
 
 impl KeyState {
@@ -81,6 +127,7 @@ impl KeyState {
             futile: BTreeMap::new(),
             trial: None,
             events: Vec::new(),
+            busy: None,
         }
     }
 }
@@ -95,8 +142,45 @@ impl Controller {
                 due: self.queue.deadline(key),
                 attempt: state.attempt,
                 faults: state.faults,
+                waiting: self.waits_for(key, state),
             };
             (key, view)
         })
+    }
+
+    fn waits_for(&self, key: &Key, state: &KeyState) -> WaitsFor {
+        if let Some((phase, running)) = state.running.and_then(|pass| self.passes.get(&pass)) {
+            return match phase.awaited() {
+                Awaited::Watch(scope) => self.watch(scope),
+                Awaited::Gate if self.has_room(running.binding()) => WaitsFor::Renewal,
+                Awaited::Gate => WaitsFor::Room,
+                Awaited::Call => WaitsFor::Call,
+            };
+        }
+        let primary = self
+            .bindings
+            .get(&key.binding)
+            .map(|binding| primary_scope(binding));
+        if let Some(scope) = primary.filter(|scope| !self.cache.is_synced(scope)) {
+            return self.watch(&scope);
+        }
+        match (self.queue.deadline(key), &state.busy) {
+            _ if !self.is_holder() => WaitsFor::Lease,
+            _ if self.queue.is_queued(key) => WaitsFor::Turn,
+            (Some(at), Some(lock)) => WaitsFor::Lock(lock.clone(), at),
+            (Some(at), None) => WaitsFor::Time(at),
+            (None, _) => WaitsFor::Change,
+        }
+    }
+
+    fn watch(&self, scope: &Scope) -> WaitsFor {
+        let why = self.cache.watch_error(scope).map(str::to_owned);
+        WaitsFor::Watch(scope.clone(), why)
+    }
+
+    /// Whether one more call to the cloud of a binding may begin.
+    pub(super) fn has_room(&self, binding: &Binding) -> bool {
+        let under_way = self.cloud_calls.get(&*binding.name).copied().unwrap_or(0);
+        under_way < binding.spec.limits.cloud_calls
     }
 }

@@ -151,11 +151,6 @@ impl Controller {
 
     /// Calls a handler, and performs what it commands. A panic of ours costs the pass, and nobody else.
     fn handle(&mut self, running: &mut Running, handler: impl FnOnce(&mut Context<'_>) -> Flow) -> Flow {
-        let under_way = self
-            .cloud_calls
-            .get(&running.frame.key.binding)
-            .copied()
-            .unwrap_or(0);
         let mut context = Context {
             view: View {
                 now: self.now,
@@ -163,7 +158,7 @@ impl Controller {
                 lease: &self.lease,
                 bindings: &self.bindings,
                 locks: &self.locks,
-                has_room: under_way < running.frame.binding.spec.limits.cloud_calls,
+                has_room: self.has_room(&running.frame.binding),
                 cutting: self.cutting,
                 guards: self.guards,
             },

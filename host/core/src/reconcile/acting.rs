@@ -112,6 +112,15 @@ impl Acting {
         )
     }
 
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(
+            self.now,
+            ActStep::AddFinalizer(Gate::Waiting)
+                | ActStep::WriteAhead(Gate::Waiting)
+                | ActStep::Performing(_, Gate::Waiting)
+        )
+    }
+
     fn wait(mut self, now: ActStep) -> Flow {
         self.now = now;
         Flow::Wait(Phase::Acting(self))

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::frame::{Dependency, Questions};
 use super::role::RoleRun;
 use super::stepping::Stepping;
-use super::{CLUSTER_LONGEST, Command, Context, Flow, Phase, PhaseEvent, Report};
+use super::{Awaited, CLUSTER_LONGEST, Command, Context, Flow, Phase, PhaseEvent, Report};
 use crate::binding::KindGrant;
 use crate::call::{Call, CloudRequest, Reply, Scope};
 use crate::contract::{Answer, Code, Failure, Json, ListQuery, ObjectQuery, Question, Request, Role};
@@ -70,6 +70,14 @@ impl Asking {
         match self.asks.iter().all(is_answered) {
             true => self.finish(context),
             false => Flow::Wait(Phase::Asking(self)),
+        }
+    }
+
+    pub(super) fn awaited(&self) -> Awaited<'_> {
+        let watch = |ask: &'_ AskSlot| matches!(ask.state, AskState::Listing(_));
+        match self.asks.iter().find(|ask| watch(ask)).map(|ask| &ask.state) {
+            Some(AskState::Listing(scope)) => Awaited::Watch(scope),
+            _ => Awaited::Call,
         }
     }
 

@@ -188,6 +188,10 @@ impl Publishing {
         matches!(self.now, PublishStep::Writing(_, Gate::Sent))
     }
 
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(self.now, PublishStep::Writing(_, Gate::Waiting))
+    }
+
     /// Ends the pass in another way than it was to.
     fn end(self, outcome: Outcome) -> Flow {
         Flow::End(self.what.ended.instead(outcome))

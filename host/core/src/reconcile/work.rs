@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::frame::Dependencies;
 use crate::call::{PendingEntry, Scope};
-use crate::contract::{Answer, Conclusion, Doubt, Failure};
+use crate::contract::{Answer, Conclusion, Doubt, Entry as JournalEntry, Failure, Question, Request};
 use crate::object::{Object, ResourceVersion};
 use crate::path::Digest;
 use crate::plan::Part;
@@ -127,6 +127,19 @@ impl Work {
     pub(super) fn was_in_doubt(&self) -> bool {
         let absent = |entry: &Entry| matches!(entry.fate, Fate::NeverSent | Fate::Resolved(Doubt::Absent));
         self.unreadable.is_some() || !self.found.iter().all(absent)
+    }
+
+    /// A lock that was busy when a role asked for it.
+    pub(crate) fn busy_lock(&self) -> Option<String> {
+        let journal = self.roles.iter().flat_map(|role| &role.journal);
+        let busy = |entry: &JournalEntry| match (&entry.request, &entry.answer) {
+            (Request::Ask(ask), Ok(answer)) if &**answer == "\"busy\"" => match &ask.question {
+                Question::Permit(name) => Some(name.clone()),
+                _ => None,
+            },
+            _ => None,
+        };
+        journal.rev().find_map(busy)
     }
 
     /// Notes what came of an entry that this pass wrote.

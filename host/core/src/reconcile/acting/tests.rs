@@ -416,10 +416,10 @@ fn a_relation_is_looked_at_before_an_act_and_not_only_before_an_ask() {
         [Err(Code::Unavailable)],
         "nobody has seen whose it is"
     );
-    let of = |machine: &str| {
+    let of = |machine: &str, version: &str| {
         Object::new(
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "default",
-            "name": "site", "uid": "s", "resourceVersion": "3", "labels": {"machine": machine}}}),
+            "name": "site", "uid": "s", "resourceVersion": version, "labels": {"machine": machine}}}),
         )
     };
     let Request::Ask(asked) = config_map(false) else {
@@ -436,11 +436,12 @@ fn a_relation_is_looked_at_before_an_act_and_not_only_before_an_ask() {
         fields: Vec::new(),
     };
     fixture.cache.open(&scope);
-    fixture.cache.observe(&scope, WatchEvent::Applied(of("another")));
+    fixture
+        .cache
+        .observe(&scope, WatchEvent::Applied(of("another", "3")));
     let (_, commands) = fixture.requests(vec![delete("s")]);
     assert_eq!(answers(&commands), [Err(Code::PermissionDenied)]);
-    fixture.cache.observe(&scope, WatchEvent::Deleted(of("another")));
-    fixture.cache.observe(&scope, WatchEvent::Applied(of("m")));
+    fixture.cache.observe(&scope, WatchEvent::Applied(of("m", "4")));
     let (_, commands) = fixture.requests(vec![delete("of another")]);
     assert_eq!(answers(&commands), [Err(Code::Aborted)]);
     let (_, commands) = fixture.requests(vec![delete("s")]);
