@@ -17,7 +17,7 @@ use polity_tests::simulation::scenario::{Action, Scenario};
 use polity_tests::simulation::{Failed, Options, Rule, Sandboxed, Stepper, run};
 
 /// Seeds of the test command: what a core does in about a minute, on two threads; the guards take another half.
-const SEEDS: u64 = 1_000;
+const SEEDS: u64 = 750;
 /// Seeds within which a guard that is missing must be noticed.
 const NOTICED_WITHIN: u64 = 2_000;
 /// Lines of the trace that a failure shows.
@@ -383,6 +383,27 @@ fn an_entry_of_another_process_taken_for_unsent_makes_two_machines() {
         Guard::EntriesOfOthersAreAskedFor,
         of_guests,
         &[Rule::OneVm, Rule::NoLeak],
+    );
+}
+
+#[test]
+fn an_absence_believed_too_early_makes_two_machines() {
+    guard(
+        |g| g.absent_takes_time = false,
+        |scenario| {
+            of_guests(scenario);
+            // The entry looks old to the cloud, and what it announces is still to come.
+            let hosts = 0..scenario.hosts;
+            let behind = hosts.map(|host| (0, Action::Skew(host, -600_000)));
+            scenario.actions.splice(0..0, behind);
+            scenario.cloud.tokens = true;
+            scenario.cloud.faults = vec![FaultRule {
+                until: Some(Millis(scenario.quiet_at)),
+                probability: Some(0.6),
+                ..FaultRule::new("machine.create", Trouble::HappenLate(Millis(40_000)))
+            }];
+        },
+        &[Rule::OneVm],
     );
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use polity_clouds::sim::{Effect, Happened, VmView};
-use polity_core::contract::{Act, Cause, Code, Json, Next, Pass, Question, Request, Trial};
+use polity_core::contract::{Act, Code, Json, Next, Pass, Question, Request, Trial};
 use polity_core::key::Key;
 use polity_core::object::Object;
 use polity_core::record::{Outcome, PassRecord};
@@ -362,7 +362,7 @@ impl Oracle {
         }
         let uid = change.shown.uid();
         self.turns(change, log)?;
-        if by_host {
+        if by_host && !self.wild {
             self.done_to_another(change)?;
         }
         if !by_host {
@@ -516,30 +516,9 @@ impl Oracle {
                     record.key, record.started.boot
                 )
             })?;
-            let only_changed = record
-                .causes
-                .iter()
-                .all(|cause| matches!(cause, Cause::Changed | Cause::Created));
-            if only_changed && last.waits {
-                let news = (meta.generation, meta.deleting) != (last.meta.generation, last.meta.deleting)
-                    || requests != last.requests;
-                ensure(news, Rule::Heartbeat, || {
-                    format!("{} waited to retry and was woken by nothing new", record.key)
-                })?;
-            }
-            if only_changed {
-                let between = instant.store.log().iter().rev();
-                let own = between
-                    .take_while(|change| change.version > last.version)
-                    .filter(|c| c.version <= meta.version && c.shown.uid() == record.uid)
-                    .all(|c| c.author == host && seen.acknowledged_all.contains(&c.version));
-                ensure(!own, Rule::OwnWrite, || {
-                    format!(
-                        "{} of {host} was woken by its own writes: {:?}, it saw versions {} and then {}",
-                        record.key, record.causes, last.version, meta.version
-                    )
-                })?;
-            }
+            let news = requests != last.requests
+                || (meta.generation, meta.deleting) != (last.meta.generation, last.meta.deleting);
+            seen.woken_by_changes(instant.store.log(), host, (last, meta, news), record)?;
         }
         let waits = record.outcome == Outcome::Published && matches!(record.next, Some(Next::Retry { .. }));
         let last = Last {

@@ -5,7 +5,7 @@ use polity_core::contract::{Cause, Json, Question, Request, Role};
 use polity_core::key::Key;
 use polity_core::record::{Outcome, PassRecord};
 
-use super::{Instant, Last, Oracle, Rule, Seen, Verdict, ensure};
+use super::{Instant, Last, Meta, Oracle, Rule, Seen, Verdict, ensure};
 use crate::simulation::kinds;
 use crate::simulation::store::{Change, selects};
 
@@ -182,6 +182,36 @@ impl Seen {
                 due.until = new.max(boot);
             }
         }
+    }
+
+    /// A pass that began because its object changed saw more than its host's own writes; while its key waited to retry,
+    /// something new.
+    pub(super) fn woken_by_changes(
+        &self,
+        log: &[Change],
+        host: &str,
+        (last, meta, news): (&Last, Meta, bool),
+        record: &PassRecord,
+    ) -> Verdict {
+        let by_change = |cause: &Cause| matches!(cause, Cause::Changed | Cause::Created);
+        if !record.causes.iter().all(by_change) {
+            return Ok(());
+        }
+        ensure(!last.waits || news, Rule::Heartbeat, || {
+            format!("{} waited to retry and was woken by nothing new", record.key)
+        })?;
+        let own = log
+            .iter()
+            .rev()
+            .take_while(|change| change.version > last.version)
+            .filter(|change| change.version <= meta.version && change.shown.uid() == record.uid)
+            .all(|change| change.author == host && self.acknowledged_all.contains(&change.version));
+        ensure(!own, Rule::OwnWrite, || {
+            format!(
+                "{} of {host} was woken by its own writes: {:?}, it saw versions {} and then {}",
+                record.key, record.causes, last.version, meta.version
+            )
+        })
     }
 
     /// What woke a pass is something that its key's last pass used, and not its own doing.

@@ -17,7 +17,7 @@ impl World<'_> {
         trace!(self, "{action:?}");
         self.edits += 1;
         let nth = self.edits;
-        match action {
+        match action.clone() {
             Action::Create(at) => {
                 let _ = self.store.create("user", new_object(&at, nth));
             }
@@ -41,28 +41,7 @@ impl World<'_> {
                     self.schedule(when, Happening::Act(index));
                 }
             }
-            Action::Meddle(at) => {
-                let status = match at.0.as_str() {
-                    "Machine" if nth.is_multiple_of(2) => json!({"addresses": [format!("192.0.2.{nth}")]}),
-                    "Machine" => json!({"phase": "Cloning"}),
-                    // A ConfigMap has no status: it is taken from its Site, or written anew.
-                    "ConfigMap" if nth.is_multiple_of(2) => {
-                        self.user(
-                            &at,
-                            None,
-                            json!({"metadata": {"labels": {"site": null, "owner": null}}}),
-                        );
-                        return Ok(());
-                    }
-                    "ConfigMap" => {
-                        self.user(&at, None, json!({"data": {"value": format!("meddled {nth}")}}));
-                        return Ok(());
-                    }
-                    "Guest" | "Site" => json!({"form": null}),
-                    _ => json!({"seen": format!("meddled {nth}")}),
-                };
-                self.user(&at, Some("status"), json!({"status": status}));
-            }
+            Action::Meddle(at) => self.meddle(&at, nth),
             Action::Request(at) => {
                 let nonce = json!({"request.polity.dev/look": nth.to_string()});
                 self.user(&at, None, json!({"metadata": {"annotations": nonce}}));
@@ -84,22 +63,51 @@ impl World<'_> {
                 self.schedule(self.now + millis, Happening::Resume(host, life));
             }
             Action::Skew(host, millis) => self.hosts[host].ahead += millis,
+            Action::JumpAhead(millis) => self.jumped += millis,
+            Action::Swap(..) | Action::Unbind(_) | Action::Bind(_) => self.rebind(&action),
+        }
+        Ok(())
+    }
+
+    /// Another controller writes what the policy writes.
+    fn meddle(&mut self, at: &Place, nth: u64) {
+        let status = match at.0.as_str() {
+            "Machine" if nth.is_multiple_of(2) => json!({"addresses": [format!("192.0.2.{nth}")]}),
+            "Machine" => json!({"phase": "Cloning"}),
+            // A ConfigMap has no status: it is taken from its Site, or written anew.
+            "ConfigMap" if nth.is_multiple_of(2) => {
+                return self.user(
+                    at,
+                    None,
+                    json!({"metadata": {"labels": {"site": null, "owner": null}}}),
+                );
+            }
+            "ConfigMap" => return self.user(at, None, json!({"data": {"value": format!("meddled {nth}")}})),
+            "Guest" | "Site" => json!({"form": null}),
+            _ => json!({"seen": format!("meddled {nth}")}),
+        };
+        self.user(at, Some("status"), json!({"status": status}));
+    }
+
+    /// Somebody binds another policy, or takes a binding away or brings it back.
+    fn rebind(&mut self, action: &Action) {
+        let name = match *action {
             Action::Swap(name, role) => {
                 let binding = self.bindings.iter_mut().find(|binding| binding.name == name);
                 binding.into_iter().for_each(|binding| kinds::swap(binding, role));
-                self.tell_hosts(name);
+                name
             }
             Action::Unbind(name) => {
                 self.unbound.insert(name.to_owned());
-                self.tell_hosts(name);
+                name
             }
             Action::Bind(name) => {
                 self.unbound.remove(name);
-                self.tell_hosts(name);
+                name
             }
-            Action::JumpAhead(millis) => self.jumped += millis,
-        }
-        Ok(())
+            _ => return,
+        };
+        self.tell_hosts(name);
     }
 
     /// Somebody asks for a pass of every Machine.
