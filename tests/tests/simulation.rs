@@ -389,7 +389,7 @@ fn an_entry_of_another_process_taken_for_unsent_makes_two_machines() {
 #[test]
 fn an_absence_believed_too_early_makes_two_machines() {
     guard(
-        |g| g.absent_takes_time = false,
+        Guard::AbsentTakesTime,
         |scenario| {
             of_guests(scenario);
             // The entry looks old to the cloud, and what it announces is still to come.

@@ -5,6 +5,7 @@
 //! is a value like any other. Everything goes out as JSON merge patches with
 //! `metadata.uid` and `metadata.resourceVersion` as the precondition.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 pub use polity_kube_rules::merge_patch::apply;
@@ -62,7 +63,7 @@ impl Edits {
         let mut conflicts = Vec::new();
         leaves("", &self.patch, Some(self.snapshot.value()), &mut |leaf| {
             let now = leaf.find(fresh);
-            if now != leaf.base && now != leaf.wanted {
+            if now != leaf.base && now != leaf.wanted.as_deref() {
                 conflicts.push(leaf.path);
             }
         });
@@ -83,7 +84,8 @@ struct Leaf<'a> {
     path: EditPath,
     list: Option<(String, String)>,
     base: Option<&'a Value>,
-    wanted: Option<&'a Value>,
+    /// Owned where it is made of what the patch says and what stood there.
+    wanted: Option<Cow<'a, Value>>,
 }
 
 impl Leaf<'_> {
@@ -93,20 +95,25 @@ impl Leaf<'_> {
             None => pointer(object, &self.path),
             Some((path, key)) => {
                 let name = path.rsplit('.').next().unwrap_or(path);
-                pointer(object, path)?
-                    .as_array()?
-                    .iter()
-                    .find(|e| element_key(name, e) == *key)
+                match pointer(object, path)? {
+                    Value::Array(elements) => elements.iter().find(|e| element_key(name, e) == *key),
+                    other => Some(other),
+                }
             }
         }
     }
 }
 
-fn pointer<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
-    segments(path)
-        .into_iter()
-        .try_fold(value, |v, part| v.get(part))
-        .filter(|v| !v.is_null())
+/// What stands at a path, or in its way: a value that is no object has to go before anything can stand below it.
+fn pointer<'a>(mut value: &'a Value, path: &str) -> Option<&'a Value> {
+    for part in segments(path) {
+        match value {
+            Value::Object(fields) => value = fields.get(&part)?,
+            Value::Null => return None,
+            other => return Some(other),
+        }
+    }
+    Some(value).filter(|value| !value.is_null())
 }
 
 /// Keys of annotations and labels hold dots themselves; they are escaped as `\.` in paths.
@@ -185,20 +192,32 @@ fn leaves<'a>(path: &str, patch: &'a Value, base: Option<&'a Value>, found: &mut
                     path: format!("{path}[{key}]"),
                     list: Some((path.clone(), key.clone())),
                     base: find(&old, key),
-                    wanted: find(&new, key),
+                    wanted: find(&new, key).map(Cow::Borrowed),
                 });
             }
             continue;
         }
-        match wanted {
-            Value::Object(inner) if !inner.is_empty() => leaves(&path, wanted, base, found),
-            _ => found(Leaf {
-                path,
-                list: None,
-                base,
-                wanted: Some(wanted).filter(|w| !w.is_null()),
-            }),
-        }
+        let stands_in_the_way = base.filter(|base| !base.is_object());
+        let wanted = match (wanted, stands_in_the_way) {
+            (Value::Object(inner), None) if !inner.is_empty() => {
+                leaves(&path, wanted, base, found);
+                continue;
+            }
+            // It replaces the value as a whole, by what is left of the object without what it removes.
+            (Value::Object(_), Some(value)) => {
+                let mut replaced = value.clone();
+                merge(name, wanted, base, &mut replaced);
+                Some(Cow::Owned(replaced))
+            }
+            (Value::Null, _) => None,
+            (wanted, _) => Some(Cow::Borrowed(wanted)),
+        };
+        found(Leaf {
+            path,
+            list: None,
+            base,
+            wanted,
+        });
     }
 }
 
@@ -274,11 +293,24 @@ fn merged_list(old: &[(String, &Value)], new: &[(String, &Value)], held: &[(Stri
 }
 
 fn remove(patch: &mut Value, path: &str) {
-    let mut parts = segments(path);
-    let Some(last) = parts.pop() else { return };
-    let parent = parts.iter().try_fold(patch, |v, part| v.get_mut(part));
-    if let Some(Value::Object(fields)) = parent {
-        fields.remove(&last);
+    remove_segments(patch, &segments(path));
+}
+
+/// What holds nothing afterwards goes, too: an empty object would be an edit.
+fn remove_segments(patch: &mut Value, path: &[String]) {
+    let (Value::Object(fields), Some((first, rest))) = (patch, path.split_first()) else {
+        return;
+    };
+    let is_gone = match (fields.get_mut(first), rest) {
+        (None, _) => false,
+        (Some(_), []) => true,
+        (Some(inner), rest) => {
+            remove_segments(inner, rest);
+            inner.as_object().is_some_and(Map::is_empty)
+        }
+    };
+    if is_gone {
+        fields.remove(first);
     }
 }
 
@@ -369,7 +401,8 @@ pub fn not_kept(part: Part, object: &Object, desired: &Value) -> Vec<EditPath> {
         leaves("", &patch, Some(object.value()), &mut |leaf| {
             let as_number = |value: Option<&Value>| value.and_then(Value::as_f64);
             // `1.0` and `1` are one number.
-            let same = as_number(leaf.base).is_some() && as_number(leaf.base) == as_number(leaf.wanted);
+            let wanted = as_number(leaf.wanted.as_deref());
+            let same = wanted.is_some() && as_number(leaf.base) == wanted;
             if !same {
                 paths.push(leaf.path);
             }
@@ -471,6 +504,37 @@ mod tests {
         assert_eq!(
             edits.onto(now.value())["spec"],
             json!({"x": 1, "empty": {}, "list": []})
+        );
+    }
+
+    #[test]
+    fn an_object_that_replaces_another_value_is_an_edit_of_it() {
+        let now = machine("1", json!({}));
+        for inner in [json!({"conditions": []}), json!({"y": null}), json!({"y": 2})] {
+            let edits = Edits::new(now.clone(), json!({"spec": {"x": inner}}));
+            assert_eq!(edits.paths(), [("spec.x".to_owned(), false)], "{inner}");
+            let written = edits.onto(now.value());
+            assert!(written["spec"]["x"].is_object());
+            assert_eq!(edits.conflicts(now.value()), Vec::<EditPath>::new());
+            assert_eq!(
+                edits.conflicts(&written),
+                Vec::<EditPath>::new(),
+                "it stands already"
+            );
+            assert_eq!(
+                edits.conflicts(machine("2", json!({"spec": {"x": 7}})).value()),
+                ["spec.x"]
+            );
+        }
+        // Somebody put a value where the snapshot had none: it is not replaced unseen.
+        let edits = Edits::new(
+            now,
+            json!({"spec": {"new": {"inner": 1}, "taints": [{"key": "a", "effect": "b"}]}}),
+        );
+        let theirs = machine("2", json!({"spec": {"new": 5, "taints": "x"}}));
+        assert_eq!(
+            edits.conflicts(theirs.value()),
+            ["spec.new.inner", "spec.taints[a:b]"]
         );
     }
 
