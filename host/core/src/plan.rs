@@ -177,7 +177,7 @@ fn find<'a>(all: &[(String, &'a Value)], key: &str) -> Option<&'a Value> {
     all.iter().find(|(k, _)| k == key).map(|(_, element)| *element)
 }
 
-fn leaves<'a>(path: &str, patch: &'a Value, base: Option<&'a Value>, found: &mut impl FnMut(Leaf<'a>)) {
+fn leaves<'a>(path: &str, patch: &'a Value, base: Option<&'a Value>, found: &mut dyn FnMut(Leaf<'a>)) {
     let Value::Object(fields) = patch else { return };
     for (name, wanted) in fields {
         let path = join(path, name);
@@ -203,8 +203,11 @@ fn leaves<'a>(path: &str, patch: &'a Value, base: Option<&'a Value>, found: &mut
                 leaves(&path, wanted, base, found);
                 continue;
             }
-            // It replaces the value as a whole, by what is left of the object without what it removes.
+            // It replaces the value as a whole, by what is left of the object without what it removes; and it edits what
+            // it says below.
             (Value::Object(_), Some(value)) => {
+                let base = Some(value);
+                leaves(&path, wanted, None, &mut |leaf| found(Leaf { base, ..leaf }));
                 let mut replaced = value.clone();
                 merge(name, wanted, base, &mut replaced);
                 Some(Cow::Owned(replaced))
@@ -246,10 +249,14 @@ fn merge(name: &str, patch: &Value, base: Option<&Value>, current: &mut Value) {
             target.remove(name);
             continue;
         }
-        let was_absent = !target.contains_key(name);
+        let stood_null = target.get(name).is_some_and(Value::is_null);
+        let was_absent = stood_null || !target.contains_key(name);
         merge(name, wanted, base, target.entry(name).or_insert(Value::Null));
         if was_absent && !is_value(name, wanted) && target.get(name).is_none_or(is_empty) {
-            target.remove(name);
+            match stood_null {
+                true => target.insert(name.clone(), Value::Null),
+                false => target.remove(name),
+            };
         }
         // Of a list that was removed only what others added since is left.
         if wanted.is_null() && target.get(name).is_none_or(is_nothing) {
@@ -488,12 +495,17 @@ mod tests {
 
     #[test]
     fn a_patch_without_an_edited_value_changes_nothing() {
-        let now = machine("1", json!({}));
+        let mut now = machine("1", json!({})).value().clone();
+        if let Some(fields) = now.as_object_mut() {
+            fields.insert("none".into(), Value::Null);
+        }
+        let now = Object::new(now);
         for patch in [
             json!({"metadata": {"ownerReferences": []}}),
             json!({"status": {"conditions": []}}),
             json!({"spec": {"node": {"taints": []}}}),
             json!({"metadata": {"finalizers": ["a", "f"]}}),
+            json!({"none": {"conditions": []}}),
         ] {
             let edits = Edits::new(now.clone(), patch);
             assert_eq!(edits.paths(), []);
@@ -512,7 +524,7 @@ mod tests {
         let now = machine("1", json!({}));
         for inner in [json!({"conditions": []}), json!({"y": null}), json!({"y": 2})] {
             let edits = Edits::new(now.clone(), json!({"spec": {"x": inner}}));
-            assert_eq!(edits.paths(), [("spec.x".to_owned(), false)], "{inner}");
+            assert!(edits.paths().contains(&("spec.x".to_owned(), false)), "{inner}");
             let written = edits.onto(now.value());
             assert!(written["spec"]["x"].is_object());
             assert_eq!(edits.conflicts(now.value()), Vec::<EditPath>::new());
@@ -521,11 +533,16 @@ mod tests {
                 Vec::<EditPath>::new(),
                 "it stands already"
             );
-            assert_eq!(
-                edits.conflicts(machine("2", json!({"spec": {"x": 7}})).value()),
-                ["spec.x"]
-            );
+            let theirs = edits.conflicts(machine("2", json!({"spec": {"x": 7}})).value());
+            assert!(theirs.contains(&"spec.x".to_owned()), "{theirs:?}");
         }
+        let edits = Edits::new(now.clone(), json!({"spec": {"x": {"y": 2, "z": null}}}));
+        let paths = ["spec.x.y", "spec.x.z", "spec.x"].map(str::to_owned);
+        assert_eq!(
+            edits.paths(),
+            paths.map(|path| (path.clone(), path.ends_with('z'))),
+            "what it says below counts, too"
+        );
         // Somebody put a value where the snapshot had none: it is not replaced unseen.
         let edits = Edits::new(
             now,
