@@ -11,7 +11,8 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use polity_core::contract::{
     Act, Code, Conclusion, Doubt, Effect, Entry, Failure, Next, Question, Request, RetryClass, Verdict,
 };
-use polity_core::record::{Outcome, PassRecord, RoleRecord, WritePurpose};
+use polity_core::plan::Part;
+use polity_core::record::{Outcome, PassRecord, RoleRecord, WritePurpose, WriteRecord};
 use serde_json::Value;
 
 use crate::simulation::store::merge;
@@ -339,14 +340,16 @@ impl<'a> Seen<'a> {
     }
 
     /// Whether the host wrote it. A pass that was played without a host has no writes at all, and one whose answer was lost
-    /// is published once the host has found there what it wrote.
+    /// is published once the host has found there what it wrote. An object that is gone needs no finalizer removed.
     fn has_written(&self) -> bool {
         let writes = &self.record.writes;
-        let may_stand = |failure: &Failure| failure.effect == Effect::Unknown;
-        let mut published = writes
-            .iter()
-            .filter(|write| matches!(write.purpose, WritePurpose::Publish(_)));
-        writes.is_empty() || published.any(|write| write.failure.as_ref().is_none_or(may_stand))
+        let stands = |write: &&WriteRecord| match (&write.failure, write.purpose) {
+            (None, _) => true,
+            (Some(failure), WritePurpose::Publish(Part::Finalizer)) if failure.code == Code::NotFound => true,
+            (Some(failure), _) => failure.effect == Effect::Unknown,
+        };
+        let is_published = |write: &&WriteRecord| matches!(write.purpose, WritePurpose::Publish(_));
+        writes.is_empty() || writes.iter().filter(is_published).any(|write| stands(&write))
     }
 
     fn requests(&self) -> Vec<String> {
@@ -485,8 +488,7 @@ fn json(text: &str) -> Value {
 mod tests {
     use polity_core::contract::{CloudAct, Failure};
     use polity_core::key::{Key, Now, PassId};
-    use polity_core::plan::Part;
-    use polity_core::record::{Discard, WriteRecord};
+    use polity_core::record::Discard;
     use serde_json::json;
 
     use super::*;
@@ -627,6 +629,16 @@ mod tests {
         let note = |patch| missing("CAPV-21\t-finalizer", &pass(&["CAPV-21"], &[], patch));
         assert_eq!(note(Value::Null), ["-finalizer"]);
         assert_eq!(note(json!({"metadata": {"finalizers": ["b"]}})), [""; 0]);
+        let mut gone = pass(&["CAPV-21"], &[], json!({"metadata": {"finalizers": ["b"]}}));
+        let write = |purpose, code| WriteRecord {
+            purpose,
+            version: None,
+            failure: Some(Failure::new(code, "x")),
+        };
+        gone.writes = vec![write(WritePurpose::Publish(Part::Finalizer), Code::NotFound)];
+        assert_eq!(missing("CAPV-21\t-finalizer", &gone), [""; 0]);
+        gone.writes = vec![write(WritePurpose::Publish(Part::Main), Code::NotFound)];
+        assert_eq!(missing("CAPV-21\t-finalizer", &gone), ["-finalizer"]);
     }
 
     #[test]

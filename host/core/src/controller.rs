@@ -5,7 +5,7 @@
 //!                 cache                 calls    (phases)   reschedule
 //! ```
 //!
-//! It holds keys, calls, watches and the lease; what one pass does next is decided in [`crate::reconcile`]. A pass is
+//! It holds keys, calls, watches and the lease; what one pass does next is decided in `reconcile`. A pass is
 //! taken out of the map while an event of it is handled: what the handler commands is performed when it has returned.
 
 pub(crate) mod cache;

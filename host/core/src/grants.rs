@@ -2,7 +2,7 @@
 //!
 //! # Guarantees
 //!
-//! - The grants of a binding are compiled once. A request is let through by exactly one of them ([`Grants::admits`]), so
+//! - The grants of a binding are compiled once. A request is let through by exactly one of them (`Grants::admits`), so
 //!   that two grants of a kind never add up to more than either: what is asked is seen through the fields of that grant, and
 //!   related by its relation.
 //! - Where several grants reach what a request names, one without a relation comes first, then the order of the binding.

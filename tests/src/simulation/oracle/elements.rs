@@ -64,7 +64,7 @@ pub(super) fn host_owned(change: &Change) -> Verdict {
     })
 }
 
-/// What a change changed: fields of `status`, conditions by type, labels by key, finalizers, the spec.
+/// What a change changed: fields of `status`, conditions by type, labels by key, values of the spec.
 pub(super) fn changed_elements(change: &Change) -> Vec<String> {
     let (Some(before), Some(after)) = (&change.before, &change.after) else {
         return Vec::new();
@@ -83,7 +83,7 @@ pub(super) fn changed_elements(change: &Change) -> Vec<String> {
 /// An object in parts, each of which somebody else may write.
 pub(super) fn elements(object: &Value) -> BTreeMap<String, Value> {
     let mut found = BTreeMap::new();
-    found.insert("spec".to_owned(), object["spec"].clone());
+    values("spec", &object["spec"], &mut found);
     for part in ["labels", "annotations"] {
         for (name, value) in object["metadata"][part].as_object().into_iter().flatten() {
             found.insert(format!("{part}.{name}"), value.clone());
@@ -99,4 +99,16 @@ pub(super) fn elements(object: &Value) -> BTreeMap<String, Value> {
         found.insert(format!("condition {kind}"), condition.clone());
     }
     found
+}
+
+/// The values below a path: two people who edit different ones do not meet.
+fn values(path: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
+    match value.as_object().filter(|fields| !fields.is_empty()) {
+        None => drop(found.insert(path.to_owned(), value.clone())),
+        Some(fields) => {
+            for (name, value) in fields {
+                values(&format!("{path}.{name}"), value, found);
+            }
+        }
+    }
 }
