@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use polity_core::contract::{
-    Act, Code, Conclusion, Doubt, Effect, Entry, Failure, Next, Question, Request, RetryClass, Verdict,
+    Act, Code, Conclusion, Doubt, Effect, Entry, Next, Question, Request, RetryClass, Verdict,
 };
 use polity_core::plan::Part;
 use polity_core::record::{Outcome, PassRecord, RoleRecord, WritePurpose, WriteRecord};
