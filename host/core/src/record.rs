@@ -135,6 +135,13 @@ pub enum Outcome {
     Bug(String),
 }
 
+impl Outcome {
+    /// Whether what a policy concluded is published.
+    pub fn is_concluded(&self) -> bool {
+        matches!(self, Outcome::Published | Outcome::Denied | Outcome::Released)
+    }
+}
+
 /// Why a pass was given up before any effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -273,13 +273,17 @@ impl Watched {
         if known.uid() != object.uid() || known.version() > object.version() {
             return None;
         }
+        Some(self.remove(scope, place))
+    }
+
+    fn remove(&mut self, scope: &Scope, place: Place) -> Change {
         let before = self.objects.remove(&place);
-        Some(Change {
+        Change {
             scope: scope.clone(),
             place,
             before,
             after: None,
-        })
+        }
     }
 
     fn has_ended(&self, place: &Place, uid: &str) -> bool {
@@ -295,13 +299,7 @@ impl Watched {
         if !is_known {
             return None;
         }
-        let before = self.objects.remove(&place);
-        Some(Change {
-            scope: scope.clone(),
-            place,
-            before,
-            after: None,
-        })
+        Some(self.remove(scope, place))
     }
 
     fn list(&mut self, scope: &Scope, objects: Vec<Object>, version: ResourceVersion) -> Vec<Change> {
@@ -319,14 +317,7 @@ impl Watched {
             .collect();
         let mut changes = Vec::new();
         for known in gone {
-            let place = place(&known);
-            let before = self.objects.remove(&place);
-            changes.push(Change {
-                scope: scope.clone(),
-                place,
-                before,
-                after: None,
-            });
+            changes.push(self.remove(scope, place(&known)));
         }
         self.ended
             .retain(|(place, uid)| listed.get(place).is_some_and(|listed| listed == uid));

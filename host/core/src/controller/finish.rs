@@ -80,8 +80,7 @@ impl Controller {
             false => &frame.snapshot,
         };
         state.seen = finished.ended.unseen.clone().or_else(|| own.clone());
-        let concluded = matches!(outcome, Outcome::Published | Outcome::Denied | Outcome::Released);
-        if concluded {
+        if outcome.is_concluded() {
             state.faults = 0;
             let used = std::mem::take(&mut work.dependencies).into_iter().collect();
             let old = std::mem::replace(&mut state.last.used, used);
@@ -162,14 +161,10 @@ impl KeyState {
     /// Counts how a pass ended; milliseconds until the next one, where a time brings it.
     fn ends(&mut self, finished: &Finished, started: u64, uid: &str) -> Option<u64> {
         let Finished { ended, waited, .. } = finished;
-        let concluded = matches!(
-            ended.outcome,
-            Outcome::Published | Outcome::Denied | Outcome::Released
-        );
         if waited.as_ref().is_some_and(|(_, trial)| trial.code.is_some()) {
             self.last.failing_since.get_or_insert(started);
             self.attempt = self.attempt.saturating_add(1);
-        } else if concluded {
+        } else if ended.outcome.is_concluded() {
             (self.attempt, self.last.failing_since) = (0, None);
         }
         self.waiting = match &ended.outcome {

@@ -135,20 +135,22 @@ impl KeyState {
 impl Controller {
     /// The keys of a binding: whether each has a pass in flight or a turn coming, and when its timer is due.
     pub fn keys(&self) -> impl Iterator<Item = (&Key, KeyView)> {
-        self.keys.iter().map(|(key, state)| {
+        let unsynced: BTreeSet<&str> = self.unsynced().collect();
+        self.keys.iter().map(move |(key, state)| {
             let view = KeyView {
                 running: state.running.is_some(),
                 queued: self.queue.is_queued(key),
                 due: self.queue.deadline(key),
                 attempt: state.attempt,
                 faults: state.faults,
-                waiting: self.waits_for(key, state),
+                waiting: self.waits_for(key, state, &unsynced),
             };
             (key, view)
         })
     }
 
-    fn waits_for(&self, key: &Key, state: &KeyState) -> WaitsFor {
+    /// `unsynced` are the bindings whose own objects are not all known.
+    fn waits_for(&self, key: &Key, state: &KeyState, unsynced: &BTreeSet<&str>) -> WaitsFor {
         if let Some((phase, running)) = state.running.and_then(|pass| self.passes.get(&pass)) {
             return match phase.awaited() {
                 Awaited::Watch(scope) => self.watch(scope),
@@ -157,12 +159,10 @@ impl Controller {
                 Awaited::Call => WaitsFor::Call,
             };
         }
-        let primary = self
-            .bindings
-            .get(&key.binding)
-            .map(|binding| primary_scope(binding));
-        if let Some(scope) = primary.filter(|scope| !self.cache.is_synced(scope)) {
-            return self.watch(&scope);
+        if unsynced.contains(&*key.binding)
+            && let Some(binding) = self.bindings.get(&key.binding)
+        {
+            return self.watch(&primary_scope(binding));
         }
         match (self.queue.deadline(key), &state.busy) {
             _ if !self.is_holder() => WaitsFor::Lease,

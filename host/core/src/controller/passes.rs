@@ -188,7 +188,7 @@ impl Controller {
     }
 
     fn cancel_unless_concluded(&mut self, pass: PassId, outcome: &Outcome) {
-        if !matches!(outcome, Outcome::Published | Outcome::Denied | Outcome::Released) {
+        if !outcome.is_concluded() {
             self.cancel_calls(pass);
         }
     }

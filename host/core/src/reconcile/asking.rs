@@ -74,11 +74,11 @@ impl Asking {
     }
 
     pub(super) fn awaited(&self) -> Awaited<'_> {
-        let watch = |ask: &'_ AskSlot| matches!(ask.state, AskState::Listing(_));
-        match self.asks.iter().find(|ask| watch(ask)).map(|ask| &ask.state) {
-            Some(AskState::Listing(scope)) => Awaited::Watch(scope),
-            _ => Awaited::Call,
-        }
+        let listing = self.asks.iter().find_map(|ask| match &ask.state {
+            AskState::Listing(scope) => Some(scope),
+            _ => None,
+        });
+        listing.map_or(Awaited::Call, Awaited::Watch)
     }
 
     /// Goes on with the policy once every question has its answer.
