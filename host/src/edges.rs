@@ -7,10 +7,7 @@ use polity_core::record::{Outcome, PassRecord};
 
 /// Whether something that an edge is derived from holds of a pass.
 fn holds(what: &str, record: &PassRecord, taken: &[String]) -> bool {
-    let published = matches!(
-        record.outcome,
-        Outcome::Published | Outcome::Denied | Outcome::Released
-    );
+    let published = record.outcome.is_concluded();
     match what {
         "started" => true,
         "published" => published,

@@ -12,7 +12,7 @@ use polity_core::contract::{
     Act, Code, Conclusion, Doubt, Effect, Entry, Next, Question, Request, RetryClass, Verdict,
 };
 use polity_core::plan::Part;
-use polity_core::record::{Outcome, PassRecord, RoleRecord, WritePurpose, WriteRecord};
+use polity_core::record::{PassRecord, RoleRecord, WritePurpose, WriteRecord};
 use serde_json::Value;
 
 use crate::simulation::store::merge;
@@ -333,10 +333,7 @@ impl<'a> Seen<'a> {
 
     /// Whether what it concluded was to stand in the end.
     fn publishes(&self) -> bool {
-        matches!(
-            self.record.outcome,
-            Outcome::Published | Outcome::Denied | Outcome::Released
-        )
+        self.record.outcome.is_concluded()
     }
 
     /// Whether the host wrote it. A pass that was played without a host has no writes at all, and one whose answer was lost
@@ -488,7 +485,7 @@ fn json(text: &str) -> Value {
 mod tests {
     use polity_core::contract::{CloudAct, Failure};
     use polity_core::key::{Key, Now, PassId};
-    use polity_core::record::Discard;
+    use polity_core::record::{Discard, Outcome};
     use serde_json::json;
 
     use super::*;
