@@ -19,6 +19,7 @@ mod passes;
 mod queue;
 mod rate_limit;
 mod reschedule;
+pub(crate) mod rooms;
 mod triggers;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -33,7 +34,7 @@ use crate::reconcile::Phase;
 use crate::record::{Outcome, PassRecord};
 
 use cache::Cache;
-use calls::{Delayed, Outstanding, Target};
+use calls::{Outstanding, Target};
 pub use guards::{Guard, Guards};
 use keys::KeyState;
 pub use keys::{KeyView, WaitsFor};
@@ -41,6 +42,8 @@ use lease::{Lease, LeaseAction, LeaseTrouble};
 use locks::Locks;
 use passes::Running;
 use queue::Queue;
+use rooms::Rooms;
+pub use rooms::{Room, RoomSizes};
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -143,11 +146,11 @@ pub struct Controller {
     in_flight: BTreeMap<Arc<str>, u32>,
     calls: BTreeMap<CallId, Outstanding>,
     call_deadlines: BTreeSet<(u64, CallId)>,
-    /// Passes whose next change waits for the lease to be renewed, or has room in its cloud from now on.
+    /// Passes whose next change waits for the lease to be renewed.
     parked: Vec<PassId>,
-    /// What waits until its cloud has room, by binding.
-    delayed: BTreeMap<Arc<str>, VecDeque<Delayed>>,
-    cloud_calls: BTreeMap<Arc<str>, u32>,
+    rooms: Rooms,
+    /// Passes whose next change has a place in its room from now on.
+    opened: VecDeque<PassId>,
     /// Questions that wait until a watch has listed.
     unsynced: BTreeMap<Scope, Vec<CallId>>,
     locks: Locks,
@@ -180,8 +183,8 @@ impl Controller {
             calls: BTreeMap::new(),
             call_deadlines: BTreeSet::new(),
             parked: Vec::new(),
-            delayed: BTreeMap::new(),
-            cloud_calls: BTreeMap::new(),
+            rooms: Rooms::new(RoomSizes::default()),
+            opened: VecDeque::new(),
             unsynced: BTreeMap::new(),
             locks: Locks::default(),
             next_sweep: 0,
@@ -191,10 +194,17 @@ impl Controller {
         }
     }
 
+    /// The same controller with rooms of other sizes.
+    pub fn with_rooms(mut self, sizes: RoomSizes) -> Self {
+        self.rooms = Rooms::new(sizes);
+        self
+    }
+
     /// Takes a guard away.
     #[cfg(feature = "simulation")]
     pub fn set_guards(&mut self, guards: Guards) {
         self.guards = guards;
+        self.rooms.set_guards(guards);
     }
 
     /// Everything that can happen goes in, everything that must be done comes out, in order.
@@ -272,9 +282,14 @@ impl Controller {
             }
         }
         if self.cutting {
+            self.rooms.drop_events();
             self.interrupt_passes(&Outcome::Stopped, |phase| !phase.has_effect_in_flight());
         }
         self.start_passes();
+        while let Some(pass) = self.opened.pop_front() {
+            self.open(pass);
+            self.start_passes();
+        }
         self.sweep();
         if self.stopping && self.passes.is_empty() && !self.is_writing() {
             self.lease.give_up();
@@ -290,7 +305,7 @@ impl Controller {
         if let LeaseAction::Call(write) = self.lease.poll(self.now) {
             let wrote = write.is_some();
             let call = Call::Lease(write);
-            self.emit(Target::Lease { wrote }, call, lease::CALL_LONGEST);
+            self.send(Target::Lease { wrote }, call, lease::CALL_LONGEST, None);
         }
         let held = self.is_holder();
         match (self.was_held, held) {

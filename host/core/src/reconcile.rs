@@ -40,11 +40,15 @@ use crate::contract::{Failure, ObjectRef, Role};
 use crate::controller::cache::Cache;
 use crate::controller::lease::Lease;
 use crate::controller::locks::Locks;
+use crate::controller::rooms::{Room, Rooms, room_of};
 use crate::controller::{Guard, Guards};
 use crate::fault::Fault;
 use crate::key::Now;
 use crate::object::Object;
 use crate::record::Outcome;
+
+#[cfg(test)]
+pub(crate) use fixture::binding as fixture_binding;
 
 pub(crate) use asking::{answer_of_list, answer_of_object, digest_of};
 pub(crate) use deciding::{Finished, answer_of, taken};
@@ -78,7 +82,7 @@ pub(crate) enum Phase {
 pub(crate) enum Awaited<'a> {
     /// A watch that lists.
     Watch(&'a Scope),
-    /// The lease, or room at its cloud.
+    /// The lease, or room.
     Gate,
     /// An answer.
     Call,
@@ -95,7 +99,7 @@ pub(crate) enum PhaseEvent {
     Cut(usize),
     /// The watch that the question of this slot waits for has listed.
     Listed(usize),
-    /// What a change waits for is there: the lease was renewed, or its cloud has room.
+    /// What a change waits for is there: the lease was renewed, or its room has a place.
     Opened,
 }
 
@@ -117,22 +121,16 @@ pub(crate) enum Flow {
 /// What a handler wants done.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Make a call; its reply comes to this slot.
-    Call {
-        slot: usize,
-        call: Call,
-        longest: u64,
-        /// It takes room at the cloud of the binding; where there is none, it waits for some.
-        room: bool,
-    },
+    /// Make a call, as soon as its room has a place; its reply comes to this slot.
+    Call { slot: usize, call: Call, longest: u64 },
     /// Watch this, and enqueue the key when it changes, at least until the pass ends.
     Watch(Scope),
     /// Tell this slot when a watch has listed.
     AwaitList { slot: usize, scope: Scope },
     /// Say when the lease is renewed.
     AwaitLease,
-    /// Say when the cloud of the binding has room.
-    AwaitRoom,
+    /// Say when this room has a place.
+    AwaitRoom(Room),
     /// Take a lock, which nobody holds.
     Lock(String),
     /// Enter what this host read of the primary into the cache.
@@ -172,8 +170,7 @@ pub(crate) struct View<'a> {
     pub(crate) lease: &'a Lease,
     pub(crate) bindings: &'a BTreeMap<Arc<str>, Arc<Binding>>,
     pub(crate) locks: &'a Locks,
-    /// Whether one more call to the cloud of the binding may begin.
-    pub(crate) has_room: bool,
+    pub(crate) rooms: &'a Rooms,
     /// Nothing more is begun.
     pub(crate) cutting: bool,
     pub(crate) guards: Guards,
@@ -192,7 +189,7 @@ pub(crate) struct Context<'a> {
 pub(crate) enum Gate {
     /// It is to be made.
     Due,
-    /// It waits for the lease, or for room at its cloud.
+    /// It waits for the lease, or for room.
     Waiting,
     /// It was made.
     Sent,
@@ -286,26 +283,9 @@ impl Context<'_> {
         self.commands.push(Command::Report(report));
     }
 
-    /// Asks something of the cluster, a policy, or the host itself.
+    /// Asks something, as soon as there is room.
     fn call(&mut self, slot: usize, call: Call, longest: u64) {
-        let room = false;
-        self.command(Command::Call {
-            slot,
-            call,
-            longest,
-            room,
-        });
-    }
-
-    /// Asks a cloud, as soon as it has room.
-    fn ask_cloud(&mut self, slot: usize, call: Call, longest: u64) {
-        let room = true;
-        self.command(Command::Call {
-            slot,
-            call,
-            longest,
-            room,
-        });
+        self.command(Command::Call { slot, call, longest });
     }
 
     /// Changes something outside, if that ends while the lease is held. Says what it waits for else, or how the pass ends.
@@ -323,17 +303,16 @@ impl Context<'_> {
             self.command(Command::AwaitLease);
             return Ok(Gate::Waiting);
         }
-        let room = matches!(call, Call::Cloud(_));
-        if room && !self.view.has_room {
-            self.command(Command::AwaitRoom);
+        let Frame {
+            id, line, binding, ..
+        } = self.frame;
+        if let Some(room) = room_of(&call, &binding.name)
+            && !self.view.rooms.has_place(&room, line, binding, *id)
+        {
+            self.command(Command::AwaitRoom(room));
             return Ok(Gate::Waiting);
         }
-        self.command(Command::Call {
-            slot,
-            call,
-            longest,
-            room,
-        });
+        self.call(slot, call, longest);
         Ok(Gate::Sent)
     }
 }

@@ -4,19 +4,21 @@ use std::sync::Arc;
 
 use super::passes::Running;
 use super::reschedule::Question;
+use super::rooms::{Room, Taken, Waiter, cost_of, room_of};
 use super::{Controller, Output};
+use crate::binding::Binding;
 use crate::call::{Call, CallId, Reply};
 use crate::contract::{Code, Failure};
 use crate::key::PassId;
-use crate::reconcile::PhaseEvent;
+use crate::reconcile::{Frame, PhaseEvent};
 
 /// A call under way.
 #[derive(Debug)]
 pub(super) struct Outstanding {
     target: Target,
     deadline: u64,
-    /// The binding whose room in the cloud it takes.
-    cloud: Option<Arc<str>>,
+    /// The place in a room that it holds.
+    taken: Option<Taken>,
 }
 
 /// Who waits for a reply.
@@ -33,116 +35,108 @@ pub(super) enum Target {
     },
 }
 
-/// What waits until its cloud has room.
-#[derive(Debug)]
-pub(super) enum Delayed {
-    /// A question, ready to be sent.
-    Ask {
-        pass: PassId,
-        slot: usize,
-        call: Box<Call>,
-        longest: u64,
-    },
-    /// A change of a pass, which looks again whether it may begin.
-    Change(PassId),
-}
-
 impl Controller {
-    /// Emits a call; its reply, or a failure once `longest` milliseconds have gone by, goes to `target`.
-    pub(super) fn emit(&mut self, target: Target, call: Call, longest: u64) -> CallId {
-        let id = self.expect(target, longest, None);
-        self.out.push(Output::Call { id, call });
-        id
+    /// Makes a call as soon as its room has a place for this line; its reply, or a failure once `longest` milliseconds have
+    /// gone by since it was sent, goes to `target`.
+    pub(super) fn call(
+        &mut self,
+        line: &Arc<str>,
+        binding: &Binding,
+        target: Target,
+        call: Call,
+        longest: u64,
+    ) {
+        let Some(room) = room_of(&call, &binding.name) else {
+            return self.send(target, call, longest, None);
+        };
+        if let Target::Pass(pass, _) = target
+            && let Some(taken) = self.rooms.take_kept(pass, &room)
+        {
+            return self.send(target, call, longest, Some(taken));
+        }
+        let call = Box::new(call);
+        let waiter = Waiter::Call {
+            target,
+            call,
+            longest,
+        };
+        self.rooms.line_up(&room, line, binding, waiter);
+        self.admit(&room);
     }
 
-    /// Registers a reply, which comes from within where nothing is emitted: a watch that lists.
-    pub(super) fn expect(&mut self, target: Target, longest: u64, cloud: Option<Arc<str>>) -> CallId {
+    /// A change of a pass waits until a room has a place for it, and looks again then.
+    pub(super) fn await_room(&mut self, running: &Running, room: &Room) {
+        let Frame {
+            id, line, binding, ..
+        } = &running.frame;
+        self.rooms.line_up(room, line, binding, Waiter::Change(*id));
+        self.admit(room);
+    }
+
+    /// Serves those in line for a room, as long as there is a place.
+    pub(super) fn admit(&mut self, room: &Room) {
+        while let Some((taken, waiter)) = self.rooms.next(room) {
+            match waiter {
+                Waiter::Change(pass) => {
+                    self.rooms.keep(pass, taken);
+                    self.opened.push_back(pass);
+                }
+                // An Event that would outlast the lease is not worth a wait.
+                Waiter::Call {
+                    target: Target::Nobody,
+                    longest,
+                    ..
+                } if !self.lease.covers(self.now, longest) => {
+                    self.rooms.give_back(taken, Some(0));
+                }
+                Waiter::Call {
+                    target,
+                    call,
+                    longest,
+                } => self.send(target, *call, longest, Some(taken)),
+            }
+        }
+    }
+
+    pub(super) fn send(&mut self, target: Target, call: Call, longest: u64, taken: Option<Taken>) {
+        let id = self.expect(target, longest, taken);
+        self.out.push(Output::Call { id, call });
+    }
+
+    /// Registers a reply, which comes from within where nothing is sent: a watch that lists.
+    pub(super) fn expect(&mut self, target: Target, longest: u64, taken: Option<Taken>) -> CallId {
         self.last_call += 1;
         let id = CallId(self.last_call);
         let deadline = self.now.boot.saturating_add(longest);
         let outstanding = Outstanding {
             target,
             deadline,
-            cloud,
+            taken,
         };
         self.calls.insert(id, outstanding);
         self.call_deadlines.insert((deadline, id));
         id
     }
 
-    /// Calls a cloud, as soon as it has room.
-    pub(super) fn call_cloud(&mut self, running: &Running, slot: usize, call: Call, longest: u64) {
-        let (pass, binding) = (running.frame.id, &running.frame.key.binding);
-        let under_way = self.cloud_calls.entry(binding.clone()).or_default();
-        if *under_way < running.frame.binding.spec.limits.cloud_calls {
-            *under_way += 1;
-            return self.send_to_cloud(binding.clone(), pass, slot, call, longest);
-        }
-        let call = Box::new(call);
-        let delayed = Delayed::Ask {
-            pass,
-            slot,
-            call,
-            longest,
-        };
-        self.delayed
-            .entry(binding.clone())
-            .or_default()
-            .push_back(delayed);
-    }
-
-    /// A change of a pass waits until the cloud has room.
-    pub(super) fn line_up(&mut self, binding: Arc<str>, pass: PassId) {
-        let line = self.delayed.entry(binding).or_default();
-        line.push_back(Delayed::Change(pass));
-    }
-
-    fn send_to_cloud(&mut self, binding: Arc<str>, pass: PassId, slot: usize, call: Call, longest: u64) {
-        let id = self.expect(Target::Pass(pass, slot), longest, Some(binding));
-        self.out.push(Output::Call { id, call });
-    }
-
-    /// Gives back the room that a call took, to the next in line.
-    fn release_cloud(&mut self, binding: &Arc<str>) {
-        while let Some(next) = self.delayed.get_mut(binding).and_then(|line| line.pop_front()) {
-            match next {
-                Delayed::Ask {
-                    pass,
-                    slot,
-                    call,
-                    longest,
-                } if self.passes.contains_key(&pass) => {
-                    return self.send_to_cloud(binding.clone(), pass, slot, *call, longest);
-                }
-                Delayed::Change(pass) if self.passes.contains_key(&pass) => {
-                    self.parked.push(pass);
-                    break;
-                }
-                _ => {}
-            }
-        }
-        if let Some(under_way) = self.cloud_calls.get_mut(binding) {
-            *under_way = under_way.saturating_sub(1);
-        }
-    }
-
-    /// Whether a write outside of any pass is under way: an Event.
+    /// Whether a write outside of any pass is under way, or waits: an Event.
     pub(super) fn is_writing(&self) -> bool {
-        self.calls.values().any(|call| call.target == Target::Nobody)
+        self.rooms.has_events() || self.calls.values().any(|call| call.target == Target::Nobody)
     }
 
-    fn forget_call(&mut self, id: CallId) -> Option<Target> {
+    /// A call is over: its place goes to the next in line.
+    fn forget_call(&mut self, id: CallId, cost: Option<u64>) -> Option<Target> {
         let outstanding = self.calls.remove(&id)?;
         self.call_deadlines.remove(&(outstanding.deadline, id));
-        if let Some(binding) = &outstanding.cloud {
-            self.release_cloud(binding);
+        if let Some(taken) = outstanding.taken {
+            let room = self.rooms.give_back(taken, cost);
+            self.admit(&room);
         }
         Some(outstanding.target)
     }
 
     /// Takes in a reply. One that nobody waits for any more is dropped.
     pub(super) fn returned(&mut self, id: CallId, reply: Reply) {
-        match self.forget_call(id) {
+        match self.forget_call(id, cost_of(&reply)) {
             None | Some(Target::Nobody) => {}
             Some(Target::Pass(pass, slot)) => self.happen(pass, PhaseEvent::Reply(slot, reply)),
             Some(Target::Reschedule(asked)) => self.rescheduled(&asked, Some(reply)),
@@ -158,7 +152,7 @@ impl Controller {
 
     /// A question that waited for a watch is answered from it now.
     pub(super) fn has_listed(&mut self, id: CallId) {
-        if let Some(Target::Pass(pass, slot)) = self.forget_call(id) {
+        if let Some(Target::Pass(pass, slot)) = self.forget_call(id, None) {
             self.happen(pass, PhaseEvent::Listed(slot));
         }
     }
@@ -174,7 +168,7 @@ impl Controller {
                 calls.retain(|call| *call != id);
             }
             self.unsynced.retain(|_, calls| !calls.is_empty());
-            match self.forget_call(id) {
+            match self.forget_call(id, None) {
                 None | Some(Target::Nobody) => {}
                 Some(Target::Pass(pass, slot)) => self.happen(pass, PhaseEvent::Cut(slot)),
                 Some(Target::Reschedule(asked)) => self.rescheduled(&asked, None),
@@ -190,9 +184,14 @@ impl Controller {
     pub(super) fn cancel_calls(&mut self, pass: PassId) {
         let of_pass = |call: &Outstanding| matches!(call.target, Target::Pass(p, _) if p == pass);
         let calls = self.calls.iter().filter(|(_, call)| of_pass(call));
-        for id in calls.map(|(id, _)| *id).collect::<Vec<CallId>>() {
+        let calls = calls.map(|(id, _)| *id).collect::<Vec<CallId>>();
+        let room = self.rooms.forget(pass);
+        for id in calls {
             self.out.push(Output::Cancel(id));
-            self.forget_call(id);
+            self.forget_call(id, None);
+        }
+        if let Some(room) = room {
+            self.admit(&room);
         }
     }
 }

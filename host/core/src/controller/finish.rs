@@ -151,7 +151,7 @@ impl Controller {
                     event,
                     now: self.now.unix,
                 };
-                self.emit(Target::Nobody, Call::Write(write), CLUSTER_LONGEST);
+                self.call(&frame.line, &frame.binding, Target::Nobody, Call::Write(write), CLUSTER_LONGEST);
             }
         }
     }

@@ -35,6 +35,9 @@ pub enum Guard {
     SwappedRetryPoliciesAreAsked,
     UnseenChangesWake,
     LocksLastUntilPublished,
+    RoomsAreBounded,
+    LinesTakeTurns,
+    StaleKeysReadFirst,
     Prefetch,
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::binding::Binding;
+use super::rooms::Room;
 use crate::call::Scope;
 use crate::contract::{Cause, Event, Trial};
 use crate::key::{Key, PassId};
@@ -60,8 +60,8 @@ pub enum WaitsFor {
     Lease,
     /// The lease, which ends before what its pass is about to change would.
     Renewal,
-    /// Room at the cloud of its binding.
-    Room,
+    /// A place in a room that it shares with others.
+    Room(Room),
     /// A call of its pass: a policy, a cloud, the API server.
     Call,
     /// A lock that was busy when its last pass asked, and the time of its next try; boot milliseconds.
@@ -81,7 +81,7 @@ impl std::fmt::Display for WaitsFor {
             WaitsFor::Watch(scope, Some(why)) => write!(f, "the watch of {scope}, which fails: {why}"),
             WaitsFor::Lease => f.write_str("the lease, which this host does not hold"),
             WaitsFor::Renewal => f.write_str("the renewal of the lease"),
-            WaitsFor::Room => f.write_str("room at its cloud: spec.limits.cloudCalls are in flight"),
+            WaitsFor::Room(room) => room.fmt(f),
             WaitsFor::Call => f.write_str("an answer: its pass is under way"),
             WaitsFor::Lock(name, _) => write!(f, "the lock {name}, which another object holds"),
             WaitsFor::Time(_) => f.write_str("the time of its next try"),
@@ -136,6 +136,7 @@ impl Controller {
     /// The keys of a binding: whether each has a pass in flight or a turn coming, and when its timer is due.
     pub fn keys(&self) -> impl Iterator<Item = (&Key, KeyView)> {
         let unsynced: BTreeSet<&str> = self.unsynced().collect();
+        let in_line = self.rooms.waiting();
         self.keys.iter().map(move |(key, state)| {
             let view = KeyView {
                 running: state.running.is_some(),
@@ -143,20 +144,26 @@ impl Controller {
                 due: self.queue.deadline(key),
                 attempt: state.attempt,
                 faults: state.faults,
-                waiting: self.waits_for(key, state, &unsynced),
+                waiting: self.waits_for(key, state, &unsynced, &in_line),
             };
             (key, view)
         })
     }
 
-    /// `unsynced` are the bindings whose own objects are not all known.
-    fn waits_for(&self, key: &Key, state: &KeyState, unsynced: &BTreeSet<&str>) -> WaitsFor {
+    /// `unsynced` are the bindings whose own objects are not all known, `in_line` the passes that wait for room.
+    fn waits_for(
+        &self,
+        key: &Key,
+        state: &KeyState,
+        unsynced: &BTreeSet<&str>,
+        in_line: &BTreeMap<PassId, &Room>,
+    ) -> WaitsFor {
         if let Some((phase, running)) = state.running.and_then(|pass| self.passes.get(&pass)) {
-            return match phase.awaited() {
-                Awaited::Watch(scope) => self.watch(scope),
-                Awaited::Gate if self.has_room(running.binding()) => WaitsFor::Renewal,
-                Awaited::Gate => WaitsFor::Room,
-                Awaited::Call => WaitsFor::Call,
+            return match (phase.awaited(), in_line.get(&running.frame.id)) {
+                (Awaited::Watch(scope), _) => self.watch(scope),
+                (_, Some(room)) => WaitsFor::Room((*room).clone()),
+                (Awaited::Gate, None) => WaitsFor::Renewal,
+                (Awaited::Call, None) => WaitsFor::Call,
             };
         }
         if unsynced.contains(&*key.binding)
@@ -176,11 +183,5 @@ impl Controller {
     fn watch(&self, scope: &Scope) -> WaitsFor {
         let why = self.cache.watch_error(scope).map(str::to_owned);
         WaitsFor::Watch(scope.clone(), why)
-    }
-
-    /// Whether one more call to the cloud of a binding may begin.
-    pub(super) fn has_room(&self, binding: &Binding) -> bool {
-        let under_way = self.cloud_calls.get(&*binding.name).copied().unwrap_or(0);
-        under_way < binding.spec.limits.cloud_calls
     }
 }

@@ -158,7 +158,7 @@ impl Controller {
                 lease: &self.lease,
                 bindings: &self.bindings,
                 locks: &self.locks,
-                has_room: self.has_room(&running.frame.binding),
+                rooms: &self.rooms,
                 cutting: self.cutting,
                 guards: self.guards,
             },
@@ -204,7 +204,15 @@ impl Controller {
         }
     }
 
-    /// What waited for the lease, or for room, may begin now.
+    /// What waited for room may begin now, if it still may at all.
+    pub(super) fn open(&mut self, pass: PassId) {
+        self.happen(pass, PhaseEvent::Opened);
+        if let Some(room) = self.rooms.give_back_kept(pass) {
+            self.admit(&room);
+        }
+    }
+
+    /// What waited for the lease may begin now.
     pub(super) fn open_parked(&mut self) {
         for id in std::mem::take(&mut self.parked) {
             self.happen(id, PhaseEvent::Opened);
@@ -215,16 +223,9 @@ impl Controller {
     fn perform(&mut self, running: &mut Running, command: Command) {
         let (id, binding) = (running.frame.id, &running.frame.key.binding);
         match command {
-            Command::Call {
-                slot,
-                call,
-                longest,
-                room: true,
-            } => self.call_cloud(running, slot, call, longest),
-            Command::Call {
-                slot, call, longest, ..
-            } => {
-                self.emit(Target::Pass(id, slot), call, longest);
+            Command::Call { slot, call, longest } => {
+                let (line, binding) = (running.frame.line.clone(), running.frame.binding.clone());
+                self.call(&line, &binding, Target::Pass(id, slot), call, longest);
             }
             Command::Watch(scope) => self.depend(&running.frame.key, scope),
             Command::AwaitList { slot, scope } => {
@@ -232,7 +233,7 @@ impl Controller {
                 self.unsynced.entry(scope).or_default().push(call);
             }
             Command::AwaitLease => self.parked.push(id),
-            Command::AwaitRoom => self.line_up(binding.clone(), id),
+            Command::AwaitRoom(room) => self.await_room(running, &room),
             Command::Lock(name) => {
                 self.locks.take(binding, &running.frame.tenant, &name, id);
             }

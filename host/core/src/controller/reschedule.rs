@@ -43,7 +43,8 @@ impl Controller {
 
     fn reschedule_one(&mut self, binding: &Binding, key: Key) {
         let waiting = self.keys.get(&key).filter(|state| waits(state));
-        let Some((since, trial)) = waiting.and_then(|state| state.trial.clone()) else {
+        let known = waiting.and_then(|state| Some((state.line.clone(), state.trial.clone()?)));
+        let Some((line, (since, trial))) = known else {
             return;
         };
         let Some(policy) = binding.policy(Role::Retry) else {
@@ -64,7 +65,7 @@ impl Controller {
             policy: policy.id.clone(),
             trial,
         };
-        self.emit(Target::Reschedule(Box::new(asked)), call, STEP_LONGEST);
+        self.call(&line, binding, Target::Reschedule(Box::new(asked)), call, STEP_LONGEST);
     }
 
     /// What a retry policy says of a key that waits, unless it was asked about another wait, or is another one by now.

@@ -199,7 +199,7 @@ fn read(slot: usize, question: &Question, context: &mut Context<'_>) -> AskState
                 arguments,
                 key: None,
             };
-            context.ask_cloud(slot, Call::Cloud(request), longest);
+            context.call(slot, Call::Cloud(request), longest);
         }
         Question::Credential(plan) => {
             let call = Call::Credential {
@@ -207,7 +207,7 @@ fn read(slot: usize, question: &Question, context: &mut Context<'_>) -> AskState
                 owner: session.owner,
                 plan: plan.clone(),
             };
-            context.ask_cloud(slot, call, CLUSTER_LONGEST);
+            context.call(slot, call, CLUSTER_LONGEST);
         }
         question => context.call(slot, Call::Read(question.clone()), CLUSTER_LONGEST),
     }

@@ -20,6 +20,7 @@ use crate::controller::Guards;
 use crate::controller::cache::Cache;
 use crate::controller::lease::Lease;
 use crate::controller::locks::Locks;
+use crate::controller::rooms::{Room, Rooms, Taken, Waiter};
 use crate::fault::Stepped;
 use crate::key::{Key, Now, PassId};
 use crate::object::Object;
@@ -38,7 +39,7 @@ pub(super) struct Fixture {
     pub(super) lease: Lease,
     pub(super) locks: Locks,
     pub(super) now: Now,
-    pub(super) has_room: bool,
+    pub(super) rooms: Rooms,
     pub(super) cutting: bool,
     bindings: BTreeMap<Arc<str>, Arc<Binding>>,
 }
@@ -81,10 +82,21 @@ impl Fixture {
             lease: held(),
             locks: Locks::default(),
             now: at(0),
-            has_room: true,
+            rooms: Rooms::default(),
             cutting: false,
             bindings: BTreeMap::from([("machines".into(), binding)]),
         }
+    }
+
+    /// Fills a room with what other passes do.
+    pub(super) fn fill(&mut self, room: &Room) -> Vec<Taken> {
+        let Frame { line, binding, .. } = &self.frame;
+        let others = (100..200).map(PassId).map(Waiter::Change);
+        others.for_each(|waiter| self.rooms.line_up(room, line, binding, waiter));
+        let taken = std::iter::from_fn(|| self.rooms.next(room)).map(|(taken, _)| taken);
+        let taken = taken.collect();
+        (100..200).for_each(|pass| drop(self.rooms.forget(PassId(pass))));
+        taken
     }
 
     /// A pass of a Machine that holds its finalizer, under a lifecycle policy.
@@ -106,7 +118,7 @@ impl Fixture {
                 lease: &self.lease,
                 bindings: &self.bindings,
                 locks: &self.locks,
-                has_room: self.has_room,
+                rooms: &self.rooms,
                 cutting: self.cutting,
                 guards: Guards::default(),
             },
@@ -222,7 +234,7 @@ fn policy(role: Role) -> LoadedPolicy {
     }
 }
 
-fn binding(policies: &[Role]) -> Binding {
+pub(crate) fn binding(policies: &[Role]) -> Binding {
     let operation = |effect| Operation {
         description: String::new(),
         effect,

@@ -84,7 +84,7 @@ fn ask(context: &mut Context<'_>) {
             false => {
                 let session = context.frame.session(context.work.handle.as_deref());
                 let entry = entry.clone();
-                context.ask_cloud(slot, Call::Settle { session, entry }, CLUSTER_LONGEST);
+                context.call(slot, Call::Settle { session, entry }, CLUSTER_LONGEST);
                 Fate::Open
             }
         };
@@ -128,7 +128,6 @@ mod tests {
             commands[..],
             [Command::Call {
                 call: Call::Step { .. },
-                room: false,
                 ..
             }]
         ));
@@ -144,7 +143,6 @@ mod tests {
                 c,
                 Command::Call {
                     call: Call::Settle { .. },
-                    room: true,
                     ..
                 }
             )

@@ -1,4 +1,5 @@
 use super::*;
+use crate::controller::rooms::Room;
 use crate::call::WatchEvent;
 use crate::contract::Role;
 use crate::contract::{Doubt, Kind, ObjectRef, Precondition, Question};
@@ -324,13 +325,14 @@ fn without_the_lease_and_without_time_nothing_is_begun() {
 #[test]
 fn an_act_waits_for_room_at_its_cloud() {
     let mut fixture = Fixture::new();
-    fixture.has_room = false;
+    fixture.bind(|binding| binding.spec.limits.cloud_calls = 1);
+    let taken = fixture.fill(&Room::Cloud("machines".into()));
     let (flow, commands) = fixture.requests(vec![stop()]);
     assert!(
-        matches!(commands.last(), Some(Command::AwaitRoom)),
+        matches!(commands.last(), Some(Command::AwaitRoom(Room::Cloud(_)))),
         "{commands:?}"
     );
-    fixture.has_room = true;
+    taken.into_iter().for_each(|taken| drop(fixture.rooms.give_back(taken, None)));
     let (_, commands) = fixture.go_on(flow, PhaseEvent::Opened);
     assert_eq!(operations(&commands), ["vm.stop"]);
 }

@@ -1,0 +1,576 @@
+//! Rooms: what all passes share, and each line gets its part of.
+//!
+//! A line is a binding and a tenant. Each room serves the line that has spent least of it (least virtual time): a call is
+//! charged with what is expected when it begins, and with what it really took when it ends. A line that comes back after a
+//! while begins where the others are: nobody saves up turns. No line fills a room, so that whoever comes finds a place
+//! that is free or ends soon.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use crate::binding::Binding;
+use crate::call::{Call, Reply};
+use crate::contract::Step;
+use crate::controller::Guard;
+use crate::controller::Guards;
+use crate::controller::calls::Target;
+use crate::key::PassId;
+
+/// Fuel from which on a step is long: about a millisecond. Long steps leave one thread free for short ones.
+const LONG: u64 = 1_000_000;
+/// Fuel that a step counts at least: bounds how many wait at the threads, where no line is passed over any more.
+const SHORTEST: u64 = 20_000;
+/// Fuel for a byte that is copied into a policy or out of it.
+const PER_BYTE: u64 = 2;
+/// Fuel for an object that is rendered: some microseconds.
+const PER_OBJECT: u64 = 10_000;
+/// Idle lines that a room remembers.
+const REMEMBERED: usize = 1_024;
+
+/// What is shared.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Room {
+    /// The threads that call policies and render answers.
+    Threads,
+    /// Reads of the API server.
+    Reads,
+    /// Writes to the API server.
+    Writes,
+    /// The cloud of a binding.
+    Cloud(Arc<str>),
+}
+
+impl std::fmt::Display for Room {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Room::Threads => f.write_str("a thread for its policy"),
+            Room::Reads => f.write_str("room to read from the API server"),
+            Room::Writes => f.write_str("room to write to the API server"),
+            Room::Cloud(_) => f.write_str("room at its cloud: spec.limits.cloudCalls are in flight"),
+        }
+    }
+}
+
+/// How large the rooms are that all bindings share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoomSizes {
+    /// Threads that call policies.
+    pub threads: u32,
+    /// Reads of the API server in flight.
+    pub reads: u32,
+    /// Writes to the API server in flight.
+    pub writes: u32,
+}
+
+impl Default for RoomSizes {
+    /// What an API server that is slow can bear of one client.
+    fn default() -> Self {
+        RoomSizes {
+            threads: 2,
+            reads: 16,
+            writes: 16,
+        }
+    }
+}
+
+/// A place in a room that a call holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Taken {
+    room: Room,
+    line: Arc<str>,
+    /// What it counts while it is held.
+    size: u64,
+    /// What its line was charged with.
+    charged: u64,
+    is_long: bool,
+}
+
+/// What waits for a place.
+#[derive(Debug)]
+pub(crate) enum Waiter {
+    /// A call, ready to be sent.
+    Call {
+        target: Target,
+        call: Box<Call>,
+        longest: u64,
+    },
+    /// A change of a pass, which looks again whether it may begin.
+    Change(PassId),
+}
+
+/// All rooms.
+#[derive(Debug, Default)]
+pub(crate) struct Rooms {
+    sizes: RoomSizes,
+    rooms: BTreeMap<Room, Places>,
+    /// Places kept for changes that look again.
+    kept: BTreeMap<PassId, Taken>,
+    guards: Guards,
+}
+
+#[derive(Debug)]
+struct Places {
+    capacity: u64,
+    in_use: u64,
+    /// Long steps under way.
+    long: u32,
+    /// Virtual time of the line that was served last.
+    clock: u64,
+    lines: BTreeMap<Arc<str>, Line>,
+    /// The lines in which somebody waits, by their virtual time.
+    turns: BTreeSet<(u64, Arc<str>)>,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    in_use: u64,
+    /// Virtual time.
+    spent: u64,
+    /// What its next step is expected to take.
+    expected: u64,
+    waiting: VecDeque<Waiter>,
+}
+
+/// The room that a call takes a place in; none for the lease, which nothing holds up.
+pub(crate) fn room_of(call: &Call, binding: &str) -> Option<Room> {
+    match call {
+        Call::Step { .. } | Call::Decide { .. } => Some(Room::Threads),
+        Call::Read(_) => Some(Room::Reads),
+        Call::Write(_) | Call::Mint { .. } => Some(Room::Writes),
+        Call::Cloud(_) | Call::Settle { .. } | Call::Credential { .. } => Some(Room::Cloud(binding.into())),
+        Call::Lease(_) => None,
+    }
+}
+
+/// What a call turned out to take of the threads, in fuel; none for what was not measured.
+pub(super) fn cost_of(reply: &Reply) -> Option<u64> {
+    match reply {
+        Reply::Stepped(stepped) => {
+            let bytes = match &stepped.outcome {
+                Ok(Step::Pending(requests)) => requests.iter().map(|request| request.bytes()).sum(),
+                Ok(Step::Concluded { conclusion, .. }) => {
+                    conclusion.patch.as_ref().map_or(0, |patch| patch.len() as u64)
+                }
+                Err(_) => 0,
+            };
+            Some(stepped.fuel.saturating_add(bytes.saturating_mul(PER_BYTE)))
+        }
+        _ => None,
+    }
+}
+
+impl Rooms {
+    pub(super) fn new(sizes: RoomSizes) -> Self {
+        Rooms {
+            sizes,
+            ..Rooms::default()
+        }
+    }
+
+    #[cfg(feature = "simulation")]
+    pub(super) fn set_guards(&mut self, guards: Guards) {
+        self.guards = guards;
+    }
+
+    /// Whether a call of a line may begin right now.
+    pub(crate) fn has_place(&self, room: &Room, line: &Arc<str>, binding: &Binding, pass: PassId) -> bool {
+        if self.kept.get(&pass).is_some_and(|kept| kept.room == *room) {
+            return true;
+        }
+        match self.rooms.get(room) {
+            None => true,
+            Some(places) => {
+                let waits = |line: &Line| !line.waiting.is_empty();
+                let capacity = self.capacity(room, binding);
+                !places.lines.get(line).is_some_and(waits) && places.takes(room, line, None, capacity, self)
+            }
+        }
+    }
+
+    /// Lines somebody up.
+    pub(crate) fn line_up(&mut self, room: &Room, line: &Arc<str>, binding: &Binding, waiter: Waiter) {
+        let capacity = self.capacity(room, binding);
+        let places = self.rooms.entry(room.clone()).or_insert_with(|| Places {
+            capacity,
+            in_use: 0,
+            long: 0,
+            clock: 0,
+            lines: BTreeMap::new(),
+            turns: BTreeSet::new(),
+        });
+        places.capacity = capacity;
+        places.push(line, waiter);
+    }
+
+    fn capacity(&self, room: &Room, binding: &Binding) -> u64 {
+        let capacity = match room {
+            Room::Threads => u64::from(self.sizes.threads.max(1)) * 2 * LONG,
+            Room::Reads => u64::from(self.sizes.reads),
+            Room::Writes => u64::from(self.sizes.writes),
+            Room::Cloud(_) => u64::from(binding.spec.limits.cloud_calls),
+        };
+        capacity.max(1)
+    }
+
+    /// The next in a room that has a place for it now.
+    pub(crate) fn next(&mut self, room: &Room) -> Option<(Taken, Waiter)> {
+        let places = self.rooms.get(room)?;
+        let is_ready = |name: &&Arc<str>| {
+            let head = places.lines.get(*name).and_then(|line| line.waiting.front());
+            head.is_some_and(|head| places.takes(room, name, cost(head), places.capacity, self))
+        };
+        let name = match self.guards.stand(Guard::LinesTakeTurns) {
+            true => places.turns.iter().map(|(_, name)| name).find(is_ready),
+            false => places.lines.keys().find(is_ready),
+        };
+        let name = name?.clone();
+        let places = self.rooms.get_mut(room)?;
+        let waiter = places.pop(&name)?;
+        Some((places.take(room, &name, cost(&waiter)), waiter))
+    }
+
+    /// Takes the place that was kept for a pass, if it was in this room.
+    pub(super) fn take_kept(&mut self, pass: PassId, room: &Room) -> Option<Taken> {
+        match self.kept.get(&pass) {
+            Some(kept) if kept.room == *room => self.kept.remove(&pass),
+            _ => None,
+        }
+    }
+
+    /// Keeps a place for a change that looks again.
+    pub(super) fn keep(&mut self, pass: PassId, taken: Taken) {
+        self.kept.insert(pass, taken);
+    }
+
+    /// Gives a place back; its line is charged with what the call really took, if that was measured. The room is returned.
+    pub(crate) fn give_back(&mut self, taken: Taken, cost: Option<u64>) -> Room {
+        if let Some(places) = self.rooms.get_mut(&taken.room) {
+            places.give_back(&taken, cost);
+        }
+        taken.room
+    }
+
+    /// Forgets what a pass waits for, and gives back what was kept for it. The rooms that have a place now are returned.
+    pub(crate) fn forget(&mut self, pass: PassId) -> Option<Room> {
+        self.drop_waiters(|waiter| waiter.pass() == Some(pass));
+        self.give_back_kept(pass)
+    }
+
+    /// Gives back a place that was kept for a pass and that it did not take.
+    pub(super) fn give_back_kept(&mut self, pass: PassId) -> Option<Room> {
+        let kept = self.kept.remove(&pass)?;
+        Some(self.give_back(kept, Some(0)))
+    }
+
+    /// The passes that wait in line, and for what.
+    pub(super) fn waiting(&self) -> BTreeMap<PassId, &Room> {
+        let in_line = |places: &Places| {
+            let waiters = places.lines.values().flat_map(|line| &line.waiting);
+            waiters.filter_map(Waiter::pass).collect::<Vec<_>>()
+        };
+        let rooms = self.rooms.iter();
+        rooms
+            .flat_map(|(room, places)| in_line(places).into_iter().map(move |pass| (pass, room)))
+            .collect()
+    }
+
+    /// Whether anything waits that belongs to no pass: an Event.
+    pub(super) fn has_events(&self) -> bool {
+        let is_event = |waiter: &Waiter| matches!(waiter, Waiter::Call { target: Target::Nobody, .. });
+        let lines = self.rooms.values().flat_map(|places| places.lines.values());
+        lines.flat_map(|line| &line.waiting).any(is_event)
+    }
+
+    /// Drops the Events that wait.
+    pub(super) fn drop_events(&mut self) {
+        self.drop_waiters(|waiter| matches!(waiter, Waiter::Call { target: Target::Nobody, .. }));
+    }
+
+    fn drop_waiters(&mut self, which: impl Fn(&Waiter) -> bool) {
+        for places in self.rooms.values_mut() {
+            for line in places.lines.values_mut() {
+                line.waiting.retain(|waiter| !which(waiter));
+            }
+            let Places { lines, turns, .. } = places;
+            turns.retain(|(_, name)| lines.get(name).is_some_and(|line| !line.waiting.is_empty()));
+        }
+    }
+}
+
+impl Waiter {
+    /// The pass that waits; none for an Event, and for a key that asks its retry policy anew.
+    fn pass(&self) -> Option<PassId> {
+        match self {
+            Waiter::Change(pass)
+            | Waiter::Call {
+                target: Target::Pass(pass, _),
+                ..
+            } => Some(*pass),
+            Waiter::Call { .. } => None,
+        }
+    }
+}
+
+/// What a call takes of the threads, where it is known beforehand.
+fn cost(waiter: &Waiter) -> Option<u64> {
+    match waiter {
+        Waiter::Call { .. } | Waiter::Change(_) => None,
+    }
+}
+
+impl Places {
+    /// What a call of a line is charged with at first.
+    fn expected(&self, room: &Room, line: &str, cost: Option<u64>) -> u64 {
+        match room {
+            Room::Threads => {
+                let expected = || self.lines.get(line).map_or(0, |line| line.expected);
+                cost.unwrap_or_else(expected).max(SHORTEST)
+            }
+            _ => 1,
+        }
+    }
+
+    fn takes(&self, room: &Room, name: &Arc<str>, cost: Option<u64>, capacity: u64, rooms: &Rooms) -> bool {
+        if !rooms.guards.stand(Guard::RoomsAreBounded) {
+            return true;
+        }
+        let expected = self.expected(room, name, cost);
+        let size = expected.min(LONG);
+        let held = self.lines.get(name).map_or(0, |line| line.in_use);
+        // A quarter stays for the others; whoever holds nothing may have one place.
+        let of_line = capacity - capacity.div_ceil(4);
+        let has_share = held == 0 || held + size <= of_line;
+        let long = rooms.sizes.threads.saturating_sub(1).max(1);
+        let leaves_a_thread = *room != Room::Threads || expected < LONG || self.long < long;
+        self.in_use + size <= capacity && has_share && leaves_a_thread
+    }
+
+    fn push(&mut self, name: &Arc<str>, waiter: Waiter) {
+        let line = self.lines.entry(name.clone()).or_default();
+        if line.waiting.is_empty() {
+            if line.in_use == 0 {
+                line.spent = line.spent.max(self.clock);
+            }
+            self.turns.insert((line.spent, name.clone()));
+        }
+        line.waiting.push_back(waiter);
+    }
+
+    fn pop(&mut self, name: &Arc<str>) -> Option<Waiter> {
+        let line = self.lines.get_mut(name)?;
+        let waiter = line.waiting.pop_front()?;
+        if line.waiting.is_empty() {
+            self.turns.remove(&(line.spent, name.clone()));
+        }
+        Some(waiter)
+    }
+
+    /// Moves the virtual time of a line, and its turn with it.
+    fn charge(&mut self, name: &Arc<str>, spent: impl FnOnce(u64) -> u64) {
+        let Some(line) = self.lines.get_mut(name) else {
+            return;
+        };
+        let waits = self.turns.remove(&(line.spent, name.clone()));
+        line.spent = spent(line.spent);
+        if waits {
+            self.turns.insert((line.spent, name.clone()));
+        }
+    }
+
+    fn take(&mut self, room: &Room, name: &Arc<str>, cost: Option<u64>) -> Taken {
+        let charged = self.expected(room, name, cost);
+        let (size, is_long) = (charged.min(LONG), *room == Room::Threads && charged >= LONG);
+        self.in_use += size;
+        self.long += u32::from(is_long);
+        let line = self.lines.entry(name.clone()).or_default();
+        self.clock = self.clock.max(line.spent);
+        line.in_use += size;
+        self.charge(name, |spent| spent.saturating_add(charged));
+        Taken {
+            room: room.clone(),
+            line: name.clone(),
+            size,
+            charged,
+            is_long,
+        }
+    }
+
+    fn give_back(&mut self, taken: &Taken, cost: Option<u64>) {
+        self.in_use = self.in_use.saturating_sub(taken.size);
+        self.long = self.long.saturating_sub(u32::from(taken.is_long));
+        let Some(line) = self.lines.get_mut(&taken.line) else {
+            return;
+        };
+        line.in_use = line.in_use.saturating_sub(taken.size);
+        if let Some(cost) = cost {
+            if taken.room == Room::Threads && cost > 0 {
+                // Long steps are forgotten slowly: one short step between two long ones makes the next one no shorter.
+                line.expected = cost.max(line.expected / 4 * 3);
+            }
+            let corrected = |spent: u64| spent.saturating_sub(taken.charged).saturating_add(cost);
+            self.charge(&taken.line, corrected);
+        }
+        if self.lines.len() > REMEMBERED {
+            self.lines.retain(|_, line| line.in_use > 0 || !line.waiting.is_empty());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reconcile::fixture_binding;
+
+    struct House {
+        rooms: Rooms,
+        binding: Arc<Binding>,
+        room: Room,
+        last: u64,
+    }
+
+    impl House {
+        fn of(room: Room, sizes: RoomSizes) -> Self {
+            House {
+                rooms: Rooms::new(sizes),
+                binding: fixture_binding(&[]).into(),
+                room,
+                last: 0,
+            }
+        }
+
+        fn come(&mut self, line: &str, count: u64) {
+            for _ in 0..count {
+                self.last += 1;
+                let waiter = Waiter::Change(PassId(self.last));
+                self.rooms.line_up(&self.room, &line.into(), &self.binding, waiter);
+            }
+        }
+
+        /// Those who get a place now, in their order.
+        fn begin(&mut self) -> Vec<Taken> {
+            std::iter::from_fn(|| self.rooms.next(&self.room).map(|(taken, _)| taken)).collect()
+        }
+
+        fn end(&mut self, taken: Taken, cost: u64) {
+            self.rooms.give_back(taken, Some(cost));
+        }
+    }
+
+    fn lines(taken: &[Taken]) -> Vec<&str> {
+        taken.iter().map(|taken| &*taken.line).collect()
+    }
+
+    fn sizes(threads: u32) -> RoomSizes {
+        RoomSizes {
+            threads,
+            ..RoomSizes::default()
+        }
+    }
+
+    #[test]
+    fn no_line_fills_a_room_and_the_room_is_bounded() {
+        let mut house = House::of(Room::Writes, RoomSizes::default());
+        house.come("greedy", 100);
+        assert_eq!(house.begin().len(), 12);
+        for line in ["b", "c", "d", "e", "f"] {
+            house.come(line, 1);
+        }
+        assert_eq!(lines(&house.begin()), ["b", "c", "d", "e"]);
+    }
+
+    #[test]
+    fn the_line_that_has_spent_least_is_next() {
+        let mut house = House::of(Room::Threads, sizes(1));
+        house.come("dear", 3);
+        house.come("cheap", 3);
+        let mut order = Vec::new();
+        while let Some((taken, _)) = house.rooms.next(&house.room) {
+            let cost = if &*taken.line == "dear" { 900_000 } else { 30_000 };
+            order.push(taken.line.to_string());
+            house.end(taken, cost);
+        }
+        assert_eq!(order, ["cheap", "dear", "cheap", "cheap", "dear", "dear"]);
+    }
+
+    #[test]
+    fn who_comes_back_has_saved_up_no_turns() {
+        let mut house = House::of(Room::Threads, sizes(1));
+        for _ in 0..10 {
+            house.come("busy", 1);
+            let taken = house.begin().remove(0);
+            house.end(taken, 500_000);
+        }
+        house.come("rested", 10);
+        house.come("busy", 1);
+        let mut before = 0;
+        while let Some((taken, _)) = house.rooms.next(&house.room) {
+            if &*taken.line == "busy" {
+                break;
+            }
+            before += 1;
+            house.end(taken, 500_000);
+        }
+        assert!(before <= 2, "{before} of the rested line came before the busy one");
+    }
+
+    #[test]
+    fn long_steps_leave_a_thread_free_and_short_ones_fill_it() {
+        let mut house = House::of(Room::Threads, sizes(2));
+        for line in ["long", "longer"] {
+            house.come(line, 1);
+            let taken = house.begin().remove(0);
+            house.end(taken, 20 * LONG);
+        }
+        house.come("long", 5);
+        house.come("longer", 5);
+        assert_eq!(house.begin().len(), 1);
+        house.come("short", 20);
+        assert_eq!(house.begin().len(), 20);
+    }
+
+    #[test]
+    fn one_short_step_does_not_hide_that_a_line_takes_long_ones() {
+        let mut house = House::of(Room::Threads, sizes(3));
+        for cost in [4 * LONG, 1] {
+            house.come("a", 1);
+            let taken = house.begin().remove(0);
+            house.end(taken, cost);
+        }
+        house.come("a", 1);
+        assert!(house.begin()[0].is_long);
+    }
+
+    #[test]
+    fn a_cloud_is_a_room_of_its_binding() {
+        let room = Room::Cloud("b".into());
+        let mut house = House::of(room, RoomSizes::default());
+        Arc::make_mut(&mut house.binding).spec.limits.cloud_calls = 1;
+        house.come("a", 2);
+        assert_eq!(house.begin().len(), 1);
+    }
+
+    #[test]
+    fn a_pass_that_ended_waits_for_nothing_and_keeps_no_place() {
+        let mut house = House::of(Room::Reads, RoomSizes { reads: 1, ..RoomSizes::default() });
+        house.come("a", 2);
+        let (taken, _) = house.rooms.next(&house.room).expect("a place");
+        house.rooms.keep(PassId(1), taken);
+        assert!(house.rooms.has_place(&house.room, &"a".into(), &house.binding, PassId(1)));
+        assert!(!house.rooms.has_place(&house.room, &"b".into(), &house.binding, PassId(9)));
+        assert_eq!(house.rooms.waiting().keys().collect::<Vec<_>>(), [&PassId(2)]);
+        assert_eq!(house.rooms.forget(PassId(2)), None);
+        assert_eq!(house.rooms.forget(PassId(1)), Some(Room::Reads));
+        assert!(house.begin().is_empty());
+        assert!(house.rooms.has_place(&house.room, &"b".into(), &house.binding, PassId(9)));
+    }
+
+    #[test]
+    fn who_is_in_line_comes_before_who_has_just_come() {
+        let mut house = House::of(Room::Reads, RoomSizes { reads: 1, ..RoomSizes::default() });
+        house.come("a", 2);
+        let taken = house.begin().remove(0);
+        assert!(!house.rooms.has_place(&house.room, &"a".into(), &house.binding, PassId(9)));
+        house.end(taken, 1);
+        assert!(!house.rooms.has_place(&house.room, &"a".into(), &house.binding, PassId(9)));
+    }
+}
