@@ -11,7 +11,7 @@ use polity_core::binding::PolicyId;
 use polity_core::call::{Call, CallId, LeaseRead, Reply, Scope, WatchEvent};
 use polity_core::contract::{Code, Doubt, Failure};
 use polity_core::controller::lease::LeaseTrouble;
-use polity_core::controller::{Controller, Health, Input, KeyView, Output};
+use polity_core::controller::{Controller, Health, Input, KeyView, Output, RoomSizes};
 use polity_core::key::Key;
 use polity_core::object::{Object, ResourceVersion};
 use polity_core::record::PassRecord;
@@ -149,7 +149,7 @@ impl Driver {
     pub fn new(parts: Parts) -> (Self, Handle) {
         let (sender, happenings) = mpsc::unbounded_channel();
         let driver = Driver {
-            machine: Controller::new(parts.identity),
+            machine: Controller::new(parts.identity).with_rooms(rooms(parts.threads)),
             bindings: Bindings::new(
                 parts.cluster.clone(),
                 parts.policies.clone(),
@@ -326,6 +326,7 @@ impl Driver {
                 trial,
                 limits,
             } => self.workers.decide(id, &policy, trial, limits),
+            Call::Render(render) => self.workers.render(id, render),
             Call::Cloud(request) => match self.clouds.get(&request.session.cloud) {
                 Some(cloud) => self.spawn(id, async move { Reply::Answer(cloud.perform(request).await) }),
                 None => self.reply(id, Reply::Answer(Err(no_cloud(&request.session.cloud)))),
@@ -550,6 +551,13 @@ impl Drop for Driver {
         for task in self.calls.values().chain(self.watches.values()) {
             task.abort();
         }
+    }
+}
+
+fn rooms(threads: usize) -> RoomSizes {
+    RoomSizes {
+        threads: u32::try_from(threads).unwrap_or(u32::MAX),
+        ..RoomSizes::default()
     }
 }
 

@@ -1,13 +1,14 @@
-//! Threads that call policies, fed in order.
+//! Threads that call policies and render long answers, fed in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use polity_core::binding::{Limits, PolicyId};
 use polity_core::call::{CallId, Reply};
-use polity_core::contract::{Pass, Trial};
+use polity_core::contract::{Code, Failure, Pass, Trial};
 use polity_core::controller::Input;
 use polity_core::fault::{Fault, FaultKind, Stepped};
+use polity_core::render::{Render, Rendered};
 use polity_sandbox::Policy;
 use tokio::sync::mpsc;
 
@@ -34,14 +35,13 @@ struct Jobs {
 
 struct Job {
     id: CallId,
-    policy: Arc<Policy>,
-    limits: Limits,
     work: Work,
 }
 
 enum Work {
-    Step(Arc<Pass>),
-    Decide(Trial),
+    Step(Arc<Policy>, Limits, Arc<Pass>),
+    Decide(Arc<Policy>, Limits, Trial),
+    Render(Box<Render>),
 }
 
 impl Workers {
@@ -98,24 +98,28 @@ impl Workers {
     }
 
     pub(crate) fn step(&self, id: CallId, policy: &PolicyId, pass: Arc<Pass>, limits: Limits) {
-        self.push(id, policy, limits, Work::Step(pass));
+        if let Some(policy) = self.known(policy) {
+            self.push(id, Work::Step(policy, limits, pass));
+        }
     }
 
     pub(crate) fn decide(&self, id: CallId, policy: &PolicyId, trial: Trial, limits: Limits) {
-        self.push(id, policy, limits, Work::Decide(trial));
+        if let Some(policy) = self.known(policy) {
+            self.push(id, Work::Decide(policy, limits, trial));
+        }
     }
 
-    fn push(&self, id: CallId, policy: &PolicyId, limits: Limits, work: Work) {
-        // A binding reaches the machine only after its policies were made known here.
-        let Some(policy) = self.policies.get(policy).cloned() else {
-            return;
-        };
-        let job = Job {
-            id,
-            policy,
-            limits,
-            work,
-        };
+    pub(crate) fn render(&self, id: CallId, render: Box<Render>) {
+        self.push(id, Work::Render(render));
+    }
+
+    /// A binding reaches the controller only after its policies were made known here.
+    fn known(&self, policy: &PolicyId) -> Option<Arc<Policy>> {
+        self.policies.get(policy).cloned()
+    }
+
+    fn push(&self, id: CallId, work: Work) {
+        let job = Job { id, work };
         if let Some(replies) = &self.inline {
             let _ = replies.send(job.happening());
             return;
@@ -164,22 +168,30 @@ impl Job {
     /// A panic of the host inside a step is a bug of ours; it must not take the other objects down with it.
     fn run(&self) -> Reply {
         let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match &self.work {
-            Work::Step(pass) => Reply::Stepped(self.policy.step(pass, &self.limits)),
-            Work::Decide(trial) => Reply::Decided(self.policy.decide(trial, &self.limits).0),
+            Work::Step(policy, limits, pass) => Reply::Stepped(policy.step(pass, limits)),
+            Work::Decide(policy, limits, trial) => Reply::Decided(policy.decide(trial, limits).0),
+            Work::Render(render) => Reply::Rendered(render.run()),
         }));
-        called.unwrap_or_else(|_| {
-            let fault = Fault {
-                kind: FaultKind::Trap,
-                message: "the sandbox itself failed; this is a bug of Polity".into(),
-                deterministic: false,
-            };
-            match self.work {
-                Work::Step(_) => Reply::Stepped(Stepped {
-                    outcome: Err(fault),
-                    fuel: 0,
-                }),
-                Work::Decide(_) => Reply::Decided(Err(fault)),
+        called.unwrap_or_else(|_| self.panicked())
+    }
+
+    fn panicked(&self) -> Reply {
+        let fault = || Fault {
+            kind: FaultKind::Trap,
+            message: "the sandbox itself failed; this is a bug of Polity".into(),
+            deterministic: false,
+        };
+        match self.work {
+            Work::Step(..) => Reply::Stepped(Stepped {
+                outcome: Err(fault()),
+                fuel: 0,
+            }),
+            Work::Decide(..) => Reply::Decided(Err(fault())),
+            Work::Render(_) => {
+                let message = "the list could not be rendered; this is a bug of Polity";
+                let answer = Err(Failure::new(Code::Internal, message));
+                Reply::Rendered(Rendered { answer, count: 0 })
             }
-        })
+        }
     }
 }

@@ -481,3 +481,13 @@ fn a_swapped_retry_policy_that_is_not_asked_makes_keys_late() {
 fn a_rebased_write_that_wakes_nobody_hides_what_somebody_else_wrote() {
     guard(Guard::UnseenChangesWake, of_natives, &[Rule::Settles]);
 }
+
+#[test]
+fn a_room_without_bounds_is_overfilled() {
+    guard(Guard::RoomsAreBounded, of_all, &[Rule::Rooms]);
+}
+
+#[test]
+fn a_stale_key_that_is_not_read_first_tries_in_vain() {
+    guard(Guard::StaleKeysReadFirst, of_natives, &[Rule::Hopeless]);
+}

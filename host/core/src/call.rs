@@ -9,6 +9,7 @@ use crate::contract::{Act, Answer, CredentialPlan, Kind, ObjectRef, Pass, Questi
 pub use crate::controller::cache::KEPT_METADATA;
 use crate::fault::Stepped;
 use crate::object::Object;
+use crate::render::{Render, Rendered};
 
 /// Names one call; its reply carries the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -57,6 +58,8 @@ pub enum Call {
     },
     /// Read through to the API server: `object`, `objects` or `secret`. Reply: [`Reply::Answer`], unprojected.
     Read(Question),
+    /// Render a long list. Reply: [`Reply::Rendered`].
+    Render(Box<Render>),
     /// Make a token. Reply: [`Reply::Answer`].
     Mint {
         /// `bootstrap-token` or `password`.
@@ -181,6 +184,8 @@ pub enum Reply {
     Decided(Result<u64, crate::fault::Fault>),
     /// Of everything that answers.
     Answer(Answer),
+    /// Of [`Call::Render`].
+    Rendered(Rendered),
     /// Of [`Call::Settle`].
     Settled(crate::contract::Doubt),
     /// Of [`Call::Lease`]: the lease as it stands, none if it does not exist, or why it cannot be said.

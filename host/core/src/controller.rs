@@ -10,6 +10,7 @@
 
 pub(crate) mod cache;
 mod calls;
+mod dependents;
 mod finish;
 mod guards;
 mod keys;
@@ -18,12 +19,15 @@ pub(crate) mod locks;
 mod passes;
 mod queue;
 mod rate_limit;
+mod refresh;
 mod reschedule;
 pub(crate) mod rooms;
 mod triggers;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
 
 use crate::binding::{Binding, PolicyId};
 use crate::call::{Call, CallId, Reply, Scope, WatchEvent};
@@ -35,6 +39,7 @@ use crate::record::{Outcome, PassRecord};
 
 use cache::Cache;
 use calls::{Outstanding, Target};
+use dependents::Dependents;
 pub use guards::{Guard, Guards};
 use keys::KeyState;
 pub use keys::{KeyView, WaitsFor};
@@ -139,7 +144,7 @@ pub struct Controller {
     /// Keys that were forgotten while a pass of theirs was under way: should they come back, they wait for its end.
     orphans: BTreeMap<Key, PassId>,
     /// Which keys depend on what a scope shows.
-    dependents: BTreeMap<Scope, BTreeSet<Key>>,
+    dependents: BTreeMap<Scope, Dependents>,
     queue: Queue,
     passes: BTreeMap<PassId, (Phase, Box<Running>)>,
     /// Passes under way, by fair-queueing group.
@@ -154,6 +159,8 @@ pub struct Controller {
     /// Questions that wait until a watch has listed.
     unsynced: BTreeMap<Scope, Vec<CallId>>,
     locks: Locks,
+    /// What digests of answers are made with: nobody outside can make two that are alike.
+    digest_key: [u8; 16],
     next_sweep: u64,
     guards: Guards,
     stopping: bool,
@@ -164,12 +171,14 @@ pub struct Controller {
 impl Controller {
     /// A controller that competes for the lease as `identity`, which must differ between processes.
     pub fn new(identity: impl Into<String>) -> Self {
+        let identity = identity.into();
+        let digest_key = digest_key(&identity);
         Controller {
             now: Now::default(),
             out: Vec::new(),
             last_call: 0,
             last_pass: 0,
-            lease: Lease::new(identity.into()),
+            lease: Lease::new(identity),
             was_held: false,
             bindings: BTreeMap::new(),
             health: BTreeMap::new(),
@@ -187,6 +196,7 @@ impl Controller {
             opened: VecDeque::new(),
             unsynced: BTreeMap::new(),
             locks: Locks::default(),
+            digest_key,
             next_sweep: 0,
             guards: Guards::default(),
             stopping: false,
@@ -352,4 +362,10 @@ impl Controller {
             }
         }
     }
+}
+
+fn digest_key(identity: &str) -> [u8; 16] {
+    let mut key = [0; 16];
+    key.copy_from_slice(&Sha256::digest(identity)[..16]);
+    key
 }

@@ -18,5 +18,6 @@ pub mod path;
 pub mod plan;
 mod reconcile;
 pub mod record;
+pub mod render;
 pub mod retry;
 mod tree;

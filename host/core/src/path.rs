@@ -49,21 +49,23 @@ fn keep(from: &Value, path: &str, into: &mut Map<String, Value>) {
     }
 }
 
-/// What an answer looked like, without the versions that change with every write.
+/// What a value looked like, without the version that changes with every write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Digest([u8; 16]);
 
-/// Digests an answer: an object or an array of objects, `metadata.resourceVersion` left out.
-pub fn digest(answer: &Value) -> Digest {
-    let mut bytes = Vec::with_capacity(512);
-    match answer {
-        Value::Array(items) => items.iter().for_each(|item| write_content(item, &mut bytes)),
-        one => write_content(one, &mut bytes),
-    }
-    let hash = Sha256::digest(&bytes);
+/// Digests a value, `metadata.resourceVersion` left out.
+pub fn digest(value: &Value) -> Digest {
+    let hash = Sha256::digest(content(value));
     let mut short = [0; 16];
     short.copy_from_slice(&hash[..16]);
     Digest(short)
+}
+
+/// What a value says, `metadata.resourceVersion` left out: bytes that differ where two values do.
+pub fn content(value: &Value) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(512);
+    write_content(value, &mut bytes);
+    bytes
 }
 
 fn write_content(object: &Value, bytes: &mut Vec<u8>) {

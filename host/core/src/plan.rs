@@ -92,28 +92,54 @@ impl Leaf<'_> {
     /// This value in another version of the object.
     fn find<'b>(&self, object: &'b Value) -> Option<&'b Value> {
         match &self.list {
-            None => pointer(object, &self.path),
+            None => reach(object, &self.path).value(),
             Some((path, key)) => {
                 let name = path.rsplit('.').next().unwrap_or(path);
-                match pointer(object, path)? {
-                    Value::Array(elements) => elements.iter().find(|e| element_key(name, e) == *key),
-                    other => Some(other),
+                match reach(object, path) {
+                    Reached::There(Value::Array(elements)) => {
+                        elements.iter().find(|e| element_key(name, e) == *key)
+                    }
+                    other => other.value(),
                 }
             }
         }
     }
 }
 
-/// What stands at a path, or in its way: a value that is no object has to go before anything can stand below it.
-fn pointer<'a>(mut value: &'a Value, path: &str) -> Option<&'a Value> {
-    for part in segments(path) {
-        match value {
-            Value::Object(fields) => value = fields.get(&part)?,
-            Value::Null => return None,
-            other => return Some(other),
+/// How far a path leads.
+enum Reached<'a> {
+    /// This stands there.
+    There(&'a Value),
+    /// This is no object, and has to go before anything can stand below it.
+    InTheWay(&'a Value),
+    Nothing,
+}
+
+impl<'a> Reached<'a> {
+    /// What stands there, or in the way.
+    fn value(self) -> Option<&'a Value> {
+        match self {
+            Reached::There(value) | Reached::InTheWay(value) => Some(value),
+            Reached::Nothing => None,
         }
     }
-    Some(value).filter(|value| !value.is_null())
+}
+
+fn reach<'a>(mut value: &'a Value, path: &str) -> Reached<'a> {
+    for part in segments(path) {
+        match value {
+            Value::Object(fields) => match fields.get(&part) {
+                Some(field) => value = field,
+                None => return Reached::Nothing,
+            },
+            Value::Null => return Reached::Nothing,
+            other => return Reached::InTheWay(other),
+        }
+    }
+    match value {
+        Value::Null => Reached::Nothing,
+        value => Reached::There(value),
+    }
 }
 
 /// Keys of annotations and labels hold dots themselves; they are escaped as `\.` in paths.

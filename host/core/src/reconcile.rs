@@ -50,9 +50,8 @@ use crate::record::Outcome;
 #[cfg(test)]
 pub(crate) use fixture::binding as fixture_binding;
 
-pub(crate) use asking::{answer_of_list, answer_of_object, digest_of};
 pub(crate) use deciding::{Finished, answer_of, taken};
-pub(crate) use frame::{Dependency, Frame, LastPass, Questions, primary_scope};
+pub(crate) use frame::{Dependency, Frame, LastPass, Moved, Questions, primary_scope};
 pub(crate) use publishing::{Ended, MESSAGE};
 pub(crate) use work::{Entry, Known, Work};
 

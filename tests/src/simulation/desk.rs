@@ -211,6 +211,7 @@ impl Desk {
                 let policy = self.policies.get(&*policy.0).expect("the test has this policy");
                 Reply::Stepped(policy(pass))
             }
+            Call::Render(render) => Reply::Rendered(render.run()),
             Call::Decide { policy, .. } => Reply::Decided(Ok(self.waits[&*policy.0])),
             Call::Cloud(request) => {
                 self.performed.push(request.clone());

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use polity_core::call::{CallId, Scope};
-use polity_core::controller::{Controller, Guards, Input};
+use polity_core::call::{Call, CallId, Scope, Write};
+use polity_core::controller::{Controller, Guards, Input, RoomSizes};
 use polity_core::key::Now;
 
 /// A host process and its successors at the same place.
@@ -25,7 +25,7 @@ pub struct Host {
     /// Its watches.
     pub watches: BTreeMap<Scope, Watch>,
     /// Calls that were neither cancelled nor answered, and whether each writes an object.
-    pub calls: BTreeMap<CallId, bool>,
+    pub calls: BTreeMap<CallId, Sort>,
     /// When the next tick is scheduled; world time.
     pub tick_at: u64,
 }
@@ -41,7 +41,50 @@ pub struct Watch {
     pub said: u64,
 }
 
+/// So small that passes wait for one another, and that lists of two are rendered by a thread.
+pub const ROOMS: RoomSizes = RoomSizes {
+    threads: 1,
+    reads: 3,
+    writes: 3,
+    short_list: 1,
+};
+
+/// Which sort of call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// It reads from the API server.
+    Read,
+    /// It writes an Event.
+    Event,
+    /// It changes an object.
+    Write,
+    /// It takes a thread.
+    Thread,
+    /// Anything else.
+    Other,
+}
+
+impl Sort {
+    /// The sort of a call.
+    pub fn of(call: &Call) -> Self {
+        match call {
+            Call::Read(_) => Sort::Read,
+            Call::Write(Write::Event { .. }) | Call::Mint { .. } => Sort::Event,
+            Call::Write(_) => Sort::Write,
+            Call::Step { .. } | Call::Decide { .. } | Call::Render(_) => Sort::Thread,
+            Call::Cloud(_) | Call::Settle { .. } | Call::Credential { .. } | Call::Lease(_) => Sort::Other,
+        }
+    }
+}
+
 impl Host {
+    /// Whether a room of the host holds more than it may.
+    pub fn overfills(&self) -> bool {
+        let count = |sorts: &[Sort]| self.calls.values().filter(|sort| sorts.contains(sort)).count();
+        count(&[Sort::Read]) > ROOMS.reads as usize
+            || count(&[Sort::Write, Sort::Event]) > ROOMS.writes as usize
+    }
+
     /// A place where no process has run yet.
     pub fn new() -> Self {
         Host {
@@ -62,7 +105,7 @@ impl Host {
     pub fn start(&mut self, index: usize, boot_offset: u64, guards: Guards) {
         self.life += 1;
         self.identity = format!("host-{index}.{}", self.life);
-        let mut machine = Controller::new(self.identity.clone());
+        let mut machine = Controller::new(self.identity.clone()).with_rooms(ROOMS);
         machine.set_guards(guards);
         self.machine = Some(machine);
         self.boot_offset = boot_offset;

@@ -16,6 +16,7 @@ mod bound;
 mod elements;
 mod others;
 mod reached;
+mod rooms;
 mod wakes;
 
 use bound::denied_acts_not;
@@ -83,6 +84,10 @@ pub enum Rule {
     Others,
     /// A recording replays to what it says.
     Replay,
+    /// No more is under way at once than a room holds.
+    Rooms,
+    /// What met a conflict is not tried again on the same version.
+    Hopeless,
 }
 
 /// A rule was broken.
@@ -129,6 +134,8 @@ pub struct Oracle {
     absent: BTreeMap<Place, u64>,
     /// Passes that ended.
     pub passes: u64,
+    /// Hosts, uids and versions whose writes met a conflict.
+    conflicts: BTreeSet<(String, String, String)>,
 }
 
 /// What one host process knows.
@@ -181,6 +188,8 @@ struct Last {
     meta: Meta,
     faulted: bool,
     due: Option<wakes::Due>,
+    /// A write of it met a conflict or was cut: its object is read before its next pass, which takes as long as it takes.
+    reads_first: bool,
     /// What its retry policy was asked.
     trial: Option<Trial>,
 }
@@ -537,6 +546,7 @@ impl Oracle {
             meta,
             faulted: record.outcome == Outcome::Faulted,
             due: seen.due(record),
+            reads_first: record.writes.last().is_some_and(|write| write.failure.is_some()),
             trial: record.retry.as_ref().map(|retry| retry.trial.clone()),
         };
         seen.last.insert(record.key.clone(), last);

@@ -23,7 +23,7 @@ use polity_core::contract::Code;
 use polity_core::controller::{Guards, Input, Output};
 use polity_core::record::PassRecord;
 
-use super::host::Host;
+use super::host::{Host, Sort};
 use super::oracle::{Instant, Oracle, Rule, Verdict, ensure};
 use super::scenario::{Rates, Scenario};
 use super::seed::Chance;
@@ -393,11 +393,11 @@ impl<'a> World<'a> {
             Input::Stop | Input::Cut => self.oracle.stops(&identity),
             Input::Returned { call, reply } => match process.calls.remove(call) {
                 None => return Ok(()),
-                Some(writes) => {
+                Some(sort) => {
                     if matches!(reply, Reply::Answer(Err(failure)) if failure.code == Code::NotFound) {
                         self.oracle.misses(self.now, &identity);
                     }
-                    if let Some(object) = writes.then(|| calls::written(reply)).flatten() {
+                    if let Some(object) = (sort == Sort::Write).then(|| calls::written(reply)).flatten() {
                         self.oracle
                             .acknowledges(self.now, clocks.unix, &identity, &object);
                     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::passes::Running;
+use super::refresh::Refresh;
 use super::reschedule::Question;
 use super::rooms::{Room, Taken, Waiter, cost_of, room_of};
 use super::{Controller, Output};
@@ -23,11 +24,13 @@ pub(super) struct Outstanding {
 
 /// Who waits for a reply.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Target {
+pub(crate) enum Target {
     /// A pass, and the slot in its phase.
     Pass(PassId, usize),
     /// A key that waits, of a retry policy that is another now.
     Reschedule(Box<Question>),
+    /// A key whose object is read before its next pass.
+    Refresh(Box<Refresh>),
     /// Nobody: an Event.
     Nobody,
     Lease {
@@ -140,6 +143,7 @@ impl Controller {
             None | Some(Target::Nobody) => {}
             Some(Target::Pass(pass, slot)) => self.happen(pass, PhaseEvent::Reply(slot, reply)),
             Some(Target::Reschedule(asked)) => self.rescheduled(&asked, Some(reply)),
+            Some(Target::Refresh(asked)) => self.refreshed(&asked, Some(reply)),
             Some(Target::Lease { wrote }) => {
                 let read = match reply {
                     Reply::Lease(read) => read,
@@ -172,6 +176,7 @@ impl Controller {
                 None | Some(Target::Nobody) => {}
                 Some(Target::Pass(pass, slot)) => self.happen(pass, PhaseEvent::Cut(slot)),
                 Some(Target::Reschedule(asked)) => self.rescheduled(&asked, None),
+                Some(Target::Refresh(asked)) => self.refreshed(&asked, None),
                 Some(Target::Lease { .. }) => {
                     let failure = Failure::new(Code::DeadlineExceeded, "no answer in time");
                     self.lease.answered(self.now, false, Err(failure));

@@ -1,5 +1,7 @@
 //! The end of a pass: what is remembered, when the next one comes, and the recording.
 
+use std::sync::Arc;
+
 use super::keys::{KeyState, Waiting};
 use super::passes::Running;
 use super::{Controller, Guard, Output};
@@ -9,7 +11,7 @@ use crate::controller::calls::Target;
 #[cfg(feature = "simulation")]
 use crate::key::Key;
 use crate::object::Object;
-use crate::reconcile::{CLUSTER_LONGEST, Finished, MESSAGE};
+use crate::reconcile::{CLUSTER_LONGEST, Finished, Frame, MESSAGE, Moved};
 use crate::record::{Outcome, PassRecord};
 use crate::retry::{default_wait, seed};
 
@@ -72,6 +74,7 @@ impl Controller {
         // They live as long as the process does, however the pass ended.
         state.known = std::mem::take(&mut work.known);
         state.futile = std::mem::take(&mut work.futile);
+        state.freshness.note(work);
         if matches!(outcome, Outcome::LeaseLost | Outcome::Stopped) {
             return None;
         }
@@ -82,10 +85,12 @@ impl Controller {
         state.seen = finished.ended.unseen.clone().or_else(|| own.clone());
         if outcome.is_concluded() {
             state.faults = 0;
-            let used = std::mem::take(&mut work.dependencies).into_iter().collect();
+            let used: Arc<[_]> = std::mem::take(&mut work.dependencies).into_iter().collect();
+            state.moved = used.iter().map(|(_, dependency)| dependency.moved).collect();
             let old = std::mem::replace(&mut state.last.used, used);
             self.reindex(&frame.key, &old);
         }
+        self.follow_relations(frame);
         let state = self.keys.get_mut(&frame.key)?;
         state.busy = work.busy_lock();
         let mut wait = state.ends(finished, frame.started.boot, frame.uid());
@@ -102,6 +107,19 @@ impl Controller {
             self.queue.push_at(at, frame.key.clone());
         }
         wait
+    }
+
+    /// What the pass wrote of its primary may relate it to other objects: its key looks at them.
+    fn follow_relations(&mut self, frame: &Frame) {
+        let Some(state) = self.keys.get(&frame.key) else {
+            return;
+        };
+        let moved = |used| self.relation_moved(used, frame.snapshot.as_ref(), state.seen.as_ref());
+        let moved: Vec<bool> = state.last.used.iter().map(moved).collect();
+        if let Some(state) = self.keys.get_mut(&frame.key) {
+            let all = state.moved.iter_mut().zip(moved).filter(|(_, moved)| *moved);
+            all.for_each(|(known, _)| *known = Moved::SOMEHOW);
+        }
     }
 
     /// What must not happen at the end of a pass.
@@ -151,7 +169,13 @@ impl Controller {
                     event,
                     now: self.now.unix,
                 };
-                self.call(&frame.line, &frame.binding, Target::Nobody, Call::Write(write), CLUSTER_LONGEST);
+                self.call(
+                    &frame.line,
+                    &frame.binding,
+                    Target::Nobody,
+                    Call::Write(write),
+                    CLUSTER_LONGEST,
+                );
             }
         }
     }

@@ -36,7 +36,6 @@ pub enum Guard {
     UnseenChangesWake,
     LocksLastUntilPublished,
     RoomsAreBounded,
-    LinesTakeTurns,
     StaleKeysReadFirst,
     Prefetch,
 }

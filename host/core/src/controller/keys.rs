@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::refresh::Freshness;
 use super::rooms::Room;
 use crate::call::Scope;
 use crate::contract::{Cause, Event, Trial};
@@ -10,7 +11,7 @@ use crate::key::{Key, PassId};
 use crate::object::Object;
 use crate::path::Digest;
 use crate::plan::Part;
-use crate::reconcile::{Awaited, Known, LastPass, primary_scope};
+use crate::reconcile::{Awaited, Known, LastPass, Moved, primary_scope};
 
 use super::Controller;
 use super::rate_limit::Bucket;
@@ -27,6 +28,8 @@ pub(super) struct KeyState {
     /// The primary as the last pass saw or wrote it.
     pub(super) seen: Option<Object>,
     pub(super) last: LastPass,
+    /// How the answers that the last pass used have changed since, in their order.
+    pub(super) moved: Box<[Moved]>,
     pub(super) attempt: u32,
     pub(super) faults: u32,
     pub(super) bucket: Bucket,
@@ -38,6 +41,8 @@ pub(super) struct KeyState {
     /// The outcome that the retry policy was asked about, and when.
     pub(super) trial: Option<(u64, Box<Trial>)>,
     pub(super) events: Vec<Event>,
+    /// Whether what the cache shows of it can be trusted.
+    pub(super) freshness: Freshness,
     /// A lock that was busy when the last pass asked for it.
     pub(super) busy: Option<String>,
 }
@@ -64,6 +69,8 @@ pub enum WaitsFor {
     Room(Room),
     /// A call of its pass: a policy, a cloud, the API server.
     Call,
+    /// A read of its object: what is known of it is older than what its last pass met.
+    Refresh,
     /// A lock that was busy when its last pass asked, and the time of its next try; boot milliseconds.
     Lock(String, u64),
     /// A time; boot milliseconds.
@@ -83,6 +90,7 @@ impl std::fmt::Display for WaitsFor {
             WaitsFor::Renewal => f.write_str("the renewal of the lease"),
             WaitsFor::Room(room) => room.fmt(f),
             WaitsFor::Call => f.write_str("an answer: its pass is under way"),
+            WaitsFor::Refresh => f.write_str("a read of its object, which the watch shows too late"),
             WaitsFor::Lock(name, _) => write!(f, "the lock {name}, which another object holds"),
             WaitsFor::Time(_) => f.write_str("the time of its next try"),
             WaitsFor::Turn => f.write_str("its turn"),
@@ -119,6 +127,7 @@ impl KeyState {
             waiting: Waiting::ForAnyChange,
             seen: None,
             last: LastPass::default(),
+            moved: Box::default(),
             attempt: 0,
             faults: 0,
             bucket,
@@ -127,6 +136,7 @@ impl KeyState {
             futile: BTreeMap::new(),
             trial: None,
             events: Vec::new(),
+            freshness: Freshness::default(),
             busy: None,
         }
     }
@@ -173,6 +183,7 @@ impl Controller {
         }
         match (self.queue.deadline(key), &state.busy) {
             _ if !self.is_holder() => WaitsFor::Lease,
+            _ if state.freshness.is_reading() => WaitsFor::Refresh,
             _ if self.queue.is_queued(key) => WaitsFor::Turn,
             (Some(at), Some(lock)) => WaitsFor::Lock(lock.clone(), at),
             (Some(at), None) => WaitsFor::Time(at),

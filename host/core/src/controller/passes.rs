@@ -8,14 +8,13 @@ use super::calls::Target;
 use super::{Controller, Guard, Output};
 use crate::binding::Binding;
 use crate::call::Scope;
-use crate::contract::{Code, Failure, Kind, Question};
+use crate::contract::{Code, Failure, Kind};
 use crate::controller::cache::{Change, Lookup};
 use crate::key::{Key, PassId};
 use crate::object::{Object, ResourceVersion};
-use crate::path::Digest;
 use crate::reconcile::{
     CLUSTER_LONGEST, Command, Context, Dependency, Ended, Finished, Flow, Frame, Phase, PhaseEvent, Report,
-    View, Work, answer_of_list, answer_of_object, digest_of, host_defect, primary_scope, start,
+    View, Work, host_defect, primary_scope, start,
 };
 use crate::record::Outcome;
 
@@ -58,6 +57,9 @@ impl Controller {
         };
         if snapshot.is_none() && binding.spec.governs.name.is_none() {
             return self.forget(key);
+        }
+        if snapshot.as_ref().is_some_and(|known| self.refreshes(key, known)) {
+            return;
         }
         let limits = &binding.spec.limits;
         let Some(state) = self.keys.get_mut(key) else {
@@ -277,48 +279,19 @@ impl Controller {
         if self.cache.open(&scope) {
             self.out.push(Output::Watch(scope.clone()));
         }
-        self.dependents.entry(scope).or_default().insert(key.clone());
+        self.dependents.entry(scope).or_default().keys.insert(key.clone());
     }
 
     /// After an own write of an object, up to a version: what the pass used looks like this now, and that is no news to it,
     /// unless a watch showed something meanwhile that the pass did not write. A watch may also have shown the write before
     /// it was answered: then it changes nothing in the cache, and is no news all the same.
     fn absorb(&self, running: &mut Running, kind: &Kind, uid: &str, version: ResourceVersion) {
-        let Running { frame, work, .. } = running;
+        let work = &mut running.work;
         work.shown.retain(|(_, shown, at)| shown != uid || *at > version);
         let disturbed: BTreeSet<&Scope> = work.shown.iter().map(|(scope, ..)| scope).collect();
         let is_touched = |dep: &Dependency| dep.scope.kind == *kind && !disturbed.contains(&dep.scope);
-        let touched = work.dependencies.iter_mut().filter(|(_, dep)| is_touched(dep));
-        for ((_, question), dependency) in touched {
-            if let Some(digest) = self.digest_now(frame.snapshot.as_ref(), question, dependency) {
-                dependency.digest = digest;
-            }
-        }
-    }
-
-    /// The digest of what a watch knows now of something a pass looked at; none if it knows nothing.
-    pub(super) fn digest_now(
-        &self,
-        primary: Option<&Object>,
-        question: &Question,
-        dependency: &Dependency,
-    ) -> Option<Digest> {
-        let Dependency { grant, scope, .. } = dependency;
-        let answer = match question {
-            Question::Object(query) => {
-                let place = (query.object.namespace.clone(), query.object.name.clone());
-                match self.cache.get(scope, &place) {
-                    Lookup::Known(found) => answer_of_object(grant, primary, query, found.as_ref()),
-                    _ => return None,
-                }
-            }
-            Question::Objects(query) => match self.cache.list(scope, query) {
-                Lookup::Known(found) => answer_of_list(grant, primary, query, &found),
-                _ => return None,
-            },
-            _ => return None,
-        };
-        Some(digest_of(&answer))
+        let touched = work.dependencies.values_mut().filter(|dep| is_touched(dep));
+        touched.for_each(Dependency::absorb);
     }
 
     /// Says something of a binding.

@@ -12,7 +12,7 @@ use crate::retry::default_wait;
 
 /// What a retry policy is asked about a key that waits already.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Question {
+pub(crate) struct Question {
     key: Key,
     /// When the wait began: boot milliseconds.
     since: u64,
@@ -65,7 +65,13 @@ impl Controller {
             policy: policy.id.clone(),
             trial,
         };
-        self.call(&line, binding, Target::Reschedule(Box::new(asked)), call, STEP_LONGEST);
+        self.call(
+            &line,
+            binding,
+            Target::Reschedule(Box::new(asked)),
+            call,
+            STEP_LONGEST,
+        );
     }
 
     /// What a retry policy says of a key that waits, unless it was asked about another wait, or is another one by now.

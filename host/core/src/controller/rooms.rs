@@ -60,6 +60,8 @@ pub struct RoomSizes {
     pub reads: u32,
     /// Writes to the API server in flight.
     pub writes: u32,
+    /// Objects of a list that the event loop renders itself; more are left to a thread.
+    pub short_list: u32,
 }
 
 impl Default for RoomSizes {
@@ -69,6 +71,7 @@ impl Default for RoomSizes {
             threads: 2,
             reads: 16,
             writes: 16,
+            short_list: 16,
         }
     }
 }
@@ -134,7 +137,7 @@ struct Line {
 /// The room that a call takes a place in; none for the lease, which nothing holds up.
 pub(crate) fn room_of(call: &Call, binding: &str) -> Option<Room> {
     match call {
-        Call::Step { .. } | Call::Decide { .. } => Some(Room::Threads),
+        Call::Step { .. } | Call::Decide { .. } | Call::Render(_) => Some(Room::Threads),
         Call::Read(_) => Some(Room::Reads),
         Call::Write(_) | Call::Mint { .. } => Some(Room::Writes),
         Call::Cloud(_) | Call::Settle { .. } | Call::Credential { .. } => Some(Room::Cloud(binding.into())),
@@ -170,6 +173,11 @@ impl Rooms {
     #[cfg(feature = "simulation")]
     pub(super) fn set_guards(&mut self, guards: Guards) {
         self.guards = guards;
+    }
+
+    /// Whether the event loop renders a list of so many objects itself.
+    pub(crate) fn is_short(&self, objects: usize) -> bool {
+        objects <= self.sizes.short_list as usize
     }
 
     /// Whether a call of a line may begin right now.
@@ -219,11 +227,7 @@ impl Rooms {
             let head = places.lines.get(*name).and_then(|line| line.waiting.front());
             head.is_some_and(|head| places.takes(room, name, cost(head), places.capacity, self))
         };
-        let name = match self.guards.stand(Guard::LinesTakeTurns) {
-            true => places.turns.iter().map(|(_, name)| name).find(is_ready),
-            false => places.lines.keys().find(is_ready),
-        };
-        let name = name?.clone();
+        let name = places.turns.iter().map(|(_, name)| name).find(is_ready)?.clone();
         let places = self.rooms.get_mut(room)?;
         let waiter = places.pop(&name)?;
         Some((places.take(room, &name, cost(&waiter)), waiter))
@@ -276,14 +280,30 @@ impl Rooms {
 
     /// Whether anything waits that belongs to no pass: an Event.
     pub(super) fn has_events(&self) -> bool {
-        let is_event = |waiter: &Waiter| matches!(waiter, Waiter::Call { target: Target::Nobody, .. });
+        let is_event = |waiter: &Waiter| {
+            matches!(
+                waiter,
+                Waiter::Call {
+                    target: Target::Nobody,
+                    ..
+                }
+            )
+        };
         let lines = self.rooms.values().flat_map(|places| places.lines.values());
         lines.flat_map(|line| &line.waiting).any(is_event)
     }
 
     /// Drops the Events that wait.
     pub(super) fn drop_events(&mut self) {
-        self.drop_waiters(|waiter| matches!(waiter, Waiter::Call { target: Target::Nobody, .. }));
+        self.drop_waiters(|waiter| {
+            matches!(
+                waiter,
+                Waiter::Call {
+                    target: Target::Nobody,
+                    ..
+                }
+            )
+        });
     }
 
     fn drop_waiters(&mut self, which: impl Fn(&Waiter) -> bool) {
@@ -314,7 +334,11 @@ impl Waiter {
 /// What a call takes of the threads, where it is known beforehand.
 fn cost(waiter: &Waiter) -> Option<u64> {
     match waiter {
-        Waiter::Call { .. } | Waiter::Change(_) => None,
+        Waiter::Call { call, .. } => match &**call {
+            Call::Render(render) => Some((render.objects.len() as u64).saturating_mul(PER_OBJECT)),
+            _ => None,
+        },
+        Waiter::Change(_) => None,
     }
 }
 
@@ -411,7 +435,8 @@ impl Places {
             self.charge(&taken.line, corrected);
         }
         if self.lines.len() > REMEMBERED {
-            self.lines.retain(|_, line| line.in_use > 0 || !line.waiting.is_empty());
+            self.lines
+                .retain(|_, line| line.in_use > 0 || !line.waiting.is_empty());
         }
     }
 }
@@ -442,7 +467,8 @@ mod tests {
             for _ in 0..count {
                 self.last += 1;
                 let waiter = Waiter::Change(PassId(self.last));
-                self.rooms.line_up(&self.room, &line.into(), &self.binding, waiter);
+                self.rooms
+                    .line_up(&self.room, &line.into(), &self.binding, waiter);
             }
         }
 
@@ -510,7 +536,10 @@ mod tests {
             before += 1;
             house.end(taken, 500_000);
         }
-        assert!(before <= 2, "{before} of the rested line came before the busy one");
+        assert!(
+            before <= 2,
+            "{before} of the rested line came before the busy one"
+        );
     }
 
     #[test]
@@ -551,26 +580,58 @@ mod tests {
 
     #[test]
     fn a_pass_that_ended_waits_for_nothing_and_keeps_no_place() {
-        let mut house = House::of(Room::Reads, RoomSizes { reads: 1, ..RoomSizes::default() });
+        let mut house = House::of(
+            Room::Reads,
+            RoomSizes {
+                reads: 1,
+                ..RoomSizes::default()
+            },
+        );
         house.come("a", 2);
         let (taken, _) = house.rooms.next(&house.room).expect("a place");
         house.rooms.keep(PassId(1), taken);
-        assert!(house.rooms.has_place(&house.room, &"a".into(), &house.binding, PassId(1)));
-        assert!(!house.rooms.has_place(&house.room, &"b".into(), &house.binding, PassId(9)));
+        assert!(
+            house
+                .rooms
+                .has_place(&house.room, &"a".into(), &house.binding, PassId(1))
+        );
+        assert!(
+            !house
+                .rooms
+                .has_place(&house.room, &"b".into(), &house.binding, PassId(9))
+        );
         assert_eq!(house.rooms.waiting().keys().collect::<Vec<_>>(), [&PassId(2)]);
         assert_eq!(house.rooms.forget(PassId(2)), None);
         assert_eq!(house.rooms.forget(PassId(1)), Some(Room::Reads));
         assert!(house.begin().is_empty());
-        assert!(house.rooms.has_place(&house.room, &"b".into(), &house.binding, PassId(9)));
+        assert!(
+            house
+                .rooms
+                .has_place(&house.room, &"b".into(), &house.binding, PassId(9))
+        );
     }
 
     #[test]
     fn who_is_in_line_comes_before_who_has_just_come() {
-        let mut house = House::of(Room::Reads, RoomSizes { reads: 1, ..RoomSizes::default() });
+        let mut house = House::of(
+            Room::Reads,
+            RoomSizes {
+                reads: 1,
+                ..RoomSizes::default()
+            },
+        );
         house.come("a", 2);
         let taken = house.begin().remove(0);
-        assert!(!house.rooms.has_place(&house.room, &"a".into(), &house.binding, PassId(9)));
+        assert!(
+            !house
+                .rooms
+                .has_place(&house.room, &"a".into(), &house.binding, PassId(9))
+        );
         house.end(taken, 1);
-        assert!(!house.rooms.has_place(&house.room, &"a".into(), &house.binding, PassId(9)));
+        assert!(
+            !house
+                .rooms
+                .has_place(&house.room, &"a".into(), &house.binding, PassId(9))
+        );
     }
 }

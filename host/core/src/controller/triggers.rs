@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::cache::{Change, Place, selects};
+use super::cache::{Change, Place};
 use super::keys::{KeyState, Waiting};
 use super::rate_limit::Bucket;
 use super::{Controller, Guard, Output};
 use crate::binding::{Binding, Tenant};
 use crate::call::{Scope, WatchEvent};
-use crate::contract::{Cause, Question, Role};
+use crate::contract::{Cause, Role};
 use crate::key::Key;
 use crate::object::Object;
 use crate::path;
-use crate::reconcile::{Dependency, Questions, Work, primary_scope};
+use crate::reconcile::primary_scope;
 
 /// Annotations that ask for a pass: `request.polity.dev/<name>`, value: a nonce.
 const REQUEST: &str = "request.polity.dev/";
@@ -212,17 +212,6 @@ impl Controller {
         }
     }
 
-    fn dependency_changed(&self, key: &Key) -> bool {
-        let used = self.keys.get(key).map(|state| (state, &state.last.used));
-        used.is_some_and(|(state, used)| used.iter().any(|dependency| self.differs(state, dependency)))
-    }
-
-    /// Whether a dependency's answer is another now than when the pass used it.
-    fn differs(&self, state: &KeyState, ((_, question), dependency): &(Questions, Dependency)) -> bool {
-        let now = self.digest_now(state.seen.as_ref(), question, dependency);
-        now.is_some_and(|now| now != dependency.digest)
-    }
-
     /// A watch said something.
     pub(super) fn watched(&mut self, scope: &Scope, event: WatchEvent) {
         let listed = matches!(event, WatchEvent::Listed { .. });
@@ -235,7 +224,7 @@ impl Controller {
             self.has_listed(id);
         }
         // What this host wrote while the watch could not say is no change of the list, and woke nobody.
-        let dependents = self.dependents.get(scope).into_iter().flatten();
+        let dependents = self.dependents.get(scope).into_iter().flat_map(|d| &d.keys);
         let waits = |key: &&Key| {
             let state = self.keys.get(key);
             state.is_some_and(|s| s.running.is_none() && s.waiting == Waiting::ForAnyChange)
@@ -306,70 +295,6 @@ impl Controller {
         }
     }
 
-    fn dependents_changed(&mut self, change: &Change, own: Option<&Key>) {
-        let Some(keys) = self.dependents.get(&change.scope) else {
-            return;
-        };
-        if !self.guards.stand(Guard::ChangesWakeDependents) {
-            return;
-        }
-        let mut woken = Vec::new();
-        for key in keys.iter().filter(|key| own != Some(*key)) {
-            let Some(state) = self.keys.get(key) else {
-                continue;
-            };
-            if let Some((_, pass)) = state.running.and_then(|id| self.passes.get_mut(&id)) {
-                note(&mut pass.work, change);
-            }
-            if state.running.is_some() || state.waiting != Waiting::ForAnyChange {
-                continue;
-            }
-            let concerned = state.last.used.iter().any(|used| {
-                let ((_, question), dependency) = used;
-                dependency.scope == change.scope && concerns(question, change) && self.differs(state, used)
-            });
-            if concerned || !self.guards.stand(Guard::OnlyWhoUsedItWakes) {
-                woken.push(key.clone());
-            }
-        }
-        for key in woken {
-            self.wake(&key, Cause::Dependency);
-        }
-    }
-
-    /// Keeps the index of dependents in step with what a key depends on now.
-    pub(super) fn reindex(&mut self, key: &Key, old: &[(Questions, Dependency)]) {
-        let new = self.keys.get(key).map_or(&[][..], |state| &state.last.used);
-        let kept: BTreeSet<&Scope> = new.iter().map(|(_, dep)| &dep.scope).collect();
-        for scope in old
-            .iter()
-            .map(|(_, dep)| &dep.scope)
-            .filter(|scope| !kept.contains(scope))
-        {
-            if let Some(keys) = self.dependents.get_mut(scope) {
-                keys.remove(key);
-            }
-        }
-        for scope in kept {
-            self.dependents
-                .entry(scope.clone())
-                .or_default()
-                .insert(key.clone());
-        }
-    }
-
-    /// A pass is over: what it looked at and its key does not depend on is not kept open for it.
-    pub(super) fn depends_no_more(&mut self, key: &Key, asked: &BTreeSet<Scope>) {
-        let state = self.keys.get(key);
-        for scope in asked {
-            let depends =
-                state.is_some_and(|state| state.last.used.iter().any(|(_, dep)| dep.scope == *scope));
-            if !depends && let Some(keys) = self.dependents.get_mut(scope) {
-                keys.remove(key);
-            }
-        }
-    }
-
     /// Closes watches that nobody has depended on for a while.
     pub(super) fn sweep(&mut self) {
         if self.now.boot < self.next_sweep {
@@ -381,40 +306,13 @@ impl Controller {
         for scope in scopes {
             let depended = primaries.contains(&scope)
                 || self.unsynced.contains_key(&scope)
-                || self.dependents.get(&scope).is_some_and(|keys| !keys.is_empty());
+                || self.dependents.get(&scope).is_some_and(|d| !d.keys.is_empty());
             if self.cache.idle(&scope, self.now.boot, depended) >= IDLE {
                 self.cache.close(&scope);
                 self.dependents.remove(&scope);
                 self.out.push(Output::Unwatch(scope));
             }
         }
-    }
-}
-
-/// Notes what a watch shows of what a pass has used: it may be its own write, or somebody else's.
-fn note(work: &mut Work, change: &Change) {
-    let concerned = |((_, question), dependency): (&Questions, &Dependency)| {
-        dependency.scope == change.scope && concerns(question, change)
-    };
-    if let Some(object) = change.after.as_ref().or(change.before.as_ref())
-        && work.dependencies.iter().any(concerned)
-    {
-        let shown = (change.scope.clone(), object.uid().to_owned(), object.version());
-        work.shown.insert(shown);
-    }
-}
-
-/// Whether a change can concern the answer to a question of its scope.
-fn concerns(question: &Question, change: &Change) -> bool {
-    match question {
-        Question::Object(query) => {
-            change.place == (query.object.namespace.clone(), query.object.name.clone())
-        }
-        Question::Objects(query) => [&change.before, &change.after]
-            .into_iter()
-            .flatten()
-            .any(|object| selects(query, object)),
-        _ => false,
     }
 }
 

@@ -342,7 +342,9 @@ mod tests {
         };
         let answer = |projection: &[&str], machine: &str| {
             let found = object(machine);
-            crate::reconcile::answer_of_object(&grant, Some(&primary), &query(projection), Some(&found))
+            let query = query(projection);
+            let text = crate::render::answer_of_object(&grant, Some(&primary), &query, Some(&found));
+            text.map(|text| serde_json::from_str::<Value>(&text).expect("JSON"))
         };
         for projection in [&[][..], &["data"], &["data.hidden", "data.open"]] {
             let data = answer(projection, "m").expect("related")["data"].clone();

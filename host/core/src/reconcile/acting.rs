@@ -22,6 +22,7 @@ use crate::controller::Guard;
 use crate::grants;
 use crate::object::Object;
 use crate::record::{Discard, Outcome, WritePurpose};
+use crate::render::too_large;
 use crate::tree::Tree;
 
 /// The acts of a step.
@@ -397,7 +398,12 @@ impl Acting {
         for slot in self.acts {
             let Some(answer) = slot.answer else { continue };
             let answer = answer.map(|value| Json::from(value.to_string()));
-            self.run.append(Request::Act(slot.act), answer, limit);
+            let answer = answer.and_then(|json| match json.len() as u64 > limit {
+                // It was done all the same.
+                true => Err(too_large(limit).effect_unknown()),
+                false => Ok(json),
+            });
+            self.run.append(Request::Act(slot.act), answer);
         }
         Stepping::again(self.run)
     }

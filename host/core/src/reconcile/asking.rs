@@ -1,10 +1,14 @@
 //! Asking: the questions of a step, answered from the cache where a watch knows, by a call otherwise.
+//!
+//! Answers have so much room in the journal; what comes when it is used up is `resource-exhausted`. Lists may be long: a
+//! pass looks at one after another, and a thread renders those that are.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::frame::{Dependency, Questions};
+use super::frame::{Dependency, Moved, Questions};
 use super::role::RoleRun;
 use super::stepping::Stepping;
 use super::{Awaited, CLUSTER_LONGEST, Command, Context, Flow, Phase, PhaseEvent, Report};
@@ -15,16 +19,18 @@ use crate::controller::Guard;
 use crate::controller::cache::Lookup;
 use crate::grants::{self, Admitted};
 use crate::object::Object;
-use crate::path;
+use crate::render::{Render, Rendered, answer_of_object, too_large};
 
-/// Objects that a list may hold when the policy sets no limit of its own.
-const LIST_LIMIT: usize = 10_000;
+/// Milliseconds after which a list that nobody has rendered is given up.
+const RENDER_LONGEST: u64 = 60_000;
 
 /// The questions of a step, all at once.
 #[derive(Debug)]
 pub(crate) struct Asking {
     run: RoleRun,
     asks: Vec<AskSlot>,
+    /// Bytes of the answers so far.
+    bytes: u64,
 }
 
 #[derive(Debug)]
@@ -40,22 +46,30 @@ enum AskState {
     Due,
     /// The watch of a scope has not listed yet.
     Listing(Scope),
+    /// A list whose turn has not come.
+    InLine(Box<Look>),
     /// A call looks.
     Reading,
-    Answered(Answer),
+    /// A thread renders the list.
+    Rendering,
+    Answered(Result<Json, Failure>),
 }
 
 impl Asking {
     /// The requests of a step that the journal does not hold yet, each once.
     pub(super) fn new(run: RoleRun, requests: Vec<Request>) -> Self {
-        let mut asks: Vec<AskSlot> = Vec::with_capacity(requests.len());
-        for request in requests {
-            if !run.knows(&request) && !asks.iter().any(|ask| ask.request == request) {
-                let state = AskState::Due;
-                asks.push(AskSlot { request, state });
-            }
+        let mut known: BTreeSet<&Request> = run.journal.iter().map(|entry| &entry.request).collect();
+        let is_new: Vec<bool> = requests.iter().map(|request| known.insert(request)).collect();
+        let due = |request| AskSlot {
+            request,
+            state: AskState::Due,
+        };
+        let asks = requests.into_iter().zip(is_new).filter(|(_, is_new)| *is_new);
+        Asking {
+            asks: asks.map(|(request, _)| due(request)).collect(),
+            run,
+            bytes: 0,
         }
-        Asking { run, asks }
     }
 
     pub(super) fn on_event(mut self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
@@ -63,12 +77,14 @@ impl Asking {
             PhaseEvent::Entered => (0..self.asks.len()).for_each(|slot| self.look(slot, context)),
             PhaseEvent::Listed(slot) => self.look(slot, context),
             PhaseEvent::Reply(slot, Reply::Answer(answer)) => self.answered(slot, answer, context),
+            PhaseEvent::Reply(slot, Reply::Rendered(rendered)) => self.rendered(slot, rendered, context),
             PhaseEvent::Cut(slot) => self.cut(slot, context),
             event => return Flow::unexpected(&Phase::Asking(self), &event),
         }
+        self.next_list(context);
         let is_answered = |ask: &AskSlot| matches!(ask.state, AskState::Answered(_));
         match self.asks.iter().all(is_answered) {
-            true => self.finish(context),
+            true => self.finish(),
             false => Flow::Wait(Phase::Asking(self)),
         }
     }
@@ -82,77 +98,134 @@ impl Asking {
     }
 
     /// Goes on with the policy once every question has its answer.
-    fn finish(mut self, context: &Context<'_>) -> Flow {
-        let limits = &context.frame.binding.spec.limits;
+    fn finish(mut self) -> Flow {
         for ask in self.asks {
-            let AskState::Answered(answer) = ask.state else {
-                continue;
-            };
-            let answer = answer.map(|value| Json::from(value.to_string()));
-            let room = limits.journal.saturating_sub(self.run.journal_bytes);
-            self.run.append(ask.request, answer, limits.answer.min(room));
+            if let AskState::Answered(answer) = ask.state {
+                self.run.append(ask.request, answer);
+            }
         }
         Stepping::again(self.run)
     }
 
+    /// Bytes that one more answer may have.
+    fn room(&self, context: &Context<'_>) -> u64 {
+        let limits = &context.frame.binding.spec.limits;
+        let used = self.run.journal_bytes.saturating_add(self.bytes);
+        limits.answer.min(limits.journal.saturating_sub(used))
+    }
+
+    /// Keeps an answer, if there is room for it.
+    fn answer(&mut self, slot: usize, answer: Result<Json, Failure>, context: &Context<'_>) {
+        let room = self.room(context);
+        let answer = answer.and_then(|json| match json.len() as u64 > room {
+            true => Err(too_large(room)),
+            false => Ok(json),
+        });
+        self.bytes += answer.as_ref().map_or(0, |json| json.len() as u64);
+        if let Some(ask) = self.asks.get_mut(slot) {
+            ask.state = AskState::Answered(answer);
+        }
+    }
+
     /// Answers a question, or says who will.
     fn look(&mut self, slot: usize, context: &mut Context<'_>) {
-        let Some(ask) = self.asks.get_mut(slot) else {
+        let Some(Request::Ask(asked)) = self.asks.get(slot).map(|ask| &ask.request) else {
             return;
         };
-        if let Request::Ask(asked) = &ask.request {
-            ask.state = look(slot, self.run.role, &asked.question, context);
+        match look(slot, self.run.role, &asked.question, context) {
+            AskState::Answered(answer) => self.answer(slot, answer, context),
+            state => self.asks[slot].state = state,
+        }
+    }
+
+    /// Looks at the next lists, until one takes a while.
+    fn next_list(&mut self, context: &mut Context<'_>) {
+        let is_busy = |ask: &AskSlot| match &ask.state {
+            AskState::Rendering => true,
+            AskState::Reading => is_list(&ask.request),
+            _ => false,
+        };
+        if self.asks.iter().any(is_busy) {
+            return;
+        }
+        for slot in 0..self.asks.len() {
+            let AskState::InLine(_) = &self.asks[slot].state else {
+                continue;
+            };
+            let AskState::InLine(look) = std::mem::replace(&mut self.asks[slot].state, AskState::Due) else {
+                continue;
+            };
+            match look.list(slot, self.room(context), context) {
+                AskState::Answered(answer) => self.answer(slot, answer, context),
+                AskState::Listing(scope) => self.asks[slot].state = AskState::Listing(scope),
+                state => {
+                    self.asks[slot].state = state;
+                    return;
+                }
+            }
         }
     }
 
     /// An answer of a call came in.
     fn answered(&mut self, slot: usize, answer: Answer, context: &mut Context<'_>) {
-        let Some(ask) = self.asks.get_mut(slot) else {
+        let Some(Request::Ask(asked)) = self.asks.get(slot).map(|ask| &ask.request) else {
             return;
         };
-        let Request::Ask(asked) = &ask.request else { return };
         let look = || Look::of(self.run.role, &asked.question, context);
         let answer = match (&asked.question, answer) {
             (Question::Object(_), Ok(object)) => {
-                look().and_then(|look| look.object(Some(Object::new(object)), context))
+                look().and_then(|look| look.read_object(Some(Object::new(object)), context))
             }
             (Question::Object(_), Err(failure)) if failure.code == Code::NotFound => {
-                look().and_then(|look| look.object(None, context))
+                look().and_then(|look| look.read_object(None, context))
             }
             (Question::Objects(_), Ok(Value::Array(items))) => {
                 let objects = items.into_iter().map(Object::new).collect();
-                look().and_then(|look| look.list(objects, context))
+                let room = self.room(context);
+                match look() {
+                    Ok(look) => match look.read_list(slot, objects, room, context) {
+                        AskState::Answered(answer) => answer,
+                        state => return self.asks[slot].state = state,
+                    },
+                    Err(failure) => Err(failure),
+                }
             }
             (Question::Credential(_), Ok(credential)) => {
                 if let Some(handle) = credential["handle"].as_str() {
                     self.run.handles.insert(handle.to_owned());
                 }
-                Ok(credential)
+                Ok(credential.to_string().into())
             }
-            (_, answer) => answer,
+            (_, answer) => answer.map(|value| value.to_string().into()),
         };
-        ask.state = AskState::Answered(answer);
+        self.answer(slot, answer, context);
+    }
+
+    /// A list was rendered.
+    fn rendered(&mut self, slot: usize, rendered: Rendered, context: &mut Context<'_>) {
+        if let Some(Request::Ask(asked)) = self.asks.get(slot).map(|ask| &ask.request) {
+            context.counted(&(self.run.role, asked.question.clone()), rendered.count);
+        }
+        self.answer(slot, rendered.answer, context);
     }
 
     /// Nobody answered in time; a watch may have said why it does not list.
     fn cut(&mut self, slot: usize, context: &Context<'_>) {
-        let Some(ask) = self.asks.get_mut(slot) else {
-            return;
-        };
-        let failure = match &ask.state {
-            AskState::Listing(scope) => {
-                let why = context
-                    .view
-                    .cache
-                    .watch_error(scope)
-                    .unwrap_or("no answer in time");
+        let failure = match self.asks.get(slot).map(|ask| &ask.state) {
+            Some(AskState::Listing(scope)) => {
+                let why = context.view.cache.watch_error(scope);
+                let why = why.unwrap_or("no answer in time");
                 let message = format!("the watch of {} has not listed: {why}", scope.kind.kind);
                 Failure::new(Code::Unavailable, message)
             }
             _ => Failure::new(Code::DeadlineExceeded, "no answer in time"),
         };
-        ask.state = AskState::Answered(Err(failure));
+        self.answer(slot, Err(failure), context);
     }
+}
+
+fn is_list(request: &Request) -> bool {
+    matches!(request, Request::Ask(ask) if matches!(ask.question, Question::Objects(_)))
 }
 
 fn look(slot: usize, role: Role, question: &Question, context: &mut Context<'_>) -> AskState {
@@ -177,7 +250,8 @@ fn look(slot: usize, role: Role, question: &Question, context: &mut Context<'_>)
                 context.command(Command::Lock(name.clone()));
             }
             let held = free || !context.is_guarded(Guard::LocksExclude);
-            AskState::Answered(Ok(json!(if held { "held" } else { "busy" })))
+            let answer = json!(if held { "held" } else { "busy" });
+            AskState::Answered(Ok(answer.to_string().into()))
         }
         (question, Admitted::Call) => read(slot, question, context),
     }
@@ -215,6 +289,7 @@ fn read(slot: usize, question: &Question, context: &mut Context<'_>) -> AskState
 }
 
 /// A question about objects of the cluster that is granted.
+#[derive(Debug)]
 struct Look {
     asked: Questions,
     grant: Arc<KindGrant>,
@@ -238,56 +313,107 @@ impl Look {
     fn begin(self, slot: usize, context: &mut Context<'_>) -> AskState {
         context.work.looked_at.insert(self.scope.clone());
         context.command(Command::Watch(self.scope.clone()));
-        if let Some(latest) = self.latest() {
+        let Question::Object(query) = &self.asked.1 else {
+            return AskState::InLine(Box::new(self));
+        };
+        if query.latest {
+            let latest = Question::Object(query.clone());
             context.call(slot, Call::Read(latest), CLUSTER_LONGEST);
             return AskState::Reading;
         }
-        let scope = self.scope.clone();
-        match self.known(context) {
+        match self.known_object(context) {
             Some(answer) => AskState::Answered(answer),
-            None => {
-                let awaited = scope.clone();
-                context.command(Command::AwaitList { slot, scope });
-                AskState::Listing(awaited)
+            None => self.await_list(slot, context),
+        }
+    }
+
+    fn await_list(self, slot: usize, context: &mut Context<'_>) -> AskState {
+        let scope = self.scope.clone();
+        context.command(Command::AwaitList { slot, scope });
+        AskState::Listing(self.scope)
+    }
+
+    /// Looks at a list: the API server's, or the watch's.
+    fn list(self, slot: usize, room: u64, context: &mut Context<'_>) -> AskState {
+        let Question::Objects(query) = &self.asked.1 else {
+            return AskState::Answered(Err(not_a_list()));
+        };
+        if room == 0 {
+            return AskState::Answered(Err(too_large(room)));
+        }
+        if query.latest {
+            let latest = self.latest(query);
+            self.depend(Moved::default(), context);
+            context.call(slot, Call::Read(latest), CLUSTER_LONGEST);
+            return AskState::Reading;
+        }
+        match context.view.cache.list(&self.scope, query) {
+            Lookup::Known(found) => {
+                self.depend(Moved::default(), context);
+                self.render(slot, found, room, context)
             }
+            _ => self.await_list(slot, context),
         }
     }
 
-    /// What the API server is asked in place of the watch: nothing that the grant does not reach, and of a list no limit,
-    /// which would count what its relation leaves out.
-    fn latest(&self) -> Option<Question> {
-        match &self.asked.1 {
-            Question::Object(query) if query.latest => Some(Question::Object(query.clone())),
-            Question::Objects(query) if query.latest => Some(Question::Objects(ListQuery {
-                namespace: self.scope.namespace.clone(),
-                limit: 0,
-                ..query.clone()
-            })),
-            _ => None,
-        }
+    /// What the API server is asked in place of the watch: nothing that the grant does not reach, and no limit, which
+    /// would count what its relation leaves out.
+    fn latest(&self, query: &ListQuery) -> Question {
+        Question::Objects(ListQuery {
+            namespace: self.scope.namespace.clone(),
+            limit: 0,
+            ..query.clone()
+        })
     }
 
-    /// What a watch knows of it. None if it has not listed.
-    fn known(self, context: &mut Context<'_>) -> Option<Answer> {
-        match &self.asked.1 {
-            Question::Object(query) => {
-                let place = (query.object.namespace.clone(), query.object.name.clone());
-                let found = match context.view.cache.get(&self.scope, &place) {
-                    Lookup::Known(object) => object,
-                    _ if !context.is_guarded(Guard::NotFoundNeedsASyncedWatch) => None,
-                    _ => return None,
-                };
-                Some(self.object(found, context))
-            }
-            Question::Objects(query) => match context.view.cache.list(&self.scope, query) {
-                Lookup::Known(found) => Some(self.list(found, context)),
-                _ => None,
-            },
-            _ => None,
+    /// The API server's list came in: the cache is no older from now on.
+    fn read_list(self, slot: usize, objects: Vec<Object>, room: u64, context: &mut Context<'_>) -> AskState {
+        for object in &objects {
+            context.command(Command::Saw(object.clone()));
         }
+        self.render(slot, objects, room, context)
     }
 
-    fn object(self, found: Option<Object>, context: &mut Context<'_>) -> Answer {
+    /// Renders a short list, and has a long one rendered.
+    fn render(self, slot: usize, objects: Vec<Object>, room: u64, context: &mut Context<'_>) -> AskState {
+        let Question::Objects(query) = &self.asked.1 else {
+            return AskState::Answered(Err(not_a_list()));
+        };
+        let render = Render {
+            objects,
+            primary: context.frame.snapshot.clone(),
+            grant: self.grant.clone(),
+            query: query.clone(),
+            limit: room,
+        };
+        if !context.view.rooms.is_short(render.objects.len()) {
+            context.call(slot, Call::Render(Box::new(render)), RENDER_LONGEST);
+            return AskState::Rendering;
+        }
+        let rendered = render.run();
+        context.counted(&self.asked, rendered.count);
+        AskState::Answered(rendered.answer)
+    }
+
+    /// What a watch knows of an object. None if it has not listed.
+    fn known_object(&self, context: &mut Context<'_>) -> Option<Result<Json, Failure>> {
+        let Question::Object(query) = &self.asked.1 else {
+            return None;
+        };
+        let found = match context.view.cache.get(&self.scope, &place(query)) {
+            Lookup::Known(object) => object,
+            _ if !context.is_guarded(Guard::NotFoundNeedsASyncedWatch) => None,
+            _ => return None,
+        };
+        let primary = context.frame.snapshot.as_ref();
+        let answer = answer_of_object(&self.grant, primary, query, found.as_ref());
+        self.depend(Moved::default(), context);
+        Some(answer)
+    }
+
+    /// The API server's object came in: the cache is no older from now on. Where the watch has shown a later one already,
+    /// that is news to come.
+    fn read_object(self, found: Option<Object>, context: &mut Context<'_>) -> Result<Json, Failure> {
         let Question::Object(query) = &self.asked.1 else {
             return Err(Failure::new(
                 Code::Internal,
@@ -296,92 +422,84 @@ impl Look {
         };
         let primary = context.frame.snapshot.as_ref();
         let answer = answer_of_object(&self.grant, primary, query, found.as_ref());
-        self.depend(answer, context)
-    }
-
-    fn list(self, found: Vec<Object>, context: &mut Context<'_>) -> Answer {
-        let Question::Objects(query) = &self.asked.1 else {
-            return Err(Failure::new(
-                Code::Internal,
-                "several objects answer a question for one",
-            ));
+        let known = context.view.cache.last_known(&self.scope, &place(query));
+        let is_behind = match (&found, known) {
+            (Some(found), Some(known)) => known.version() > found.version(),
+            _ => false,
         };
-        let answer = answer_of_list(&self.grant, context.frame.snapshot.as_ref(), query, &found);
-        self.depend(answer, context)
-    }
-
-    /// Its digest is a dependency of the pass.
-    fn depend(self, answer: Answer, context: &mut Context<'_>) -> Answer {
-        let Look { asked, grant, scope } = self;
-        let digest = digest_of(&answer);
-        let dependency = Dependency { grant, scope, digest };
-        context.work.dependencies.insert(asked, dependency);
+        self.depend(
+            if is_behind {
+                Moved::SOMEHOW
+            } else {
+                Moved::default()
+            },
+            context,
+        );
+        if let Some(found) = found {
+            context.command(Command::Saw(found));
+        }
         answer
     }
+
+    /// The pass depends on it from now on.
+    fn depend(&self, moved: Moved, context: &mut Context<'_>) {
+        let dependency = Dependency {
+            moved,
+            ..Dependency::new(self.grant.clone(), self.scope.clone())
+        };
+        context.work.dependencies.insert(self.asked.clone(), dependency);
+    }
 }
 
-/// What a watch knows now of a question that an earlier pass used; none if it does not.
-pub(super) fn answer_from_watch(
+impl Context<'_> {
+    /// An answer counted so many objects.
+    fn counted(&mut self, asked: &Questions, count: u64) {
+        if let Some(dependency) = self.work.dependencies.get_mut(asked) {
+            dependency.count = count;
+        }
+    }
+}
+
+fn place(query: &ObjectQuery) -> (Option<String>, String) {
+    (query.object.namespace.clone(), query.object.name.clone())
+}
+
+fn not_a_list() -> Failure {
+    Failure::new(Code::Internal, "several objects answer a question for one")
+}
+
+/// What a watch knows now of a question that an earlier pass used.
+pub(super) enum Remembered {
+    /// The answer.
+    Answer(Result<Json, Failure>),
+    /// A long list: it is asked for beforehand, and rendered by a thread.
+    Long,
+    /// Nothing.
+    Unknown,
+}
+
+/// What a watch knows now of a question that an earlier pass used.
+pub(super) fn remembered(
     role: Role,
     question: &Question,
+    room: u64,
     context: &mut Context<'_>,
-) -> Option<Result<Json, Failure>> {
-    let answer = Look::of(role, question, context).ok()?.known(context)?;
-    Some(answer.map(|value| value.to_string().into()))
-}
-
-/// The answer that a primary gets about one object through the grant that let it ask.
-pub(crate) fn answer_of_object(
-    grant: &KindGrant,
-    primary: Option<&Object>,
-    query: &ObjectQuery,
-    found: Option<&Object>,
-) -> Answer {
-    let Some(found) = found else {
-        let object = &query.object;
-        let message = format!("{} {} not found", object.kind.kind, object.name);
-        return Err(Failure::new(Code::NotFound, message));
+) -> Remembered {
+    let Ok(look) = Look::of(role, question, context) else {
+        return Remembered::Unknown;
     };
-    grants::check_relation(grant, primary, found)?;
-    Ok(project(grant, found, &query.projection))
-}
-
-/// The answer that a primary gets about a list through the grant that let it ask.
-pub(crate) fn answer_of_list(
-    grant: &KindGrant,
-    primary: Option<&Object>,
-    query: &ListQuery,
-    found: &[Object],
-) -> Answer {
-    let limit = match query.limit {
-        0 => LIST_LIMIT,
-        limit => limit as usize,
+    let answer = match question {
+        Question::Objects(query) => match context.view.cache.list(&look.scope, query) {
+            Lookup::Known(found) if !context.view.rooms.is_short(found.len()) => return Remembered::Long,
+            Lookup::Known(_) => match look.list(0, room, context) {
+                AskState::Answered(answer) => Some(answer),
+                _ => None,
+            },
+            _ => None,
+        },
+        _ => look.known_object(context),
     };
-    let related = |object: &&Object| grants::check_relation(grant, primary, object).is_ok();
-    let related: Vec<&Object> = found.iter().filter(related).collect();
-    if related.len() > limit {
-        let (count, kind) = (related.len(), &query.kind.kind);
-        let message = format!("{count} {kind} objects, at most {limit} were asked for");
-        return Err(Failure::new(Code::ResourceExhausted, message));
-    }
-    let project = |object: &&Object| project(grant, object, &query.projection);
-    Ok(related.iter().map(project).collect())
-}
-
-/// What of an object is answered: what its grant shows, and of that what was asked for.
-fn project(grant: &KindGrant, object: &Object, wanted: &[String]) -> Value {
-    match &grant.fields {
-        None => path::project(object.value(), wanted),
-        Some(_) => path::project(&grants::shown(grant, object.value()), wanted),
-    }
-}
-
-/// The digest of an answer; of a failure, its code.
-pub(crate) fn digest_of(answer: &Answer) -> path::Digest {
-    match answer {
-        Ok(value) => path::digest(value),
-        Err(failure) => path::digest(&json!(failure.code.as_str())),
-    }
+    answer.map_or(Remembered::Unknown, Remembered::Answer)
 }
 
 #[cfg(test)]
@@ -592,29 +710,127 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_list_that_is_longer_than_its_limit_is_refused_whole() {
-        let query = |limit| ListQuery {
+    /// A list of ConfigMaps that a label selects.
+    fn labelled(label: &str) -> Request {
+        ask(Question::Objects(ListQuery {
             kind: config_maps().kind,
             namespace: Some("default".into()),
-            label_selector: None,
+            label_selector: Some(format!("a={label}")),
             field_selector: None,
             projection: Vec::new(),
-            limit,
+            limit: 0,
             latest: false,
+        }))
+    }
+
+    fn many(fixture: &mut Fixture, count: usize) {
+        let objects = (0..count).map(|number| {
+            let mut one = site(&format!("s-{number:04}"));
+            one["metadata"]["name"] = json!(format!("s-{number:04}"));
+            one["metadata"]["labels"] = json!({"a": "b"});
+            Object::new(one)
+        });
+        let version = ResourceVersion(1);
+        let listed = WatchEvent::Listed {
+            objects: objects.collect(),
+            version,
         };
-        let grant: KindGrant =
-            serde_json::from_value(json!({"apiVersion": "v1", "kind": "ConfigMap"})).expect("a grant");
-        let primary = Object::new(crate::reconcile::fixture::machine(1, json!({})));
-        let found = [Object::new(site("a")), Object::new(site("b"))];
-        let code = |limit| {
-            answer_of_list(&grant, Some(&primary), &query(limit), &found)
-                .err()
-                .map(|f| f.code)
+        fixture.cache.open(&config_maps());
+        fixture.cache.observe(&config_maps(), listed);
+    }
+
+    fn renders(commands: &[Command]) -> Vec<(usize, &Render)> {
+        let calls = commands.iter().filter_map(|command| match command {
+            Command::Call {
+                slot,
+                call: Call::Render(render),
+                ..
+            } => Some((*slot, &**render)),
+            _ => None,
+        });
+        calls.collect()
+    }
+
+    #[test]
+    fn a_long_list_is_rendered_by_a_thread_and_a_short_one_at_once() {
+        for (count, by_thread) in [(16, 0), (17, 1)] {
+            let mut fixture = Fixture::new();
+            many(&mut fixture, count);
+            let (_, commands) = fixture.requests(vec![labelled("b")]);
+            assert_eq!(renders(&commands).len(), by_thread, "{count}");
+        }
+    }
+
+    #[test]
+    fn long_lists_of_a_step_are_rendered_one_after_another_in_the_room_that_is_left() {
+        let mut fixture = Fixture::new();
+        fixture.bind(|binding| binding.spec.limits.journal = 9_000);
+        many(&mut fixture, 40);
+        let labels = ["b", "b,a!=x", "b,a!=y", "b,a!=z"];
+        let (mut flow, mut commands) = fixture.requests(labels.map(labelled).to_vec());
+        let mut rooms = Vec::new();
+        while let [(slot, render)] = renders(&commands)[..] {
+            rooms.push(render.limit);
+            let rendered = PhaseEvent::Reply(slot, Reply::Rendered(render.run()));
+            (flow, commands) = fixture.go_on(flow, rendered);
+        }
+        assert!(matches!(flow, Flow::Wait(Phase::Stepping(_))), "{flow:?}");
+        assert!(rooms.is_sorted_by(|a, b| a > b || *a < 4_000), "{rooms:?}");
+        let journal = journal(&commands).expect("the policy is called again");
+        let bytes: usize = journal.iter().flatten().map(|json| json.len()).sum();
+        assert!(bytes <= 9_000, "{bytes}");
+        let refused = journal.iter().filter(|answer| answer.is_err()).count();
+        assert!((1..4).contains(&refused), "{refused} of four do not fit");
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_not_even_looked_at() {
+        let mut fixture = Fixture::new();
+        fixture.bind(|binding| binding.spec.limits.answer = 0);
+        many(&mut fixture, 40);
+        let (_, commands) = fixture.requests(vec![labelled("b")]);
+        assert!(renders(&commands).is_empty(), "{commands:?}");
+        assert_eq!(code(&commands), Some(Code::ResourceExhausted));
+    }
+
+    #[test]
+    fn a_long_list_that_the_last_pass_used_is_rendered_before_the_first_step() {
+        let mut fixture = Fixture::new();
+        many(&mut fixture, 40);
+        let Request::Ask(asked) = labelled("b") else {
+            panic!("a question")
         };
-        assert_eq!(code(2), None);
-        assert_eq!(code(0), None);
-        assert_eq!(code(1), Some(Code::ResourceExhausted));
+        let grant = fixture
+            .frame
+            .binding
+            .spec
+            .grants
+            .iter()
+            .find_map(|grant| match grant {
+                crate::binding::Grant::Ask(grant) if grant.kind == "ConfigMap" => Some(grant.clone()),
+                _ => None,
+            });
+        let dependency = Dependency::new(grant.expect("a grant").into(), config_maps());
+        fixture.frame.last.used = [((Role::Lifecycle, asked.question), dependency)].into();
+        let (flow, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
+        let [(slot, render)] = renders(&commands)[..] else {
+            panic!("{commands:?}")
+        };
+        let rendered = PhaseEvent::Reply(slot, Reply::Rendered(render.run()));
+        let (flow, commands) = fixture.go_on(flow, rendered);
+        assert!(matches!(flow, Flow::Wait(Phase::Stepping(_))), "{flow:?}");
+        assert_eq!(journal(&commands).map(|journal| journal.len()), Some(1));
+    }
+
+    #[test]
+    fn an_answer_that_read_through_enters_the_cache() {
+        let mut fixture = Fixture::new();
+        let (flow, _) = fixture.requests(vec![config_map(true)]);
+        let (_, commands) = fixture.go_on(flow, answer(Ok(site("s"))));
+        assert!(
+            commands.iter().any(|command| matches!(command, Command::Saw(_))),
+            "{commands:?}"
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::contract::{Cause, Question, Role};
 use crate::controller::cache::Place;
 use crate::key::{Key, Now, PassId};
 use crate::object::Object;
-use crate::path::Digest;
+use crate::render::limit;
 
 /// What stays the same during a pass.
 #[derive(Debug)]
@@ -50,7 +50,56 @@ pub(crate) struct Dependency {
     /// The grant that let it look.
     pub(crate) grant: Arc<KindGrant>,
     pub(crate) scope: Scope,
-    pub(crate) digest: Digest,
+    /// Objects that the answer counted.
+    pub(crate) count: u64,
+    /// What changed of it since it was looked at.
+    pub(crate) moved: Moved,
+}
+
+/// How an answer changed: the sum of what each change took from the digests of its items, and added to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Moved {
+    sum: u128,
+    count: i64,
+}
+
+impl Moved {
+    /// Something that cannot be said as a difference of digests.
+    pub(crate) const SOMEHOW: Moved = Moved { sum: 1, count: 0 };
+
+    /// An item changed.
+    pub(crate) fn by(&mut self, before: Option<u128>, after: Option<u128>) {
+        let value = |digest: Option<u128>| digest.unwrap_or_default();
+        self.sum = self.sum.wrapping_sub(value(before)).wrapping_add(value(after));
+        self.count += i64::from(after.is_some()) - i64::from(before.is_some());
+    }
+}
+
+impl Dependency {
+    pub(super) fn new(grant: Arc<KindGrant>, scope: Scope) -> Self {
+        Dependency {
+            grant,
+            scope,
+            count: 0,
+            moved: Moved::default(),
+        }
+    }
+
+    /// What changed of it is no news.
+    pub(crate) fn absorb(&mut self) {
+        self.count = self.count.saturating_add_signed(self.moved.count);
+        self.moved = Moved::default();
+    }
+
+    /// Whether its question has another answer after it moved so far. A list that was too long and still is has the same.
+    pub(crate) fn is_other(&self, question: &Question, moved: Moved) -> bool {
+        let is_too_long = |count: u64| match question {
+            Question::Objects(query) => count > limit(query),
+            _ => false,
+        };
+        let now = self.count.saturating_add_signed(moved.count);
+        moved != Moved::default() && !(is_too_long(self.count) && is_too_long(now))
+    }
 }
 
 /// What a pass looked at, by who asked what.

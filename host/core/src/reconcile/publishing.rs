@@ -305,6 +305,7 @@ impl Publishing {
         // What was read here is newer than what the watch showed: no pass may see less.
         context.command(Command::Saw(fresh.clone()));
         let before = context.work.current.replace(fresh.clone());
+        context.work.behind = None;
         self.what.rebases += 1;
         if self.what.rebases > REBASES {
             let message = format!("the object changed {REBASES} times while it was published");

@@ -8,7 +8,7 @@ use super::frame::Frame;
 use super::work::{Concluded, Fate, Work};
 use crate::binding::PolicyId;
 use crate::contract::{
-    ActInDoubt, Code, Conclusion, Document, Doubt, Entry, Failure, Json, Request, Role, Verdict,
+    ActInDoubt, Conclusion, Document, Doubt, Entry, Failure, Json, Request, Role, Verdict,
 };
 use crate::fault::{Fault, FaultKind};
 use crate::object::Object;
@@ -33,6 +33,8 @@ pub(super) struct RoleRun {
     pub(super) pending: Vec<ActInDoubt>,
     /// Handles that its asks for credentials answered.
     pub(super) handles: BTreeSet<String>,
+    /// What the last pass used is in the journal, as far as a watch knows it.
+    pub(super) prefetched: bool,
 }
 
 impl RoleRun {
@@ -46,6 +48,7 @@ impl RoleRun {
             request_bytes: 0,
             pending: Vec::new(),
             handles: BTreeSet::new(),
+            prefetched: false,
         }
     }
 
@@ -64,20 +67,8 @@ impl RoleRun {
         work.found.iter().map(told).collect()
     }
 
-    /// Whether the journal holds a request.
-    pub(super) fn knows(&self, request: &Request) -> bool {
-        self.journal.iter().any(|entry| entry.request == *request)
-    }
-
-    /// Appends an answer; one that is too large for a pass becomes `resource-exhausted`.
-    pub(super) fn append(&mut self, request: Request, answer: Result<Json, Failure>, limit: u64) {
-        let answer = answer.and_then(|json| match json.len() as u64 > limit {
-            true => Err(Failure::new(
-                Code::ResourceExhausted,
-                format!("the answer has {} bytes, a pass takes {limit}", json.len()),
-            )),
-            false => Ok(json),
-        });
+    /// Appends an answer.
+    pub(super) fn append(&mut self, request: Request, answer: Result<Json, Failure>) {
         self.request_bytes = self.request_bytes.saturating_add(request.bytes());
         self.journal_bytes += answer.as_ref().map_or(FAILURE, |json| json.len() as u64);
         self.journal.push(Entry { request, answer });

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::acting::Acting;
-use super::asking::{Asking, answer_from_watch};
+use super::asking::{Asking, Remembered, remembered};
+use super::frame::Questions;
 use super::publishing::{Ended, Publishing};
 use super::resolving::Resolving;
 use super::role::RoleRun;
@@ -41,8 +42,11 @@ impl Stepping {
                 if context.frame.binding.policy(self.run.role).is_none() {
                     return without_lifecycle(context);
                 }
-                if self.run.steps == 0 {
-                    self.prefetch(context);
+                if !self.run.prefetched {
+                    let long = self.prefetch(context);
+                    if !long.is_empty() {
+                        return Flow::Enter(Phase::Asking(Asking::new(self.run, long)));
+                    }
                 }
                 self.call(context)
             }
@@ -60,25 +64,34 @@ impl Stepping {
     }
 
     /// What the last pass used is in the journal from the start, where a watch knows it: most passes then take one step.
-    fn prefetch(&mut self, context: &mut Context<'_>) {
+    /// Long lists are left, to be asked for first.
+    fn prefetch(&mut self, context: &mut Context<'_>) -> Vec<Request> {
+        self.run.prefetched = true;
         if self.run.role == Role::Lifecycle {
             self.run.pending = RoleRun::in_doubt(context.work);
         }
+        let mut long = Vec::new();
         if !context.is_guarded(Guard::Prefetch) {
-            return;
+            return long;
         }
         let used = context.frame.last.used.clone();
-        let limit = context.frame.binding.spec.limits.answer;
-        for ((role, question), _) in used.iter() {
-            if *role == self.run.role
-                && !is_latest(question)
-                && let Some(answer) = answer_from_watch(self.run.role, question, context)
-            {
-                let question = question.clone();
-                let request = Request::Ask(Ask { round: 0, question });
-                self.run.append(request, answer, limit);
+        let limits = &context.frame.binding.spec.limits;
+        let of_role = |(role, question): &&Questions| *role == self.run.role && !is_latest(question);
+        let questions = used.iter().map(|(asked, _)| asked).filter(of_role);
+        for (role, question) in questions.cloned().collect::<Vec<_>>() {
+            let room = limits
+                .answer
+                .min(limits.journal.saturating_sub(self.run.journal_bytes));
+            let remembered = remembered(role, &question, room, context);
+            let request = Request::Ask(Ask { round: 0, question });
+            match remembered {
+                Remembered::Answer(Ok(json)) if json.len() as u64 > room => {}
+                Remembered::Answer(answer) => self.run.append(request, answer),
+                Remembered::Long => long.push(request),
+                Remembered::Unknown => {}
             }
         }
+        long
     }
 
     fn call(mut self, context: &mut Context<'_>) -> Flow {
@@ -164,7 +177,8 @@ impl Stepping {
             let message = format!("requests of more than {} bytes in one pass", limits.journal);
             return Err(Fault::new(FaultKind::TooLong, message));
         }
-        if asks != 0 && requests.iter().all(|request| self.run.knows(request)) {
+        let known: BTreeSet<&Request> = self.run.journal.iter().map(|entry| &entry.request).collect();
+        if asks != 0 && requests.iter().all(|request| known.contains(request)) {
             let message = "it asks only for what its journal already holds";
             return Err(Fault::new(FaultKind::Stalled, message));
         }

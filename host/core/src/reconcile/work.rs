@@ -6,7 +6,9 @@ use serde_json::Value;
 
 use super::frame::Dependencies;
 use crate::call::{PendingEntry, Scope};
-use crate::contract::{Answer, Conclusion, Doubt, Entry as JournalEntry, Failure, Question, Request};
+use crate::contract::{
+    Answer, Code, Conclusion, Doubt, Effect, Entry as JournalEntry, Failure, Question, Request,
+};
 use crate::object::{Object, ResourceVersion};
 use crate::path::Digest;
 use crate::plan::Part;
@@ -31,6 +33,8 @@ pub(crate) struct Work {
     /// What watches showed meanwhile of what it used, by scope, uid and version: it may be somebody else's.
     pub(crate) shown: BTreeSet<(Scope, String, ResourceVersion)>,
     pub(crate) writes: Vec<WriteRecord>,
+    /// The version that a write did not find any more, or may have replaced: nobody has read the primary since.
+    pub(crate) behind: Option<ResourceVersion>,
     /// Whether anything may have been changed by this pass outside its primary.
     pub(crate) acted: bool,
     /// The entries that stood in `status.pending` when the pass began, in their order.
@@ -162,6 +166,13 @@ impl Context<'_> {
             version,
             failure,
         });
+        let is_behind =
+            |failure: &Failure| failure.code == Code::Aborted || failure.effect == Effect::Unknown;
+        let known = self.work.current.as_ref().map(Object::version);
+        self.work.behind = match &answer {
+            Err(failure) if is_behind(failure) => known,
+            _ => None,
+        };
         let object = Object::new(answer?);
         self.command(Command::Wrote(object.clone()));
         self.work.current = Some(object);

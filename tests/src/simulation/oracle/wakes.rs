@@ -250,15 +250,6 @@ impl Seen {
                 }
             }
         }
-        // What was read through may be newer than what its watch has shown, and is compared with that all the same.
-        let reads_through = |question: &Question| match question {
-            Question::Object(query) => query.latest,
-            Question::Objects(query) => query.latest,
-            _ => false,
-        };
-        if asked.questions.iter().any(reads_through) {
-            return Ok(());
-        }
         ensure(concerned, Rule::Woken, || {
             format!(
                 "{} of {host} was woken by nothing that its last pass used",
@@ -306,7 +297,8 @@ impl Seen {
         // Passes of Guests wait for one another.
         let latest = due.until.max(self.disturbed).saturating_add(SLACK);
         let waits_for_others = *record.key.binding == *"guests";
-        ensure(waits_for_others || started <= latest, Rule::Late, || {
+        let may_wait = waits_for_others || last.reads_first;
+        ensure(may_wait || started <= latest, Rule::Late, || {
             format!(
                 "{} of {host} was due at {} and began at {started}: {:?}",
                 record.key, due.until, record.causes

@@ -8,6 +8,7 @@ use polity_core::object::Object;
 use serde_json::{Value, json};
 
 use super::{Happening, World};
+use crate::simulation::host::Sort;
 use crate::simulation::oracle::{Instant, Verdict, Violation};
 use crate::simulation::store::{merge, selects};
 
@@ -35,10 +36,8 @@ impl World<'_> {
     /// A call leaves a process.
     pub(super) fn call(&mut self, host: usize, identity: &str, id: CallId, call: Call) -> Verdict {
         let life = self.hosts[host].life;
-        self.hosts[host].calls.insert(
-            id,
-            matches!(call, Call::Write(Write::Patch { .. } | Write::Act(_))),
-        );
+        self.hosts[host].calls.insert(id, Sort::of(&call));
+        self.oracle.fills(self.hosts[host].overfills(), identity)?;
         let limits = polity_core::binding::Limits::default();
         let reply = match &call {
             Call::Step { policy, pass, .. } => {
@@ -49,6 +48,7 @@ impl World<'_> {
                 }
                 Reply::Stepped(self.options.stepper.step(policy, pass, &limits))
             }
+            Call::Render(render) => Reply::Rendered(render.run()),
             Call::Decide { policy, trial, .. } => {
                 Reply::Decided(self.options.stepper.decide(policy, trial, &limits))
             }
@@ -186,7 +186,10 @@ impl World<'_> {
             }
             Call::Write(write) => {
                 self.oracle.changes(&instant, identity, || describe(call))?;
-                (Some(Reply::Answer(self.write(identity, write))), 0)
+                self.oracle.tries(identity, write, || describe(call))?;
+                let answer = self.write(identity, write);
+                self.oracle.tried(identity, write, &answer);
+                (Some(Reply::Answer(answer)), 0)
             }
             Call::Read(Question::Objects(query)) => {
                 let of_it = |object: &&Object| selects(query, object);

@@ -1,8 +1,8 @@
 use super::*;
-use crate::controller::rooms::Room;
 use crate::call::WatchEvent;
 use crate::contract::Role;
 use crate::contract::{Doubt, Kind, ObjectRef, Precondition, Question};
+use crate::controller::rooms::Room;
 use crate::reconcile::fixture::{
     FINALIZER, Fixture, answer, at, clone_of, config_map, entry, failure, machine, operations, outcome,
     patches, stop,
@@ -332,7 +332,9 @@ fn an_act_waits_for_room_at_its_cloud() {
         matches!(commands.last(), Some(Command::AwaitRoom(Room::Cloud(_)))),
         "{commands:?}"
     );
-    taken.into_iter().for_each(|taken| drop(fixture.rooms.give_back(taken, None)));
+    taken
+        .into_iter()
+        .for_each(|taken| drop(fixture.rooms.give_back(taken, None)));
     let (_, commands) = fixture.go_on(flow, PhaseEvent::Opened);
     assert_eq!(operations(&commands), ["vm.stop"]);
 }

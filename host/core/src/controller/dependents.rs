@@ -1,0 +1,306 @@
+//! Who depends on what: a key passes again when an answer that its last pass used is another one now.
+//!
+//! Answers are not made again to find that out. A change takes what an item had added to an answer's digest from it, and
+//! adds what the item adds now; that is computed once for all who asked the same question through the same grant.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::cache::{Change, Lookup, selects};
+use super::keys::{KeyState, Waiting};
+use super::{Controller, Guard};
+use crate::binding::KindGrant;
+use crate::call::Scope;
+use crate::contract::{Cause, ListQuery, Question};
+use crate::grants;
+use crate::key::Key;
+use crate::object::Object;
+use crate::path;
+use crate::reconcile::{Dependency, Moved, Questions, Work};
+use crate::render::digest_of_item;
+
+/// Who depends on a scope.
+#[derive(Debug, Default)]
+pub(super) struct Dependents {
+    /// Keys that keep its watch open: their last pass used it, or the one under way looks at it.
+    pub(super) keys: BTreeSet<Key>,
+    /// Who used what, and through which grant.
+    asked: BTreeMap<Questions, Vec<Asked>>,
+}
+
+#[derive(Debug)]
+struct Asked {
+    grant: Arc<KindGrant>,
+    keys: BTreeSet<Key>,
+}
+
+/// A change, as those see it who asked.
+struct Seen<'a> {
+    change: &'a Change,
+    key: [u8; 16],
+    /// What questions through a grant saw of it before and see now, whatever relation the grant asks for.
+    digests: BTreeMap<Question, Vec<(Arc<KindGrant>, [Option<u128>; 2])>>,
+}
+
+impl<'a> Seen<'a> {
+    fn new(change: &'a Change, key: [u8; 16]) -> Self {
+        Seen {
+            change,
+            key,
+            digests: BTreeMap::new(),
+        }
+    }
+
+    /// What a question through a grant saw of the change before, and sees now.
+    fn digests(&mut self, question: &Question, grant: &Arc<KindGrant>) -> [Option<u128>; 2] {
+        let same = |(known, _): &&(Arc<KindGrant>, _)| Arc::ptr_eq(known, grant) || known == grant;
+        let known = self
+            .digests
+            .get(question)
+            .and_then(|known| known.iter().find(same));
+        if let Some((_, digests)) = known {
+            return *digests;
+        }
+        let digests = self.digests_of(question, grant);
+        let known = self.digests.entry(question.clone()).or_default();
+        known.push((grant.clone(), digests));
+        digests
+    }
+
+    fn digests_of(&self, question: &Question, grant: &KindGrant) -> [Option<u128>; 2] {
+        let Change {
+            before, after, place, ..
+        } = self.change;
+        [before, after].map(|object| {
+            let object = object.as_ref()?;
+            let wanted = match question {
+                Question::Object(query) => {
+                    let asked = (query.object.namespace.as_ref(), &query.object.name);
+                    (asked == (place.0.as_ref(), &place.1)).then_some(&query.projection)
+                }
+                Question::Objects(query) => selects(query, object).then_some(&query.projection),
+                _ => None,
+            };
+            Some(digest_of_item(&self.key, grant, object, wanted?))
+        })
+    }
+
+    /// Moves an answer by the change.
+    fn count_in(
+        &mut self,
+        moved: &mut Moved,
+        question: &Question,
+        grant: &Arc<KindGrant>,
+        primary: Option<&Object>,
+    ) {
+        let [before, after] = self.digests(question, grant);
+        if before == after {
+            return;
+        }
+        let related = |object: &Option<Object>, digest: Option<u128>| {
+            let is_related = |object: &Object| grants::check_relation(grant, primary, object).is_ok();
+            match (object, question) {
+                (Some(object), _) if is_related(object) => digest,
+                // It is refused, which is another answer than that there is none.
+                (Some(_), Question::Object(_)) => digest.map(|_| 0),
+                _ => None,
+            }
+        };
+        let Change {
+            before: old,
+            after: new,
+            ..
+        } = self.change;
+        moved.by(related(old, before), related(new, after));
+    }
+}
+
+impl Controller {
+    /// Wakes the keys whose last pass would see something else now, but for the key whose own write it is.
+    pub(super) fn dependents_changed(&mut self, change: &Change, own: Option<&Key>) {
+        let Some(dependents) = self.dependents.get(&change.scope) else {
+            return;
+        };
+        if !self.guards.stand(Guard::ChangesWakeDependents) {
+            return;
+        }
+        let mut seen = Seen::new(change, self.digest_key);
+        for key in dependents.keys.iter().filter(|key| own != Some(*key)) {
+            let running = self.keys.get(key).and_then(|state| state.running);
+            if let Some((_, pass)) = running.and_then(|id| self.passes.get_mut(&id)) {
+                note(&mut pass.work, pass.frame.snapshot.as_ref(), &mut seen);
+            }
+        }
+        let is_synced = self.cache.is_synced(&change.scope);
+        let mut woken = BTreeSet::new();
+        for (asked, by) in &dependents.asked {
+            for Asked { grant, keys } in by {
+                let [before, after] = seen.digests(&asked.1, grant);
+                let is_concerned = before != after || !self.guards.stand(Guard::OnlyWhoUsedItWakes);
+                for key in keys.iter().filter(|key| is_concerned && own != Some(*key)) {
+                    let state = self.keys.get_mut(key);
+                    let is_other = state.is_some_and(|state| state.count_in(asked, &mut seen));
+                    if (is_other && is_synced) || !self.guards.stand(Guard::OnlyWhoUsedItWakes) {
+                        woken.insert(key.clone());
+                    }
+                }
+            }
+        }
+        for key in woken {
+            let waits = |state: &KeyState| state.running.is_none() && state.waiting == Waiting::ForAnyChange;
+            if self.keys.get(&key).is_some_and(waits) {
+                self.wake(&key, Cause::Dependency);
+            }
+        }
+    }
+
+    /// Whether an answer that the last pass of a key used is another one now.
+    pub(super) fn dependency_changed(&self, key: &Key) -> bool {
+        let Some(state) = self.keys.get(key) else {
+            return false;
+        };
+        let is_other = |(used, moved): (&(Questions, Dependency), &Moved)| {
+            let ((_, question), dependency) = used;
+            dependency.is_other(question, *moved) && self.cache.is_synced(&dependency.scope)
+        };
+        state.last.used.iter().zip(&state.moved).any(is_other)
+    }
+
+    /// Whether an answer is another one because the primary is: a grant's relation follows it.
+    pub(super) fn relation_moved(
+        &self,
+        used: &(Questions, Dependency),
+        before: Option<&Object>,
+        now: Option<&Object>,
+    ) -> bool {
+        let ((_, question), dependency) = used;
+        let Some(relation) = &dependency.grant.relation else {
+            return false;
+        };
+        let ours = |primary: Option<&Object>| {
+            primary
+                .and_then(|o| path::get(o.value(), &relation.ours))
+                .cloned()
+        };
+        if ours(before) == ours(now) {
+            return false;
+        }
+        let related = |primary: Option<&Object>| -> Vec<Object> {
+            let found = match question {
+                Question::Object(query) => {
+                    let place = (query.object.namespace.clone(), query.object.name.clone());
+                    self.cache
+                        .last_known(&dependency.scope, &place)
+                        .cloned()
+                        .into_iter()
+                        .collect()
+                }
+                Question::Objects(query) => self.list_now(&dependency.scope, query),
+                _ => Vec::new(),
+            };
+            let is_related =
+                |object: &Object| grants::check_relation(&dependency.grant, primary, object).is_ok();
+            found.into_iter().filter(is_related).collect()
+        };
+        related(before) != related(now)
+    }
+
+    fn list_now(&self, scope: &Scope, query: &ListQuery) -> Vec<Object> {
+        match self.cache.list(scope, query) {
+            Lookup::Known(found) => found,
+            _ => Vec::new(),
+        }
+    }
+
+    /// A key depends on what its last pass used, and no more on what the one before did.
+    pub(super) fn reindex(&mut self, key: &Key, old: &[(Questions, Dependency)]) {
+        for (asked, dependency) in old {
+            if let Some(dependents) = self.dependents.get_mut(&dependency.scope) {
+                dependents.keys.remove(key);
+                dependents.forget(asked, key);
+            }
+        }
+        let new = self.keys.get(key).map(|state| state.last.used.clone());
+        for (asked, dependency) in new.iter().flat_map(|used| used.iter()) {
+            let dependents = self.dependents.entry(dependency.scope.clone()).or_default();
+            dependents.keys.insert(key.clone());
+            dependents.add(asked, &dependency.grant, key);
+        }
+    }
+
+    /// A pass is over: what it looked at and its key does not depend on is not kept open for it.
+    pub(super) fn depends_no_more(&mut self, key: &Key, asked: &BTreeSet<Scope>) {
+        let state = self.keys.get(key);
+        for scope in asked {
+            let depends =
+                state.is_some_and(|state| state.last.used.iter().any(|(_, dep)| dep.scope == *scope));
+            if !depends && let Some(dependents) = self.dependents.get_mut(scope) {
+                dependents.keys.remove(key);
+            }
+        }
+    }
+}
+
+impl Dependents {
+    fn add(&mut self, asked: &Questions, grant: &Arc<KindGrant>, key: &Key) {
+        let by = self.asked.entry(asked.clone()).or_default();
+        let same = |asked: &&mut Asked| Arc::ptr_eq(&asked.grant, grant);
+        match by.iter_mut().find(same) {
+            Some(asked) => {
+                asked.keys.insert(key.clone());
+            }
+            None => by.push(Asked {
+                grant: grant.clone(),
+                keys: BTreeSet::from([key.clone()]),
+            }),
+        }
+    }
+
+    fn forget(&mut self, asked: &Questions, key: &Key) {
+        let Some(by) = self.asked.get_mut(asked) else {
+            return;
+        };
+        by.retain_mut(|asked| {
+            asked.keys.remove(key);
+            !asked.keys.is_empty()
+        });
+        if by.is_empty() {
+            self.asked.remove(asked);
+        }
+    }
+}
+
+impl KeyState {
+    /// Counts a change into an answer that the last pass used; whether that is another one now.
+    fn count_in(&mut self, asked: &Questions, seen: &mut Seen<'_>) -> bool {
+        // They come from a map, and stand in its order.
+        let place = self.last.used.binary_search_by(|(used, _)| used.cmp(asked));
+        let Some(((_, dependency), moved)) = place
+            .ok()
+            .and_then(|place| Some((self.last.used.get(place)?, self.moved.get_mut(place)?)))
+        else {
+            return false;
+        };
+        seen.count_in(moved, &asked.1, &dependency.grant, self.seen.as_ref());
+        dependency.is_other(&asked.1, *moved)
+    }
+}
+
+/// Notes what a watch shows of what a pass has used: it may be its own write, or somebody else's.
+fn note(work: &mut Work, primary: Option<&Object>, seen: &mut Seen<'_>) {
+    let change = seen.change;
+    let mut is_concerned = false;
+    for ((_, question), dependency) in &mut work.dependencies {
+        if dependency.scope == change.scope {
+            let before = dependency.moved;
+            seen.count_in(&mut dependency.moved, question, &dependency.grant, primary);
+            is_concerned |= before != dependency.moved;
+        }
+    }
+    if let Some(object) = change.after.as_ref().or(change.before.as_ref())
+        && is_concerned
+    {
+        let shown = (change.scope.clone(), object.uid().to_owned(), object.version());
+        work.shown.insert(shown);
+    }
+}

@@ -1,0 +1,138 @@
+//! A key whose cache is known to be behind is read before its next pass.
+//!
+//! A write that met a conflict says that the watch lags; one that was cut may stand. A pass that begins with what the cache
+//! shows would meet the same conflict, again and again until the watch has caught up.
+
+use super::calls::Target;
+use super::keys::KeyState;
+use super::{Controller, Guard};
+use crate::call::{Call, Reply};
+use crate::contract::{Code, Failure, ObjectQuery, ObjectRef, Question, RetryClass, Trial};
+use crate::key::Key;
+use crate::object::{Object, ResourceVersion};
+use crate::reconcile::{CLUSTER_LONGEST, Work};
+use crate::retry::{default_wait, seed};
+
+/// How far the cache of a key is behind.
+#[derive(Debug, Default)]
+pub(super) struct Freshness {
+    /// The version that a write of this host did not find any more, or may have replaced.
+    stale: Option<ResourceVersion>,
+    /// It is being read.
+    reading: bool,
+    /// Reads in a row that failed.
+    failures: u32,
+}
+
+/// A read of an object that is known to be stale.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Refresh {
+    key: Key,
+    uid: String,
+    stale: ResourceVersion,
+}
+
+impl Freshness {
+    /// Takes in what the writes of a pass met.
+    pub(super) fn note(&mut self, work: &Work) {
+        self.stale = work.behind.max(self.stale);
+    }
+
+    pub(super) fn is_reading(&self) -> bool {
+        self.reading
+    }
+}
+
+impl Controller {
+    /// Reads the object of a key first, if what is known of it is stale. Says whether its pass has to wait for that.
+    pub(super) fn refreshes(&mut self, key: &Key, known: &Object) -> bool {
+        let is_guarded = self.guards.stand(Guard::StaleKeysReadFirst);
+        let Some(state) = self.keys.get_mut(key) else {
+            return false;
+        };
+        let stale = state.freshness.stale.filter(|stale| known.version() <= *stale);
+        let Some(stale) = stale.filter(|_| is_guarded) else {
+            state.freshness = Freshness::default();
+            return false;
+        };
+        if std::mem::replace(&mut state.freshness.reading, true) {
+            return true;
+        }
+        let line = state.line.clone();
+        let Some(binding) = self.bindings.get(&key.binding).cloned() else {
+            return true;
+        };
+        let query = ObjectQuery {
+            object: known.reference(),
+            projection: Vec::new(),
+            latest: true,
+        };
+        let call = Call::Read(Question::Object(query));
+        let target = Target::Refresh(Box::new(Refresh {
+            key: key.clone(),
+            uid: known.uid().to_owned(),
+            stale,
+        }));
+        self.call(&line, &binding, target, call, CLUSTER_LONGEST);
+        true
+    }
+
+    /// What the API server says of a stale object: its pass may begin, unless nobody can say.
+    pub(super) fn refreshed(&mut self, asked: &Refresh, reply: Option<Reply>) {
+        let Refresh { key, uid, stale } = asked;
+        let waits = |state: &&mut KeyState| state.freshness.reading && state.freshness.stale == Some(*stale);
+        // Where the watch was faster, its pass has begun, or ended since.
+        let Some(state) = self.keys.get_mut(key).filter(waits) else {
+            return;
+        };
+        state.freshness.reading = false;
+        let failure = match reply {
+            Some(Reply::Answer(Ok(object))) => {
+                state.freshness = Freshness::default();
+                let changes = self.cache.own_write(&Object::new(object));
+                self.changed(changes, None);
+                return self.start_soon(key);
+            }
+            Some(Reply::Answer(Err(failure))) => failure,
+            _ => Failure::new(Code::DeadlineExceeded, "no answer in time"),
+        };
+        if failure.code == Code::NotFound {
+            state.freshness = Freshness::default();
+            return self.primary_gone(key, uid);
+        }
+        state.freshness.failures = state.freshness.failures.saturating_add(1);
+        let wait = default_wait(&Trial {
+            class: RetryClass::Short,
+            code: Some(failure.code),
+            attempt: state.freshness.failures - 1,
+            since: 0,
+            retry_after: failure.retry_after,
+            seed: seed(uid, state.freshness.failures),
+            config: "null".into(),
+        });
+        let at = self.now.boot.saturating_add(wait);
+        self.queue.push_at(at, key.clone());
+    }
+
+    fn primary_gone(&mut self, key: &Key, uid: &str) {
+        let Some(binding) = self.bindings.get(&key.binding).cloned() else {
+            return;
+        };
+        let reference = ObjectRef {
+            kind: binding.spec.governs.kind(),
+            namespace: key.namespace.as_deref().map(str::to_owned),
+            name: key.name.to_string(),
+        };
+        let changes = self.cache.own_delete(&reference, uid);
+        self.changed(changes, None);
+        self.start_soon(key);
+    }
+
+    /// Its causes still stand: it had its turn when it was found stale.
+    fn start_soon(&mut self, key: &Key) {
+        if let Some(state) = self.keys.get(key) {
+            let line = state.line.clone();
+            self.queue.push(&line, key.clone());
+        }
+    }
+}

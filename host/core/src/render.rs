@@ -1,0 +1,249 @@
+//! Answers about objects of the cluster: what a grant shows of them, and of that what was asked for, as text.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::binding::KindGrant;
+use crate::contract::{Code, Failure, Json, ListQuery, ObjectQuery};
+use crate::object::Object;
+use crate::{grants, path};
+
+/// Objects that a list may hold when the policy sets no limit of its own.
+const LIST_LIMIT: u64 = 10_000;
+
+/// A list to be rendered. Rendering is pure: a thread of the host does it for long lists, while other passes go on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Render {
+    /// What the query selects, by namespace and name.
+    pub objects: Vec<Object>,
+    /// Whose question it is: the grant may ask for a relation to it.
+    pub primary: Option<Object>,
+    /// The grant that lets it ask.
+    pub grant: Arc<KindGrant>,
+    /// What was asked.
+    pub query: ListQuery,
+    /// Bytes that the answer may have.
+    pub limit: u64,
+}
+
+/// A list as it is answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rendered {
+    /// A JSON array, or that it is too long.
+    pub answer: Result<Json, Failure>,
+    /// Objects that the grant reaches.
+    pub count: u64,
+}
+
+impl Render {
+    /// Renders.
+    pub fn run(&self) -> Rendered {
+        let related: Vec<&Object> = self.related().collect();
+        let count = related.len() as u64;
+        let limit = limit(&self.query);
+        if count > limit {
+            let kind = &self.query.kind.kind;
+            let message = format!("{count} {kind} objects, at most {limit} were asked for");
+            let answer = Err(Failure::new(Code::ResourceExhausted, message));
+            return Rendered { answer, count };
+        }
+        let answer = self.text(&related);
+        Rendered { answer, count }
+    }
+
+    fn related(&self) -> impl Iterator<Item = &Object> {
+        let related =
+            |object: &&Object| grants::check_relation(&self.grant, self.primary.as_ref(), object).is_ok();
+        self.objects.iter().filter(related)
+    }
+
+    /// No more is rendered than may be answered.
+    fn text(&self, related: &[&Object]) -> Result<Json, Failure> {
+        let mut text = String::from("[");
+        for (index, object) in related.iter().enumerate() {
+            if index > 0 {
+                text.push(',');
+            }
+            text.push_str(&shown(&self.grant, object, &self.query.projection));
+            if text.len() as u64 > self.limit {
+                return Err(too_large(self.limit));
+            }
+        }
+        text.push(']');
+        match text.len() as u64 > self.limit {
+            true => Err(too_large(self.limit)),
+            false => Ok(text.into()),
+        }
+    }
+}
+
+/// Objects that a list may hold.
+pub(crate) fn limit(query: &ListQuery) -> u64 {
+    match query.limit {
+        0 => LIST_LIMIT,
+        limit => u64::from(limit),
+    }
+}
+
+/// An answer has no room in the journal of its pass.
+pub(crate) fn too_large(limit: u64) -> Failure {
+    let message = format!("the answer has more than the {limit} bytes that a pass takes");
+    Failure::new(Code::ResourceExhausted, message)
+}
+
+/// What a primary is answered about one object through the grant that lets it ask.
+pub(crate) fn answer_of_object(
+    grant: &KindGrant,
+    primary: Option<&Object>,
+    query: &ObjectQuery,
+    found: Option<&Object>,
+) -> Result<Json, Failure> {
+    let Some(found) = found else {
+        let object = &query.object;
+        let message = format!("{} {} not found", object.kind.kind, object.name);
+        return Err(Failure::new(Code::NotFound, message));
+    };
+    grants::check_relation(grant, primary, found)?;
+    Ok(shown(grant, found, &query.projection))
+}
+
+/// What of an object is answered: what its grant shows, and of that what was asked for.
+fn shown(grant: &KindGrant, object: &Object, wanted: &[String]) -> Json {
+    match &grant.fields {
+        // Not the object's own text, which would be kept for as long as the object is.
+        None if wanted.is_empty() => object.value().to_string().into(),
+        _ => project(grant, object, wanted).to_string().into(),
+    }
+}
+
+fn project(grant: &KindGrant, object: &Object, wanted: &[String]) -> Value {
+    match &grant.fields {
+        None => path::project(object.value(), wanted),
+        Some(_) => path::project(&grants::shown(grant, object.value()), wanted),
+    }
+}
+
+/// The digest of what a grant and a projection show of an object, its version left out. An answer's digest is the sum of
+/// those of its items: it changes by what an item adds to it or takes from it, whatever else the answer holds.
+pub(crate) fn digest_of_item(key: &[u8; 16], grant: &KindGrant, object: &Object, wanted: &[String]) -> u128 {
+    let mut hash = Sha256::new_with_prefix(key);
+    hash.update(path::content(&project(grant, object, wanted)));
+    if let Some(relation) = &grant.relation {
+        // It may be related to another primary now, although what is shown of it is the same.
+        let theirs = path::get(object.value(), &relation.theirs);
+        hash.update(theirs.map_or_else(Vec::new, path::content));
+    }
+    let mut short = [0; 16];
+    short.copy_from_slice(&hash.finalize()[..16]);
+    u128::from_le_bytes(short)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::Kind;
+    use serde_json::json;
+
+    fn node(name: &str, size: usize) -> Object {
+        Object::new(
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "resourceVersion": "7"},
+            "spec": {"size": "x".repeat(size)}, "status": {"of": "m"}}),
+        )
+    }
+
+    fn render(objects: Vec<Object>, change: impl FnOnce(&mut Render)) -> Rendered {
+        let kind = Kind {
+            api_version: "v1".into(),
+            kind: "Node".into(),
+        };
+        let grant = KindGrant {
+            api_version: kind.api_version.clone(),
+            kind: kind.kind.clone(),
+            namespaces: Some(vec!["*".into()]),
+            name: None,
+            relation: None,
+            fields: None,
+            subresources: None,
+            metadata: None,
+        };
+        let query = ListQuery {
+            kind,
+            namespace: None,
+            label_selector: None,
+            field_selector: None,
+            projection: Vec::new(),
+            limit: 0,
+            latest: false,
+        };
+        let mut render = Render {
+            objects,
+            primary: None,
+            grant: grant.into(),
+            query,
+            limit: 1_000,
+        };
+        change(&mut render);
+        render.run()
+    }
+
+    fn code(rendered: &Rendered) -> Option<Code> {
+        rendered.answer.as_ref().err().map(|failure| failure.code)
+    }
+
+    #[test]
+    fn a_list_is_an_array_of_what_is_shown() {
+        let rendered = render(vec![node("a", 1), node("b", 2)], |render| {
+            render.query.projection = vec!["status".into()];
+        });
+        let answer: Value = serde_json::from_str(&rendered.answer.expect("an answer")).expect("JSON");
+        let item = |name| {
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "resourceVersion": "7"},
+            "status": {"of": "m"}})
+        };
+        assert_eq!(answer, json!([item("a"), item("b")]));
+        assert_eq!(rendered.count, 2);
+    }
+
+    #[test]
+    fn more_bytes_than_there_is_room_for_are_not_answered() {
+        let just = render(vec![node("a", 1)], |_| {})
+            .answer
+            .expect("an answer")
+            .len() as u64;
+        assert_eq!(
+            code(&render(vec![node("a", 1)], |render| render.limit = just)),
+            None
+        );
+        let less = render(vec![node("a", 1)], |render| render.limit = just - 1);
+        assert_eq!(code(&less), Some(Code::ResourceExhausted));
+    }
+
+    #[test]
+    fn more_objects_than_were_asked_for_are_counted_and_not_answered() {
+        let rendered = render(vec![node("a", 1), node("b", 1)], |render| render.query.limit = 1);
+        assert_eq!(
+            (code(&rendered), rendered.count),
+            (Some(Code::ResourceExhausted), 2)
+        );
+    }
+
+    #[test]
+    fn the_digest_of_an_item_is_of_what_is_shown_and_of_no_version() {
+        let digest = |object: &Object, wanted: &[String]| {
+            let grant = serde_json::from_value(json!({"apiVersion": "v1", "kind": "Node"})).expect("a grant");
+            digest_of_item(&[0; 16], &grant, object, wanted)
+        };
+        let mut other = node("a", 1).value().clone();
+        other["metadata"]["resourceVersion"] = json!("8");
+        let later = Object::new(other.clone());
+        assert_eq!(digest(&node("a", 1), &[]), digest(&later, &[]));
+        other["spec"] = json!({});
+        let hidden = Object::new(other);
+        assert_ne!(digest(&node("a", 1), &[]), digest(&hidden, &[]));
+        let status = ["status".to_owned()];
+        assert_eq!(digest(&node("a", 1), &status), digest(&hidden, &status));
+        assert_ne!(digest(&node("a", 1), &status), digest(&node("b", 1), &status));
+    }
+}

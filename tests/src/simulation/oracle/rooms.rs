@@ -1,0 +1,38 @@
+//! What is shared: how much of it is in use, and what is tried in vain.
+
+use polity_core::call::Write;
+use polity_core::contract::{Answer, Code};
+
+use super::{Oracle, Rule, Verdict, ensure};
+
+impl Oracle {
+    /// A process of a host sends a call.
+    pub fn fills(&self, overfills: bool, host: &str) -> Verdict {
+        ensure(!overfills, Rule::Rooms, || {
+            format!("{host} has more calls under way than a room holds")
+        })
+    }
+
+    /// A write reaches the API server.
+    pub fn tries(&self, host: &str, write: &Write, what: impl FnOnce() -> String) -> Verdict {
+        let met = precondition(host, write).is_some_and(|met| self.conflicts.contains(&met));
+        ensure(!met, Rule::Hopeless, || {
+            format!("{host} tries what met a conflict before: {}", what())
+        })
+    }
+
+    /// What came of it.
+    pub fn tried(&mut self, host: &str, write: &Write, answer: &Answer) {
+        if matches!(answer, Err(failure) if failure.code == Code::Aborted) {
+            self.conflicts.extend(precondition(host, write));
+        }
+    }
+}
+
+fn precondition(host: &str, write: &Write) -> Option<(String, String, String)> {
+    let Write::Patch { patch, .. } = write else {
+        return None;
+    };
+    let text = |name: &str| patch["metadata"][name].as_str().map(str::to_owned);
+    Some((host.to_owned(), text("uid")?, text("resourceVersion")?))
+}
