@@ -453,6 +453,7 @@ fn check_limits(limits: &Limits) -> Result<()> {
         ("output", limits.output),
         ("passesPerTenant", limits.passes_per_tenant.into()),
         ("burst", limits.burst.into()),
+        ("dependencies", limits.dependencies.into()),
         ("cloudCalls", limits.cloud_calls.into()),
         ("longestWait", limits.longest_wait),
     ];

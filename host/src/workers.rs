@@ -14,6 +14,9 @@ use tokio::sync::mpsc;
 
 use crate::driver::Happening;
 
+/// How far the threads for policies step back: the others get about three times their share of a processor.
+const NICE: i32 = 5;
+
 /// The threads that call policies.
 pub(crate) struct Workers {
     policies: BTreeMap<PolicyId, Arc<Policy>>,
@@ -56,6 +59,7 @@ impl Workers {
             let (line, replies) = (line.clone(), replies.clone());
             let named = std::thread::Builder::new().name(format!("policy-{number}"));
             let started = named.spawn(move || {
+                step_back();
                 while let Some(job) = line.next() {
                     if replies.send(job.happening()).is_err() {
                         return;
@@ -127,6 +131,13 @@ impl Workers {
         let mut jobs = self.line.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         jobs.waiting.push_back(job);
         self.line.come.notify_one();
+    }
+}
+
+/// The event loop and what answers people come before policies, which may compute for as long as they are let.
+fn step_back() {
+    if let Err(e) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE) {
+        tracing::debug!(%e, "a thread for policies does not step back");
     }
 }
 

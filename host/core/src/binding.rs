@@ -311,6 +311,8 @@ pub struct Limits {
     pub steps: u32,
     /// Journal entries of a pass.
     pub entries: u32,
+    /// Questions of a pass about objects of the cluster: each is watched for as long as its answer is used.
+    pub dependencies: u32,
     /// Bytes of journal of a pass.
     pub journal: u64,
     /// Bytes of one answer; more is `resource-exhausted`.
@@ -338,12 +340,13 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            step_fuel: 50_000_000,
+            step_fuel: 10_000_000,
             pass_fuel: 500_000_000,
             memory: 16 << 20,
             step_wall: 1_000,
             steps: 64,
             entries: 1_024,
+            dependencies: 256,
             journal: 8 << 20,
             answer: 1 << 20,
             output: 1 << 20,

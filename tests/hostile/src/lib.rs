@@ -7,10 +7,12 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 
+use greed::Greed;
 use polity_sdk::prelude::*;
 use serde::de::IntoDeserializer as _;
 use serde::de::value::{Error as ValueError, StrDeserializer};
 
+mod greed;
 mod wish;
 
 /// Any object will do.
@@ -78,6 +80,9 @@ pub enum Mischief {
     Fail,
     /// Makes the requests that the object holds.
     Wish,
+    /// Breaks no rule, and takes as much as it can.
+    #[serde(untagged)]
+    Greedy(Greed),
 }
 
 /// Tests write another name of the same length into the compiled policy: so there are editions of it.
@@ -150,6 +155,10 @@ pub async fn misbehave(cx: Context<Thing, Config>) -> Result<Next, Failure> {
         }
         Mischief::Fail => return Err(Failure::new(Code::Unavailable, "nobody is there")),
         Mischief::Wish => wish::make(&cx).await,
+        Mischief::Greedy(greed) => {
+            greed.take(&cx).await;
+            return Ok(Next::after(Duration::from_millis(1)));
+        }
     }
     Ok(Next::settled())
 }

@@ -186,14 +186,14 @@ impl Cache {
         match self.scopes.get(scope) {
             None => Lookup::Unwatched,
             Some(watched) if !watched.synced => Lookup::Unsynced,
-            Some(watched) => Lookup::Known(
-                watched
+            Some(watched) => {
+                let selection = Selection::of(query);
+                let selected = watched
                     .objects
                     .values()
-                    .filter(|o| selects(query, o))
-                    .cloned()
-                    .collect(),
-            ),
+                    .filter(|object| selection.selects(object));
+                Lookup::Known(selected.cloned().collect())
+            }
         }
     }
 
@@ -217,16 +217,42 @@ fn place(object: &Object) -> Place {
 
 /// Whether a query selects an object of its kind.
 pub fn selects(query: &ListQuery, object: &Object) -> bool {
-    let in_namespace = query.namespace.is_none() || query.namespace.as_deref() == object.namespace();
-    let by_label = query
-        .label_selector
-        .as_deref()
-        .is_none_or(|text| LabelSelector::parse(text).is_some_and(|s| s.matches(object.value())));
-    let by_field = query.field_selector.as_deref().is_none_or(|text| {
-        let selector = text.parse::<FieldSelector>();
-        selector.is_ok_and(|selector| selector.matches(object.value()))
-    });
-    in_namespace && by_label && by_field
+    Selection::of(query).selects(object)
+}
+
+/// What a query selects by, read once.
+struct Selection<'a> {
+    namespace: Option<&'a str>,
+    /// None within: the text is none, and selects nothing.
+    labels: Option<Option<LabelSelector>>,
+    fields: Option<Option<FieldSelector>>,
+}
+
+impl<'a> Selection<'a> {
+    fn of(query: &'a ListQuery) -> Self {
+        Selection {
+            namespace: query.namespace.as_deref(),
+            labels: query.label_selector.as_deref().map(LabelSelector::parse),
+            fields: query.field_selector.as_deref().map(|text| text.parse().ok()),
+        }
+    }
+
+    fn selects(&self, object: &Object) -> bool {
+        let matches_labels = |selector: &Option<LabelSelector>| {
+            selector
+                .as_ref()
+                .is_some_and(|selector| selector.matches(object.value()))
+        };
+        let matches_fields = |selector: &Option<FieldSelector>| {
+            selector
+                .as_ref()
+                .is_some_and(|selector| selector.matches(object.value()))
+        };
+        self.namespace
+            .is_none_or(|namespace| object.namespace() == Some(namespace))
+            && self.labels.as_ref().is_none_or(matches_labels)
+            && self.fields.as_ref().is_none_or(matches_fields)
+    }
 }
 
 impl Scope {

@@ -8,7 +8,7 @@ use super::guarded::{Change, check_guarded, host_conditions};
 use super::{Grants, Target, Verb, check_reference, check_relation, check_sealed, named, operation, refused};
 use crate::binding::{Binding, KindGrant, MintGrant};
 use crate::catalogue::{Operation, OperationEffect};
-use crate::contract::{Act, CloudAct, Code, Document, Failure, Mint, ObjectPatch, ObjectRef};
+use crate::contract::{Act, CloudAct, Code, Document, Failure, Mint, ObjectPatch, ObjectRef, Role};
 use crate::object::Object;
 use crate::{path, plan};
 
@@ -30,6 +30,7 @@ const INTENT: usize = 253;
 /// Checks an act against the grants: the one that lets it through, where it is an act on an object that stands.
 pub fn check_act(
     binding: &Binding,
+    role: Role,
     primary: Option<&Object>,
     act: &Act,
 ) -> Result<Option<Arc<KindGrant>>, Failure> {
@@ -37,6 +38,11 @@ pub fn check_act(
     let grants = &binding.grants;
     let on = |verb, object: &ObjectRef| admitted(grants, verb, own, object).map(|grant| Some(grant.clone()));
     match act {
+        // A denial comes before anything was changed there.
+        Act::Cloud(act) if role == Role::Identity => {
+            let message = format!("{}: an identity policy changes nothing in a cloud", act.operation);
+            Err(Failure::new(Code::PermissionDenied, message))
+        }
         Act::Cloud(act) => check_cloud(binding, primary, act).map(|()| None),
         Act::Create(object) => check_create(grants, primary, object).map(|()| None),
         Act::Patch(act) => check_patch(grants, own, act).map(|grant| Some(grant.clone())),

@@ -140,7 +140,7 @@ impl Acting {
         for index in 0..self.acts.len() {
             let (earlier, rest) = self.acts.split_at_mut(index);
             let Some(slot) = rest.first_mut() else { continue };
-            if let Err(failure) = checks::check_act(&slot.act, context)
+            if let Err(failure) = checks::check_act(&slot.act, self.run.role, context)
                 && context.is_guarded(Guard::OnlyWhatIsGranted)
             {
                 context.report(Report::Ungranted(failure.clone()));

@@ -31,6 +31,8 @@ pub(crate) struct Asking {
     asks: Vec<AskSlot>,
     /// Bytes of the answers so far.
     bytes: u64,
+    /// A list did not fit any more: what comes after it is not looked at.
+    is_full: bool,
 }
 
 #[derive(Debug)]
@@ -69,6 +71,7 @@ impl Asking {
             asks: asks.map(|(request, _)| due(request)).collect(),
             run,
             bytes: 0,
+            is_full: false,
         }
     }
 
@@ -114,6 +117,14 @@ impl Asking {
         limits.answer.min(limits.journal.saturating_sub(used))
     }
 
+    /// Bytes that one more list may have.
+    fn room_for_list(&self, context: &Context<'_>) -> u64 {
+        match self.is_full {
+            true => 0,
+            false => self.room(context),
+        }
+    }
+
     /// Keeps an answer, if there is room for it.
     fn answer(&mut self, slot: usize, answer: Result<Json, Failure>, context: &Context<'_>) {
         let room = self.room(context);
@@ -155,7 +166,7 @@ impl Asking {
             let AskState::InLine(look) = std::mem::replace(&mut self.asks[slot].state, AskState::Due) else {
                 continue;
             };
-            match look.list(slot, self.room(context), context) {
+            match look.list(slot, self.room_for_list(context), context) {
                 AskState::Answered(answer) => self.answer(slot, answer, context),
                 AskState::Listing(scope) => self.asks[slot].state = AskState::Listing(scope),
                 state => {
@@ -206,6 +217,9 @@ impl Asking {
         if let Some(Request::Ask(asked)) = self.asks.get(slot).map(|ask| &ask.request) {
             context.counted(&(self.run.role, asked.question.clone()), rendered.count);
         }
+        let limit = context.frame.binding.spec.limits.answer;
+        let is_too_large = |failure: &Failure| failure.code == Code::ResourceExhausted;
+        self.is_full |= self.room(context) < limit && rendered.answer.as_ref().is_err_and(is_too_large);
         self.answer(slot, rendered.answer, context);
     }
 
@@ -311,6 +325,9 @@ impl Look {
 
     /// Answers from the watch, or says who will answer.
     fn begin(self, slot: usize, context: &mut Context<'_>) -> AskState {
+        if context.has_looked_enough(&self.asked) {
+            return AskState::Answered(Err(context.too_many_questions()));
+        }
         context.work.looked_at.insert(self.scope.clone());
         context.command(Command::Watch(self.scope.clone()));
         let Question::Object(query) = &self.asked.1 else {
@@ -340,6 +357,9 @@ impl Look {
         };
         if room == 0 {
             return AskState::Answered(Err(too_large(room)));
+        }
+        if context.has_looked_enough(&self.asked) {
+            return AskState::Answered(Err(context.too_many_questions()));
         }
         if query.latest {
             let latest = self.latest(query);
@@ -452,6 +472,19 @@ impl Look {
 }
 
 impl Context<'_> {
+    /// Whether the pass has asked about objects as often as it may.
+    fn has_looked_enough(&self, asked: &Questions) -> bool {
+        let known = &self.work.dependencies;
+        let limit = self.frame.binding.spec.limits.dependencies as usize;
+        known.len() >= limit && !known.contains_key(asked)
+    }
+
+    fn too_many_questions(&self) -> Failure {
+        let limit = self.frame.binding.spec.limits.dependencies;
+        let message = format!("more than {limit} questions about objects in one pass");
+        Failure::new(Code::ResourceExhausted, message)
+    }
+
     /// An answer counted so many objects.
     fn counted(&mut self, asked: &Questions, count: u64) {
         if let Some(dependency) = self.work.dependencies.get_mut(asked) {
@@ -820,6 +853,42 @@ mod tests {
         let (flow, commands) = fixture.go_on(flow, rendered);
         assert!(matches!(flow, Flow::Wait(Phase::Stepping(_))), "{flow:?}");
         assert_eq!(journal(&commands).map(|journal| journal.len()), Some(1));
+    }
+
+    #[test]
+    fn a_pass_asks_so_many_questions_about_objects_and_no_more() {
+        let mut fixture = Fixture::new();
+        fixture.bind(|binding| binding.spec.limits.dependencies = 2);
+        many(&mut fixture, 1);
+        let labels = ["b", "b,a!=x", "b,a!=y"];
+        let mut requests = labels.map(labelled).to_vec();
+        requests.push(config_map(false));
+        let (_, commands) = fixture.requests(requests);
+        let journal = journal(&commands).expect("the policy is called again");
+        let refused = |answer: &Result<Json, Failure>| {
+            answer
+                .as_ref()
+                .is_err_and(|failure| failure.code == Code::ResourceExhausted)
+        };
+        let refused = journal.iter().filter(|answer| refused(answer)).count();
+        assert_eq!(refused, 2, "{journal:?}");
+    }
+
+    #[test]
+    fn after_a_list_that_does_not_fit_the_next_ones_are_not_rendered() {
+        let mut fixture = Fixture::new();
+        fixture.bind(|binding| binding.spec.limits.journal = 9_000);
+        many(&mut fixture, 40);
+        let requests = (0..12).map(|n| labelled(&format!("b,a!=x{n}"))).collect();
+        let (mut flow, mut commands) = fixture.requests(requests);
+        let mut rendered = 0;
+        while let [(slot, render)] = renders(&commands)[..] {
+            rendered += 1;
+            let reply = PhaseEvent::Reply(slot, Reply::Rendered(render.run()));
+            (flow, commands) = fixture.go_on(flow, reply);
+        }
+        assert!(matches!(flow, Flow::Wait(Phase::Stepping(_))), "{flow:?}");
+        assert!(rendered < 5, "{rendered} lists were rendered");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::Context;
 use crate::binding::{Binding, KindGrant};
 use crate::catalogue::OperationEffect;
 use crate::contract::{
-    Act, Answer, CloudAct, Code, Doubt, Eviction, Failure, ObjectDelete, ObjectPatch, ObjectRef,
+    Act, Answer, CloudAct, Code, Doubt, Eviction, Failure, ObjectDelete, ObjectPatch, ObjectRef, Role,
 };
 use crate::controller::Guard;
 use crate::grants;
@@ -17,9 +17,9 @@ use crate::reconcile::publishing::has_conditions;
 use crate::reconcile::work::Fate;
 
 /// Whether an act is granted, and its primary still holds what has to stand while anything is done for it.
-pub(super) fn check_act(act: &Act, context: &Context<'_>) -> Result<(), Failure> {
+pub(super) fn check_act(act: &Act, role: Role, context: &Context<'_>) -> Result<(), Failure> {
     let primary = context.frame.snapshot.as_ref();
-    let grant = grants::check_act(&context.frame.binding, primary, act)?;
+    let grant = grants::check_act(&context.frame.binding, role, primary, act)?;
     if let Act::Patch(act) = act {
         leaves_host_conditions(act, context)?;
     }

@@ -1,11 +1,10 @@
 use super::*;
 use crate::call::WatchEvent;
-use crate::contract::Role;
-use crate::contract::{Doubt, Kind, ObjectRef, Precondition, Question};
+use crate::contract::{Doubt, Kind, ObjectRef, Precondition, Question, Role, Step};
 use crate::controller::rooms::Room;
 use crate::reconcile::fixture::{
     FINALIZER, Fixture, answer, at, clone_of, config_map, entry, failure, machine, operations, outcome,
-    patches, stop,
+    patches, stepped, stop,
 };
 use crate::reconcile::{Work, primary_scope};
 
@@ -471,4 +470,14 @@ fn an_event_that_fits_no_row_is_a_defect() {
     let (flow, _) = fixture.requests(vec![stop()]);
     let (flow, _) = fixture.go_on(flow, PhaseEvent::Listed(0));
     assert!(matches!(flow, Flow::Bug(_)), "{flow:?}");
+}
+
+#[test]
+fn an_identity_policy_changes_nothing_in_a_cloud() {
+    let mut fixture = Fixture::of(machine(1, json!({})), &[Role::Identity, Role::Lifecycle]);
+    let phase = crate::reconcile::start(&fixture.frame);
+    let (flow, _) = fixture.enter(phase);
+    let (_, commands) = fixture.go_on(flow, stepped(Step::Pending(vec![stop()])));
+    assert!(operations(&commands).is_empty(), "{commands:?}");
+    assert_eq!(answers(&commands), [Err(Code::PermissionDenied)]);
 }

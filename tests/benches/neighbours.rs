@@ -1,0 +1,203 @@
+//! How long a tenant waits for a pass while two hundred objects of another tenant take all that the rules let them take.
+//! See `README.md` beside this file.
+
+#![allow(clippy::print_stdout, reason = "a report")]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use polity::driver::Observer;
+use polity::manifests::Manifests;
+use polity_core::binding::PolicyId;
+use polity_core::record::{Outcome, PassRecord};
+use polity_sandbox::{Compiler, Confined, Policy, Sandbox, SandboxConfig};
+use polity_tests::guests;
+use polity_tests::stand::{thing, things};
+use polity_tests::whole::Site;
+use serde_json::{Value, json};
+
+/// Threads that call policies.
+const THREADS: usize = 2;
+/// Objects of the tenant that takes.
+const GREEDY: usize = 200;
+/// Objects of the tenant that waits.
+const POLITE: usize = 20;
+/// Requests for a pass that are measured, and the time between two.
+const REQUESTS: usize = 400;
+const EVERY: Duration = Duration::from_millis(20);
+
+#[derive(Clone, Default)]
+struct Waits(Arc<Mutex<Measured>>);
+
+#[derive(Default)]
+struct Measured {
+    asked: BTreeMap<String, Instant>,
+    waits: Vec<Duration>,
+    polite: usize,
+    greedy: usize,
+    faults: usize,
+    fuel: u64,
+    steps: u32,
+}
+
+impl Waits {
+    fn with<T>(&self, look: impl FnOnce(&mut Measured) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Observer for Waits {
+    fn passed(&mut self, record: &PassRecord) {
+        let now = Instant::now();
+        self.with(|measured| {
+            if record.key.namespace.as_deref() == Some("polite") {
+                measured.polite += 1;
+                if let Some(asked) = measured.asked.remove(&*record.key.name) {
+                    measured.waits.push(now - asked);
+                }
+                return;
+            }
+            measured.greedy += 1;
+            measured.faults += usize::from(record.outcome == Outcome::Faulted);
+            measured.fuel += record.roles.iter().map(|role| role.fuel).sum::<u64>();
+            measured.steps += record.roles.iter().map(|role| role.steps).sum::<u32>();
+        });
+    }
+
+    fn policy_loaded(&mut self, _: &PolicyId, _: &Policy, _: &[u8]) {}
+
+    fn says(&mut self, _: &str) {}
+}
+
+/// KiB that a line of `/proc/self/status` says.
+fn status(line: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux says it");
+    let found = status
+        .lines()
+        .find_map(|one| one.strip_prefix(line)?.strip_prefix(':'));
+    let number = found.and_then(|text| text.split_whitespace().next()?.parse().ok());
+    number.expect("a number of KiB")
+}
+
+fn binding() -> Value {
+    let mut binding = things();
+    binding["spec"]["grants"] = json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap"}}]);
+    // As fast as the host lets them.
+    binding["spec"]["limits"] = json!({"burst": 1_000_000, "refill": 1, "shortestWait": 1});
+    binding
+}
+
+fn in_namespace(namespace: &str, mut object: Value) -> Value {
+    object["metadata"]["namespace"] = namespace.into();
+    object
+}
+
+fn maps() -> Vec<Value> {
+    let map = |name: String, size: usize| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "greedy"},
+            "data": {"text": "x".repeat(size)}})
+    };
+    let small = (0..500).map(|n| map(format!("map-{n}"), 1_000));
+    let large = (0..16).map(|n| map(format!("large-{n}"), 900_000));
+    small.chain(large).collect()
+}
+
+fn namespaces() -> impl Iterator<Item = Value> {
+    let namespace = |name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    ["polite", "greedy"].map(namespace).into_iter()
+}
+
+async fn apply(site: &Site, object: &Value) {
+    site.cluster.apply(object).await.expect("it is applied");
+}
+
+/// The waits of the polite tenant while the other one takes in this way.
+async fn measure(greed: Option<&str>) -> Measured {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("hostile.wasm"), guests::hostile()).expect("written");
+    let mut site = Site::new(1, None);
+    let sandbox = Sandbox::new(SandboxConfig {
+        compiler: Compiler::Child(Confined::program(env!("CARGO_BIN_EXE_polity-under-test"))),
+        ..SandboxConfig::default()
+    });
+    site.load_with(Arc::new(sandbox.expect("an engine")), folder.path());
+    let polite = (0..POLITE).map(|n| in_namespace("polite", thing(&format!("polite-{n}"), "behave")));
+    site.apply(&Manifests {
+        bindings: vec![binding()],
+        objects: namespaces().chain(polite).chain(maps()).collect(),
+        ..Manifests::default()
+    })
+    .await;
+    let waits = Waits::default();
+    let (_, _, driver) = site.drive(THREADS, Box::new(waits.clone()));
+    while waits.with(|measured| measured.polite) < POLITE {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    for n in greed.map_or(0..0, |_| 0..GREEDY) {
+        apply(
+            &site,
+            &in_namespace("greedy", thing(&format!("greedy-{n}"), greed.unwrap_or_default())),
+        )
+        .await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for request in 0..REQUESTS {
+        let name = format!("polite-{}", request % POLITE);
+        let mut asking = in_namespace("polite", thing(&name, "behave"));
+        asking["metadata"]["annotations"]["request.polity.dev/bench"] = request.to_string().into();
+        waits.with(|measured| {
+            measured.asked.entry(name).or_insert_with(Instant::now);
+        });
+        apply(&site, &asking).await;
+        tokio::time::sleep(EVERY).await;
+    }
+    driver.abort();
+    waits.with(std::mem::take)
+}
+
+fn main() {
+    println!("{GREEDY} objects of one tenant beside {POLITE} of another, {THREADS} threads for policies:");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let mut quiet = None;
+    let greeds = [
+        None,
+        Some("burn"),
+        Some("steps"),
+        Some("fill"),
+        Some("lists"),
+        Some("answers"),
+        Some("loop"),
+        None,
+    ];
+    for greed in greeds {
+        // From here on the kernel remembers the most.
+        std::fs::write("/proc/self/clear_refs", "5").expect("Linux lets it be reset");
+        let mut measured = runtime.block_on(measure(greed));
+        measured.waits.sort_unstable();
+        let at = |part: usize| {
+            measured
+                .waits
+                .get(measured.waits.len() * part / 100)
+                .copied()
+                .unwrap_or_default()
+        };
+        let (half, most) = (at(50).as_secs_f64() * 1e3, at(99).as_secs_f64() * 1e3);
+        let (calm, memory) = *quiet.get_or_insert((most, status("VmHWM")));
+        println!(
+            "{:8} {} waits, p50 {half:.1} ms, p99 {most:.1} ms, {:.1} times quiet; at worst {} MiB above quiet; {} greedy passes, {} faults, {} fuel a step",
+            greed.unwrap_or("quiet"),
+            measured.waits.len(),
+            most / calm,
+            status("VmHWM").saturating_sub(memory) >> 10,
+            measured.greedy,
+            measured.faults,
+            measured.fuel / u64::from(measured.steps.max(1)),
+        );
+    }
+    runtime.shutdown_background();
+}

@@ -1,0 +1,80 @@
+//! Behaviours that break no rule and take as much as the rules allow, again and again.
+
+use std::hint::black_box;
+
+use polity_sdk::prelude::*;
+use polity_sdk::{cluster, join};
+
+/// How it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Greed {
+    /// Computes as long as a step may.
+    Burn,
+    /// Computes, and asks for one thing more, ten times.
+    Steps,
+    /// Fills the memory that a step may have.
+    Fill,
+    /// Asks nine hundred questions for lists in one step.
+    Lists,
+    /// Asks for as much as a journal holds.
+    Answers,
+}
+
+/// A ConfigMap.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct ConfigMap {
+    metadata: Metadata,
+    #[serde(default)]
+    data: std::collections::BTreeMap<String, String>,
+}
+
+impl Kind for ConfigMap {
+    const API_VERSION: &'static str = "v1";
+    const KIND: &'static str = "ConfigMap";
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+/// Rounds that take a little less than ten million units of fuel.
+const ROUNDS: u64 = 900_000;
+
+impl Greed {
+    /// Takes.
+    pub async fn take<P: Kind, C>(self, cx: &Context<P, C>) {
+        match self {
+            Greed::Burn => burn(ROUNDS),
+            Greed::Steps => {
+                for n in 0..10 {
+                    burn(ROUNDS / 10);
+                    let _ = cx.ask(cluster::object::<ConfigMap>(&format!("map-{n}"))).await;
+                }
+            }
+            Greed::Fill => {
+                let mut all = vec![0_u8; 14 << 20];
+                for page in all.chunks_mut(4_096) {
+                    page[0] = black_box(1);
+                }
+                black_box(all);
+            }
+            Greed::Lists => {
+                let ask = |n| cluster::objects::<ConfigMap>().labels(&format!("a!=x{n}"));
+                let _ = join::join_all((0..900).map(|n| cx.ask(ask(n)))).await;
+            }
+            Greed::Answers => {
+                let ask = |n| cluster::object::<ConfigMap>(&format!("large-{n}"));
+                let _ = join::join_all((0..16).map(|n| cx.ask(ask(n)))).await;
+            }
+        }
+    }
+}
+
+fn burn(rounds: u64) {
+    let mut n = 0_u64;
+    for _ in 0..rounds {
+        n = black_box(n.wrapping_add(1));
+    }
+    black_box(n);
+}
