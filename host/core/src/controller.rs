@@ -13,6 +13,7 @@ mod calls;
 mod dependents;
 mod finish;
 mod guards;
+pub(crate) mod journals;
 mod keys;
 pub mod lease;
 pub(crate) mod locks;
@@ -41,6 +42,7 @@ use cache::Cache;
 use calls::{Outstanding, Target};
 use dependents::Dependents;
 pub use guards::{Guard, Guards};
+use journals::Journals;
 use keys::KeyState;
 pub use keys::{KeyView, WaitsFor};
 use lease::{Lease, LeaseAction, LeaseTrouble};
@@ -147,8 +149,8 @@ pub struct Controller {
     dependents: BTreeMap<Scope, Dependents>,
     queue: Queue,
     passes: BTreeMap<PassId, (Phase, Box<Running>)>,
-    /// Passes under way, by fair-queueing group.
-    in_flight: BTreeMap<Arc<str>, u32>,
+    /// The passes under way, by fair-queueing group, and what their journals hold.
+    journals: Journals,
     calls: BTreeMap<CallId, Outstanding>,
     call_deadlines: BTreeSet<(u64, CallId)>,
     /// Passes whose next change waits for the lease to be renewed.
@@ -188,7 +190,7 @@ impl Controller {
             dependents: BTreeMap::new(),
             queue: Queue::default(),
             passes: BTreeMap::new(),
-            in_flight: BTreeMap::new(),
+            journals: Journals::default(),
             calls: BTreeMap::new(),
             call_deadlines: BTreeSet::new(),
             parked: Vec::new(),
@@ -345,15 +347,15 @@ impl Controller {
             return;
         }
         loop {
-            let (in_flight, bindings) = (&self.in_flight, &self.bindings);
+            let (journals, bindings) = (&self.journals, &self.bindings);
             let limit = |key: &Key| {
                 let binding = bindings.get(&key.binding);
                 binding.map_or(u32::MAX, |binding| binding.spec.limits.passes_per_tenant)
             };
             let of_all = !self.guards.stand(Guard::TenantsHaveRoomOfTheirOwn);
             let busy = |line: &Arc<str>| match of_all {
-                true => in_flight.values().sum(),
-                false => in_flight.get(line).copied().unwrap_or(0),
+                true => journals.all_passes(),
+                false => journals.passes(line),
             };
             let may_start = |line: &Arc<str>, key: &Key| busy(line) < limit(key);
             match self.queue.pop(may_start) {

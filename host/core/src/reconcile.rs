@@ -38,6 +38,7 @@ use crate::binding::Binding;
 use crate::call::{Call, Reply, Scope};
 use crate::contract::{Failure, ObjectRef, Role};
 use crate::controller::cache::Cache;
+use crate::controller::journals::Journals;
 use crate::controller::lease::Lease;
 use crate::controller::locks::Locks;
 use crate::controller::rooms::{Room, Rooms, room_of};
@@ -126,6 +127,8 @@ pub(crate) enum Command {
     Watch(Scope),
     /// Tell this slot when a watch has listed.
     AwaitList { slot: usize, scope: Scope },
+    /// The journal of the pass holds so many bytes; whether it waits until others hold less.
+    Hold { bytes: u64, waits: bool },
     /// Say when the lease is renewed.
     AwaitLease,
     /// Say when this room has a place.
@@ -170,6 +173,7 @@ pub(crate) struct View<'a> {
     pub(crate) bindings: &'a BTreeMap<Arc<str>, Arc<Binding>>,
     pub(crate) locks: &'a Locks,
     pub(crate) rooms: &'a Rooms,
+    pub(crate) journals: &'a Journals,
     /// Nothing more is begun.
     pub(crate) cutting: bool,
     pub(crate) guards: Guards,

@@ -1,5 +1,6 @@
 //! Answers about objects of the cluster: what a grant shows of them, and of that what was asked for, as text.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -66,7 +67,8 @@ impl Render {
             if index > 0 {
                 text.push(',');
             }
-            text.push_str(&shown(&self.grant, object, &self.query.projection));
+            // Not the text that an object keeps: a list is made anew when one of its objects changes.
+            text.push_str(&project(&self.grant, object, &self.query.projection).to_string());
             if text.len() as u64 > self.limit {
                 return Err(too_large(self.limit));
             }
@@ -112,16 +114,17 @@ pub(crate) fn answer_of_object(
 /// What of an object is answered: what its grant shows, and of that what was asked for.
 fn shown(grant: &KindGrant, object: &Object, wanted: &[String]) -> Json {
     match &grant.fields {
-        // Not the object's own text, which would be kept for as long as the object is.
-        None if wanted.is_empty() => object.value().to_string().into(),
+        // Shared by all who ask for it, for as long as the object is kept.
+        None if wanted.is_empty() => object.json(),
         _ => project(grant, object, wanted).to_string().into(),
     }
 }
 
-fn project(grant: &KindGrant, object: &Object, wanted: &[String]) -> Value {
+fn project<'a>(grant: &KindGrant, object: &'a Object, wanted: &[String]) -> Cow<'a, Value> {
     match &grant.fields {
-        None => path::project(object.value(), wanted),
-        Some(_) => path::project(&grants::shown(grant, object.value()), wanted),
+        None if wanted.is_empty() => Cow::Borrowed(object.value()),
+        None => Cow::Owned(path::project(object.value(), wanted)),
+        Some(_) => Cow::Owned(path::project(&grants::shown(grant, object.value()), wanted)),
     }
 }
 

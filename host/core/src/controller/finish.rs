@@ -24,12 +24,7 @@ impl Controller {
         let frame = &running.frame;
         let (key, outcome) = (frame.key.clone(), finished.ended.outcome.clone());
         self.locks.release(frame.id);
-        if let Some(count) = self.in_flight.get_mut(&frame.line) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                self.in_flight.remove(&frame.line);
-            }
-        }
+        self.opened.extend(self.journals.end(&frame.line, frame.id));
         let health = self.health.entry(key.binding.clone()).or_default();
         health.passes += 1;
         health.discarded += u64::from(matches!(outcome, Outcome::Discarded(_)));

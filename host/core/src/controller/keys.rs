@@ -67,6 +67,8 @@ pub enum WaitsFor {
     Renewal,
     /// A place in a room that it shares with others.
     Room(Room),
+    /// Passes of its tenant, whose answers take much memory.
+    Memory,
     /// A call of its pass: a policy, a cloud, the API server.
     Call,
     /// A read of its object: what is known of it is older than what its last pass met.
@@ -89,6 +91,7 @@ impl std::fmt::Display for WaitsFor {
             WaitsFor::Lease => f.write_str("the lease, which this host does not hold"),
             WaitsFor::Renewal => f.write_str("the renewal of the lease"),
             WaitsFor::Room(room) => room.fmt(f),
+            WaitsFor::Memory => f.write_str("passes of its tenant, whose answers take much memory"),
             WaitsFor::Call => f.write_str("an answer: its pass is under way"),
             WaitsFor::Refresh => f.write_str("a read of its object, which the watch shows too late"),
             WaitsFor::Lock(name, _) => write!(f, "the lock {name}, which another object holds"),
@@ -173,6 +176,7 @@ impl Controller {
                 (Awaited::Watch(scope), _) => self.watch(scope),
                 (_, Some(room)) => WaitsFor::Room((*room).clone()),
                 (Awaited::Gate, None) => WaitsFor::Renewal,
+                _ if self.journals.is_waiting(&running.frame.line, running.frame.id) => WaitsFor::Memory,
                 (Awaited::Call, None) => WaitsFor::Call,
             };
         }

@@ -93,7 +93,7 @@ impl Controller {
             snapshot,
             last: state.last.clone(),
         };
-        *self.in_flight.entry(frame.line.clone()).or_default() += 1;
+        self.journals.begin(&frame.line, id);
         let phase = start(&frame);
         let is_defect = false;
         let running = Box::new(Running {
@@ -161,6 +161,7 @@ impl Controller {
                 bindings: &self.bindings,
                 locks: &self.locks,
                 rooms: &self.rooms,
+                journals: &self.journals,
                 cutting: self.cutting,
                 guards: self.guards,
             },
@@ -234,6 +235,7 @@ impl Controller {
                 let call = self.expect(Target::Pass(id, slot), CLUSTER_LONGEST, None);
                 self.unsynced.entry(scope).or_default().push(call);
             }
+            Command::Hold { bytes, waits } => self.journals.hold(&running.frame.line, id, bytes, waits),
             Command::AwaitLease => self.parked.push(id),
             Command::AwaitRoom(room) => self.await_room(running, &room),
             Command::Lock(name) => {

@@ -48,7 +48,7 @@ enum AskState {
     Due,
     /// The watch of a scope has not listed yet.
     Listing(Scope),
-    /// A list whose turn has not come.
+    /// What a watch knows, or a list: its turn has not come.
     InLine(Box<Look>),
     /// A call looks.
     Reading,
@@ -82,14 +82,23 @@ impl Asking {
             PhaseEvent::Reply(slot, Reply::Answer(answer)) => self.answered(slot, answer, context),
             PhaseEvent::Reply(slot, Reply::Rendered(rendered)) => self.rendered(slot, rendered, context),
             PhaseEvent::Cut(slot) => self.cut(slot, context),
+            PhaseEvent::Opened if self.is_in_line() => {}
             event => return Flow::unexpected(&Phase::Asking(self), &event),
         }
-        self.next_list(context);
+        let waits = self.look_on(context);
+        let bytes = self.run.journal_bytes.saturating_add(self.bytes);
+        context.command(Command::Hold { bytes, waits });
         let is_answered = |ask: &AskSlot| matches!(ask.state, AskState::Answered(_));
         match self.asks.iter().all(is_answered) {
             true => self.finish(),
             false => Flow::Wait(Phase::Asking(self)),
         }
+    }
+
+    fn is_in_line(&self) -> bool {
+        self.asks
+            .iter()
+            .any(|ask| matches!(ask.state, AskState::InLine(_)))
     }
 
     pub(super) fn awaited(&self) -> Awaited<'_> {
@@ -149,32 +158,37 @@ impl Asking {
         }
     }
 
-    /// Looks at the next lists, until one takes a while.
-    fn next_list(&mut self, context: &mut Context<'_>) {
+    /// Looks at what is next in line, until something takes a while. Says whether it waits because the journals of the
+    /// tenant hold too much.
+    fn look_on(&mut self, context: &mut Context<'_>) -> bool {
         let is_busy = |ask: &AskSlot| match &ask.state {
             AskState::Rendering => true,
             AskState::Reading => is_list(&ask.request),
             _ => false,
         };
         if self.asks.iter().any(is_busy) {
-            return;
+            return false;
         }
         for slot in 0..self.asks.len() {
-            let AskState::InLine(_) = &self.asks[slot].state else {
+            if !matches!(self.asks[slot].state, AskState::InLine(_)) {
                 continue;
-            };
+            }
+            if !context.may_hold_more() {
+                return true;
+            }
             let AskState::InLine(look) = std::mem::replace(&mut self.asks[slot].state, AskState::Due) else {
                 continue;
             };
-            match look.list(slot, self.room_for_list(context), context) {
+            match look.answer(slot, self.room_for_list(context), context) {
                 AskState::Answered(answer) => self.answer(slot, answer, context),
                 AskState::Listing(scope) => self.asks[slot].state = AskState::Listing(scope),
                 state => {
                     self.asks[slot].state = state;
-                    return;
+                    return false;
                 }
             }
         }
+        false
     }
 
     /// An answer of a call came in.
@@ -330,17 +344,25 @@ impl Look {
         }
         context.work.looked_at.insert(self.scope.clone());
         context.command(Command::Watch(self.scope.clone()));
-        let Question::Object(query) = &self.asked.1 else {
-            return AskState::InLine(Box::new(self));
-        };
-        if query.latest {
-            let latest = Question::Object(query.clone());
-            context.call(slot, Call::Read(latest), CLUSTER_LONGEST);
-            return AskState::Reading;
+        match &self.asked.1 {
+            Question::Object(query) if query.latest => {
+                let latest = Question::Object(query.clone());
+                context.call(slot, Call::Read(latest), CLUSTER_LONGEST);
+                AskState::Reading
+            }
+            _ => AskState::InLine(Box::new(self)),
         }
-        match self.known_object(context) {
-            Some(answer) => AskState::Answered(answer),
-            None => self.await_list(slot, context),
+    }
+
+    /// Answers from the watch, reads a list, or says who will answer.
+    fn answer(self, slot: usize, room: u64, context: &mut Context<'_>) -> AskState {
+        if context.has_looked_enough(&self.asked) {
+            return AskState::Answered(Err(context.too_many_questions()));
+        }
+        match (&self.asked.1, self.known_object(context)) {
+            (Question::Objects(_), _) => self.list(slot, room, context),
+            (_, Some(answer)) => AskState::Answered(answer),
+            (_, None) => self.await_list(slot, context),
         }
     }
 
@@ -357,9 +379,6 @@ impl Look {
         };
         if room == 0 {
             return AskState::Answered(Err(too_large(room)));
-        }
-        if context.has_looked_enough(&self.asked) {
-            return AskState::Answered(Err(context.too_many_questions()));
         }
         if query.latest {
             let latest = self.latest(query);
@@ -485,6 +504,12 @@ impl Context<'_> {
         Failure::new(Code::ResourceExhausted, message)
     }
 
+    /// Whether the journals of the tenant, and of all, leave room for another answer.
+    pub(super) fn may_hold_more(&self) -> bool {
+        let guarded = self.is_guarded(Guard::RoomsAreBounded);
+        self.view.journals.may_hold_more(&self.frame.line, self.frame.id) || !guarded
+    }
+
     /// An answer counted so many objects.
     fn counted(&mut self, asked: &Questions, count: u64) {
         if let Some(dependency) = self.work.dependencies.get_mut(asked) {
@@ -605,10 +630,8 @@ mod tests {
     fn a_watch_that_has_not_listed_is_waited_for_and_not_found_is_said_only_by_one_that_has() {
         let mut fixture = Fixture::new();
         let (flow, commands) = fixture.requests(vec![config_map(false)]);
-        assert!(
-            matches!(commands.last(), Some(Command::AwaitList { slot: 0, .. })),
-            "{commands:?}"
-        );
+        let awaits = |command: &Command| matches!(command, Command::AwaitList { slot: 0, .. });
+        assert!(commands.iter().any(awaits), "{commands:?}");
         listed(&mut fixture, vec![]);
         let (_, commands) = fixture.go_on(flow, PhaseEvent::Listed(0));
         assert_eq!(code(&commands), Some(Code::NotFound));
@@ -889,6 +912,24 @@ mod tests {
         }
         assert!(matches!(flow, Flow::Wait(Phase::Stepping(_))), "{flow:?}");
         assert!(rendered < 5, "{rendered} lists were rendered");
+    }
+
+    #[test]
+    fn a_pass_of_a_tenant_that_holds_too_much_waits_until_others_hold_less() {
+        let mut fixture = Fixture::new();
+        listed(&mut fixture, vec![site("v")]);
+        let line = fixture.frame.line.clone();
+        for pass in [PassId(0), fixture.frame.id] {
+            fixture.journals.begin(&line, pass);
+        }
+        fixture.journals.hold(&line, PassId(0), 64 << 20, false);
+        let (flow, commands) = fixture.requests(vec![config_map(false)]);
+        let waits = |command: &Command| matches!(command, Command::Hold { waits: true, .. });
+        assert!(commands.iter().any(waits), "{commands:?}");
+        fixture.journals.end(&line, PassId(0));
+        let (flow, commands) = fixture.go_on(flow, PhaseEvent::Opened);
+        assert!(matches!(flow, Flow::Wait(Phase::Stepping(_))), "{flow:?}");
+        assert!(!commands.iter().any(waits), "{commands:?}");
     }
 
     #[test]

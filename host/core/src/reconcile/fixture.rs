@@ -18,6 +18,7 @@ use crate::contract::{
 };
 use crate::controller::Guards;
 use crate::controller::cache::Cache;
+use crate::controller::journals::Journals;
 use crate::controller::lease::Lease;
 use crate::controller::locks::Locks;
 use crate::controller::rooms::{Room, Rooms, Taken, Waiter};
@@ -40,6 +41,7 @@ pub(super) struct Fixture {
     pub(super) locks: Locks,
     pub(super) now: Now,
     pub(super) rooms: Rooms,
+    pub(super) journals: Journals,
     pub(super) cutting: bool,
     bindings: BTreeMap<Arc<str>, Arc<Binding>>,
 }
@@ -83,6 +85,7 @@ impl Fixture {
             locks: Locks::default(),
             now: at(0),
             rooms: Rooms::default(),
+            journals: Journals::default(),
             cutting: false,
             bindings: BTreeMap::from([("machines".into(), binding)]),
         }
@@ -119,6 +122,7 @@ impl Fixture {
                 bindings: &self.bindings,
                 locks: &self.locks,
                 rooms: &self.rooms,
+                journals: &self.journals,
                 cutting: self.cutting,
                 guards: Guards::default(),
             },

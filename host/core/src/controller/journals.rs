@@ -1,0 +1,155 @@
+//! How much the journals of passes under way hold: answers can be large, and many at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::key::PassId;
+
+/// Bytes that a tenant's journals hold together before its later passes wait: four full ones.
+const LINE: u64 = 32 << 20;
+/// Bytes that all journals hold together before passes of tenants that hold much wait.
+const HOST: u64 = 128 << 20;
+/// Bytes that a tenant's journals may hold whatever the others do.
+const SMALL: u64 = 2 << 20;
+
+/// The journals of the passes under way.
+#[derive(Debug, Default)]
+pub(crate) struct Journals {
+    lines: BTreeMap<Arc<str>, Line>,
+    all: BTreeSet<PassId>,
+    bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    passes: BTreeMap<PassId, u64>,
+    bytes: u64,
+    /// Passes that want to hold more.
+    waiting: BTreeSet<PassId>,
+}
+
+impl Journals {
+    /// Passes of a line under way.
+    pub(super) fn passes(&self, line: &str) -> u32 {
+        self.lines.get(line).map_or(0, |line| line.passes.len() as u32)
+    }
+
+    /// Passes under way.
+    pub(super) fn all_passes(&self) -> u32 {
+        self.all.len() as u32
+    }
+
+    /// A pass began.
+    pub(crate) fn begin(&mut self, line: &Arc<str>, pass: PassId) {
+        self.lines.entry(line.clone()).or_default().passes.insert(pass, 0);
+        self.all.insert(pass);
+    }
+
+    /// A pass ended. Those of its line that wait look again, and the oldest of all.
+    pub(crate) fn end(&mut self, line: &Arc<str>, pass: PassId) -> BTreeSet<PassId> {
+        self.all.remove(&pass);
+        let Some(ended) = self.lines.get_mut(line) else {
+            return BTreeSet::new();
+        };
+        let held = ended.passes.remove(&pass).unwrap_or(0);
+        ended.bytes = ended.bytes.saturating_sub(held);
+        self.bytes = self.bytes.saturating_sub(held);
+        ended.waiting.remove(&pass);
+        let mut woken = std::mem::take(&mut ended.waiting);
+        if ended.passes.is_empty() {
+            self.lines.remove(line);
+        }
+        if held > 0 {
+            // What the host holds in all is less for everybody.
+            let others = self.lines.values_mut();
+            others.for_each(|line| woken.append(&mut line.waiting));
+        }
+        woken
+    }
+
+    /// The journal of a pass holds so many bytes; whether it waits until it may hold more.
+    pub(crate) fn hold(&mut self, line: &Arc<str>, pass: PassId, bytes: u64, waits: bool) {
+        let Some(line) = self.lines.get_mut(line) else {
+            return;
+        };
+        let Some(held) = line.passes.get_mut(&pass) else {
+            return;
+        };
+        let before = std::mem::replace(held, bytes);
+        line.bytes = line.bytes.saturating_sub(before).saturating_add(bytes);
+        self.bytes = self.bytes.saturating_sub(before).saturating_add(bytes);
+        match waits {
+            true => line.waiting.insert(pass),
+            false => line.waiting.remove(&pass),
+        };
+    }
+
+    /// Whether a pass waits until it may hold more.
+    pub(super) fn is_waiting(&self, line: &str, pass: PassId) -> bool {
+        self.lines
+            .get(line)
+            .is_some_and(|line| line.waiting.contains(&pass))
+    }
+
+    /// Whether a pass may take in another answer. The oldest always may, so that there is always one that ends.
+    pub(crate) fn may_hold_more(&self, line: &str, pass: PassId) -> bool {
+        let Some(line) = self.lines.get(line) else {
+            return true;
+        };
+        let is_oldest = self.all.first() == Some(&pass);
+        let is_first = line.passes.keys().next() == Some(&pass);
+        let fits = self.bytes < HOST && (line.bytes < LINE || is_first);
+        is_oldest || fits || line.bytes < SMALL
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn journals(passes: &[(&str, u64, u64)]) -> Journals {
+        let mut journals = Journals::default();
+        for (line, pass, bytes) in passes {
+            journals.begin(&(*line).into(), PassId(*pass));
+            journals.hold(&(*line).into(), PassId(*pass), *bytes, false);
+        }
+        journals
+    }
+
+    #[test]
+    fn passes_of_a_tenant_that_holds_too_much_wait_but_for_the_first() {
+        let mut journals = journals(&[("a", 1, 0), ("b", 2, 16 << 20), ("b", 3, 16 << 20), ("c", 4, 0)]);
+        assert!(!journals.may_hold_more("b", PassId(3)));
+        assert!(journals.may_hold_more("b", PassId(2)));
+        assert!(journals.may_hold_more("c", PassId(4)));
+        journals.hold(&"b".into(), PassId(3), 16 << 20, true);
+        assert_eq!(journals.end(&"b".into(), PassId(2)), BTreeSet::from([PassId(3)]));
+        assert!(journals.may_hold_more("b", PassId(3)));
+    }
+
+    #[test]
+    fn when_all_hold_too_much_the_oldest_goes_on_and_whoever_holds_little() {
+        let line = |n: u64| ["a", "b", "c", "d", "e"][n as usize];
+        let passes: Vec<(&str, u64, u64)> = (0..5).map(|n| (line(n), n + 1, 30 << 20)).collect();
+        let mut journals = journals(&passes);
+        journals.begin(&"small".into(), PassId(9));
+        assert!(journals.may_hold_more("a", PassId(1)));
+        assert!(!journals.may_hold_more("b", PassId(2)));
+        assert!(journals.may_hold_more("small", PassId(9)));
+        journals.hold(&"b".into(), PassId(2), 30 << 20, true);
+        assert_eq!(journals.end(&"a".into(), PassId(1)), BTreeSet::from([PassId(2)]));
+        assert!(journals.may_hold_more("b", PassId(2)));
+    }
+
+    #[test]
+    fn what_a_pass_holds_is_counted_once_and_given_back() {
+        let mut journals = journals(&[("a", 1, 10)]);
+        journals.hold(&"a".into(), PassId(1), 30, false);
+        assert_eq!(journals.bytes, 30);
+        journals.end(&"a".into(), PassId(1));
+        assert_eq!(
+            (journals.bytes, journals.passes("a"), journals.all_passes()),
+            (0, 0, 0)
+        );
+    }
+}
