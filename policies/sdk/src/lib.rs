@@ -90,7 +90,7 @@ pub mod agent;
     unsafe_code,
     unreachable_pub,
     clippy::all,
-    reason = "generated; wit/ documents it"
+    reason = "generated; types.wit and policy.wit of polity-contract document it"
 )]
 pub mod bindings;
 pub mod cloud;
