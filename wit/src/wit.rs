@@ -10,9 +10,7 @@ pub const POLICY: &str = include_str!("../policy.wit");
 /// The interfaces and worlds of the package without the line that names it: the two files as one.
 pub fn items() -> String {
     let line = format!("package {PACKAGE};");
-    [TYPES, POLICY]
-        .map(|file| file.replacen(&line, "", 1))
-        .concat()
+    [TYPES, POLICY].map(|file| file.replacen(&line, "", 1)).concat()
 }
 
 #[cfg(test)]
