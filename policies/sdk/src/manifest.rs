@@ -76,7 +76,7 @@ impl Manifest {
         self
     }
 
-    /// What some part of it wants to be allowed: [`drain::needs`](crate::drain::needs).
+    /// What some part of it wants to be allowed: [`drain::needs`](crate::kube::drain::needs).
     pub fn needs_all(mut self, needs: impl IntoIterator<Item = Need>) -> Self {
         self.0.needs.extend(needs);
         self

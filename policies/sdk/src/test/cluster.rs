@@ -11,7 +11,7 @@ use crate::contract::{
     Act, Code, Eviction, Failure, ListQuery, ObjectDelete, ObjectPatch, ObjectRef, Precondition, Question,
     Request,
 };
-use crate::drain::Budget;
+use crate::kube::drain::Budget;
 
 use super::facts::Answer;
 
