@@ -55,6 +55,10 @@ pub fn bindings(_: TokenStream) -> TokenStream {
     .into()
 }
 
+/// A crate without the build script would work, and cost more in each step than anybody notices.
+const NOT_LINKED: &str = "this policy would begin each step with a stack of 1 MiB: \
+    let build.rs call polity_sdk_build::link(), with polity-sdk-build among the build-dependencies of Cargo.toml";
+
 struct Arguments {
     role: Role,
     manifest: Path,
@@ -158,6 +162,9 @@ fn expand(arguments: &Arguments, function: &ItemFn) -> syn::Result<Tokens> {
         #[allow(unsafe_code, missing_docs, unreachable_pub, clippy::all, reason = "the glue of a component")]
         const _: () = {
             use ::polity_sdk::bindings::exports::polity::policy as exported;
+
+            // Said by the build script, for whose instructions to the linker there is no other place.
+            const _: () = assert!(option_env!("POLITY_LINKED").is_some(), #NOT_LINKED);
 
             #[global_allocator]
             static ALLOCATOR: ::polity_sdk::wasm::Bump = ::polity_sdk::wasm::Bump::new();
