@@ -7,9 +7,12 @@
 //! **What it never does.** No I/O, no clock, no decision: it knows what is said between a host and a policy, and nothing
 //! of how either of them works.
 
+mod defaults;
 mod document;
+pub mod merge;
 mod types;
 pub mod wit;
 
+pub use defaults::with_defaults;
 pub use document::Document;
 pub use types::*;
