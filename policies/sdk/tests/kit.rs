@@ -156,7 +156,9 @@ fn a_world_keeps_the_finalizer_before_the_first_act_and_lets_go_of_the_object_af
         cx.act(vm::power_on("a")).await?;
         Ok(Next::settled())
     }
-    let manifest = Manifest::lifecycle("t", "1").finalizer("example.com/held");
+    let manifest = Manifest::lifecycle("t", "1")
+        .finalizer("example.com/held")
+        .needs_cloud(["vm.power-on"]);
     let mut world = world().manifest(&manifest);
     world.pass(policy);
     assert_eq!(
