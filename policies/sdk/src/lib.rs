@@ -78,6 +78,12 @@
 //! awaited and the journal did not hold is returned as requests: asks if any ask is missing, otherwise acts, in the
 //! order in which they were awaited. When the future is ready, the edits of the object become a merge patch.
 //!
+//! # What lies where
+//!
+//! At the top is the core: a pass and its requests ([`cluster`], [`cloud`]), what a policy says of itself, times and
+//! conditions. Below [`cloud`] are typed requests of some clouds, below [`kube`] what Kubernetes itself has. The test kit
+//! ([`mod@test`]) is not in a component. The README of this crate is a whole policy, from `Cargo.toml` to a host that runs it.
+//!
 //! # What it deliberately never does
 //!
 //! It reads no clock, makes no randomness, and imports a single function, `diagnostics.panicked`, by which a panic
@@ -116,7 +122,7 @@ pub mod test;
 #[cfg(target_arch = "wasm32")]
 pub mod wasm;
 
-/// The contract's types as `wit/types.wit` names them.
+/// The contract's types as `types.wit` of `polity-contract` names them.
 pub mod contract {
     pub use crate::bindings::exports::polity::policy::identity::{
         Judgement, StepOutcome as IdentityStep, Verdict as IdentityVerdict,

@@ -9,7 +9,7 @@ use crate::{Crd, Kind, json};
 
 pub use policy_info::{Edge, Need, Role};
 
-/// The manifest, built by name; see `policy-info` in `wit/policy.wit`.
+/// The manifest, built by name; see `policy-info` in `policy.wit` of `polity-contract`.
 #[derive(Clone, Debug)]
 pub struct Manifest(policy_info::Manifest);
 
