@@ -29,14 +29,7 @@ fn main() {
         .parent()
         .expect("tests lies in the workspace");
     let target = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo says where")).join("guests");
-    for source in [
-        "policies",
-        "tests/hostile",
-        "wit",
-        "Cargo.lock",
-        "Cargo.toml",
-        ".cargo",
-    ] {
+    for source in ["policies", "tests/hostile", "wit", "Cargo.lock", "Cargo.toml"] {
         println!("cargo::rerun-if-changed={}", workspace.join(source).display());
     }
     let mut cargo = Command::new("cargo");

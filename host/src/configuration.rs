@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use jsonschema::PatternOptions;
-use polity_core::contract::Manifest;
+use polity_core::contract::{Manifest, with_defaults};
 use polity_sandbox::{Bounds, Compiler, Stopped};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -33,7 +33,7 @@ pub(crate) fn configuration(
     manifest: &Manifest,
     given: Option<&Value>,
 ) -> Result<Value> {
-    let config = with_defaults(manifest, given);
+    let config = with_defaults(&manifest.config_schema, given);
     let input = json!({"schema": manifest.config_schema, "configuration": config}).to_string();
     let work = format!("configuration {}", hex(&Sha256::digest(&input)));
     let name = shortened(&manifest.name, MISTAKE);
@@ -51,20 +51,6 @@ pub(crate) fn configuration(
         }
     })?;
     Ok(config)
-}
-
-fn with_defaults(manifest: &Manifest, given: Option<&Value>) -> Value {
-    let mut config = given.cloned().unwrap_or_else(|| json!({}));
-    if let (Value::Object(config), Some(Value::Object(properties))) =
-        (&mut config, manifest.config_schema.get("properties"))
-    {
-        for (name, schema) in properties {
-            if let Some(default) = schema.get("default").filter(|d| !d.is_null()) {
-                config.entry(name).or_insert_with(|| default.clone());
-            }
-        }
-    }
-    config
 }
 
 /// On a thread that is left behind when it takes too long: for tests.

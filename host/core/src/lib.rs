@@ -7,9 +7,7 @@
 pub mod binding;
 pub mod call;
 pub mod catalogue;
-pub mod contract;
 pub mod controller;
-pub mod document;
 pub mod fault;
 pub mod grants;
 pub mod key;
@@ -21,3 +19,6 @@ pub mod record;
 pub mod render;
 pub mod retry;
 mod tree;
+
+/// The contract with policies, which has a crate of its own.
+pub use polity_contract as contract;

@@ -1,8 +1,8 @@
 //! The session, and the account it leads to (CAPA-08 to CAPA-10, CAPA-14 to CAPA-17, CAPA-24).
 
 use polity_sdk::cloud::Credential;
+use polity_sdk::cloud::session::{self, Plan};
 use polity_sdk::prelude::*;
-use polity_sdk::session::Plan;
 
 use crate::Cx;
 use crate::lookup::is_transient;

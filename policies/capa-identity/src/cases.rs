@@ -3,6 +3,7 @@
 //! It is data. Two drivers run it and must find the same: the tests of this crate run the policy natively, those of
 //! the host as a component in the sandbox. [`each_case!`](crate::each_case) makes a test of each case.
 
+use crate::object::{AwsClusterControllerIdentity, AwsServiceAccountIdentity};
 use polity_sdk::Verdict;
 use polity_sdk::prelude::*;
 use polity_sdk::test::NOW;
@@ -176,6 +177,14 @@ fn nobody_may(identity: &str) -> Value {
     usage("False", "PrincipalUsageUnauthorized", &message)
 }
 
+/// What a binding may leave out: the policy does without.
+pub fn optional() -> [Need; 2] {
+    [
+        Need::create_of::<AwsClusterControllerIdentity>(),
+        Need::objects_of::<AwsServiceAccountIdentity>(),
+    ]
+}
+
 /// A pass over an object in a world with a namespace and a session.
 fn case(object: Value) -> Case {
     let namespace = json!({
@@ -183,6 +192,8 @@ fn case(object: Value) -> Case {
         "metadata": {"name": "team", "uid": "uid-ns", "labels": {"env": "prod", "team": "a"}},
     });
     Case::new("CAPA-", object)
+        .manifest(crate::manifest())
+        .grants(optional())
         .step_by_step()
         .exists(namespace)
         .secret(json!({"exists": true, "keys": ["AccessKeyID", "SecretAccessKey"], "digest": "d-1"}))

@@ -1,7 +1,7 @@
 //! From the cluster's identity to a plan of credentials (CAPA-02 to CAPA-07, CAPA-11 to CAPA-13, P1 to P9).
 
+use polity_sdk::cloud::session::{Link, Plan};
 use polity_sdk::prelude::*;
-use polity_sdk::session::{Link, Plan};
 
 use crate::allowed::{self, Answer};
 use crate::lookup::{self, named};

@@ -1,7 +1,7 @@
 //! What each identity adds to the plan of credentials: names and digests, never values.
 
+use polity_sdk::cloud::session::{Identity, Link, Plan, RoleLink, SecretLink, WebIdentityLink};
 use polity_sdk::prelude::*;
-use polity_sdk::session::{Identity, Link, Plan, RoleLink, SecretLink, WebIdentityLink};
 
 use crate::Cx;
 use crate::lookup::{self, RETRIEVAL_FAILED};

@@ -1,6 +1,6 @@
 //! One changing call in a pass, none for a while after a failed task.
 
-use polity_sdk::machine::Submit;
+use polity_sdk::cloud::vm::Submit;
 use polity_sdk::prelude::*;
 
 use crate::object::{Machine, Phase, TaskKind};

@@ -70,6 +70,7 @@ fn machine(status: Value) -> Case {
             "status": status,
     });
     Case::new("CAPV-", machine)
+        .manifest(crate::manifest())
         .step_by_step()
         .creates("vm.clone", "m-1")
 }

@@ -1,6 +1,6 @@
 //! Taking a machine down (CAPV-20, CAPV-21, CAPV-41).
 
-use polity_sdk::machine::Power;
+use polity_sdk::cloud::vm::{self, Power};
 use polity_sdk::prelude::*;
 
 use crate::Cx;
@@ -17,9 +17,9 @@ pub(crate) async fn tear_down(cx: &Cx, machine: &mut Machine) -> Result<Next, Fa
         machine.metadata.remove_finalizer(FINALIZER);
         return Ok(Next::settled());
     };
-    let (edge, act, message) = match cx.ask(machine::power(&vm)).await? {
-        Power::On | Power::Suspended => ("CAPV-20a", machine::power_off(&vm), "the VM is being stopped"),
-        Power::Off => ("CAPV-20b", machine::destroy(&vm), "the VM is being destroyed"),
+    let (edge, act, message) = match cx.ask(vm::power(&vm)).await? {
+        Power::On | Power::Suspended => ("CAPV-20a", vm::power_off(&vm), "the VM is being stopped"),
+        Power::Off => ("CAPV-20b", vm::destroy(&vm), "the VM is being destroyed"),
     };
     let (kind, phase) = (TaskKind::Delete, Phase::Deleting);
     submit(

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow::{self, Break, Continue};
 
 use polity_sdk::Doubt;
-use polity_sdk::machine::Cloned;
+use polity_sdk::cloud::vm::Cloned;
 use polity_sdk::prelude::*;
 
 use crate::object::{Machine, Phase, TaskKind};

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use polity_sdk::machine::{Nic, Power, VmSpec};
+use polity_sdk::cloud::vm::{self, Nic, Power, VmSpec};
 use polity_sdk::prelude::*;
 
 use crate::backoff::{Change, submit};
@@ -15,14 +15,14 @@ pub(crate) async fn bring_up(cx: &Cx, machine: &mut Machine) -> Result<Next, Fai
         return clone(cx, machine).await;
     };
 
-    let (given, nics) = join!(cx.ask(machine::metadata(&vm)), cx.ask(machine::nics(&vm)));
+    let (given, nics) = join!(cx.ask(vm::metadata(&vm)), cx.ask(vm::nics(&vm)));
     let (given, nics) = (given?, nics?);
     cx.note("CAPV-24");
     let wanted = metadata::of(machine, &nics);
     if given.as_deref() != Some(wanted.as_str()) {
         let change = Change {
             edge: "CAPV-25",
-            submit: machine::reconfigure(&vm, &wanted),
+            submit: vm::reconfigure(&vm, &wanted),
             kind: TaskKind::Reconfigure,
             phase: Phase::Reconfiguring,
             reason: "Reconfiguring",
@@ -33,10 +33,10 @@ pub(crate) async fn bring_up(cx: &Cx, machine: &mut Machine) -> Result<Next, Fai
 
     cx.note("CAPV-26");
     record_interfaces(machine, &nics);
-    if cx.ask(machine::power(&vm)).await? != Power::On {
+    if cx.ask(vm::power(&vm)).await? != Power::On {
         let change = Change {
             edge: "CAPV-27",
-            submit: machine::power_on(&vm),
+            submit: vm::power_on(&vm),
             kind: TaskKind::Power,
             phase: Phase::PoweringOn,
             reason: "PoweringOn",
@@ -92,7 +92,7 @@ async fn clone(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
     };
     let change = Change {
         edge: "CAPV-23",
-        submit: machine::clone_vm(&vm),
+        submit: vm::clone_vm(&vm),
         kind: TaskKind::Clone,
         phase: Phase::Cloning,
         reason: "WaitingForClone",

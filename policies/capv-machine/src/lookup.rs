@@ -2,6 +2,7 @@
 //!
 //! Only a definite `not-found` counts as "there is none"; any other failure ends the pass and clears nothing.
 
+use polity_sdk::cloud::vm;
 use polity_sdk::prelude::*;
 
 use crate::Cx;
@@ -21,7 +22,7 @@ pub(crate) async fn find(cx: &Cx, machine: &mut Machine, cloned: Option<String>)
     } else {
         cx.note("CAPV-12");
         match cx
-            .ask(machine::vm_by_instance_uuid(&machine.metadata.uid))
+            .ask(vm::by_instance_uuid(&machine.metadata.uid))
             .await
             .found()?
         {
@@ -41,7 +42,7 @@ async fn verify(cx: &Cx, machine: &mut Machine) -> Result<(), Failure> {
         cx.note("CAPV-18");
         return Ok(());
     };
-    match cx.ask(machine::vm(id)).await.found()? {
+    match cx.ask(vm::get(id)).await.found()? {
         Some(vm) => {
             cx.note("CAPV-17");
             machine.status.bios_uuid = vm.bios_uuid;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polity_sdk::machine::Nic;
+use polity_sdk::cloud::vm::Nic;
 use polity_sdk::prelude::*;
 
 use crate::object::{Device, Machine, Route};

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Duration;
 
-use polity_sdk::machine::{TaskError, TaskState};
+use polity_sdk::cloud::vm::{self, TaskError, TaskState};
 use polity_sdk::prelude::*;
 
 use crate::object::{Machine, Phase, TaskKind};
@@ -19,7 +19,7 @@ pub(crate) async fn check(
         return Ok(Continue(None));
     };
     cx.note("CAPV-02");
-    let found = cx.ask(machine::task(&id)).await.found();
+    let found = cx.ask(vm::task(&id)).await.found();
     let Some(task) = found.inspect_err(|_| cx.note("CAPV-40"))? else {
         // Gives the cloud time to become consistent, rather than going on in this pass.
         cx.note("CAPV-08");

@@ -1,6 +1,6 @@
 //! What a binding of `mcm-machine` can set.
 
-use polity_sdk::drain::Options;
+use polity_sdk::kube::drain::Options;
 use polity_sdk::prelude::*;
 
 use crate::Machine;

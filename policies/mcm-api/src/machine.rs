@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use polity_sdk::drain::Drain;
-use polity_sdk::node::{Node, NodeCondition, NodeTemplate};
+use polity_sdk::kube::drain::Drain;
+use polity_sdk::kube::node::{Node, NodeCondition, NodeTemplate};
 use polity_sdk::prelude::*;
 
 /// The finalizer that keeps a Machine until its VM and its node are gone.

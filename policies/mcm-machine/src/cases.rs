@@ -114,6 +114,7 @@ fn machine(status: Value) -> Case {
         "spec": {"providerSpec": {"size": "s"}, "secretRef": {"name": "user-data"}},
     });
     Case::new("MCM-", machine)
+        .manifest(crate::manifest())
         .creates("machine.create", "m")
         .exists(class)
         .exists(json!({

@@ -2,7 +2,7 @@
 
 use mcm_api::{LastOperation, Machine, MachineClass, NODE, OperationKind, OperationState, Phase};
 use polity_sdk::Effect;
-use polity_sdk::driver::{Vm, is_transient};
+use polity_sdk::cloud::machine::{Vm, is_transient};
 use polity_sdk::prelude::*;
 
 use crate::driver::{self, Seen};

@@ -3,7 +3,7 @@
 mod drain;
 
 use mcm_api::{FINALIZER, LastOperation, Machine, NextOp, OperationKind, OperationState, Phase};
-use polity_sdk::driver::is_transient;
+use polity_sdk::cloud::machine::is_transient;
 use polity_sdk::prelude::*;
 
 use crate::driver::{self, Seen};

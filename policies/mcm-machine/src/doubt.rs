@@ -4,7 +4,7 @@ use std::ops::ControlFlow::{self, Break, Continue};
 
 use mcm_api::{Machine, Phase};
 use polity_sdk::Doubt;
-use polity_sdk::driver::{self, Vm};
+use polity_sdk::cloud::machine::{self as machines, Vm};
 use polity_sdk::prelude::*;
 
 use crate::{Cx, delete};
@@ -12,7 +12,11 @@ use crate::{Cx, delete};
 /// What became of the creation in doubt, if there is one. Goes on with the VM that it made.
 pub(crate) fn resolve(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<Next, Option<Vm>>, Failure> {
     let mut made = None;
-    for creation in cx.pending().iter().filter(|act| act.operation == driver::CREATE) {
+    for creation in cx
+        .pending()
+        .iter()
+        .filter(|act| act.operation == machines::CREATE)
+    {
         match &creation.state {
             Doubt::Unknown => {
                 cx.note("MCM-C13");
@@ -22,7 +26,7 @@ pub(crate) fn resolve(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<Next
                 return Ok(Break(Next::retry(RetryClass::Short)));
             }
             Doubt::Done(answer) => {
-                let vm = driver::read(serde_json::from_str(answer).unwrap_or_default())?;
+                let vm = machines::read(serde_json::from_str(answer).unwrap_or_default())?;
                 cx.note("MCM-C14");
                 machine.status.provider_id = Some(vm.provider_id.clone());
                 if machine.metadata.deleting() {

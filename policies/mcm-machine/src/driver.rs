@@ -1,7 +1,7 @@
 //! The machine's driver.
 
 use mcm_api::{Machine, MachineClass, Token};
-use polity_sdk::driver::{self, Creation, Named, Vm};
+use polity_sdk::cloud::machine::{self as machines, Creation, Named, Vm};
 use polity_sdk::prelude::*;
 
 use crate::Cx;
@@ -23,7 +23,7 @@ fn named(machine: &Machine) -> Named<'_> {
 
 /// Asks for the machine's VM.
 pub(crate) async fn status(cx: &Cx, machine: &Machine) -> Seen {
-    match cx.ask(driver::status(named(machine))).await.map(driver::read) {
+    match cx.ask(machines::status(named(machine))).await.map(machines::read) {
         Ok(Ok(vm)) => Seen::There(vm),
         Ok(Err(failure)) => Seen::Undecodable(failure),
         Err(failure) => Seen::Failed(failure),
@@ -39,17 +39,17 @@ pub(crate) async fn create(cx: &Cx, machine: &Machine, class: Option<&MachineCla
         user_data: secret.map(|secret| cluster::sealed(&secret.name, "userData")),
         bootstrap_token: machine.status.bootstrap_token.as_ref().map(sealed),
     };
-    cx.act(driver::create(&creation)).await
+    cx.act(machines::create(&creation)).await
 }
 
 /// Deletes the machine's VM.
 pub(crate) async fn delete(cx: &Cx, machine: &Machine) -> Result<(), Failure> {
-    cx.act(driver::delete(named(machine))).await.map(drop)
+    cx.act(machines::delete(named(machine))).await.map(drop)
 }
 
 /// Makes the machine's bootstrap token useless.
 pub(crate) async fn revoke(cx: &Cx, token: &Token) -> Result<(), Failure> {
-    cx.act(driver::revoke(sealed(token))).await.map(drop)
+    cx.act(machines::revoke(sealed(token))).await.map(drop)
 }
 
 fn sealed(token: &Token) -> cluster::Sealed {

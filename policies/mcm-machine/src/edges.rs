@@ -1,9 +1,9 @@
 //! The manifest, and the arrows of the drawings.
 
 use mcm_api::{Config, FINALIZER, Machine, MachineClass, MachineSafety};
-use polity_sdk::drain::{self, Attachment};
-use polity_sdk::driver;
-use polity_sdk::node::Node;
+use polity_sdk::cloud::machine;
+use polity_sdk::kube::drain::{self, Attachment};
+use polity_sdk::kube::node::Node;
 use polity_sdk::prelude::*;
 
 /// What the policy is, needs and writes.
@@ -22,7 +22,7 @@ pub fn manifest() -> Manifest {
         .needs(Need::delete_of::<Node>())
         .needs(Need::delete_of::<Attachment>())
         .needs(Need::Mint("bootstrap-token".into()))
-        .needs_cloud(driver::OPERATIONS)
+        .needs_cloud(machine::OPERATIONS)
         .writes(WRITES.split_whitespace())
         .edges(Edge::table(EDGES))
 }

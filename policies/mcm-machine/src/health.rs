@@ -3,7 +3,7 @@
 use std::ops::ControlFlow::{self, Break, Continue};
 
 use mcm_api::{KnownCondition, Machine, OperationKind, OperationState, Phase, Since};
-use polity_sdk::node::Node;
+use polity_sdk::kube::node::Node;
 use polity_sdk::prelude::*;
 
 use crate::node::{self, Search};

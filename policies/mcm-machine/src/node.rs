@@ -3,9 +3,9 @@
 //! A label names it, and a tenant can write labels: only a Node that names this machine's VM is this machine's.
 
 use mcm_api::Machine;
-use polity_sdk::driver::Vm;
-pub(crate) use polity_sdk::node::Search;
-use polity_sdk::node::{self as nodes, Node};
+use polity_sdk::cloud::machine::Vm;
+pub(crate) use polity_sdk::kube::node::Search;
+use polity_sdk::kube::node::{self as nodes, Node};
 use polity_sdk::prelude::*;
 
 use crate::Cx;

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow::{self, Break, Continue};
 
 use mcm_api::Machine;
-use polity_sdk::node::NodeTemplate;
+use polity_sdk::kube::node::NodeTemplate;
 use polity_sdk::prelude::*;
 
 use crate::Cx;

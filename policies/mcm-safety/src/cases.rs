@@ -38,7 +38,10 @@ fn safety(status: Value) -> Case {
         "apiVersion": "mcm.polity.dev/v1alpha1", "kind": "MachineSafety",
         "metadata": {"name": "default", "uid": "uid-s"}, "status": status,
     });
-    Case::new("MCM-", safety).step_by_step().step([PROBE])
+    Case::new("MCM-", safety)
+        .manifest(crate::manifest())
+        .step_by_step()
+        .step([PROBE])
 }
 
 fn up(status: Value) -> Case {

@@ -1,6 +1,6 @@
 //! What a binding of `orbiter` can set.
 
-use polity_sdk::drain::Options;
+use polity_sdk::kube::drain::Options;
 use polity_sdk::prelude::*;
 
 /// The configuration of `orbiter`. The defaults are the specification's constants and recommended readings.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use polity_sdk::node::Node;
-use polity_sdk::pool::{self, Agent, Machine, Tier, Wanted};
+use polity_sdk::cloud::pool::{self, Agent, Machine, Tier, Wanted};
+use polity_sdk::kube::node::Node;
 
 use crate::{Because, Cx, MachineStatus, NodeMetadata, ORB, Orb, Stop, TaskKind, nodes};
 

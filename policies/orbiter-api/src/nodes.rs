@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use polity_sdk::node::{Node, NodeCondition};
-use polity_sdk::pool::{self, Machine};
+use polity_sdk::cloud::pool::{self, Machine};
+use polity_sdk::kube::node::{Node, NodeCondition};
 use polity_sdk::prelude::*;
 
 use crate::fleet::PARTS;
@@ -148,7 +148,7 @@ async fn one_by_one(
 /// A Node of a large fleet. Whether it is ready its taints say, which the node lifecycle controller keeps.
 fn merge(node: Node, told: Node) -> Node {
     let mut node = Node {
-        spec: polity_sdk::node::NodeSpec {
+        spec: polity_sdk::kube::node::NodeSpec {
             provider_id: node.spec.provider_id,
             ..told.spec
         },

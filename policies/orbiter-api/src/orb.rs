@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use polity_sdk::drain::Drain;
-use polity_sdk::node::{Node, Taint};
-use polity_sdk::pool::Tier;
+use polity_sdk::cloud::pool::Tier;
+use polity_sdk::kube::drain::Drain;
+use polity_sdk::kube::node::{Node, Taint};
 use polity_sdk::prelude::*;
 use schemars::{Schema, SchemaGenerator};
 

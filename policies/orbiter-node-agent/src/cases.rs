@@ -103,7 +103,7 @@ fn done(kubelet: &str, boot: &str) -> Value {
 
 /// There is no Node, and this is known of the machine.
 fn absent(initialized: bool) -> Case {
-    on_the_machine(Case::absent("ORB-"), initialized)
+    on_the_machine(Case::absent("ORB-").manifest(crate::manifest()), initialized)
 }
 
 /// There is a Node with these annotations, whose machine is prepared and has kubelet 1.30.2.
@@ -116,7 +116,7 @@ fn present(annotations: Value) -> Case {
             "nodeInfo": {"machineID": "id-1"},
         },
     });
-    on_the_machine(Case::new("ORB-", node), true)
+    on_the_machine(Case::new("ORB-", node).manifest(crate::manifest()), true)
 }
 
 /// What the machine answers usually.

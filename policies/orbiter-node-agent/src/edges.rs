@@ -1,6 +1,6 @@
 //! The manifest, and the arrows of the drawing.
 
-use polity_sdk::agent;
+use polity_sdk::cloud::agent;
 use polity_sdk::prelude::*;
 
 use crate::config::Config;

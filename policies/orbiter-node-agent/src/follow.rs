@@ -1,7 +1,7 @@
 //! Following the Node's annotations (ORB-10 to ORB-12, ORB-20, ORB-21, ORB-25, ORB-26, ORB-32).
 
 use orbiter_api::{Because, NodeMetadata, SOON, Stop, Versions, is_version};
-use polity_sdk::agent::{self, Seed, Working};
+use polity_sdk::cloud::agent::{self, Seed, Working};
 use polity_sdk::prelude::*;
 
 use crate::{Cx, FAILED, OwnNode, is_own};

@@ -17,7 +17,7 @@ mod own;
 mod prepare;
 
 use orbiter_api::{Because, Stop};
-use polity_sdk::agent::{self, Seed, Working};
+use polity_sdk::cloud::agent::{self, Seed, Working};
 use polity_sdk::prelude::*;
 
 pub use config::Config;

@@ -1,7 +1,7 @@
 //! The agent's own Node: the only object it sees and writes.
 
 use orbiter_api::{NodeMetadata, PACKAGES_ENSURED, READY, Versions, current_version, desired_version};
-use polity_sdk::node::{NodeCondition, NodeSpec, NodeStatus};
+use polity_sdk::kube::node::{NodeCondition, NodeSpec, NodeStatus};
 use polity_sdk::prelude::*;
 
 use crate::follow::{ENSURE_FAILED, NO_SUCH_VERSION};

@@ -1,7 +1,7 @@
 //! Before there is a node (ORB-06, ORB-07): the packages, one reboot, and the word that it is done.
 
 use orbiter_api::{Because, Stop};
-use polity_sdk::agent::{self, Seed, Working};
+use polity_sdk::cloud::agent::{self, Seed, Working};
 
 use crate::follow::ENSURE_FAILED;
 use crate::{Cx, FAILED, is_own};

@@ -130,6 +130,7 @@ fn empty(workers: u32) -> Case {
         },
     });
     Case::new("ORB-", orb)
+        .manifest(crate::manifest())
         .config(json!({"kubernetesPackages": ["kubelet"]}))
         .creates("pool.add-machine", "o-w-1")
         .exists(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}))

@@ -5,7 +5,7 @@
 use orbiter_api::{
     Because, CHANGES_ALLOWED, Changing, Fleet, Member, NodeMetadata, Orb, PARTS, SOON, Stop, Versions,
 };
-use polity_sdk::node::Node;
+use polity_sdk::kube::node::Node;
 use polity_sdk::prelude::*;
 use serde_json::{Value, json};
 

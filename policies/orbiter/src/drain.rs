@@ -1,9 +1,9 @@
 //! Cordon, drain, uncordon. A taint of our own marks what we have cordoned: nothing else is uncordoned.
 
 use orbiter_api::{Because, Draining, Fleet, Member, Orb, Stop, UPDATING};
-use polity_sdk::drain::Progress;
-use polity_sdk::node::{self, Node, Taint};
-use polity_sdk::pool::Tier;
+use polity_sdk::cloud::pool::Tier;
+use polity_sdk::kube::drain::Progress;
+use polity_sdk::kube::node::{self, Node, Taint};
 use polity_sdk::prelude::*;
 use serde_json::Value;
 

@@ -1,9 +1,9 @@
 //! The manifest, and the arrows of the drawing.
 
 use orbiter_api::{Config, FINALIZER, Orb};
-use polity_sdk::drain;
-use polity_sdk::node::Node;
-use polity_sdk::pool;
+use polity_sdk::cloud::pool;
+use polity_sdk::kube::drain;
+use polity_sdk::kube::node::Node;
 use polity_sdk::prelude::*;
 
 /// What the policy is, needs and writes.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use orbiter_api::{Because, Fleet, ORB, Orb, PAGE, POOL, Stop, TaskKind, page};
+use polity_sdk::cloud::pool::{self, Join, Machine, Registration, Tier};
 use polity_sdk::cluster::Sealed;
-use polity_sdk::node::Taint;
-use polity_sdk::pool::{self, Join, Machine, Registration, Tier};
+use polity_sdk::kube::node::Taint;
 use polity_sdk::prelude::*;
 
 use crate::{AT_ONCE, Cx, task};

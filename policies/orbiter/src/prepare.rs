@@ -1,7 +1,7 @@
 //! Node agents that prepare their machines (ORB-05, ORB-08).
 
 use orbiter_api::{Because, Fleet, Member, Orb, Stop, TaskKind};
-use polity_sdk::pool::{self, Agent};
+use polity_sdk::cloud::pool::{self, Agent};
 use polity_sdk::prelude::*;
 
 use crate::{AT_ONCE, Cx, task, version};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use orbiter_api::{Because, FINALIZER, Fleet, Member, Orb, Stop, TaskKind};
-use polity_sdk::pool::{self, Tier};
+use polity_sdk::cloud::pool::{self, Tier};
 use polity_sdk::prelude::*;
 
 use crate::{AT_ONCE, Cx, drain, scale, task};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use orbiter_api::{Because, Fleet, Orb, Stop};
 use polity_sdk::Doubt;
-use polity_sdk::pool::{self, Addition};
+use polity_sdk::cloud::pool::{self, Addition};
 use polity_sdk::prelude::*;
 
 use crate::{AT_ONCE, Cx};

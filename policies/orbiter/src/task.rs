@@ -1,11 +1,11 @@
 //! Work that takes longer than a call (ORB-30, ORB-31).
 
 use orbiter_api::{Because, Fleet, Orb, Stop, Task, TaskKind, Token};
+use polity_sdk::cloud::machine;
+use polity_sdk::cloud::pool::Machine;
+use polity_sdk::cloud::vm::{self, TaskState};
 use polity_sdk::cluster::Sealed;
-use polity_sdk::driver;
-use polity_sdk::machine::TaskState;
-use polity_sdk::node::Node;
-use polity_sdk::pool::Machine;
+use polity_sdk::kube::node::Node;
 use polity_sdk::prelude::*;
 
 use crate::Cx;
@@ -87,7 +87,7 @@ async fn end(cx: &Cx, fleet: &Fleet, task: &mut Task) -> Result<End, Failure> {
     if task.done.is_some() {
         return finish(cx, fleet, task).await;
     }
-    let Some(found) = cx.ask(machine::task(&task.id)).await.found()? else {
+    let Some(found) = cx.ask(vm::task(&task.id)).await.found()? else {
         // Its record has expired. What there is tells what came of it.
         return match task.kind {
             TaskKind::Remove => finish(cx, fleet, task).await,
@@ -149,7 +149,7 @@ async fn revoke(cx: &Cx, task: &mut Task) {
         return;
     };
     let sealed = cluster::sealed(&token.name, &token.key);
-    if let Err(failure) = cx.act(driver::revoke(sealed)).await.found() {
+    if let Err(failure) = cx.act(machine::revoke(sealed)).await.found() {
         cx.event(EventType::Warning, "TokenNotRevoked", failure.message);
     }
 }

@@ -1,7 +1,7 @@
 //! The versions, node by node (ORB-13 to ORB-15n, ORB-37).
 
 use orbiter_api::{Changing, Fleet, Member, Orb, Stop, Versions};
-use polity_sdk::node::Node;
+use polity_sdk::kube::node::Node;
 use serde_json::json;
 
 use crate::change::{step, write};

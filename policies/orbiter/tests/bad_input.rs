@@ -24,6 +24,7 @@ fn a_pool_of_minus_one_does_not_decode_and_nothing_is_asked() {
         "controlPlane": {"pool": "cp", "nodes": 1}, "workers": [{"pool": "w", "nodes": -1}],
         "versions": {"kubernetes": "1.30.2"},
     })))
+    .manifest(&orbiter::manifest())
     .pass(orbiter::reconcile);
     let Next::Retry(retry) = &ended.next else {
         panic!("{}", ended.next)
@@ -65,7 +66,7 @@ fn an_orb_that_makes_no_sense_says_so_and_nothing_is_asked() {
     ] {
         let mut spec = fine.clone();
         *spec.pointer_mut(path).unwrap() = value;
-        let mut world = World::new(orb(spec));
+        let mut world = World::new(orb(spec)).manifest(&orbiter::manifest());
         let ended = world.pass(orbiter::reconcile);
         assert!(ended.journal.is_empty() && ended.notes.is_empty());
         let condition = &world.status()["conditions"][0];
@@ -283,7 +284,7 @@ fn an_agent_without_a_name_or_with_a_wrong_one_does_nothing() {
         (World::absent(), json!({})),
         (World::new(node), json!({"node": "another"})),
     ] {
-        world = world.config(config);
+        world = world.config(config).manifest(&orbiter_node_agent::manifest());
         let ended = world.pass(orbiter_node_agent::reconcile);
         assert!(ended.journal.is_empty());
         assert!(matches!(&ended.next, Next::Retry(retry) if retry.failure.is_some()));

@@ -329,14 +329,15 @@ fn scenario_14_another_version_in_the_middle_goes_to_the_same_node_first() {
 
 #[test]
 fn scenario_15_while_nodes_cannot_be_seen_nothing_is_removed() {
+    use polity_sdk::cloud::pool;
     use polity_sdk::test::World;
-    use polity_sdk::{Code, Failure, pool};
+    use polity_sdk::{Code, Failure};
     let land = Land::running(1, 2, "1.30.2");
     let machines: Vec<_> = land.machines().all.iter().map(land::Machine::describe).collect();
     for surplus in [2, 1] {
         let mut orb = land.orb();
         orb["spec"]["workers"][0]["nodes"] = surplus.into();
-        let mut world = World::new(orb);
+        let mut world = World::new(orb).manifest(&orbiter::manifest());
         let pools = json!({"pools": [{"pool": "cp"}, {"pool": "w"}]});
         world
             .answers(pool::list(), pools)

@@ -1,8 +1,8 @@
 //! Whether the VM is alive: the start, ALIVE and CHECK_BOOT (RUG-01, RUG-08 to RUG-12, RUG-17 to RUG-19, RUG-X04 to
 //! RUG-X07).
 
+use polity_sdk::cloud::router;
 use polity_sdk::prelude::*;
-use polity_sdk::router;
 
 use crate::letters::{Action, State, Vm};
 use crate::object::Router;

@@ -1,8 +1,8 @@
 //! CREATE_VM (RUG-13 to RUG-16, RUG-X11), and a boot whose answer was lost (RUG-X13, RUG-X15, RUG-X16): that is decided
 //! before everything else, deleting or not.
 
+use polity_sdk::cloud::router::{BOOT, Booted, Creation, Instance, boot, delete, image, no_image};
 use polity_sdk::prelude::*;
-use polity_sdk::router::{BOOT, Booted, Creation, Instance, boot, delete, image, no_image};
 use polity_sdk::{Doubt, Effect};
 
 use crate::letters::{Action, State, Vm};

@@ -279,7 +279,9 @@ fn router(status: Value) -> Case {
         "spec": {"imageUUID": "image-1", "flavor": "small", "ports": [port("net-1", MAC)]},
         "status": status,
     });
-    let case = Case::new("RUG-", router).creates("router.boot", "r-1");
+    let case = Case::new("RUG-", router)
+        .manifest(crate::manifest())
+        .creates("router.boot", "r-1");
     let known = ["router.resource", "image.get", "port.get"].into_iter();
     known
         .fold(case, |case, request| case.answers(request, json!({})))

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use polity_sdk::driver::is_transient;
-use polity_sdk::machine::{TaskError, TaskState};
+use polity_sdk::cloud::machine::is_transient;
+use polity_sdk::cloud::router::{interfaces, push};
+use polity_sdk::cloud::vm::{self, TaskError, TaskState};
 use polity_sdk::prelude::*;
-use polity_sdk::router::{interfaces, push};
 
 use crate::letters::{Action, State, Vm};
 use crate::object::{Push, Router};
@@ -52,7 +52,7 @@ pub(crate) async fn configure(cx: &Cx, router: &mut Router) -> Result<Next, Fail
 }
 
 async fn follow(cx: &Cx, router: &mut Router, push: &Push, task: &str) -> Result<Next, Failure> {
-    let Some(task) = cx.ask(machine::task(task)).await.found()? else {
+    let Some(task) = cx.ask(vm::task(task)).await.found()? else {
         let message = "the cloud has forgotten what became of the configuration";
         return Ok(no_verdict(cx, router, Failure::new(Code::NotFound, message)));
     };

@@ -1,7 +1,7 @@
 //! The manifest, and the arrows of the drawing.
 
+use polity_sdk::cloud::router;
 use polity_sdk::prelude::*;
-use polity_sdk::router;
 
 use crate::config::Config;
 use crate::object::{FINALIZER, Router};

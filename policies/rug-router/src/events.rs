@@ -1,7 +1,7 @@
 //! What happened to the router, as letters in its queue: found by comparing it with what was taken note of.
 
+use polity_sdk::cloud::router;
 use polity_sdk::prelude::*;
-use polity_sdk::router;
 
 use crate::letters::{Action, State, Vm};
 use crate::object::Router;

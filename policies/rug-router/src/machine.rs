@@ -1,7 +1,7 @@
 //! Going from one state to the next, and what several states do.
 
+use polity_sdk::cloud::router::{Instance, instance, resource};
 use polity_sdk::prelude::*;
-use polity_sdk::router::{Instance, instance, resource};
 
 use crate::Cx;
 use crate::letters::{Action, State, Vm};

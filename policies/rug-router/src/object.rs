@@ -2,8 +2,8 @@
 //!
 //! The state machine stands in `status`, where no tenant can write.
 
+use polity_sdk::cloud::router::{Named, Port, Traffic};
 use polity_sdk::prelude::*;
-use polity_sdk::router::{Named, Port, Traffic};
 
 use crate::letters::{Action, State, Vm};
 

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use polity_sdk::cloud::router::{Port, judge};
 use polity_sdk::prelude::*;
-use polity_sdk::router::{Port, judge};
 
 use crate::Cx;
 use crate::object::Router;

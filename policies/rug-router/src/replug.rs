@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use polity_sdk::cloud::router::{instance, interfaces, plug};
 use polity_sdk::prelude::*;
-use polity_sdk::router::{instance, interfaces, plug};
 
 use crate::letters::{State, Vm};
 use crate::object::Router;

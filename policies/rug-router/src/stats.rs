@@ -1,8 +1,8 @@
 //! STATS (RUG-26, RUG-X17).
 
-use polity_sdk::driver::is_transient;
+use polity_sdk::cloud::machine::is_transient;
+use polity_sdk::cloud::router::stats;
 use polity_sdk::prelude::*;
-use polity_sdk::router::stats;
 
 use crate::Cx;
 use crate::letters::{Action, State};

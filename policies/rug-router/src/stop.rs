@@ -1,7 +1,7 @@
 //! STOP_VM, REBUILD_VM and EXIT (RUG-28 to RUG-31, RUG-X09, RUG-X10, RUG-X12).
 
+use polity_sdk::cloud::router::{Instance, delete, delete_ports, instance, resource};
 use polity_sdk::prelude::*;
-use polity_sdk::router::{Instance, delete, delete_ports, instance, resource};
 
 use crate::letters::{Action, State, Vm};
 use crate::object::{FINALIZER, Router};

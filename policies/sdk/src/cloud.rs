@@ -1,4 +1,13 @@
-//! Requests to the binding's cloud, by operation. [`machine`](crate::machine) has the typed ones.
+//! Requests to the binding's cloud, by operation; and what some clouds offer, typed, one module for each sort of thing.
+//!
+//! A cloud without a module here is reached with [`ask`], [`change`] and [`create`], and types of the policy's own.
+
+pub mod agent;
+pub mod machine;
+pub mod pool;
+pub mod router;
+pub mod session;
+pub mod vm;
 
 use std::marker::PhantomData;
 

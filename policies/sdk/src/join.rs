@@ -1,11 +1,12 @@
 //! Batches: several requests awaited together are answered in one round trip.
 //!
 //! ```
+//! # use polity_sdk::cloud::vm;
 //! # use polity_sdk::prelude::*;
 //! # async fn both(cx: Context<machine_doc::M>) -> Result<(), Failure> {
-//! let (vm, nics) = join!(cx.ask(machine::vm("vm-1")), cx.ask(machine::nics("vm-1")));
+//! let (vm, nics) = join!(cx.ask(vm::get("vm-1")), cx.ask(vm::nics("vm-1")));
 //! # let _ = (vm?, nics?);
-//! let all = join_all(["vm-1", "vm-2"].map(|id| cx.ask(machine::power(id)))).await;
+//! let all = join_all(["vm-1", "vm-2"].map(|id| cx.ask(vm::power(id)))).await;
 //! # let _ = all; Ok(())
 //! # }
 //! # mod machine_doc {

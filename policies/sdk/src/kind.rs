@@ -19,7 +19,7 @@ pub trait Kind: Clone + PartialEq + Serialize + DeserializeOwned + 'static {
     const KIND: &'static str;
     /// Cluster-scoped kinds say `false`.
     const NAMESPACED: bool = true;
-    /// Dotted paths that an ask for this kind keeps; empty keeps all. See `object-query` in `wit/types.wit`.
+    /// Dotted paths that an ask for this kind keeps; empty keeps all. See `object-query` in `types.wit` of `polity-contract`.
     const PROJECTION: &'static [&'static str] = &[];
     /// Whether a lifecycle policy of this kind is run while the one object that its binding names is absent.
     /// Otherwise such a pass is settled without a call.

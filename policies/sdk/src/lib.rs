@@ -7,6 +7,7 @@
 //! [`Context::now`], no randomness, no maps with a random order, no state outside the object.
 //!
 //! ```
+//! use polity_sdk::cloud::vm;
 //! use polity_sdk::prelude::*;
 //!
 //! /// A light that follows its switch.
@@ -44,8 +45,8 @@
 //! #[polity_sdk::policy(lifecycle)]
 //! pub async fn reconcile(cx: Context<Lamp>) -> Result<Next, Failure> {
 //!     let mut lamp = cx.object_mut();
-//!     let power = cx.ask(machine::power(&lamp.spec.vm)).await?;
-//!     lamp.status.lit = Some(power == machine::Power::On);
+//!     let power = cx.ask(vm::power(&lamp.spec.vm)).await?;
+//!     lamp.status.lit = Some(power == vm::Power::On);
 //!     Ok(Next::settled_for(Duration::from_secs(60)))
 //! }
 //!
@@ -66,7 +67,7 @@
 //!     "metadata": {"name": "hall", "namespace": "home", "uid": "u-1"},
 //!     "spec": {"vm": "vm-7"},
 //! }));
-//! world.answers(machine::power("vm-7"), json!({"state": "on"}));
+//! world.answers(vm::power("vm-7"), json!({"state": "on"}));
 //! let end = world.pass(reconcile);
 //! assert_eq!(end.patch, Some(json!({"status": {"lit": true}})));
 //! ```
@@ -77,6 +78,12 @@
 //! awaited and the journal did not hold is returned as requests: asks if any ask is missing, otherwise acts, in the
 //! order in which they were awaited. When the future is ready, the edits of the object become a merge patch.
 //!
+//! # What lies where
+//!
+//! At the top is the core: a pass and its requests ([`cluster`], [`cloud`]), what a policy says of itself, times and
+//! conditions. Below [`cloud`] are typed requests of some clouds, below [`kube`] what Kubernetes itself has. The test kit
+//! ([`mod@test`]) is not in a component. The README of this crate is a whole policy, from `Cargo.toml` to a host that runs it.
+//!
 //! # What it deliberately never does
 //!
 //! It reads no clock, makes no randomness, and imports a single function, `diagnostics.panicked`, by which a panic
@@ -84,38 +91,29 @@
 
 extern crate self as polity_sdk;
 
-pub mod agent;
 #[allow(
     missing_docs,
     unsafe_code,
     unreachable_pub,
     clippy::all,
-    reason = "generated; wit/ documents it"
+    reason = "generated; types.wit and policy.wit of polity-contract document it"
 )]
 pub mod bindings;
 pub mod cloud;
 pub mod cluster;
 mod condition;
 mod context;
-mod crd;
-pub mod drain;
-pub mod driver;
 pub mod join;
 mod json;
 mod kind;
-pub mod machine;
+pub mod kube;
 mod manifest;
 mod next;
-pub mod node;
 mod patch;
 mod path;
 mod permit;
-pub mod pool;
 mod report;
 mod request;
-pub mod router;
-mod selector;
-pub mod session;
 pub mod step;
 mod time;
 
@@ -124,7 +122,7 @@ pub mod test;
 #[cfg(target_arch = "wasm32")]
 pub mod wasm;
 
-/// The contract's types as `wit/types.wit` names them.
+/// The contract's types as `types.wit` of `polity-contract` names them.
 pub mod contract {
     pub use crate::bindings::exports::polity::policy::identity::{
         Judgement, StepOutcome as IdentityStep, Verdict as IdentityVerdict,
@@ -136,15 +134,14 @@ pub mod contract {
 pub use condition::{Condition, ConditionStatus, Conditions};
 pub use context::{Acting, Asking, Context, Edit};
 pub use contract::{ActInDoubt, Code, Doubt, Effect, EventType, Failure, Next, RetryClass};
-pub use crd::{Column, Crd};
 pub use kind::{Kind, Metadata, OwnerReference};
+pub use kube::{Column, Crd, LabelExpression, LabelOperator, LabelSelector};
 pub use manifest::{Edge, Manifest, Need, Role};
 pub use next::{Found, Judgement, Trial, Verdict};
 pub use permit::Permit;
 pub use polity_sdk_macros::policy;
 pub use report::{RECONCILE_FAILED, RECONCILED};
 pub use request::{Act, Ask};
-pub use selector::{LabelExpression, LabelOperator, LabelSelector};
 pub use step::decode;
 pub use time::{Period, Time};
 
@@ -153,7 +150,7 @@ pub mod prelude {
     pub use crate::join::{join, join_all};
     pub use crate::{
         Code, Condition, ConditionStatus, Conditions, Context, Crd, Edge, EventType, Failure, Found, Kind,
-        Manifest, Metadata, Need, Next, Period, RetryClass, Time, cloud, cluster, machine, session,
+        Manifest, Metadata, Need, Next, Period, RetryClass, Time, cloud, cluster,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

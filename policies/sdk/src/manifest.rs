@@ -9,7 +9,7 @@ use crate::{Crd, Kind, json};
 
 pub use policy_info::{Edge, Need, Role};
 
-/// The manifest, built by name; see `policy-info` in `wit/policy.wit`.
+/// The manifest, built by name; see `policy-info` in `policy.wit` of `polity-contract`.
 #[derive(Clone, Debug)]
 pub struct Manifest(policy_info::Manifest);
 
@@ -76,7 +76,7 @@ impl Manifest {
         self
     }
 
-    /// What some part of it wants to be allowed: [`drain::needs`](crate::drain::needs).
+    /// What some part of it wants to be allowed: [`drain::needs`](crate::kube::drain::needs).
     pub fn needs_all(mut self, needs: impl IntoIterator<Item = Need>) -> Self {
         self.0.needs.extend(needs);
         self

@@ -8,10 +8,12 @@
 //! - a step ends without requests and without a conclusion (the host's fault `stalled`);
 //! - an ask is repeated after an act and answered from before it: say [`Context::ask_again`](crate::Context::ask_again);
 //! - a request is made and dropped: never awaited, or no longer awaited when its answer comes;
-//! - it asks for what no fact of the test answers.
+//! - it asks for what no fact of the test answers;
+//! - it requests or writes what its [manifest](World::manifest) does not declare.
 
 mod case;
 mod cluster;
+mod declared;
 mod drive;
 mod facts;
 mod watch;

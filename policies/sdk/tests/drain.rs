@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use polity_sdk::contract::{Act, Request};
-use polity_sdk::drain::{Drain, Options, Progress};
-use polity_sdk::node::{self, Node, Taint};
+use polity_sdk::kube::drain::{Drain, Options, Progress};
+use polity_sdk::kube::node::{self, Node, Taint};
 use polity_sdk::prelude::*;
 use polity_sdk::test::World;
 use serde_json::{Value, json};

@@ -8,8 +8,8 @@
 )]
 mod thing;
 
+use polity_sdk::cloud::vm::{self, Power};
 use polity_sdk::contract::{Conclusion, IdentityStep, Pass, Request, RetryTrial, Step};
-use polity_sdk::machine::Power;
 use polity_sdk::prelude::*;
 use polity_sdk::{ActInDoubt, Doubt, Judgement, Next, Trial, Verdict, step};
 use serde_json::{Value, json};
@@ -20,15 +20,15 @@ type Cx = Context<Thing>;
 #[test]
 fn asks_awaited_together_are_one_batch() {
     async fn policy(cx: Cx) -> Result<Next, Failure> {
-        let (a, b) = join!(cx.ask(machine::power("a")), cx.ask(machine::power("b")));
-        let all = join_all(["a", "c"].map(|id| cx.ask(machine::power(id)))).await;
+        let (a, b) = join!(cx.ask(vm::power("a")), cx.ask(vm::power("b")));
+        let all = join_all(["a", "c"].map(|id| cx.ask(vm::power(id)))).await;
         assert_eq!((a?, b?, all.len()), (Power::On, Power::Off, 2));
         Ok(Next::settled())
     }
     let mut world = world();
-    world.answers(machine::power("a"), json!({"state": "on"}));
-    world.answers(machine::power("b"), json!({"state": "off"}));
-    world.answers(machine::power("c"), json!({"state": "off"}));
+    world.answers(vm::power("a"), json!({"state": "on"}));
+    world.answers(vm::power("b"), json!({"state": "off"}));
+    world.answers(vm::power("c"), json!({"state": "off"}));
     let end = world.pass(policy);
     assert_eq!(
         end.requests(),
@@ -42,27 +42,27 @@ fn asks_awaited_together_are_one_batch() {
 #[test]
 fn equal_asks_share_one_answer() {
     async fn policy(cx: Cx) -> Result<Next, Failure> {
-        let (a, b) = join!(cx.ask(machine::power("a")), cx.ask(machine::power("a")));
+        let (a, b) = join!(cx.ask(vm::power("a")), cx.ask(vm::power("a")));
         assert_eq!(a?, b?);
-        cx.ask(machine::power("a")).await?;
+        cx.ask(vm::power("a")).await?;
         Ok(Next::settled())
     }
     let mut world = world();
-    world.answers(machine::power("a"), json!({"state": "on"}));
+    world.answers(vm::power("a"), json!({"state": "on"}));
     assert_eq!(world.pass(policy).requests(), [[r#"vm.power {"id":"a"}"#]]);
 }
 
 #[test]
 fn a_step_with_an_open_ask_returns_no_act() {
     async fn policy(cx: Cx) -> Result<Next, Failure> {
-        let (task, power) = join!(cx.act(machine::power_on("a")), cx.ask(machine::power("b")));
+        let (task, power) = join!(cx.act(vm::power_on("a")), cx.ask(vm::power("b")));
         power?;
         cx.object_mut().status.seen = Some(task?);
         Ok(Next::settled())
     }
     let mut world = world();
-    world.answers(machine::power("b"), json!({"state": "on"}));
-    world.performs(machine::power_on("a"), json!({"task": "t-1"}));
+    world.answers(vm::power("b"), json!({"state": "on"}));
+    world.performs(vm::power_on("a"), json!({"task": "t-1"}));
     let end = world.pass(policy);
     assert_eq!(
         end.requests(),
@@ -74,8 +74,8 @@ fn a_step_with_an_open_ask_returns_no_act() {
 #[test]
 fn the_nth_of_equal_acts_gets_the_nth_answer() {
     async fn policy(cx: Cx) -> Result<Next, Failure> {
-        let (a, b) = join!(cx.act(machine::power_on("a")), cx.act(machine::power_on("a")));
-        let third = cx.act(machine::power_on("a")).await?;
+        let (a, b) = join!(cx.act(vm::power_on("a")), cx.act(vm::power_on("a")));
+        let third = cx.act(vm::power_on("a")).await?;
         cx.note(format!("{}{}{third}", a?, b?));
         Ok(Next::settled())
     }
@@ -93,9 +93,9 @@ fn the_nth_of_equal_acts_gets_the_nth_answer() {
 #[test]
 fn asking_again_is_another_question() {
     async fn policy(cx: Cx) -> Result<Next, Failure> {
-        cx.ask(machine::power("a")).await?;
-        cx.act(machine::power_on("a")).await?;
-        cx.note(format!("{:?}", cx.ask_again(1, machine::power("a")).await?));
+        cx.ask(vm::power("a")).await?;
+        cx.act(vm::power_on("a")).await?;
+        cx.note(format!("{:?}", cx.ask_again(1, vm::power("a")).await?));
         Ok(Next::settled())
     }
     let mut world = world();
@@ -115,11 +115,11 @@ fn asking_again_is_another_question() {
 #[test]
 fn prefetched_answers_that_go_unused_are_not_named() {
     async fn policy(cx: Cx) -> Result<Next, Failure> {
-        cx.ask(machine::power("b")).await?;
+        cx.ask(vm::power("b")).await?;
         Ok(Next::settled())
     }
     let ask = |id| {
-        let question = polity_sdk::Ask::question(machine::power(id), None);
+        let question = polity_sdk::Ask::question(vm::power(id), None);
         Request::Ask(polity_sdk::contract::Ask { round: 0, question })
     };
     let mut pass = pass(&json!({"metadata": {"name": "t"}}));
@@ -138,12 +138,12 @@ fn a_failure_ends_the_pass_and_keeps_the_edits() {
     async fn policy(cx: Cx) -> Result<Next, Failure> {
         cx.object_mut().status.seen = Some("yes".into());
         cx.note("A");
-        cx.ask(machine::power("a")).await?;
+        cx.ask(vm::power("a")).await?;
         Ok(Next::settled())
     }
     let failure = Failure::new(Code::Unavailable, "no route");
     let mut world = world();
-    world.fails(machine::power("a"), failure.clone());
+    world.fails(vm::power("a"), failure.clone());
     let end = world.pass(policy);
     assert_eq!(end.next, Next::failed(RetryClass::Short, failure));
     assert_eq!(end.patch, Some(json!({"status": {"seen": "yes"}})));
@@ -153,13 +153,13 @@ fn a_failure_ends_the_pass_and_keeps_the_edits() {
 #[test]
 fn not_found_is_told_from_a_failure_to_look() {
     async fn policy(cx: Cx) -> Result<Next, Failure> {
-        cx.note(format!("{:?}", cx.ask(machine::vm("a")).await.found()?.is_some()));
-        cx.ask(machine::vm("b")).await.found()?;
+        cx.note(format!("{:?}", cx.ask(vm::get("a")).await.found()?.is_some()));
+        cx.ask(vm::get("b")).await.found()?;
         Ok(Next::settled())
     }
     let mut world = world();
-    world.lacks(machine::vm("a"));
-    world.fails(machine::vm("b"), Failure::new(Code::Unavailable, "no route"));
+    world.lacks(vm::get("a"));
+    world.fails(vm::get("b"), Failure::new(Code::Unavailable, "no route"));
     let end = world.pass(policy);
     assert_eq!(end.notes, ["false"]);
     assert!(matches!(end.next, Next::Retry(_)));

@@ -10,6 +10,7 @@ mod thing;
 
 use std::cell::Cell;
 
+use polity_sdk::cloud::vm;
 use polity_sdk::contract::Request;
 use polity_sdk::prelude::*;
 use polity_sdk::test::World;
@@ -32,9 +33,9 @@ fn world() -> World {
 #[should_panic(expected = "say ask_again")]
 fn an_ask_after_an_act_that_is_answered_from_before_it_fails() {
     async fn policy(cx: Cx) -> Result<Next, Failure> {
-        cx.ask(machine::power("a")).await?;
-        cx.act(machine::power_on("a")).await?;
-        cx.ask(machine::power("a")).await?;
+        cx.ask(vm::power("a")).await?;
+        cx.act(vm::power_on("a")).await?;
+        cx.ask(vm::power("a")).await?;
         Ok(Next::settled())
     }
     world().pass(policy);
@@ -43,8 +44,8 @@ fn an_ask_after_an_act_that_is_answered_from_before_it_fails() {
 #[test]
 fn branches_of_a_batch_may_ask_the_same() {
     async fn start(cx: &Cx, id: &str) -> Result<String, Failure> {
-        cx.ask(machine::power("gateway")).await?;
-        cx.act(machine::power_on(id)).await
+        cx.ask(vm::power("gateway")).await?;
+        cx.act(vm::power_on(id)).await
     }
     async fn policy(cx: Cx) -> Result<Next, Failure> {
         let (a, b) = join!(start(&cx, "a"), start(&cx, "b"));
@@ -59,7 +60,7 @@ fn branches_of_a_batch_may_ask_the_same() {
 #[should_panic(expected = "was made and never awaited")]
 fn a_request_that_is_never_awaited_fails() {
     async fn policy(cx: Cx) -> Result<Next, Failure> {
-        drop(cx.act(machine::power_on("a")));
+        drop(cx.act(vm::power_on("a")));
         Ok(Next::settled())
     }
     world().pass(policy);
@@ -69,7 +70,7 @@ fn a_request_that_is_never_awaited_fails() {
 #[should_panic(expected = "dropped without its answer")]
 fn a_request_that_is_given_up_fails() {
     async fn policy(cx: Cx) -> Result<Next, Failure> {
-        let mut asking = Box::pin(cx.ask(machine::power("a")));
+        let mut asking = Box::pin(cx.ask(vm::power("a")));
         std::future::poll_fn(|task| {
             let _ = asking.as_mut().poll(task);
             std::task::Poll::Ready(())
@@ -84,10 +85,10 @@ fn a_request_that_is_given_up_fails() {
 #[should_panic(expected = "an act was performed and not used")]
 fn an_act_that_the_end_does_not_rest_on_fails() {
     async fn policy(cx: Cx) -> Result<Next, Failure> {
-        let on = cx.ask(machine::power("a")).await;
+        let on = cx.ask(vm::power("a")).await;
         // Wrong: once "b" is answered, the policy takes another way and forgets what it did.
-        if on.is_ok() && cx.ask(machine::power("b")).await.is_ok() && !told_off(&cx) {
-            cx.act(machine::power_on("a")).await?;
+        if on.is_ok() && cx.ask(vm::power("b")).await.is_ok() && !told_off(&cx) {
+            cx.act(vm::power_on("a")).await?;
         }
         Ok(Next::settled())
     }
@@ -128,7 +129,7 @@ fn waiting_for_nothing_fails() {
 fn asking_for_ever_fails() {
     async fn policy(cx: Cx) -> Result<Next, Failure> {
         for n in 0.. {
-            cx.ask(machine::power(&n.to_string())).await?;
+            cx.ask(vm::power(&n.to_string())).await?;
         }
         Ok(Next::settled())
     }
@@ -139,7 +140,7 @@ fn asking_for_ever_fails() {
 #[should_panic(expected = "no fact of this test answers vm.power")]
 fn an_ask_without_a_fact_fails() {
     async fn policy(cx: Cx) -> Result<Next, Failure> {
-        cx.ask(machine::power("a")).await?;
+        cx.ask(vm::power("a")).await?;
         Ok(Next::settled())
     }
     thing::world().pass(policy);
@@ -152,10 +153,12 @@ fn a_world_keeps_the_finalizer_before_the_first_act_and_lets_go_of_the_object_af
             cx.object_mut().metadata.remove_finalizer("example.com/held");
             return Ok(Next::settled());
         }
-        cx.act(machine::power_on("a")).await?;
+        cx.act(vm::power_on("a")).await?;
         Ok(Next::settled())
     }
-    let manifest = Manifest::lifecycle("t", "1").finalizer("example.com/held");
+    let manifest = Manifest::lifecycle("t", "1")
+        .finalizer("example.com/held")
+        .needs_cloud(["vm.power-on"]);
     let mut world = world().manifest(&manifest);
     world.pass(policy);
     assert_eq!(
@@ -179,7 +182,7 @@ fn pod() -> serde_json::Value {
 /// What a policy makes of the only pod.
 async fn evict(cx: Cx) -> Result<Next, Failure> {
     let pods = cx
-        .ask(cluster::objects::<polity_sdk::drain::Pod>().everywhere())
+        .ask(cluster::objects::<polity_sdk::kube::drain::Pod>().everywhere())
         .await?;
     for pod in &pods {
         if let Err(failure) = cx.act(cluster::evict(pod)).await {
@@ -223,7 +226,7 @@ fn an_eviction_respects_budgets_and_its_pod_ends_after_its_grace_period() {
 fn an_act_on_an_object_that_somebody_else_has_written_is_aborted() {
     async fn policy(cx: Cx) -> Result<Next, Failure> {
         let pod = cx
-            .ask(cluster::object::<polity_sdk::drain::Pod>("p").namespace("shop"))
+            .ask(cluster::object::<polity_sdk::kube::drain::Pod>("p").namespace("shop"))
             .await?;
         cx.act(cluster::patch(&pod, json!({"metadata": {"labels": {"a": "b"}}})))
             .await?;

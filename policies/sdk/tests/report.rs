@@ -1,5 +1,6 @@
 //! A pass that fails is seen on its object, until one does not.
 
+use polity_sdk::cloud::vm;
 use polity_sdk::prelude::*;
 use polity_sdk::test::World;
 use polity_sdk::{ConditionStatus, RECONCILE_FAILED, RECONCILED};
@@ -41,7 +42,7 @@ fn world() -> World {
 
 /// A policy whose every failure to look ends its pass.
 async fn look(cx: Cx) -> Result<Next, Failure> {
-    cx.ask(machine::power("vm-1")).await?;
+    cx.ask(vm::power("vm-1")).await?;
     Ok(Next::settled())
 }
 
@@ -55,7 +56,7 @@ fn reported(patch: &Option<Value>) -> Value {
 fn a_look_that_fails_is_written_once_and_healed_by_the_first_that_does_not() {
     let mut world = world();
     world.fails(
-        machine::power("vm-1"),
+        vm::power("vm-1"),
         Failure::new(Code::Unavailable, "vCenter is away"),
     );
     let first = world.pass(look);
@@ -71,13 +72,13 @@ fn a_look_that_fails_is_written_once_and_healed_by_the_first_that_does_not() {
     assert_eq!(first.events[0].message, "unavailable: vCenter is away");
 
     world.fails(
-        machine::power("vm-1"),
+        vm::power("vm-1"),
         Failure::new(Code::Unavailable, "vCenter is away, request 2"),
     );
     let second = world.pass(look);
     assert_eq!((second.patch, second.events), (None, Vec::new()));
 
-    world.answers(machine::power("vm-1"), json!({"state": "on"}));
+    world.answers(vm::power("vm-1"), json!({"state": "on"}));
     let healed = world.pass(look);
     assert_eq!(reported(&healed.patch)["status"], json!("True"));
     let quiet = world.pass(look);

@@ -9,8 +9,8 @@
 mod thing;
 
 use polity_sdk::Code;
+use polity_sdk::cloud::router::{Instance, Plugged, Port, plug};
 use polity_sdk::prelude::*;
-use polity_sdk::router::{Instance, Plugged, Port, plug};
 use polity_sdk::test::{World, describe};
 use serde_json::json;
 use thing::Thing;

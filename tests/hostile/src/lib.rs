@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 
 use greed::Greed;
+use polity_sdk::cloud::vm;
 use polity_sdk::prelude::*;
 use serde::de::IntoDeserializer as _;
 use serde::de::value::{Error as ValueError, StrDeserializer};
@@ -124,17 +125,17 @@ pub async fn misbehave(cx: Context<Thing, Config>) -> Result<Next, Failure> {
         Mischief::Stall => pending().await,
         Mischief::AskForEver => {
             for n in 0.. {
-                let _ = cx.ask(machine::power(&format!("vm-{n}"))).await;
+                let _ = cx.ask(vm::power(&format!("vm-{n}"))).await;
             }
         }
         Mischief::AskUngranted => {
-            let refused = cx.ask(machine::power("vm-1")).await;
+            let refused = cx.ask(vm::power("vm-1")).await;
             cx.note(if refused.is_err() { "refused" } else { "answered" });
         }
         Mischief::DropAct => {
             let (mut one, mut other) = (
-                pin!(cx.act(machine::power_on("vm-1"))),
-                pin!(cx.act(machine::destroy("vm-1"))),
+                pin!(cx.act(vm::power_on("vm-1"))),
+                pin!(cx.act(vm::destroy("vm-1"))),
             );
             let first = poll_fn(|task| match one.as_mut().poll(task) {
                 Poll::Pending => other.as_mut().poll(task),
@@ -150,7 +151,7 @@ pub async fn misbehave(cx: Context<Thing, Config>) -> Result<Next, Failure> {
             }
         }
         Mischief::Edition => {
-            let _ = cx.ask(machine::power(black_box(EDITION))).await;
+            let _ = cx.ask(vm::power(black_box(EDITION))).await;
             cx.note(black_box(EDITION));
         }
         Mischief::Fail => return Err(Failure::new(Code::Unavailable, "nobody is there")),

@@ -4,8 +4,8 @@ use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use polity_sdk::cloud::session::{Link, Plan};
 use polity_sdk::contract::{Act, Code, Failure, Question, Request};
-use polity_sdk::session::{Link, Plan};
 use polity_sdk::test::Answer;
 use serde_json::{Value, json};
 

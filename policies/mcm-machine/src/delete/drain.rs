@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use mcm_api::{Machine, NextOp, UnhealthyNode};
-use polity_sdk::drain::{Drain, Progress, detach_volumes};
-use polity_sdk::node::{self as nodes, Node};
+use polity_sdk::kube::drain::{Drain, Progress, detach_volumes};
+use polity_sdk::kube::node::{self as nodes, Node};
 use polity_sdk::prelude::*;
 
 use super::{go_on, stay};

@@ -4,18 +4,13 @@
 //! its role's world, the section that says which world that is, the allocator and the panic hook. Natively nothing is
 //! added: the names of the exports do not link there.
 
+use polity_contract::wit;
 use proc_macro::TokenStream;
 use proc_macro2::{Literal, Span, TokenStream as Tokens};
 use quote::{format_ident, quote};
 use syn::parse::{Parse, ParseStream};
 use syn::{Ident, ItemFn, Path, Token};
 use wit_parser::{Resolve, UnresolvedPackageGroup};
-
-/// The contract. The macro carries it, so that a policy's crate may lie anywhere.
-const WIT: [(&str, &str); 2] = [
-    ("types.wit", include_str!("../../../../wit/types.wit")),
-    ("policy.wit", include_str!("../../../../wit/policy.wit")),
-];
 
 /// Makes a function a policy.
 ///
@@ -30,6 +25,39 @@ pub fn policy(arguments: TokenStream, item: TokenStream) -> TokenStream {
         .unwrap_or_else(syn::Error::into_compile_error)
         .into()
 }
+
+/// What `wit-bindgen` makes of the contract: the three worlds as one, because they share every type. For `polity-sdk`
+/// alone, which has it in its module `bindings`.
+///
+/// The WIT is handed over as text, so that the SDK's package needs no file outside itself.
+#[proc_macro]
+pub fn bindings(_: TokenStream) -> TokenStream {
+    let package = wit::PACKAGE;
+    let (name, version) = package.split_once('@').unwrap_or((package, ""));
+    let roles = ["lifecycle", "identity", "retry"]
+        .map(|role| format!("include {name}/{role}-policy@{version};\n"))
+        .concat();
+    let items = wit::items();
+    let source =
+        format!("package polity:sdk;\nworld roles {{\n{roles}}}\npackage {package} {{\n{items}\n}}\n");
+    let source = Literal::string(&source);
+    quote! {
+        ::wit_bindgen::generate!({
+            inline: #source,
+            world: "polity:sdk/roles",
+            generate_all,
+            pub_export_macro: true,
+            default_bindings_module: "polity_sdk::bindings",
+            runtime_path: "::polity_sdk::bindings::rt",
+            additional_derives: [PartialEq, Eq, PartialOrd, Ord],
+        });
+    }
+    .into()
+}
+
+/// A crate without the build script would work, and cost more in each step than anybody notices.
+const NOT_LINKED: &str = "this policy would begin each step with a stack of 1 MiB: \
+    let build.rs call polity_sdk_build::link(), with polity-sdk-build among the build-dependencies of Cargo.toml";
 
 struct Arguments {
     role: Role,
@@ -135,6 +163,9 @@ fn expand(arguments: &Arguments, function: &ItemFn) -> syn::Result<Tokens> {
         const _: () = {
             use ::polity_sdk::bindings::exports::polity::policy as exported;
 
+            // Said by the build script, for whose instructions to the linker there is no other place.
+            const _: () = assert!(option_env!("POLITY_LINKED").is_some(), #NOT_LINKED);
+
             #[global_allocator]
             static ALLOCATOR: ::polity_sdk::wasm::Bump = ::polity_sdk::wasm::Bump::new();
 
@@ -167,11 +198,7 @@ fn expand(arguments: &Arguments, function: &ItemFn) -> syn::Result<Tokens> {
 /// The component type of a world, as `wit-component` looks for it in a custom section.
 fn encoded_world(name: &str) -> Result<Vec<u8>, String> {
     let mut resolve = Resolve::default();
-    // The two files are one package; only one of them may be parsed as the main file.
-    let source = WIT
-        .map(|(_, text)| text.replacen("package polity:policy@0.1.0;", "", 1))
-        .concat();
-    let source = format!("package polity:policy@0.1.0;\n{source}");
+    let source = format!("package {};\n{}", wit::PACKAGE, wit::items());
     let group = UnresolvedPackageGroup::parse("policy.wit", &source).map_err(|e| format!("{e:?}"))?;
     let package = resolve.push_group(group).map_err(|e| format!("{e:?}"))?;
     let world = resolve

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::contract::{IdentityStep, Pass, Request, RetryTrial, Step};
 use crate::{
-    ActInDoubt, Code, Doubt, Effect, Failure, Manifest, Next, RECONCILE_FAILED, RECONCILED, RetryClass,
+    ActInDoubt, Code, Doubt, Effect, Failure, Manifest, Need, Next, RECONCILE_FAILED, RECONCILED, RetryClass,
     Verdict,
 };
 
@@ -82,6 +82,8 @@ pub struct Case {
     /// The `create` that may be in doubt: operation and intent.
     creates: (&'static str, &'static str),
     in_doubt: Option<Doubt>,
+    manifest: Option<Manifest>,
+    grants: Vec<Need>,
     /// The other objects of the cluster.
     others: Vec<Value>,
     /// How requests begin, and what they are answered with: the first that fits.
@@ -122,6 +124,8 @@ impl Case {
             config: json!({}),
             creates: ("", ""),
             in_doubt: None,
+            manifest: None,
+            grants: Vec::new(),
             others: Vec::new(),
             answers: Vec::new(),
             usual: |_| None,
@@ -146,7 +150,10 @@ impl Case {
 
     fn world(&self) -> World {
         let world = self.object.as_ref().map_or_else(World::absent, World::new);
-        let mut world = world.config(self.config.clone());
+        let mut world = world.config(self.config.clone()).grants(self.grants.clone());
+        if let Some(manifest) = &self.manifest {
+            world = world.manifest(manifest);
+        }
         if let Some(state) = &self.in_doubt {
             let (operation, intent) = self.creates;
             world.set_pending(vec![ActInDoubt {
@@ -270,6 +277,20 @@ impl Case {
         for (field, value) in fields.as_object().into_iter().flatten() {
             self.config[field] = value.clone();
         }
+        self
+    }
+
+    /// What the policy declares: see [`World::manifest`].
+    #[must_use]
+    pub fn manifest(mut self, manifest: Manifest) -> Self {
+        self.manifest = Some(manifest);
+        self
+    }
+
+    /// What the binding grants beyond what the policy needs: see [`World::grants`].
+    #[must_use]
+    pub fn grants(mut self, needs: impl IntoIterator<Item = Need>) -> Self {
+        self.grants.extend(needs);
         self
     }
 

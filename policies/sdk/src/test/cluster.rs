@@ -3,6 +3,9 @@
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 
+use polity_kube_rules::fields::FieldSelector;
+use polity_kube_rules::labels::LabelSelector;
+use polity_kube_rules::merge_patch;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -11,7 +14,7 @@ use crate::contract::{
     Act, Code, Eviction, Failure, ListQuery, ObjectDelete, ObjectPatch, ObjectRef, Precondition, Question,
     Request,
 };
-use crate::drain::Budget;
+use crate::kube::drain::Budget;
 
 use super::facts::Answer;
 
@@ -180,7 +183,7 @@ impl Objects {
     fn change(&mut self, at: usize, change: Value) {
         self.version += 1;
         let object = &mut self.all[at];
-        super::world::merge(object, change);
+        merge_patch::apply(&change, object);
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
     }
 
@@ -332,30 +335,12 @@ fn written(object: &Value) -> Value {
     json!({"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]})
 }
 
-/// `a=b,c!=d,e,!f`. The kit knows no sets: state those asks' answers.
 fn labels_match(object: &Value, selector: &str) -> bool {
-    let label = |key: &str| object["metadata"]["labels"][key].as_str();
-    selector.split(',').map(str::trim).all(|term| {
-        assert!(
-            !term.contains(" in ") && !term.contains("notin"),
-            "the kit's cluster knows no sets: {term}"
-        );
-        if let Some((key, value)) = term.split_once("!=") {
-            label(key) != Some(value)
-        } else if let Some((key, value)) = term.split_once('=') {
-            label(key) == Some(value.trim_start_matches('='))
-        } else if let Some(key) = term.strip_prefix('!') {
-            label(key).is_none()
-        } else {
-            label(term).is_some()
-        }
-    })
+    let selector: LabelSelector = selector.parse().unwrap_or_else(|wrong| panic!("{wrong}"));
+    selector.matches(object)
 }
 
 fn fields_match(object: &Value, selector: &str) -> bool {
-    selector.split(',').all(|term| {
-        let (path, value) = term.split_once('=').unwrap_or((term, ""));
-        let pointer = format!("/{}", path.trim().replace('.', "/"));
-        object.pointer(&pointer).and_then(Value::as_str) == Some(value.trim_start_matches('='))
-    })
+    let selector: FieldSelector = selector.parse().unwrap_or_else(|wrong| panic!("{wrong}"));
+    selector.matches(object)
 }

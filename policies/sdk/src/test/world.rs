@@ -1,27 +1,36 @@
 //! The world of a test: one primary object, the time, and facts.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
+use polity_contract::{merge, with_defaults};
+use polity_kube_rules::{deletion, finalizers, merge_patch};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::bindings::exports::polity::policy::identity;
+use crate::bindings::exports::polity::policy::policy_info;
 use crate::contract::{
-    ActInDoubt, Conclusion, Entry, Event, Failure, IdentityStep, Next, Pass, Request, Step,
+    self, ActInDoubt, Code, Conclusion, Entry, Event, Failure, IdentityStep, Next, Pass, Question, Request,
+    Step,
 };
 use crate::time::millis;
-use crate::{Context, Judgement, Kind, Manifest, Time, Verdict, step};
+use crate::{Context, Judgement, Kind, Manifest, Need, Time, Verdict, step};
 
+use super::declared::{undeclared_need, undeclared_write};
 use super::drive::{Driven, describe, drive};
-use super::facts::Facts;
+use super::facts::{Answer, Facts};
 
 /// The primary object, the time, and what is true of everything else ([`Facts`], whose methods a world has).
 ///
-/// Passes follow one another as under the host: a pass's patch is applied to the object; the finalizer that the
-/// [manifest](World::manifest) names is there before the first act; a deleting object without finalizers is gone.
+/// Passes follow one another as under the host: a pass's patch is merged into the object, by the rules of the contract;
+/// what the last pass asked of the cluster is in the journal of the next one from the start; a deleting object without
+/// finalizers is gone. Of a policy whose [manifest](World::manifest) it knows, it keeps the finalizer on the object before
+/// the first act and fills the configuration's defaults in, and it fails the test where the policy requests or writes what
+/// the manifest does not declare.
 pub struct World {
     facts: Facts,
     object: Option<Value>,
@@ -29,7 +38,13 @@ pub struct World {
     now: Time,
     attempt: u32,
     pending: Vec<ActInDoubt>,
-    finalizer: Option<String>,
+    manifest: Option<policy_info::Manifest>,
+    /// What the binding grants beyond what the policy needs.
+    grants: Vec<Need>,
+    /// What the last pass asked of the cluster and used.
+    used: BTreeSet<Question>,
+    /// The object as the pass that runs has it.
+    snapshot: Option<Value>,
 }
 
 impl Deref for World {
@@ -60,7 +75,10 @@ impl World {
             now: BEGINNING,
             attempt: 0,
             pending: Vec::new(),
-            finalizer: None,
+            manifest: None,
+            grants: Vec::new(),
+            used: BTreeSet::new(),
+            snapshot: None,
         }
     }
 
@@ -78,9 +96,16 @@ impl World {
         self
     }
 
-    /// With a policy of this manifest: the host keeps its finalizer.
+    /// With a policy of this manifest: the host keeps its finalizer, fills the defaults of its configuration in, and takes
+    /// nothing of it that it does not declare.
     pub fn manifest(mut self, manifest: &Manifest) -> Self {
-        self.finalizer.clone_from(&manifest.as_contract().finalizer);
+        self.manifest = Some(manifest.as_contract().clone());
+        self
+    }
+
+    /// With a binding that grants this, too: something that the policy can do without, and asks for all the same.
+    pub fn grants(mut self, needs: impl IntoIterator<Item = Need>) -> Self {
+        self.grants.extend(needs);
         self
     }
 
@@ -118,7 +143,7 @@ impl World {
 
     /// Changes the primary object as somebody else would: with a merge patch.
     pub fn edit(&mut self, change: Value) {
-        merge(self.object.get_or_insert(Value::Null), change);
+        merge_patch::apply(&change, self.object.get_or_insert(Value::Null));
     }
 
     /// Somebody deletes the primary object: gone, or deleting while a finalizer holds it.
@@ -147,7 +172,7 @@ impl World {
                 Step::Concluded(conclusion) => Ok(conclusion),
             },
             |conclusion| &conclusion.used,
-            |request| self.facts.answer(request),
+            |request| admit(&self.manifest, &self.grants, &mut self.facts, request),
         );
         self.end(driven)
     }
@@ -171,7 +196,7 @@ impl World {
                 IdentityStep::Concluded(judgement) => Ok(judgement),
             },
             |judgement| &judgement.conclusion.used,
-            |request| self.facts.answer(request),
+            |request| admit(&self.manifest, &self.grants, &mut self.facts, request),
         );
         let verdict = match driven.conclusion.verdict {
             identity::Verdict::Granted(handle) => Verdict::Granted(handle),
@@ -191,15 +216,40 @@ impl World {
 
     fn begin(&mut self) -> Pass {
         self.facts.cluster().advance_to(self.now);
+        self.snapshot.clone_from(&self.object);
+        let journal = self.prefetched();
         Pass {
             object: self.object.as_ref().map(Value::to_string),
             now: self.now.unix_ms(),
             causes: Vec::new(),
             attempt: self.attempt,
-            config: self.config.to_string(),
+            config: self.configuration().to_string(),
             pending: std::mem::take(&mut self.pending),
-            journal: Vec::new(),
+            journal,
         }
+    }
+
+    /// The configuration with its defaults, as a host hands it to the policy.
+    fn configuration(&self) -> Value {
+        let schema = self
+            .manifest
+            .as_ref()
+            .map_or("{}", |manifest| &manifest.config_schema);
+        let schema = serde_json::from_str(schema).expect("the schema of a configuration is JSON");
+        with_defaults(&schema, Some(&self.config))
+    }
+
+    /// What the last pass used, as a watch knows it now. A failure to look is nothing that a watch knows.
+    fn prefetched(&mut self) -> Vec<Entry> {
+        let mut journal = Vec::new();
+        for question in &self.used {
+            let question = question.clone();
+            let request = Request::Ask(contract::Ask { round: 0, question });
+            if let Some(answer) = self.facts.answer(&request).filter(is_known) {
+                journal.push(Entry { request, answer });
+            }
+        }
+        journal
     }
 
     /// Publishes what a pass concluded.
@@ -220,13 +270,13 @@ impl World {
             events,
             notes,
             next,
-            ..
+            used,
         } = conclusion;
+        self.used = watched(&journal, &used);
         let patch: Option<Value> =
             patch.map(|json| serde_json::from_str(&json).expect("the patch of a conclusion is JSON"));
-        if let (Some(change), true) = (&patch, self.object.is_some()) {
-            self.edit(change.clone());
-            self.collect();
+        if let Some(patch) = &patch {
+            self.publish(patch);
         }
         let failed = matches!(&next, Next::Retry(retry) if retry.failure.is_some());
         self.attempt = if failed { self.attempt + 1 } else { 0 };
@@ -240,31 +290,31 @@ impl World {
         }
     }
 
-    /// Puts the finalizer on the object, as the host does before the first act.
-    fn hold(&mut self) {
-        let (Some(object), Some(finalizer)) = (&mut self.object, &self.finalizer) else {
+    /// Merges a conclusion's patch into the object.
+    fn publish(&mut self, patch: &Value) {
+        let (Some(object), Some(snapshot)) = (&mut self.object, &self.snapshot) else {
             return;
         };
-        let held = &mut object["metadata"]["finalizers"];
-        if held.is_null() {
-            *held = json!([]);
+        let manifest = self.manifest.as_ref();
+        if let Some(write) = manifest.and_then(|manifest| undeclared_write(manifest, snapshot, patch)) {
+            panic!("the policy writes {write}");
         }
-        if let Some(held) = held
-            .as_array_mut()
-            .filter(|held| !held.contains(&json!(finalizer)))
-        {
-            held.push(json!(finalizer));
+        *object = merge::onto(snapshot, patch, object);
+        self.collect();
+    }
+
+    /// Puts the finalizer on the object, as the host does before the first act.
+    fn hold(&mut self) {
+        let manifest = self.manifest.as_ref();
+        let finalizer = manifest.and_then(|manifest| manifest.finalizer.as_ref());
+        if let (Some(object), Some(finalizer)) = (&mut self.object, finalizer) {
+            finalizers::add(object, finalizer);
         }
     }
 
     /// Removes the object if it is deleting and nothing holds it.
     fn collect(&mut self) {
-        let gone = self.object.as_ref().is_some_and(|object| {
-            let metadata = &object["metadata"];
-            !metadata["deletionTimestamp"].is_null()
-                && metadata["finalizers"].as_array().is_none_or(Vec::is_empty)
-        });
-        if gone {
+        if self.object.as_ref().is_some_and(deletion::is_released) {
             self.object = None;
         }
     }
@@ -280,25 +330,41 @@ impl World {
     }
 }
 
-/// Applies a merge patch (RFC 7396).
-pub(super) fn merge(target: &mut Value, patch: Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch;
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
+/// The answer to a request that the policy may make.
+fn admit(
+    manifest: &Option<policy_info::Manifest>,
+    grants: &[Need],
+    facts: &mut Facts,
+    request: &Request,
+) -> Option<Answer> {
+    let declared = manifest.as_ref().map(|manifest| manifest.needs.as_slice());
+    if let Some(undeclared) = declared.and_then(|declared| undeclared_need(declared, grants, request)) {
+        panic!("the policy requests {undeclared}");
     }
-    let Some(fields) = target.as_object_mut() else {
-        return;
-    };
-    for (field, change) in patch {
-        if change.is_null() {
-            fields.remove(&field);
-        } else {
-            merge(fields.entry(field).or_insert(Value::Null), change);
-        }
+    facts.answer(request)
+}
+
+/// Whether a watch could say this.
+fn is_known(answer: &Answer) -> bool {
+    match answer {
+        Ok(_) => true,
+        Err(failure) => failure.code == Code::NotFound,
     }
+}
+
+/// What of a journal a conclusion rests on and a watch sees.
+fn watched(journal: &[Entry], used: &[u32]) -> BTreeSet<Question> {
+    let entries = used.iter().filter_map(|index| journal.get(*index as usize));
+    let questions = entries.filter_map(|entry| match &entry.request {
+        Request::Ask(ask) => Some(&ask.question),
+        Request::Act(_) => None,
+    });
+    let is_watched = |question: &&Question| match question {
+        Question::Object(query) => !query.latest,
+        Question::Objects(query) => !query.latest,
+        _ => false,
+    };
+    questions.filter(is_watched).cloned().collect()
 }
 
 /// What a pass did.
@@ -306,7 +372,7 @@ pub(super) fn merge(target: &mut Value, patch: Value) {
 pub struct Ended {
     /// The requests of each step but the last.
     pub steps: Vec<Vec<Request>>,
-    /// All requests with their answers.
+    /// All requests with their answers, after what the last pass used.
     pub journal: Vec<Entry>,
     /// The merge patch of the primary object.
     pub patch: Option<Value>,

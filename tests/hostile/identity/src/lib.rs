@@ -3,6 +3,8 @@
 use std::future::pending;
 use std::hint::black_box;
 
+use polity_sdk::cloud::session;
+use polity_sdk::cloud::vm;
 use polity_sdk::prelude::*;
 use polity_sdk::{Judgement, Verdict};
 use serde::de::IntoDeserializer as _;
@@ -82,7 +84,7 @@ pub async fn judge(cx: Context<Guarded, Config>) -> Result<Judgement, Failure> {
         }
         Mischief::AskForEver => {
             for n in 0.. {
-                let _ = cx.ask(machine::power(&format!("vm-{n}"))).await;
+                let _ = cx.ask(vm::power(&format!("vm-{n}"))).await;
             }
         }
         Mischief::Invent => return granted("a handle that nobody answered"),

@@ -14,12 +14,12 @@ pub fn task(id: &str) -> CloudAsk<Task> {
 }
 
 /// Asks for the VM with this instance UUID, or `not-found`.
-pub fn vm_by_instance_uuid(uuid: &str) -> CloudAsk<Vm> {
+pub fn by_instance_uuid(uuid: &str) -> CloudAsk<Vm> {
     cloud::ask("vm.find", &ByInstanceUuid { instance_uuid: uuid })
 }
 
 /// Asks for a VM by its id, or `not-found`.
-pub fn vm(id: &str) -> CloudAsk<Vm> {
+pub fn get(id: &str) -> CloudAsk<Vm> {
     cloud::ask("vm.get", &ById { id })
 }
 

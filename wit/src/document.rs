@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use crate::contract::{Code, Failure, Json};
+use crate::{Code, Failure, Json};
 
 /// A JSON document as a policy wrote it: equal when its text is.
 #[derive(Clone)]

@@ -1,6 +1,6 @@
 //! Pools of machines that kubeadm makes a cluster of: what a provider of pools does.
 //!
-//! Whatever takes long is submitted and answered with a task ([`machine::task`](crate::machine::task)). Submitted again
+//! Whatever takes long is submitted and answered with a task ([`vm::task`](crate::cloud::vm::task)). Submitted again
 //! while it runs, the same work answers the same task.
 
 use std::collections::BTreeMap;
@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::cloud::vm::{Read, Submit, Wrapped};
 use crate::cloud::{self, CloudDo};
 use crate::cluster::Sealed;
-use crate::machine::{Read, Submit, Wrapped};
-use crate::node::Taint;
+use crate::kube::node::Taint;
 
 /// Adds a machine: the only operation that creates. Its intent is the machine's name.
 pub const ADD: &str = "pool.add-machine";

@@ -1,13 +1,10 @@
-//! The contract's types, as `wit/` defines them, in plain Rust.
-//!
-//! `wit/types.wit` documents each item; this mirror exists so that core, the adapters and the recordings need no
-//! WebAssembly. The sandbox alone converts between the two.
+//! The types of `types.wit` and `policy.wit`, which document them.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::document::Document;
+use crate::Document;
 
 /// A JSON document as text, shared.
 pub type Json = Arc<str>;
@@ -39,10 +36,10 @@ pub struct ObjectRef {
     pub name: String,
 }
 
-/// The canonical status codes of gRPC; `wit/ERRORS.md` says which error becomes which.
+/// The canonical status codes of gRPC; `ERRORS.md` says which error becomes which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[allow(missing_docs, reason = "documented in wit/types.wit")]
+#[allow(missing_docs, reason = "documented in types.wit")]
 pub enum Code {
     Cancelled,
     Unknown,
@@ -189,7 +186,7 @@ pub struct CredentialPlan {
 /// A question: answering it changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[allow(missing_docs, reason = "documented in wit/types.wit")]
+#[allow(missing_docs, reason = "documented in types.wit")]
 pub enum Question {
     Object(ObjectQuery),
     Objects(ListQuery),
@@ -288,7 +285,7 @@ pub struct Mint {
 /// Something to be done.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[allow(missing_docs, reason = "documented in wit/types.wit")]
+#[allow(missing_docs, reason = "documented in types.wit")]
 pub enum Act {
     Cloud(CloudAct),
     Create(Document),
@@ -301,7 +298,7 @@ pub enum Act {
 /// What a step may return while it is not finished.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[allow(missing_docs, reason = "documented in wit/types.wit")]
+#[allow(missing_docs, reason = "documented in types.wit")]
 pub enum Request {
     Ask(Ask),
     Act(Act),
@@ -384,7 +381,7 @@ pub struct ActInDoubt {
 /// Why a pass runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[allow(missing_docs, reason = "documented in wit/types.wit")]
+#[allow(missing_docs, reason = "documented in types.wit")]
 pub enum Cause {
     Created,
     Changed,
@@ -418,7 +415,7 @@ pub struct Pass {
 /// Which sort of wait a retry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[allow(missing_docs, reason = "documented in wit/types.wit")]
+#[allow(missing_docs, reason = "documented in types.wit")]
 pub enum RetryClass {
     Conflict,
     Short,
@@ -429,7 +426,7 @@ pub enum RetryClass {
 /// When an object is looked at again. Durations in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[allow(missing_docs, reason = "documented in wit/types.wit")]
+#[allow(missing_docs, reason = "documented in types.wit")]
 pub enum Next {
     Settled(Option<u64>),
     After(u64),
@@ -441,7 +438,7 @@ pub enum Next {
 
 /// As in Kubernetes Events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "documented in wit/types.wit")]
+#[allow(missing_docs, reason = "documented in types.wit")]
 pub enum EventType {
     Normal,
     Warning,
@@ -476,7 +473,7 @@ pub struct Conclusion {
 /// May the lifecycle act, and as whom?
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[allow(missing_docs, reason = "documented in wit/policy.wit")]
+#[allow(missing_docs, reason = "documented in policy.wit")]
 pub enum Verdict {
     Granted(String),
     Denied,
@@ -501,7 +498,7 @@ pub enum Step {
 /// What the retry role is asked. Durations in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "documented in wit/policy.wit")]
+#[allow(missing_docs, reason = "documented in policy.wit")]
 pub struct Trial {
     pub class: RetryClass,
     pub code: Option<Code>,
@@ -515,7 +512,7 @@ pub struct Trial {
 /// The question that a policy answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[allow(missing_docs, reason = "documented in wit/policy.wit")]
+#[allow(missing_docs, reason = "documented in policy.wit")]
 pub enum Role {
     Identity,
     Lifecycle,
@@ -536,7 +533,7 @@ impl Role {
 /// What a policy wants to be allowed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[allow(missing_docs, reason = "documented in wit/policy.wit")]
+#[allow(missing_docs, reason = "documented in policy.wit")]
 pub enum Need {
     Objects(Kind),
     Secrets,
@@ -566,7 +563,7 @@ pub struct Edge {
 /// What a policy is, needs and writes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "documented in wit/policy.wit")]
+#[allow(missing_docs, reason = "documented in policy.wit")]
 pub struct Manifest {
     pub name: String,
     pub version: String,

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use crate::cluster::Write;
 use crate::contract::{Code, Failure};
 use crate::join::join_all;
-use crate::node::{self, Node};
+use crate::kube::node::{self, Node};
 use crate::time::millis;
 use crate::{Context, Found, Kind, Need, Time, cluster};
 

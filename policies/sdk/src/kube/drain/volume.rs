@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Pod;
 use crate::contract::Failure;
 use crate::join::join_all;
-use crate::node::Node;
+use crate::kube::node::Node;
 use crate::{Context, Found, Kind, Metadata, cluster};
 
 /// A PersistentVolumeClaim: as much as a drain reads.

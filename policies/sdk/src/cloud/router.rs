@@ -1,15 +1,15 @@
 //! Virtual routers: the operations of a cloud in the manner of Neutron and Nova.
 //!
 //! They take ids and names, never addresses: the adapter knows those, and asks a VM as often as it takes. What takes
-//! long is a [task](crate::machine::task).
+//! long is a [task](crate::cloud::vm::task).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::cloud::vm::Submitted;
 use crate::cloud::{self, CloudAsk, CloudDo};
 use crate::contract::{Code, Failure};
 use crate::join::join_all;
-use crate::machine::Submitted;
 use crate::{Context, Kind};
 
 /// Makes a router's VM: the only operation that creates. Its intent is the router's name.

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cloud::pool::Empty;
 use crate::cloud::{self, CloudAsk, CloudDo};
 use crate::contract::{Code, Failure};
-use crate::pool::Empty;
 
 /// All operations of a machine.
 pub const OPERATIONS: [&str; 7] = [

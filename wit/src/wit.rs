@@ -1,0 +1,28 @@
+//! The contract's WIT as text, for whoever generates bindings or encodes a world without the files at hand.
+
+/// The name of the WIT package.
+pub const PACKAGE: &str = "polity:policy@0.1.0";
+/// `types.wit`: the words that policies and the host share.
+pub const TYPES: &str = include_str!("../types.wit");
+/// `policy.wit`: what each role exports, and the worlds.
+pub const POLICY: &str = include_str!("../policy.wit");
+
+/// The interfaces and worlds of the package without the line that names it: the two files as one.
+pub fn items() -> String {
+    let line = format!("package {PACKAGE};");
+    [TYPES, POLICY].map(|file| file.replacen(&line, "", 1)).concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_file_begins_with_the_name_of_the_package_and_the_items_are_without_it() {
+        for file in [TYPES, POLICY] {
+            assert!(file.starts_with(&format!("package {PACKAGE};\n")));
+        }
+        assert!(!items().contains("package polity"));
+        assert!(items().contains("world lifecycle-policy {"));
+    }
+}
