@@ -3,11 +3,22 @@
 use std::path::Path;
 use std::time::Duration;
 
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use kube::config::{InClusterError, InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
+use tower::{BoxError, ServiceBuilder};
+
 use crate::Cluster;
 
+/// Between two questions whether the other side of the connection is still there, and how long it has for its answer.
+const PING_EVERY: Duration = Duration::from_secs(10);
+const PING_WITHIN: Duration = Duration::from_secs(5);
 /// How long connecting may take: well below the longest call, so that what was not sent is known not to have been.
 const CONNECT: Duration = Duration::from_secs(3);
 
@@ -67,10 +78,46 @@ impl Cluster {
 
     fn with_config(config: Config, lease: (&str, &str)) -> Result<Self, ConnectError> {
         let url = config.cluster_url.to_string();
-        let client = Client::try_from(as_we_call(config));
-        let client = client.map_err(|e| ConnectError::Client(url, Box::new(e)))?;
+        let client = client(as_we_call(config)).map_err(|e| ConnectError::Client(url, Box::new(e)))?;
         Ok(Cluster::new(client, lease))
     }
+}
+
+/// A client that makes all its calls, watches too, over one connection, where the server speaks HTTP/2: kube's own opens a
+/// connection for each call that is under way.
+fn client(config: Config) -> Result<Client, kube::Error> {
+    if config.proxy_url.is_some() {
+        return Client::try_from(config);
+    }
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    let mut https = HttpsConnectorBuilder::new()
+        .with_tls_config(config.rustls_client_config()?)
+        .https_or_http();
+    // Kube refuses a name that is none when it makes its own connector, which is done for that alone.
+    config.rustls_https_connector()?;
+    if let Some(name) = config
+        .tls_server_name
+        .clone()
+        .and_then(|name| name.try_into().ok())
+    {
+        https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    let mut connector = TimeoutConnector::new(https.enable_all_versions().wrap_connector(http));
+    connector.set_connect_timeout(config.connect_timeout);
+    let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .http2_keep_alive_interval(PING_EVERY)
+        .http2_keep_alive_timeout(PING_WITHIN)
+        .http2_adaptive_window(true)
+        .build(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(http);
+    Ok(ClientBuilder::new(service, config.default_namespace).build())
 }
 
 fn as_we_call(mut config: Config) -> Config {

@@ -34,12 +34,15 @@ struct Asked {
     keys: BTreeSet<Key>,
 }
 
+/// What a question saw of a change before, and sees now, by the grant that let it ask.
+type Digests = Vec<(Arc<KindGrant>, [Option<u128>; 2])>;
+
 /// A change, as those see it who asked.
 struct Seen<'a> {
     change: &'a Change,
     key: [u8; 16],
     /// What questions through a grant saw of it before and see now, whatever relation the grant asks for.
-    digests: BTreeMap<Question, Vec<(Arc<KindGrant>, [Option<u128>; 2])>>,
+    digests: BTreeMap<Question, Digests>,
 }
 
 impl<'a> Seen<'a> {
