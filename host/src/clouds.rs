@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
-use polity_clouds::{Cloud, Opening, SecretResolver};
+use polity_clouds::sim::Simulated as _;
+use polity_clouds::{Cloud, Opening, SecretResolver, node};
 use polity_core::binding::CloudRef;
 use serde_json::Value;
 
+use crate::adapters::adapter;
 use crate::clock::Clock;
 use crate::data::Data;
 
@@ -97,7 +99,7 @@ impl Clouds {
 
     /// Opens the cloud that a binding names, unless it is open.
     pub fn open(&self, cloud: &CloudRef) -> Result<Arc<dyn Cloud>> {
-        if cloud.name == polity_clouds::NODE && !self.own_node {
+        if cloud.name == node::ADAPTER.name && !self.own_node {
             bail!(
                 "{} is the machine that a host runs on: `polity node-agent` governs it, and no other host",
                 cloud.name
@@ -105,7 +107,8 @@ impl Clouds {
         }
         let configuration = self.scenario.clone().or_else(|| cloud.configuration.clone());
         // Before anything is read or shared by its name.
-        (polity_clouds::adapter(&cloud.name)?.check)(configuration.as_ref())?;
+        let adapter = adapter(&cloud.name)?;
+        (adapter.check)(configuration.as_ref())?;
         let mut open = self.lock();
         if let Some(known) = open.get(&cloud.name) {
             if known.configuration != configuration {
@@ -137,7 +140,7 @@ impl Clouds {
             saved,
             persist,
         };
-        let opened = polity_clouds::open(&cloud.name, opening)?;
+        let opened = (adapter.open)(opening)?;
         if let (Some(tells), true) = (&self.tells, opened.simulation().is_some()) {
             tells(&simulated(&cloud.name, self.data.as_deref()));
         }

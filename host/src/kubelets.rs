@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use polity_clouds::sim::NodeView;
+use polity_clouds::sim::{NodeView, Simulated as _};
 use polity_cluster::Cluster;
 use polity_core::call::Write;
 use polity_core::contract::{Act, Failure, Kind, ListQuery, ObjectDelete, ObjectRef, Precondition, Question};

@@ -7,6 +7,7 @@
 //!                                                         └─ progress.rs, recording.rs  what is seen and kept
 //! ```
 
+mod adapters;
 mod bindings;
 pub mod cli;
 pub mod clock;

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, anyhow};
 use futures::StreamExt as _;
-use polity_clouds::sim::Millis;
+use polity_clouds::Millis;
+use polity_clouds::sim::Simulated as _;
 use polity_cluster::Cluster;
 use polity_core::binding;
 use polity_core::call::{Scope, WatchEvent, Write};

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use polity_clouds::sim::Millis;
+use polity_clouds::Millis;
+use polity_clouds::sim::Simulated as _;
 use polity_core::contract::Next;
 use polity_core::controller::WaitsFor;
 use polity_core::key::Key;

@@ -8,11 +8,8 @@ use polity_core::call::{CloudRequest, PendingEntry, Session};
 use polity_core::contract::{Answer, Code, Doubt, Effect, Failure};
 use serde_json::{Value, json};
 
-use crate::sim::{Sim, SimClock, SimConfig};
-use crate::{
-    BoxFuture, Cloud, NoSecrets, OpenError, Opening, Persist, SecretRef, SecretResolver, adapter, adapters,
-    open,
-};
+use crate::sim::{ADAPTER, Sim, SimClock, SimConfig, Simulated as _};
+use crate::{BoxFuture, Cloud, NoSecrets, OpenError, Opening, Persist, SecretRef, SecretResolver};
 
 mod sessions;
 
@@ -94,6 +91,10 @@ fn sealed(name: &str) -> CloudRequest {
     clone_vm(json!({"userData": {"$secret": {"name": name, "key": "data"}}}))
 }
 
+fn open(opening: Opening) -> Result<Arc<dyn Cloud>, OpenError> {
+    (ADAPTER.open)(opening)
+}
+
 fn perform(cloud: &Arc<dyn Cloud>, request: CloudRequest) -> Answer {
     block_on(cloud.perform(request))
 }
@@ -104,19 +105,8 @@ fn error_chain(error: &dyn std::error::Error) -> String {
 }
 
 #[test]
-fn an_unknown_cloud_is_refused_with_the_names_of_those_there_are() {
-    let error = open("foo", opening(json!({}))).err().unwrap();
-    let known: Vec<&str> = adapters().iter().map(|adapter| adapter.name).collect();
-    let known = known.join(", ");
-    assert_eq!(
-        error.to_string(),
-        format!(r#"unknown cloud "foo"; this host has: {known}"#)
-    );
-}
-
-#[test]
 fn a_configuration_is_checked_before_anything_is_opened_and_its_path_named() {
-    let check = adapter("sim").unwrap().check;
+    let check = ADAPTER.check;
     assert!(check(None).is_ok() && check(Some(&json!({"lag": "2s"}))).is_ok());
     let error = check(Some(&json!({"faults": [{"then": "explode"}]}))).unwrap_err();
     assert!(matches!(error, OpenError::Configuration { .. }));
@@ -126,14 +116,14 @@ fn a_configuration_is_checked_before_anything_is_opened_and_its_path_named() {
         error_chain(&error)
     );
     assert_eq!(
-        open("sim", opening(json!({"x": 1}))).err().unwrap().to_string(),
+        open(opening(json!({"x": 1}))).err().unwrap().to_string(),
         error.to_string()
     );
 }
 
 #[test]
 fn a_request_is_checked_before_the_cloud_sees_it() {
-    let cloud = open("sim", opening(json!({}))).unwrap();
+    let cloud = open(opening(json!({}))).unwrap();
     assert_eq!(
         perform(&cloud, request("no.such", json!({}))).unwrap_err().code,
         Code::Unimplemented
@@ -160,13 +150,10 @@ fn answers_take_their_time_and_lost_ones_the_longest_there_is() {
         "answers": {"min": 70, "max": 70},
         "faults": [{"operation": "vm.clone", "then": "loseAnswer"}, {"operation": "vm.find", "then": "loseRequest"}],
     });
-    let cloud = open(
-        "sim",
-        Opening {
-            clock: clock.clone(),
-            ..opening(configuration)
-        },
-    )
+    let cloud = open(Opening {
+        clock: clock.clone(),
+        ..opening(configuration)
+    })
     .unwrap();
     let _ = perform(&cloud, request("vm.get", json!({"id": "vm-1"})));
     assert_eq!(clock.now_ms(), 70);
@@ -207,7 +194,7 @@ fn a_sealed_argument_is_resolved_and_never_seen_again() {
         persist: Some(persist),
         ..opening(configuration)
     };
-    let cloud = open("sim", opening).unwrap();
+    let cloud = open(opening).unwrap();
     let failure = perform(&cloud, sealed("boot")).unwrap_err();
     assert_eq!(failure.message, "bad user data: [redacted]");
     assert!(perform(&cloud, sealed("boot")).is_ok());
@@ -223,13 +210,10 @@ fn a_sealed_argument_is_resolved_and_never_seen_again() {
 #[test]
 fn a_late_call_is_stored_without_its_secrets() {
     let configuration = json!({"faults": [{"operation": "vm.clone", "then": {"happenLate": "9s"}}]});
-    let cloud = open(
-        "sim",
-        Opening {
-            secrets: Arc::new(OneSecret),
-            ..opening(configuration)
-        },
-    )
+    let cloud = open(Opening {
+        secrets: Arc::new(OneSecret),
+        ..opening(configuration)
+    })
     .unwrap();
     assert_eq!(
         perform(&cloud, sealed("boot")).unwrap_err().code,
@@ -269,7 +253,7 @@ fn what_a_call_did_is_stored_before_its_answer_leaves() {
         persist: Some(persist),
         ..opening(json!({}))
     };
-    let cloud = open("sim", opening).unwrap();
+    let cloud = open(opening).unwrap();
     let task = perform(&cloud, clone_vm(json!({}))).unwrap();
     let mut restored = Sim::restore(SimConfig::default(), &saved.lock().unwrap()).unwrap();
     let known = restored.perform(5, &request("task.get", json!({"id": task["task"]})));
@@ -290,13 +274,10 @@ fn a_call_that_could_not_be_stored_is_in_doubt() {
             Ok(())
         }
     });
-    let cloud = open(
-        "sim",
-        Opening {
-            persist: Some(persist),
-            ..opening(json!({}))
-        },
-    )
+    let cloud = open(Opening {
+        persist: Some(persist),
+        ..opening(json!({}))
+    })
     .unwrap();
     let failure = perform(&cloud, clone_vm(json!({}))).unwrap_err();
     assert_eq!((failure.code, failure.effect), (Code::Internal, Effect::Unknown));

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use polity_clouds::sim::{Millis, Sim};
+use polity_clouds::Millis;
+use polity_clouds::sim::{Sim, Simulated as _};
 use polity_cluster::Cluster;
 use polity_sandbox::Allocation;
 use serde_json::Value;

@@ -36,7 +36,7 @@ use polity::recording::Recorder;
 use polity::scenario::{Running, Scenario};
 use polity::secrets::ClusterSecrets;
 use polity::settled::{Ends, Settling};
-use polity_clouds::sim::{Effect, Millis, PoolMachine, Sim, VmView};
+use polity_clouds::sim::{Effect, Millis, PoolMachine, Sim, Simulated as _, VmView};
 use polity_cluster::Cluster;
 use polity_core::binding::PolicyId;
 use polity_core::call::Write;

@@ -1,5 +1,6 @@
 //! An API server drops what a CRD does not have, and says nothing. What rests on the dropped value is not done.
 
+use polity_clouds::sim::Simulated as _;
 use polity_core::record::Outcome;
 use polity_tests::guests;
 use polity_tests::simulation::bindings::MACHINES;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::Request;
 use kube::Client;
 use polity::clock::Clock;
-use polity_clouds::sim::{Happened, PoolMachine};
+use polity_clouds::sim::{Happened, PoolMachine, Simulated as _};
 use polity_cluster::Cluster;
 use polity_core::call::Write;
 use polity_core::contract::{Act, Event, EventType, ObjectRef, Request as PolicyRequest};

@@ -16,6 +16,7 @@
 //!
 //! One process per node: whoever opens the folder that `persist` writes to sees to that.
 
+mod adapter;
 mod config;
 mod debian;
 mod memory;
@@ -28,13 +29,14 @@ use polity_core::call::{CloudRequest, PendingEntry, Session};
 use polity_core::catalogue::Catalogue;
 use polity_core::contract::{Answer, Code, Doubt, Failure};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::adapters::Persist;
 use crate::clock::Clock;
 use crate::cloud::{BoxFuture, Cloud};
 use crate::node_catalogue;
 
+pub use adapter::ADAPTER;
 pub use config::NodeConfig;
 use debian::Debian;
 use memory::{Memory, Versions, Work, WorkState};
@@ -274,9 +276,4 @@ impl Machine {
             Failure::new(Code::Internal, message).effect_unknown()
         })
     }
-}
-
-/// The JSON Schema of the adapter's configuration.
-pub(crate) fn schema() -> Value {
-    schemars::schema_for!(NodeConfig).to_value()
 }

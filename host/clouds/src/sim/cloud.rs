@@ -1,5 +1,6 @@
 //! The simulated cloud on the driver's clock.
 
+use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polity_core::call::{CloudRequest, PendingEntry, Session};
@@ -102,8 +103,20 @@ impl Cloud for SimCloud {
         })
     }
 
-    fn simulation(&self) -> Option<&SimCloud> {
+    fn adapter(&self) -> Option<&dyn Any> {
         Some(self)
+    }
+}
+
+/// Asked of any cloud: whether it is simulated.
+pub trait Simulated {
+    /// The simulation behind it, for what only a simulation can tell: all VMs, faults to come.
+    fn simulation(&self) -> Option<&SimCloud>;
+}
+
+impl<C: Cloud + ?Sized> Simulated for C {
+    fn simulation(&self) -> Option<&SimCloud> {
+        self.adapter()?.downcast_ref()
     }
 }
 

@@ -6,10 +6,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::millis::{Between, Millis};
+use super::between::Between;
 use super::provider::IdentityProvider;
 use super::scenario::{FaultRule, Outage, Span, Trouble, WorldEvent};
 use super::task::TaskKind;
+use crate::adapters::{ConfigError, configuration};
+use crate::millis::Millis;
 
 /// How a simulated cloud behaves.
 ///
@@ -337,16 +339,6 @@ pub enum Tokens {
     Minted,
 }
 
-/// A configuration that is not one.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{path}: {message}")]
-pub struct ConfigError {
-    /// Dotted.
-    pub path: String,
-    /// What is wrong there.
-    pub message: String,
-}
-
 impl SimConfig {
     /// The JSON Schema of a configuration.
     pub fn schema() -> Value {
@@ -356,15 +348,7 @@ impl SimConfig {
     /// Reads a configuration, checked against the schema, so that an error names its path. A file in YAML is read
     /// into a JSON value first.
     pub fn from_value(value: &Value) -> Result<Self, ConfigError> {
-        let validator =
-            jsonschema::validator_for(&Self::schema()).expect("schemars makes schemas that compile");
-        if let Some((path, message)) = crate::check::first_error(&validator, value) {
-            return Err(ConfigError { path, message });
-        }
-        let config = SimConfig::deserialize(value).map_err(|e| ConfigError {
-            path: "(document)".to_owned(),
-            message: e.to_string(),
-        })?;
+        let config: Self = configuration(value)?;
         config.check().map(|()| config)
     }
 

@@ -25,9 +25,11 @@
 //!
 //! There are no hosts, datastores or capacities. Templates, networks, folders and flavors are names.
 
+mod adapter;
 mod agent;
 mod ailment;
 mod at_once;
+mod between;
 mod call;
 mod catalogue;
 mod clone;
@@ -39,7 +41,6 @@ mod kubeadm;
 mod lag;
 mod late;
 mod machine;
-mod millis;
 mod node;
 mod persist;
 mod pool;
@@ -65,14 +66,16 @@ use crate::check::Checked;
 use world::World;
 
 pub use crate::clock::Clock as SimClock;
+pub use crate::millis::Millis;
+pub use adapter::ADAPTER;
 pub use ailment::Ailment;
+pub use between::Between;
 pub use catalogue::{BEGINS_WITHIN, LONGEST};
-pub use cloud::SimCloud;
+pub use cloud::{SimCloud, Simulated};
 pub use config::{
-    Account, ConfigError, Image, Machines, Network, Packages, PoolDurations, RouterPort, Routers, SimConfig,
+    Account, Image, Machines, Network, Packages, PoolDurations, RouterPort, Routers, SimConfig,
     TaskDurations, Template, Tokens,
 };
-pub use millis::{Between, Millis};
 pub use node::{NodeCondition, NodeView};
 pub use persist::RestoreError;
 pub use provider::{AccessKey, IamRole, IdentityProvider, Principal, WebIdentity};

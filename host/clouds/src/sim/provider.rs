@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::millis::Millis;
+use crate::millis::Millis;
 
 /// An identity provider in the manner of AWS. Credential plans `{"region"?, "chain": [..]}` are resolved by it.
 ///

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ailment::Ailment;
-use super::millis::Millis;
 use super::vm::Power;
+use crate::millis::Millis;
 
 /// Which calls go wrong, and how. A rule without `nth`, `count` and `probability` fires each time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

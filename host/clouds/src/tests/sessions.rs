@@ -67,7 +67,7 @@ impl Bench {
             secrets: keys.clone(),
             ..opening(configuration)
         };
-        let cloud = open("sim", opening).unwrap();
+        let cloud = open(opening).unwrap();
         Bench { cloud, clock, keys }
     }
 
@@ -159,7 +159,7 @@ fn of_many_that_ask_at_once_one_opens_the_session() {
         clock: Arc::new(Busy(Clock::default())),
         ..opening(json!({"accounts": [{"name": "prod", "principal": "arn:prod"}]}))
     };
-    let cloud = open("sim", opening).unwrap();
+    let cloud = open(opening).unwrap();
     let plan = CredentialPlan {
         plan: json!({"account": "prod"}).to_string().into(),
     };
@@ -356,7 +356,7 @@ fn a_sealed_token_reaches_the_cloud_and_is_stored_by_nobody() {
         secrets: Arc::new(Boot),
         ..opening(configuration)
     };
-    let cloud = open("sim", opening).unwrap();
+    let cloud = open(opening).unwrap();
     let sim = cloud.simulation().unwrap();
     sim.inspect(|sim, now| sim.admit_token(now, &json!(KEY), 60_000));
     let sealed = json!({"$secret": {"name": "boot", "key": "token"}});

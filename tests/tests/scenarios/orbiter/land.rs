@@ -10,7 +10,7 @@ use futures::StreamExt as _;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, WatchEvent, WatchParams};
 use polity::clouds::Clouds;
 use polity::manifests::Manifests;
-use polity_clouds::sim::{Happened, PoolMachine};
+use polity_clouds::sim::{Happened, PoolMachine, Simulated as _};
 use polity_cluster::Cluster;
 use polity_core::contract::{Act, Next, Request};
 use polity_core::record::PassRecord;

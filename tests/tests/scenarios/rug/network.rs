@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use polity_clouds::sim::{Happened, PortView, RouterView, Sim};
+use polity_clouds::sim::{Happened, PortView, RouterView, Sim, Simulated as _};
 use polity_core::contract::Next;
 use polity_core::record::PassRecord;
 use polity_tests::simulation::store::merge;
