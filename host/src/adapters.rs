@@ -1,10 +1,10 @@
 //! Which clouds this build has.
 
 use anyhow::{Result, anyhow};
-use polity_clouds::{Adapter, node, sim};
+use polity_clouds::{Adapter, node};
 
 /// Every cloud that a binding can name here.
-const ADAPTERS: &[Adapter] = &[sim::ADAPTER, node::ADAPTER];
+const ADAPTERS: &[Adapter] = &[polity_sim::ADAPTER, node::ADAPTER];
 
 /// The adapter of this name.
 pub(crate) fn adapter(name: &str) -> Result<&'static Adapter> {

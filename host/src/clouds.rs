@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
-use polity_clouds::sim::Simulated as _;
 use polity_clouds::{Cloud, Opening, SecretResolver, node};
 use polity_core::binding::CloudRef;
+use polity_sim::Simulated as _;
 use serde_json::Value;
 
 use crate::adapters::adapter;

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context, Result, anyhow};
 use futures::StreamExt as _;
 use polity_clouds::Millis;
-use polity_clouds::sim::Simulated as _;
 use polity_cluster::Cluster;
 use polity_core::binding;
 use polity_core::call::{Scope, WatchEvent, Write};
 use polity_core::contract::{Act, Code, Kind, ListQuery, ObjectDelete, ObjectRef, Precondition, Question};
 use polity_core::object::Object;
+use polity_sim::Simulated as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

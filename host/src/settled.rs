@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use polity_clouds::Millis;
-use polity_clouds::sim::Simulated as _;
 use polity_core::contract::Next;
 use polity_core::controller::WaitsFor;
 use polity_core::key::Key;
 use polity_core::record::{Outcome, PassRecord};
+use polity_sim::Simulated as _;
 
 use crate::clock::Clock;
 use crate::clouds::Clouds;

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use polity::driver::Observer;
 use polity::manifests::Manifests;
-use polity_clouds::sim::{Between, Millis, SimConfig};
 use polity_core::binding::PolicyId;
 use polity_core::controller::{Guard, Guards};
 use polity_core::record::PassRecord;
 use polity_sandbox::Policy;
+use polity_sim::{Between, Millis, SimConfig};
 use polity_tests::together::scenario::identities;
 use polity_tests::together::setting;
 use polity_tests::whole::Site;

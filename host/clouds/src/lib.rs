@@ -26,7 +26,6 @@ mod redact;
 mod sealed;
 mod session;
 mod sessions;
-pub mod sim;
 mod turns;
 
 pub use adapters::{Adapter, ConfigError, OpenError, Opening, Persist, configuration};
@@ -40,6 +39,3 @@ pub use redact::Redactor;
 pub use sealed::{NoSecrets, SecretResolver};
 pub use session::{Opened, PlanSecret, SecretContent, SessionPlan, SessionRequest};
 pub use sessions::{IDLE, MARGIN, MOST_SESSIONS, Sessions};
-
-#[cfg(test)]
-mod tests;

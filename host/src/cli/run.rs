@@ -7,9 +7,9 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use polity_clouds::Millis;
-use polity_clouds::sim::{Sim, Simulated as _};
 use polity_cluster::Cluster;
 use polity_sandbox::Allocation;
+use polity_sim::{Sim, Simulated as _};
 use serde_json::Value;
 
 use super::LEASE;

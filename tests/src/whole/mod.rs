@@ -36,7 +36,6 @@ use polity::recording::Recorder;
 use polity::scenario::{Running, Scenario};
 use polity::secrets::ClusterSecrets;
 use polity::settled::{Ends, Settling};
-use polity_clouds::sim::{Effect, Millis, PoolMachine, Sim, Simulated as _, VmView};
 use polity_cluster::Cluster;
 use polity_core::binding::PolicyId;
 use polity_core::call::Write;
@@ -47,6 +46,7 @@ use polity_core::controller::Guards;
 use polity_core::object::Object;
 use polity_core::record::PassRecord;
 use polity_sandbox::{Policy, Sandbox};
+use polity_sim::{Effect, Millis, PoolMachine, Sim, Simulated as _, VmView};
 use polity_standalone::{Api, Store};
 use serde_json::Value;
 

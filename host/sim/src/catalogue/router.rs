@@ -4,7 +4,7 @@ use polity_core::catalogue::{Operation, OperationEffect};
 use serde_json::{Value, json};
 
 use super::{Named, fields, id, name, operation, read, task, text};
-use crate::sim::router::BOOT;
+use crate::router::BOOT;
 
 /// A router has no more ports than a VM has slots.
 const PORTS: u64 = 26;

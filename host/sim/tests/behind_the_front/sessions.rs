@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use polity_core::contract::CredentialPlan;
 
 use super::*;
-use crate::{PlanSecret, SecretContent};
+use polity_clouds::{PlanSecret, SecretContent};
 
 const KEY: &str = "hunter22-and-more";
 const ROLE: &str = "arn:aws:iam::333333333333:role/capa";

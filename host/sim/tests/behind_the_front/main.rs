@@ -8,8 +8,8 @@ use polity_core::call::{CloudRequest, PendingEntry, Session};
 use polity_core::contract::{Answer, Code, Doubt, Effect, Failure};
 use serde_json::{Value, json};
 
-use crate::sim::{ADAPTER, Sim, SimClock, SimConfig, Simulated as _};
-use crate::{BoxFuture, Cloud, NoSecrets, OpenError, Opening, Persist, SecretRef, SecretResolver};
+use polity_clouds::{BoxFuture, Cloud, NoSecrets, OpenError, Opening, Persist, SecretRef, SecretResolver};
+use polity_sim::{ADAPTER, Sim, SimClock, SimConfig, Simulated as _};
 
 mod sessions;
 

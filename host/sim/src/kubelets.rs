@@ -6,12 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use polity_clouds::sim::{NodeView, Simulated as _};
 use polity_cluster::Cluster;
 use polity_core::call::Write;
 use polity_core::contract::{Act, Failure, Kind, ListQuery, ObjectDelete, ObjectRef, Precondition, Question};
 use polity_core::object::Object;
 use polity_kube_rules::time::rfc3339;
+use polity_sim::{NodeView, Simulated as _};
 use serde_json::{Value, json};
 
 use crate::clock::Clock;
@@ -164,7 +164,7 @@ fn object(node: &NodeView) -> Value {
 }
 
 fn conditions(node: &NodeView) -> Value {
-    let condition = |condition: &polity_clouds::sim::NodeCondition| {
+    let condition = |condition: &polity_sim::NodeCondition| {
         json!({
             "type": condition.kind, "status": condition.status, "reason": condition.reason, "message": "",
             "lastTransitionTime": rfc3339(condition.since), "lastHeartbeatTime": rfc3339(condition.since),

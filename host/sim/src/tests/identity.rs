@@ -86,9 +86,9 @@ impl Bench {
         &mut self,
         chain: impl IntoIterator<Item = Value>,
         secrets: impl IntoIterator<Item = BTreeMap<String, String>>,
-    ) -> Result<crate::Opened, Failure> {
+    ) -> Result<polity_clouds::Opened, Failure> {
         let chain: Vec<Value> = chain.into_iter().collect();
-        let request = crate::SessionRequest {
+        let request = polity_clouds::SessionRequest {
             plan: json!({"chain": chain}),
             secrets: secrets.into_iter().collect(),
             owner: "u".to_owned(),
@@ -96,7 +96,7 @@ impl Bench {
         self.sim.open_session(self.now, &request).1
     }
 
-    fn become_role(&mut self, chain: impl IntoIterator<Item = Value>) -> Result<crate::Opened, Failure> {
+    fn become_role(&mut self, chain: impl IntoIterator<Item = Value>) -> Result<polity_clouds::Opened, Failure> {
         self.become_by(chain, [])
     }
 
@@ -331,7 +331,7 @@ fn each_call_of_a_chain_can_fail_be_lost_or_be_slow() {
         ),
     ] {
         let mut b = bench(vec![rule("sts.*", trouble)]);
-        let request = crate::SessionRequest {
+        let request = polity_clouds::SessionRequest {
             plan: json!({"chain": chain()}),
             secrets: Vec::new(),
             owner: "u".to_owned(),

@@ -4,7 +4,7 @@ use polity_core::catalogue::{Operation, OperationEffect};
 use serde_json::{Value, json};
 
 use super::{Named, fields, name, operation, read, sealed, task, text};
-use crate::sim::pool::ADD;
+use crate::pool::ADD;
 
 pub(super) fn operations(visible_within: u64) -> [Named; 8] {
     let pools = fields(json!({"pools": {"type": "array", "items": pool()}}), &["pools"]);

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::ailment::Ailment;
 use super::vm::Power;
-use crate::millis::Millis;
+use polity_clouds::Millis;
 
 /// Which calls go wrong, and how. A rule without `nth`, `count` and `probability` fires each time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -28,7 +28,7 @@ pub(crate) fn catalogue(config: &SimConfig) -> Catalogue {
         .chain(machine::operations(visible_within))
         .chain(pool::operations(visible_within))
         .chain(router::operations(visible_within))
-        .chain(crate::node_catalogue::operations());
+        .chain(polity_clouds::node_catalogue::operations());
     Catalogue {
         operations: operations
             .map(|(name, operation)| (name.to_owned(), operation))

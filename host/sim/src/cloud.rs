@@ -8,12 +8,12 @@ use polity_core::catalogue::{Catalogue, OperationEffect};
 use polity_core::contract::{Answer, Code, Doubt, Failure};
 
 use super::{LONGEST, Reply, Sim, lost};
-use crate::adapters::Persist;
-use crate::clock::Clock;
-use crate::cloud::{BoxFuture, Cloud};
-use crate::session::{Opened, SessionRequest};
+use polity_clouds::Clock;
+use polity_clouds::Persist;
+use polity_clouds::{BoxFuture, Cloud};
+use polity_clouds::{Opened, SessionRequest};
 
-/// A [`Sim`] behind the [`Cloud`] trait. Requests reach it checked and unsealed, by [`Front`](crate::Front).
+/// A [`Sim`] behind the [`Cloud`] trait. Requests reach it checked and unsealed, by [`Front`](polity_clouds::Front).
 ///
 /// # Guarantees
 ///

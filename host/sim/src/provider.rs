@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::millis::Millis;
+use polity_clouds::Millis;
 
 /// An identity provider in the manner of AWS. Credential plans `{"region"?, "chain": [..]}` are resolved by it.
 ///

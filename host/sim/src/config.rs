@@ -10,8 +10,8 @@ use super::between::Between;
 use super::provider::IdentityProvider;
 use super::scenario::{FaultRule, Outage, Span, Trouble, WorldEvent};
 use super::task::TaskKind;
-use crate::adapters::{ConfigError, configuration};
-use crate::millis::Millis;
+use polity_clouds::Millis;
+use polity_clouds::{ConfigError, configuration};
 
 /// How a simulated cloud behaves.
 ///

@@ -14,7 +14,7 @@ use super::provider::{AccessKey, IamRole, Principal};
 use super::scenario::Trouble;
 use super::vm::Stamp;
 use super::{LONGEST, Sim, lost};
-use crate::session::{Opened, SessionRequest};
+use polity_clouds::{Opened, SessionRequest};
 
 /// The last call of every plan: whose the credentials are.
 pub(crate) const CALLER: &str = "sts.get-caller-identity";

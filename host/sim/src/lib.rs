@@ -3,7 +3,7 @@
 //! manner of Neutron and Nova, and accounts and roles in the manner of AWS.
 //!
 //! [`Sim`] is a state machine without clock and I/O: it is told the time, and chance comes from its seed. A simulation
-//! drives it directly; [`SimCloud`] puts it behind the [`Cloud`](crate::Cloud) trait, on the driver's clock.
+//! drives it directly; [`SimCloud`] puts it behind the [`Cloud`](polity_clouds::Cloud) trait, on the driver's clock.
 //!
 //! # Flow
 //!
@@ -62,11 +62,9 @@ use std::sync::Arc;
 use polity_core::catalogue::Catalogue;
 use polity_core::contract::{Answer, Code, Failure};
 
-use crate::check::Checked;
+use polity_clouds::Checked;
 use world::World;
 
-pub use crate::clock::Clock as SimClock;
-pub use crate::millis::Millis;
 pub use adapter::ADAPTER;
 pub use ailment::Ailment;
 pub use between::Between;
@@ -78,6 +76,8 @@ pub use config::{
 };
 pub use node::{NodeCondition, NodeView};
 pub use persist::RestoreError;
+pub use polity_clouds::Clock as SimClock;
+pub use polity_clouds::Millis;
 pub use provider::{AccessKey, IamRole, IdentityProvider, Principal, WebIdentity};
 pub use router_view::{PortView, RouterView};
 pub use scenario::{FaultRule, Intervention, Outage, Span, Trouble, Unreachable, WorldEvent};

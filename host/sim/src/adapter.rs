@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::config::SimConfig;
 use super::{Sim, SimCloud};
-use crate::adapters::{Adapter, OpenError, Opening};
-use crate::cloud::Cloud;
-use crate::front::Front;
-use crate::sessions::Sessions;
+use polity_clouds::Cloud;
+use polity_clouds::Front;
+use polity_clouds::Sessions;
+use polity_clouds::{Adapter, OpenError, Opening};
 
 const SIM: &str = "sim";
 

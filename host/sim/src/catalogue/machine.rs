@@ -4,7 +4,7 @@ use polity_core::catalogue::{Operation, OperationEffect};
 use serde_json::{Value, json};
 
 use super::{Named, fields, name, operation, read, sealed, text};
-use crate::sim::machine::CREATE;
+use crate::machine::CREATE;
 
 pub(super) fn operations(visible_within: u64) -> [Named; 5] {
     let named = || fields(json!({"name": name(), "providerID": name()}), &["name"]);
