@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result, bail};
 use polity_clouds::{Cloud, Opening, SecretResolver, node};
 use polity_core::binding::CloudRef;
-use polity_sim::Simulated as _;
 use serde_json::Value;
 
 use crate::adapters::adapter;
 use crate::clock::Clock;
 use crate::data::Data;
+use crate::sim;
 
 /// The clouds that are open.
 ///
@@ -141,7 +141,7 @@ impl Clouds {
             persist,
         };
         let opened = (adapter.open)(opening)?;
-        if let (Some(tells), true) = (&self.tells, opened.simulation().is_some()) {
+        if let (Some(tells), true) = (&self.tells, sim::is_simulated(&*opened)) {
             tells(&simulated(&cloud.name, self.data.as_deref()));
         }
         open.insert(

@@ -16,7 +16,7 @@ use crate::bindings::{self, Ready, is_binding};
 use crate::clouds::Clouds;
 use crate::crds::{self, Brought};
 use crate::policies::Policies;
-use crate::scenario::{self, Scenario};
+use crate::sim::Scenario;
 use crate::turns::Later;
 
 /// Everything that the given files hold.
@@ -59,10 +59,8 @@ impl Manifests {
             if value.is_null() {
                 continue;
             }
-            if value["apiVersion"] == scenario::API_VERSION && value["kind"] == scenario::KIND {
-                let scenario: Scenario = serde_path_to_error::deserialize(value)
-                    .map_err(|e| anyhow!("{}: {}", e.path(), e.inner()))
-                    .with_context(at)?;
+            if is_scenario(&value) {
+                let scenario = Scenario::read(value).with_context(at)?;
                 if self.scenario.replace(scenario).is_some() {
                     bail!("{}: there is more than one scenario", at());
                 }
@@ -84,7 +82,7 @@ impl Manifests {
     /// # Errors
     /// What stands in the way, and what to do about it: before anything is built or applied.
     pub fn check_for_a_cluster(&self, builds: bool) -> Result<()> {
-        if let Some(speed) = self.scenario.as_ref().and_then(|scenario| scenario.speed) {
+        if let Some(speed) = self.scenario.as_ref().and_then(Scenario::speed) {
             bail!(
                 "the scenario's `speed: {speed}` is for standalone, because the time of a cluster is its own: leave the \
                  scenario away by naming the other files, or remove its speed"
@@ -201,6 +199,11 @@ impl Manifests {
         }
         Ok(())
     }
+}
+
+/// Whether a manifest says what happens in an example, which is no object.
+fn is_scenario(manifest: &Value) -> bool {
+    manifest["apiVersion"] == "polity.dev/v1alpha1" && manifest["kind"] == "Scenario"
 }
 
 /// What manifests are applied to.
@@ -355,6 +358,7 @@ async fn serves_nothing_else(cluster: &Cluster, definition: &Value) -> Result<()
 }
 
 /// Applies an object of whoever runs the host.
+#[cfg(feature = "sim")]
 pub(crate) async fn apply_one(
     cluster: &Cluster,
     object: &Value,

@@ -20,18 +20,13 @@ use crate::clock::Clock;
 use crate::clouds::Clouds;
 use crate::manifests::{self, Target};
 
-/// The `apiVersion` of scenario files.
-pub const API_VERSION: &str = "polity.dev/v1alpha1";
-/// The `kind` of scenario files.
-pub const KIND: &str = "Scenario";
-
 /// A scenario file. Times count from the start, on the driver's clock.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scenario {
-    /// [`API_VERSION`]
+    /// `polity.dev/v1alpha1`
     pub api_version: String,
-    /// [`KIND`]
+    /// `Scenario`
     pub kind: String,
     /// For whatever is drawn by chance.
     #[serde(default)]
@@ -195,6 +190,36 @@ impl Running {
 }
 
 impl Scenario {
+    /// Reads a manifest.
+    pub(crate) fn read(manifest: Value) -> Result<Self> {
+        serde_path_to_error::deserialize(manifest).map_err(|e| anyhow!("{}: {}", e.path(), e.inner()))
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    pub(crate) fn speed(&self) -> Option<f64> {
+        self.speed
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Millis> {
+        self.deadline
+    }
+
+    pub(crate) fn cloud(&self) -> Option<&Value> {
+        self.cloud.as_ref()
+    }
+
+    /// What each of its expectations comes to.
+    pub(crate) async fn verdicts(&self, cluster: &Cluster, clouds: &Clouds) -> Result<Vec<Verdict>> {
+        let mut verdicts = Vec::new();
+        for expectation in &self.expect {
+            verdicts.push(expectation.check(cluster, clouds).await?);
+        }
+        Ok(verdicts)
+    }
+
     /// The bindings that its steps apply, and their patches.
     pub(crate) fn bindings(&self) -> impl Iterator<Item = &Value> {
         let of_binding = |patch: &&Patch| {
@@ -365,6 +390,16 @@ pub struct Verdict {
     pub wrong: Vec<String>,
 }
 
+impl Verdict {
+    pub(crate) fn that(&self) -> &str {
+        &self.that
+    }
+
+    pub(crate) fn wrong(&self) -> &[String] {
+        &self.wrong
+    }
+}
+
 impl TryFrom<Written> for Expectation {
     type Error = String;
 
@@ -526,7 +561,7 @@ mod tests {
             json!({"patch": {"object": object, "patch": patch}})
         };
         let scenario: Scenario = serde_json::from_value(json!({
-            "apiVersion": API_VERSION, "kind": KIND,
+            "apiVersion": "polity.dev/v1alpha1", "kind": "Scenario",
             "steps": [
                 {"apply": binding},
                 {"apply": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}},
@@ -540,7 +575,8 @@ mod tests {
 
     /// What is said of a scenario with this expectation.
     fn said_of(expectation: &Value) -> String {
-        let scenario = json!({"apiVersion": API_VERSION, "kind": KIND, "expect": [expectation]});
+        let scenario =
+            json!({"apiVersion": "polity.dev/v1alpha1", "kind": "Scenario", "expect": [expectation]});
         serde_json::from_value::<Scenario>(scenario).map_or_else(|e| e.to_string(), |_| String::new())
     }
 

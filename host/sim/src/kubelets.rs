@@ -6,37 +6,51 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use polity_cluster::Cluster;
+use polity_clouds::{BoxFuture, Clock, Cloud};
 use polity_core::call::Write;
 use polity_core::contract::{Act, Failure, Kind, ListQuery, ObjectDelete, ObjectRef, Precondition, Question};
 use polity_core::object::Object;
 use polity_kube_rules::time::rfc3339;
-use polity_sim::{NodeView, Simulated as _};
 use serde_json::{Value, json};
 
-use crate::clock::Clock;
-use crate::clouds::Clouds;
+use crate::{NodeCondition, NodeView, Simulated as _};
 
 /// Milliseconds of the clock between two looks.
 const EVERY: u64 = 1_000;
 
+/// The API server that kubelets speak to.
+pub trait Objects: Send + Sync {
+    /// Answers a question about objects.
+    fn read(&self, question: Question) -> BoxFuture<'_, Result<Value, Failure>>;
+
+    /// Changes an object.
+    fn write(&self, write: Write) -> BoxFuture<'_, Result<(), Failure>>;
+
+    /// Creates an object, or merges it into the one that stands at its name.
+    fn apply(&self, object: Value) -> BoxFuture<'_, Result<(), Failure>>;
+}
+
 /// Plays the kubelets of every simulated cloud that is open, for as long as it is polled.
-pub async fn play(clock: Arc<Clock>, cluster: Arc<Cluster>, clouds: Arc<Clouds>) {
+pub async fn play(
+    clock: Arc<dyn Clock>,
+    objects: Arc<dyn Objects>,
+    clouds: impl Fn() -> Vec<Arc<dyn Cloud>> + Send,
+) {
     let mut kubelets = Kubelets {
-        cluster,
+        objects,
         joined: BTreeSet::new(),
         left: BTreeSet::new(),
         shown: BTreeMap::new(),
     };
     loop {
-        clock.sleep(EVERY).await;
+        clock.sleep_ms(EVERY).await;
         let mut nodes = Vec::new();
-        for cloud in clouds.all() {
+        for cloud in clouds() {
             if let Some(sim) = cloud.simulation() {
                 nodes.extend(sim.inspect(|sim, now| sim.nodes(now)));
             }
         }
-        if let Err(failure) = kubelets.look(&nodes, clock.now().unix).await {
+        if let Err(failure) = kubelets.look(&nodes, clock.now_ms()).await {
             // The next look finds what is left to do.
             tracing::debug!(%failure, "the nodes of simulated machines");
         }
@@ -44,7 +58,7 @@ pub async fn play(clock: Arc<Clock>, cluster: Arc<Cluster>, clouds: Arc<Clouds>)
 }
 
 struct Kubelets {
-    cluster: Arc<Cluster>,
+    objects: Arc<dyn Objects>,
     /// By provider id, and when: a Node that somebody deletes is not made again by a kubelet that runs on.
     joined: BTreeSet<(String, u64)>,
     left: BTreeSet<(String, u64)>,
@@ -57,7 +71,7 @@ impl Kubelets {
         for node in nodes {
             let joined = (node.provider_id.clone(), node.joined);
             if node.gone.is_none() && node.left.is_none() && !self.joined.contains(&joined) {
-                self.cluster.apply(&object(node)).await?;
+                self.objects.apply(object(node)).await?;
                 self.joined.insert(joined);
                 self.shown.remove(&node.provider_id);
             }
@@ -86,7 +100,7 @@ impl Kubelets {
             projection: Vec::new(),
             latest: true,
         });
-        let found = self.cluster.read(&question).await.unwrap_or_default();
+        let found = self.objects.read(question).await.unwrap_or_default();
         if found["spec"]["providerID"] == *node.provider_id {
             let (uid, version) = (&found["metadata"]["uid"], &found["metadata"]["resourceVersion"]);
             let conditions = beside_those_of_others(&conditions, &found);
@@ -97,7 +111,7 @@ impl Kubelets {
                     "metadata": {"uid": uid, "resourceVersion": version}, "status": {"conditions": conditions},
                 }),
             };
-            self.cluster.write(&write).await?;
+            self.objects.write(write).await?;
         }
         self.shown.insert(node.provider_id.clone(), conditions);
         Ok(())
@@ -114,7 +128,7 @@ impl Kubelets {
             limit: 0,
             latest: true,
         };
-        let pods = self.cluster.read(&Question::Objects(query)).await?;
+        let pods = self.objects.read(Question::Objects(query)).await?;
         // Times of the API server are written alike, to the second.
         let now = rfc3339(unix);
         for pod in pods.as_array().into_iter().flatten() {
@@ -133,7 +147,7 @@ impl Kubelets {
             projection: Vec::new(),
             latest: true,
         });
-        let Ok(found) = self.cluster.read(&question).await else {
+        let Ok(found) = self.objects.read(question).await else {
             return Ok(());
         };
         let delete = Act::Delete(ObjectDelete {
@@ -145,7 +159,7 @@ impl Kubelets {
             grace_period_seconds: Some(0),
             propagation_policy: None,
         });
-        self.cluster.write(&Write::Act(delete)).await.map(|_| ())
+        self.objects.write(Write::Act(delete)).await
     }
 }
 
@@ -164,7 +178,7 @@ fn object(node: &NodeView) -> Value {
 }
 
 fn conditions(node: &NodeView) -> Value {
-    let condition = |condition: &polity_sim::NodeCondition| {
+    let condition = |condition: &NodeCondition| {
         json!({
             "type": condition.kind, "status": condition.status, "reason": condition.reason, "message": "",
             "lastTransitionTime": rfc3339(condition.since), "lastHeartbeatTime": rfc3339(condition.since),

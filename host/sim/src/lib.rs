@@ -38,6 +38,7 @@ mod config;
 mod draw;
 mod fault;
 mod kubeadm;
+pub mod kubelets;
 mod lag;
 mod late;
 mod machine;

@@ -9,7 +9,6 @@ use clap::{Args, ValueEnum};
 use polity_clouds::Millis;
 use polity_cluster::Cluster;
 use polity_sandbox::Allocation;
-use polity_sim::{Sim, Simulated as _};
 use serde_json::Value;
 
 use super::LEASE;
@@ -23,11 +22,11 @@ use crate::manifests::{Manifests, Target};
 use crate::policies::Policies;
 use crate::progress::{Format, Progress, say};
 use crate::recording::{self, Recorder};
-use crate::scenario::{Running, Scenario};
 use crate::secrets::ClusterSecrets;
 use crate::settled::{Ends, Settling};
+use crate::sim::{self, Running, Scenario};
+use crate::standalone;
 use crate::timekeeping::{self, Timekeeper};
-use crate::{kubelets, standalone};
 
 /// When `--until-settled` gives up without a scenario that says so: an hour of the driver's clock.
 const DEADLINE: Millis = Millis::seconds(3_600);
@@ -176,7 +175,7 @@ impl Run {
         let speed = match self.is_standalone() {
             true => self
                 .speed
-                .or(scenario.as_ref().and_then(|s| s.speed))
+                .or(scenario.as_ref().and_then(Scenario::speed))
                 .unwrap_or(1.0),
             false => 1.0,
         };
@@ -209,8 +208,8 @@ impl Run {
         });
         let (cluster, api) = self.cluster(&clock, data.as_deref(), format).await?;
         let cluster = Arc::new(cluster);
-        let seed = scenario.as_ref().map_or_else(unpredictable, |s| s.seed);
-        let cloud = scenario.as_ref().and_then(|s| s.cloud.clone());
+        let seed = scenario.as_ref().map_or_else(unpredictable, Scenario::seed);
+        let cloud = scenario.as_ref().and_then(|s| s.cloud().cloned());
         let secrets = Arc::new(ClusterSecrets::new(cluster.clone()));
         let mut clouds = Clouds::new(clock.clone(), secrets, data.clone(), seed, cloud);
         if !self.is_standalone() {
@@ -226,12 +225,7 @@ impl Run {
 
         let recorder = recorder(self.record.as_deref(), data.as_deref(), &sandbox.engine_version())?;
         let ends = Arc::new(Ends::default());
-        // The times of a scenario count from here, whatever it took to open the cloud.
-        for cloud in clouds.all() {
-            if let Some(sim) = cloud.simulation() {
-                sim.inspect(Sim::begin);
-            }
-        }
+        sim::begin(&clouds);
         let started = clock.now().boot;
         let (driver, handle) = Driver::new(Parts {
             identity: identity(),
@@ -243,7 +237,7 @@ impl Run {
             observer: Box::new(Progress::new(format, started, ends.clone(), Some(recorder))),
         });
         let driver = driver.spawn_run();
-        tokio::spawn(kubelets::play(clock.clone(), cluster.clone(), clouds.clone()));
+        tokio::spawn(sim::play_kubelets(clock.clone(), cluster.clone(), clouds.clone()));
         let says: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(move |message: &str| say(format, message));
         let running = scenario.as_ref().map(|s| s.start(&clock, &cluster, target, says));
         Ok(Host {
@@ -261,7 +255,9 @@ impl Run {
     }
 
     async fn until_its_end(&self, mut host: Host, signals: &mut Signals, format: Format) -> Result<ExitCode> {
-        let deadline = self.deadline.or(host.scenario.as_ref().and_then(|s| s.deadline));
+        let deadline = self
+            .deadline
+            .or(host.scenario.as_ref().and_then(Scenario::deadline));
         let deadline = deadline.unwrap_or(DEADLINE);
         let end = Settling {
             handle: &host.handle,
@@ -365,19 +361,19 @@ async fn report(
     }
     say(format, "everything is settled");
     let mut holds = true;
-    for expectation in scenario.iter().flat_map(|s| &s.expect) {
-        let verdict = expectation.check(cluster, clouds).await?;
-        match verdict.wrong.is_empty() {
-            true => say(format, &format!("  as expected: {}", verdict.that)),
-            false => {
-                holds = false;
-                say(format, &format!("  not as expected: {}", verdict.that));
-                verdict
-                    .wrong
-                    .iter()
-                    .for_each(|why| say(format, &format!("    {why}")));
-            }
+    let verdicts = match scenario {
+        Some(scenario) => scenario.verdicts(cluster, clouds).await?,
+        None => Vec::new(),
+    };
+    for verdict in verdicts {
+        if verdict.wrong().is_empty() {
+            say(format, &format!("  as expected: {}", verdict.that()));
+            continue;
         }
+        holds = false;
+        say(format, &format!("  not as expected: {}", verdict.that()));
+        let wrong = verdict.wrong().iter();
+        wrong.for_each(|why| say(format, &format!("    {why}")));
     }
     Ok(if holds {
         ExitCode::SUCCESS

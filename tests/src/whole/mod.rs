@@ -273,7 +273,7 @@ impl Site {
     /// Plays the kubelets of the simulated cloud's machines from now on.
     pub fn play_kubelets(&self) {
         let (clock, cluster, clouds) = (self.clock.clone(), self.cluster.clone(), self.clouds.clone());
-        tokio::spawn(polity::kubelets::play(clock, cluster, clouds));
+        tokio::spawn(polity::sim::play_kubelets(clock, cluster, clouds));
     }
 
     /// Starts what a scenario says of objects.

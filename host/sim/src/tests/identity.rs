@@ -96,7 +96,10 @@ impl Bench {
         self.sim.open_session(self.now, &request).1
     }
 
-    fn become_role(&mut self, chain: impl IntoIterator<Item = Value>) -> Result<polity_clouds::Opened, Failure> {
+    fn become_role(
+        &mut self,
+        chain: impl IntoIterator<Item = Value>,
+    ) -> Result<polity_clouds::Opened, Failure> {
         self.become_by(chain, [])
     }
 
