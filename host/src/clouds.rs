@@ -1,10 +1,12 @@
 //! The clouds that are open, by the name that sessions carry.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, Result, bail};
-use polity_clouds::{Cloud, Opening, SecretResolver, node};
+use anyhow::{Result, bail};
+use polity_clouds::{Cloud, Opening, SecretResolver, Storage, node};
 use polity_core::binding::CloudRef;
 use serde_json::Value;
 
@@ -120,16 +122,12 @@ impl Clouds {
             }
             return Ok(known.cloud.clone());
         }
-        let saved = match &self.data {
-            Some(data) => data
-                .read(&file(&cloud.name))
-                .with_context(|| format!("cannot read what {} remembers", cloud.name))?,
-            None => None,
-        };
-        let persist = self.data.clone().map(|data| {
-            let file = file(&cloud.name);
-            let write: polity_clouds::Persist = Box::new(move |snapshot| data.replace(&file, snapshot));
-            write
+        let storage = self.data.clone().map(|data| {
+            let storage: Arc<dyn Storage> = Arc::new(Kept {
+                data,
+                cloud: cloud.name.clone(),
+            });
+            storage
         });
         let clock: Arc<dyn polity_clouds::Clock> = self.clock.clone();
         let opening = Opening {
@@ -137,8 +135,7 @@ impl Clouds {
             seed: self.seed,
             clock,
             secrets: self.secrets.clone(),
-            saved,
-            persist,
+            storage,
         };
         let opened = (adapter.open)(opening)?;
         if let (Some(tells), true) = (&self.tells, sim::is_simulated(&*opened)) {
@@ -178,6 +175,28 @@ fn simulated(cloud: &str, data: Option<&Data>) -> String {
     }
 }
 
-fn file(cloud: &str) -> String {
-    format!("cloud-{cloud}.json")
+/// The part of the data folder that one cloud has.
+struct Kept {
+    data: Arc<Data>,
+    cloud: String,
+}
+
+impl Kept {
+    fn file(&self, ending: &str) -> String {
+        format!("cloud-{}.{ending}", self.cloud)
+    }
+}
+
+impl Storage for Kept {
+    fn read(&self) -> io::Result<Option<String>> {
+        self.data.read(&self.file("json"))
+    }
+
+    fn replace(&self, document: &str) -> io::Result<()> {
+        self.data.replace(&self.file("json"), document)
+    }
+
+    fn database(&self) -> io::Result<File> {
+        self.data.open_database(&self.file("redb"))
+    }
 }

@@ -1,6 +1,7 @@
 //! Adapters: how a cloud that a binding names is checked and opened. Which ones a build has, its host says.
 
 use std::error::Error;
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
@@ -13,8 +14,17 @@ use crate::clock::Clock;
 use crate::cloud::Cloud;
 use crate::sealed::SecretResolver;
 
-/// Stores a snapshot durably, or says why it could not.
-pub type Persist = Box<dyn Fn(&str) -> io::Result<()> + Send + Sync>;
+/// Where an adapter keeps what must outlive the process: a document that is written as a whole, or a database.
+pub trait Storage: Send + Sync {
+    /// The document that was written last.
+    fn read(&self) -> io::Result<Option<String>>;
+
+    /// Writes the document: when this returns, it survives the end of the process and of the machine.
+    fn replace(&self, document: &str) -> io::Result<()>;
+
+    /// The file of the database, this adapter's alone; empty if there was none.
+    fn database(&self) -> io::Result<File>;
+}
 
 /// A cloud that can be named in a binding.
 pub struct Adapter {
@@ -38,10 +48,8 @@ pub struct Opening {
     pub clock: Arc<dyn Clock>,
     /// Resolves sealed arguments.
     pub secrets: Arc<dyn SecretResolver>,
-    /// What was persisted last, to go on from.
-    pub saved: Option<String>,
-    /// Where snapshots go.
-    pub persist: Option<Persist>,
+    /// What it goes on from, and keeps what it does in; none: all is forgotten with the process.
+    pub storage: Option<Arc<dyn Storage>>,
 }
 
 /// A configuration that is not one.

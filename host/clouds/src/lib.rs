@@ -28,7 +28,7 @@ mod session;
 mod sessions;
 mod turns;
 
-pub use adapters::{Adapter, ConfigError, OpenError, Opening, Persist, configuration};
+pub use adapters::{Adapter, ConfigError, OpenError, Opening, Storage, configuration};
 pub use check::{CatalogueError, Checked};
 pub use clock::Clock;
 pub use cloud::{BoxFuture, Cloud};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::config::SimConfig;
-use super::{Sim, SimCloud};
+use super::{Sim, SimCloud, kept};
 use polity_clouds::Cloud;
 use polity_clouds::Front;
 use polity_clouds::Sessions;
@@ -29,16 +29,26 @@ fn config(configuration: Option<&Value>) -> Result<SimConfig, OpenError> {
 
 fn open(opening: Opening) -> Result<Arc<dyn Cloud>, OpenError> {
     let config = config(opening.configuration.as_ref())?;
-    let sim = match &opening.saved {
-        None => Sim::new(config, opening.seed, opening.clock.now_ms()),
-        Some(saved) => Sim::restore(config, saved).map_err(|source| OpenError::Saved {
-            cloud: SIM,
-            source: Box::new(source),
-        })?,
+    let (seed, clock) = (opening.seed, opening.clock.clone());
+    let new = |config| Sim::new(config, seed, clock.now_ms());
+    let cloud = match &opening.storage {
+        None => SimCloud::new(new(config), clock.clone()),
+        Some(storage) => {
+            let file = storage.database().map_err(saved)?;
+            let (disk, records) = kept::open(file).map_err(saved)?;
+            let sim = Sim::from_records(config.clone(), &records)?;
+            SimCloud::kept(sim.unwrap_or_else(|| new(config)), clock.clone(), disk)
+        }
     };
-    let cloud = SimCloud::new(sim, opening.clock.clone(), opening.persist);
     let sessions = Sessions::new(opening.seed);
     let front = Front::new(cloud, opening.secrets, opening.clock, sessions)
         .map_err(|source| OpenError::Catalogue { cloud: SIM, source })?;
     Ok(Arc::new(front))
+}
+
+pub(crate) fn saved(source: impl std::error::Error + Send + Sync + 'static) -> OpenError {
+    OpenError::Saved {
+        cloud: SIM,
+        source: Box::new(source),
+    }
 }

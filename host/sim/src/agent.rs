@@ -84,7 +84,7 @@ impl Sim {
         let node = text(arguments, "node");
         let number = self.listening(at, session, node)?;
         let boot_id = self.boot_id(number, self.world.members[&number].boots);
-        let (seed, blindly) = (self.world.seed, self.reboots_blindly);
+        let (seed, blindly) = (self.world.head.seed, self.reboots_blindly);
         let work = self.describe_work(number);
         let agent = self.agent(number);
         Ok(match operation.as_str() {
@@ -181,7 +181,7 @@ impl Sim {
     }
 
     fn boot_id(&self, number: u64, boots: u64) -> String {
-        uuid(self.world.seed, &format!("boot {number} {boots}"))
+        uuid(self.world.head.seed, &format!("boot {number} {boots}"))
     }
 
     fn describe_work(&self, number: u64) -> Option<Value> {
@@ -219,7 +219,7 @@ impl Sim {
             self.config
                 .packages
                 .takes
-                .pick(draw(self.world.seed, ENSURE, &request.session.owner, nth));
+                .pick(draw(self.world.head.seed, ENSURE, &request.session.owner, nth));
         self.agent(number).work = Some(Work {
             versions,
             nth,

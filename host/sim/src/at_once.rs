@@ -24,7 +24,10 @@ impl Sim {
     pub(crate) fn appear(&mut self, at: u64, request: &CloudRequest, name: &str, place: String) -> u64 {
         let owner = &request.session.owner;
         let number = self.world.number();
-        let uuids = [owner.clone(), uuid(self.world.seed, &format!("{owner} {number}"))];
+        let uuids = [
+            owner.clone(),
+            uuid(self.world.head.seed, &format!("{owner} {number}")),
+        ];
         let stamp = self.stamp(request);
         let mut vm = Vm::new(number, name.to_owned(), place.clone(), uuids, stamp, at);
         vm.appear(at);

@@ -78,7 +78,7 @@ impl Sim {
                 Reply::LOST
             }
             Trouble::HappenLate(by) => {
-                let late = Late::new(self.world.seed, request);
+                let late = Late::new(self.world.head.seed, request);
                 self.world.schedule(now + by.0, Due::Arrive(late));
                 self.dirty = true;
                 Reply::LOST

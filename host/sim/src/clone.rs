@@ -35,7 +35,7 @@ impl Sim {
             Plan { doomed, ..plan },
             None,
         );
-        let bios_uuid = uuid(self.world.seed, &format!("{} {task}", request.session.owner));
+        let bios_uuid = uuid(self.world.head.seed, &format!("{} {task}", request.session.owner));
         let uuids = [text(arguments, "instanceUuid").to_owned(), bios_uuid];
         let mut vm = Vm::new(number, name, place.clone(), uuids, self.stamp(request), at);
         vm.nics = nics;

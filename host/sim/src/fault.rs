@@ -26,7 +26,7 @@ impl Sim {
             .outages
             .iter()
             .find(|o| (o.from.0..o.until.0).contains(&elapsed));
-        let outage = outage.filter(|_| !self.world.calm)?;
+        let outage = outage.filter(|_| !self.world.head.calm)?;
         Some(match outage.calls {
             Unreachable::Refused => Some(Failure::new(Code::Unavailable, "the cloud refuses connections")),
             Unreachable::Silent => None,
@@ -35,7 +35,7 @@ impl Sim {
 
     /// What goes wrong with this call. The first rule that fires decides; those after it do not count the call.
     pub(crate) fn trouble(&mut self, now: u64, subject: &Subject<'_>) -> Option<Trouble> {
-        if self.world.calm {
+        if self.world.head.calm {
             return None;
         }
         let elapsed = self.world.elapsed(now);
@@ -55,7 +55,7 @@ impl Sim {
             } else {
                 index.to_string()
             };
-            let matched = self.world.matched.entry(counter).or_default();
+            let matched = self.world.matched.get_or_default(counter);
             *matched += 1;
             self.dirty = true;
             if nth.is_some_and(|nth| *matched != nth) || count.is_some_and(|count| *matched > count) {
@@ -67,7 +67,7 @@ impl Sim {
 
     /// From now on nothing goes wrong any more. What has begun goes on: doomed tasks fail, late effects arrive.
     pub fn stop_faults(&mut self) {
-        self.world.calm = true;
+        self.world.head.calm = true;
         self.dirty = true;
     }
 
@@ -86,13 +86,13 @@ impl Sim {
             away.chain(down).any(|until| elapsed < until.0)
         };
         let event = || {
-            let states = self.config.events.iter().zip(&self.world.events);
+            let states = self.config.events.iter().zip(&self.world.head.events);
             states
                 .into_iter()
                 .any(|(e, s)| *s != EventState::Done && e.until.is_none_or(|u| elapsed < u.0))
         };
         let rule = || (0..self.config.faults.len()).any(|index| self.unfinished(index, elapsed));
-        !self.world.calm && (outage() || event() || rule())
+        !self.world.head.calm && (outage() || event() || rule())
     }
 
     fn unfinished(&self, index: usize, elapsed: u64) -> bool {

@@ -37,6 +37,7 @@ mod cloud;
 mod config;
 mod draw;
 mod fault;
+mod kept;
 mod kubeadm;
 pub mod kubelets;
 mod lag;
@@ -141,9 +142,9 @@ impl Sim {
 
     /// Counts the configuration's times from this moment, unless somebody has called it already.
     pub fn begin(&mut self, now_ms: u64) {
-        let new = World::new(&self.config, self.world.seed, now_ms);
+        let new = World::new(&self.config, self.world.head.seed, now_ms);
         if self.world.is_untouched(&new) {
-            self.world = new;
+            self.world.begin_again(new);
             self.dirty = true;
         }
     }
@@ -155,7 +156,7 @@ impl Sim {
 
     /// The latest time it was told; Unix milliseconds.
     pub fn now(&self) -> u64 {
-        self.world.now
+        self.world.head.now
     }
 }
 

@@ -117,11 +117,11 @@ impl Sim {
         let down = self
             .down()
             .find(|span| (span.from.0..span.until.0).contains(&self.world.elapsed(at)));
-        down.map(|span| self.world.start + span.until.0)
+        down.map(|span| self.world.head.start + span.until.0)
     }
 
     fn down(&self) -> impl Iterator<Item = &Span> {
-        let calm = self.world.calm;
+        let calm = self.world.head.calm;
         self.config.api_server_down.iter().filter(move |_| !calm)
     }
 
@@ -133,12 +133,12 @@ impl Sim {
         let spans = self
             .down()
             .flat_map(|span| [span.from.0, span.from.0 + grace, span.until.0]);
-        silent.chain(spans.map(|at| self.world.start + at)).collect()
+        silent.chain(spans.map(|at| self.world.head.start + at)).collect()
     }
 
     /// The machine was turned on or off, or is gone.
     pub(crate) fn repower(&mut self, at: u64, number: u64, power: Option<Power>) {
-        let (machines, seed) = (&self.config.machines, self.world.seed);
+        let (machines, seed) = (&self.config.machines, self.world.head.seed);
         let (Some(node), Some(vm)) = (self.world.nodes.get_mut(&number), self.world.vms.get(&number)) else {
             return;
         };
@@ -308,7 +308,7 @@ impl Sim {
         let down = self
             .down()
             .find(|span| (span.from.0..span.until.0).contains(&elapsed));
-        let down = down.map(|span| self.world.start + span.from.0);
+        let down = down.map(|span| self.world.head.start + span.from.0);
         let last = [node.silent, down].into_iter().flatten().min()?;
         let unknown = last + self.config.machines.grace.0;
         (now >= unknown).then_some(unknown)
@@ -321,7 +321,7 @@ impl Sim {
         let long = self
             .down()
             .filter(|span| span.until.0 <= elapsed && span.until.0 - span.from.0 > grace);
-        long.map(|span| self.world.start + span.until.0)
+        long.map(|span| self.world.head.start + span.until.0)
             .max()
             .unwrap_or(0)
     }

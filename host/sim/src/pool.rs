@@ -55,7 +55,12 @@ impl Sim {
     pub(crate) fn pools(&mut self, session: &Session) -> Value {
         let pools = self.world.pools.get(&session.owner);
         let address = |pool: &String| {
-            let number = draw(self.world.seed, "pool", &format!("{} {pool}", session.owner), 0);
+            let number = draw(
+                self.world.head.seed,
+                "pool",
+                &format!("{} {pool}", session.owner),
+                0,
+            );
             format!("10.{}.{}.10", number >> 8 & 0xff, number & 0xff)
         };
         let pools = pools
@@ -68,7 +73,7 @@ impl Sim {
     /// Makes pools, at once. Those that are there stay.
     pub(crate) fn ensure_pools(&mut self, request: &CloudRequest) -> Answer {
         let wanted = request.arguments["pools"].as_array().into_iter().flatten();
-        let pools = self.world.pools.entry(request.session.owner.clone()).or_default();
+        let pools = self.world.pools.get_or_default(request.session.owner.clone());
         pools.extend(wanted.map(|pool| text(pool, "pool").to_owned()));
         self.dirty = true;
         Ok(json!({}))
@@ -200,7 +205,7 @@ impl Sim {
 
     /// A machine of a pool was turned on or off, or is gone: a boot has begun, or ended.
     pub(crate) fn reboot_member(&mut self, at: u64, number: u64, power: Option<Power>) {
-        let (boot, seed) = (self.config.machines.boot, self.world.seed);
+        let (boot, seed) = (self.config.machines.boot, self.world.head.seed);
         let (Some(member), Some(vm)) = (self.world.members.get_mut(&number), self.world.vms.get(&number))
         else {
             return;

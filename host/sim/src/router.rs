@@ -158,7 +158,7 @@ impl Sim {
 
     /// The power of a router's VM has changed.
     pub(crate) fn repower_router(&mut self, at: u64, number: u64, power: Option<Power>) {
-        let (routers, seed) = (&self.config.routers, self.world.seed);
+        let (routers, seed) = (&self.config.routers, self.world.head.seed);
         let (Some(router), Some(vm)) = (self.world.routers.get_mut(&number), self.world.vms.get(&number))
         else {
             return;
@@ -182,7 +182,7 @@ impl Sim {
             Intervention::Withdraw => {
                 let vm = &self.world.vms[&number];
                 let known = withdrawn(vm.stamp.account.as_deref(), &vm.stamp.tenant, &vm.name);
-                self.world.withdrawn.insert(known);
+                self.world.withdrawn.insert(known, ());
             }
             _ => {}
         }
@@ -266,7 +266,7 @@ impl Sim {
     /// Whether the network service knows the caller's router of this name.
     fn resource(&self, session: &Session, name: &str) -> Answer {
         let known = withdrawn(self.account(session), &session.tenant, name);
-        match self.world.withdrawn.contains(&known) {
+        match self.world.withdrawn.contains_key(&known) {
             false => Ok(json!({})),
             true => {
                 let message = format!("the network service knows no router {name:?}");

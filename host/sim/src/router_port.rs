@@ -155,7 +155,7 @@ impl Sim {
     /// Gives the caller's ports of this router back: all that are plugged in are plugged out.
     pub(crate) fn release(&mut self, session: &Session, router: &str) -> Value {
         let account = self.account(session).map(str::to_owned);
-        self.world.ports.retain(|_, port| {
+        self.world.ports.retain(|port| {
             let own = owned(&port.stamp, session, "").is_ok() && port.stamp.account == account;
             !(own && port.router == router)
         });

@@ -73,9 +73,9 @@ impl Sim {
 
     fn grant(&mut self, now: u64, who: Who) -> Opened {
         let number = self.world.number();
-        let token = uuid(self.world.seed, &format!("session {number}"));
+        let token = uuid(self.world.head.seed, &format!("session {number}"));
         let live = |granted: &Granted| granted.expires.is_none_or(|expires| expires > now);
-        self.world.sessions.retain(|_, granted| live(granted));
+        self.world.sessions.retain(live);
         let Principal { account, arn } = who.principal;
         let granted = Granted {
             account: account.clone(),
@@ -155,7 +155,7 @@ impl Sim {
                 "SignatureDoesNotMatch: not with that secret access key",
             ));
         }
-        let expires = key.expires.map(|at| self.world.start + at.0);
+        let expires = key.expires.map(|at| self.world.head.start + at.0);
         if expires.is_some_and(|expires| now >= expires) {
             return Err(unauthenticated("ExpiredToken: the access key has expired"));
         }

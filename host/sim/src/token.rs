@@ -31,13 +31,15 @@ impl Sim {
         let now = self.advance(now_ms);
         self.world
             .tokens
-            .retain(|_, token| token.expires.is_none_or(|expires| expires > now));
+            .retain(|token| token.expires.is_none_or(|expires| expires > now));
         let known = Token {
             minted: true,
             expires: Some(now.saturating_add(ttl_ms)),
             ..Token::default()
         };
-        self.world.tokens.insert(digest(self.world.seed, token), known);
+        self.world
+            .tokens
+            .insert(digest(self.world.head.seed, token), known);
         self.dirty = true;
     }
 
@@ -47,17 +49,17 @@ impl Sim {
         let token = arguments
             .get("bootstrapToken")
             .or_else(|| arguments.get("token"))?;
-        let digest = digest(self.world.seed, token);
+        let digest = digest(self.world.head.seed, token);
         let stamp = self.stamp(request);
-        let token = self.world.tokens.entry(digest.clone()).or_default();
+        let token = self.world.tokens.get_or_default(digest.clone());
         token.stamp.get_or_insert(stamp);
         Some(digest)
     }
 
     pub(crate) fn revoke_token(&mut self, request: &CloudRequest) -> Answer {
-        let digest = digest(self.world.seed, &request.arguments["token"]);
+        let digest = digest(self.world.head.seed, &request.arguments["token"]);
         let stamp = self.stamp(request);
-        let token = self.world.tokens.entry(digest).or_default();
+        let token = self.world.tokens.get_or_default(digest);
         owned(token.stamp.get_or_insert(stamp), &request.session, "the token")?;
         token.revoked = true;
         self.dirty = true;
@@ -66,7 +68,7 @@ impl Sim {
 
     /// The machine that had it is gone. What the host made ends by itself, and is known until then.
     pub(crate) fn forget_token(&mut self, digest: &str) {
-        let now = self.world.now;
+        let now = self.world.head.now;
         let ended = |token: &Token| token.expires.is_none_or(|expires| expires <= now);
         if self.world.tokens.get(digest).is_some_and(ended) {
             self.world.tokens.remove(digest);

@@ -178,8 +178,8 @@ impl Sim {
         let now = self.advance(now_ms);
         let edges = self.config.outages.iter().flat_map(|o| [o.from.0, o.until.0]);
         let edges = edges
-            .map(|at| self.world.start + at)
-            .filter(|_| !self.world.calm)
+            .map(|at| self.world.head.start + at)
+            .filter(|_| !self.world.head.calm)
             .chain(self.node_turns())
             .filter(|at| *at > now);
         edges.chain(self.world.next_due()).min()

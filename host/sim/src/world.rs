@@ -1,6 +1,6 @@
 //! What there is, and what is due to happen by itself.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use polity_core::call::CloudRequest;
 use serde::{Deserialize, Serialize};
@@ -9,6 +9,7 @@ use super::Sim;
 use super::call::Plan;
 use super::config::SimConfig;
 use super::draw::draw;
+use super::kept::{Note, Table};
 use super::late::Late;
 use super::node::Node;
 use super::pool::Member;
@@ -25,49 +26,47 @@ use super::vm::{Power, Version, Vm};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct World {
+    pub(crate) head: Head,
+    pub(crate) vms: Table<u64, Vm>,
+    pub(crate) tasks: Table<u64, Task>,
+    pub(crate) owners: Table<String, Owner>,
+    /// Whose name it is: VMs that exist or are being cloned.
+    pub(crate) names: Table<String, u64>,
+    /// How often each fault rule matched, for each owner where the rule says so.
+    pub(crate) matched: Table<String, u64>,
+    /// By the token that callers show.
+    pub(crate) sessions: Table<String, Granted>,
+    /// By the number of their machine.
+    pub(crate) nodes: Table<u64, Node>,
+    /// By the number of their VM.
+    pub(crate) routers: Table<u64, Router>,
+    /// The ports that routers have, by account, network and MAC address.
+    pub(crate) ports: Table<String, Port>,
+    /// Routers that the network service does not know any more, by account, tenant and name.
+    pub(crate) withdrawn: Table<String, ()>,
+    /// Bootstrap tokens, by their digest.
+    pub(crate) tokens: Table<String, Token>,
+    /// Machines of pools, by the number of their VM.
+    pub(crate) members: Table<u64, Member>,
+    /// The pools of each owner.
+    pub(crate) pools: Table<String, BTreeSet<String>>,
+    /// The machine that made each owner's cluster.
+    pub(crate) clusters: Table<String, u64>,
+    /// By when it is due, and its number.
+    due: Table<(u64, u64), Due>,
+}
+
+/// What there is once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Head {
     pub(crate) seed: u64,
     pub(crate) start: u64,
     /// The latest time it was told.
     pub(crate) now: u64,
-    pub(crate) vms: BTreeMap<u64, Vm>,
-    pub(crate) tasks: BTreeMap<u64, Task>,
-    pub(crate) owners: BTreeMap<String, Owner>,
-    /// Whose name it is: VMs that exist or are being cloned.
-    pub(crate) names: BTreeMap<String, u64>,
-    /// How often each fault rule matched, for each owner where the rule says so.
-    pub(crate) matched: BTreeMap<String, u64>,
     pub(crate) events: Vec<EventState>,
-    /// By the token that callers show.
-    #[serde(default)]
-    pub(crate) sessions: BTreeMap<String, Granted>,
-    /// By the number of their machine.
-    #[serde(default)]
-    pub(crate) nodes: BTreeMap<u64, Node>,
-    /// By the number of their VM.
-    #[serde(default)]
-    pub(crate) routers: BTreeMap<u64, Router>,
-    /// The ports that routers have, by account, network and MAC address.
-    #[serde(default)]
-    pub(crate) ports: BTreeMap<String, Port>,
-    /// Routers that the network service does not know any more, by account, tenant and name.
-    #[serde(default)]
-    pub(crate) withdrawn: BTreeSet<String>,
-    /// Bootstrap tokens, by their digest.
-    #[serde(default)]
-    pub(crate) tokens: BTreeMap<String, Token>,
-    /// Machines of pools, by the number of their VM.
-    #[serde(default)]
-    pub(crate) members: BTreeMap<u64, Member>,
-    /// The pools of each owner.
-    #[serde(default)]
-    pub(crate) pools: BTreeMap<String, BTreeSet<String>>,
-    /// The machine that made each owner's cluster.
-    #[serde(default)]
-    pub(crate) clusters: BTreeMap<String, u64>,
     /// No fault from now on.
     pub(crate) calm: bool,
-    #[serde(with = "super::persist::pairs")]
-    due: BTreeMap<(u64, u64), Due>,
     counter: u64,
 }
 
@@ -119,50 +118,89 @@ pub(crate) enum Due {
 
 impl World {
     pub(crate) fn new(config: &SimConfig, seed: u64, start: u64) -> Self {
-        let mut world = World {
+        let mut world = World::with(Head {
             seed,
             start,
             now: start,
-            vms: BTreeMap::new(),
-            tasks: BTreeMap::new(),
-            owners: BTreeMap::new(),
-            names: BTreeMap::new(),
-            matched: BTreeMap::new(),
             events: Vec::new(),
-            sessions: BTreeMap::new(),
-            nodes: BTreeMap::new(),
-            routers: BTreeMap::new(),
-            ports: BTreeMap::new(),
-            withdrawn: BTreeSet::new(),
-            tokens: BTreeMap::new(),
-            members: BTreeMap::new(),
-            pools: BTreeMap::new(),
-            clusters: BTreeMap::new(),
             calm: false,
-            due: BTreeMap::new(),
             counter: 0,
-        };
+        });
         world.expect(&config.events);
         world
+    }
+
+    /// Nothing but this.
+    pub(crate) fn with(head: Head) -> Self {
+        World {
+            head,
+            vms: Table::default(),
+            tasks: Table::default(),
+            owners: Table::default(),
+            names: Table::default(),
+            matched: Table::default(),
+            sessions: Table::default(),
+            nodes: Table::default(),
+            routers: Table::default(),
+            ports: Table::default(),
+            withdrawn: Table::default(),
+            tokens: Table::default(),
+            members: Table::default(),
+            pools: Table::default(),
+            clusters: Table::default(),
+            due: Table::default(),
+        }
+    }
+
+    /// Every table, and the name that it is stored under.
+    pub(crate) fn tables(&mut self) -> [(&'static str, &mut dyn Note); 15] {
+        [
+            ("vms", &mut self.vms),
+            ("tasks", &mut self.tasks),
+            ("owners", &mut self.owners),
+            ("names", &mut self.names),
+            ("matched", &mut self.matched),
+            ("sessions", &mut self.sessions),
+            ("nodes", &mut self.nodes),
+            ("routers", &mut self.routers),
+            ("ports", &mut self.ports),
+            ("withdrawn", &mut self.withdrawn),
+            ("tokens", &mut self.tokens),
+            ("members", &mut self.members),
+            ("pools", &mut self.pools),
+            ("clusters", &mut self.clusters),
+            ("due", &mut self.due),
+        ]
     }
 
     /// Whether nobody has called it since it was as `new` is.
     pub(crate) fn is_untouched(&self, new: &World) -> bool {
         let nobody = self.owners.is_empty() && self.sessions.is_empty() && self.tokens.is_empty();
-        nobody && self.counter == new.counter
+        nobody && self.head.counter == new.head.counter
+    }
+
+    /// Becomes another one that nobody has called, and notes that as it notes everything.
+    pub(crate) fn begin_again(&mut self, new: World) {
+        for (_, table) in self.tables() {
+            table.clear();
+        }
+        self.head = new.head;
+        for (at, due) in new.due.iter() {
+            self.due.insert(*at, due.clone());
+        }
     }
 
     /// Schedules the events it does not know yet.
     pub(crate) fn expect(&mut self, events: &[WorldEvent]) {
-        for (index, event) in events.iter().enumerate().skip(self.events.len()) {
+        for (index, event) in events.iter().enumerate().skip(self.head.events.len()) {
             let armed = event.after_power_on.is_none();
-            self.events.push(if armed {
+            self.head.events.push(if armed {
                 EventState::Armed
             } else {
                 EventState::Waiting
             });
             if armed {
-                self.schedule(self.start + event.at.0, Due::Intervene(index));
+                self.schedule(self.head.start + event.at.0, Due::Intervene(index));
             }
         }
     }
@@ -174,8 +212,8 @@ impl World {
 
     /// A number that nothing else has.
     pub(crate) fn number(&mut self) -> u64 {
-        self.counter += 1;
-        self.counter
+        self.head.counter += 1;
+        self.head.counter
     }
 
     /// The owner's next number from the seed.
@@ -183,19 +221,16 @@ impl World {
         let record = self.owner(owner);
         record.draws += 1;
         let nth = record.draws;
-        draw(self.seed, "call", owner, nth)
+        draw(self.head.seed, "call", owner, nth)
     }
 
     pub(crate) fn owner(&mut self, owner: &str) -> &mut Owner {
-        if !self.owners.contains_key(owner) {
-            self.owners.insert(owner.to_owned(), Owner::default());
-        }
-        self.owners.get_mut(owner).expect("inserted above")
+        self.owners.get_or_default(owner.to_owned())
     }
 
     /// Since the start: the time of scenarios.
     pub(crate) fn elapsed(&self, now: u64) -> u64 {
-        now.saturating_sub(self.start)
+        now.saturating_sub(self.head.start)
     }
 
     pub(crate) fn next_due(&self) -> Option<u64> {
@@ -232,8 +267,7 @@ impl World {
     }
 
     fn take_due(&mut self, now: u64) -> Option<(u64, Due)> {
-        let first = self.due.first_entry().filter(|e| e.key().0 <= now)?;
-        let ((at, _), due) = first.remove_entry();
+        let ((at, _), due) = self.due.pop_first_if(|(at, _)| *at <= now)?;
         Some((at, due))
     }
 }
@@ -241,11 +275,11 @@ impl World {
 impl Sim {
     /// Lets everything happen that is due by now. Time never goes back: an earlier `now` is taken for the latest one.
     pub fn advance(&mut self, now_ms: u64) -> u64 {
-        self.world.now = self.world.now.max(now_ms);
-        while let Some((at, due)) = self.world.take_due(self.world.now) {
+        self.world.head.now = self.world.head.now.max(now_ms);
+        while let Some((at, due)) = self.world.take_due(self.world.head.now) {
             self.happen(at, due);
         }
-        self.world.now
+        self.world.head.now
     }
 
     fn happen(&mut self, at: u64, due: Due) {
@@ -331,7 +365,7 @@ impl Sim {
 
     /// Gives the VM this power; none removes it.
     pub(crate) fn set_power(&mut self, at: u64, number: u64, power: Option<Power>) {
-        let (seed, dhcp, lag) = (self.world.seed, self.config.dhcp, self.config.lag.0);
+        let (seed, dhcp, lag) = (self.world.head.seed, self.config.dhcp, self.config.lag.0);
         let Some(vm) = self.world.vms.get_mut(&number) else {
             return;
         };
@@ -379,16 +413,16 @@ impl Sim {
         };
         for index in 0..self.config.events.len() {
             let event = &self.config.events[index];
-            if event.vm != name || self.world.events[index] != EventState::Waiting {
+            if event.vm != name || self.world.head.events[index] != EventState::Waiting {
                 continue;
             }
-            let earliest = self.world.start + event.at.0;
+            let earliest = self.world.head.start + event.at.0;
             let due = match (kind, event.after_power_on) {
                 (TaskKind::Clone, None) => at,
                 (TaskKind::PowerOn, Some(after)) => at + after.0,
                 _ => continue,
             };
-            self.world.events[index] = EventState::Armed;
+            self.world.head.events[index] = EventState::Armed;
             self.world.schedule(due.max(earliest), Due::Intervene(index));
         }
     }
@@ -397,7 +431,7 @@ impl Sim {
         let Some(event) = self.config.events.get(index).cloned() else {
             return;
         };
-        if self.world.calm || event.until.is_some_and(|until| self.world.elapsed(at) >= until.0) {
+        if self.world.head.calm || event.until.is_some_and(|until| self.world.elapsed(at) >= until.0) {
             return;
         }
         let on = |vm: &u64| self.world.vms[vm].current().is_some_and(|v| v.power == Power::On);
@@ -406,10 +440,10 @@ impl Sim {
             .named(&event.vm)
             .filter(|vm| event.after_power_on.is_none() || on(vm));
         let Some(number) = target else {
-            self.world.events[index] = EventState::Waiting;
+            self.world.head.events[index] = EventState::Waiting;
             return;
         };
-        self.world.events[index] = EventState::Done;
+        self.world.head.events[index] = EventState::Done;
         match event.does.power() {
             Ok(power) => self.set_power(at, number, power),
             Err(ill) => self.befall(at, number, ill),

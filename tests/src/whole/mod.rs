@@ -102,6 +102,21 @@ impl Site {
         Site::on(client.clone(), client, clock, seed, sim)
     }
 
+    /// As [`Site::new`], with the cloud in this data folder, and the objects too where `objects` says so.
+    ///
+    /// # Panics
+    /// If something in the folder cannot be opened.
+    pub fn kept(seed: u64, sim: Option<Value>, data: &Arc<polity::Data>, objects: bool) -> Self {
+        let clock = Arc::new(Clock::of_runtime(BEGIN));
+        let folder = objects.then_some(&**data);
+        let api = polity::standalone::open(&clock, folder).expect("an API server");
+        let client = kube::Client::new(api, "default");
+        let mut site = Site::on(client.clone(), client, clock.clone(), seed, sim.clone());
+        let secrets = Arc::new(ClusterSecrets::new(site.cluster.clone()));
+        site.clouds = Arc::new(Clouds::new(clock, secrets, Some(data.clone()), seed, sim));
+        site
+    }
+
     /// A folder with the compiled policies and a cloud as `sim` configures it, on somebody else's cluster. Its objects
     /// have the times of that cluster, so `clock` should too. Hosts speak to it by `hosts`, everybody else by `client`.
     pub fn on(

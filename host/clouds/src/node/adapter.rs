@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{NodeCloud, NodeConfig};
+use super::{NodeCloud, NodeConfig, Persist};
 use crate::adapters::{Adapter, OpenError, Opening, configuration};
 use crate::cloud::Cloud;
 use crate::front::Front;
@@ -28,12 +28,21 @@ fn config(value: Option<&Value>) -> Result<NodeConfig, OpenError> {
 fn open(opening: Opening) -> Result<Arc<dyn Cloud>, OpenError> {
     let config = config(opening.configuration.as_ref())?;
     let clock = opening.clock.clone();
-    let cloud = NodeCloud::open(config, opening.saved.as_deref(), opening.persist, clock);
-    let cloud = cloud.map_err(|source| OpenError::Saved {
-        cloud: NODE,
-        source: Box::new(source),
-    })?;
+    let remembered = opening.storage.as_ref().map(|storage| storage.read());
+    let remembered = remembered.transpose().map_err(saved)?.flatten();
+    let persist = opening.storage.map(|storage| {
+        let persist: Persist = Box::new(move |document| storage.replace(document));
+        persist
+    });
+    let cloud = NodeCloud::open(config, remembered.as_deref(), persist, clock).map_err(saved)?;
     let front = Front::new(cloud, opening.secrets, opening.clock, Sessions::new(opening.seed))
         .map_err(|source| OpenError::Catalogue { cloud: NODE, source })?;
     Ok(Arc::new(front))
+}
+
+fn saved(source: impl std::error::Error + Send + Sync + 'static) -> OpenError {
+    OpenError::Saved {
+        cloud: NODE,
+        source: Box::new(source),
+    }
 }

@@ -23,6 +23,7 @@ mod memory;
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polity_core::call::{CloudRequest, PendingEntry, Session};
@@ -31,7 +32,6 @@ use polity_core::contract::{Answer, Code, Doubt, Failure};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::adapters::Persist;
 use crate::clock::Clock;
 use crate::cloud::{BoxFuture, Cloud};
 use crate::node_catalogue;
@@ -43,6 +43,9 @@ use memory::{Memory, Versions, Work, WorkState};
 
 /// Milliseconds between the answer to `node.reboot` and the reboot: what the answer brings about is written first.
 const REBOOTS_AFTER: u64 = 10_000;
+
+/// Stores what is remembered durably, or says why it could not.
+type Persist = Box<dyn Fn(&str) -> io::Result<()> + Send + Sync>;
 
 /// What is remembered cannot be read.
 #[derive(Debug, thiserror::Error)]

@@ -1,15 +1,17 @@
 //! The simulated cloud as the host sees it: by name, behind the front, on a clock.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::executor::block_on;
 use polity_core::call::{CloudRequest, PendingEntry, Session};
 use polity_core::contract::{Answer, Code, Doubt, Effect, Failure};
 use serde_json::{Value, json};
 
-use polity_clouds::{BoxFuture, Cloud, NoSecrets, OpenError, Opening, Persist, SecretRef, SecretResolver};
-use polity_sim::{ADAPTER, Sim, SimClock, SimConfig, Simulated as _};
+use polity_clouds::{BoxFuture, Cloud, NoSecrets, OpenError, Opening, SecretRef, SecretResolver, Storage};
+use polity_sim::{ADAPTER, SimClock, Simulated as _};
 
 mod sessions;
 
@@ -54,8 +56,7 @@ fn opening(configuration: Value) -> Opening {
         seed: 7,
         clock: Arc::new(Clock(AtomicU64::new(1_000))),
         secrets: Arc::new(NoSecrets),
-        saved: None,
-        persist: None,
+        storage: None,
     }
 }
 
@@ -183,15 +184,10 @@ fn answers_take_their_time_and_lost_ones_the_longest_there_is() {
 fn a_sealed_argument_is_resolved_and_never_seen_again() {
     let echo = json!({"fail": {"code": "internal", "message": "bad user data: {userData}"}});
     let configuration = json!({"faults": [{"operation": "vm.clone", "nth": 1, "then": echo}]});
-    let stored = Arc::new(Mutex::new(String::new()));
-    let log = stored.clone();
-    let persist: Persist = Box::new(move |snapshot| {
-        log.lock().unwrap().push_str(snapshot);
-        Ok(())
-    });
+    let file = Arc::new(OneFile::default());
     let opening = Opening {
         secrets: Arc::new(OneSecret),
-        persist: Some(persist),
+        storage: Some(file.clone()),
         ..opening(configuration)
     };
     let cloud = open(opening).unwrap();
@@ -203,8 +199,10 @@ fn a_sealed_argument_is_resolved_and_never_seen_again() {
     let plain = perform(&cloud, clone_vm(json!({"userData": SECRET}))).unwrap_err();
     assert_eq!(plain.code, Code::InvalidArgument, "only a reference is taken");
     assert!(!plain.message.contains("hunter22"), "{plain}");
-    let stored = stored.lock().unwrap();
-    assert!(stored.contains("\"vms\"") && !stored.contains("hunter22"));
+    drop(cloud);
+    let stored = file.bytes();
+    let has = |text: &str| stored.windows(text.len()).any(|bytes| bytes == text.as_bytes());
+    assert!(has("instanceUuid") && !has("hunter22"));
 }
 
 #[test]
@@ -226,74 +224,91 @@ fn a_late_call_is_stored_without_its_secrets() {
     );
 }
 
-/// A snapshot is stored while no answer has left; the sleep is what comes before an answer.
+/// A cloud that begins again on the file of one that was killed knows what that one answered.
 #[test]
-fn what_a_call_did_is_stored_before_its_answer_leaves() {
-    struct Strict(Arc<AtomicBool>);
-    impl SimClock for Strict {
-        fn now_ms(&self) -> u64 {
-            5
-        }
-        fn sleep_ms(&self, _: u64) -> BoxFuture<'_, ()> {
-            assert!(self.0.load(Ordering::SeqCst), "answered before it was stored");
-            Box::pin(std::future::ready(()))
-        }
-    }
-    let stored = Arc::new(AtomicBool::new(false));
-    let (flag, saved) = (stored.clone(), Arc::new(Mutex::new(String::new())));
-    let place = saved.clone();
-    let persist: Persist = Box::new(move |snapshot| {
-        *place.lock().unwrap() = snapshot.to_owned();
-        flag.store(true, Ordering::SeqCst);
-        Ok(())
-    });
-    let clock = Arc::new(Strict(stored));
-    let opening = Opening {
-        clock,
-        persist: Some(persist),
+fn what_was_answered_is_known_to_the_next_process() {
+    let file = Arc::new(OneFile::default());
+    let on = |file: &Arc<OneFile>| Opening {
+        storage: Some(file.clone()),
         ..opening(json!({}))
     };
-    let cloud = open(opening).unwrap();
+    let cloud = open(on(&file)).unwrap();
     let task = perform(&cloud, clone_vm(json!({}))).unwrap();
-    let mut restored = Sim::restore(SimConfig::default(), &saved.lock().unwrap()).unwrap();
-    let known = restored.perform(5, &request("task.get", json!({"id": task["task"]})));
-    assert!(known.answer.unwrap().is_ok());
+    // A copy of the file at this moment: nothing is written to it when the cloud ends.
+    let killed = Arc::new(OneFile::of(&file.bytes()));
+    let next = open(on(&killed)).unwrap();
+    let known = perform(&next, request("task.get", json!({"id": task["task"]})));
+    assert_eq!(
+        known.unwrap()["state"],
+        perform(&cloud, request("task.get", json!({"id": task["task"]}))).unwrap()["state"]
+    );
 }
 
 #[test]
 fn a_call_that_could_not_be_stored_is_in_doubt() {
-    let full = Arc::new(AtomicBool::new(true));
-    let disk = full.clone();
-    let writes = Arc::new(AtomicU64::new(0));
-    let count = writes.clone();
-    let persist: Persist = Box::new(move |_| {
-        count.fetch_add(1, Ordering::SeqCst);
-        if disk.load(Ordering::SeqCst) {
-            Err(std::io::Error::other("disk full"))
-        } else {
-            Ok(())
-        }
-    });
+    let file = Arc::new(OneFile::default());
     let cloud = open(Opening {
-        persist: Some(persist),
+        storage: Some(file.clone()),
         ..opening(json!({}))
     })
     .unwrap();
+    file.delete();
     let failure = perform(&cloud, clone_vm(json!({}))).unwrap_err();
     assert_eq!((failure.code, failure.effect), (Code::Internal, Effect::Unknown));
-    assert!(failure.message.contains("disk full"), "{failure}");
-    full.store(false, Ordering::SeqCst);
-    assert_eq!(
-        perform(&cloud, request("vm.get", json!({"id": "vm-1"})))
-            .unwrap_err()
-            .code,
-        Code::NotFound
+    assert!(failure.message.contains("deleted"), "{failure}");
+    // Nor is anything told that rests on it.
+    let seen = perform(&cloud, request("vm.get", json!({"id": "vm-1"}))).unwrap_err();
+    assert_eq!(seen.code, Code::Internal);
+}
+
+#[test]
+fn a_file_that_is_no_database_of_the_cloud_is_refused() {
+    let refused = open(Opening {
+        storage: Some(Arc::new(OneFile::of(b"{}"))),
+        ..opening(json!({}))
+    });
+    let said = error_chain(&refused.err().unwrap());
+    assert!(
+        said.contains("opening the database of the simulated cloud"),
+        "{said}"
     );
-    assert_eq!(
-        writes.load(Ordering::SeqCst),
-        2,
-        "the next call stores what the last one could not"
-    );
-    let _ = perform(&cloud, request("vm.get", json!({"id": "vm-1"})));
-    assert_eq!(writes.load(Ordering::SeqCst), 2, "reads store nothing");
+}
+
+/// A file in a folder of its own.
+struct OneFile(tempfile::NamedTempFile);
+
+impl Default for OneFile {
+    fn default() -> Self {
+        Self::of(b"")
+    }
+}
+
+impl OneFile {
+    fn of(bytes: &[u8]) -> Self {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        OneFile(file)
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        std::fs::read(self.0.path()).unwrap()
+    }
+
+    fn delete(&self) {
+        std::fs::remove_file(self.0.path()).unwrap();
+    }
+}
+
+impl Storage for OneFile {
+    fn read(&self) -> io::Result<Option<String>> {
+        Ok(None)
+    }
+
+    fn replace(&self, _: &str) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn database(&self) -> io::Result<File> {
+        File::options().read(true).write(true).open(self.0.path())
+    }
 }

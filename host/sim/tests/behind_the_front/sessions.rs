@@ -1,6 +1,7 @@
 //! Credential plans through the front: Secrets go in, handles come out.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 
 use polity_core::contract::CredentialPlan;
 
@@ -172,7 +173,7 @@ fn of_many_that_ask_at_once_one_opens_the_session() {
     assert_eq!(new.count(), 1);
     let snapshot = cloud.simulation().unwrap().inspect(|sim, _| sim.snapshot());
     let world: Value = serde_json::from_str(&snapshot).unwrap();
-    assert_eq!(world["world"]["sessions"].as_object().unwrap().len(), 1);
+    assert_eq!(world["world"]["sessions"].as_array().unwrap().len(), 1);
 }
 
 #[test]
