@@ -3,7 +3,7 @@
 //! A machine that joins gets a Node, whose conditions follow the simulation; while its kubelet is at work, pods that
 //! are to end do end.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polity_clouds::{BoxFuture, Clock, Cloud};
@@ -13,7 +13,7 @@ use polity_core::object::Object;
 use polity_kube_rules::time::rfc3339;
 use serde_json::{Value, json};
 
-use crate::{NodeCondition, NodeView, Simulated as _};
+use crate::{NodeCondition, NodeView, SimCloud, Simulated as _};
 
 /// Milliseconds of the clock between two looks.
 const EVERY: u64 = 1_000;
@@ -38,53 +38,47 @@ pub async fn play(
 ) {
     let mut kubelets = Kubelets {
         objects,
-        joined: BTreeSet::new(),
-        left: BTreeSet::new(),
         shown: BTreeMap::new(),
     };
     loop {
         clock.sleep_ms(EVERY).await;
-        let mut nodes = Vec::new();
         for cloud in clouds() {
-            if let Some(sim) = cloud.simulation() {
-                nodes.extend(sim.inspect(|sim, now| sim.nodes(now)));
+            let Some(sim) = cloud.simulation() else { continue };
+            if let Err(failure) = kubelets.look(sim, clock.now_ms()).await {
+                // The next look finds what is left to do.
+                tracing::debug!(%failure, "the nodes of simulated machines");
             }
-        }
-        if let Err(failure) = kubelets.look(&nodes, clock.now_ms()).await {
-            // The next look finds what is left to do.
-            tracing::debug!(%failure, "the nodes of simulated machines");
         }
     }
 }
 
 struct Kubelets {
     objects: Arc<dyn Objects>,
-    /// By provider id, and when: a Node that somebody deletes is not made again by a kubelet that runs on.
-    joined: BTreeSet<(String, u64)>,
-    left: BTreeSet<(String, u64)>,
     /// The conditions that were written last, by provider id.
     shown: BTreeMap<String, Value>,
 }
 
 impl Kubelets {
-    async fn look(&mut self, nodes: &[NodeView], unix: u64) -> Result<(), Failure> {
-        for node in nodes {
-            let joined = (node.provider_id.clone(), node.joined);
-            if node.gone.is_none() && node.left.is_none() && !self.joined.contains(&joined) {
+    /// What was done is the simulation's to remember: a Node that somebody deletes is not made again by a kubelet that
+    /// runs on, nor by one of the next process.
+    async fn look(&mut self, sim: &SimCloud, unix: u64) -> Result<(), Failure> {
+        // A machine that is lost with the process must leave no Node.
+        let nodes = sim.tell(|sim, now| sim.nodes(now)).await?;
+        for node in &nodes {
+            let id = &node.provider_id;
+            if node.gone.is_none() && node.left.is_none() && !node.registered {
                 self.objects.apply(object(node)).await?;
-                self.joined.insert(joined);
-                self.shown.remove(&node.provider_id);
+                sim.tell(|sim, _| sim.note_registered(id)).await?;
+                self.shown.remove(id);
             }
-            if let Some(left) = node.left
-                && !self.left.contains(&(node.provider_id.clone(), left))
-            {
+            if node.left.is_some() && !node.deregistered {
                 self.delete(reference(&node.name)).await?;
-                self.left.insert((node.provider_id.clone(), left));
+                sim.tell(|sim, _| sim.note_deregistered(id)).await?;
             }
             self.show(node).await?;
         }
         match nodes.iter().any(|node| node.heard) {
-            true => self.end_pods(nodes, unix).await,
+            true => self.end_pods(&nodes, unix).await,
             false => Ok(()),
         }
     }

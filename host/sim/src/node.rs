@@ -44,6 +44,12 @@ pub(crate) struct Node {
     pub(crate) labels: BTreeMap<String, String>,
     #[serde(default)]
     pub(crate) taints: Vec<Value>,
+    /// For which joining there is, or was, a Node.
+    #[serde(default)]
+    pub(crate) registered: Option<u64>,
+    /// For which leaving the Node was deleted.
+    #[serde(default)]
+    pub(crate) deregistered: Option<u64>,
 }
 
 /// A node that has joined.
@@ -70,6 +76,10 @@ pub struct NodeView {
     pub left: Option<u64>,
     /// When its machine was removed. Its Node stays, and is not heard of any more.
     pub gone: Option<u64>,
+    /// There is, or was, a Node since it joined: [`Sim::note_registered`].
+    pub registered: bool,
+    /// It was deleted since the machine left: [`Sim::note_deregistered`].
+    pub deregistered: bool,
     /// The condition `Ready` is true.
     pub ready: bool,
     /// Its kubelet is at work, whatever anybody believes of it: it ends the pods that are to end.
@@ -102,6 +112,25 @@ impl Sim {
         nodes
             .filter_map(|(number, node)| self.view(now, *number, node))
             .collect()
+    }
+
+    /// Whoever plays the cluster has made a Node for the machine that joined.
+    pub fn note_registered(&mut self, provider_id: &str) {
+        self.note_node(provider_id, |node| node.registered = node.joined);
+    }
+
+    /// Whoever plays the cluster has deleted the Node of the machine that left.
+    pub fn note_deregistered(&mut self, provider_id: &str) {
+        self.note_node(provider_id, |node| node.deregistered = node.left);
+    }
+
+    fn note_node(&mut self, id: &str, note: impl FnOnce(&mut Node)) {
+        let number = self.world.nodes.keys().copied();
+        let number = number.into_iter().find(|number| provider_id(*number) == id);
+        if let Some(node) = number.and_then(|number| self.world.nodes.get_mut(&number)) {
+            note(node);
+            self.dirty = true;
+        }
     }
 
     /// What `api-server.probe` answers.
@@ -259,6 +288,8 @@ impl Sim {
             joined,
             left: node.left,
             gone: node.gone,
+            registered: node.registered == node.joined,
+            deregistered: node.deregistered == node.left,
             ready: conditions[0].status == "True",
             heard: node.silent.is_none() && node.left.is_none() && self.api_server_back(now).is_none(),
             since: conditions

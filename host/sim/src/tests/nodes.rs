@@ -216,6 +216,31 @@ fn a_node_that_leaves_says_when_and_recovering_it_joins_again() {
 }
 
 #[test]
+fn a_node_is_registered_once_each_time_it_joins_and_a_restart_knows() {
+    let mut b = meeting([
+        event(Intervention::Leave, 60_000),
+        event(Intervention::Recover, 90_000),
+    ]);
+    b.machine("u", "m");
+    b.now += 30_000;
+    let id = b.node().provider_id;
+    assert!(!b.node().registered);
+    b.sim.note_registered(&id);
+    b.sim = Sim::restore(b.sim.config.clone(), &b.sim.snapshot()).unwrap();
+    assert!(b.node().registered);
+    b.now += 40_000;
+    assert!(b.node().left.is_some() && !b.node().deregistered);
+    b.sim.note_deregistered(&id);
+    b.sim = Sim::restore(b.sim.config.clone(), &b.sim.snapshot()).unwrap();
+    assert!(b.node().deregistered);
+    b.now += 60_000;
+    assert!(
+        b.node().left.is_none() && !b.node().registered,
+        "it has joined again"
+    );
+}
+
+#[test]
 fn while_the_api_server_is_down_nobody_joins_and_nobody_is_heard_of() {
     let span = Span {
         from: Millis(40_000),
