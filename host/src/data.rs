@@ -90,6 +90,6 @@ fn is_own(name: &str) -> bool {
     let name = name.strip_suffix(".new").unwrap_or(name);
     matches!(
         name,
-        "lock" | OBJECTS | "time" | "recordings"
+        "lock" | OBJECTS | "time" | "scenario" | "applied" | "recordings"
     ) || name.starts_with(CLOUD)
 }

@@ -8,6 +8,7 @@
 //! ```
 
 mod adapters;
+pub mod applied;
 mod bindings;
 pub mod cli;
 pub mod clock;

@@ -12,6 +12,7 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
+use crate::applied::Applied;
 use crate::bindings::{self, Ready, is_binding};
 use crate::clouds::Clouds;
 use crate::crds::{self, Brought};
@@ -114,10 +115,39 @@ impl Manifests {
         }
     }
 
+    /// Compiles the policies that the scenario brings later, and those of the bindings that stand in the cluster: compiling
+    /// takes real time, of which a fast clock would make hours. What cannot be compiled is said when it is loaded.
+    pub(crate) async fn compile(&self, cluster: &Cluster, policies: &Arc<Policies>) {
+        let standing = bindings::standing(cluster).await;
+        let later = self.scenario.iter().flat_map(Scenario::bindings);
+        let compile = |binding: &Value| {
+            let (policies, binding) = (policies.clone(), binding.clone());
+            tokio::task::spawn_blocking(move || bindings::compile(&policies, &binding))
+        };
+        let all = standing.iter().chain(later).map(compile);
+        futures::future::join_all(all).await;
+    }
+
     /// Applies everything but the scenario: CRDs first, those of the bindings' policies among them. What is wrong with
     /// one of the latter is said on its binding, and keeps nothing else from being applied.
     pub async fn apply(
         &self,
+        cluster: &Arc<Cluster>,
+        policies: &Arc<Policies>,
+        clouds: &Arc<Clouds>,
+        target: Target,
+        says: &(dyn Fn(&str) + Sync),
+    ) -> Result<()> {
+        let mut before = Applied::default();
+        self.apply_beside(&mut before, cluster, policies, clouds, target, says)
+            .await
+    }
+
+    /// The same, leaving alone what was applied before; what is applied now is noted. Definitions are brought up to date
+    /// all the same.
+    pub(crate) async fn apply_beside(
+        &self,
+        before: &mut Applied,
         cluster: &Arc<Cluster>,
         policies: &Arc<Policies>,
         clouds: &Arc<Clouds>,
@@ -166,34 +196,43 @@ impl Manifests {
                 problems.add(&one.binding, kind, problem);
             }
         }
-        self.apply_objects(cluster, &problems, says).await
+        self.apply_objects(before, cluster, &problems, says).await
     }
 
     async fn apply_objects(
         &self,
+        before: &mut Applied,
         cluster: &Cluster,
         problems: &Problems,
         says: &(dyn Fn(&str) + Sync),
     ) -> Result<()> {
         let of = |wanted| self.objects.iter().filter(move |object| rank(object) == wanted);
-        for object in of(NAMESPACE) {
+        let known = before.clone();
+        let is_new = |object: &&Value| !known.has(object);
+        for object in of(NAMESPACE).filter(is_new) {
             apply(cluster, object).await?;
+            before.note(object);
         }
         for binding in &self.bindings {
             let none = Vec::new();
             let problems = problems.of_crds.get(name(binding)).unwrap_or(&none);
             let fresh = crds::with_problems(binding, problems, None);
+            if known.has(&fresh) {
+                continue;
+            }
             let merged = |standing: &Value| Some(crds::with_problems(binding, problems, Some(standing)));
             let applied = cluster.apply_where(&fresh, merged).await;
             applied.map_err(|failure| cannot_apply(binding, &failure))?;
+            before.note(&fresh);
         }
-        for object in of(REST) {
+        for object in of(REST).filter(is_new) {
             match cluster.apply(object).await {
                 Err(failure) if failure.code == Code::Unimplemented && problems.explain(object) => {
                     says(&format!("{:#}", cannot_apply(object, &failure)));
                 }
                 applied => {
                     applied.map_err(|failure| cannot_apply(object, &failure))?;
+                    before.note(object);
                 }
             }
         }

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::clock::Clock;
 use crate::clouds::Clouds;
+use crate::data::Data;
 use crate::manifests::Target;
 
 /// What bindings call the cloud that this build does not have.
@@ -25,7 +26,7 @@ pub(crate) fn has_unfinished_faults(_: &dyn Cloud) -> bool {
     false
 }
 
-pub(crate) fn begin(_: &Clouds) {}
+pub(crate) fn begin(_: &Clouds, _: u64) {}
 
 /// There is none.
 #[derive(Clone)]
@@ -59,17 +60,31 @@ impl Scenario {
         match *self {}
     }
 
-    pub(crate) fn start(
+    pub(crate) fn position(&self, _: Option<&Data>, _: u64) -> Result<Position> {
+        match *self {}
+    }
+
+    pub(crate) async fn go_on(
         &self,
-        _: &Arc<Clock>,
-        _: &Arc<Cluster>,
+        _: Position,
+        _: (&Arc<Clock>, &Arc<Cluster>),
         _: Target,
         _: Arc<dyn Fn(&str) + Send + Sync>,
+        _: Option<Arc<Data>>,
     ) -> Running {
         match *self {}
     }
 
     pub(crate) async fn verdicts(&self, _: &Cluster, _: &Clouds) -> Result<Vec<Verdict>> {
+        match *self {}
+    }
+}
+
+/// Nor has it a position.
+pub enum Position {}
+
+impl Position {
+    pub(crate) fn start(&self) -> u64 {
         match *self {}
     }
 }

@@ -7,14 +7,14 @@ use polity_clouds::{Adapter, BoxFuture, Cloud};
 use polity_cluster::Cluster;
 use polity_core::call::Write;
 use polity_core::contract::{Failure, Question};
+use polity_sim::Simulated as _;
 use polity_sim::kubelets::{self, Objects};
-use polity_sim::{Sim, Simulated as _};
 use serde_json::Value;
 
 use crate::clock::Clock;
 use crate::clouds::Clouds;
 
-pub use crate::scenario::{Running, Scenario};
+pub use crate::scenario::{Position, Running, Scenario};
 
 /// What bindings call the simulated cloud.
 pub const NAME: &str = polity_sim::ADAPTER.name;
@@ -34,11 +34,11 @@ pub(crate) fn has_unfinished_faults(cloud: &dyn Cloud) -> bool {
     sim.is_some_and(|sim| sim.inspect(|sim, now| sim.has_unfinished_faults(now)))
 }
 
-/// The times of a scenario count from here, whatever it took to open the cloud.
-pub(crate) fn begin(clouds: &Clouds) {
+/// The times of a scenario count from this moment (Unix milliseconds), whatever it took to open the cloud.
+pub(crate) fn begin(clouds: &Clouds, start: u64) {
     for cloud in clouds.all() {
         if let Some(sim) = cloud.simulation() {
-            sim.inspect(Sim::begin);
+            sim.inspect(|sim, _| sim.begin(start));
         }
     }
 }

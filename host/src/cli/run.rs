@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::LEASE;
 use super::connection::Connection;
 use super::stopping::{Signals, Stopping};
+use crate::applied::Applied;
 use crate::clock::Clock;
 use crate::clouds::Clouds;
 use crate::data::Data;
@@ -24,7 +25,7 @@ use crate::progress::{Format, Progress, say};
 use crate::recording::{self, Recorder};
 use crate::secrets::ClusterSecrets;
 use crate::settled::{Ends, Settling};
-use crate::sim::{self, Running, Scenario};
+use crate::sim::{self, Position, Running, Scenario};
 use crate::standalone;
 use crate::timekeeping::{self, Timekeeper};
 
@@ -42,7 +43,8 @@ pub(super) struct Run {
     paths: Vec<PathBuf>,
     #[command(flatten)]
     connection: Connection,
-    /// Keep here what must outlive the process: the simulated cloud, recordings, and the objects of standalone.
+    /// Keep here what must outlive the process: the simulated cloud, recordings, and the objects of standalone. A restart
+    /// on the same folder goes on: a scenario where it stood, and of the manifests only those are applied that changed.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Serve the embedded API on this loopback port (0: any free one) and write a kubeconfig.
@@ -201,7 +203,11 @@ impl Run {
             true => timekeeping::saved(data.as_deref(), speed)?,
             false => 0,
         };
-        let clock = Arc::new(Clock::resume(speed, saved));
+        // It stands still until everything is ready: compiling takes real time too.
+        let clock = Arc::new(match self.is_standalone() {
+            true => Clock::standing(speed, saved),
+            false => Clock::new(speed),
+        });
         let timekeeper = data.clone().filter(|_| self.is_standalone()).map(|data| {
             let says = move |message: &str| say(format, message);
             Timekeeper::start(data, clock.clone(), says)
@@ -219,14 +225,34 @@ impl Run {
 
         let target = self.target();
         let says = |message: &str| say(format, message);
+        // In a cluster, what is given is what shall stand.
+        let kept = data.as_deref().filter(|_| self.is_standalone());
+        let mut applied = kept.map(Applied::read).transpose()?.unwrap_or_default();
         manifests
-            .apply(&cluster, &policies, &clouds, target, &says)
+            .apply_beside(&mut applied, &cluster, &policies, &clouds, target, &says)
             .await?;
+        if let Some(data) = kept {
+            applied.save(data)?;
+        }
+        if self.is_standalone() {
+            manifests.compile(&cluster, &policies).await;
+        }
 
         let recorder = recorder(self.record.as_deref(), data.as_deref(), &sandbox.engine_version())?;
         let ends = Arc::new(Ends::default());
-        sim::begin(&clouds);
-        let started = clock.now().boot;
+        let now = clock.now();
+        let position = scenario.as_ref().map(|s| s.position(data.as_deref(), now.unix));
+        let position = position.transpose()?;
+        sim::begin(&clouds, position.as_ref().map_or(now.unix, Position::start));
+        let started = now.boot;
+        let says: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(move |message: &str| say(format, message));
+        let running = match (&scenario, position) {
+            (Some(scenario), Some(position)) => {
+                let with = (&clock, &cluster);
+                Some(scenario.go_on(position, with, target, says, data.clone()).await)
+            }
+            _ => None,
+        };
         let (driver, handle) = Driver::new(Parts {
             identity: identity(),
             clock: clock.clone(),
@@ -238,8 +264,7 @@ impl Run {
         });
         let driver = driver.spawn_run();
         tokio::spawn(sim::play_kubelets(clock.clone(), cluster.clone(), clouds.clone()));
-        let says: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(move |message: &str| say(format, message));
-        let running = scenario.as_ref().map(|s| s.start(&clock, &cluster, target, says));
+        clock.start();
         Ok(Host {
             clock,
             timekeeper,
