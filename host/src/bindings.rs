@@ -9,7 +9,7 @@ use polity_core::binding::{
     self, API_VERSION, Binding, BindingSpec, KIND, Limits, LoadedPolicy, PolicySource,
 };
 use polity_core::call::{Scope, WatchEvent, Write};
-use polity_core::contract::{Kind, Manifest, Role};
+use polity_core::contract::{Kind, ListQuery, Manifest, Question, Role};
 use polity_core::controller::Health;
 use polity_core::grants::{self, Grants};
 use polity_core::object::Object;
@@ -323,6 +323,15 @@ pub(crate) fn build(policies: &Policies, object: &Value) {
     }
 }
 
+/// Compiles the policies that a binding or a patch of one names. What is wrong with one is said when it is loaded.
+pub(crate) fn compile(policies: &Policies, object: &Value) {
+    let named = object["spec"]["policies"].clone();
+    let named = serde_json::from_value::<binding::Policies>(named).unwrap_or_default();
+    for (_, source) in sources(&named) {
+        let _ = policies.load(source);
+    }
+}
+
 /// A binding whose policies find in the cluster what they rest on. What cannot be looked at now is found out when
 /// it is written.
 async fn fits_the_cluster(cluster: &Cluster, ready: Ready) -> Result<Ready, Problem> {
@@ -357,6 +366,26 @@ fn load_guarded(policies: &Policies, clouds: &Clouds, object: &Object) -> Result
             words: format!("{e:#}"),
             again: e.downcast_ref::<Later>().map(|later| later.at),
         })
+}
+
+/// The bindings that stand in a cluster; none if they cannot be listed.
+pub(crate) async fn standing(cluster: &Cluster) -> Vec<Value> {
+    let query = ListQuery {
+        kind: Kind {
+            api_version: API_VERSION.into(),
+            kind: KIND.into(),
+        },
+        namespace: None,
+        label_selector: None,
+        field_selector: None,
+        projection: Vec::new(),
+        limit: 0,
+        latest: true,
+    };
+    match cluster.read(&Question::Objects(query)).await {
+        Ok(Value::Array(bindings)) => bindings,
+        _ => Vec::new(),
+    }
 }
 
 /// Loads everything that a binding names, and checks that it fits together.

@@ -1,15 +1,19 @@
 //! The clouds that are open, by the name that sessions carry.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, Result, bail};
-use polity_clouds::{Cloud, Opening, SecretResolver};
+use anyhow::{Result, bail};
+use polity_clouds::{Cloud, Opening, SecretResolver, Storage, node};
 use polity_core::binding::CloudRef;
 use serde_json::Value;
 
+use crate::adapters::adapter;
 use crate::clock::Clock;
 use crate::data::Data;
+use crate::sim;
 
 /// The clouds that are open.
 ///
@@ -97,7 +101,7 @@ impl Clouds {
 
     /// Opens the cloud that a binding names, unless it is open.
     pub fn open(&self, cloud: &CloudRef) -> Result<Arc<dyn Cloud>> {
-        if cloud.name == polity_clouds::NODE && !self.own_node {
+        if cloud.name == node::ADAPTER.name && !self.own_node {
             bail!(
                 "{} is the machine that a host runs on: `polity node-agent` governs it, and no other host",
                 cloud.name
@@ -105,7 +109,8 @@ impl Clouds {
         }
         let configuration = self.scenario.clone().or_else(|| cloud.configuration.clone());
         // Before anything is read or shared by its name.
-        (polity_clouds::adapter(&cloud.name)?.check)(configuration.as_ref())?;
+        let adapter = adapter(&cloud.name)?;
+        (adapter.check)(configuration.as_ref())?;
         let mut open = self.lock();
         if let Some(known) = open.get(&cloud.name) {
             if known.configuration != configuration {
@@ -117,16 +122,12 @@ impl Clouds {
             }
             return Ok(known.cloud.clone());
         }
-        let saved = match &self.data {
-            Some(data) => data
-                .read(&file(&cloud.name))
-                .with_context(|| format!("cannot read what {} remembers", cloud.name))?,
-            None => None,
-        };
-        let persist = self.data.clone().map(|data| {
-            let file = file(&cloud.name);
-            let write: polity_clouds::Persist = Box::new(move |snapshot| data.replace(&file, snapshot));
-            write
+        let storage = self.data.clone().map(|data| {
+            let storage: Arc<dyn Storage> = Arc::new(Kept {
+                data,
+                cloud: cloud.name.clone(),
+            });
+            storage
         });
         let clock: Arc<dyn polity_clouds::Clock> = self.clock.clone();
         let opening = Opening {
@@ -134,11 +135,10 @@ impl Clouds {
             seed: self.seed,
             clock,
             secrets: self.secrets.clone(),
-            saved,
-            persist,
+            storage,
         };
-        let opened = polity_clouds::open(&cloud.name, opening)?;
-        if let (Some(tells), true) = (&self.tells, opened.simulation().is_some()) {
+        let opened = (adapter.open)(opening)?;
+        if let (Some(tells), true) = (&self.tells, sim::is_simulated(&*opened)) {
             tells(&simulated(&cloud.name, self.data.as_deref()));
         }
         open.insert(
@@ -175,6 +175,28 @@ fn simulated(cloud: &str, data: Option<&Data>) -> String {
     }
 }
 
-fn file(cloud: &str) -> String {
-    format!("cloud-{cloud}.json")
+/// The part of the data folder that one cloud has.
+struct Kept {
+    data: Arc<Data>,
+    cloud: String,
+}
+
+impl Kept {
+    fn file(&self, ending: &str) -> String {
+        format!("cloud-{}.{ending}", self.cloud)
+    }
+}
+
+impl Storage for Kept {
+    fn read(&self) -> io::Result<Option<String>> {
+        self.data.read(&self.file("json"))
+    }
+
+    fn replace(&self, document: &str) -> io::Result<()> {
+        self.data.replace(&self.file("json"), document)
+    }
+
+    fn database(&self) -> io::Result<File> {
+        self.data.open_database(&self.file("redb"))
+    }
 }

@@ -49,11 +49,15 @@ impl Data {
 
     /// The database file of the embedded API.
     pub fn database(&self) -> Result<std::fs::File> {
+        let file = self.open_database(OBJECTS);
+        file.with_context(|| format!("cannot open {}", self.path.join(OBJECTS).display()))
+    }
+
+    /// Opens a file for a database to read and write, and creates it if it is not there.
+    pub(crate) fn open_database(&self, name: &str) -> io::Result<std::fs::File> {
         let mut options = OpenOptions::new();
         let options = options.create(true).read(true).write(true);
-        let file = private::open(&self.dir, OBJECTS, options);
-        let file = file.with_context(|| format!("cannot open {}", self.path.join(OBJECTS).display()))?;
-        Ok(file.into_std())
+        Ok(private::open(&self.dir, name, options)?.into_std())
     }
 
     /// Whether there is a database, and the files of which clouds there are.
@@ -84,5 +88,8 @@ impl Data {
 /// Whether a name in the folder is one that is written here.
 fn is_own(name: &str) -> bool {
     let name = name.strip_suffix(".new").unwrap_or(name);
-    matches!(name, "lock" | OBJECTS | "time" | "recordings") || name.starts_with(CLOUD)
+    matches!(
+        name,
+        "lock" | OBJECTS | "time" | "scenario" | "applied" | "recordings"
+    ) || name.starts_with(CLOUD)
 }

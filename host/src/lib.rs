@@ -7,6 +7,8 @@
 //!                                                         └─ progress.rs, recording.rs  what is seen and kept
 //! ```
 
+mod adapters;
+pub mod applied;
 mod bindings;
 pub mod cli;
 pub mod clock;
@@ -16,7 +18,6 @@ pub mod crds;
 mod data;
 pub mod driver;
 pub mod edges;
-pub mod kubelets;
 pub mod manifests;
 pub mod policies;
 mod private;
@@ -24,9 +25,12 @@ pub mod progress;
 pub mod rbac;
 pub mod recording;
 mod said;
+#[cfg(feature = "sim")]
 pub mod scenario;
 pub mod secrets;
 pub mod settled;
+#[cfg_attr(not(feature = "sim"), path = "no_sim.rs")]
+pub mod sim;
 pub mod standalone;
 mod timekeeping;
 mod turns;

@@ -12,11 +12,12 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
+use crate::applied::Applied;
 use crate::bindings::{self, Ready, is_binding};
 use crate::clouds::Clouds;
 use crate::crds::{self, Brought};
 use crate::policies::Policies;
-use crate::scenario::{self, Scenario};
+use crate::sim::Scenario;
 use crate::turns::Later;
 
 /// Everything that the given files hold.
@@ -59,10 +60,8 @@ impl Manifests {
             if value.is_null() {
                 continue;
             }
-            if value["apiVersion"] == scenario::API_VERSION && value["kind"] == scenario::KIND {
-                let scenario: Scenario = serde_path_to_error::deserialize(value)
-                    .map_err(|e| anyhow!("{}: {}", e.path(), e.inner()))
-                    .with_context(at)?;
+            if is_scenario(&value) {
+                let scenario = Scenario::read(value).with_context(at)?;
                 if self.scenario.replace(scenario).is_some() {
                     bail!("{}: there is more than one scenario", at());
                 }
@@ -84,7 +83,7 @@ impl Manifests {
     /// # Errors
     /// What stands in the way, and what to do about it: before anything is built or applied.
     pub fn check_for_a_cluster(&self, builds: bool) -> Result<()> {
-        if let Some(speed) = self.scenario.as_ref().and_then(|scenario| scenario.speed) {
+        if let Some(speed) = self.scenario.as_ref().and_then(Scenario::speed) {
             bail!(
                 "the scenario's `speed: {speed}` is for standalone, because the time of a cluster is its own: leave the \
                  scenario away by naming the other files, or remove its speed"
@@ -116,10 +115,39 @@ impl Manifests {
         }
     }
 
+    /// Compiles the policies that the scenario brings later, and those of the bindings that stand in the cluster: compiling
+    /// takes real time, of which a fast clock would make hours. What cannot be compiled is said when it is loaded.
+    pub(crate) async fn compile(&self, cluster: &Cluster, policies: &Arc<Policies>) {
+        let standing = bindings::standing(cluster).await;
+        let later = self.scenario.iter().flat_map(Scenario::bindings);
+        let compile = |binding: &Value| {
+            let (policies, binding) = (policies.clone(), binding.clone());
+            tokio::task::spawn_blocking(move || bindings::compile(&policies, &binding))
+        };
+        let all = standing.iter().chain(later).map(compile);
+        futures::future::join_all(all).await;
+    }
+
     /// Applies everything but the scenario: CRDs first, those of the bindings' policies among them. What is wrong with
     /// one of the latter is said on its binding, and keeps nothing else from being applied.
     pub async fn apply(
         &self,
+        cluster: &Arc<Cluster>,
+        policies: &Arc<Policies>,
+        clouds: &Arc<Clouds>,
+        target: Target,
+        says: &(dyn Fn(&str) + Sync),
+    ) -> Result<()> {
+        let mut before = Applied::default();
+        self.apply_beside(&mut before, cluster, policies, clouds, target, says)
+            .await
+    }
+
+    /// The same, leaving alone what was applied before; what is applied now is noted. Definitions are brought up to date
+    /// all the same.
+    pub(crate) async fn apply_beside(
+        &self,
+        before: &mut Applied,
         cluster: &Arc<Cluster>,
         policies: &Arc<Policies>,
         clouds: &Arc<Clouds>,
@@ -168,39 +196,53 @@ impl Manifests {
                 problems.add(&one.binding, kind, problem);
             }
         }
-        self.apply_objects(cluster, &problems, says).await
+        self.apply_objects(before, cluster, &problems, says).await
     }
 
     async fn apply_objects(
         &self,
+        before: &mut Applied,
         cluster: &Cluster,
         problems: &Problems,
         says: &(dyn Fn(&str) + Sync),
     ) -> Result<()> {
         let of = |wanted| self.objects.iter().filter(move |object| rank(object) == wanted);
-        for object in of(NAMESPACE) {
+        let known = before.clone();
+        let is_new = |object: &&Value| !known.has(object);
+        for object in of(NAMESPACE).filter(is_new) {
             apply(cluster, object).await?;
+            before.note(object);
         }
         for binding in &self.bindings {
             let none = Vec::new();
             let problems = problems.of_crds.get(name(binding)).unwrap_or(&none);
             let fresh = crds::with_problems(binding, problems, None);
+            if known.has(&fresh) {
+                continue;
+            }
             let merged = |standing: &Value| Some(crds::with_problems(binding, problems, Some(standing)));
             let applied = cluster.apply_where(&fresh, merged).await;
             applied.map_err(|failure| cannot_apply(binding, &failure))?;
+            before.note(&fresh);
         }
-        for object in of(REST) {
+        for object in of(REST).filter(is_new) {
             match cluster.apply(object).await {
                 Err(failure) if failure.code == Code::Unimplemented && problems.explain(object) => {
                     says(&format!("{:#}", cannot_apply(object, &failure)));
                 }
                 applied => {
                     applied.map_err(|failure| cannot_apply(object, &failure))?;
+                    before.note(object);
                 }
             }
         }
         Ok(())
     }
+}
+
+/// Whether a manifest says what happens in an example, which is no object.
+fn is_scenario(manifest: &Value) -> bool {
+    manifest["apiVersion"] == "polity.dev/v1alpha1" && manifest["kind"] == "Scenario"
 }
 
 /// What manifests are applied to.
@@ -355,6 +397,7 @@ async fn serves_nothing_else(cluster: &Cluster, definition: &Value) -> Result<()
 }
 
 /// Applies an object of whoever runs the host.
+#[cfg(feature = "sim")]
 pub(crate) async fn apply_one(
     cluster: &Cluster,
     object: &Value,

@@ -107,7 +107,10 @@ impl Allowed {
         for grant in &spec.grants {
             self.grant(cluster, lease, own, grant).await?;
         }
-        let simulated = spec.cloud.as_ref().is_some_and(|cloud| cloud.name == "sim");
+        let simulated = spec
+            .cloud
+            .as_ref()
+            .is_some_and(|cloud| cloud.name == crate::sim::NAME);
         if simulated && spec.grants.iter().any(makes_nodes) {
             self.play_kubelets();
         }

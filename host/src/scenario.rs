@@ -1,36 +1,38 @@
 //! Scenario files: what happens to the cloud and the objects of an example, and what must hold in the end.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+mod course;
 
-use anyhow::{Context, Result, anyhow};
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
 use futures::StreamExt as _;
-use polity_clouds::sim::Millis;
+use polity_clouds::Millis;
 use polity_cluster::Cluster;
 use polity_core::binding;
-use polity_core::call::{Scope, WatchEvent, Write};
-use polity_core::contract::{Act, Code, Kind, ListQuery, ObjectDelete, ObjectRef, Precondition, Question};
-use polity_core::object::Object;
+use polity_core::call::{Scope, WatchEvent};
+use polity_core::contract::{Code, Kind, ListQuery, ObjectRef, Question};
+use polity_sim::Simulated as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use crate::bindings::is_binding;
 use crate::clock::Clock;
 use crate::clouds::Clouds;
-use crate::manifests::{self, Target};
+use crate::data::Data;
+use crate::manifests::Target;
+use crate::policies::hex;
 
-/// The `apiVersion` of scenario files.
-pub const API_VERSION: &str = "polity.dev/v1alpha1";
-/// The `kind` of scenario files.
-pub const KIND: &str = "Scenario";
+use course::Course;
+pub use course::{Position, Running};
 
 /// A scenario file. Times count from the start, on the driver's clock.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scenario {
-    /// [`API_VERSION`]
+    /// `polity.dev/v1alpha1`
     pub api_version: String,
-    /// [`KIND`]
+    /// `Scenario`
     pub kind: String,
     /// For whatever is drawn by chance.
     #[serde(default)]
@@ -50,6 +52,9 @@ pub struct Scenario {
     /// What must hold in the end.
     #[serde(default)]
     pub expect: Vec<Expectation>,
+    /// Of its steps, as they were written.
+    #[serde(skip)]
+    digest: String,
 }
 
 /// Something that a person or another program does. It waits for `at`, then for `when`, then for `after`.
@@ -175,25 +180,40 @@ pub struct Vms {
     pub one_for_each: Option<Objects>,
 }
 
-/// A scenario that is under way.
-pub struct Running {
-    left: Arc<AtomicUsize>,
-    failed: Arc<AtomicUsize>,
-}
-
-impl Running {
-    /// Steps that have not been taken yet.
-    pub fn steps_left(&self) -> usize {
-        self.left.load(Ordering::SeqCst)
-    }
-
-    /// Steps that could not be taken.
-    pub fn steps_failed(&self) -> usize {
-        self.failed.load(Ordering::SeqCst)
-    }
-}
-
 impl Scenario {
+    /// Reads a manifest.
+    pub(crate) fn read(manifest: Value) -> Result<Self> {
+        let digest = hex(&Sha256::digest(manifest["steps"].to_string()));
+        let scenario: Scenario =
+            serde_path_to_error::deserialize(manifest).map_err(|e| anyhow!("{}: {}", e.path(), e.inner()))?;
+        Ok(Scenario { digest, ..scenario })
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    pub(crate) fn speed(&self) -> Option<f64> {
+        self.speed
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Millis> {
+        self.deadline
+    }
+
+    pub(crate) fn cloud(&self) -> Option<&Value> {
+        self.cloud.as_ref()
+    }
+
+    /// What each of its expectations comes to.
+    pub(crate) async fn verdicts(&self, cluster: &Cluster, clouds: &Clouds) -> Result<Vec<Verdict>> {
+        let mut verdicts = Vec::new();
+        for expectation in &self.expect {
+            verdicts.push(expectation.check(cluster, clouds).await?);
+        }
+        Ok(verdicts)
+    }
+
     /// The bindings that its steps apply, and their patches.
     pub(crate) fn bindings(&self) -> impl Iterator<Item = &Value> {
         let of_binding = |patch: &&Patch| {
@@ -207,7 +227,16 @@ impl Scenario {
         })
     }
 
-    /// Starts every step, each waiting for its moment.
+    /// Where it stands: at its beginning, at this moment (Unix milliseconds), or where an earlier process left it in this
+    /// data folder.
+    pub(crate) fn position(&self, data: Option<&Data>, now: u64) -> Result<Position> {
+        match data {
+            Some(data) => Position::resume(&self.digest, &self.steps, data, now),
+            None => Ok(Position::beginning(&self.digest, &self.steps, now)),
+        }
+    }
+
+    /// Takes its steps from the beginning, each at its moment.
     pub fn start(
         &self,
         clock: &Arc<Clock>,
@@ -215,86 +244,42 @@ impl Scenario {
         target: Target,
         says: Arc<dyn Fn(&str) + Send + Sync>,
     ) -> Running {
-        let left = Arc::new(AtomicUsize::new(self.steps.len()));
-        let failed = Arc::new(AtomicUsize::new(0));
-        let start = clock.now().boot;
-        for step in self.steps.clone() {
-            let (clock, cluster, says) = (clock.clone(), cluster.clone(), says.clone());
-            let (left, failed) = (left.clone(), failed.clone());
-            tokio::spawn(async move {
-                if let Some(at) = step.at {
-                    clock.sleep_until(start.saturating_add(at.0)).await;
-                }
-                if let Some(condition) = &step.when {
-                    condition.wait(&cluster).await;
-                }
-                if let Some(after) = step.after {
-                    clock.sleep(after.0).await;
-                }
-                match step.take(&cluster, target, &*says).await {
-                    Ok(done) => says(&format!("scenario: {done}")),
-                    Err(e) => {
-                        failed.fetch_add(1, Ordering::SeqCst);
-                        says(&format!("scenario: a step failed: {e:#}"));
-                    }
-                }
-                left.fetch_sub(1, Ordering::SeqCst);
-            });
-        }
-        Running { left, failed }
+        let position = Position::beginning(&self.digest, &self.steps, clock.now().unix);
+        self.course(position, clock, cluster, target, says, None).start()
     }
-}
 
-impl Step {
-    async fn take(
+    /// Takes the steps that are left, once it has looked at what stands now: before anything else changes that.
+    pub(crate) async fn go_on(
         &self,
-        cluster: &Cluster,
+        position: Position,
+        (clock, cluster): (&Arc<Clock>, &Arc<Cluster>),
         target: Target,
-        says: &(dyn Fn(&str) + Send + Sync),
-    ) -> Result<String> {
-        if let Some(object) = &self.apply {
-            manifests::apply_one(cluster, object, target, says).await?;
-            return Ok(format!(
-                "applied {}",
-                named(&Object::new(object.clone()).reference())
-            ));
+        says: Arc<dyn Fn(&str) + Send + Sync>,
+        data: Option<Arc<Data>>,
+    ) -> Running {
+        let mut course = self.course(position, clock, cluster, target, says, data);
+        course.look().await;
+        course.start()
+    }
+
+    fn course(
+        &self,
+        position: Position,
+        clock: &Arc<Clock>,
+        cluster: &Arc<Cluster>,
+        target: Target,
+        says: Arc<dyn Fn(&str) + Send + Sync>,
+        data: Option<Arc<Data>>,
+    ) -> Course {
+        Course {
+            steps: self.steps.clone(),
+            position,
+            clock: clock.clone(),
+            cluster: cluster.clone(),
+            target,
+            says,
+            data,
         }
-        if let Some(patch) = &self.patch {
-            let write = Write::Patch {
-                object: patch.object.clone(),
-                subresource: patch.subresource.clone(),
-                patch: patch.patch.clone(),
-            };
-            cluster.write(&write).await.map_err(|f| anyhow!("{f}"))?;
-            return Ok(format!("patched {}", named(&patch.object)));
-        }
-        let object = self
-            .delete
-            .as_ref()
-            .context("a step has one of apply, patch, delete")?;
-        let query = polity_core::contract::ObjectQuery {
-            object: object.clone(),
-            projection: Vec::new(),
-            latest: true,
-        };
-        let found = cluster
-            .read(&Question::Object(query))
-            .await
-            .map_err(|f| anyhow!("{f}"))?;
-        let delete = ObjectDelete {
-            object: object.clone(),
-            precondition: Precondition {
-                uid: Object::new(found).uid().to_owned(),
-                resource_version: None,
-            },
-            grace_period_seconds: None,
-            propagation_policy: None,
-        };
-        cluster
-            .write(&Write::Act(Act::Delete(delete)))
-            .await
-            .map_err(|f| anyhow!("{f}"))?;
-        Ok(format!("deleted {}", named(object)))
     }
 }
 
@@ -362,6 +347,16 @@ pub struct Verdict {
     pub that: String,
     /// What is wrong; empty if it holds.
     pub wrong: Vec<String>,
+}
+
+impl Verdict {
+    pub(crate) fn that(&self) -> &str {
+        &self.that
+    }
+
+    pub(crate) fn wrong(&self) -> &[String] {
+        &self.wrong
+    }
 }
 
 impl TryFrom<Written> for Expectation {
@@ -525,7 +520,7 @@ mod tests {
             json!({"patch": {"object": object, "patch": patch}})
         };
         let scenario: Scenario = serde_json::from_value(json!({
-            "apiVersion": API_VERSION, "kind": KIND,
+            "apiVersion": "polity.dev/v1alpha1", "kind": "Scenario",
             "steps": [
                 {"apply": binding},
                 {"apply": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}},
@@ -539,7 +534,8 @@ mod tests {
 
     /// What is said of a scenario with this expectation.
     fn said_of(expectation: &Value) -> String {
-        let scenario = json!({"apiVersion": API_VERSION, "kind": KIND, "expect": [expectation]});
+        let scenario =
+            json!({"apiVersion": "polity.dev/v1alpha1", "kind": "Scenario", "expect": [expectation]});
         serde_json::from_value::<Scenario>(scenario).map_or_else(|e| e.to_string(), |_| String::new())
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use polity_clouds::sim::Millis;
+use polity_clouds::Millis;
 use polity_core::contract::Next;
 use polity_core::controller::WaitsFor;
 use polity_core::key::Key;
@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::clouds::Clouds;
 use crate::driver::{Handle, View};
 use crate::progress::then;
-use crate::scenario::Running;
+use crate::sim::{self, Running};
 
 /// Between looks at whether everything is settled.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
@@ -114,8 +114,7 @@ impl Settling<'_> {
                 stuck.push(format!("the scenario has {left} steps left"));
             }
             for cloud in self.clouds.all() {
-                let Some(sim) = cloud.simulation() else { continue };
-                if sim.inspect(|sim, now| sim.has_unfinished_faults(now)) {
+                if sim::has_unfinished_faults(&*cloud) {
                     stuck.push("the scenario's faults have not all happened".into());
                 }
             }

@@ -11,6 +11,9 @@ use crate::clock::Clock;
 use crate::data::{Data, OBJECTS};
 use crate::private;
 
+/// The simulated cloud as older versions kept it.
+const OLD_SIM: &str = "cloud-sim.json";
+
 /// Opens the embedded API: in the data folder if there is one.
 pub fn open(clock: &Arc<Clock>, data: Option<&Data>) -> Result<Api> {
     let now = clock.clone();
@@ -22,17 +25,23 @@ pub fn open(clock: &Arc<Clock>, data: Option<&Data>) -> Result<Api> {
     let store = match data {
         None => Store::in_memory(clock, seed),
         Some(data) => {
-            refuse_clouds_alone(data)?;
+            refuse_what_does_not_go_together(data)?;
             Store::open(data.database()?, clock, seed).context("cannot open the data of the embedded API")?
         }
     };
     Ok(Api::new(Arc::new(store)))
 }
 
-/// A simulated cloud whose objects are gone would keep machines that nobody knows any more, or lose those of others.
-fn refuse_clouds_alone(data: &Data) -> Result<()> {
+/// A simulated cloud whose objects are gone would keep machines that nobody knows any more, or lose those of others. So
+/// would objects whose cloud begins anew, because it stands in a file that is read no more.
+fn refuse_what_does_not_go_together(data: &Data) -> Result<()> {
     let (has_objects, clouds) = data.holds()?;
     let path = data.path().display();
+    if clouds.iter().any(|cloud| cloud == OLD_SIM) {
+        bail!(
+            "{path} holds {OLD_SIM}, which an older version wrote and this one does not read: begin anew with an empty folder"
+        );
+    }
     if let (false, Some(cloud)) = (has_objects, clouds.first()) {
         bail!(
             "{path} holds {cloud} but no {OBJECTS}, which has the objects that go with it: put {OBJECTS} back, or begin \

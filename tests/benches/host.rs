@@ -3,17 +3,20 @@
 
 #![allow(clippy::print_stdout, reason = "a report")]
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use polity::driver::Observer;
 use polity::manifests::Manifests;
-use polity_clouds::sim::{Between, Millis, SimConfig};
 use polity_core::binding::PolicyId;
+use polity_core::contract::Next;
 use polity_core::controller::{Guard, Guards};
+use polity_core::key::Key;
 use polity_core::record::PassRecord;
 use polity_sandbox::Policy;
+use polity_sim::{Between, Millis, SimConfig};
 use polity_tests::together::scenario::identities;
 use polity_tests::together::setting;
 use polity_tests::whole::Site;
@@ -53,14 +56,6 @@ async fn cloning() -> Site {
     let mut binding = binding();
     binding["spec"]["policies"]["lifecycle"]["configuration"] = json!({"requeuePeriod": "1ms"});
     binding["spec"]["limits"] = nothing_limits();
-    let machine = |number| {
-        json!({
-            "apiVersion": "capv.polity.dev/v1alpha1", "kind": "Machine",
-            "metadata": {"namespace": format!("team-{}", number % 10), "name": format!("m-{number}")},
-            "spec": {"template": "ubuntu", "network": {"devices": [{"networkName": "prod", "dhcp4": true}]}},
-        })
-    };
-    let namespace = |number| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": format!("team-{number}")}});
     let manifests = Manifests {
         bindings: vec![binding],
         objects: (0..10).map(namespace).chain((0..MACHINES).map(machine)).collect(),
@@ -131,6 +126,95 @@ fn cpu() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
+/// Machines that are made, where it is compared whether what they do is kept.
+const MADE: usize = 2_000;
+
+/// Which machines are as they shall be.
+#[derive(Clone, Default)]
+struct Settled {
+    machines: Arc<Mutex<BTreeSet<Key>>>,
+    passes: Arc<AtomicU64>,
+}
+
+impl Observer for Settled {
+    fn passed(&mut self, record: &PassRecord) {
+        self.passes.fetch_add(1, Ordering::Relaxed);
+        let mut machines = self.machines.lock().expect("nobody panicked");
+        match record.next {
+            Some(Next::Settled(_)) => machines.insert(record.key.clone()),
+            _ => machines.remove(&record.key),
+        };
+    }
+
+    fn policy_loaded(&mut self, _: &PolicyId, _: &Policy, _: &[u8]) {}
+
+    fn says(&mut self, _: &str) {}
+}
+
+/// Where the world of a row is.
+#[derive(Clone, Copy)]
+enum Kept {
+    Nothing,
+    Cloud,
+    Everything,
+}
+
+/// Makes machines, from nothing to running, in a cloud that takes no time of its own. Seconds.
+async fn make(name: &str, kept: Kept) -> f64 {
+    let exactly = |ms: u64| json!({"min": ms, "max": ms});
+    let kinds = ["clone", "reconfigure", "powerOn", "powerOff", "destroy"];
+    let tasks: serde_json::Map<String, Value> = kinds
+        .map(|kind| (kind.to_owned(), exactly(0)))
+        .into_iter()
+        .collect();
+    let cloud = json!({
+        "lag": 0, "answers": exactly(0), "queue": exactly(0), "tasks": tasks, "dhcp": exactly(0),
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    let site = match kept {
+        Kept::Nothing => Site::new(1, Some(cloud)),
+        Kept::Cloud | Kept::Everything => {
+            let data = Arc::new(polity::Data::open(&folder.path().join("data")).expect("a data folder"));
+            Site::kept(1, Some(cloud), &data, matches!(kept, Kept::Everything))
+        }
+    };
+    let mut binding = binding();
+    binding["spec"]["policies"]["lifecycle"]["configuration"] = json!({"requeuePeriod": "100ms"});
+    binding["spec"]["limits"] = nothing_limits();
+    let manifests = Manifests {
+        bindings: vec![binding],
+        objects: (0..10).map(namespace).chain((0..MADE).map(machine)).collect(),
+        ..Manifests::default()
+    };
+    site.apply(&manifests).await;
+    let settled = Settled::default();
+    let started = Instant::now();
+    let (_, _, driver) = site.drive(2, Box::new(settled.clone()));
+    while settled.machines.lock().expect("nobody panicked").len() < MADE {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    driver.abort();
+    let passes = settled.passes.load(Ordering::Relaxed);
+    println!(
+        "{name}: {seconds:>6.1} s, {passes} passes, {:>6.0} passes/s",
+        passes as f64 / seconds
+    );
+    seconds
+}
+
+fn namespace(number: usize) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": format!("team-{number}")}})
+}
+
+fn machine(number: usize) -> Value {
+    json!({
+        "apiVersion": "capv.polity.dev/v1alpha1", "kind": "Machine",
+        "metadata": {"namespace": format!("team-{}", number % 10), "name": format!("m-{number}")},
+        "spec": {"template": "ubuntu", "network": {"devices": [{"networkName": "prod", "dhcp4": true}]}},
+    })
+}
+
 fn on_threads(threads: usize, work: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
@@ -164,4 +248,15 @@ fn main() {
             measure(name, &site, 1).await;
         });
     }
+    println!("{MADE} machines are made, and what they do is kept:");
+    on_threads(2, async {
+        let memory = make("in memory", Kept::Nothing).await;
+        let cloud = make("the cloud on the disk", Kept::Cloud).await;
+        let all = make("cloud and objects on the disk", Kept::Everything).await;
+        println!(
+            "times in memory: {:.2} with the cloud on the disk, {:.2} with all",
+            cloud / memory,
+            all / memory
+        );
+    });
 }

@@ -23,9 +23,7 @@ use serde_json::{Value, json};
 const SETTLED: Next = Next::Settled(None);
 
 fn sim() -> Arc<Catalogue> {
-    polity_clouds::sim::Sim::new(Default::default(), 0, 0)
-        .catalogue()
-        .clone()
+    polity_sim::Sim::new(Default::default(), 0, 0).catalogue().clone()
 }
 
 fn object(api_version: &str, kind: &str, namespace: &str, name: &str, rest: Value) -> Value {

@@ -246,7 +246,7 @@ fn a_cloud_without_its_objects_is_refused() {
     assert_eq!(again.status.code(), Some(2));
     let said = shown(&again);
     assert!(
-        said.contains("cloud-sim.json but no objects.redb") && said.contains("put"),
+        said.contains("cloud-sim.redb but no objects.redb") && said.contains("put"),
         "{said}"
     );
 }

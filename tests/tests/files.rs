@@ -112,7 +112,7 @@ fn what_the_host_keeps_is_its_user_s_alone() {
         "lock",
         "time",
         "objects.redb",
-        "cloud-sim.json",
+        "cloud-sim.redb",
         "recordings/passes",
         "recordings/policies",
     ] {

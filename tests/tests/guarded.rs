@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use polity_clouds::sim::Sim;
 use polity_core::binding::{Binding, Grant, KindGrant, LoadedPolicy, PolicySource};
 use polity_core::call::{Call, PendingEntry, Reply, Write};
 use polity_core::catalogue::Catalogue;
@@ -14,6 +13,7 @@ use polity_core::contract::{
 use polity_core::controller::Input;
 use polity_core::fault::{FaultKind, Stepped};
 use polity_core::record::Outcome;
+use polity_sim::Sim;
 use polity_tests::simulation::bindings::{
     self, FINALIZER, MACHINES, WIDGETS, binding, kind, manifest, native, native_machine,
 };

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use polity_clouds::sim::{FaultRule, SimConfig, Trouble};
 use polity_core::contract::{Code, ObjectQuery, ObjectRef, Question};
+use polity_sim::{FaultRule, SimConfig, Simulated as _, Trouble};
 use polity_tests::together::scenario::{Workflow, identities};
 use polity_tests::together::setting::{self, TRUSTED};
 use polity_tests::whole::capa::CAPA;

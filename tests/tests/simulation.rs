@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use polity_clouds::sim::{Between, FaultRule, Millis, Outage, Trouble, Unreachable};
 use polity_core::binding::{Limits, PolicyId};
 use polity_core::contract::{Pass, Role, Step};
 use polity_core::controller::{Guard, Guards};
 use polity_core::record::PassRecord;
+use polity_sim::{Between, FaultRule, Millis, Outage, Trouble, Unreachable};
 use polity_tests::simulation::scenario::{Action, Scenario};
 use polity_tests::simulation::{Failed, Options, Rule, Sandboxed, Stepper, run};
 

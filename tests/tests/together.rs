@@ -5,8 +5,8 @@
 
 #![allow(clippy::print_stdout, reason = "which seed noticed what is worth knowing")]
 
-use polity_clouds::sim::{Between, FaultRule, Intervention, Millis, Trouble, WorldEvent};
 use polity_core::controller::{Guard, Guards};
+use polity_sim::{Between, FaultRule, Intervention, Millis, Trouble, WorldEvent};
 use polity_tests::together::orb;
 use polity_tests::together::scenario::{Deed, Scenario, Workflow};
 use polity_tests::together::{Options, run};

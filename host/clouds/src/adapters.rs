@@ -1,32 +1,41 @@
-//! Which clouds this build has.
+//! Adapters: how a cloud that a binding names is checked and opened. Which ones a build has, its host says.
 
+use std::error::Error;
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::check::CatalogueError;
+use crate::check::{CatalogueError, first_error};
 use crate::clock::Clock;
 use crate::cloud::Cloud;
-use crate::front::Front;
-#[cfg(feature = "node")]
-use crate::node::{NodeCloud, NodeConfig};
 use crate::sealed::SecretResolver;
-use crate::sessions::Sessions;
-use crate::sim::{ConfigError, RestoreError, Sim, SimCloud, SimConfig};
 
-/// Stores a snapshot durably, or says why it could not.
-pub type Persist = Box<dyn Fn(&str) -> io::Result<()> + Send + Sync>;
+/// Where an adapter keeps what must outlive the process: a document that is written as a whole, or a database.
+pub trait Storage: Send + Sync {
+    /// The document that was written last.
+    fn read(&self) -> io::Result<Option<String>>;
+
+    /// Writes the document: when this returns, it survives the end of the process and of the machine.
+    fn replace(&self, document: &str) -> io::Result<()>;
+
+    /// The file of the database, this adapter's alone; empty if there was none.
+    fn database(&self) -> io::Result<File>;
+}
 
 /// A cloud that can be named in a binding.
 pub struct Adapter {
-    /// `sim`
+    /// `node`
     pub name: &'static str,
     /// The JSON Schema of its configuration.
     pub schema: fn() -> Value,
     /// Checks a configuration without opening anything.
     pub check: fn(Option<&Value>) -> Result<(), OpenError>,
-    open: fn(Opening) -> Result<Arc<dyn Cloud>, OpenError>,
+    /// Opens it, behind a [`Front`](crate::Front).
+    pub open: fn(Opening) -> Result<Arc<dyn Cloud>, OpenError>,
 }
 
 /// What an adapter is opened with.
@@ -39,23 +48,23 @@ pub struct Opening {
     pub clock: Arc<dyn Clock>,
     /// Resolves sealed arguments.
     pub secrets: Arc<dyn SecretResolver>,
-    /// What was persisted last, to go on from. The seed and the start of `sim` are then those of the snapshot.
-    pub saved: Option<String>,
-    /// Where snapshots go.
-    pub persist: Option<Persist>,
+    /// What it goes on from, and keeps what it does in; none: all is forgotten with the process.
+    pub storage: Option<Arc<dyn Storage>>,
+}
+
+/// A configuration that is not one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {message}")]
+pub struct ConfigError {
+    /// Dotted.
+    pub path: String,
+    /// What is wrong there.
+    pub message: String,
 }
 
 /// Why there is no such cloud.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// No adapter has this name.
-    #[error("unknown cloud {name:?}; this host has: {known}")]
-    Unknown {
-        /// As asked for.
-        name: String,
-        /// All there are, with commas.
-        known: String,
-    },
     /// The configuration is not what the adapter's schema says.
     #[error("the configuration of cloud {cloud:?} is not valid")]
     Configuration {
@@ -72,12 +81,8 @@ pub enum OpenError {
         cloud: &'static str,
         /// Why.
         #[source]
-        source: RestoreError,
+        source: Box<dyn Error + Send + Sync>,
     },
-    /// What a node remembers cannot be read.
-    #[cfg(feature = "node")]
-    #[error(transparent)]
-    Memory(#[from] crate::node::MemoryError),
     /// A defect of the adapter.
     #[error("cloud {cloud:?} has a defect")]
     Catalogue {
@@ -89,95 +94,15 @@ pub enum OpenError {
     },
 }
 
-/// All adapters of this build.
-pub fn adapters() -> &'static [Adapter] {
-    const ADAPTERS: &[Adapter] = &[
-        Adapter {
-            name: SIM,
-            schema: SimConfig::schema,
-            check: |c| sim_config(c).map(|_| ()),
-            open: open_sim,
-        },
-        #[cfg(feature = "node")]
-        Adapter {
-            name: NODE,
-            schema: crate::node::schema,
-            check: |c| node_config(c).map(|_| ()),
-            open: open_node,
-        },
-    ];
-    ADAPTERS
-}
-
-/// Opens a cloud by name.
-pub fn open(name: &str, opening: Opening) -> Result<Arc<dyn Cloud>, OpenError> {
-    (adapter(name)?.open)(opening)
-}
-
-/// The adapter of this name.
-pub fn adapter(name: &str) -> Result<&'static Adapter, OpenError> {
-    adapters()
-        .iter()
-        .find(|adapter| adapter.name == name)
-        .ok_or_else(|| {
-            let known = adapters()
-                .iter()
-                .map(|adapter| adapter.name)
-                .collect::<Vec<_>>()
-                .join(", ");
-            OpenError::Unknown {
-                name: name.to_owned(),
-                known,
-            }
-        })
-}
-
-const SIM: &str = "sim";
-/// The machine that the host runs on. Only a host that is the agent of its node opens it.
-pub const NODE: &str = "node";
-
-fn sim_config(configuration: Option<&Value>) -> Result<SimConfig, OpenError> {
-    configuration
-        .map_or_else(|| Ok(SimConfig::default()), SimConfig::from_value)
-        .map_err(|source| OpenError::Configuration { cloud: SIM, source })
-}
-
-fn open_sim(opening: Opening) -> Result<Arc<dyn Cloud>, OpenError> {
-    let config = sim_config(opening.configuration.as_ref())?;
-    let sim = match &opening.saved {
-        None => Sim::new(config, opening.seed, opening.clock.now_ms()),
-        Some(saved) => {
-            Sim::restore(config, saved).map_err(|source| OpenError::Saved { cloud: SIM, source })?
-        }
-    };
-    let cloud = SimCloud::new(sim, opening.clock.clone(), opening.persist);
-    let sessions = Sessions::new(opening.seed);
-    let front = Front::new(cloud, opening.secrets, opening.clock, sessions)
-        .map_err(|source| OpenError::Catalogue { cloud: SIM, source })?;
-    Ok(Arc::new(front))
-}
-
-#[cfg(feature = "node")]
-fn node_config(configuration: Option<&Value>) -> Result<NodeConfig, OpenError> {
-    let configuration = configuration.cloned().unwrap_or_else(|| serde_json::json!({}));
-    let validator =
-        jsonschema::validator_for(&crate::node::schema()).expect("schemars makes schemas that compile");
-    let wrong = |path, message| OpenError::Configuration {
-        cloud: NODE,
-        source: ConfigError { path, message },
-    };
-    if let Some((path, message)) = crate::check::first_error(&validator, &configuration) {
-        return Err(wrong(path, message));
+/// Reads a configuration, checked against its schema, so that an error names its path.
+pub fn configuration<C: DeserializeOwned + JsonSchema>(value: &Value) -> Result<C, ConfigError> {
+    let schema = schemars::schema_for!(C).to_value();
+    let validator = jsonschema::validator_for(&schema).expect("schemars makes schemas that compile");
+    if let Some((path, message)) = first_error(&validator, value) {
+        return Err(ConfigError { path, message });
     }
-    serde_json::from_value(configuration).map_err(|e| wrong("(document)".to_owned(), e.to_string()))
-}
-
-#[cfg(feature = "node")]
-fn open_node(opening: Opening) -> Result<Arc<dyn Cloud>, OpenError> {
-    let config = node_config(opening.configuration.as_ref())?;
-    let clock = opening.clock.clone();
-    let cloud = NodeCloud::open(config, opening.saved.as_deref(), opening.persist, clock)?;
-    let front = Front::new(cloud, opening.secrets, opening.clock, Sessions::new(opening.seed))
-        .map_err(|source| OpenError::Catalogue { cloud: NODE, source })?;
-    Ok(Arc::new(front))
+    C::deserialize(value).map_err(|e| ConfigError {
+        path: "(document)".to_owned(),
+        message: e.to_string(),
+    })
 }

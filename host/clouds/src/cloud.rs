@@ -1,5 +1,6 @@
 //! What the host sees of a cloud.
 
+use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,7 +10,6 @@ use polity_core::catalogue::Catalogue;
 use polity_core::contract::{Answer, Code, CredentialPlan, Doubt, Failure};
 
 use crate::session::{Opened, SessionRequest};
-use crate::sim::SimCloud;
 
 /// A boxed future, so that clouds can be trait objects.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -53,8 +53,9 @@ pub trait Cloud: Send + Sync {
         failed(Failure::new(Code::Unimplemented, message))
     }
 
-    /// The simulation behind it, for what only a simulation can tell: all VMs, faults to come.
-    fn simulation(&self) -> Option<&SimCloud> {
+    /// The adapter itself, for whoever knows its type and asks for what is no operation of a cloud: a simulation tells
+    /// which VMs there are.
+    fn adapter(&self) -> Option<&dyn Any> {
         None
     }
 }

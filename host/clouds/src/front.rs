@@ -1,5 +1,6 @@
 //! What every adapter gets for free.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +15,6 @@ use crate::redact::Redactor;
 use crate::sealed::{SecretResolver, unseal};
 use crate::session::{Opened, PlanSecret, SessionPlan, SessionRequest};
 use crate::sessions::Sessions;
-use crate::sim::SimCloud;
 use crate::turns::Turns;
 
 /// A cloud behind the checks that do not depend on which cloud it is.
@@ -162,7 +162,7 @@ impl<C: Cloud> Cloud for Front<C> {
         self.cloud.mint(kind, ttl)
     }
 
-    fn simulation(&self) -> Option<&SimCloud> {
-        self.cloud.simulation()
+    fn adapter(&self) -> Option<&dyn Any> {
+        self.cloud.adapter()
     }
 }

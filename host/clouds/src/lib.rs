@@ -7,7 +7,8 @@
 //! adapter is to open sessions, to perform, and to say, of a create whose answer was lost, what came of it
 //! ([`Cloud::settle`]).
 //!
-//! [`adapters`] lists the adapters of this build. [`sim`] is always there: a cloud that behaves as badly as clouds do.
+//! An [`Adapter`] says how a cloud is checked and opened. Which ones there are is the host's to say: nothing here knows
+//! of a cloud that stands in another crate.
 //!
 //! Never here: decisions (nothing is retried, nothing is remembered for a policy), addresses from objects, user data in
 //! an answer.
@@ -17,26 +18,24 @@ mod check;
 mod clock;
 mod cloud;
 mod front;
+mod millis;
 #[cfg(feature = "node")]
 pub mod node;
-mod node_catalogue;
+pub mod node_catalogue;
 mod redact;
 mod sealed;
 mod session;
 mod sessions;
-pub mod sim;
 mod turns;
 
-pub use adapters::{Adapter, NODE, OpenError, Opening, Persist, adapter, adapters, open};
+pub use adapters::{Adapter, ConfigError, OpenError, Opening, Storage, configuration};
 pub use check::{CatalogueError, Checked};
 pub use clock::Clock;
 pub use cloud::{BoxFuture, Cloud};
 pub use front::Front;
+pub use millis::Millis;
 pub use polity_core::catalogue::SecretRef;
 pub use redact::Redactor;
 pub use sealed::{NoSecrets, SecretResolver};
 pub use session::{Opened, PlanSecret, SecretContent, SessionPlan, SessionRequest};
 pub use sessions::{IDLE, MARGIN, MOST_SESSIONS, Sessions};
-
-#[cfg(test)]
-mod tests;

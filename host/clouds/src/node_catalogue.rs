@@ -17,7 +17,7 @@ pub(crate) fn catalogue() -> polity_core::catalogue::Catalogue {
 }
 
 /// Each operation with its name. What takes longer is work, of which `node.work` tells.
-pub(crate) fn operations() -> [(&'static str, Operation); 7] {
+pub fn operations() -> [(&'static str, Operation); 7] {
     use OperationEffect::{Change, Read};
     let node = || json!({"node": name()});
     let with = |mut properties: Value, more: Value| {

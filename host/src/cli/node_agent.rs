@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
+use polity_clouds::node;
 use polity_core::object::Object;
 use polity_kube_rules::names;
 use polity_sandbox::Allocation;
@@ -185,8 +186,8 @@ pub(super) fn read_binding(file: &Path, node: &str) -> Result<Value> {
         );
     }
     let cloud = &mut binding["spec"]["cloud"];
-    if cloud["name"] != polity_clouds::NODE {
-        bail!("{}: spec.cloud.name must be {}", at(), polity_clouds::NODE);
+    if cloud["name"] != node::ADAPTER.name {
+        bail!("{}: spec.cloud.name must be {}", at(), node::ADAPTER.name);
     }
     let configuration = &mut cloud["configuration"];
     if configuration.is_null() {

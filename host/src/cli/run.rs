@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use polity_clouds::sim::{Millis, Sim};
+use polity_clouds::Millis;
 use polity_cluster::Cluster;
 use polity_sandbox::Allocation;
 use serde_json::Value;
@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::LEASE;
 use super::connection::Connection;
 use super::stopping::{Signals, Stopping};
+use crate::applied::Applied;
 use crate::clock::Clock;
 use crate::clouds::Clouds;
 use crate::data::Data;
@@ -22,11 +23,11 @@ use crate::manifests::{Manifests, Target};
 use crate::policies::Policies;
 use crate::progress::{Format, Progress, say};
 use crate::recording::{self, Recorder};
-use crate::scenario::{Running, Scenario};
 use crate::secrets::ClusterSecrets;
 use crate::settled::{Ends, Settling};
+use crate::sim::{self, Position, Running, Scenario};
+use crate::standalone;
 use crate::timekeeping::{self, Timekeeper};
-use crate::{kubelets, standalone};
 
 /// When `--until-settled` gives up without a scenario that says so: an hour of the driver's clock.
 const DEADLINE: Millis = Millis::seconds(3_600);
@@ -42,7 +43,8 @@ pub(super) struct Run {
     paths: Vec<PathBuf>,
     #[command(flatten)]
     connection: Connection,
-    /// Keep here what must outlive the process: the simulated cloud, recordings, and the objects of standalone.
+    /// Keep here what must outlive the process: the simulated cloud, recordings, and the objects of standalone. A restart
+    /// on the same folder goes on: a scenario where it stood, and of the manifests only those are applied that changed.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Serve the embedded API on this loopback port (0: any free one) and write a kubeconfig.
@@ -175,7 +177,7 @@ impl Run {
         let speed = match self.is_standalone() {
             true => self
                 .speed
-                .or(scenario.as_ref().and_then(|s| s.speed))
+                .or(scenario.as_ref().and_then(Scenario::speed))
                 .unwrap_or(1.0),
             false => 1.0,
         };
@@ -201,15 +203,19 @@ impl Run {
             true => timekeeping::saved(data.as_deref(), speed)?,
             false => 0,
         };
-        let clock = Arc::new(Clock::resume(speed, saved));
+        // It stands still until everything is ready: compiling takes real time too.
+        let clock = Arc::new(match self.is_standalone() {
+            true => Clock::standing(speed, saved),
+            false => Clock::new(speed),
+        });
         let timekeeper = data.clone().filter(|_| self.is_standalone()).map(|data| {
             let says = move |message: &str| say(format, message);
             Timekeeper::start(data, clock.clone(), says)
         });
         let (cluster, api) = self.cluster(&clock, data.as_deref(), format).await?;
         let cluster = Arc::new(cluster);
-        let seed = scenario.as_ref().map_or_else(unpredictable, |s| s.seed);
-        let cloud = scenario.as_ref().and_then(|s| s.cloud.clone());
+        let seed = scenario.as_ref().map_or_else(unpredictable, Scenario::seed);
+        let cloud = scenario.as_ref().and_then(|s| s.cloud().cloned());
         let secrets = Arc::new(ClusterSecrets::new(cluster.clone()));
         let mut clouds = Clouds::new(clock.clone(), secrets, data.clone(), seed, cloud);
         if !self.is_standalone() {
@@ -219,19 +225,34 @@ impl Run {
 
         let target = self.target();
         let says = |message: &str| say(format, message);
+        // In a cluster, what is given is what shall stand.
+        let kept = data.as_deref().filter(|_| self.is_standalone());
+        let mut applied = kept.map(Applied::read).transpose()?.unwrap_or_default();
         manifests
-            .apply(&cluster, &policies, &clouds, target, &says)
+            .apply_beside(&mut applied, &cluster, &policies, &clouds, target, &says)
             .await?;
+        if let Some(data) = kept {
+            applied.save(data)?;
+        }
+        if self.is_standalone() {
+            manifests.compile(&cluster, &policies).await;
+        }
 
         let recorder = recorder(self.record.as_deref(), data.as_deref(), &sandbox.engine_version())?;
         let ends = Arc::new(Ends::default());
-        // The times of a scenario count from here, whatever it took to open the cloud.
-        for cloud in clouds.all() {
-            if let Some(sim) = cloud.simulation() {
-                sim.inspect(Sim::begin);
+        let now = clock.now();
+        let position = scenario.as_ref().map(|s| s.position(data.as_deref(), now.unix));
+        let position = position.transpose()?;
+        sim::begin(&clouds, position.as_ref().map_or(now.unix, Position::start));
+        let started = now.boot;
+        let says: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(move |message: &str| say(format, message));
+        let running = match (&scenario, position) {
+            (Some(scenario), Some(position)) => {
+                let with = (&clock, &cluster);
+                Some(scenario.go_on(position, with, target, says, data.clone()).await)
             }
-        }
-        let started = clock.now().boot;
+            _ => None,
+        };
         let (driver, handle) = Driver::new(Parts {
             identity: identity(),
             clock: clock.clone(),
@@ -242,9 +263,8 @@ impl Run {
             observer: Box::new(Progress::new(format, started, ends.clone(), Some(recorder))),
         });
         let driver = driver.spawn_run();
-        tokio::spawn(kubelets::play(clock.clone(), cluster.clone(), clouds.clone()));
-        let says: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(move |message: &str| say(format, message));
-        let running = scenario.as_ref().map(|s| s.start(&clock, &cluster, target, says));
+        tokio::spawn(sim::play_kubelets(clock.clone(), cluster.clone(), clouds.clone()));
+        clock.start();
         Ok(Host {
             clock,
             timekeeper,
@@ -260,7 +280,9 @@ impl Run {
     }
 
     async fn until_its_end(&self, mut host: Host, signals: &mut Signals, format: Format) -> Result<ExitCode> {
-        let deadline = self.deadline.or(host.scenario.as_ref().and_then(|s| s.deadline));
+        let deadline = self
+            .deadline
+            .or(host.scenario.as_ref().and_then(Scenario::deadline));
         let deadline = deadline.unwrap_or(DEADLINE);
         let end = Settling {
             handle: &host.handle,
@@ -364,19 +386,19 @@ async fn report(
     }
     say(format, "everything is settled");
     let mut holds = true;
-    for expectation in scenario.iter().flat_map(|s| &s.expect) {
-        let verdict = expectation.check(cluster, clouds).await?;
-        match verdict.wrong.is_empty() {
-            true => say(format, &format!("  as expected: {}", verdict.that)),
-            false => {
-                holds = false;
-                say(format, &format!("  not as expected: {}", verdict.that));
-                verdict
-                    .wrong
-                    .iter()
-                    .for_each(|why| say(format, &format!("    {why}")));
-            }
+    let verdicts = match scenario {
+        Some(scenario) => scenario.verdicts(cluster, clouds).await?,
+        None => Vec::new(),
+    };
+    for verdict in verdicts {
+        if verdict.wrong().is_empty() {
+            say(format, &format!("  as expected: {}", verdict.that()));
+            continue;
         }
+        holds = false;
+        say(format, &format!("  not as expected: {}", verdict.that()));
+        let wrong = verdict.wrong().iter();
+        wrong.for_each(|why| say(format, &format!("    {why}")));
     }
     Ok(if holds {
         ExitCode::SUCCESS

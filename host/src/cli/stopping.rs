@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use polity_clouds::sim::Millis;
+use polity_clouds::Millis;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 

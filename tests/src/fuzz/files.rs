@@ -10,9 +10,9 @@ use polity::edges;
 use polity::manifests::Manifests;
 use polity::recording::Recording;
 use polity::scenario::Scenario;
-use polity_clouds::sim::{Sim, SimConfig};
 use polity_core::binding::BindingSpec;
 use polity_core::record::PassRecord;
+use polity_sim::{Sim, SimConfig};
 
 use super::Choices;
 use crate::whole::{BEGIN, Site};

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use polity_clouds::sim::{Effect, Happened, VmView};
 use polity_core::contract::{Act, Code, Json, Next, Pass, Question, Request, Trial};
 use polity_core::key::Key;
 use polity_core::object::Object;
 use polity_core::record::{Outcome, PassRecord};
+use polity_sim::{Effect, Happened, VmView};
 use serde::Deserialize;
 use serde_json::Value;
 

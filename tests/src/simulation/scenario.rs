@@ -1,9 +1,9 @@
 //! What a seed makes happen: how large the world is, what goes wrong in it, and what people do.
 
-use polity_clouds::sim::{
+use polity_core::contract::{Code, Role};
+use polity_sim::{
     Between, FaultRule, Intervention, Millis, Outage, SimConfig, Trouble, Unreachable, WorldEvent,
 };
-use polity_core::contract::{Code, Role};
 
 mod wider;
 

@@ -16,12 +16,12 @@ mod watches;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use polity_clouds::sim::Sim;
 use polity_core::binding::Binding;
 use polity_core::call::{Reply, Scope, WatchEvent};
 use polity_core::contract::Code;
 use polity_core::controller::{Guards, Input, Output};
 use polity_core::record::PassRecord;
+use polity_sim::Sim;
 
 use super::host::{Host, Sort};
 use super::oracle::{Instant, Oracle, Rule, Verdict, ensure};

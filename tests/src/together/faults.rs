@@ -1,7 +1,7 @@
 //! What goes wrong in the cloud, by workflow.
 
-use polity_clouds::sim::{FaultRule, Intervention, Millis, SimConfig, Span, Trouble, WorldEvent};
 use polity_core::contract::Code;
+use polity_sim::{FaultRule, Intervention, Millis, SimConfig, Span, Trouble, WorldEvent};
 
 use super::routers;
 use super::scenario::Workflow;

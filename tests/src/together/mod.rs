@@ -26,9 +26,9 @@ pub mod sight;
 use std::path::Path;
 use std::time::Duration;
 
-use polity_clouds::sim::Millis;
 use polity_core::controller::Guards;
 use polity_core::record::PassRecord;
+use polity_sim::Millis;
 
 use crate::simulation::seed::Chance;
 use crate::whole::agents::Agents;

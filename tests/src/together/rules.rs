@@ -7,9 +7,9 @@ mod routers;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::LazyLock;
 
-use polity_clouds::sim::Happened;
 use polity_core::contract::{Act, Code, Next, Request, Role, Verdict};
 use polity_core::record::PassRecord;
+use polity_sim::{Happened, Simulated as _};
 use serde_json::Value;
 
 use super::scenario::Workflow;

@@ -1,6 +1,6 @@
 //! What a seed makes happen.
 
-use polity_clouds::sim::{AccessKey, Between, IamRole, Millis, Principal, SimConfig};
+use polity_sim::{AccessKey, Between, IamRole, Millis, Principal, SimConfig};
 
 use super::faults::{befall, faults, outage};
 use super::setting::{ACCOUNT, SHIFTY, TRUSTED};

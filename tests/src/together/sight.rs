@@ -1,6 +1,6 @@
 //! What there is at one moment, as everybody who looks sees it.
 
-use polity_clouds::sim::{PoolMachine, PortView, RouterView, VmView};
+use polity_sim::{PoolMachine, PortView, RouterView, VmView};
 use serde_json::Value;
 
 use super::scenario::Workflow;

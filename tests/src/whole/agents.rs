@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use polity_clouds::sim::Millis;
 use polity_core::record::PassRecord;
+use polity_sim::Millis;
 use serde_json::Value;
 
 use super::hosts::{calm, trouble};

@@ -36,7 +36,6 @@ use polity::recording::Recorder;
 use polity::scenario::{Running, Scenario};
 use polity::secrets::ClusterSecrets;
 use polity::settled::{Ends, Settling};
-use polity_clouds::sim::{Effect, Millis, PoolMachine, Sim, VmView};
 use polity_cluster::Cluster;
 use polity_core::binding::PolicyId;
 use polity_core::call::Write;
@@ -47,6 +46,7 @@ use polity_core::controller::Guards;
 use polity_core::object::Object;
 use polity_core::record::PassRecord;
 use polity_sandbox::{Policy, Sandbox};
+use polity_sim::{Effect, Millis, PoolMachine, Sim, Simulated as _, VmView};
 use polity_standalone::{Api, Store};
 use serde_json::Value;
 
@@ -100,6 +100,21 @@ impl Site {
         let api = Api::new(Arc::new(Store::in_memory(now, u128::from(seed).to_be_bytes())));
         let client = kube::Client::new(api, "default");
         Site::on(client.clone(), client, clock, seed, sim)
+    }
+
+    /// As [`Site::new`], with the cloud in this data folder, and the objects too where `objects` says so.
+    ///
+    /// # Panics
+    /// If something in the folder cannot be opened.
+    pub fn kept(seed: u64, sim: Option<Value>, data: &Arc<polity::Data>, objects: bool) -> Self {
+        let clock = Arc::new(Clock::of_runtime(BEGIN));
+        let folder = objects.then_some(&**data);
+        let api = polity::standalone::open(&clock, folder).expect("an API server");
+        let client = kube::Client::new(api, "default");
+        let mut site = Site::on(client.clone(), client, clock.clone(), seed, sim.clone());
+        let secrets = Arc::new(ClusterSecrets::new(site.cluster.clone()));
+        site.clouds = Arc::new(Clouds::new(clock, secrets, Some(data.clone()), seed, sim));
+        site
     }
 
     /// A folder with the compiled policies and a cloud as `sim` configures it, on somebody else's cluster. Its objects
@@ -273,7 +288,7 @@ impl Site {
     /// Plays the kubelets of the simulated cloud's machines from now on.
     pub fn play_kubelets(&self) {
         let (clock, cluster, clouds) = (self.clock.clone(), self.cluster.clone(), self.clouds.clone());
-        tokio::spawn(polity::kubelets::play(clock, cluster, clouds));
+        tokio::spawn(polity::sim::play_kubelets(clock, cluster, clouds));
     }
 
     /// Starts what a scenario says of objects.

@@ -3,10 +3,10 @@
 //! An output is a write to the API server or a call that changes a cloud, once it has happened and before anybody is
 //! told of it.
 
+use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::poll;
-use polity_clouds::sim::SimCloud;
 use polity_clouds::{BoxFuture, Cloud};
 use polity_core::call::{CloudRequest, PendingEntry, Session};
 use polity_core::catalogue::{Catalogue, OperationEffect};
@@ -101,7 +101,7 @@ impl Cloud for Counted {
         self.cloud.mint(kind, ttl)
     }
 
-    fn simulation(&self) -> Option<&SimCloud> {
-        self.cloud.simulation()
+    fn adapter(&self) -> Option<&dyn Any> {
+        self.cloud.adapter()
     }
 }

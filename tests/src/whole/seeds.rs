@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use polity::manifests::Manifests;
-use polity_clouds::sim::Millis;
 use polity_core::contract::{Kind, ObjectRef};
+use polity_sim::Millis;
 use serde_json::{Value, json};
 
 use super::hosts::Hosts;
@@ -212,7 +212,7 @@ fn reference(at: &Place) -> ObjectRef {
 
 #[cfg(test)]
 mod tests {
-    use polity_clouds::sim::SimConfig;
+    use polity_sim::SimConfig;
 
     use super::*;
 

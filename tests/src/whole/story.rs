@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use polity::manifests::Manifests;
-use polity_clouds::sim::{Millis, VmView};
 use polity_core::call::Write;
 use polity_core::contract::{Act, Kind, ObjectDelete, ObjectRef, Precondition, Request};
 use polity_core::path;
 use polity_core::record::PassRecord;
+use polity_sim::{Millis, VmView};
 use serde_json::{Value, json};
 
 use super::{Host, Site};

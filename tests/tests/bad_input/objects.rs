@@ -1,8 +1,8 @@
 //! Objects that are not what they should be, or name what is not theirs.
 
-use polity_clouds::sim::VmView;
 use polity_core::contract::Code;
 use polity_core::record::{Outcome, PassRecord};
+use polity_sim::VmView;
 use polity_tests::simulation::bindings::MACHINES;
 use polity_tests::stand::{Stand, condition_of, machine, machines, reference};
 use serde_json::{Value, json};

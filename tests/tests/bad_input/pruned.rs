@@ -1,6 +1,7 @@
 //! An API server drops what a CRD does not have, and says nothing. What rests on the dropped value is not done.
 
 use polity_core::record::Outcome;
+use polity_sim::Simulated as _;
 use polity_tests::guests;
 use polity_tests::simulation::bindings::MACHINES;
 use polity_tests::stand::{Stand, condition_of, machine, machines, reference};

@@ -1,9 +1,9 @@
 //! How far grants reach: hostile policies that name what is not theirs, and tenants who write down what the shipped
 //! policies follow. Identities are told in `scenarios/capa`.
 
-use polity_clouds::sim::Happened;
 use polity_core::contract::{Answer, Code, ObjectRef, Question, Request};
 use polity_core::record::{Outcome, PassRecord};
+use polity_sim::Happened;
 use polity_tests::stand::{Stand, condition_of, machine, machines, reference};
 use polity_tests::whole::story::Story;
 use polity_tests::whole::{Site, mcm};

@@ -1,8 +1,8 @@
 //! Virtual routers: one VM for each, which comes up, comes back, is plugged, rebuilt, and gone before its router is.
 
-use polity_clouds::sim::{RouterView, Sim};
 use polity_core::call::{CloudRequest, Session};
 use polity_core::contract::{Next, ObjectRef};
+use polity_sim::{RouterView, Sim, Simulated as _};
 use polity_tests::stand::reference;
 use polity_tests::whole::rug::{RUG, binding, mac, port, ports, router};
 use serde_json::{Value, json};

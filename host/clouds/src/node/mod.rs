@@ -16,31 +16,36 @@
 //!
 //! One process per node: whoever opens the folder that `persist` writes to sees to that.
 
+mod adapter;
 mod config;
 mod debian;
 mod memory;
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polity_core::call::{CloudRequest, PendingEntry, Session};
 use polity_core::catalogue::Catalogue;
 use polity_core::contract::{Answer, Code, Doubt, Failure};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::adapters::Persist;
 use crate::clock::Clock;
 use crate::cloud::{BoxFuture, Cloud};
 use crate::node_catalogue;
 
+pub use adapter::ADAPTER;
 pub use config::NodeConfig;
 use debian::Debian;
 use memory::{Memory, Versions, Work, WorkState};
 
 /// Milliseconds between the answer to `node.reboot` and the reboot: what the answer brings about is written first.
 const REBOOTS_AFTER: u64 = 10_000;
+
+/// Stores what is remembered durably, or says why it could not.
+type Persist = Box<dyn Fn(&str) -> io::Result<()> + Send + Sync>;
 
 /// What is remembered cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -274,9 +279,4 @@ impl Machine {
             Failure::new(Code::Internal, message).effect_unknown()
         })
     }
-}
-
-/// The JSON Schema of the adapter's configuration.
-pub(crate) fn schema() -> Value {
-    schemars::schema_for!(NodeConfig).to_value()
 }

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::*;
@@ -117,7 +118,7 @@ const COUNTS: &str = "echo rebooted >> reboots";
 async fn ask(machine: &NodeCloud, operation: &str, mut arguments: Value) -> Answer {
     arguments["node"] = json!("n");
     let session = Session {
-        cloud: crate::NODE.into(),
+        cloud: super::ADAPTER.name.into(),
         handle: None,
         owner: "u".into(),
         tenant: "t".into(),

@@ -12,7 +12,7 @@ use super::{crd, first, form, is_faulty, is_quarantined, text};
 use crate::simulation::bindings::{binding as bound, kind, manifest};
 use crate::simulation::native::{Cx, Pending, failed};
 use crate::simulation::store::{Place, Store};
-use polity_clouds::sim::VmView;
+use polity_sim::VmView;
 
 /// The `apiVersion` of Guests.
 pub const GUESTS: &str = "guests.example.com/v1";

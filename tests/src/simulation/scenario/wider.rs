@@ -1,8 +1,8 @@
 //! What goes on beside Machines and Widgets: Sites and Guests of two tenants, swapped policies, bindings that come and go,
 //! views of the API server that are old, clocks that jump.
 
-use polity_clouds::sim::{FaultRule, Millis, Trouble};
 use polity_core::contract::Role;
+use polity_sim::{FaultRule, Millis, Trouble};
 
 use super::{Action, NAMESPACE, Scenario, Views};
 use crate::simulation::kinds::{OTHER_TENANT, guest};

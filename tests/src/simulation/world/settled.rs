@@ -1,7 +1,7 @@
 //! Whether everything is as it was wished.
 
-use polity_clouds::sim::{Power, VmView};
 use polity_core::binding::Binding;
+use polity_sim::{Power, VmView};
 use serde_json::json;
 
 use super::World;

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use polity::manifests::Manifests;
-use polity_clouds::sim::{Effect, VmView};
 use polity_core::path;
 use polity_core::record::PassRecord;
+use polity_sim::{Effect, VmView};
 use polity_tests::passes::edges_of;
 pub(crate) use polity_tests::passes::{calls, lifecycle_ran, session};
 use polity_tests::simulation::bindings::MACHINES;

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use polity::manifests::Manifests;
-use polity_clouds::sim::Happened;
 use polity_core::contract::{Next, RetryClass};
 use polity_core::record::PassRecord;
+use polity_sim::Happened;
 use polity_tests::simulation::store::merge;
 use polity_tests::stand::reference;
 use polity_tests::whole::story::{Story, edges};

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use polity_clouds::sim::{Happened, PortView, RouterView, Sim};
 use polity_core::contract::Next;
 use polity_core::record::PassRecord;
+use polity_sim::{Happened, PortView, RouterView, Sim, Simulated as _};
 use polity_tests::simulation::store::merge;
 use polity_tests::stand::condition_of;
 pub(crate) use polity_tests::whole::rug::{mac, port};

@@ -1,0 +1,54 @@
+//! How a host opens the simulated cloud.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::config::SimConfig;
+use super::{Sim, SimCloud, kept};
+use polity_clouds::Cloud;
+use polity_clouds::Front;
+use polity_clouds::Sessions;
+use polity_clouds::{Adapter, OpenError, Opening};
+
+const SIM: &str = "sim";
+
+/// The simulated cloud, as a binding names it. What it goes on from has its own seed and start.
+pub const ADAPTER: Adapter = Adapter {
+    name: SIM,
+    schema: SimConfig::schema,
+    check: |c| config(c).map(|_| ()),
+    open,
+};
+
+fn config(configuration: Option<&Value>) -> Result<SimConfig, OpenError> {
+    configuration
+        .map_or_else(|| Ok(SimConfig::default()), SimConfig::from_value)
+        .map_err(|source| OpenError::Configuration { cloud: SIM, source })
+}
+
+fn open(opening: Opening) -> Result<Arc<dyn Cloud>, OpenError> {
+    let config = config(opening.configuration.as_ref())?;
+    let (seed, clock) = (opening.seed, opening.clock.clone());
+    let new = |config| Sim::new(config, seed, clock.now_ms());
+    let cloud = match &opening.storage {
+        None => SimCloud::new(new(config), clock.clone()),
+        Some(storage) => {
+            let file = storage.database().map_err(saved)?;
+            let (disk, records) = kept::open(file).map_err(saved)?;
+            let sim = Sim::from_records(config.clone(), &records)?;
+            SimCloud::kept(sim.unwrap_or_else(|| new(config)), clock.clone(), disk)
+        }
+    };
+    let sessions = Sessions::new(opening.seed);
+    let front = Front::new(cloud, opening.secrets, opening.clock, sessions)
+        .map_err(|source| OpenError::Catalogue { cloud: SIM, source })?;
+    Ok(Arc::new(front))
+}
+
+pub(crate) fn saved(source: impl std::error::Error + Send + Sync + 'static) -> OpenError {
+    OpenError::Saved {
+        cloud: SIM,
+        source: Box::new(source),
+    }
+}

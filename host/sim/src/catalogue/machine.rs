@@ -1,0 +1,81 @@
+//! Machines that join a cluster, in the manner of Gardener's drivers.
+
+use polity_core::catalogue::{Operation, OperationEffect};
+use serde_json::{Value, json};
+
+use super::{Named, fields, name, operation, read, sealed, text};
+use crate::machine::CREATE;
+
+pub(super) fn operations(visible_within: u64) -> [Named; 5] {
+    let named = || fields(json!({"name": name(), "providerID": name()}), &["name"]);
+    let probed = json!({"answers": {"type": "boolean"}, "message": text()});
+    [
+        read(
+            "api-server.probe",
+            "Whether the API server of the machines' cluster answers.",
+            fields(json!({}), &[]),
+            fields(probed, &["answers"]),
+        ),
+        create(visible_within),
+        change("machine.delete", "Removes a machine, at once.", named(), &[]),
+        read(
+            "machine.status",
+            "A machine, by the provider's id; without one, by name, which may lag behind.",
+            named(),
+            machine(),
+        ),
+        change(
+            "token.revoke",
+            "No machine joins with this bootstrap token any more.",
+            fields(json!({"token": sealed()}), &["token"]),
+            &["token"],
+        ),
+    ]
+}
+
+fn machine() -> Value {
+    let machine = json!({
+        "providerID": text(),
+        "nodeName": text(),
+        "lastKnownState": text(),
+        "initialized": {"type": "boolean"},
+    });
+    fields(machine, &["providerID"])
+}
+
+fn create(visible_within: u64) -> Named {
+    let arguments = json!({
+        "name": name(),
+        "providerSpec": {"type": "object"},
+        "userData": sealed(),
+        "bootstrapToken": sealed(),
+    });
+    let description =
+        "Makes a machine, stamped with its owner, whose node joins by itself. The intent is its name.";
+    let arguments = fields(arguments, &["name"]);
+    let operation = operation(
+        description,
+        OperationEffect::Create,
+        arguments,
+        machine(),
+        visible_within,
+    );
+    let operation = Operation {
+        intent: Some("name".to_owned()),
+        sealed: vec!["userData".to_owned(), "bootstrapToken".to_owned()],
+        ..operation
+    };
+    (CREATE, operation)
+}
+
+fn change(name: &'static str, description: &str, arguments: Value, sealed: &[&str]) -> Named {
+    let operation = operation(
+        description,
+        OperationEffect::Change,
+        arguments,
+        fields(json!({}), &[]),
+        0,
+    );
+    let sealed = sealed.iter().map(|path| (*path).to_owned()).collect();
+    (name, Operation { sealed, ..operation })
+}

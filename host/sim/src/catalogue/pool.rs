@@ -1,0 +1,145 @@
+//! Pools of machines that kubeadm makes a cluster of.
+
+use polity_core::catalogue::{Operation, OperationEffect};
+use serde_json::{Value, json};
+
+use super::{Named, fields, name, operation, read, sealed, task, text};
+use crate::pool::ADD;
+
+pub(super) fn operations(visible_within: u64) -> [Named; 8] {
+    let pools = fields(json!({"pools": {"type": "array", "items": pool()}}), &["pools"]);
+    let machines = fields(
+        json!({"machines": {"type": "array", "items": machine()}}),
+        &["machines"],
+    );
+    [
+        read(
+            "pool.list",
+            "The caller's pools, with the addresses under which they are reached.",
+            nothing(),
+            pools,
+        ),
+        ensure(),
+        read(
+            "pool.machines",
+            "The machines of the caller's pools. May lag behind.",
+            nothing(),
+            machines,
+        ),
+        add(visible_within),
+        on_machine(
+            "pool.remove-machine",
+            "Resets what kubeadm made of a machine, and destroys it.",
+            json!({}),
+            &[],
+        ),
+        on_machine(
+            "agent.install",
+            "Installs the node agent, with the versions to begin with; joins the same work that runs.",
+            json!({"versions": versions(), "release": name()}),
+            &["versions"],
+        ),
+        on_machine(
+            "kubeadm.init",
+            "Makes a machine the first node; already-exists where there is a cluster.",
+            registration(),
+            &["labels"],
+        ),
+        join(),
+    ]
+}
+
+fn nothing() -> Value {
+    fields(json!({}), &[])
+}
+
+fn tier() -> Value {
+    json!({"enum": ["control-plane", "worker"]})
+}
+
+fn pool() -> Value {
+    fields(
+        json!({"pool": name(), "addresses": {"type": "array", "items": text()}}),
+        &["pool"],
+    )
+}
+
+fn machine() -> Value {
+    let machine = json!({
+        "id": name(), "name": name(), "pool": name(), "tier": tier(), "providerID": name(), "nodeName": name(),
+        "agent": {"enum": ["absent", "running", "initialized"]}, "agentRelease": text(),
+        "replacementRequired": {"type": "boolean"},
+    });
+    fields(
+        machine,
+        &["id", "name", "pool", "tier", "providerID", "nodeName", "agent"],
+    )
+}
+
+fn ensure() -> Named {
+    let wanted = fields(
+        json!({"pool": name(), "provider": text(), "tier": tier()}),
+        &["pool", "tier"],
+    );
+    let arguments = fields(json!({"pools": {"type": "array", "items": wanted}}), &["pools"]);
+    let description = "Makes the infrastructure of pools. Those that are there stay.";
+    let operation = operation(description, OperationEffect::Change, arguments, nothing(), 0);
+    ("pool.ensure", operation)
+}
+
+fn add(visible_within: u64) -> Named {
+    let arguments = fields(
+        json!({"name": name(), "pool": name(), "tier": tier()}),
+        &["name", "pool", "tier"],
+    );
+    let description = "Adds a machine to a pool, stamped with its owner. The intent is its name.";
+    let operation = operation(
+        description,
+        OperationEffect::Create,
+        arguments,
+        machine(),
+        visible_within,
+    );
+    let operation = Operation {
+        intent: Some("name".to_owned()),
+        ..operation
+    };
+    (ADD, operation)
+}
+
+/// Versions by package.
+fn versions() -> Value {
+    json!({"type": "object", "additionalProperties": name()})
+}
+
+fn registration() -> Value {
+    json!({
+        "labels": {"type": "object", "additionalProperties": text()},
+        "taints": {"type": "array", "items": {"type": "object"}},
+    })
+}
+
+fn join() -> Named {
+    let mut arguments = registration();
+    arguments["role"] = tier();
+    arguments["token"] = sealed();
+    arguments["certificateKey"] = sealed();
+    let description =
+        "Makes a machine a node; joins the same work that runs; already-exists where it is one.";
+    let (name, operation) = on_machine(
+        "kubeadm.join",
+        description,
+        arguments,
+        &["labels", "role", "token"],
+    );
+    let sealed = vec!["token".to_owned(), "certificateKey".to_owned()];
+    (name, Operation { sealed, ..operation })
+}
+
+/// A change of a machine that answers a task.
+fn on_machine(name_of_it: &'static str, description: &str, mut arguments: Value, required: &[&str]) -> Named {
+    arguments["machine"] = name();
+    let required: Vec<&str> = required.iter().copied().chain(["machine"]).collect();
+    let arguments = fields(arguments, &required);
+    task(name_of_it, description, OperationEffect::Change, arguments, 0)
+}

@@ -1,0 +1,165 @@
+//! Virtual routers in the manner of Neutron and Nova.
+
+use polity_core::catalogue::{Operation, OperationEffect};
+use serde_json::{Value, json};
+
+use super::{Named, fields, id, name, operation, read, task, text};
+use crate::router::BOOT;
+
+/// A router has no more ports than a VM has slots.
+const PORTS: u64 = 26;
+
+pub(super) fn operations(visible_within: u64) -> Vec<Named> {
+    let by_name = || fields(json!({"name": name()}), &["name"]);
+    let image = || fields(json!({"image": name()}), &["image"]);
+    let nothing = || fields(json!({}), &[]);
+    let traffic = json!({"mac": text(), "rxBytes": count(), "txBytes": count()});
+    let traffic = fields(traffic, &["mac", "rxBytes", "txBytes"]);
+    vec![
+        boot(visible_within),
+        read(
+            "image.get",
+            "An image that the caller may boot.",
+            image(),
+            nothing(),
+        ),
+        read(
+            "port.get",
+            "A port, and which of the caller's routers it belongs to. Of those of others nothing is told.",
+            port(),
+            known_port(),
+        ),
+        read(
+            "router.resource",
+            "Whether the network service knows the caller's router of this name.",
+            by_name(),
+            nothing(),
+        ),
+        read(
+            "router.get",
+            "A router's VM, by id; without one, by name, which may lag behind.",
+            fields(json!({"name": name(), "id": name()}), &["name"]),
+            instance(),
+        ),
+        read(
+            "router.alive",
+            "Whether the management API of a router's VM answers, after as many tries as that takes.",
+            id(),
+            fields(json!({"alive": {"type": "boolean"}}), &["alive"]),
+        ),
+        read(
+            "router.interfaces",
+            "The MAC addresses that a router's VM shows. It has to answer.",
+            id(),
+            fields(json!({"macs": {"type": "array", "items": text()}}), &["macs"]),
+        ),
+        read(
+            "router.stats",
+            "How much has passed through a router's ports. Its VM has to answer.",
+            id(),
+            fields(
+                json!({"traffic": {"type": "array", "items": traffic}}),
+                &["traffic"],
+            ),
+        ),
+        task(
+            "config.push",
+            "Tells a router's VM what to be.",
+            OperationEffect::Change,
+            fields(
+                json!({"id": name(), "config": {"type": "object"}}),
+                &["id", "config"],
+            ),
+            0,
+        ),
+        change(
+            "router.delete",
+            "Removes a router's VM, which takes a while.",
+            id(),
+        ),
+        change(
+            "router.delete-ports",
+            "Gives the ports of a router back.",
+            by_name(),
+        ),
+        change(
+            "port.attach",
+            "Plugs a port into a router's VM while it runs.",
+            plug(),
+        ),
+        change(
+            "port.detach",
+            "Plugs a port out of a router's VM and gives it back.",
+            plug(),
+        ),
+    ]
+}
+
+fn boot(visible_within: u64) -> Named {
+    let arguments = json!({
+        "name": name(),
+        "image": name(),
+        "flavor": name(),
+        "ports": {"type": "array", "items": port(), "maxItems": PORTS},
+    });
+    let description =
+        "Boots a router's VM with its ports, stamped with its owner. The intent is the router's name.";
+    let arguments = fields(arguments, &["name", "image", "flavor", "ports"]);
+    let answer = fields(json!({"id": text()}), &["id"]);
+    let operation = operation(
+        description,
+        OperationEffect::Create,
+        arguments,
+        answer,
+        visible_within,
+    );
+    let intent = Some("name".to_owned());
+    (BOOT, Operation { intent, ..operation })
+}
+
+fn change(name: &'static str, description: &str, arguments: Value) -> Named {
+    let answer = fields(json!({}), &[]);
+    (
+        name,
+        operation(description, OperationEffect::Change, arguments, answer, 0),
+    )
+}
+
+fn instance() -> Value {
+    let instance = json!({
+        "id": text(),
+        "status": {"enum": ["BUILD", "ACTIVE", "SHUTOFF", "SUSPENDED", "DELETING"]},
+        // Milliseconds since 1970.
+        "createdAt": count(),
+        "managed": {"type": "boolean"},
+        "ports": {"type": "array", "items": port()},
+    });
+    fields(instance, &["id", "status", "createdAt", "managed", "ports"])
+}
+
+fn port() -> Value {
+    fields(json!({"network": name(), "mac": mac()}), &["network", "mac"])
+}
+
+fn known_port() -> Value {
+    let router = json!({"type": ["string", "null"]});
+    fields(
+        json!({"network": name(), "mac": mac(), "router": router}),
+        &["network", "mac"],
+    )
+}
+
+fn plug() -> Value {
+    fields(
+        json!({"id": name(), "network": name(), "mac": mac()}),
+        &["id", "network", "mac"],
+    )
+}
+
+fn mac() -> Value {
+    json!({"type": "string", "pattern": "^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$"})
+}
+
+fn count() -> Value {
+    json!({"type": "integer", "minimum": 0})
+}

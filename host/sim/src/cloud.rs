@@ -1,0 +1,177 @@
+//! The simulated cloud on the driver's clock.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use polity_clouds::{BoxFuture, Clock, Cloud, Opened, SessionRequest};
+use polity_core::call::{CloudRequest, PendingEntry, Session};
+use polity_core::catalogue::{Catalogue, OperationEffect};
+use polity_core::contract::{Answer, Code, Doubt, Failure};
+
+use super::kept::{Disk, Receipt};
+use super::{LONGEST, Reply, Sim, lost};
+
+/// A [`Sim`] behind the [`Cloud`] trait. Requests reach it checked and unsealed, by [`Front`](polity_clouds::Front).
+///
+/// # Guarantees
+///
+/// - What a call did is stored before its answer leaves, and in the order in which it was done: an answer waits for all
+///   that was done before it. A process that is killed loses nothing that anybody was told.
+pub struct SimCloud {
+    state: Mutex<State>,
+    catalogue: Arc<Catalogue>,
+    clock: Arc<dyn Clock>,
+}
+
+struct State {
+    sim: Sim,
+    /// Where changes go; none: the simulation ends with its process.
+    disk: Option<Disk>,
+}
+
+impl SimCloud {
+    /// Puts a simulation on a clock, in memory.
+    pub fn new(sim: Sim, clock: Arc<dyn Clock>) -> Self {
+        Self::over(sim, clock, None)
+    }
+
+    /// Puts a simulation on a clock, and what it does on a disk.
+    pub(crate) fn kept(mut sim: Sim, clock: Arc<dyn Clock>, disk: Disk) -> Self {
+        sim.note_changes();
+        Self::over(sim, clock, Some(disk))
+    }
+
+    fn over(mut sim: Sim, clock: Arc<dyn Clock>, disk: Option<Disk>) -> Self {
+        sim.forget_effects();
+        let catalogue = sim.catalogue().clone();
+        SimCloud {
+            state: Mutex::new(State { sim, disk }),
+            catalogue,
+            clock,
+        }
+    }
+
+    /// Looks into the simulation, at the clock's present moment: all VMs, faults to come. What it shows may be lost with
+    /// the process.
+    pub fn inspect<T>(&self, look: impl FnOnce(&mut Sim, u64) -> T) -> T {
+        look(&mut self.lock().sim, self.clock.now_ms())
+    }
+
+    /// Does something with the simulation, of which nothing will be lost once this has returned.
+    ///
+    /// # Errors
+    /// It is done, and could not be stored.
+    pub async fn tell<T>(&self, act: impl FnOnce(&mut Sim, u64) -> T) -> Result<T, Failure> {
+        let (done, receipt) = self.act(act);
+        stored(receipt).await.map(|()| done)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic inside is a defect of ours, and half a change at worst.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something at once. What it changed goes to the disk before anybody else does something; the receipt says when
+    /// it is there, with all that was done before.
+    fn act<T>(&self, act: impl FnOnce(&mut Sim, u64) -> T) -> (T, Option<Receipt>) {
+        let mut state = self.lock();
+        let State { sim, disk } = &mut *state;
+        let done = act(sim, self.clock.now_ms());
+        let is_dirty = sim.take_dirty();
+        let receipt = disk.as_mut().and_then(|disk| match is_dirty {
+            true => Some(disk.store(sim.changes())),
+            // What was read may be what is not stored yet.
+            false => (!disk.is_settled()).then(|| disk.store(Vec::new())),
+        });
+        (done, receipt)
+    }
+
+    /// Lets an answer out once it is there and what it rests on is stored.
+    async fn answer_after(&self, after_ms: u64, receipt: Option<Receipt>) -> Result<(), Failure> {
+        let ((), stored) = futures::future::join(self.clock.sleep_ms(after_ms), stored(receipt)).await;
+        stored
+    }
+
+    async fn reply(&self, request: CloudRequest) -> Answer {
+        let (reply, receipt) = self.act(|sim, now| sim.perform_checked(now, &request));
+        let Reply { after_ms, answer } = reply;
+        self.answer_after(after_ms, receipt).await?;
+        let operation = self.catalogue.operations.get(&request.operation);
+        let read = operation.is_some_and(|o| o.effect == OperationEffect::Read);
+        answer.unwrap_or_else(|| Err(lost(&request.operation, read)))
+    }
+
+    async fn look(&self, session: &Session, entry: &PendingEntry) -> Doubt {
+        let looked = self.act(|sim, now| (sim.settle(now, session, entry), sim.settling(now, session)));
+        let ((doubt, after_ms), receipt) = looked;
+        match self.answer_after(after_ms, receipt).await {
+            Ok(()) => doubt,
+            Err(_) => Doubt::Unknown,
+        }
+    }
+}
+
+/// Waits until it is.
+async fn stored(receipt: Option<Receipt>) -> Result<(), Failure> {
+    let Some(receipt) = receipt else {
+        return Ok(());
+    };
+    let why = match receipt.await {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(why)) => why.to_string(),
+        Err(_) => "the thread that writes is gone".to_owned(),
+    };
+    let message = format!("the simulated cloud cannot store what it did: {why}");
+    Err(Failure::new(Code::Internal, message).effect_unknown())
+}
+
+impl Cloud for SimCloud {
+    fn catalogue(&self) -> &Arc<Catalogue> {
+        &self.catalogue
+    }
+
+    fn perform(&self, request: CloudRequest) -> BoxFuture<'_, Answer> {
+        Box::pin(self.reply(request))
+    }
+
+    fn settle<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Doubt> {
+        Box::pin(self.look(session, entry))
+    }
+
+    fn open_session<'a>(&'a self, request: &'a SessionRequest) -> BoxFuture<'a, Result<Opened, Failure>> {
+        Box::pin(async move {
+            let ((after_ms, opened), receipt) = self.act(|sim, now| sim.open_session(now, request));
+            self.answer_after(after_ms, receipt).await?;
+            opened
+        })
+    }
+
+    fn adapter(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+}
+
+/// Asked of any cloud: whether it is simulated.
+pub trait Simulated {
+    /// The simulation behind it, for what only a simulation can tell: all VMs, faults to come.
+    fn simulation(&self) -> Option<&SimCloud>;
+}
+
+impl<C: Cloud + ?Sized> Simulated for C {
+    fn simulation(&self) -> Option<&SimCloud> {
+        self.adapter()?.downcast_ref()
+    }
+}
+
+impl Sim {
+    /// How long a look takes.
+    fn settling(&mut self, now: u64, session: &Session) -> u64 {
+        match self.unreachable(now) {
+            Some(None) => LONGEST,
+            _ => {
+                let draw = self.world.draw(&session.owner);
+                self.config.answers.pick(draw).min(LONGEST)
+            }
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! What a simulated cloud is like: the adapter's configuration, and the `cloud` part of a scenario file.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::between::Between;
+use super::provider::IdentityProvider;
+use super::scenario::{FaultRule, Outage, Span, Trouble, WorldEvent};
+use super::task::TaskKind;
+use polity_clouds::Millis;
+use polity_clouds::{ConfigError, configuration};
+
+/// How a simulated cloud behaves.
+///
+/// Without any configuration it behaves badly in every way that is allowed: no client tokens, searches and reads that
+/// lag behind writes, clones that nobody sees until they end. Fewer troubles are a switch, more are a [`FaultRule`].
+/// Times are counted from the start of the simulation; durations are written as in [`Millis`].
+///
+/// ```yaml
+/// templates: [{name: ubuntu-24.04, tenants: [team-a]}]
+/// tasks: {clone: {min: 20s, max: 40s}}
+/// faults:
+/// - {operation: vm.clone, vm: machine-3, count: 2, then: {failTask: {fault: InsufficientResourcesFault}}}
+/// - {operation: vm.clone, vm: machine-4, nth: 1, then: loseAnswer}
+/// - {operation: vm.*, from: 1m, until: 2m, probability: 0.2, then: {answerAfter: 4s}}
+/// - {operation: machine.create, vm: machine-6, then: neverJoins}
+/// outages: [{from: 3m, until: 4m, calls: silent}]
+/// events:
+/// - {vm: machine-5, afterPowerOn: 30s, does: vanish}
+/// - {vm: machine-7, afterPowerOn: 5m, does: {ail: readonlyFilesystem}}
+/// apiServerDown: [{from: 5m, until: 7m}]
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct SimConfig {
+    /// What may be cloned. None listed: every name is a template with one disk.
+    pub templates: Vec<Template>,
+    /// What a NIC may be attached to. None listed: every name is a network with DHCP.
+    pub networks: Vec<Network>,
+    /// What routers boot from. None listed: every id is an image.
+    pub images: Vec<Image>,
+    /// What a plain credential plan may name.
+    pub accounts: Vec<Account>,
+    /// Whom credentials belong to, and who may become whom.
+    pub identity: IdentityProvider,
+    /// A kinder cloud: a create with the key of an earlier one is answered with the task of that one.
+    pub tokens: bool,
+    /// False: two VMs of one folder may share a name. Then only a `lag` of 0 protects who searches before cloning.
+    pub unique_names: bool,
+    /// How far a search or a read may lag behind the writes, at most. A kinder cloud: 0.
+    pub lag: Millis,
+    /// How long an answer takes.
+    pub answers: Between,
+    /// How long a task waits before it runs.
+    pub queue: Between,
+    /// How long tasks run.
+    pub tasks: TaskDurations,
+    /// How long after power-on a NIC gets its address.
+    pub dhcp: Between,
+    /// How long an ended task can be asked for; never shorter than `lag`.
+    pub task_retention: Millis,
+    /// How machines become nodes.
+    pub machines: Machines,
+    /// How long work on machines of pools takes.
+    pub pools: PoolDurations,
+    /// What agents can install.
+    pub packages: Packages,
+    /// How routers boot and are plugged.
+    pub routers: Routers,
+    /// When the API server that machines join does not answer.
+    pub api_server_down: Vec<Span>,
+    /// What goes wrong with calls. The first rule that fires decides.
+    pub faults: Vec<FaultRule>,
+    /// When the whole cloud cannot be reached.
+    pub outages: Vec<Outage>,
+    /// What other people do to VMs.
+    pub events: Vec<WorldEvent>,
+}
+
+impl Default for SimConfig {
+    fn default() -> Self {
+        SimConfig {
+            templates: Vec::new(),
+            networks: Vec::new(),
+            images: Vec::new(),
+            accounts: Vec::new(),
+            identity: IdentityProvider::default(),
+            tokens: false,
+            unique_names: true,
+            lag: Millis::seconds(3),
+            answers: Between::new(20, 300),
+            queue: Between::new(0, 2_000),
+            tasks: TaskDurations::default(),
+            dhcp: Between::new(3_000, 30_000),
+            // As long as vCenter keeps them.
+            task_retention: Millis::seconds(600),
+            machines: Machines::default(),
+            pools: PoolDurations::default(),
+            packages: Packages::default(),
+            routers: Routers::default(),
+            api_server_down: Vec::new(),
+            faults: Vec::new(),
+            outages: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+}
+
+/// Something that can be cloned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Template {
+    /// Its name or path, as `vm.clone` names it.
+    pub name: String,
+    /// The networks of its NICs, for clones that name none.
+    #[serde(default)]
+    pub networks: Vec<String>,
+    /// How many disks it has. Only a template with exactly one can be given another `diskGiB`.
+    #[serde(default = "one")]
+    pub disks: u32,
+    /// Who may clone it; none listed: everybody.
+    #[serde(default)]
+    pub tenants: Vec<String>,
+}
+
+/// Something that NICs attach to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Network {
+    /// As `vm.clone` names it.
+    pub name: String,
+    /// Whether NICs get an address.
+    #[serde(default = "yes")]
+    pub dhcp: bool,
+    /// Whether NICs are connected while the VM is on.
+    #[serde(default = "yes")]
+    pub connected: bool,
+}
+
+/// Someone whom a credential plan `{"account": name}` can name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Account {
+    /// As the plan names it.
+    pub name: String,
+    /// Whom the cloud believes to talk to.
+    pub principal: String,
+}
+
+/// How long each kind of task runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+#[allow(missing_docs, reason = "named as the operations are")]
+pub struct TaskDurations {
+    pub clone: Between,
+    pub reconfigure: Between,
+    pub power_on: Between,
+    pub power_off: Between,
+    pub destroy: Between,
+    pub push: Between,
+}
+
+impl Default for TaskDurations {
+    fn default() -> Self {
+        TaskDurations {
+            clone: Between::new(20_000, 90_000),
+            reconfigure: Between::new(1_000, 5_000),
+            power_on: Between::new(2_000, 8_000),
+            power_off: Between::new(2_000, 8_000),
+            destroy: Between::new(3_000, 10_000),
+            push: Between::new(1_000, 5_000),
+        }
+    }
+}
+
+impl TaskDurations {
+    pub(crate) fn of(&self, kind: TaskKind) -> Between {
+        match kind {
+            TaskKind::Clone => self.clone,
+            TaskKind::Reconfigure => self.reconfigure,
+            TaskKind::PowerOn => self.power_on,
+            TaskKind::PowerOff => self.power_off,
+            TaskKind::Push => self.push,
+            _ => self.destroy,
+        }
+    }
+}
+
+/// How long work on machines of pools takes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct PoolDurations {
+    /// Until a node agent is installed.
+    pub install: Between,
+    /// Until the first node is made.
+    pub init: Between,
+    /// Until a machine has joined.
+    pub join: Between,
+    /// Until a machine is gone.
+    pub remove: Between,
+}
+
+impl Default for PoolDurations {
+    fn default() -> Self {
+        PoolDurations {
+            install: Between::new(10_000, 40_000),
+            init: Between::new(30_000, 120_000),
+            join: Between::new(10_000, 60_000),
+            remove: Between::new(5_000, 20_000),
+        }
+    }
+}
+
+/// What agents can install on machines of pools.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Packages {
+    /// How long that takes.
+    pub takes: Between,
+    /// The versions that there are. A package that is not listed has every version.
+    pub known: BTreeMap<String, Vec<String>>,
+    /// Packages whose change wants a reboot.
+    pub reboot_for: Vec<String>,
+}
+
+impl Default for Packages {
+    fn default() -> Self {
+        Packages {
+            takes: Between::new(10_000, 60_000),
+            known: BTreeMap::new(),
+            reboot_for: vec!["linux-image-amd64".to_owned()],
+        }
+    }
+}
+
+/// How machines become nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Machines {
+    /// How long a machine takes to boot.
+    pub boot: Between,
+    /// How long after that its node joins.
+    pub join: Between,
+    /// What nodes are called: `{name}` stands for the machine's name, `{number}` for a number that no other one has.
+    pub node_name: String,
+    /// How long a node is not heard of before it counts as unknown.
+    pub grace: Millis,
+    /// With which bootstrap tokens machines join.
+    pub tokens: Tokens,
+}
+
+impl Default for Machines {
+    fn default() -> Self {
+        Machines {
+            boot: Between::new(10_000, 40_000),
+            join: Between::new(2_000, 30_000),
+            node_name: "node-{name}".to_owned(),
+            // kube-controller-manager's --node-monitor-grace-period, until Kubernetes 1.31.
+            grace: Millis::seconds(40),
+            tokens: Tokens::default(),
+        }
+    }
+}
+
+/// How routers boot and are plugged.
+///
+/// ```yaml
+/// routers:
+///   boot: {min: 10s, max: 40s}
+///   ports:
+///   - {network: net-1, mac: "fa:16:3e:00:00:01"}
+///   - {network: net-2, mac: "fa:16:3e:00:00:02", tenant: team-b, router: r-2}
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Routers {
+    /// How long it takes until a router's VM can be reached.
+    pub build: Between,
+    /// How long after that, or after it was turned on, it answers.
+    pub boot: Between,
+    /// How long it takes until it shows a port that was plugged in or out.
+    pub plug: Between,
+    /// How long it takes to remove it.
+    pub stop: Between,
+    /// What ports there are. None listed: every network has a port of every MAC address.
+    pub ports: Vec<RouterPort>,
+}
+
+impl Default for Routers {
+    fn default() -> Self {
+        Routers {
+            build: Between::new(1_000, 5_000),
+            boot: Between::new(10_000, 40_000),
+            plug: Between::new(500, 4_000),
+            stop: Between::new(500, 8_000),
+            ports: Vec::new(),
+        }
+    }
+}
+
+/// A port that routers can have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RouterPort {
+    /// The network it is in.
+    pub network: String,
+    /// Its MAC address.
+    pub mac: String,
+    /// Whose it is; everybody's if it is not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// For which router of that tenant it was made; for any if it is not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub router: Option<String>,
+}
+
+/// Something that routers boot from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Image {
+    /// As `router.boot` names it.
+    pub id: String,
+    /// Who may boot it; none listed: everybody.
+    #[serde(default)]
+    pub tenants: Vec<String>,
+}
+
+/// With which bootstrap tokens machines join.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Tokens {
+    /// With none, and with every one that is neither revoked nor known to have ended.
+    #[default]
+    Any,
+    /// Only with one that the simulation was told of, by [`Sim::admit_token`](super::Sim::admit_token).
+    Minted,
+}
+
+impl SimConfig {
+    /// The JSON Schema of a configuration.
+    pub fn schema() -> Value {
+        schemars::schema_for!(SimConfig).to_value()
+    }
+
+    /// Reads a configuration, checked against the schema, so that an error names its path. A file in YAML is read
+    /// into a JSON value first.
+    pub fn from_value(value: &Value) -> Result<Self, ConfigError> {
+        let config: Self = configuration(value)?;
+        config.check().map(|()| config)
+    }
+
+    /// What a schema cannot say.
+    fn check(&self) -> Result<(), ConfigError> {
+        let ranges = [
+            ("answers", self.answers),
+            ("queue", self.queue),
+            ("tasks.clone", self.tasks.clone),
+            ("tasks.reconfigure", self.tasks.reconfigure),
+            ("tasks.powerOn", self.tasks.power_on),
+            ("tasks.powerOff", self.tasks.power_off),
+            ("tasks.destroy", self.tasks.destroy),
+            ("tasks.push", self.tasks.push),
+            ("dhcp", self.dhcp),
+            ("machines.boot", self.machines.boot),
+            ("machines.join", self.machines.join),
+            ("pools.install", self.pools.install),
+            ("pools.init", self.pools.init),
+            ("pools.join", self.pools.join),
+            ("pools.remove", self.pools.remove),
+            ("packages.takes", self.packages.takes),
+            ("routers.build", self.routers.build),
+            ("routers.boot", self.routers.boot),
+            ("routers.plug", self.routers.plug),
+            ("routers.stop", self.routers.stop),
+        ];
+        for (path, range) in ranges {
+            ensure(range.min <= range.max, path, "min is larger than max")?;
+        }
+        for (i, rule) in self.faults.iter().enumerate() {
+            let path = format!("faults.{i}.probability");
+            ensure(
+                rule.probability.is_none_or(|p| (0.0..=1.0).contains(&p)),
+                &path,
+                "not between 0 and 1",
+            )?;
+            ensure(rule.nth != Some(0), &format!("faults.{i}.nth"), "counted from 1")?;
+        }
+        for (i, outage) in self.outages.iter().enumerate() {
+            ensure(
+                outage.from < outage.until,
+                &format!("outages.{i}.until"),
+                "not after `from`",
+            )?;
+        }
+        for (i, span) in self.api_server_down.iter().enumerate() {
+            let path = format!("apiServerDown.{i}.until");
+            ensure(span.from < span.until, &path, "not after `from`")?;
+        }
+        Ok(())
+    }
+
+    /// How long a task runs.
+    pub(crate) fn takes(&self, kind: TaskKind) -> Between {
+        match kind {
+            TaskKind::Install => self.pools.install,
+            TaskKind::Init => self.pools.init,
+            TaskKind::Join => self.pools.join,
+            TaskKind::Remove => self.pools.remove,
+            _ => self.tasks.of(kind),
+        }
+    }
+
+    /// The longest that any rule delays an effect.
+    pub(crate) fn latest_effect(&self) -> u64 {
+        let late = |rule: &FaultRule| match rule.then {
+            Trouble::HappenLate(by) => by.0,
+            _ => 0,
+        };
+        self.faults.iter().map(late).max().unwrap_or(0)
+    }
+
+    pub(crate) fn retention(&self) -> u64 {
+        self.task_retention.max(self.lag).0
+    }
+}
+
+fn ensure(holds: bool, path: &str, message: &str) -> Result<(), ConfigError> {
+    match holds {
+        true => Ok(()),
+        false => Err(ConfigError {
+            path: path.to_owned(),
+            message: message.to_owned(),
+        }),
+    }
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn yes() -> bool {
+    true
+}

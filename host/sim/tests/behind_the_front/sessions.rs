@@ -1,0 +1,384 @@
+//! Credential plans through the front: Secrets go in, handles come out.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use polity_core::contract::CredentialPlan;
+
+use super::*;
+use polity_clouds::{PlanSecret, SecretContent};
+
+const KEY: &str = "hunter22-and-more";
+const ROLE: &str = "arn:aws:iam::333333333333:role/capa";
+
+/// The Secret `system/keys`, as it is at the moment.
+struct Keys {
+    digest: Mutex<&'static str>,
+    asked: AtomicU64,
+}
+
+impl SecretResolver for Keys {
+    fn resolve<'a>(
+        &'a self,
+        session: &'a Session,
+        secret: &'a SecretRef,
+    ) -> BoxFuture<'a, Result<Vec<u8>, Failure>> {
+        NoSecrets.resolve(session, secret)
+    }
+
+    fn credentials<'a>(&'a self, secret: &'a PlanSecret) -> BoxFuture<'a, Result<SecretContent, Failure>> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        if (secret.namespace.as_str(), secret.name.as_str()) != ("system", "keys") {
+            return NoSecrets.credentials(secret);
+        }
+        let values = [("AccessKeyID", "AKIA1"), ("SecretAccessKey", KEY)];
+        let values = values.map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec()));
+        let content = SecretContent {
+            digest: (*self.digest.lock().unwrap()).to_owned(),
+            values: BTreeMap::from(values),
+        };
+        Box::pin(std::future::ready(Ok(content)))
+    }
+}
+
+struct Bench {
+    cloud: Arc<dyn Cloud>,
+    clock: Arc<Clock>,
+    keys: Arc<Keys>,
+}
+
+impl Bench {
+    fn new(faults: Value) -> Self {
+        let clock = Arc::new(Clock::default());
+        let keys = Arc::new(Keys {
+            digest: Mutex::new("d1"),
+            asked: AtomicU64::new(0),
+        });
+        let user = "arn:aws:iam::222222222222:user/team";
+        let configuration = json!({
+            "lag": 0, "answers": {"min": 10, "max": 10}, "faults": faults,
+            "accounts": [{"name": "prod", "principal": "arn:prod"}],
+            "identity": {
+                "accessKeys": [{"id": "AKIA1", "account": "222222222222", "arn": user}],
+                "roles": [{"arn": ROLE, "trusts": [user]}],
+            },
+        });
+        let opening = Opening {
+            clock: clock.clone(),
+            secrets: keys.clone(),
+            ..opening(configuration)
+        };
+        let cloud = open(opening).unwrap();
+        Bench { cloud, clock, keys }
+    }
+
+    fn credential(&self, plan: &Value, owner: &str) -> Answer {
+        let plan = CredentialPlan {
+            plan: plan.to_string().into(),
+        };
+        block_on(self.cloud.credential(&plan, owner))
+    }
+
+    fn under(&self, credential: &Value, owner: &str, operation: &str, arguments: Value) -> Answer {
+        let mut request = request(operation, arguments);
+        request.session.handle = credential["handle"].as_str().map(str::to_owned);
+        request.session.owner = owner.to_owned();
+        request.key = (operation == "machine.create").then(|| "key".to_owned());
+        perform(&self.cloud, request)
+    }
+
+    fn rotate(&self, digest: &'static str) {
+        *self.keys.digest.lock().unwrap() = digest;
+    }
+}
+
+/// As capa-identity writes it.
+fn plan(digest: &str) -> Value {
+    let identity = |kind: &str| json!({"kind": kind, "name": "team", "uid": "1"});
+    let secret = json!({"identity": identity("AWSClusterStaticIdentity"),
+        "namespace": "system", "name": "keys", "digest": digest});
+    let role = json!({"identity": identity("AWSClusterRoleIdentity"), "arn": ROLE, "durationSeconds": 900,
+        "externalId": "x", "policyARNs": ["arn:p"]});
+    json!({"region": "eu-central-1", "chain": [{"secret": secret}, {"role": role}]})
+}
+
+fn probe() -> (&'static str, Value) {
+    ("api-server.probe", json!({}))
+}
+
+#[test]
+fn a_plan_of_links_is_resolved_once_and_its_session_shared() {
+    let b = Bench::new(json!([]));
+    let first = b.credential(&plan("d1"), "u").unwrap();
+    assert_eq!(
+        (&first["account"], &first["principal"], &first["cached"]),
+        (
+            &json!("333333333333"),
+            &json!("arn:aws:sts::333333333333:assumed-role/capa/polity"),
+            &json!(false)
+        )
+    );
+    assert_eq!(b.clock.now_ms(), 10, "it takes its time");
+    let other = b.credential(&plan("d1"), "v").unwrap();
+    assert_eq!(b.clock.now_ms(), 10, "and a cached one takes none");
+    assert_eq!(
+        (&other["cached"], b.keys.asked.load(Ordering::SeqCst)),
+        (&json!(true), 1)
+    );
+    let (operation, arguments) = probe();
+    assert!(b.under(&first, "u", operation, arguments.clone()).is_ok());
+    assert!(b.under(&other, "v", operation, arguments.clone()).is_ok());
+    let stolen = b.under(&first, "v", operation, arguments).unwrap_err();
+    assert_eq!(
+        (stolen.code, stolen.effect),
+        (Code::Unauthenticated, Effect::None)
+    );
+}
+
+#[test]
+fn of_many_that_ask_at_once_one_opens_the_session() {
+    /// Time that passes while others go on.
+    struct Busy(Clock);
+    impl SimClock for Busy {
+        fn now_ms(&self) -> u64 {
+            self.0.now_ms()
+        }
+        fn sleep_ms(&self, millis: u64) -> BoxFuture<'_, ()> {
+            let mut slept = false;
+            Box::pin(std::future::poll_fn(move |context| {
+                if slept {
+                    return std::task::Poll::Ready(());
+                }
+                slept = true;
+                drop(self.0.sleep_ms(millis));
+                context.waker().wake_by_ref();
+                std::task::Poll::Pending
+            }))
+        }
+    }
+    let opening = Opening {
+        clock: Arc::new(Busy(Clock::default())),
+        ..opening(json!({"accounts": [{"name": "prod", "principal": "arn:prod"}]}))
+    };
+    let cloud = open(opening).unwrap();
+    let plan = CredentialPlan {
+        plan: json!({"account": "prod"}).to_string().into(),
+    };
+    let owners: Vec<String> = (0..20).map(|nth| format!("u{nth}")).collect();
+    let answers = owners.iter().map(|owner| cloud.credential(&plan, owner));
+    let answers = block_on(futures::future::join_all(answers));
+    let new = answers
+        .iter()
+        .filter(|answer| answer.as_ref().unwrap()["cached"] == false);
+    assert_eq!(new.count(), 1);
+    let snapshot = cloud.simulation().unwrap().inspect(|sim, _| sim.snapshot());
+    let world: Value = serde_json::from_str(&snapshot).unwrap();
+    assert_eq!(world["world"]["sessions"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn what_is_made_under_a_session_is_seen_and_settled_under_it_alone() {
+    let b = Bench::new(json!([]));
+    let credential = b.credential(&plan("d1"), "u").unwrap();
+    b.under(&credential, "u", "machine.create", json!({"name": "m"}))
+        .unwrap();
+    let status = json!({"name": "m"});
+    assert!(
+        b.under(&credential, "u", "machine.status", status.clone())
+            .is_ok()
+    );
+    let other = b.credential(&json!({"account": "prod"}), "u").unwrap();
+    assert_eq!(
+        b.under(&other, "u", "machine.status", status).unwrap_err().code,
+        Code::NotFound
+    );
+    let entry = PendingEntry {
+        operation: "machine.create".into(),
+        intent: "m".into(),
+        key: "key".into(),
+        since: 0,
+    };
+    b.clock.0.store(100_000, Ordering::SeqCst);
+    let settle = |handle: Option<String>| {
+        let session = Session {
+            handle,
+            ..request("machine.status", json!({})).session
+        };
+        block_on(b.cloud.settle(&session, &entry))
+    };
+    let handle = credential["handle"].as_str().map(str::to_owned);
+    assert!(matches!(settle(handle), Doubt::Done(_)));
+    assert_eq!(
+        settle(Some("session-1-made-up".to_owned())),
+        Doubt::Unknown,
+        "nobody looked"
+    );
+}
+
+#[test]
+fn a_plan_whose_secret_changed_is_refused_and_the_next_one_drops_the_old_session() {
+    let b = Bench::new(json!([]));
+    let old = b.credential(&plan("d1"), "u").unwrap();
+    b.rotate("d2");
+    assert_eq!(
+        b.credential(&plan("d3"), "u").unwrap_err().code,
+        Code::Aborted,
+        "a digest that nobody answered"
+    );
+    let (operation, arguments) = probe();
+    assert!(b.under(&old, "u", operation, arguments.clone()).is_ok());
+    let new = b.credential(&plan("d2"), "u").unwrap();
+    assert_eq!(new["cached"], false);
+    assert_eq!(
+        b.under(&old, "u", operation, arguments.clone()).unwrap_err().code,
+        Code::Unauthenticated
+    );
+    assert!(b.under(&new, "u", operation, arguments).is_ok());
+    assert_eq!(b.credential(&plan("d1"), "u").unwrap_err().code, Code::Aborted);
+}
+
+#[test]
+fn a_session_is_opened_anew_when_the_cloud_refused_it_or_it_ends() {
+    let refuse = json!({"fail": {"code": "unauthenticated"}});
+    let b = Bench::new(json!([{"operation": "api-server.probe", "nth": 1, "then": refuse}]));
+    let first = b.credential(&plan("d1"), "u").unwrap();
+    let (operation, arguments) = probe();
+    assert_eq!(
+        b.under(&first, "u", operation, arguments.clone())
+            .unwrap_err()
+            .code,
+        Code::Unauthenticated
+    );
+    let second = b.credential(&plan("d1"), "u").unwrap();
+    assert_eq!(second["cached"], false);
+    assert!(b.under(&second, "u", operation, arguments.clone()).is_ok());
+    b.clock.0.fetch_add(900_000, Ordering::SeqCst);
+    assert_eq!(
+        b.under(&second, "u", operation, arguments).unwrap_err().code,
+        Code::Unauthenticated
+    );
+    assert_eq!(b.credential(&plan("d1"), "u").unwrap()["cached"], false);
+}
+
+#[test]
+fn a_failure_is_not_kept_and_quotes_no_value() {
+    let quote = json!({"fail": {"code": "permission-denied", "message": format!("InvalidClientTokenId AKIA1 {KEY}")}});
+    let b = Bench::new(json!([{"operation": "sts.get-caller-identity", "nth": 1, "then": quote}]));
+    let failure = b.credential(&plan("d1"), "u").unwrap_err();
+    assert_eq!(
+        (failure.code, failure.message.as_str()),
+        (
+            Code::PermissionDenied,
+            "InvalidClientTokenId [redacted] [redacted]"
+        )
+    );
+    assert_eq!(b.credential(&plan("d1"), "u").unwrap()["cached"], false);
+}
+
+#[test]
+fn what_a_cloud_quotes_later_of_a_sessions_secret_is_scrubbed() {
+    let quote = json!({"fail": {"code": "internal", "message": format!("signed with {KEY}")}});
+    let b = Bench::new(json!([{"operation": "api-server.probe", "then": quote}]));
+    let credential = b.credential(&plan("d1"), "u").unwrap();
+    let (operation, arguments) = probe();
+    let failure = b.under(&credential, "u", operation, arguments).unwrap_err();
+    assert_eq!(failure.message, "signed with [redacted]");
+    let snapshot = b.cloud.simulation().unwrap().inspect(|sim, _| sim.snapshot());
+    assert!(!snapshot.contains(KEY));
+}
+
+#[test]
+fn a_secret_that_cannot_be_had_opens_nothing() {
+    let b = Bench::new(json!([]));
+    let mut missing = plan("d1");
+    missing["chain"][0]["secret"]["name"] = json!("other");
+    assert_eq!(b.credential(&missing, "u").unwrap_err().code, Code::NotFound);
+}
+
+#[test]
+fn a_plan_is_checked_before_anything_is_resolved() {
+    let b = Bench::new(json!([]));
+    let mut values = plan("d1");
+    values["chain"][0]["secret"]["accessKey"] = json!("AKIA1");
+    let mut both = plan("d1");
+    both["account"] = json!("prod");
+    for wrong in [
+        values,
+        both,
+        json!({"role": "prod"}),
+        json!({"chain": [{}]}),
+        json!({}),
+    ] {
+        assert_eq!(
+            b.credential(&wrong, "u").unwrap_err().code,
+            Code::InvalidArgument,
+            "{wrong}"
+        );
+    }
+    assert_eq!(b.keys.asked.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_plain_plan_names_an_account_and_nothing_is_minted() {
+    let b = Bench::new(json!([]));
+    let answer = b.credential(&json!({"account": "prod"}), "u").unwrap();
+    assert_eq!(
+        (&answer["account"], &answer["principal"]),
+        (&json!("prod"), &json!("arn:prod"))
+    );
+    assert_eq!(
+        b.credential(&json!({"account": "x"}), "u").unwrap_err().code,
+        Code::PermissionDenied
+    );
+    assert_eq!(
+        block_on(b.cloud.mint("password", 1)).unwrap_err().code,
+        Code::Unimplemented
+    );
+}
+
+#[test]
+fn a_sealed_token_reaches_the_cloud_and_is_stored_by_nobody() {
+    struct Boot;
+    impl SecretResolver for Boot {
+        fn resolve<'a>(
+            &'a self,
+            _: &'a Session,
+            _: &'a SecretRef,
+        ) -> BoxFuture<'a, Result<Vec<u8>, Failure>> {
+            Box::pin(std::future::ready(Ok(KEY.as_bytes().to_vec())))
+        }
+    }
+    let echo = json!({"fail": {"code": "internal", "message": "no {token}{bootstrapToken}"}});
+    let configuration = json!({
+        "machines": {"tokens": "minted", "boot": {"min": 0, "max": 0}, "join": {"min": 0, "max": 0}},
+        "faults": [{"operation": "*", "nth": 2, "then": echo}, {"operation": "token.revoke", "nth": 1, "then": echo}],
+    });
+    let opening = Opening {
+        secrets: Arc::new(Boot),
+        ..opening(configuration)
+    };
+    let cloud = open(opening).unwrap();
+    let sim = cloud.simulation().unwrap();
+    sim.inspect(|sim, now| sim.admit_token(now, &json!(KEY), 60_000));
+    let sealed = json!({"$secret": {"name": "boot", "key": "token"}});
+    let make = |name: &str| {
+        let mut request = request("machine.create", json!({"name": name, "bootstrapToken": sealed}));
+        request.key = Some("key".to_owned());
+        perform(&cloud, request)
+    };
+    make("m").unwrap();
+    assert_eq!(make("n").unwrap_err().message, "no [redacted]");
+    assert_eq!(
+        sim.inspect(|sim, now| sim.nodes(now)).len(),
+        1,
+        "with the token's value, not its reference"
+    );
+    let revoke = || perform(&cloud, request("token.revoke", json!({"token": sealed})));
+    assert_eq!(revoke().unwrap_err().message, "no [redacted]");
+    revoke().unwrap();
+    make("o").unwrap();
+    sim.inspect(|sim, now| {
+        assert_eq!(sim.nodes(now + 1_000).len(), 1, "revoked");
+        assert!(!sim.snapshot().contains(KEY));
+    });
+}

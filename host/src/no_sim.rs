@@ -1,0 +1,119 @@
+//! A build without the feature `sim`: no cloud is simulated, and no scenario can be read.
+
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use polity_clouds::{Adapter, Cloud, Millis};
+use polity_cluster::Cluster;
+use serde_json::Value;
+
+use crate::clock::Clock;
+use crate::clouds::Clouds;
+use crate::data::Data;
+use crate::manifests::Target;
+
+/// What bindings call the cloud that this build does not have.
+pub const NAME: &str = "sim";
+/// What to do about that.
+pub(crate) const WITH_IT: &str = "build polity with its feature `sim`";
+pub(crate) const ADAPTERS: &[Adapter] = &[];
+
+pub(crate) fn is_simulated(_: &dyn Cloud) -> bool {
+    false
+}
+
+pub(crate) fn has_unfinished_faults(_: &dyn Cloud) -> bool {
+    false
+}
+
+pub(crate) fn begin(_: &Clouds, _: u64) {}
+
+/// There is none.
+#[derive(Clone)]
+pub enum Scenario {}
+
+impl Scenario {
+    /// Refuses a manifest that is a scenario.
+    pub(crate) fn read(_: Value) -> Result<Self> {
+        bail!(
+            "this build has no simulated cloud, so it plays no scenario: {WITH_IT}, or leave the scenario away"
+        )
+    }
+
+    pub(crate) fn bindings(&self) -> std::iter::Empty<&Value> {
+        match *self {}
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
+        match *self {}
+    }
+
+    pub(crate) fn speed(&self) -> Option<f64> {
+        match *self {}
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Millis> {
+        match *self {}
+    }
+
+    pub(crate) fn cloud(&self) -> Option<&Value> {
+        match *self {}
+    }
+
+    pub(crate) fn position(&self, _: Option<&Data>, _: u64) -> Result<Position> {
+        match *self {}
+    }
+
+    pub(crate) async fn go_on(
+        &self,
+        _: Position,
+        _: (&Arc<Clock>, &Arc<Cluster>),
+        _: Target,
+        _: Arc<dyn Fn(&str) + Send + Sync>,
+        _: Option<Arc<Data>>,
+    ) -> Running {
+        match *self {}
+    }
+
+    pub(crate) async fn verdicts(&self, _: &Cluster, _: &Clouds) -> Result<Vec<Verdict>> {
+        match *self {}
+    }
+}
+
+/// Nor has it a position.
+pub enum Position {}
+
+impl Position {
+    pub(crate) fn start(&self) -> u64 {
+        match *self {}
+    }
+}
+
+/// Of which nothing can be expected.
+pub enum Verdict {}
+
+impl Verdict {
+    pub(crate) fn that(&self) -> &str {
+        match *self {}
+    }
+
+    pub(crate) fn wrong(&self) -> &[String] {
+        match *self {}
+    }
+}
+
+/// Nor does one run.
+pub enum Running {}
+
+impl Running {
+    pub(crate) fn steps_left(&self) -> usize {
+        match *self {}
+    }
+
+    pub(crate) fn steps_failed(&self) -> usize {
+        match *self {}
+    }
+}
+
+/// Ends at once: there is no machine to play for.
+pub async fn play_kubelets(_: Arc<Clock>, _: Arc<Cluster>, _: Arc<Clouds>) {}

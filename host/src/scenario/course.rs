@@ -1,0 +1,386 @@
+//! The course of a scenario: which steps are taken, and when the next ones are due.
+//!
+//! # Flow
+//!
+//! Conditions are watched all at once; a step whose condition held is due `after` that. One task takes what is due, one
+//! step after another, in the order of their times.
+//!
+//! # Guarantees
+//!
+//! - Times count from one moment, which a restart on the same data folder keeps, as it keeps what is taken and what is
+//!   due. A condition that held once need not hold again.
+//! - A step that may have been under way when the process was killed is taken again; a deletion only of the same object.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context as _, Result, anyhow};
+use polity_cluster::Cluster;
+use polity_core::call::Write;
+use polity_core::contract::{Act, Code, ObjectDelete, ObjectQuery, ObjectRef, Precondition, Question};
+use polity_core::object::Object;
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+use super::{Condition, Step, named};
+use crate::clock::Clock;
+use crate::data::Data;
+use crate::manifests::{self, Target};
+
+/// The file in the data folder that remembers where a scenario stands.
+const FILE: &str = "scenario";
+
+type Says = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// A scenario that is under way.
+pub struct Running {
+    left: Arc<AtomicUsize>,
+    failed: Arc<AtomicUsize>,
+}
+
+impl Running {
+    /// Steps that have not been taken yet.
+    pub fn steps_left(&self) -> usize {
+        self.left.load(Ordering::SeqCst)
+    }
+
+    /// Steps that could not be taken.
+    pub fn steps_failed(&self) -> usize {
+        self.failed.load(Ordering::SeqCst)
+    }
+}
+
+/// Where a scenario stands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Position {
+    /// The digest of the steps: another scenario begins at its own beginning.
+    of: String,
+    /// From when its times count, in Unix milliseconds.
+    start: u64,
+    steps: Vec<Progress>,
+}
+
+/// How far a step is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Progress {
+    /// For its time, and then for its condition.
+    Waiting,
+    /// Its condition held: it is taken at this time, in Unix milliseconds.
+    Due(u64),
+    /// The object with this uid is being deleted.
+    Deleting(String),
+    Taken,
+    Failed,
+}
+
+impl Position {
+    /// The beginning, at this moment (Unix milliseconds).
+    pub(super) fn beginning(of: &str, steps: &[Step], now: u64) -> Self {
+        Position {
+            of: of.to_owned(),
+            start: now,
+            steps: vec![Progress::Waiting; steps.len()],
+        }
+    }
+
+    /// Where an earlier process left it in this folder, or the beginning, which is remembered from now on.
+    pub(super) fn resume(of: &str, steps: &[Step], data: &Data, now: u64) -> Result<Self> {
+        let text = data.read(FILE);
+        let text = text.with_context(|| format!("cannot read {FILE} in the data folder"))?;
+        let left = text
+            .map(|text| serde_json::from_str::<Position>(&text))
+            .transpose();
+        let left =
+            left.with_context(|| format!("{FILE} in the data folder holds no position of a scenario"))?;
+        match left.filter(|left| left.of == of && left.steps.len() == steps.len()) {
+            Some(left) => Ok(left),
+            None => {
+                let beginning = Self::beginning(of, steps, now);
+                beginning
+                    .save(data)
+                    .context("the position of the scenario is not saved")?;
+                Ok(beginning)
+            }
+        }
+    }
+
+    /// From when its times count, in Unix milliseconds.
+    pub(crate) fn start(&self) -> u64 {
+        self.start
+    }
+
+    fn save(&self, data: &Data) -> Result<()> {
+        Ok(data.replace(FILE, &serde_json::to_string(self)?)?)
+    }
+
+    /// The step to be taken next, and when: what was under way at once, then what is due first.
+    fn next(&self) -> Option<(u64, usize)> {
+        let at = |(index, step): (usize, &Progress)| match step {
+            Progress::Due(at) => Some((*at, index)),
+            Progress::Deleting(_) => Some((0, index)),
+            Progress::Waiting | Progress::Taken | Progress::Failed => None,
+        };
+        self.steps.iter().enumerate().filter_map(at).min()
+    }
+
+    fn count(&self, wanted: impl Fn(&Progress) -> bool) -> usize {
+        self.steps.iter().filter(|step| wanted(step)).count()
+    }
+}
+
+/// What takes the steps.
+pub(super) struct Course {
+    pub(super) steps: Vec<Step>,
+    pub(super) position: Position,
+    pub(super) clock: Arc<Clock>,
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) target: Target,
+    pub(super) says: Says,
+    /// Where the position is remembered.
+    pub(super) data: Option<Arc<Data>>,
+}
+
+impl Course {
+    /// Looks once which conditions hold: those that wait no longer must not be missed because somebody is faster than a
+    /// watch.
+    pub(super) async fn look(&mut self) {
+        let now = self.clock.now().unix;
+        for (index, step) in self.steps.clone().iter().enumerate() {
+            let waits = self.position.steps[index] == Progress::Waiting && self.earliest(step) <= now;
+            if let Some(condition) = step.when.as_ref().filter(|_| waits)
+                && condition.holds_now(&self.cluster).await
+            {
+                self.on_condition(index);
+            }
+        }
+    }
+
+    /// Takes the steps from now on.
+    pub(super) fn start(self) -> Running {
+        let left = Arc::new(AtomicUsize::new(0));
+        let failed = Arc::new(AtomicUsize::new(0));
+        let running = Running {
+            left: left.clone(),
+            failed: failed.clone(),
+        };
+        let tell = move |position: &Position| {
+            failed.store(position.count(|step| *step == Progress::Failed), Ordering::SeqCst);
+            let done = position.count(|step| matches!(step, Progress::Taken | Progress::Failed));
+            left.store(position.steps.len() - done, Ordering::SeqCst);
+        };
+        tell(&self.position);
+        tokio::spawn(self.run(tell));
+        running
+    }
+
+    async fn run(mut self, tell: impl Fn(&Position) + Send) {
+        let mut held = self.watch_conditions();
+        loop {
+            let next = self.position.next();
+            tokio::select! {
+                biased;
+                Some(index) = held.recv() => self.on_condition(index),
+                () = self.until(next.map(|(at, _)| at)), if next.is_some() => {
+                    if let Some((at, index)) = next && at <= self.clock.now().unix {
+                        self.take(index).await;
+                        tell(&self.position);
+                    }
+                }
+                else => return,
+            }
+        }
+    }
+
+    async fn until(&self, at: Option<u64>) {
+        let now = self.clock.now();
+        let left = at.unwrap_or_default().saturating_sub(now.unix);
+        self.clock.sleep_until(now.boot.saturating_add(left)).await;
+    }
+
+    /// Which conditions hold, once each. A step without one is due at its time.
+    fn watch_conditions(&mut self) -> mpsc::UnboundedReceiver<usize> {
+        let (tells, held) = mpsc::unbounded_channel();
+        for (index, step) in self.steps.clone().into_iter().enumerate() {
+            if self.position.steps[index] != Progress::Waiting {
+                continue;
+            }
+            let earliest = self.earliest(&step);
+            let Some(condition) = step.when else {
+                self.position.steps[index] = Progress::Due(earliest + step.after.unwrap_or_default().0);
+                continue;
+            };
+            let (clock, cluster, tells) = (self.clock.clone(), self.cluster.clone(), tells.clone());
+            tokio::spawn(async move {
+                clock.sleep(earliest.saturating_sub(clock.now().unix)).await;
+                condition.wait(&cluster).await;
+                // Nobody listens any more when the host ends.
+                let _ = tells.send(index);
+            });
+        }
+        held
+    }
+
+    fn earliest(&self, step: &Step) -> u64 {
+        self.position.start + step.at.unwrap_or_default().0
+    }
+
+    fn on_condition(&mut self, index: usize) {
+        let after = self.steps[index].after.unwrap_or_default().0;
+        self.set(index, Progress::Due(self.clock.now().unix + after));
+    }
+
+    fn set(&mut self, index: usize, progress: Progress) {
+        self.position.steps[index] = progress;
+        if let Some(data) = &self.data
+            && let Err(e) = self.position.save(data)
+        {
+            (self.says)(&format!("scenario: where it stands is not saved: {e:#}"));
+        }
+    }
+
+    async fn take(&mut self, index: usize) {
+        let step = self.steps[index].clone();
+        let taken = match &step.delete {
+            Some(object) if step.apply.is_none() && step.patch.is_none() => self.delete(index, object).await,
+            _ => step.change(&self.cluster, self.target, &*self.says).await,
+        };
+        match taken {
+            Ok(done) => {
+                (self.says)(&format!("scenario: {done}"));
+                self.set(index, Progress::Taken);
+            }
+            Err(e) => {
+                (self.says)(&format!("scenario: a step failed: {e:#}"));
+                self.set(index, Progress::Failed);
+            }
+        }
+    }
+
+    /// Deletes the object that stands at this name, and none that is made there after a process was killed in the middle.
+    async fn delete(&mut self, index: usize, object: &ObjectRef) -> Result<String> {
+        let stands = uid(&self.cluster, object).await?;
+        let uid = match (&self.position.steps[index], stands) {
+            (Progress::Deleting(begun), Some(stands)) if *begun == stands => stands,
+            (Progress::Deleting(_), _) => return Ok(format!("deleted {}", named(object))),
+            (_, Some(stands)) => stands,
+            (_, None) => return Err(anyhow!("there is no {} to delete", named(object))),
+        };
+        self.set(index, Progress::Deleting(uid.clone()));
+        let delete = ObjectDelete {
+            object: object.clone(),
+            precondition: Precondition {
+                uid,
+                resource_version: None,
+            },
+            grace_period_seconds: None,
+            propagation_policy: None,
+        };
+        let deleted = self.cluster.write(&Write::Act(Act::Delete(delete))).await;
+        deleted.map_err(|f| anyhow!("{f}"))?;
+        Ok(format!("deleted {}", named(object)))
+    }
+}
+
+/// The uid of the object at this name, if there is one.
+async fn uid(cluster: &Cluster, object: &ObjectRef) -> Result<Option<String>> {
+    match cluster.read(&query(object)).await {
+        Ok(found) => Ok(Some(Object::new(found).uid().to_owned())),
+        Err(failure) if failure.code == Code::NotFound => Ok(None),
+        Err(failure) => Err(anyhow!("{failure}")),
+    }
+}
+
+fn query(object: &ObjectRef) -> Question {
+    Question::Object(ObjectQuery {
+        object: object.clone(),
+        projection: Vec::new(),
+        latest: true,
+    })
+}
+
+impl Step {
+    /// Applies or patches.
+    async fn change(
+        &self,
+        cluster: &Cluster,
+        target: Target,
+        says: &(dyn Fn(&str) + Send + Sync),
+    ) -> Result<String> {
+        if let Some(object) = &self.apply {
+            manifests::apply_one(cluster, object, target, says).await?;
+            let applied = named(&Object::new(object.clone()).reference());
+            return Ok(format!("applied {applied}"));
+        }
+        let patch = self.patch.as_ref();
+        let patch = patch.context("a step has one of apply, patch, delete")?;
+        let write = Write::Patch {
+            object: patch.object.clone(),
+            subresource: patch.subresource.clone(),
+            patch: patch.patch.clone(),
+        };
+        cluster.write(&write).await.map_err(|f| anyhow!("{f}"))?;
+        Ok(format!("patched {}", named(&patch.object)))
+    }
+}
+
+impl Condition {
+    async fn holds_now(&self, cluster: &Cluster) -> bool {
+        let found = cluster.read(&query(&self.object)).await;
+        found.is_ok_and(|object| self.holds(&object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn steps() -> Vec<Step> {
+        let object = json!({"apiVersion": "v1", "kind": "Pod", "namespace": "a", "name": "b"});
+        let when = json!({"object": object, "path": "status.phase"});
+        let steps = json!([{"at": "5m", "delete": object}, {"when": when, "after": "1m", "delete": object}]);
+        serde_json::from_value(steps).expect("steps")
+    }
+
+    #[test]
+    fn a_restart_keeps_the_start_and_what_is_due_and_another_scenario_begins_anew() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = Data::open(folder.path()).expect("a data folder");
+        let mut position = Position::resume("a", &steps(), &data, 1_000).expect("a beginning");
+        assert_eq!(position, Position::beginning("a", &steps(), 1_000));
+        position.steps = vec![Progress::Taken, Progress::Due(70_000)];
+        position.save(&data).expect("saved");
+        let next = Position::resume("a", &steps(), &data, 900_000).expect("a position");
+        assert_eq!((next.start(), next.next()), (1_000, Some((70_000, 1))));
+        let other = Position::resume("b", &steps(), &data, 900_000).expect("a beginning");
+        assert_eq!((other.start(), other.next()), (900_000, None));
+    }
+
+    #[test]
+    fn a_position_that_is_none_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = Data::open(folder.path()).expect("a data folder");
+        data.replace(FILE, "{").expect("written");
+        let refused = Position::resume("a", &steps(), &data, 0).expect_err("no position");
+        assert!(format!("{refused:#}").contains("scenario in the data folder holds no position"));
+    }
+
+    #[test]
+    fn what_was_under_way_comes_first_and_then_what_is_due_first() {
+        let mut position = Position::beginning("a", &steps(), 0);
+        position.steps = vec![
+            Progress::Due(5),
+            Progress::Due(3),
+            Progress::Due(3),
+            Progress::Deleting("uid".into()),
+        ];
+        let mut order = Vec::new();
+        while let Some((_, index)) = position.next() {
+            order.push(index);
+            position.steps[index] = Progress::Taken;
+        }
+        assert_eq!(order, [3, 1, 2, 0]);
+    }
+}

@@ -1,0 +1,66 @@
+//! What a build with the feature `sim` adds to the host: the simulated cloud, the kubelets of its machines, scenarios.
+//! `no_sim.rs` stands in its place in a build without it.
+
+use std::sync::Arc;
+
+use polity_clouds::{Adapter, BoxFuture, Cloud};
+use polity_cluster::Cluster;
+use polity_core::call::Write;
+use polity_core::contract::{Failure, Question};
+use polity_sim::Simulated as _;
+use polity_sim::kubelets::{self, Objects};
+use serde_json::Value;
+
+use crate::clock::Clock;
+use crate::clouds::Clouds;
+
+pub use crate::scenario::{Position, Running, Scenario};
+
+/// What bindings call the simulated cloud.
+pub const NAME: &str = polity_sim::ADAPTER.name;
+/// What to do about a build without it.
+pub(crate) const WITH_IT: &str = "build polity with its feature `sim`";
+/// The clouds that it adds.
+pub(crate) const ADAPTERS: &[Adapter] = &[polity_sim::ADAPTER];
+
+/// Whether a cloud is only simulated.
+pub(crate) fn is_simulated(cloud: &dyn Cloud) -> bool {
+    cloud.simulation().is_some()
+}
+
+/// Whether the scenario of a cloud has faults that have not happened yet.
+pub(crate) fn has_unfinished_faults(cloud: &dyn Cloud) -> bool {
+    let sim = cloud.simulation();
+    sim.is_some_and(|sim| sim.inspect(|sim, now| sim.has_unfinished_faults(now)))
+}
+
+/// The times of a scenario count from this moment (Unix milliseconds), whatever it took to open the cloud.
+pub(crate) fn begin(clouds: &Clouds, start: u64) {
+    for cloud in clouds.all() {
+        if let Some(sim) = cloud.simulation() {
+            sim.inspect(|sim, _| sim.begin(start));
+        }
+    }
+}
+
+/// Plays the kubelets of simulated machines, for as long as it is polled.
+pub async fn play_kubelets(clock: Arc<Clock>, cluster: Arc<Cluster>, clouds: Arc<Clouds>) {
+    kubelets::play(clock, Arc::new(ApiServer(cluster)), move || clouds.all()).await;
+}
+
+/// The API server of this host, as kubelets see it.
+struct ApiServer(Arc<Cluster>);
+
+impl Objects for ApiServer {
+    fn read(&self, question: Question) -> BoxFuture<'_, Result<Value, Failure>> {
+        Box::pin(async move { self.0.read(&question).await })
+    }
+
+    fn write(&self, write: Write) -> BoxFuture<'_, Result<(), Failure>> {
+        Box::pin(async move { self.0.write(&write).await.map(drop) })
+    }
+
+    fn apply(&self, object: Value) -> BoxFuture<'_, Result<(), Failure>> {
+        Box::pin(async move { self.0.apply(&object).await.map(drop) })
+    }
+}

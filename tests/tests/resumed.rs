@@ -1,0 +1,104 @@
+//! A host that is killed in the course of a scenario goes on with it: what the example expects holds in the end, and no
+//! step is taken twice.
+
+use std::io::{BufRead as _, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use polity_tests::examples;
+
+/// Where a process is killed: once it has said this so many times.
+type Point = (&'static str, usize);
+
+/// A line of progress of some object; of the scenario; what is said before anything runs.
+const PASS: &str = "  → ";
+const STEP: &str = "scenario: ";
+const LOADED: &str = "is loaded";
+
+/// Plays an example to its end, killed at each of these points. How often a step was said to be taken.
+fn killed_at(example: &str, points: &[Point]) -> usize {
+    let folder = examples::copy(example);
+    let data = tempfile::tempdir().expect("a folder");
+    let mut steps = 0;
+    for point in points {
+        let said = said_until(folder.path(), data.path(), Some(*point));
+        steps += check(&said);
+    }
+    let said = said_until(folder.path(), data.path(), None);
+    let all = said.join("\n");
+    assert!(all.contains("everything is settled"), "{example}: {all}");
+    assert!(!all.contains("not as expected"), "{example}: {all}");
+    steps + check(&said)
+}
+
+/// No step failed; how many were taken.
+fn check(said: &[String]) -> usize {
+    let steps = said.iter().filter(|line| line.contains(STEP));
+    steps
+        .inspect(|line| assert!(!line.contains("failed"), "{line}"))
+        .count()
+}
+
+/// What a process says until it has said this, and is killed, or until its end.
+fn said_until(folder: &Path, data: &Path, point: Option<Point>) -> Vec<String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polity-under-test"));
+    let command = command.args(["run", "--until-settled", "--deadline", "3h", "--data"]);
+    let command = command
+        .arg(data)
+        .arg(folder)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut host = command.spawn().expect("it runs");
+    let (tells, lines) = channel();
+    read(host.stdout.take().expect("its output"), tells.clone());
+    read(host.stderr.take().expect("its words"), tells);
+    let said = match point {
+        Some(point) => until(&lines, point),
+        None => lines.iter().collect(),
+    };
+    if point.is_some() {
+        host.kill().expect("killed");
+    }
+    host.wait().expect("ended");
+    said
+}
+
+fn until(lines: &Receiver<String>, (what, times): Point) -> Vec<String> {
+    let mut said = Vec::new();
+    let mut left = times;
+    while left > 0 {
+        // It may have come to its end before that.
+        let Ok(line) = lines.recv() else { break };
+        left -= usize::from(line.contains(what));
+        said.push(line);
+    }
+    said
+}
+
+fn read(from: impl Read + Send + 'static, tells: Sender<String>) {
+    std::thread::spawn(move || {
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            if tells.send(line).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+#[test]
+fn an_upgrade_that_somebody_began_is_not_taken_back_by_a_restart() {
+    let points = [(LOADED, 1), (PASS, 4), (STEP, 4), (STEP, 1), (PASS, 3), (STEP, 2)];
+    let steps = killed_at("orbiter-upgrade", &points);
+    assert!(steps >= 10, "{steps} of 10 steps");
+}
+
+#[test]
+fn machines_that_a_scenario_drains_and_freezes_end_as_expected_after_restarts() {
+    killed_at("mcm-machine", &[(PASS, 2), (STEP, 1), (PASS, 6), (STEP, 2)]);
+}
+
+#[test]
+fn what_a_scenario_took_from_tenants_stays_taken_after_restarts() {
+    killed_at("capa-tenancy", &[(PASS, 2), (STEP, 1), (STEP, 2), (PASS, 2)]);
+}
