@@ -2,20 +2,22 @@
 //!
 //! A patch is a JSON merge patch, read against the snapshot that the pass saw. `finalizers`, `ownerReferences`,
 //! `conditions` and `taints` merge by key, so that two writers of different elements do not meet; a list whose elements
-//! have no key, or one twice, is a value like any other.
-//!
-//! The test kit of the SDK publishes by these rules. The host's are in `polity_core::plan`, and a test holds both to the
-//! same.
+//! have no key, or one twice, is a value like any other. The host publishes by these rules, and so does the test kit of
+//! the SDK.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+/// A dotted path, elements of a list by key in brackets: `status.conditions[Ready]`.
+pub type EditPath = String;
+
 /// One value that a patch writes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Edited {
-    /// A dotted path, elements of a list by key in brackets: `status.conditions[Ready]`.
-    pub path: String,
+    /// Where it stands.
+    pub path: EditPath,
     /// Whether the value is removed.
     pub removes: bool,
 }
@@ -30,7 +32,13 @@ pub fn onto(snapshot: &Value, patch: &Value, current: &Value) -> Value {
 /// The values that a patch against `snapshot` writes, element by element.
 pub fn edits(snapshot: &Value, patch: &Value) -> Vec<Edited> {
     let mut found = Vec::new();
-    leaves("", patch, Some(snapshot), &mut found);
+    leaves("", patch, Some(snapshot), &mut |leaf| {
+        let removes = leaf.wanted.is_none();
+        found.push(Edited {
+            path: leaf.path,
+            removes,
+        });
+    });
     found
 }
 
@@ -41,42 +49,84 @@ pub fn declares(declared: &str, edited: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-fn leaves(path: &str, patch: &Value, base: Option<&Value>, found: &mut Vec<Edited>) {
-    let Value::Object(fields) = patch else { return };
-    for (name, wanted) in fields {
-        let path = join(path, name);
-        let base = base.and_then(|b| b.get(name)).filter(|b| !b.is_null());
-        if let (Some(old), Some(new)) = (keyed(name, base), keyed(name, Some(wanted))) {
-            elements(&path, &old, &new, found);
-            continue;
-        }
-        let removes = wanted.is_null();
-        match base.filter(|base| !base.is_object()) {
-            None if wanted.as_object().is_some_and(|inner| !inner.is_empty()) => {
-                leaves(&path, wanted, base, found);
-                continue;
+/// One edited value.
+pub struct Leaf<'a> {
+    /// Where it stands.
+    pub path: EditPath,
+    /// For an element of a list that merges by key: the path of the list, and its key.
+    list: Option<(String, String)>,
+    /// What stood there in the snapshot.
+    pub base: Option<&'a Value>,
+    /// What is to stand there; owned where it is made of what the patch says and what stood there.
+    pub wanted: Option<Cow<'a, Value>>,
+}
+
+impl Leaf<'_> {
+    /// This value in another version of the object.
+    pub fn find<'b>(&self, object: &'b Value) -> Option<&'b Value> {
+        match &self.list {
+            None => reach(object, &self.path).value(),
+            Some((path, key)) => {
+                let name = path.rsplit('.').next().unwrap_or(path);
+                match reach(object, path) {
+                    Reached::There(Value::Array(elements)) => {
+                        elements.iter().find(|e| element_key(name, e) == *key)
+                    }
+                    other => other.value(),
+                }
             }
-            // It replaces the value as a whole, and edits what it says below.
-            Some(_) => leaves(&path, wanted, None, found),
-            None => {}
         }
-        found.push(Edited { path, removes });
     }
 }
 
-fn elements(path: &str, old: &[(String, &Value)], new: &[(String, &Value)], found: &mut Vec<Edited>) {
-    let changed = new
-        .iter()
-        .filter(|(key, element)| find(old, key) != Some(element))
-        .map(|(key, _)| (key, false));
-    let removed = old
-        .iter()
-        .filter(|(key, _)| find(new, key).is_none())
-        .map(|(key, _)| (key, true));
-    found.extend(changed.chain(removed).map(|(key, removes)| Edited {
-        path: format!("{path}[{key}]"),
-        removes,
-    }));
+/// How far a path leads.
+enum Reached<'a> {
+    /// This stands there.
+    There(&'a Value),
+    /// This is no object, and has to go before anything can stand below it.
+    InTheWay(&'a Value),
+    Nothing,
+}
+
+impl<'a> Reached<'a> {
+    /// What stands there, or in the way.
+    fn value(self) -> Option<&'a Value> {
+        match self {
+            Reached::There(value) | Reached::InTheWay(value) => Some(value),
+            Reached::Nothing => None,
+        }
+    }
+}
+
+fn reach<'a>(mut value: &'a Value, path: &str) -> Reached<'a> {
+    for part in segments(path) {
+        match value {
+            Value::Object(fields) => match fields.get(&part) {
+                Some(field) => value = field,
+                None => return Reached::Nothing,
+            },
+            Value::Null => return Reached::Nothing,
+            other => return Reached::InTheWay(other),
+        }
+    }
+    match value {
+        Value::Null => Reached::Nothing,
+        value => Reached::There(value),
+    }
+}
+
+/// Keys of annotations and labels hold dots themselves; they are escaped as `\.` in paths.
+fn segments(path: &str) -> Vec<String> {
+    let (mut parts, mut part, mut chars) = (Vec::new(), String::new(), path.chars());
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => part.extend(chars.next()),
+            '.' => parts.push(std::mem::take(&mut part)),
+            c => part.push(c),
+        }
+    }
+    parts.push(part);
+    parts
 }
 
 fn join(path: &str, name: &str) -> String {
@@ -106,7 +156,7 @@ fn element_key(list: &str, element: &Value) -> String {
 
 /// The elements of a list by key; none where it is no list that merges by key: by its name, or because an element has
 /// no key or that of another. What is absent or null has no elements.
-fn keyed<'a>(list: &str, value: Option<&'a Value>) -> Option<Vec<(String, &'a Value)>> {
+pub fn keyed<'a>(list: &str, value: Option<&'a Value>) -> Option<Vec<(String, &'a Value)>> {
     if !is_keyed(list) {
         return None;
     }
@@ -126,7 +176,56 @@ fn find<'a>(all: &[(String, &'a Value)], key: &str) -> Option<&'a Value> {
     all.iter().find(|(k, _)| k == key).map(|(_, element)| *element)
 }
 
-fn merge(name: &str, patch: &Value, base: Option<&Value>, current: &mut Value) {
+/// The values that a patch writes, each with what stood there and what is to stand there.
+pub fn leaves<'a>(path: &str, patch: &'a Value, base: Option<&'a Value>, found: &mut dyn FnMut(Leaf<'a>)) {
+    let Value::Object(fields) = patch else { return };
+    for (name, wanted) in fields {
+        let path = join(path, name);
+        let base = base.and_then(|b| b.get(name)).filter(|b| !b.is_null());
+        if let (Some(old), Some(new)) = (keyed(name, base), keyed(name, Some(wanted))) {
+            let changed = new
+                .iter()
+                .filter(|(key, element)| find(&old, key) != Some(element));
+            let removed = old.iter().filter(|(key, _)| find(&new, key).is_none());
+            for (key, _) in changed.chain(removed) {
+                found(Leaf {
+                    path: format!("{path}[{key}]"),
+                    list: Some((path.clone(), key.clone())),
+                    base: find(&old, key),
+                    wanted: find(&new, key).map(Cow::Borrowed),
+                });
+            }
+            continue;
+        }
+        let stands_in_the_way = base.filter(|base| !base.is_object());
+        let wanted = match (wanted, stands_in_the_way) {
+            (Value::Object(inner), None) if !inner.is_empty() => {
+                leaves(&path, wanted, base, found);
+                continue;
+            }
+            // It replaces the value as a whole, by what is left of the object without what it removes; and it edits what
+            // it says below.
+            (Value::Object(_), Some(value)) => {
+                let base = Some(value);
+                leaves(&path, wanted, None, &mut |leaf| found(Leaf { base, ..leaf }));
+                let mut replaced = value.clone();
+                merge(name, wanted, base, &mut replaced);
+                Some(Cow::Owned(replaced))
+            }
+            (Value::Null, _) => None,
+            (wanted, _) => Some(Cow::Borrowed(wanted)),
+        };
+        found(Leaf {
+            path,
+            list: None,
+            base,
+            wanted,
+        });
+    }
+}
+
+/// Merges a patch against `base` into what stands now; `name` is that of the field, by which lists have keys.
+pub fn merge(name: &str, patch: &Value, base: Option<&Value>, current: &mut Value) {
     let lists = (
         keyed(name, base),
         keyed(name, Some(patch)),
@@ -199,6 +298,29 @@ fn merged_list(old: &[(String, &Value)], new: &[(String, &Value)], held: &[(Stri
         }
     }
     Value::Array(merged)
+}
+
+/// Takes what stands at a path out of a patch.
+pub fn remove(patch: &mut Value, path: &str) {
+    remove_segments(patch, &segments(path));
+}
+
+/// What holds nothing afterwards goes, too: an empty object would be an edit.
+fn remove_segments(patch: &mut Value, path: &[String]) {
+    let (Value::Object(fields), Some((first, rest))) = (patch, path.split_first()) else {
+        return;
+    };
+    let is_gone = match (fields.get_mut(first), rest) {
+        (None, _) => false,
+        (Some(_), []) => true,
+        (Some(inner), rest) => {
+            remove_segments(inner, rest);
+            inner.as_object().is_some_and(Map::is_empty)
+        }
+    };
+    if is_gone {
+        fields.remove(first);
+    }
 }
 
 #[cfg(test)]

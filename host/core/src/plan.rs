@@ -1,16 +1,13 @@
 //! The publication plan: what a conclusion's patch means for the object as it stands now.
 //!
-//! A patch is read against the snapshot that the pass saw. `finalizers`, `ownerReferences`, `conditions` and `taints`
-//! merge by key, so that two writers of different elements do not meet; a list whose elements have no key, or one twice,
-//! is a value like any other. Everything goes out as JSON merge patches with
-//! `metadata.uid` and `metadata.resourceVersion` as the precondition.
+//! A patch is read against the snapshot that the pass saw, by the rules of the contract's `merge`. Everything goes out as
+//! JSON merge patches with `metadata.uid` and `metadata.resourceVersion` as the precondition.
 
-use std::borrow::Cow;
-use std::collections::BTreeSet;
-
+pub use crate::contract::merge::{EditPath, declares};
 pub use polity_kube_rules::merge_patch::apply;
 use serde_json::{Map, Value, json};
 
+use crate::contract::merge::{keyed, leaves, merge, remove};
 use crate::object::Object;
 use crate::tree::Tree;
 
@@ -32,9 +29,6 @@ pub struct Edits {
     snapshot: Object,
     patch: Value,
 }
-
-/// A dotted path, list elements by key in brackets: `status.conditions[Ready]`.
-pub type EditPath = String;
 
 impl Edits {
     /// A merge patch against this snapshot.
@@ -76,274 +70,6 @@ impl Edits {
             remove(&mut self.patch, path.split('[').next().unwrap_or(path));
         }
         self
-    }
-}
-
-/// One edited value.
-struct Leaf<'a> {
-    path: EditPath,
-    list: Option<(String, String)>,
-    base: Option<&'a Value>,
-    /// Owned where it is made of what the patch says and what stood there.
-    wanted: Option<Cow<'a, Value>>,
-}
-
-impl Leaf<'_> {
-    /// This value in another version of the object.
-    fn find<'b>(&self, object: &'b Value) -> Option<&'b Value> {
-        match &self.list {
-            None => reach(object, &self.path).value(),
-            Some((path, key)) => {
-                let name = path.rsplit('.').next().unwrap_or(path);
-                match reach(object, path) {
-                    Reached::There(Value::Array(elements)) => {
-                        elements.iter().find(|e| element_key(name, e) == *key)
-                    }
-                    other => other.value(),
-                }
-            }
-        }
-    }
-}
-
-/// How far a path leads.
-enum Reached<'a> {
-    /// This stands there.
-    There(&'a Value),
-    /// This is no object, and has to go before anything can stand below it.
-    InTheWay(&'a Value),
-    Nothing,
-}
-
-impl<'a> Reached<'a> {
-    /// What stands there, or in the way.
-    fn value(self) -> Option<&'a Value> {
-        match self {
-            Reached::There(value) | Reached::InTheWay(value) => Some(value),
-            Reached::Nothing => None,
-        }
-    }
-}
-
-fn reach<'a>(mut value: &'a Value, path: &str) -> Reached<'a> {
-    for part in segments(path) {
-        match value {
-            Value::Object(fields) => match fields.get(&part) {
-                Some(field) => value = field,
-                None => return Reached::Nothing,
-            },
-            Value::Null => return Reached::Nothing,
-            other => return Reached::InTheWay(other),
-        }
-    }
-    match value {
-        Value::Null => Reached::Nothing,
-        value => Reached::There(value),
-    }
-}
-
-/// Keys of annotations and labels hold dots themselves; they are escaped as `\.` in paths.
-fn segments(path: &str) -> Vec<String> {
-    let (mut parts, mut part, mut chars) = (Vec::new(), String::new(), path.chars());
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => part.extend(chars.next()),
-            '.' => parts.push(std::mem::take(&mut part)),
-            c => part.push(c),
-        }
-    }
-    parts.push(part);
-    parts
-}
-
-fn join(path: &str, name: &str) -> String {
-    let name = name.replace('\\', "\\\\").replace('.', "\\.");
-    if path.is_empty() {
-        name
-    } else {
-        format!("{path}.{name}")
-    }
-}
-
-/// Whether lists of this name merge by key.
-fn is_keyed(name: &str) -> bool {
-    matches!(name, "finalizers" | "ownerReferences" | "conditions" | "taints")
-}
-
-fn element_key(list: &str, element: &Value) -> String {
-    let field = |name: &str| element[name].as_str().unwrap_or_default();
-    match list {
-        "conditions" => field("type").to_owned(),
-        "taints" if field("key").is_empty() => String::new(),
-        "taints" => format!("{}:{}", field("key"), field("effect")),
-        "ownerReferences" => field("uid").to_owned(),
-        _ => element.as_str().unwrap_or_default().to_owned(),
-    }
-}
-
-/// The elements of a list by key; none where it is no list that merges by key: by its name, or because an element has
-/// no key or that of another. What is absent or null has no elements.
-fn keyed<'a>(list: &str, value: Option<&'a Value>) -> Option<Vec<(String, &'a Value)>> {
-    if !is_keyed(list) {
-        return None;
-    }
-    let elements: Vec<(String, &Value)> = match value {
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::Array(elements)) => elements
-            .iter()
-            .map(|element| (element_key(list, element), element))
-            .collect(),
-        Some(_) => return None,
-    };
-    let keys: BTreeSet<&str> = elements.iter().map(|(key, _)| key.as_str()).collect();
-    (keys.len() == elements.len() && !keys.contains("")).then_some(elements)
-}
-
-fn find<'a>(all: &[(String, &'a Value)], key: &str) -> Option<&'a Value> {
-    all.iter().find(|(k, _)| k == key).map(|(_, element)| *element)
-}
-
-fn leaves<'a>(path: &str, patch: &'a Value, base: Option<&'a Value>, found: &mut dyn FnMut(Leaf<'a>)) {
-    let Value::Object(fields) = patch else { return };
-    for (name, wanted) in fields {
-        let path = join(path, name);
-        let base = base.and_then(|b| b.get(name)).filter(|b| !b.is_null());
-        if let (Some(old), Some(new)) = (keyed(name, base), keyed(name, Some(wanted))) {
-            let changed = new
-                .iter()
-                .filter(|(key, element)| find(&old, key) != Some(element));
-            let removed = old.iter().filter(|(key, _)| find(&new, key).is_none());
-            for (key, _) in changed.chain(removed) {
-                found(Leaf {
-                    path: format!("{path}[{key}]"),
-                    list: Some((path.clone(), key.clone())),
-                    base: find(&old, key),
-                    wanted: find(&new, key).map(Cow::Borrowed),
-                });
-            }
-            continue;
-        }
-        let stands_in_the_way = base.filter(|base| !base.is_object());
-        let wanted = match (wanted, stands_in_the_way) {
-            (Value::Object(inner), None) if !inner.is_empty() => {
-                leaves(&path, wanted, base, found);
-                continue;
-            }
-            // It replaces the value as a whole, by what is left of the object without what it removes; and it edits what
-            // it says below.
-            (Value::Object(_), Some(value)) => {
-                let base = Some(value);
-                leaves(&path, wanted, None, &mut |leaf| found(Leaf { base, ..leaf }));
-                let mut replaced = value.clone();
-                merge(name, wanted, base, &mut replaced);
-                Some(Cow::Owned(replaced))
-            }
-            (Value::Null, _) => None,
-            (wanted, _) => Some(Cow::Borrowed(wanted)),
-        };
-        found(Leaf {
-            path,
-            list: None,
-            base,
-            wanted,
-        });
-    }
-}
-
-fn merge(name: &str, patch: &Value, base: Option<&Value>, current: &mut Value) {
-    let lists = (
-        keyed(name, base),
-        keyed(name, Some(patch)),
-        keyed(name, Some(current)),
-    );
-    if let (Some(old), Some(new), Some(held)) = lists {
-        *current = merged_list(&old, &new, &held);
-        return;
-    }
-    let Value::Object(fields) = patch else {
-        *current = patch.clone();
-        return;
-    };
-    if !current.is_object() {
-        *current = Value::Object(Map::new());
-    }
-    let Value::Object(target) = current else { return };
-    for (name, wanted) in fields {
-        let base = base.and_then(|b| b.get(name));
-        let is_removed = wanted.is_null() && (!is_keyed(name) || !target.contains_key(name));
-        if is_removed {
-            target.remove(name);
-            continue;
-        }
-        let stood_null = target.get(name).is_some_and(Value::is_null);
-        let was_absent = stood_null || !target.contains_key(name);
-        merge(name, wanted, base, target.entry(name).or_insert(Value::Null));
-        if was_absent && !is_value(name, wanted) && target.get(name).is_none_or(is_empty) {
-            match stood_null {
-                true => target.insert(name.clone(), Value::Null),
-                false => target.remove(name),
-            };
-        }
-        // Of a list that was removed only what others added since is left.
-        if wanted.is_null() && target.get(name).is_none_or(is_nothing) {
-            target.remove(name);
-        }
-    }
-}
-
-/// Whether a patch puts one value at a name, rather than elements or fields one by one: those that are none edit nothing.
-fn is_value(name: &str, wanted: &Value) -> bool {
-    match wanted {
-        Value::Object(fields) => fields.is_empty(),
-        _ => keyed(name, Some(wanted)).is_none(),
-    }
-}
-
-fn is_empty(value: &Value) -> bool {
-    is_nothing(value) || value.as_object().is_some_and(Map::is_empty)
-}
-
-fn is_nothing(value: &Value) -> bool {
-    value.is_null() || value.as_array().is_some_and(Vec::is_empty)
-}
-
-/// What is held, without what was removed from `old` to `new`, and with what was changed or added.
-fn merged_list(old: &[(String, &Value)], new: &[(String, &Value)], held: &[(String, &Value)]) -> Value {
-    let mut merged: Vec<Value> = Vec::new();
-    for (key, element) in held {
-        match (find(old, key), find(new, key)) {
-            (Some(_), None) => {}
-            (before, Some(after)) if before != Some(after) => merged.push(after.clone()),
-            _ => merged.push((*element).clone()),
-        }
-    }
-    for (key, element) in new {
-        if find(held, key).is_none() && find(old, key) != Some(element) {
-            merged.push((*element).clone());
-        }
-    }
-    Value::Array(merged)
-}
-
-fn remove(patch: &mut Value, path: &str) {
-    remove_segments(patch, &segments(path));
-}
-
-/// What holds nothing afterwards goes, too: an empty object would be an edit.
-fn remove_segments(patch: &mut Value, path: &[String]) {
-    let (Value::Object(fields), Some((first, rest))) = (patch, path.split_first()) else {
-        return;
-    };
-    let is_gone = match (fields.get_mut(first), rest) {
-        (None, _) => false,
-        (Some(_), []) => true,
-        (Some(inner), rest) => {
-            remove_segments(inner, rest);
-            inner.as_object().is_some_and(Map::is_empty)
-        }
-    };
-    if is_gone {
-        fields.remove(first);
     }
 }
 
@@ -499,13 +225,6 @@ pub fn combine(a: &Value, b: &Value, snapshot: &Value) -> Value {
     merge("", a, Some(snapshot), &mut both);
     merge("", b, Some(snapshot), &mut both);
     diff(snapshot, &both).unwrap_or_else(|| json!({}))
-}
-
-/// Whether a declared path (`status`, `status.conditions[Ready]`) covers an edited one.
-pub fn declares(declared: &str, edited: &str) -> bool {
-    edited
-        .strip_prefix(declared)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
 #[cfg(test)]
