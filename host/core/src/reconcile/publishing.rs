@@ -168,6 +168,10 @@ impl Publishing {
 
     pub(super) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
         match (self.now, event) {
+            // A write-ahead of this pass met a conflict: what is known would meet it again.
+            (PublishStep::Writing(part, Gate::Due), PhaseEvent::Entered) if is_behind(context) => {
+                self.look_again(part, context)
+            }
             (PublishStep::Writing(part, Gate::Due), PhaseEvent::Entered)
             | (PublishStep::Writing(part, Gate::Waiting), PhaseEvent::Opened) => self.write(part, context),
             (PublishStep::Writing(part, Gate::Sent), PhaseEvent::Reply(_, Reply::Answer(answer))) => {
@@ -364,6 +368,10 @@ impl Publishing {
             _ => self.end(Outcome::Discarded(Discard::Gone)),
         }
     }
+}
+
+fn is_behind(context: &Context<'_>) -> bool {
+    context.work.behind.is_some() && context.is_guarded(Guard::StaleKeysReadFirst)
 }
 
 impl Publication {

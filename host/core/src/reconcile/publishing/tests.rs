@@ -337,3 +337,16 @@ fn an_event_that_fits_no_row_is_a_defect() {
     let (flow, _) = fixture.go_on(flow, PhaseEvent::Listed(0));
     assert!(matches!(flow, Flow::Bug(_)), "{flow:?}");
 }
+
+#[test]
+fn after_a_write_ahead_that_met_a_conflict_the_object_is_read_before_it_is_written() {
+    let mut fixture = Fixture::new();
+    fixture.work.behind = Some(crate::object::ResourceVersion(1));
+    let (flow, commands) = fixture.concludes(json!({"status": {"phase": "x"}}));
+    assert!(
+        asks_again(&commands) && patches(&commands).is_empty(),
+        "{commands:?}"
+    );
+    let (_, commands) = fixture.go_on(flow, stands(5, json!({})));
+    assert_eq!(patches(&commands)[0]["metadata"]["resourceVersion"], "5");
+}
