@@ -1005,6 +1005,24 @@ pub(crate) fn asks() -> Vec<Row> {
     ]
 }
 
+/// As much as the rules let one pass take, and more.
+pub(crate) fn greed() -> Vec<Row> {
+    let lists = |latest: bool| {
+        json!({"Objects": {"api_version": "v1", "kind": "ConfigMap", "namespace": OFFENDERS, "label_selector": "a!=x{n}",
+            "field_selector": null, "projection": [], "limit": 0, "latest": latest}})
+    };
+    let objects = |latest: bool| json!({"Object": {"object": mine("ConfigMap", "v1", "map-{n}"), "projection": [], "latest": latest}});
+    let many = |question: Value| requests(json!([{"$times": [asking(question), 900]}]));
+    let too_many = Expect::Refused(&[Code::ResourceExhausted]);
+    let row = |name: &str, question: Value| row(name, many(question), too_many.clone());
+    vec![
+        row("nine hundred lists in one step", lists(false)),
+        row("nine hundred lists that read through", lists(true)),
+        row("nine hundred objects in one step", objects(false)),
+        row("nine hundred objects that read through", objects(true)),
+    ]
+}
+
 /// Conclusions without bounds.
 pub(crate) fn conclusions() -> Vec<Row> {
     let event =

@@ -80,6 +80,11 @@ async fn whatever_is_asked_is_answered_within_bounds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_asks_for_all_there_is_gets_some_of_it_and_others_theirs() {
+    table(None, "Puppet", "answer", lifecycle::greed()).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn whatever_is_concluded_is_bounded() {
     table(None, "Puppet", "answer", lifecycle::conclusions()).await;
 }
@@ -96,6 +101,7 @@ fn each_row_has_a_name_of_its_own() {
         lifecycle::writes(),
         lifecycle::acts(),
         lifecycle::asks(),
+        lifecycle::greed(),
         lifecycle::conclusions(),
         identity::rows(),
     ];

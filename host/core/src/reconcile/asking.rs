@@ -347,6 +347,7 @@ impl Look {
         match &self.asked.1 {
             Question::Object(query) if query.latest => {
                 let latest = Question::Object(query.clone());
+                self.depend(Moved::default(), context);
                 context.call(slot, Call::Read(latest), CLUSTER_LONGEST);
                 AskState::Reading
             }
