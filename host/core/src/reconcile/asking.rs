@@ -152,6 +152,14 @@ impl Asking {
         let Some(Request::Ask(asked)) = self.asks.get(slot).map(|ask| &ask.request) else {
             return;
         };
+        // What is being read is depended on when it was.
+        let is_reading = |ask: &&AskSlot| matches!(ask.state, AskState::Reading) && looks(&ask.request);
+        let reading = self.asks.iter().filter(is_reading).count();
+        if is_of_cluster(&asked.question)
+            && context.has_looked_enough(&(self.run.role, asked.question.clone()), reading)
+        {
+            return self.answer(slot, Err(context.too_many_questions()), context);
+        }
         match look(slot, self.run.role, &asked.question, context) {
             AskState::Answered(answer) => self.answer(slot, answer, context),
             state => self.asks[slot].state = state,
@@ -252,6 +260,14 @@ impl Asking {
     }
 }
 
+fn is_of_cluster(question: &Question) -> bool {
+    matches!(question, Question::Object(_) | Question::Objects(_))
+}
+
+fn looks(request: &Request) -> bool {
+    matches!(request, Request::Ask(ask) if is_of_cluster(&ask.question))
+}
+
 fn is_list(request: &Request) -> bool {
     matches!(request, Request::Ask(ask) if matches!(ask.question, Question::Objects(_)))
 }
@@ -339,15 +355,11 @@ impl Look {
 
     /// Answers from the watch, or says who will answer.
     fn begin(self, slot: usize, context: &mut Context<'_>) -> AskState {
-        if context.has_looked_enough(&self.asked) {
-            return AskState::Answered(Err(context.too_many_questions()));
-        }
         context.work.looked_at.insert(self.scope.clone());
         context.command(Command::Watch(self.scope.clone()));
         match &self.asked.1 {
             Question::Object(query) if query.latest => {
                 let latest = Question::Object(query.clone());
-                self.depend(Moved::default(), context);
                 context.call(slot, Call::Read(latest), CLUSTER_LONGEST);
                 AskState::Reading
             }
@@ -357,7 +369,7 @@ impl Look {
 
     /// Answers from the watch, reads a list, or says who will answer.
     fn answer(self, slot: usize, room: u64, context: &mut Context<'_>) -> AskState {
-        if context.has_looked_enough(&self.asked) {
+        if context.has_looked_enough(&self.asked, 0) {
             return AskState::Answered(Err(context.too_many_questions()));
         }
         match (&self.asked.1, self.known_object(context)) {
@@ -493,10 +505,10 @@ impl Look {
 
 impl Context<'_> {
     /// Whether the pass has asked about objects as often as it may.
-    fn has_looked_enough(&self, asked: &Questions) -> bool {
+    fn has_looked_enough(&self, asked: &Questions, reading: usize) -> bool {
         let known = &self.work.dependencies;
         let limit = self.frame.binding.spec.limits.dependencies as usize;
-        known.len() >= limit && !known.contains_key(asked)
+        known.len() + reading >= limit && !known.contains_key(asked)
     }
 
     fn too_many_questions(&self) -> Failure {
