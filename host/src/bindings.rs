@@ -540,7 +540,7 @@ fn running(ready: &Ready) -> Value {
         .iter()
         .map(|(role, policy)| {
             let shown = json!({
-                "name": named(&policy.manifest.name), "version": named(&policy.manifest.version),
+                "name": printable(&policy.manifest.name), "version": printable(&policy.manifest.version),
                 "sha256": &*policy.id.0,
                 "memory": memory(&policy.id),
             });
@@ -548,11 +548,6 @@ fn running(ready: &Ready) -> Value {
         })
         .collect::<serde_json::Map<_, _>>()
         .into()
-}
-
-/// What a manifest calls itself, as a status can show it.
-fn named(name: &str) -> String {
-    printable(name)
 }
 
 fn status(known: &Known, health: &Health, unix: u64) -> Value {
@@ -579,6 +574,23 @@ fn status(known: &Known, health: &Health, unix: u64) -> Value {
         false => {
             let all: Vec<&str> = health.ungranted.iter().map(String::as_str).collect();
             ("Ungranted", "True", "Refused", all.join("; "))
+        }
+    };
+    let synced = match health.unsynced.is_empty() {
+        true => (
+            "Synced",
+            "True",
+            "Listed",
+            "every watch that it needs has listed".to_owned(),
+        ),
+        false => {
+            let all: Vec<&str> = health.unsynced.iter().map(String::as_str).collect();
+            (
+                "Synced",
+                "False",
+                "WatchFails",
+                format!("waits for {}", all.join("; ")),
+            )
         }
     };
     let clamped = match &health.clamped {
@@ -640,7 +652,7 @@ fn status(known: &Known, health: &Health, unix: u64) -> Value {
             problems.to_owned(),
         )
     });
-    let conditions: Vec<Value> = [loaded, healthy, ungranted, clamped, kept, overlap]
+    let conditions: Vec<Value> = [loaded, healthy, synced, ungranted, clamped, kept, overlap]
         .into_iter()
         .chain(crds)
         .map(|(kind, state, reason, message)| {

@@ -467,7 +467,7 @@ impl Driver {
             health: self
                 .machine
                 .bindings()
-                .filter_map(|b| Some((b.name.clone(), self.machine.health(&b.name)?.clone())))
+                .filter_map(|b| Some((b.name.clone(), self.machine.health(&b.name)?)))
                 .collect(),
             unloaded: self.bindings.problems(),
             loading: self.bindings.loading(),
@@ -490,10 +490,7 @@ impl Driver {
             return;
         }
         let machine = &self.machine;
-        for write in self
-            .bindings
-            .statuses(|name| machine.health(name).cloned(), now.unix)
-        {
+        for write in self.bindings.statuses(|name| machine.health(name), now.unix) {
             let (cluster, name) = (self.cluster.clone(), write.0);
             tokio::spawn(async move {
                 if let Err(failure) = cluster.write(&write.1).await {

@@ -35,7 +35,7 @@ use crate::call::{Call, CallId, Reply, Scope, WatchEvent};
 use crate::contract::Cause;
 use crate::fault::Fault;
 use crate::key::{Key, Now, PassId};
-use crate::reconcile::Phase;
+use crate::reconcile::{Phase, primary_scope};
 use crate::record::{Outcome, PassRecord};
 
 use cache::Cache;
@@ -129,6 +129,8 @@ pub struct Health {
     pub not_kept: BTreeMap<String, Key>,
     /// An older binding that governs objects of this one.
     pub overlapped_by: Option<String>,
+    /// The watches that it needs and that show nothing now, with what they said of it.
+    pub unsynced: BTreeSet<String>,
 }
 
 /// The deterministic heart: everything that can happen goes in, everything that must be done comes out.
@@ -261,8 +263,24 @@ impl Controller {
     }
 
     /// How a binding does.
-    pub fn health(&self, binding: &str) -> Option<&Health> {
-        self.health.get(binding)
+    pub fn health(&self, binding: &str) -> Option<Health> {
+        Some(Health {
+            unsynced: self.unsynced_watches(binding),
+            ..self.health.get(binding)?.clone()
+        })
+    }
+
+    /// The watches that a binding needs and that show nothing: of its own objects, and of what its keys depend on.
+    fn unsynced_watches(&self, binding: &str) -> BTreeSet<String> {
+        let own = self.bindings.get(binding).map(|binding| primary_scope(binding));
+        let needs = |scope: &&Scope| {
+            let dependents = self.dependents.get(*scope);
+            own.as_ref() == Some(*scope)
+                || dependents.is_some_and(|dependents| dependents.has_key_of(binding))
+        };
+        let unsynced = self.cache.scopes().filter(|scope| !self.cache.is_synced(scope));
+        let watches = unsynced.filter(needs).map(|scope| self.watch(scope).to_string());
+        watches.collect()
     }
 
     /// The bindings, by name.

@@ -245,6 +245,10 @@ impl Controller {
 }
 
 impl Dependents {
+    pub(super) fn has_key_of(&self, binding: &str) -> bool {
+        self.keys.iter().any(|key| *key.binding == *binding)
+    }
+
     fn add(&mut self, asked: &Questions, grant: &Arc<KindGrant>, key: &Key) {
         let by = self.asked.entry(asked.clone()).or_default();
         let same = |asked: &&mut Asked| Arc::ptr_eq(&asked.grant, grant);

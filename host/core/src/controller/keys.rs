@@ -195,7 +195,7 @@ impl Controller {
         }
     }
 
-    fn watch(&self, scope: &Scope) -> WaitsFor {
+    pub(super) fn watch(&self, scope: &Scope) -> WaitsFor {
         let why = self.cache.watch_error(scope).map(str::to_owned);
         WaitsFor::Watch(scope.clone(), why)
     }
