@@ -175,7 +175,7 @@ fn write(database: &Database, changes: &[Change]) -> Result<(), redb::Error> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::{
         io,
         sync::{Arc, Mutex},
@@ -187,13 +187,14 @@ mod tests {
 
     /// A disk in memory that can be full: then nothing more is written, or even that is not told in time.
     #[derive(Clone, Debug, Default)]
-    struct Full {
+    pub(in crate::store) struct Full {
         bytes: Arc<Mutex<Vec<u8>>>,
         is_full: Arc<Mutex<bool>>,
+        syncs: Arc<std::sync::atomic::AtomicU64>,
     }
 
     impl Full {
-        fn set(&self, is_full: bool) {
+        pub(in crate::store) fn set(&self, is_full: bool) {
             *self.is_full.lock().unwrap() = is_full;
         }
 
@@ -204,7 +205,12 @@ mod tests {
             }
         }
 
-        fn disk(&self) -> Disk {
+        /// How often it was synchronised.
+        pub(in crate::store) fn syncs(&self) -> u64 {
+            self.syncs.load(std::sync::atomic::Ordering::Relaxed)
+        }
+
+        pub(in crate::store) fn disk(&self) -> Disk {
             let backend = self.clone();
             let opens = move || Builder::new().create_with_backend(backend.clone());
             let disk = Disk::over(Box::new(opens), None).unwrap();
@@ -233,6 +239,7 @@ mod tests {
         }
 
         fn sync_data(&self) -> io::Result<()> {
+            self.syncs.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             self.room()
         }
 

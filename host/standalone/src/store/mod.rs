@@ -1,16 +1,19 @@
 //! Where objects are: in memory for reading, in `redb` for keeping, when a file is given.
 //!
-//! **Flow.** A write holds the writers' lock, works out its changes on what is stored ([`Write`]), commits them to
-//! the disk in one transaction, then shows them to readers and watches. Readers never wait for the disk.
+//! **Flow.** A write holds the writers' lock, works out its changes on what is written ([`Write`]), and waits until they
+//! are on the disk; whoever comes to the disk first commits all that wait in one transaction, and shows them to readers and
+//! watches ([`line`]). Readers never wait for the disk.
 //!
-//! **Guarantees.** What was answered was committed before. Changes have resourceVersions without gaps or repeats,
-//! also across restarts. All that one request changes (garbage collected dependents included) is one transaction.
+//! **Guarantees.** What was answered was committed before, a refusal too: what it rests on is kept. Changes have
+//! resourceVersions without gaps or repeats, also across restarts. All that one request changes (garbage collected
+//! dependents included) is in one transaction.
 //!
 //! **Caveats.** The history for watches is in memory and bounded: a watch that is too far behind, or that
 //! began before a restart, is told 410.
 
 mod clock;
 mod disk;
+mod line;
 mod state;
 mod write;
 
@@ -28,6 +31,7 @@ use tokio::sync::watch;
 use crate::{controllers::budget, http::refusal::Refusal};
 use clock::now;
 use disk::{Disk, NotKept};
+use line::Line;
 
 /// How many changes each resource remembers for watches: at 10,000 writes a second a watcher may be almost half
 /// a second behind; a changed object of 2 KB takes some 8 KB here.
@@ -62,8 +66,10 @@ pub enum StoreError {
 pub struct Store {
     clock: Clock,
     seed: [u8; 16],
-    durable: bool,
-    writer: Mutex<Option<Disk>>,
+    /// Writers to memory alone come one after another.
+    writer: Mutex<()>,
+    /// Writers to a disk.
+    line: Option<Line>,
     state: RwLock<State>,
     /// Why nothing will ever be kept again.
     lost: watch::Sender<Option<String>>,
@@ -101,12 +107,12 @@ impl Store {
     }
 
     fn with(state: State, disk: Option<Disk>, clock: Clock, seed: [u8; 16]) -> Result<Self, Refusal> {
-        let durable = disk.is_some();
+        let line = disk.map(|disk| Line::new(disk, state.copy()));
         let store = Self {
             clock,
             seed,
-            durable,
-            writer: Mutex::new(disk),
+            writer: Mutex::default(),
+            line,
             state: RwLock::new(state),
             lost: watch::Sender::new(None),
         };
@@ -116,7 +122,7 @@ impl Store {
 
     /// Whether writes wait for a disk.
     pub(crate) fn is_durable(&self) -> bool {
-        self.durable
+        self.line.is_some()
     }
 
     /// What is stored now. Hold it briefly: writers wait for it.
@@ -148,34 +154,39 @@ impl Store {
         &self,
         work: impl FnOnce(&mut Write<'_>) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
-        // A panic inside `work` leaves the state as it was: it is changed below only.
-        let mut disk = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(disk) = disk.as_mut() {
-            let kept = disk.recover(self.read().revision);
-            let kept = kept.map_err(|why| self.not_kept(disk, &why))?;
-            if !kept.is_empty() {
-                self.change(kept);
-            }
+        if let Some(line) = &self.line {
+            return line.write(self, work);
         }
-        let state = self.read();
-        let mut write = Write::new(&state, self.now(), &self.seed);
+        // A panic inside `work` leaves the state as it was: it is changed below only.
+        let _alone = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let (answer, changes) = self.work_out(&self.read(), work);
+        if !changes.is_empty() {
+            self.change(changes);
+        }
+        answer
+    }
+
+    /// What a write answers, and what it changes of this state: nothing where it is refused.
+    fn work_out<T>(
+        &self,
+        state: &State,
+        work: impl FnOnce(&mut Write<'_>) -> Result<T, Refusal>,
+    ) -> (Result<T, Refusal>, Vec<Change>) {
+        let mut write = Write::new(state, self.now(), &self.seed);
         budget::catch_up(&mut write);
-        let answer = work(&mut write)?;
+        let answer = match work(&mut write) {
+            Ok(answer) => answer,
+            Err(refusal) => return (Err(refusal), Vec::new()),
+        };
         budget::follow(&mut write);
         let changes = write.into_changes();
-        drop(state);
-        if let Some(change) = changes.iter().find(|change| change.object.json().len() > OBJECT) {
-            return Err(Refusal::object_too_large(&change.key.name, OBJECT));
+        match changes.iter().find(|change| change.object.json().len() > OBJECT) {
+            Some(change) => {
+                let refusal = Refusal::object_too_large(&change.key.name, OBJECT);
+                (Err(refusal), Vec::new())
+            }
+            None => (Ok(answer), changes),
         }
-        if changes.is_empty() {
-            return Ok(answer);
-        }
-        if let Some(disk) = disk.as_mut() {
-            let kept = disk.commit(&changes);
-            kept.map_err(|why| self.not_kept(disk, &why))?;
-        }
-        self.change(changes);
-        Ok(answer)
     }
 
     /// Shows changes to readers and watches.

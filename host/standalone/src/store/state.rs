@@ -191,6 +191,22 @@ impl State {
         state
     }
 
+    /// The same objects and kinds without their history: what writes are worked out on.
+    pub(super) fn copy(&self) -> Self {
+        let mut copy = Self::new(self.revision, 0);
+        for (resource, table) in &self.tables {
+            for ((namespace, name), object) in &table.objects {
+                let key = Key {
+                    resource: resource.clone(),
+                    namespace: namespace.clone(),
+                    name: name.clone(),
+                };
+                copy.restore(key, object.clone());
+            }
+        }
+        copy
+    }
+
     /// The objects of a resource; none for one that is not served.
     pub(crate) fn table(&self, resource: &str) -> Option<&Table> {
         self.tables.get(resource)
