@@ -23,6 +23,8 @@ mod rate_limit;
 mod refresh;
 mod reschedule;
 pub(crate) mod rooms;
+#[cfg(test)]
+mod tests;
 mod triggers;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -1,0 +1,468 @@
+//! What the controller does with several keys and over time. The test answers every call itself.
+
+use std::collections::VecDeque;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::call::{LeaseRead, Write};
+use crate::contract::{
+    Ask, Code, Conclusion, Event, EventType, Failure, ListQuery, Next, Question, Request, RetryClass, Role,
+    Step,
+};
+use crate::fault::{FaultKind, Stepped};
+use crate::object::Object;
+use crate::reconcile::fixture_binding;
+
+/// A controller that holds the lease.
+struct Desk {
+    controller: Controller,
+    now: u64,
+    calls: VecDeque<(CallId, Call)>,
+    records: Vec<PassRecord>,
+}
+
+fn machine(name: &str, version: u64, rest: Value) -> Object {
+    let mut value = json!({"apiVersion": "example.com/v1", "kind": "Machine", "metadata": {"namespace": "default",
+        "name": name, "uid": format!("uid-{name}"), "resourceVersion": version.to_string(), "generation": 1,
+        "finalizers": ["example.com/machine"]}});
+    crate::plan::apply(&rest, &mut value);
+    Object::new(value)
+}
+
+fn map(name: &str, version: u64, rest: Value) -> Object {
+    let mut value = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "default", "name": name,
+        "uid": format!("uid-{name}"), "resourceVersion": version.to_string(), "labels": {"a": "b"}}, "data": {"x": "1"}});
+    crate::plan::apply(&rest, &mut value);
+    Object::new(value)
+}
+
+fn maps() -> Scope {
+    Scope {
+        kind: crate::contract::Kind {
+            api_version: "v1".into(),
+            kind: "ConfigMap".into(),
+        },
+        namespace: Some("default".into()),
+        name: None,
+        node: None,
+        fields: Vec::new(),
+    }
+}
+
+/// A list of ConfigMaps by label, of which only `data` is wanted.
+fn list(label: &str) -> Request {
+    let query = ListQuery {
+        kind: maps().kind,
+        namespace: Some("default".into()),
+        label_selector: Some(label.into()),
+        field_selector: None,
+        projection: vec!["data".into()],
+        limit: 0,
+        latest: false,
+    };
+    let question = Question::Objects(query);
+    Request::Ask(Ask { round: 0, question })
+}
+
+fn conclusion(patch: Value, next: Next, used: Vec<u32>) -> Step {
+    Step::Concluded {
+        verdict: None,
+        conclusion: Conclusion {
+            patch: (!patch.is_null()).then(|| patch.to_string().as_str().into()),
+            events: Vec::new(),
+            notes: Vec::new(),
+            next,
+            used,
+        },
+    }
+}
+
+fn retry() -> Next {
+    Next::Retry {
+        class: RetryClass::Short,
+        failure: Some(Failure::new(Code::Unavailable, "nobody is there")),
+    }
+}
+
+impl Desk {
+    /// With these Machines, under a lifecycle policy.
+    fn with(machines: Vec<Object>) -> Self {
+        let mut desk = Desk {
+            controller: Controller::new("me"),
+            now: 1_000_000,
+            calls: VecDeque::new(),
+            records: Vec::new(),
+        };
+        desk.feed(Input::Bound(Box::new(fixture_binding(&[Role::Lifecycle]))));
+        desk.answer_leases();
+        let scope = primary_scope(&fixture_binding(&[]));
+        desk.listed(scope, machines);
+        desk
+    }
+
+    fn listed(&mut self, scope: Scope, objects: Vec<Object>) {
+        let version = objects.iter().map(Object::version).max().unwrap_or_default();
+        let event = WatchEvent::Listed { objects, version };
+        self.feed(Input::Watched { scope, event });
+    }
+
+    fn shown(&mut self, scope: Scope, object: Object) {
+        let event = WatchEvent::Applied(object);
+        self.feed(Input::Watched { scope, event });
+    }
+
+    fn feed(&mut self, input: Input) {
+        let now = Now {
+            boot: self.now,
+            unix: 1_767_225_600_000 + self.now,
+        };
+        for output in self.controller.step(now, input) {
+            match output {
+                Output::Call { id, call } => self.calls.push_back((id, call)),
+                Output::Cancel(id) => self.calls.retain(|(call, _)| *call != id),
+                Output::Recorded(record) => self.records.push(*record),
+                _ => {}
+            }
+        }
+    }
+
+    fn answer_leases(&mut self) {
+        let is_lease = |(_, call): &(CallId, Call)| matches!(call, Call::Lease(_));
+        while let Some(place) = self.calls.iter().position(is_lease) {
+            let Some((id, Call::Lease(write))) = self.calls.remove(place) else {
+                return;
+            };
+            let lease = write.map(|write| LeaseRead {
+                holder: write.holder,
+                duration: write.duration,
+                version: self.now.to_string(),
+                transitions: write.transitions,
+            });
+            self.reply(id, Reply::Lease(Ok(lease)));
+        }
+    }
+
+    fn reply(&mut self, call: CallId, reply: Reply) {
+        self.feed(Input::Returned { call, reply });
+    }
+
+    /// Time passes; the lease is renewed.
+    fn pass(&mut self, milliseconds: u64) {
+        let end = self.now + milliseconds;
+        while self.now < end {
+            self.now = self.controller.deadline().clamp(self.now + 1, end);
+            self.feed(Input::Tick);
+            self.answer_leases();
+        }
+    }
+
+    /// The next call, which is of this sort.
+    fn take(&mut self, what: &str, fits: impl Fn(&Call) -> bool) -> (CallId, Call) {
+        let place = self.calls.iter().position(|(_, call)| fits(call));
+        let place = place.unwrap_or_else(|| panic!("no {what}: {:?}", self.calls));
+        self.calls.remove(place).expect("it is there")
+    }
+
+    /// The policy returns this in the next step.
+    fn step(&mut self, step: Step) {
+        let (id, _) = self.take("step", |call| matches!(call, Call::Step { .. }));
+        let outcome = Ok(step);
+        self.reply(id, Reply::Stepped(Stepped { outcome, fuel: 1 }));
+    }
+
+    /// The policy faults.
+    fn fault(&mut self) {
+        let (id, _) = self.take("step", |call| matches!(call, Call::Step { .. }));
+        let outcome = Err(crate::fault::Fault::new(FaultKind::Trap, "out of cheese"));
+        self.reply(id, Reply::Stepped(Stepped { outcome, fuel: 1 }));
+    }
+
+    fn patch(&mut self) -> (CallId, Value) {
+        let (id, call) = self.take("patch", |call| matches!(call, Call::Write(Write::Patch { .. })));
+        match call {
+            Call::Write(Write::Patch { patch, .. }) => (id, patch),
+            call => panic!("{call:?}"),
+        }
+    }
+
+    /// The API server takes the next patch: the object stands so.
+    fn taken(&mut self, object: &Object) {
+        let (id, _) = self.patch();
+        self.reply(id, Reply::Answer(Ok(object.value().clone())));
+    }
+
+    /// The API server refuses the next patch.
+    fn refused(&mut self, failure: Failure) {
+        let (id, _) = self.patch();
+        self.reply(id, Reply::Answer(Err(failure)));
+    }
+
+    fn steps(&self) -> usize {
+        self.calls
+            .iter()
+            .filter(|(_, call)| matches!(call, Call::Step { .. }))
+            .count()
+    }
+
+    fn events(&self) -> usize {
+        let is_event = |call: &Call| matches!(call, Call::Write(Write::Event { .. }));
+        self.calls.iter().filter(|(_, call)| is_event(call)).count()
+    }
+
+    fn wait(&self, name: &str) -> Option<u64> {
+        let (_, view) = self.controller.keys().find(|(key, _)| &*key.name == name)?;
+        Some(view.due? - self.now)
+    }
+}
+
+fn primary() -> Scope {
+    primary_scope(&fixture_binding(&[]))
+}
+
+#[test]
+fn a_list_wakes_by_what_was_wanted_of_the_items_that_it_holds() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    desk.step(Step::Pending(vec![list("a=b")]));
+    desk.listed(
+        maps(),
+        vec![
+            map("one", 2, json!({})),
+            map("two", 3, json!({"metadata": {"labels": {"a": "c"}}})),
+        ],
+    );
+    desk.step(conclusion(json!(null), Next::Settled(None), vec![0]));
+    assert_eq!(desk.records.len(), 1);
+    let unwanted = json!({"metadata": {"annotations": {"other": "x"}}});
+    desk.shown(maps(), map("one", 4, unwanted.clone()));
+    let unselected = json!({"metadata": {"labels": {"a": "c"}}, "data": {"x": "2"}});
+    desk.shown(maps(), map("two", 5, unselected));
+    assert_eq!(desk.steps(), 0, "nothing of the answer has changed");
+    let wanted = json!({"metadata": {"annotations": {"other": "x"}}, "data": {"x": "2"}});
+    desk.shown(maps(), map("one", 6, wanted));
+    assert_eq!(desk.steps(), 1);
+}
+
+#[test]
+fn an_item_that_comes_into_a_list_and_leaves_it_again_during_a_pass_is_no_news() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    desk.step(Step::Pending(vec![list("a=b")]));
+    desk.listed(maps(), vec![map("one", 2, json!({}))]);
+    desk.shown(maps(), map("two", 3, json!({})));
+    desk.shown(maps(), map("two", 4, json!({"metadata": {"labels": {"a": "c"}}})));
+    desk.step(conclusion(json!(null), Next::Settled(None), vec![0]));
+    assert_eq!(desk.steps(), 0);
+    desk.shown(maps(), map("two", 5, json!({})));
+    assert_eq!(desk.steps(), 1);
+}
+
+#[test]
+fn what_changes_while_a_pass_is_under_way_wakes_its_key_when_it_has_ended() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    desk.step(Step::Pending(vec![list("a=b")]));
+    desk.listed(maps(), vec![map("one", 2, json!({}))]);
+    desk.shown(maps(), map("two", 3, json!({})));
+    desk.step(conclusion(json!(null), Next::Settled(None), vec![0]));
+    assert_eq!(desk.steps(), 1);
+}
+
+#[test]
+fn after_a_conflict_the_object_is_read_before_the_next_pass() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
+    let stop = crate::contract::Act::Cloud(crate::contract::CloudAct {
+        operation: "vm.stop".into(),
+        arguments: "{}".into(),
+        intent: None,
+    });
+    desk.step(Step::Pending(vec![Request::Act(stop)]));
+    desk.refused(Failure::new(Code::Aborted, "the object has another version"));
+    desk.pass(1_000);
+    let (id, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
+    assert_eq!(desk.steps(), 0);
+    desk.reply(id, Reply::Answer(Ok(machine("m", 7, json!({})).value().clone())));
+    let (_, call) = desk.take("step", |call| matches!(call, Call::Step { .. }));
+    let Call::Step { pass, .. } = call else { return };
+    assert!(
+        pass.object
+            .as_deref()
+            .is_some_and(|text| text.contains("\"resourceVersion\":\"7\""))
+    );
+}
+
+#[test]
+fn a_stale_object_that_cannot_be_read_waits_longer_each_time_and_one_that_the_watch_shows_need_not_be_read() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
+    let stop = crate::contract::Act::Cloud(crate::contract::CloudAct {
+        operation: "vm.stop".into(),
+        arguments: "{}".into(),
+        intent: None,
+    });
+    desk.step(Step::Pending(vec![Request::Act(stop)]));
+    desk.refused(Failure::new(Code::Unavailable, "cut").effect_unknown());
+    desk.pass(1_000);
+    let mut waits = Vec::new();
+    for _ in 0..3 {
+        let (id, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
+        desk.reply(id, Reply::Answer(Err(Failure::new(Code::Unavailable, "not now"))));
+        let wait = desk.wait("m").expect("it is tried again");
+        waits.push(wait);
+        desk.pass(wait);
+    }
+    assert!(waits.is_sorted_by(|a, b| a < b), "{waits:?}");
+    let (late, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
+    desk.shown(primary(), machine("m", 9, json!({})));
+    assert_eq!(desk.steps(), 1, "the watch has caught up");
+    desk.reply(
+        late,
+        Reply::Answer(Ok(machine("m", 9, json!({})).value().clone())),
+    );
+    assert_eq!(desk.steps(), 1, "and no pass runs twice");
+}
+
+#[test]
+fn a_retry_is_ended_early_by_what_is_wanted_and_not_by_what_is_said_of_it() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    desk.step(conclusion(json!(null), retry(), vec![]));
+    desk.shown(
+        primary(),
+        machine(
+            "m",
+            2,
+            json!({"status": {"heartbeat": 1}, "metadata": {"labels": {"x": "y"}}}),
+        ),
+    );
+    assert_eq!(desk.steps(), 0);
+    desk.shown(
+        primary(),
+        machine("m", 3, json!({"metadata": {"generation": 2}, "spec": {"x": 1}})),
+    );
+    assert_eq!(desk.steps(), 1);
+}
+
+#[test]
+fn a_request_and_a_deletion_end_a_retry_early() {
+    for rest in [
+        json!({"metadata": {"annotations": {"request.polity.dev/now": "1"}}}),
+        json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+    ] {
+        let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+        desk.step(conclusion(json!(null), retry(), vec![]));
+        desk.shown(primary(), machine("m", 2, rest));
+        assert_eq!(desk.steps(), 1);
+    }
+}
+
+#[test]
+fn faults_back_off_and_a_changed_policy_begins_anew() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    desk.fault();
+    let (id, patch) = desk.patch();
+    let quarantined = machine("m", 2, json!({"status": patch["status"]}));
+    desk.reply(id, Reply::Answer(Ok(quarantined.value().clone())));
+    let mut waits = vec![desk.wait("m").expect("it is tried again")];
+    for _ in 0..2 {
+        desk.pass(waits[waits.len() - 1]);
+        desk.fault();
+        waits.push(desk.wait("m").expect("it is tried again"));
+    }
+    assert!(waits[0] <= 1_000 && waits[2] > 2 * waits[0], "{waits:?}");
+    let mut binding = fixture_binding(&[Role::Lifecycle]);
+    binding.policies.get_mut(&Role::Lifecycle).expect("a policy").id = PolicyId("another".into());
+    desk.feed(Input::Bound(Box::new(binding)));
+    desk.pass(60_000);
+    desk.fault();
+    assert!(
+        desk.wait("m").is_some_and(|wait| wait <= 1_000),
+        "{:?}",
+        desk.wait("m")
+    );
+}
+
+#[test]
+fn an_event_is_written_when_it_is_news_and_not_with_every_pass() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let said = |reason: &str| {
+        let Step::Concluded { conclusion, .. } = conclusion(json!(null), Next::After(1_000), vec![]) else {
+            panic!("a conclusion")
+        };
+        let event = Event {
+            kind: EventType::Normal,
+            reason: reason.into(),
+            message: "said".into(),
+        };
+        let events = vec![event];
+        let conclusion = Conclusion { events, ..conclusion };
+        Step::Concluded {
+            verdict: None,
+            conclusion,
+        }
+    };
+    for (reason, events) in [("Started", 1), ("Started", 1), ("Stopped", 2), ("Started", 3)] {
+        desk.step(said(reason));
+        assert_eq!(desk.events(), events, "{reason}");
+        desk.pass(1_000);
+    }
+}
+
+#[test]
+fn writes_of_one_tenant_leave_room_for_those_of_others() {
+    let machines = (0..40).map(|n| machine(&format!("m-{n}"), n + 1, json!({})));
+    let mut desk = Desk::with(machines.collect());
+    while desk.steps() > 0 {
+        desk.step(conclusion(
+            json!({"status": {"phase": "x"}}),
+            Next::Settled(None),
+            vec![],
+        ));
+    }
+    let patches = desk
+        .calls
+        .iter()
+        .filter(|(_, call)| matches!(call, Call::Write(_)))
+        .count();
+    assert_eq!(patches, 12);
+    let waits = |view: &KeyView| view.waiting == WaitsFor::Room(Room::Writes);
+    assert_eq!(desk.controller.keys().filter(|(_, view)| waits(view)).count(), 28);
+    for n in 0..12 {
+        desk.taken(&machine(
+            &format!("m-{n}"),
+            100 + n,
+            json!({"status": {"phase": "x"}}),
+        ));
+    }
+    assert_eq!(desk.records.len(), 12);
+    let patches = desk
+        .calls
+        .iter()
+        .filter(|(_, call)| matches!(call, Call::Write(_)))
+        .count();
+    assert_eq!(patches, 12, "the next ones have their turn");
+}
+
+#[test]
+fn a_binding_says_which_watch_it_waits_for() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let unsynced = |desk: &Desk| {
+        desk.controller
+            .health("machines")
+            .map(|health| health.unsynced.len())
+    };
+    assert_eq!(unsynced(&desk), Some(0));
+    desk.step(Step::Pending(vec![list("a=b")]));
+    assert_eq!(unsynced(&desk), Some(1));
+    desk.listed(maps(), vec![]);
+    assert_eq!(unsynced(&desk), Some(0));
+    let event = WatchEvent::Failed("forbidden".into());
+    desk.feed(Input::Watched {
+        scope: primary(),
+        event,
+    });
+    let health = desk.controller.health("machines").expect("it is bound");
+    assert!(
+        health
+            .unsynced
+            .iter()
+            .any(|watch| watch.contains("Machine") && watch.contains("forbidden")),
+        "{health:?}"
+    );
+}
