@@ -278,6 +278,14 @@ impl Rooms {
             .collect()
     }
 
+    /// Forgets the clouds of bindings that are gone, once nothing of them is under way.
+    pub(super) fn tidy(&mut self, is_bound: impl Fn(&str) -> bool) {
+        self.rooms.retain(|room, places| match room {
+            Room::Cloud(binding) => is_bound(binding) || places.in_use > 0 || !places.turns.is_empty(),
+            _ => true,
+        });
+    }
+
     /// Whether anything waits that belongs to no pass: an Event.
     pub(super) fn has_events(&self) -> bool {
         let is_event = |waiter: &Waiter| {
@@ -576,6 +584,21 @@ mod tests {
         Arc::make_mut(&mut house.binding).spec.limits.cloud_calls = 1;
         house.come("a", 2);
         assert_eq!(house.begin().len(), 1);
+    }
+
+    #[test]
+    fn the_cloud_of_a_binding_that_is_gone_is_forgotten_when_nothing_is_under_way() {
+        let room = Room::Cloud("b".into());
+        let mut house = House::of(room.clone(), RoomSizes::default());
+        house.come("a", 1);
+        house.rooms.tidy(|_| false);
+        let taken = house.begin().remove(0);
+        house.rooms.tidy(|_| false);
+        house.end(taken, 1);
+        house.rooms.tidy(|_| true);
+        assert!(house.rooms.rooms.contains_key(&room));
+        house.rooms.tidy(|_| false);
+        assert!(house.rooms.rooms.is_empty());
     }
 
     #[test]

@@ -301,6 +301,8 @@ impl Controller {
             return;
         }
         self.next_sweep = self.now.boot + SWEEP_EVERY;
+        let bindings = &self.bindings;
+        self.rooms.tidy(|binding| bindings.contains_key(binding));
         let primaries: BTreeSet<Scope> = self.bindings.values().map(|b| primary_scope(b)).collect();
         let scopes: Vec<Scope> = self.cache.scopes().cloned().collect();
         for scope in scopes {
