@@ -170,7 +170,13 @@ fn endless_recursion_is_a_trap() {
 
 #[test]
 fn allocating_without_end_meets_the_memory_limit() {
-    let fault = fault("allocate");
+    let limits = Limits {
+        // With the default it runs out of fuel first.
+        step_fuel: 50_000_000,
+        ..Limits::default()
+    };
+    let stepped = hostile().step(&pass("allocate"), &limits);
+    let fault = stepped.outcome.expect_err("a fault");
     assert_eq!(fault.kind, FaultKind::OutOfMemory, "{fault}");
 }
 
