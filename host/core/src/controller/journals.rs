@@ -45,8 +45,10 @@ impl Journals {
         self.all.insert(pass);
     }
 
-    /// A pass ended. Those of its line that wait look again, and the oldest of all.
+    /// A pass ended. Those of its line that wait look again; those of others too, if there is more room for all, or another
+    /// pass is the oldest from now on.
     pub(crate) fn end(&mut self, line: &Arc<str>, pass: PassId) -> BTreeSet<PassId> {
+        let was_oldest = self.all.first() == Some(&pass);
         self.all.remove(&pass);
         let Some(ended) = self.lines.get_mut(line) else {
             return BTreeSet::new();
@@ -59,8 +61,7 @@ impl Journals {
         if ended.passes.is_empty() {
             self.lines.remove(line);
         }
-        if held > 0 {
-            // What the host holds in all is less for everybody.
+        if held > 0 || was_oldest {
             let others = self.lines.values_mut();
             others.for_each(|line| woken.append(&mut line.waiting));
         }
@@ -139,6 +140,17 @@ mod tests {
         journals.hold(&"b".into(), PassId(2), 30 << 20, true);
         assert_eq!(journals.end(&"a".into(), PassId(1)), BTreeSet::from([PassId(2)]));
         assert!(journals.may_hold_more("b", PassId(2)));
+    }
+
+    #[test]
+    fn when_the_oldest_ends_and_held_nothing_the_next_one_goes_on() {
+        let mut journals = journals(&[("idle", 1, 0), ("a", 2, 70 << 20), ("b", 3, 70 << 20)]);
+        journals.hold(&"a".into(), PassId(2), 70 << 20, true);
+        journals.hold(&"b".into(), PassId(3), 70 << 20, true);
+        assert!(!journals.may_hold_more("a", PassId(2)));
+        let woken = journals.end(&"idle".into(), PassId(1));
+        assert!(woken.contains(&PassId(2)), "{woken:?}");
+        assert!(journals.may_hold_more("a", PassId(2)));
     }
 
     #[test]
