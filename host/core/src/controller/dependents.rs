@@ -16,7 +16,7 @@ use crate::grants;
 use crate::key::Key;
 use crate::object::Object;
 use crate::path;
-use crate::reconcile::{Dependency, Moved, Questions, Work};
+use crate::reconcile::{Dependency, Moved, Questions, Work, place as place_of};
 use crate::render::digest_of_item;
 
 /// Who depends on a scope.
@@ -77,10 +77,7 @@ impl<'a> Seen<'a> {
         [before, after].map(|object| {
             let object = object.as_ref()?;
             let wanted = match question {
-                Question::Object(query) => {
-                    let asked = (query.object.namespace.as_ref(), &query.object.name);
-                    (asked == (place.0.as_ref(), &place.1)).then_some(&query.projection)
-                }
+                Question::Object(query) => (place_of(query) == *place).then_some(&query.projection),
                 Question::Objects(query) => selects(query, object).then_some(&query.projection),
                 _ => None,
             };
@@ -191,12 +188,8 @@ impl Controller {
         let related = |primary: Option<&Object>| -> Vec<Object> {
             let found = match question {
                 Question::Object(query) => {
-                    let place = (query.object.namespace.clone(), query.object.name.clone());
-                    self.cache
-                        .last_known(&dependency.scope, &place)
-                        .cloned()
-                        .into_iter()
-                        .collect()
+                    let known = self.cache.last_known(&dependency.scope, &place_of(query));
+                    known.cloned().into_iter().collect()
                 }
                 Question::Objects(query) => self.list_now(&dependency.scope, query),
                 _ => Vec::new(),

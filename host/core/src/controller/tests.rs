@@ -12,7 +12,7 @@ use crate::contract::{
 };
 use crate::fault::{FaultKind, Stepped};
 use crate::object::Object;
-use crate::reconcile::fixture_binding;
+use crate::reconcile::{fixture_binding, fixture_stop as stop};
 
 /// A controller that holds the lease.
 struct Desk {
@@ -269,12 +269,7 @@ fn what_changes_while_a_pass_is_under_way_wakes_its_key_when_it_has_ended() {
 #[test]
 fn after_a_conflict_the_object_is_read_before_the_next_pass() {
     let mut desk = Desk::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
-    let stop = crate::contract::Act::Cloud(crate::contract::CloudAct {
-        operation: "vm.stop".into(),
-        arguments: "{}".into(),
-        intent: None,
-    });
-    desk.step(Step::Pending(vec![Request::Act(stop)]));
+    desk.step(Step::Pending(vec![stop()]));
     desk.refused(Failure::new(Code::Aborted, "the object has another version"));
     desk.pass(1_000);
     let (id, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
@@ -292,12 +287,7 @@ fn after_a_conflict_the_object_is_read_before_the_next_pass() {
 #[test]
 fn a_stale_object_that_cannot_be_read_waits_longer_each_time_and_one_that_the_watch_shows_need_not_be_read() {
     let mut desk = Desk::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
-    let stop = crate::contract::Act::Cloud(crate::contract::CloudAct {
-        operation: "vm.stop".into(),
-        arguments: "{}".into(),
-        intent: None,
-    });
-    desk.step(Step::Pending(vec![Request::Act(stop)]));
+    desk.step(Step::Pending(vec![stop()]));
     desk.refused(Failure::new(Code::Unavailable, "cut").effect_unknown());
     desk.pass(1_000);
     let mut waits = Vec::new();

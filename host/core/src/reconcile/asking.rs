@@ -16,7 +16,7 @@ use crate::binding::KindGrant;
 use crate::call::{Call, CloudRequest, Reply, Scope};
 use crate::contract::{Answer, Code, Failure, Json, ListQuery, ObjectQuery, Question, Request, Role};
 use crate::controller::Guard;
-use crate::controller::cache::Lookup;
+use crate::controller::cache::{Lookup, Place};
 use crate::grants::{self, Admitted};
 use crate::object::Object;
 use crate::render::{Render, Rendered, answer_of_object, too_large};
@@ -531,7 +531,8 @@ impl Context<'_> {
     }
 }
 
-fn place(query: &ObjectQuery) -> (Option<String>, String) {
+/// Where the object of a question stands.
+pub(crate) fn place(query: &ObjectQuery) -> Place {
     (query.object.namespace.clone(), query.object.name.clone())
 }
 

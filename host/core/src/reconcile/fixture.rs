@@ -329,7 +329,7 @@ pub(super) fn clone_of(intent: &str) -> Request {
 }
 
 /// Stops a VM.
-pub(super) fn stop() -> Request {
+pub(crate) fn stop() -> Request {
     cloud_act("vm.stop", None)
 }
 
