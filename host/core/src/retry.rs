@@ -17,6 +17,20 @@ pub fn default_wait(trial: &Trial) -> u64 {
     wait.max(trial.retry_after.unwrap_or(0))
 }
 
+/// Milliseconds to wait after so many failures in a row of something that no retry policy is asked about: as after a
+/// `short` retry.
+pub fn after_failures(row: u32, uid: &str, retry_after: Option<u64>) -> u64 {
+    default_wait(&Trial {
+        class: RetryClass::Short,
+        code: None,
+        attempt: row.saturating_sub(1),
+        since: 0,
+        retry_after,
+        seed: seed(uid, row),
+        config: "null".into(),
+    })
+}
+
 /// The only randomness a retry policy gets: equal for equal uid and attempt.
 pub fn seed(uid: &str, attempt: u32) -> u64 {
     let hash = Sha256::new_with_prefix(uid.as_bytes())

@@ -6,14 +6,14 @@ use super::keys::{KeyState, Waiting};
 use super::passes::Running;
 use super::{Controller, Guard, Output};
 use crate::call::{Call, Write};
-use crate::contract::{Event, EventType, Next, RetryClass, Trial};
+use crate::contract::{Event, EventType, Next};
 use crate::controller::calls::Target;
 #[cfg(feature = "simulation")]
 use crate::key::Key;
 use crate::object::Object;
 use crate::reconcile::{CLUSTER_LONGEST, Finished, Frame, MESSAGE, Moved};
 use crate::record::{Outcome, PassRecord};
-use crate::retry::{default_wait, seed};
+use crate::retry::after_failures;
 
 /// Milliseconds that a key waits whose pass ended by a defect in how defects are handled.
 const AFTER_DEFECT: u64 = 60_000;
@@ -208,14 +208,6 @@ impl KeyState {
 
     /// Milliseconds until a faulting object is tried again: as a failure that keeps coming back.
     fn quarantine(&self, uid: &str) -> u64 {
-        default_wait(&Trial {
-            class: RetryClass::Short,
-            code: None,
-            attempt: self.faults.saturating_sub(1),
-            since: 0,
-            retry_after: None,
-            seed: seed(uid, self.faults),
-            config: "null".into(),
-        })
+        after_failures(self.faults, uid, None)
     }
 }

@@ -58,7 +58,10 @@ impl Controller {
         if snapshot.is_none() && binding.spec.governs.name.is_none() {
             return self.forget(key);
         }
-        if snapshot.as_ref().is_some_and(|known| self.refreshes(key, known)) {
+        if snapshot
+            .as_ref()
+            .is_some_and(|known| self.refreshes(key, &binding, known))
+        {
             return;
         }
         let limits = &binding.spec.limits;

@@ -6,12 +6,13 @@
 use super::calls::Target;
 use super::keys::KeyState;
 use super::{Controller, Guard};
+use crate::binding::Binding;
 use crate::call::{Call, Reply};
-use crate::contract::{Code, Failure, ObjectQuery, ObjectRef, Question, RetryClass, Trial};
+use crate::contract::{Code, Failure, ObjectQuery, ObjectRef, Question};
 use crate::key::Key;
 use crate::object::{Object, ResourceVersion};
 use crate::reconcile::{CLUSTER_LONGEST, Work};
-use crate::retry::{default_wait, seed};
+use crate::retry::after_failures;
 
 /// How far the cache of a key is behind.
 #[derive(Debug, Default)]
@@ -28,6 +29,7 @@ pub(super) struct Freshness {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Refresh {
     key: Key,
+    object: ObjectRef,
     uid: String,
     stale: ResourceVersion,
 }
@@ -45,7 +47,7 @@ impl Freshness {
 
 impl Controller {
     /// Reads the object of a key first, if what is known of it is stale. Says whether its pass has to wait for that.
-    pub(super) fn refreshes(&mut self, key: &Key, known: &Object) -> bool {
+    pub(super) fn refreshes(&mut self, key: &Key, binding: &Binding, known: &Object) -> bool {
         let is_guarded = self.guards.stand(Guard::StaleKeysReadFirst);
         let Some(state) = self.keys.get_mut(key) else {
             return false;
@@ -59,27 +61,31 @@ impl Controller {
             return true;
         }
         let line = state.line.clone();
-        let Some(binding) = self.bindings.get(&key.binding).cloned() else {
-            return true;
-        };
+        let object = known.reference();
         let query = ObjectQuery {
-            object: known.reference(),
+            object: object.clone(),
             projection: Vec::new(),
             latest: true,
         };
         let call = Call::Read(Question::Object(query));
         let target = Target::Refresh(Box::new(Refresh {
             key: key.clone(),
+            object,
             uid: known.uid().to_owned(),
             stale,
         }));
-        self.call(&line, &binding, target, call, CLUSTER_LONGEST);
+        self.call(&line, binding, target, call, CLUSTER_LONGEST);
         true
     }
 
     /// What the API server says of a stale object: its pass may begin, unless nobody can say.
     pub(super) fn refreshed(&mut self, asked: &Refresh, reply: Option<Reply>) {
-        let Refresh { key, uid, stale } = asked;
+        let Refresh {
+            key,
+            object,
+            uid,
+            stale,
+        } = asked;
         let waits = |state: &&mut KeyState| state.freshness.reading && state.freshness.stale == Some(*stale);
         // Where the watch was faster, its pass has begun, or ended since.
         let Some(state) = self.keys.get_mut(key).filter(waits) else {
@@ -87,9 +93,9 @@ impl Controller {
         };
         state.freshness.reading = false;
         let failure = match reply {
-            Some(Reply::Answer(Ok(object))) => {
+            Some(Reply::Answer(Ok(fresh))) => {
                 state.freshness = Freshness::default();
-                let changes = self.cache.own_write(&Object::new(object));
+                let changes = self.cache.own_write(&Object::new(fresh));
                 self.changed(changes, None);
                 return self.start_soon(key);
             }
@@ -98,34 +104,14 @@ impl Controller {
         };
         if failure.code == Code::NotFound {
             state.freshness = Freshness::default();
-            return self.primary_gone(key, uid);
+            let changes = self.cache.own_delete(object, uid);
+            self.changed(changes, None);
+            return self.start_soon(key);
         }
         state.freshness.failures = state.freshness.failures.saturating_add(1);
-        let wait = default_wait(&Trial {
-            class: RetryClass::Short,
-            code: Some(failure.code),
-            attempt: state.freshness.failures - 1,
-            since: 0,
-            retry_after: failure.retry_after,
-            seed: seed(uid, state.freshness.failures),
-            config: "null".into(),
-        });
+        let wait = after_failures(state.freshness.failures, uid, failure.retry_after);
         let at = self.now.boot.saturating_add(wait);
         self.queue.push_at(at, key.clone());
-    }
-
-    fn primary_gone(&mut self, key: &Key, uid: &str) {
-        let Some(binding) = self.bindings.get(&key.binding).cloned() else {
-            return;
-        };
-        let reference = ObjectRef {
-            kind: binding.spec.governs.kind(),
-            namespace: key.namespace.as_deref().map(str::to_owned),
-            name: key.name.to_string(),
-        };
-        let changes = self.cache.own_delete(&reference, uid);
-        self.changed(changes, None);
-        self.start_soon(key);
     }
 
     /// Its causes still stand: it had its turn when it was found stale.
