@@ -395,7 +395,9 @@ impl Oracle {
         let uid = change.shown.uid();
         let newer = |element: &String| {
             let foreign = self.foreign.get(&(uid.to_owned(), element.clone()));
-            foreign.is_some_and(|version| *version > read)
+            // A condition of the host is the host's to say, whoever took it away.
+            let is_hosts = element.starts_with("condition polity.dev/");
+            !is_hosts && foreign.is_some_and(|version| *version > read)
         };
         let changed: Vec<String> = changed_elements(change).into_iter().filter(newer).collect();
         if changed.is_empty() {
