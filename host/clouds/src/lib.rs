@@ -14,6 +14,7 @@
 //! an answer.
 
 mod adapters;
+pub mod catalogue;
 mod check;
 mod clock;
 mod cloud;
@@ -21,7 +22,6 @@ mod front;
 mod millis;
 #[cfg(feature = "node")]
 pub mod node;
-pub mod node_catalogue;
 mod redact;
 mod sealed;
 mod session;

@@ -70,7 +70,6 @@ use world::World;
 pub use adapter::ADAPTER;
 pub use ailment::Ailment;
 pub use between::Between;
-pub use catalogue::{BEGINS_WITHIN, LONGEST};
 pub use cloud::{SimCloud, Simulated};
 pub use config::{
     Account, Image, Machines, Network, Packages, PoolDurations, RouterPort, Routers, SimConfig,
@@ -80,6 +79,8 @@ pub use node::{NodeCondition, NodeView};
 pub use persist::RestoreError;
 pub use polity_clouds::Clock as SimClock;
 pub use polity_clouds::Millis;
+pub use polity_clouds::catalogue::LONGEST;
+pub use polity_core::catalogue::BEGINS_WITHIN;
 pub use provider::{AccessKey, IamRole, IdentityProvider, Principal, WebIdentity};
 pub use router_view::{PortView, RouterView};
 pub use scenario::{FaultRule, Intervention, Outage, Span, Trouble, Unreachable, WorldEvent};

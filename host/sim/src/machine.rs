@@ -1,5 +1,6 @@
 //! Machines of a cluster: VMs that are made, set up and turned on by one call, and whose nodes join by themselves.
 
+pub(crate) use polity_clouds::catalogue::machine::CREATE;
 use polity_core::call::{CloudRequest, Session};
 use polity_core::contract::{Answer, Code, Failure};
 use serde_json::{Value, json};
@@ -11,8 +12,6 @@ use super::scenario::Trouble;
 use super::view::Happened;
 use super::vm::Vm;
 
-/// The operation that makes a machine.
-pub(crate) const CREATE: &str = "machine.create";
 /// What stands before a VM's id in the id by which its node names it.
 const SCHEME: &str = "sim:///";
 

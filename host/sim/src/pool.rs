@@ -3,6 +3,7 @@
 //! Their machines are VMs like others. What an agent does on them is in [`agent`](super::agent), how they become nodes
 //! in [`kubeadm`](super::kubeadm).
 
+pub(crate) use polity_clouds::catalogue::pool::ADD;
 use polity_core::call::{CloudRequest, Session};
 use polity_core::contract::{Answer, Code, Failure};
 use serde::{Deserialize, Serialize};
@@ -16,8 +17,6 @@ use super::machine::provider_id;
 use super::task::{Task, TaskKind};
 use super::vm::{self, Power};
 
-/// The operation that adds a machine.
-pub(crate) const ADD: &str = "pool.add-machine";
 /// The operations on one machine that answer a task.
 pub(crate) const TASKS: [&str; 4] = [
     "pool.remove-machine",

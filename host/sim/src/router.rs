@@ -1,6 +1,7 @@
 //! Virtual routers in the manner of Neutron and Nova: VMs that are booted with ports, can be reached for management, are
 //! configured, and are plugged while they run.
 
+pub(crate) use polity_clouds::catalogue::router::BOOT;
 use polity_core::call::{CloudRequest, Session};
 use polity_core::contract::{Answer, Code, Failure};
 use serde::{Deserialize, Serialize};
@@ -15,9 +16,6 @@ use super::task::{Task, TaskError, TaskKind};
 use super::view::Happened;
 use super::vm::{Power, Vm};
 use super::world::Due;
-
-/// The operation that makes a router's VM.
-pub(crate) const BOOT: &str = "router.boot";
 
 /// What a router's VM is, besides a VM.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -67,7 +67,7 @@ fn every_answer_of_a_machine_is_what_the_catalogue_of_real_ones_says() {
     let mut b = bench(plain());
     let catalogue = b.sim.catalogue().clone();
     let boot = boot_id(&mut b);
-    let own = polity_clouds::node_catalogue::operations();
+    let own = polity_clouds::catalogue::node::operations();
     let arguments = |operation: &str| match operation {
         "node.versions" => json!({"node": NODE, "packages": ["kubelet"]}),
         "node.ensure" => versions("1.30.2"),

@@ -7,7 +7,8 @@ use super::{fields, name, text};
 /// More links than any policy allows.
 const LONGEST_CHAIN: usize = 16;
 
-pub(super) fn plan() -> Value {
+/// The JSON Schema of a credential plan.
+pub fn plan() -> Value {
     let account = fields(json!({"account": text()}), &["account"]);
     let link =
         json!({"oneOf": [one("secret", secret()), one("role", role()), one("webIdentity", web_identity())]});

@@ -4,9 +4,12 @@ use polity_core::catalogue::{Operation, OperationEffect};
 use serde_json::{Value, json};
 
 use super::{Named, fields, name, operation, read, sealed, text};
-use crate::machine::CREATE;
 
-pub(super) fn operations(visible_within: u64) -> [Named; 5] {
+/// The operation that makes a machine.
+pub const CREATE: &str = "machine.create";
+
+/// Everything about machines, and about the cluster that they join.
+pub fn operations(visible_within: u64) -> [Named; 5] {
     let named = || fields(json!({"name": name(), "providerID": name()}), &["name"]);
     let probed = json!({"answers": {"type": "boolean"}, "message": text()});
     [

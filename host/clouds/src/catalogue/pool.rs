@@ -4,9 +4,12 @@ use polity_core::catalogue::{Operation, OperationEffect};
 use serde_json::{Value, json};
 
 use super::{Named, fields, name, operation, read, sealed, task, text};
-use crate::pool::ADD;
 
-pub(super) fn operations(visible_within: u64) -> [Named; 8] {
+/// The operation that adds a machine.
+pub const ADD: &str = "pool.add-machine";
+
+/// Everything about pools, the agents on their machines, and how those become nodes.
+pub fn operations(visible_within: u64) -> [Named; 8] {
     let pools = fields(json!({"pools": {"type": "array", "items": pool()}}), &["pools"]);
     let machines = fields(
         json!({"machines": {"type": "array", "items": machine()}}),

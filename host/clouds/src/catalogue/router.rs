@@ -4,12 +4,14 @@ use polity_core::catalogue::{Operation, OperationEffect};
 use serde_json::{Value, json};
 
 use super::{Named, fields, id, name, operation, read, task, text};
-use crate::router::BOOT;
 
+/// The operation that makes a router's VM.
+pub const BOOT: &str = "router.boot";
 /// A router has no more ports than a VM has slots.
 const PORTS: u64 = 26;
 
-pub(super) fn operations(visible_within: u64) -> Vec<Named> {
+/// Everything about routers, and about what they are made of.
+pub fn operations(visible_within: u64) -> Vec<Named> {
     let by_name = || fields(json!({"name": name()}), &["name"]);
     let image = || fields(json!({"image": name()}), &["image"]);
     let nothing = || fields(json!({}), &[]);

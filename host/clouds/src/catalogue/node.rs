@@ -3,8 +3,7 @@
 use polity_core::catalogue::{Operation, OperationEffect};
 use serde_json::{Value, json};
 
-/// Milliseconds after which a call is cut: what the design allows at most.
-const LONGEST: u64 = 5_000;
+use super::{LONGEST, Named};
 
 /// The operations as a catalogue of their own.
 #[cfg(feature = "node")]
@@ -17,7 +16,7 @@ pub(crate) fn catalogue() -> polity_core::catalogue::Catalogue {
 }
 
 /// Each operation with its name. What takes longer is work, of which `node.work` tells.
-pub fn operations() -> [(&'static str, Operation); 7] {
+pub fn operations() -> [Named; 7] {
     use OperationEffect::{Change, Read};
     let node = || json!({"node": name()});
     let with = |mut properties: Value, more: Value| {
@@ -95,7 +94,7 @@ fn operation(
     name: &'static str,
     description: &str,
     (effect, arguments, answer): (OperationEffect, Value, Value),
-) -> (&'static str, Operation) {
+) -> Named {
     let operation = Operation {
         description: description.to_owned(),
         effect,

@@ -1,0 +1,149 @@
+//! VMs in the manner of vSphere, and the tasks that change them.
+
+use polity_core::catalogue::{Operation, OperationEffect};
+use serde_json::json;
+
+use super::{Named, fields, id, name, read, sealed, task, text};
+
+/// The operation that makes a VM.
+pub const CLONE: &str = "vm.clone";
+
+/// Everything about VMs.
+pub fn operations(visible_within: u64) -> Vec<Named> {
+    let all = reads().into_iter().chain(changes());
+    all.chain([clone(visible_within)]).collect()
+}
+
+fn reads() -> [Named; 6] {
+    let power = json!({"enum": ["on", "off", "suspended"]});
+    let error = json!({"fault": text(), "message": text(), "existing": power, "requested": power});
+    let task = json!({
+        "id": text(),
+        "state": {"enum": ["queued", "running", "success", "error"]},
+        "kind": {"enum": [
+            "clone", "reconfigure", "power-on", "power-off", "destroy", "install", "init", "join", "remove", "push",
+        ]},
+        "vm": text(),
+        "error": fields(error, &["fault", "message"]),
+    });
+    let vm = || {
+        let vm = json!({"id": text(), "name": text(), "instanceUuid": text(), "biosUuid": text()});
+        fields(vm, &["id", "name", "instanceUuid", "biosUuid"])
+    };
+    let nic = json!({
+        "network": text(),
+        "mac": text(),
+        "connected": {"type": "boolean"},
+        "ips": {"type": "array", "items": text()},
+    });
+    let nics =
+        json!({"nics": {"type": "array", "items": fields(nic, &["network", "mac", "connected", "ips"])}});
+    let uuid = fields(json!({"instanceUuid": name()}), &["instanceUuid"]);
+    [
+        read(
+            "task.get",
+            "How a task stands; not-found once its record has expired.",
+            id(),
+            fields(task, &["id", "state", "kind"]),
+        ),
+        read(
+            "vm.find",
+            "The caller's own VM with this instance UUID. May lag behind.",
+            uuid,
+            vm(),
+        ),
+        read("vm.get", "A VM.", id(), vm()),
+        read(
+            "vm.metadata",
+            "A VM's guest metadata; null if it never had any.",
+            id(),
+            fields(json!({"metadata": {"type": ["string", "null"]}}), &["metadata"]),
+        ),
+        read(
+            "vm.nics",
+            "A VM's NICs in order, with the addresses that the guest reports.",
+            id(),
+            fields(nics, &["nics"]),
+        ),
+        read(
+            "vm.power",
+            "A VM's power state.",
+            id(),
+            fields(json!({"state": power}), &["state"]),
+        ),
+    ]
+}
+
+fn changes() -> [Named; 4] {
+    let metadata = fields(json!({"id": name(), "metadata": text()}), &["id", "metadata"]);
+    [
+        task(
+            "vm.reconfigure",
+            "Sets a VM's guest metadata, whatever its power.",
+            OperationEffect::Change,
+            metadata,
+            0,
+        ),
+        task("vm.power-on", "Turns a VM on.", OperationEffect::Change, id(), 0),
+        task(
+            "vm.power-off",
+            "Turns a VM off, without asking its guest.",
+            OperationEffect::Change,
+            id(),
+            0,
+        ),
+        task(
+            "vm.destroy",
+            "Removes a VM that is not on.",
+            OperationEffect::Change,
+            id(),
+            0,
+        ),
+    ]
+}
+
+fn clone(visible_within: u64) -> Named {
+    let count = json!({"type": "integer", "minimum": 1, "maximum": 1 << 30});
+    let arguments = json!({
+        "name": name(),
+        "instanceUuid": name(),
+        "template": name(),
+        "datacenter": text(),
+        "folder": text(),
+        "datastore": text(),
+        "resourcePool": text(),
+        "cpus": count,
+        "coresPerSocket": count,
+        "memoryMiB": count,
+        "diskGiB": count,
+        // vSphere allows ten.
+        "networks": {"type": "array", "items": name(), "maxItems": 10},
+        "userData": sealed(),
+    });
+    let required = [
+        "name",
+        "instanceUuid",
+        "template",
+        "cpus",
+        "coresPerSocket",
+        "memoryMiB",
+        "networks",
+    ];
+    let description =
+        "Makes a VM from a template, powered off, stamped with its owner. The intent is its name.";
+    let (name, operation) = task(
+        CLONE,
+        description,
+        OperationEffect::Create,
+        fields(arguments, &required),
+        visible_within,
+    );
+    (
+        name,
+        Operation {
+            intent: Some("name".to_owned()),
+            sealed: vec!["userData".to_owned()],
+            ..operation
+        },
+    )
+}
