@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::config::SimConfig;
-use super::{Sim, SimCloud, kept};
+use crate::config::SimConfig;
+use crate::kernel::kept;
+use crate::{Sim, SimCloud};
 use polity_clouds::Cloud;
 use polity_clouds::Front;
 use polity_clouds::Sessions;

@@ -3,7 +3,7 @@
 use polity_clouds::catalogue::{LONGEST, credential_plan, machine, node, pool, router, vm};
 use polity_core::catalogue::{BEGINS_WITHIN, Catalogue};
 
-use super::config::SimConfig;
+use crate::config::SimConfig;
 
 /// The operations, with a `visible-within` that fits how late this cloud may be.
 pub(crate) fn catalogue(config: &SimConfig) -> Catalogue {

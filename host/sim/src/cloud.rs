@@ -8,8 +8,8 @@ use polity_core::call::{CloudRequest, PendingEntry, Session};
 use polity_core::catalogue::{Catalogue, OperationEffect};
 use polity_core::contract::{Answer, Code, Doubt, Failure};
 
-use super::kept::{Disk, Receipt};
-use super::{LONGEST, Reply, Sim, lost};
+use crate::kernel::kept::{Disk, Receipt};
+use crate::{LONGEST, Reply, Sim, lost};
 
 /// A [`Sim`] behind the [`Cloud`] trait. Requests reach it checked and unsealed, by [`Front`](polity_clouds::Front).
 ///

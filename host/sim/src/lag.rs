@@ -1,6 +1,6 @@
 //! Reads that lag behind writes.
 
-use super::Sim;
+use crate::Sim;
 
 impl Sim {
     /// The moment that a look at this time sees: up to `lag` ago, each look for itself, so that a later look may well

@@ -26,37 +26,17 @@
 //! There are no hosts, datastores or capacities. Templates, networks, folders and flavors are names.
 
 mod adapter;
-mod agent;
-mod ailment;
-mod at_once;
-mod between;
-mod call;
 mod catalogue;
-mod clone;
 mod cloud;
 mod config;
-mod draw;
-mod fault;
-mod kept;
-mod kubeadm;
+mod hypervisor;
+mod kernel;
 pub mod kubelets;
 mod lag;
-mod late;
-mod machine;
-mod node;
 mod persist;
-mod pool;
-mod provider;
-mod router;
-mod router_port;
-mod router_view;
-mod scenario;
+mod services;
 mod settle;
-mod sts;
-mod task;
-mod token;
 mod view;
-mod vm;
 mod world;
 
 use std::sync::Arc;
@@ -68,25 +48,25 @@ use polity_clouds::Checked;
 use world::World;
 
 pub use adapter::ADAPTER;
-pub use ailment::Ailment;
-pub use between::Between;
 pub use cloud::{SimCloud, Simulated};
+pub use config::ailment::Ailment;
+pub use config::identity::{AccessKey, IamRole, IdentityProvider, Principal, WebIdentity};
+pub use config::scenario::{FaultRule, Intervention, Outage, Span, Trouble, Unreachable, WorldEvent};
 pub use config::{
     Account, Image, Machines, Network, Packages, PoolDurations, RouterPort, Routers, SimConfig,
     TaskDurations, Template, Tokens,
 };
-pub use node::{NodeCondition, NodeView};
+pub use hypervisor::vm::Power;
+pub use kernel::between::Between;
+pub use kernel::tasks::TaskKind;
 pub use persist::RestoreError;
 pub use polity_clouds::Clock as SimClock;
 pub use polity_clouds::Millis;
 pub use polity_clouds::catalogue::LONGEST;
 pub use polity_core::catalogue::BEGINS_WITHIN;
-pub use provider::{AccessKey, IamRole, IdentityProvider, Principal, WebIdentity};
-pub use router_view::{PortView, RouterView};
-pub use scenario::{FaultRule, Intervention, Outage, Span, Trouble, Unreachable, WorldEvent};
-pub use task::TaskKind;
+pub use services::cluster::node::{NodeCondition, NodeView};
+pub use services::router::view::{PortView, RouterView};
 pub use view::{Effect, Happened, PoolMachine, VmView};
-pub use vm::Power;
 
 /// A simulated cloud.
 pub struct Sim {

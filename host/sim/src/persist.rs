@@ -3,10 +3,10 @@
 use polity_clouds::OpenError;
 use serde::{Deserialize, Serialize};
 
-use super::Sim;
-use super::config::SimConfig;
-use super::kept::{Change, Record, RecordKey};
-use super::world::{Head, World};
+use crate::Sim;
+use crate::config::SimConfig;
+use crate::kernel::kept::{Change, Record, RecordKey};
+use crate::world::{Head, World};
 
 /// What a snapshot says it is, and a database.
 const FORMAT: &str = "polity-sim/2";
@@ -38,7 +38,7 @@ pub enum RestoreError {
 
 impl From<RestoreError> for OpenError {
     fn from(source: RestoreError) -> Self {
-        super::adapter::saved(source)
+        crate::adapter::saved(source)
     }
 }
 

@@ -5,10 +5,12 @@ use polity_core::catalogue::OperationEffect;
 use polity_core::contract::Doubt;
 use serde_json::json;
 
-use super::Sim;
-use super::fault::Subject;
-use super::task::{Task, TaskKind};
-use super::{machine, pool, router};
+use crate::Sim;
+use crate::kernel::faults::Subject;
+use crate::kernel::tasks::{Task, TaskKind};
+use crate::services::machine;
+use crate::services::pool;
+use crate::services::router;
 
 impl Sim {
     /// Looks for what a create did: `done` with its task, or with its VM where the task's record has expired; of a

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::Sim;
-use super::scenario::Intervention;
-use super::task::Task;
-use super::vm::{self, Power};
+use crate::Sim;
+use crate::config::scenario::Intervention;
+use crate::hypervisor::vm::{self, Power};
+use crate::kernel::tasks::Task;
 
 /// A VM that exists or is being cloned.
 #[derive(Clone, Debug, PartialEq, Eq)]

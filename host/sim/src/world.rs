@@ -5,22 +5,22 @@ use std::collections::BTreeSet;
 use polity_core::call::CloudRequest;
 use serde::{Deserialize, Serialize};
 
-use super::Sim;
-use super::call::Plan;
-use super::config::SimConfig;
-use super::draw::draw;
-use super::kept::{Note, Table};
-use super::late::Late;
-use super::node::Node;
-use super::pool::Member;
-use super::router::Router;
-use super::router_port::Port;
-use super::scenario::WorldEvent;
-use super::sts::Granted;
-use super::task::{Task, TaskError, TaskKind};
-use super::token::Token;
-use super::view::Happened;
-use super::vm::{Power, Version, Vm};
+use crate::Sim;
+use crate::config::SimConfig;
+use crate::config::scenario::WorldEvent;
+use crate::hypervisor::vm::{Power, Version, Vm};
+use crate::kernel::call::Plan;
+use crate::kernel::draw::draw;
+use crate::kernel::kept::{Note, Table};
+use crate::kernel::late::Late;
+use crate::kernel::tasks::{Task, TaskError, TaskKind};
+use crate::services::cluster::node::Node;
+use crate::services::cluster::token::Token;
+use crate::services::pool::Member;
+use crate::services::router::Router;
+use crate::services::router::port::Port;
+use crate::services::session::Granted;
+use crate::view::Happened;
 
 /// All that a snapshot holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

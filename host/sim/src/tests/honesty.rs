@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::draw::draw;
-use super::kept::{Change, Record};
 use super::*;
+use crate::kernel::draw::draw;
+use crate::kernel::kept::{Change, Record};
 
 /// Chance for the tests themselves.
 struct Dice(u64, u64);

@@ -1,21 +1,23 @@
 //! Pools of machines that kubeadm makes a cluster of: the provider's side.
 //!
-//! Their machines are VMs like others. What an agent does on them is in [`agent`](super::agent), how they become nodes
-//! in [`kubeadm`](super::kubeadm).
+//! Their machines are VMs like others. What an agent does on them is in [`agent`](crate::services::pool::agent), how they become nodes
+//! in [`kubeadm`](crate::services::cluster::kubeadm).
 
 pub(crate) use polity_clouds::catalogue::pool::ADD;
+pub(crate) mod agent;
+
 use polity_core::call::{CloudRequest, Session};
 use polity_core::contract::{Answer, Code, Failure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Sim;
-use super::agent::Agent;
-use super::call::{Plan, text};
-use super::draw::draw;
-use super::machine::provider_id;
-use super::task::{Task, TaskKind};
-use super::vm::{self, Power};
+use crate::Sim;
+use crate::hypervisor::vm::{self, Power};
+use crate::kernel::call::{Plan, text};
+use crate::kernel::draw::draw;
+use crate::kernel::tasks::{Task, TaskKind};
+use crate::services::machine::provider_id;
+use crate::services::pool::agent::Agent;
 
 /// The operations on one machine that answer a task.
 pub(crate) const TASKS: [&str; 4] = [
@@ -192,7 +194,11 @@ impl Sim {
     }
 
     /// Does what a task on a machine of a pool was for.
-    pub(crate) fn work_on_member(&mut self, at: u64, task: &Task) -> Result<(), super::task::TaskError> {
+    pub(crate) fn work_on_member(
+        &mut self,
+        at: u64,
+        task: &Task,
+    ) -> Result<(), crate::kernel::tasks::TaskError> {
         let told: Value = serde_json::from_str(task.metadata.as_deref().unwrap_or("{}")).unwrap_or_default();
         match task.kind {
             TaskKind::Install => self.install_agent(task.vm, &told),

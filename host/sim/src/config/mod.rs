@@ -1,15 +1,19 @@
 //! What a simulated cloud is like: the adapter's configuration, and the `cloud` part of a scenario file.
 
+pub(crate) mod ailment;
+pub(crate) mod identity;
+pub(crate) mod scenario;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::between::Between;
-use super::provider::IdentityProvider;
-use super::scenario::{FaultRule, Outage, Span, Trouble, WorldEvent};
-use super::task::TaskKind;
+use crate::config::identity::IdentityProvider;
+use crate::config::scenario::{FaultRule, Outage, Span, Trouble, WorldEvent};
+use crate::kernel::between::Between;
+use crate::kernel::tasks::TaskKind;
 use polity_clouds::Millis;
 use polity_clouds::{ConfigError, configuration};
 
@@ -335,7 +339,7 @@ pub enum Tokens {
     /// With none, and with every one that is neither revoked nor known to have ended.
     #[default]
     Any,
-    /// Only with one that the simulation was told of, by [`Sim::admit_token`](super::Sim::admit_token).
+    /// Only with one that the simulation was told of, by [`Sim::admit_token`](crate::Sim::admit_token).
     Minted,
 }
 

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Sim;
-use super::ailment::Ailment;
-use super::draw::draw;
-use super::machine::provider_id;
-use super::scenario::{Intervention, Span};
-use super::vm::{Power, Stamp};
-use super::world::Due;
+use crate::Sim;
+use crate::config::ailment::Ailment;
+use crate::config::scenario::{Intervention, Span};
+use crate::hypervisor::vm::{Power, Stamp};
+use crate::kernel::draw::draw;
+use crate::services::machine::provider_id;
+use crate::world::Due;
 
 /// How long the node of a machine that is gone is told of: long enough for everybody who looks now and then.
 const REMEMBERED: u64 = 600_000;

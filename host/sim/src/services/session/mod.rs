@@ -6,14 +6,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::call::{repeat, text};
-use super::config::Account;
-use super::draw::uuid;
-use super::fault::{Subject, glob};
-use super::provider::{AccessKey, IamRole, Principal};
-use super::scenario::Trouble;
-use super::vm::Stamp;
-use super::{LONGEST, Sim, lost};
+use crate::config::Account;
+use crate::config::identity::{AccessKey, IamRole, Principal};
+use crate::config::scenario::Trouble;
+use crate::hypervisor::vm::Stamp;
+use crate::kernel::call::{repeat, text};
+use crate::kernel::draw::uuid;
+use crate::kernel::faults::{Subject, glob};
+use crate::{LONGEST, Sim, lost};
+
 use polity_clouds::{Opened, SessionRequest};
 
 /// The last call of every plan: whose the credentials are.

@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::ailment::Ailment;
-use super::vm::Power;
+use crate::config::ailment::Ailment;
+use crate::hypervisor::vm::Power;
 use polity_clouds::Millis;
 
 /// Which calls go wrong, and how. A rule without `nth`, `count` and `probability` fires each time.

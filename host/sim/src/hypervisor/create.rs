@@ -2,11 +2,11 @@
 
 use polity_core::call::CloudRequest;
 
-use super::Sim;
-use super::draw::uuid;
-use super::task::TaskKind;
-use super::view::Happened;
-use super::vm::{Power, Vm};
+use crate::Sim;
+use crate::hypervisor::vm::{Power, Vm};
+use crate::kernel::draw::uuid;
+use crate::kernel::tasks::TaskKind;
+use crate::view::Happened;
 
 impl Sim {
     /// With client tokens: the VM of this kind that an earlier call with this key has made.

@@ -2,20 +2,23 @@
 //! configured, and are plugged while they run.
 
 pub(crate) use polity_clouds::catalogue::router::BOOT;
+pub(crate) mod port;
+pub(crate) mod view;
+
 use polity_core::call::{CloudRequest, Session};
 use polity_core::contract::{Answer, Code, Failure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Sim;
-use super::call::{Plan, no_vm, owned, text};
-use super::draw::draw;
-use super::router_port::Plugged;
-use super::scenario::Intervention;
-use super::task::{Task, TaskError, TaskKind};
-use super::view::Happened;
-use super::vm::{Power, Vm};
-use super::world::Due;
+use crate::Sim;
+use crate::config::scenario::Intervention;
+use crate::hypervisor::vm::{Power, Vm};
+use crate::kernel::call::{Plan, no_vm, owned, text};
+use crate::kernel::draw::draw;
+use crate::kernel::tasks::{Task, TaskError, TaskKind};
+use crate::services::router::port::Plugged;
+use crate::view::Happened;
+use crate::world::Due;
 
 /// What a router's VM is, besides a VM.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -299,7 +302,7 @@ pub(crate) fn concerns(operation: &str) -> bool {
 
 /// What [`BOOT`] answers.
 pub(crate) fn booted(number: u64) -> Value {
-    json!({"id": super::vm::id(number)})
+    json!({"id": crate::hypervisor::vm::id(number)})
 }
 
 fn withdrawn(account: Option<&str>, tenant: &str, name: &str) -> String {

@@ -10,13 +10,13 @@ use polity_core::contract::{Answer, Code, Failure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Sim;
-use super::call::{Plan, text};
-use super::draw::{draw, uuid};
-use super::pool::Member;
-use super::view::Happened;
-use super::vm::Power;
-use super::world::Due;
+use crate::Sim;
+use crate::hypervisor::vm::Power;
+use crate::kernel::call::{Plan, text};
+use crate::kernel::draw::{draw, uuid};
+use crate::services::pool::Member;
+use crate::view::Happened;
+use crate::world::Due;
 
 /// The operation that installs packages.
 pub(crate) const ENSURE: &str = "node.ensure";

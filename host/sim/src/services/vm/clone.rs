@@ -4,12 +4,12 @@ use polity_core::call::{CloudRequest, Session};
 use polity_core::contract::{Answer, Code, Failure};
 use serde_json::{Value, json};
 
-use super::Sim;
-use super::call::{Plan, text};
-use super::config::Template;
-use super::draw::uuid;
-use super::task::{TaskError, TaskKind};
-use super::vm::{Nic, Stamp, Vm};
+use crate::Sim;
+use crate::config::Template;
+use crate::hypervisor::vm::{Nic, Stamp, Vm};
+use crate::kernel::call::{Plan, text};
+use crate::kernel::draw::uuid;
+use crate::kernel::tasks::{TaskError, TaskKind};
 
 impl Sim {
     pub(crate) fn clone_vm(&mut self, at: u64, request: &CloudRequest, plan: Plan) -> Answer {

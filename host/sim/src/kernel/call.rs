@@ -4,15 +4,18 @@ use polity_core::call::{CloudRequest, Session};
 use polity_core::contract::{Answer, Code, Failure};
 use serde_json::{Value, json};
 
-use super::fault::Subject;
-use super::late::Late;
-use super::machine::Joining;
-use super::scenario::Trouble;
-use super::task::{self, Task, TaskError, TaskKind};
-use super::view::Happened;
-use super::vm::{self, Stamp, Vm};
-use super::world::Due;
-use super::{LONGEST, Reply, Sim, machine, pool, router};
+use crate::config::scenario::Trouble;
+use crate::hypervisor::vm::{self, Stamp, Vm};
+use crate::kernel::faults::Subject;
+use crate::kernel::late::Late;
+use crate::kernel::tasks::{self, Task, TaskError, TaskKind};
+use crate::services::machine;
+use crate::services::machine::Joining;
+use crate::services::pool;
+use crate::services::router;
+use crate::view::Happened;
+use crate::world::Due;
+use crate::{LONGEST, Reply, Sim};
 
 /// How a task that is about to start will go.
 #[derive(Clone, Debug, Default)]
@@ -204,7 +207,7 @@ impl Sim {
     }
 
     fn task(&self, at: u64, session: &Session, id: &str) -> Answer {
-        let task = task::number(id).and_then(|number| self.world.tasks.get(&number));
+        let task = tasks::number(id).and_then(|number| self.world.tasks.get(&number));
         let task = task.filter(|task| self.sees(session, &task.stamp));
         let task = task.ok_or_else(|| Failure::new(Code::NotFound, format!("no task {id:?}")))?;
         owned(&task.stamp, session, id)?;
@@ -338,7 +341,7 @@ impl Sim {
                 Some(text(arguments, "name").to_owned())
             }
             "router.get" if id.is_empty() => Some(text(arguments, "name").to_owned()),
-            "task.get" => task::number(id)
+            "task.get" => tasks::number(id)
                 .and_then(|n| self.world.tasks.get(&n))
                 .map(|task| task.name.clone()),
             "vm.find" => by_uuid(text(arguments, "instanceUuid")).map(|vm| vm.name.clone()),

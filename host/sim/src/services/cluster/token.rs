@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::Sim;
-use super::call::owned;
-use super::config::Tokens;
-use super::vm::Stamp;
+use crate::Sim;
+use crate::config::Tokens;
+use crate::hypervisor::vm::Stamp;
+use crate::kernel::call::owned;
 
 /// What is known of a token.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -5,11 +5,11 @@ use polity_core::contract::{Answer, Code, Failure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Sim;
-use super::call::{Plan, owned, text};
-use super::router::Router;
-use super::view::Happened;
-use super::vm::Stamp;
+use crate::Sim;
+use crate::hypervisor::vm::Stamp;
+use crate::kernel::call::{Plan, owned, text};
+use crate::services::router::Router;
+use crate::view::Happened;
 
 /// A port that a router has: from when it was first plugged in until it is given back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use polity_core::call::{CloudRequest, Session};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::token;
+use crate::services::cluster::token;
 
 /// Arguments that are values by now, of which a digest is enough.
 const TOKENS: [&str; 2] = ["bootstrapToken", "token"];

@@ -5,12 +5,12 @@ use polity_core::call::{CloudRequest, Session};
 use polity_core::contract::{Answer, Code, Failure};
 use serde_json::{Value, json};
 
-use super::Sim;
-use super::call::{no_vm, owned, text};
-use super::node::Node;
-use super::scenario::Trouble;
-use super::view::Happened;
-use super::vm::Vm;
+use crate::Sim;
+use crate::config::scenario::Trouble;
+use crate::hypervisor::vm::Vm;
+use crate::kernel::call::{no_vm, owned, text};
+use crate::services::cluster::node::Node;
+use crate::view::Happened;
 
 /// What stands before a VM's id in the id by which its node names it.
 const SCHEME: &str = "sim:///";

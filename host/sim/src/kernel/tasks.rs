@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::vm::{self, Power, Stamp, Vm};
+use crate::hypervisor::vm::{self, Power, Stamp, Vm};
 
 /// What a task does to its VM, or tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

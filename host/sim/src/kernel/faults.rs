@@ -3,11 +3,15 @@
 use polity_core::call::Session;
 use polity_core::contract::{Code, Failure};
 
-use super::draw::chance;
-use super::scenario::{FaultRule, Trouble, Unreachable};
-use super::task::TaskKind;
-use super::world::EventState;
-use super::{Sim, agent, machine, router, sts};
+use crate::Sim;
+use crate::config::scenario::{FaultRule, Trouble, Unreachable};
+use crate::kernel::draw::chance;
+use crate::kernel::tasks::TaskKind;
+use crate::services::machine;
+use crate::services::pool::agent;
+use crate::services::router;
+use crate::services::session;
+use crate::world::EventState;
 
 /// What a call is about, for rules to match.
 pub(crate) struct Subject<'a> {
@@ -123,7 +127,7 @@ fn matches(rule: &FaultRule, elapsed: u64, subject: &Subject<'_>) -> bool {
         Trouble::NeverReturns => subject.operation == agent::REBOOT,
         Trouble::NeverBoots => subject.operation == router::BOOT,
         Trouble::NeverPlugs => ["port.attach", "port.detach"].contains(&subject.operation),
-        Trouble::LeadsTo(_) => subject.operation == sts::CALLER,
+        Trouble::LeadsTo(_) => subject.operation == session::CALLER,
         _ => true,
     };
     rule.from.0 <= elapsed

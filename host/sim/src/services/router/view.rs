@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::Sim;
-use super::vm::{self, Vm};
+use crate::Sim;
+use crate::hypervisor::vm::{self, Vm};
 
 /// A router's VM that exists.
 #[derive(Clone, Debug, PartialEq)]

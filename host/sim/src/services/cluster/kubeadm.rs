@@ -7,9 +7,9 @@ use polity_core::contract::{Code, Failure};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Sim;
-use super::node::Node;
-use super::task::{Task, TaskError, TaskKind};
+use crate::Sim;
+use crate::kernel::tasks::{Task, TaskError, TaskKind};
+use crate::services::cluster::node::Node;
 
 impl Sim {
     /// Whether a machine may be made a node now. A cluster is made once.

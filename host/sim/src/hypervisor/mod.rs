@@ -1,0 +1,4 @@
+//! VMs, whoever made them.
+
+pub(crate) mod create;
+pub(crate) mod vm;

@@ -1,0 +1,3 @@
+//! VMs in the manner of vSphere.
+
+pub(crate) mod clone;
