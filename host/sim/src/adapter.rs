@@ -6,11 +6,9 @@ use serde_json::Value;
 
 use crate::config::SimConfig;
 use crate::kernel::kept;
+use crate::persist::RestoreError;
 use crate::{Sim, SimCloud};
-use polity_clouds::Cloud;
-use polity_clouds::Front;
-use polity_clouds::Sessions;
-use polity_clouds::{Adapter, OpenError, Opening};
+use polity_clouds::{Adapter, Cloud, Front, OpenError, Opening, Sessions};
 
 const SIM: &str = "sim";
 
@@ -47,7 +45,13 @@ fn open(opening: Opening) -> Result<Arc<dyn Cloud>, OpenError> {
     Ok(Arc::new(front))
 }
 
-pub(crate) fn saved(source: impl std::error::Error + Send + Sync + 'static) -> OpenError {
+impl From<RestoreError> for OpenError {
+    fn from(source: RestoreError) -> Self {
+        saved(source)
+    }
+}
+
+fn saved(source: impl std::error::Error + Send + Sync + 'static) -> OpenError {
     OpenError::Saved {
         cloud: SIM,
         source: Box::new(source),

@@ -3,22 +3,15 @@
 use polity_core::catalogue::{Operation, OperationEffect};
 use serde_json::{Value, json};
 
-use super::{Named, fields, name, operation, read, sealed, text};
+use super::{Named, change, fields, name, operation, read, sealed, text};
 
 /// The operation that makes a machine.
 pub const CREATE: &str = "machine.create";
 
-/// Everything about machines, and about the cluster that they join.
-pub fn operations(visible_within: u64) -> [Named; 5] {
+/// Everything about machines.
+pub fn operations(visible_within: u64) -> [Named; 3] {
     let named = || fields(json!({"name": name(), "providerID": name()}), &["name"]);
-    let probed = json!({"answers": {"type": "boolean"}, "message": text()});
     [
-        read(
-            "api-server.probe",
-            "Whether the API server of the machines' cluster answers.",
-            fields(json!({}), &[]),
-            fields(probed, &["answers"]),
-        ),
         create(visible_within),
         change("machine.delete", "Removes a machine, at once.", named(), &[]),
         read(
@@ -26,12 +19,6 @@ pub fn operations(visible_within: u64) -> [Named; 5] {
             "A machine, by the provider's id; without one, by name, which may lag behind.",
             named(),
             machine(),
-        ),
-        change(
-            "token.revoke",
-            "No machine joins with this bootstrap token any more.",
-            fields(json!({"token": sealed()}), &["token"]),
-            &["token"],
         ),
     ]
 }
@@ -69,16 +56,4 @@ fn create(visible_within: u64) -> Named {
         ..operation
     };
     (CREATE, operation)
-}
-
-fn change(name: &'static str, description: &str, arguments: Value, sealed: &[&str]) -> Named {
-    let operation = operation(
-        description,
-        OperationEffect::Change,
-        arguments,
-        fields(json!({}), &[]),
-        0,
-    );
-    let sealed = sealed.iter().map(|path| (*path).to_owned()).collect();
-    (name, Operation { sealed, ..operation })
 }

@@ -4,11 +4,13 @@
 //! operation creates something, the cloud says how long it may take until everybody sees what was created
 //! (`visible_within`).
 
+pub mod cluster;
 mod credential;
 pub mod machine;
 pub mod node;
 pub mod pool;
 pub mod router;
+pub mod task;
 pub mod vm;
 
 use polity_core::catalogue::{Operation, OperationEffect};
@@ -29,6 +31,19 @@ fn read(name: &'static str, description: &str, arguments: Value, answer: Value) 
     )
 }
 
+/// A change that answers nothing.
+fn change(name: &'static str, description: &str, arguments: Value, sealed: &[&str]) -> Named {
+    let operation = operation(
+        description,
+        OperationEffect::Change,
+        arguments,
+        fields(json!({}), &[]),
+        0,
+    );
+    let sealed = sealed.iter().map(|path| (*path).to_owned()).collect();
+    (name, Operation { sealed, ..operation })
+}
+
 fn task(
     name: &'static str,
     description: &str,
@@ -41,6 +56,14 @@ fn task(
         name,
         operation(description, effect, arguments, answer, visible_within),
     )
+}
+
+/// A change of a machine that answers a task.
+fn on_machine(name_of_it: &'static str, description: &str, mut arguments: Value, required: &[&str]) -> Named {
+    arguments["machine"] = name();
+    let required: Vec<&str> = required.iter().copied().chain(["machine"]).collect();
+    let arguments = fields(arguments, &required);
+    task(name_of_it, description, OperationEffect::Change, arguments, 0)
 }
 
 fn operation(
@@ -75,6 +98,16 @@ fn sealed() -> Value {
 
 fn id() -> Value {
     fields(json!({"id": name()}), &["id"])
+}
+
+/// What a machine of a pool is for.
+fn tier() -> Value {
+    json!({"enum": ["control-plane", "worker"]})
+}
+
+/// A power state.
+fn power() -> Value {
+    json!({"enum": ["on", "off", "suspended"]})
 }
 
 fn text() -> Value {

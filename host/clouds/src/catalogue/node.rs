@@ -5,6 +5,11 @@ use serde_json::{Value, json};
 
 use super::{LONGEST, Named};
 
+/// The operation that installs packages.
+pub const ENSURE: &str = "node.ensure";
+/// The operation that ends a boot.
+pub const REBOOT: &str = "node.reboot";
+
 /// The operations as a catalogue of their own.
 #[cfg(feature = "node")]
 pub(crate) fn catalogue() -> polity_core::catalogue::Catalogue {
@@ -18,26 +23,8 @@ pub(crate) fn catalogue() -> polity_core::catalogue::Catalogue {
 /// Each operation with its name. What takes longer is work, of which `node.work` tells.
 pub fn operations() -> [Named; 7] {
     use OperationEffect::{Change, Read};
-    let node = || json!({"node": name()});
-    let with = |mut properties: Value, more: Value| {
-        if let (Some(properties), Value::Object(more)) = (properties.as_object_mut(), more) {
-            properties.extend(more);
-        }
-        fields(properties)
-    };
     let ensure = with(node(), json!({"versions": versions()}));
     let packages = json!({"type": "array", "items": package(), "maxItems": MOST_PACKAGES});
-    let work = json!({
-        "type": "object", "required": ["versions", "state"], "additionalProperties": false,
-        "properties": {
-            "versions": versions(), "state": {"enum": ["running", "done", "failed"]}, "bootId": text(),
-            "error": fields(json!({"code": text(), "message": text()})),
-        },
-    });
-    let working = json!({
-        "type": "object", "required": ["node", "bootId"], "additionalProperties": false,
-        "properties": {"node": name(), "bootId": text(), "machineId": text(), "work": work},
-    });
     let seed = json!({"node": name(), "versions": versions(), "initialized": {"type": "boolean"}});
     let nothing = || fields(json!({}));
     [
@@ -58,7 +45,7 @@ pub fn operations() -> [Named; 7] {
         operation(
             "node.work",
             "Which boot it is, and the work that runs or was done last.",
-            (Read, fields(node()), working),
+            (Read, fields(node()), working()),
         ),
         operation(
             "node.reboot-required",
@@ -70,7 +57,7 @@ pub fn operations() -> [Named; 7] {
             ),
         ),
         operation(
-            "node.ensure",
+            ENSURE,
             "Begins to install exactly these versions and to hold them; joins the same work that runs.",
             (Change, ensure, nothing()),
         ),
@@ -80,11 +67,38 @@ pub fn operations() -> [Named; 7] {
             (Change, fields(node()), nothing()),
         ),
         operation(
-            "node.reboot",
+            REBOOT,
             "Ends this boot, a moment later; failed-precondition under another boot.",
             (Change, with(node(), json!({"bootId": name()})), nothing()),
         ),
     ]
+}
+
+fn node() -> Value {
+    json!({"node": name()})
+}
+
+/// What `node.work` answers.
+fn working() -> Value {
+    let work = json!({
+        "type": "object", "required": ["versions", "state"], "additionalProperties": false,
+        "properties": {
+            "versions": versions(), "state": {"enum": ["running", "done", "failed"]}, "bootId": text(),
+            "error": fields(json!({"code": text(), "message": text()})),
+        },
+    });
+    json!({
+        "type": "object", "required": ["node", "bootId"], "additionalProperties": false,
+        "properties": {"node": name(), "bootId": text(), "machineId": text(), "work": work},
+    })
+}
+
+/// An object with the fields of both.
+fn with(mut properties: Value, more: Value) -> Value {
+    if let (Some(properties), Value::Object(more)) = (properties.as_object_mut(), more) {
+        properties.extend(more);
+    }
+    fields(properties)
 }
 
 /// More packages than any node has versions pinned of.

@@ -3,13 +3,13 @@
 use polity_core::catalogue::{Operation, OperationEffect};
 use serde_json::{Value, json};
 
-use super::{Named, fields, name, operation, read, sealed, task, text};
+use super::{Named, fields, name, on_machine, operation, read, text, tier};
 
 /// The operation that adds a machine.
 pub const ADD: &str = "pool.add-machine";
 
-/// Everything about pools, the agents on their machines, and how those become nodes.
-pub fn operations(visible_within: u64) -> [Named; 8] {
+/// Everything about pools, and how agents come to their machines.
+pub fn operations(visible_within: u64) -> [Named; 6] {
     let pools = fields(json!({"pools": {"type": "array", "items": pool()}}), &["pools"]);
     let machines = fields(
         json!({"machines": {"type": "array", "items": machine()}}),
@@ -42,22 +42,11 @@ pub fn operations(visible_within: u64) -> [Named; 8] {
             json!({"versions": versions(), "release": name()}),
             &["versions"],
         ),
-        on_machine(
-            "kubeadm.init",
-            "Makes a machine the first node; already-exists where there is a cluster.",
-            registration(),
-            &["labels"],
-        ),
-        join(),
     ]
 }
 
 fn nothing() -> Value {
     fields(json!({}), &[])
-}
-
-fn tier() -> Value {
-    json!({"enum": ["control-plane", "worker"]})
 }
 
 fn pool() -> Value {
@@ -113,36 +102,4 @@ fn add(visible_within: u64) -> Named {
 /// Versions by package.
 fn versions() -> Value {
     json!({"type": "object", "additionalProperties": name()})
-}
-
-fn registration() -> Value {
-    json!({
-        "labels": {"type": "object", "additionalProperties": text()},
-        "taints": {"type": "array", "items": {"type": "object"}},
-    })
-}
-
-fn join() -> Named {
-    let mut arguments = registration();
-    arguments["role"] = tier();
-    arguments["token"] = sealed();
-    arguments["certificateKey"] = sealed();
-    let description =
-        "Makes a machine a node; joins the same work that runs; already-exists where it is one.";
-    let (name, operation) = on_machine(
-        "kubeadm.join",
-        description,
-        arguments,
-        &["labels", "role", "token"],
-    );
-    let sealed = vec!["token".to_owned(), "certificateKey".to_owned()];
-    (name, Operation { sealed, ..operation })
-}
-
-/// A change of a machine that answers a task.
-fn on_machine(name_of_it: &'static str, description: &str, mut arguments: Value, required: &[&str]) -> Named {
-    arguments["machine"] = name();
-    let required: Vec<&str> = required.iter().copied().chain(["machine"]).collect();
-    let arguments = fields(arguments, &required);
-    task(name_of_it, description, OperationEffect::Change, arguments, 0)
 }

@@ -3,26 +3,39 @@
 use polity_core::catalogue::{Operation, OperationEffect};
 use serde_json::{Value, json};
 
-use super::{Named, fields, id, name, operation, read, task, text};
+use super::{Named, change, fields, id, name, operation, read, task, text};
 
 /// The operation that makes a router's VM.
 pub const BOOT: &str = "router.boot";
+/// The operation that plugs a port in.
+pub const ATTACH: &str = "port.attach";
+/// The operation that plugs a port out.
+pub const DETACH: &str = "port.detach";
+/// The operation that configures a router.
+pub const PUSH: &str = "config.push";
 /// A router has no more ports than a VM has slots.
 const PORTS: u64 = 26;
 
 /// Everything about routers, and about what they are made of.
 pub fn operations(visible_within: u64) -> Vec<Named> {
-    let by_name = || fields(json!({"name": name()}), &["name"]);
-    let image = || fields(json!({"image": name()}), &["image"]);
+    let all = [boot(visible_within)].into_iter();
+    all.chain(reads()).chain(changes()).collect()
+}
+
+fn by_name() -> Value {
+    fields(json!({"name": name()}), &["name"])
+}
+
+fn reads() -> [Named; 7] {
+    let image = fields(json!({"image": name()}), &["image"]);
     let nothing = || fields(json!({}), &[]);
     let traffic = json!({"mac": text(), "rxBytes": count(), "txBytes": count()});
     let traffic = fields(traffic, &["mac", "rxBytes", "txBytes"]);
-    vec![
-        boot(visible_within),
+    [
         read(
             "image.get",
             "An image that the caller may boot.",
-            image(),
+            image,
             nothing(),
         ),
         read(
@@ -64,8 +77,13 @@ pub fn operations(visible_within: u64) -> Vec<Named> {
                 &["traffic"],
             ),
         ),
+    ]
+}
+
+fn changes() -> [Named; 5] {
+    [
         task(
-            "config.push",
+            PUSH,
             "Tells a router's VM what to be.",
             OperationEffect::Change,
             fields(
@@ -78,21 +96,25 @@ pub fn operations(visible_within: u64) -> Vec<Named> {
             "router.delete",
             "Removes a router's VM, which takes a while.",
             id(),
+            &[],
         ),
         change(
             "router.delete-ports",
             "Gives the ports of a router back.",
             by_name(),
+            &[],
         ),
         change(
-            "port.attach",
+            ATTACH,
             "Plugs a port into a router's VM while it runs.",
             plug(),
+            &[],
         ),
         change(
-            "port.detach",
+            DETACH,
             "Plugs a port out of a router's VM and gives it back.",
             plug(),
+            &[],
         ),
     ]
 }
@@ -117,14 +139,6 @@ fn boot(visible_within: u64) -> Named {
     );
     let intent = Some("name".to_owned());
     (BOOT, Operation { intent, ..operation })
-}
-
-fn change(name: &'static str, description: &str, arguments: Value) -> Named {
-    let answer = fields(json!({}), &[]);
-    (
-        name,
-        operation(description, OperationEffect::Change, arguments, answer, 0),
-    )
 }
 
 fn instance() -> Value {

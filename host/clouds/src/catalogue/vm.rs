@@ -1,9 +1,9 @@
-//! VMs in the manner of vSphere, and the tasks that change them.
+//! VMs in the manner of vSphere.
 
 use polity_core::catalogue::{Operation, OperationEffect};
 use serde_json::json;
 
-use super::{Named, fields, id, name, read, sealed, task, text};
+use super::{Named, fields, id, name, power, read, sealed, task, text};
 
 /// The operation that makes a VM.
 pub const CLONE: &str = "vm.clone";
@@ -14,18 +14,8 @@ pub fn operations(visible_within: u64) -> Vec<Named> {
     all.chain([clone(visible_within)]).collect()
 }
 
-fn reads() -> [Named; 6] {
-    let power = json!({"enum": ["on", "off", "suspended"]});
-    let error = json!({"fault": text(), "message": text(), "existing": power, "requested": power});
-    let task = json!({
-        "id": text(),
-        "state": {"enum": ["queued", "running", "success", "error"]},
-        "kind": {"enum": [
-            "clone", "reconfigure", "power-on", "power-off", "destroy", "install", "init", "join", "remove", "push",
-        ]},
-        "vm": text(),
-        "error": fields(error, &["fault", "message"]),
-    });
+fn reads() -> [Named; 5] {
+    let power = power();
     let vm = || {
         let vm = json!({"id": text(), "name": text(), "instanceUuid": text(), "biosUuid": text()});
         fields(vm, &["id", "name", "instanceUuid", "biosUuid"])
@@ -40,12 +30,6 @@ fn reads() -> [Named; 6] {
         json!({"nics": {"type": "array", "items": fields(nic, &["network", "mac", "connected", "ips"])}});
     let uuid = fields(json!({"instanceUuid": name()}), &["instanceUuid"]);
     [
-        read(
-            "task.get",
-            "How a task stands; not-found once its record has expired.",
-            id(),
-            fields(task, &["id", "state", "kind"]),
-        ),
         read(
             "vm.find",
             "The caller's own VM with this instance UUID. May lag behind.",

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::config::identity::IdentityProvider;
-use crate::config::scenario::{FaultRule, Outage, Span, Trouble, WorldEvent};
+use crate::config::scenario::{FaultRule, Span, Trouble, WorldEvent};
 use crate::kernel::between::Between;
-use crate::kernel::tasks::TaskKind;
+use crate::kernel::faults::Outage;
 use polity_clouds::Millis;
 use polity_clouds::{ConfigError, configuration};
 
@@ -180,19 +180,6 @@ impl Default for TaskDurations {
     }
 }
 
-impl TaskDurations {
-    pub(crate) fn of(&self, kind: TaskKind) -> Between {
-        match kind {
-            TaskKind::Clone => self.clone,
-            TaskKind::Reconfigure => self.reconfigure,
-            TaskKind::PowerOn => self.power_on,
-            TaskKind::PowerOff => self.power_off,
-            TaskKind::Push => self.push,
-            _ => self.destroy,
-        }
-    }
-}
-
 /// How long work on machines of pools takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
@@ -266,6 +253,14 @@ impl Default for Machines {
             grace: Millis::seconds(40),
             tokens: Tokens::default(),
         }
+    }
+}
+
+impl Machines {
+    /// What the node of the machine of this name and number is called.
+    pub(crate) fn node_name_of(&self, name: &str, number: u64) -> String {
+        let pattern = self.node_name.replace("{name}", name);
+        pattern.replace("{number}", &number.to_string())
     }
 }
 
@@ -406,17 +401,6 @@ impl SimConfig {
         Ok(())
     }
 
-    /// How long a task runs.
-    pub(crate) fn takes(&self, kind: TaskKind) -> Between {
-        match kind {
-            TaskKind::Install => self.pools.install,
-            TaskKind::Init => self.pools.init,
-            TaskKind::Join => self.pools.join,
-            TaskKind::Remove => self.pools.remove,
-            _ => self.tasks.of(kind),
-        }
-    }
-
     /// The longest that any rule delays an effect.
     pub(crate) fn latest_effect(&self) -> u64 {
         let late = |rule: &FaultRule| match rule.then {
@@ -424,10 +408,6 @@ impl SimConfig {
             _ => 0,
         };
         self.faults.iter().map(late).max().unwrap_or(0)
-    }
-
-    pub(crate) fn retention(&self) -> u64 {
-        self.task_retention.max(self.lag).0
     }
 }
 

@@ -1,12 +1,15 @@
 //! What a scenario makes go wrong, as it is written.
 
+use polity_clouds::catalogue::{machine, node, router, task};
 use polity_core::contract::Code;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::config::ailment::Ailment;
-use crate::hypervisor::vm::Power;
+use crate::kernel::cues::Cue;
+use crate::kernel::faults::{Fault, Rule, glob};
+use crate::power::Power;
 use polity_clouds::Millis;
 
 /// Which calls go wrong, and how. A rule without `nth`, `count` and `probability` fires each time.
@@ -132,30 +135,6 @@ pub enum Trouble {
     LeadsTo(String),
 }
 
-/// A time in which the cloud cannot be reached, not even to settle what is in doubt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Outage {
-    /// When it begins.
-    pub from: Millis,
-    /// When it is over.
-    pub until: Millis,
-    /// What callers see.
-    #[serde(default)]
-    pub calls: Unreachable,
-}
-
-/// What callers see of a cloud that is not there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum Unreachable {
-    /// `unavailable` at once, effect none.
-    #[default]
-    Refused,
-    /// Nothing.
-    Silent,
-}
-
 /// A time in which the API server that the machines join does not answer: nobody joins, no node is heard of, and
 /// `api-server.probe` says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -216,14 +195,137 @@ pub enum Intervention {
 }
 
 impl Intervention {
-    /// The power that the VM has from then on, none if it is gone; `Err` where its power is not concerned.
-    pub(crate) fn power(self) -> Result<Option<Power>, Self> {
+    /// The power that the VM has from then on, none if it is gone. Nothing where its power is not concerned.
+    pub(crate) fn power(self) -> Option<Option<Power>> {
         match self {
-            Intervention::Vanish => Ok(None),
-            Intervention::PowerOn => Ok(Some(Power::On)),
-            Intervention::PowerOff => Ok(Some(Power::Off)),
-            Intervention::Suspend => Ok(Some(Power::Suspended)),
-            other => Err(other),
+            Intervention::Vanish => Some(None),
+            Intervention::PowerOn => Some(Some(Power::On)),
+            Intervention::PowerOff => Some(Some(Power::Off)),
+            Intervention::Suspend => Some(Some(Power::Suspended)),
+            _ => None,
+        }
+    }
+
+    /// The operation that would have done it, or that tells of it.
+    pub(crate) fn operation(self) -> &'static str {
+        match self {
+            Intervention::Vanish => "vm.destroy",
+            Intervention::PowerOn => "vm.power-on",
+            Intervention::PowerOff | Intervention::Suspend => "vm.power-off",
+            Intervention::Hang | Intervention::Withdraw => "router.resource",
+            _ => "machine.node",
+        }
+    }
+}
+
+/// A fault that only the service understands that performs the call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Quirk {
+    /// The machine's node joins so many milliseconds after it has booted.
+    JoinsAfter(u64),
+    NeverJoins,
+    NodeName(String),
+    NeverReturns,
+    NeverBoots,
+    NeverPlugs,
+    LeadsTo(String),
+}
+
+/// An operation as far as rules can tell operations apart.
+#[derive(Clone, Debug)]
+pub(crate) struct Met {
+    pub(crate) operation: String,
+    /// It answers a task.
+    pub(crate) starts_task: bool,
+}
+
+impl FaultRule {
+    /// The rule as the kernel applies it, to those of these operations that it can meet.
+    pub(crate) fn compile(&self, operations: &[Met]) -> Rule<Quirk> {
+        let met = operations.iter().filter(|met| self.then.can_meet(met));
+        let met = met.map(|met| met.operation.clone());
+        Rule {
+            operations: met.filter(|operation| glob(&self.operation, operation)).collect(),
+            about: self.vm.clone(),
+            owner: self.owner.clone(),
+            tenant: self.tenant.clone(),
+            from: self.from.0,
+            until: self.until.map(|until| until.0),
+            nth: self.nth,
+            count: self.count,
+            each: self.each,
+            probability: self.probability,
+            then: self.then.compile(),
+        }
+    }
+}
+
+impl Trouble {
+    fn can_meet(&self, met: &Met) -> bool {
+        let operation = met.operation.as_str();
+        match self {
+            Trouble::FailTask { .. } | Trouble::TaskTakes(_) => met.starts_task || operation == node::ENSURE,
+            Trouble::TaskState(_) => operation == task::GET,
+            Trouble::JoinsAfter(_) | Trouble::NeverJoins | Trouble::NodeName(_) => {
+                operation == machine::CREATE
+            }
+            // An agent stands on its machine: nothing is on its way there.
+            Trouble::HappenLate(_) => !operation.starts_with("node."),
+            Trouble::NeverReturns => operation == node::REBOOT,
+            Trouble::NeverBoots => operation == router::BOOT,
+            Trouble::NeverPlugs => [router::ATTACH, router::DETACH].contains(&operation),
+            Trouble::LeadsTo(_) => operation == CALLER,
+            _ => true,
+        }
+    }
+
+    fn compile(&self) -> Fault<Quirk> {
+        match self.clone() {
+            Trouble::Fail {
+                code,
+                message,
+                retry_after,
+            } => Fault::Fail {
+                code,
+                message,
+                retry_after: retry_after.map(|after| after.0),
+            },
+            Trouble::FailAfterwards { code } => Fault::FailAfterwards(code),
+            Trouble::AnswerWith(answer) => Fault::AnswerWith(answer),
+            Trouble::LoseRequest => Fault::LoseRequest,
+            Trouble::LoseAnswer => Fault::LoseAnswer,
+            Trouble::HappenLate(by) => Fault::HappenLate(by.0),
+            Trouble::AnswerAfter(after) => Fault::AnswerAfter(after.0),
+            Trouble::FailTask { fault, message } => Fault::FailTask { fault, message },
+            Trouble::TaskTakes(takes) => Fault::TaskTakes(takes.0),
+            Trouble::TaskState(state) => Fault::TaskState(state),
+            Trouble::JoinsAfter(after) => Fault::Quirk(Quirk::JoinsAfter(after.0)),
+            Trouble::NeverJoins => Fault::Quirk(Quirk::NeverJoins),
+            Trouble::NodeName(name) => Fault::Quirk(Quirk::NodeName(name)),
+            Trouble::NeverReturns => Fault::Quirk(Quirk::NeverReturns),
+            Trouble::NeverBoots => Fault::Quirk(Quirk::NeverBoots),
+            Trouble::NeverPlugs => Fault::Quirk(Quirk::NeverPlugs),
+            Trouble::LeadsTo(account) => Fault::Quirk(Quirk::LeadsTo(account)),
+        }
+    }
+}
+
+/// The calls by which sessions are opened.
+pub(crate) const ASSUME: &str = "sts.assume-role";
+pub(crate) const ASSUME_BY_TOKEN: &str = "sts.assume-role-with-web-identity";
+/// The last call of every plan: whose the credentials are.
+pub(crate) const CALLER: &str = "sts.get-caller-identity";
+/// What the host asks about creates in doubt.
+pub(crate) const SETTLE: &str = "settle";
+
+impl WorldEvent {
+    /// When it happens, as the kernel keeps it.
+    pub(crate) fn cue(&self) -> Cue {
+        Cue {
+            about: self.vm.clone(),
+            at: self.at.0,
+            after_start: self.after_power_on.map(|after| after.0),
+            until: self.until.map(|until| until.0),
         }
     }
 }

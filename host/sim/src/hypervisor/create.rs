@@ -1,49 +1,131 @@
-//! VMs that are there as soon as the call that makes them is performed: machines, those of pools, and routers.
+//! How VMs come to be, and how those are found again whose create is in doubt.
 
-use polity_core::call::CloudRequest;
+use polity_core::contract::{Code, Failure};
 
-use crate::Sim;
-use crate::hypervisor::vm::{Power, Vm};
-use crate::kernel::draw::uuid;
-use crate::kernel::tasks::TaskKind;
-use crate::view::Happened;
+use serde_json::json;
 
-impl Sim {
-    /// With client tokens: the VM of this kind that an earlier call with this key has made.
-    pub(crate) fn made_earlier(&self, request: &CloudRequest, is: impl Fn(u64) -> bool) -> Option<u64> {
-        let key = request.key.as_deref().filter(|_| self.config.tokens)?;
-        let owner = self.world.owners.get(&request.session.owner)?;
-        let made = |number: &&u64| {
-            let stamp = &self.world.vms[*number].stamp;
-            is(**number) && stamp.key.as_deref() == Some(key) && self.sees(&request.session, stamp)
-        };
-        owner.vms.iter().find(made).copied()
+use super::Hypervisor;
+use super::effects::Happened;
+use super::vm::{Nic, Vm};
+use crate::event::{Call, Event, Kernel};
+use crate::kernel::call::Caller;
+use crate::power::Power;
+
+impl Hypervisor {
+    /// With client tokens: the VM that an earlier call of this operation with this key has made.
+    pub(crate) fn made_earlier(&self, kernel: &Kernel, call: &Call) -> Option<u64> {
+        let key = call.key.as_deref().filter(|_| kernel.settings().client_tokens)?;
+        let mut own = self.of_owner(&call.caller.owner);
+        let made = own.find(|vm| {
+            let stamp = &vm.stamp;
+            vm.made_by == call.operation && stamp.key.as_deref() == Some(key) && call.caller.sees(stamp)
+        });
+        made.map(|vm| vm.number)
     }
 
-    /// A VM of this name appears at this place. What kind it is the caller says, and then turns it on.
-    pub(crate) fn appear(&mut self, at: u64, request: &CloudRequest, name: &str, place: String) -> u64 {
-        let owner = &request.session.owner;
-        let number = self.world.number();
-        let uuids = [
-            owner.clone(),
-            uuid(self.world.head.seed, &format!("{owner} {number}")),
-        ];
-        let stamp = self.stamp(request);
-        let mut vm = Vm::new(number, name.to_owned(), place.clone(), uuids, stamp, at);
+    /// Where the name is unique among the VMs of this kind of the caller's tenant, which is refused where it has to be
+    /// `unique` and is taken.
+    pub(crate) fn place(&self, call: &Call, kind: &str, unique: bool) -> Result<String, Failure> {
+        let name = call.text("name");
+        let place = call.caller.place(json!([kind, call.caller.tenant, name]));
+        match unique && self.is_taken(&place) {
+            false => Ok(place),
+            true => {
+                let of_it = if kind == "router" { "router" } else { "machine" };
+                let message = format!("there is a {of_it} {name:?} already");
+                Err(Failure::new(Code::AlreadyExists, message))
+            }
+        }
+    }
+
+    /// A VM of this name is there at once, turned off. The caller says what kind it is, and then starts it.
+    pub(crate) fn create(&mut self, kernel: &mut Kernel, at: u64, call: &Call, place: String) -> u64 {
+        let owner = &call.caller.owner;
+        let number = kernel.number();
+        let uuids = [owner.clone(), kernel.uuid(&format!("{owner} {number}"))];
+        let mut vm = Vm::new(number, call, place, uuids, at);
         vm.appear(at);
-        self.world.vms.insert(number, vm);
-        self.world.names.insert(place, number);
-        self.world.owner(owner).vms.insert(number);
+        self.insert(vm);
         number
     }
 
-    /// A VM that has appeared is turned on, and with that `operation` is done.
-    pub(crate) fn turn_on_at_once(&mut self, at: u64, operation: &'static str, number: u64) {
-        self.set_power(at, number, Some(Power::On));
-        self.note_at_once(at, operation, Happened::Submitted, number);
-        self.note_at_once(at, operation, Happened::Done, number);
-        self.wake_events(at, TaskKind::Clone, number);
-        self.wake_events(at, TaskKind::PowerOn, number);
-        self.dirty = true;
+    /// A VM that was created is turned on, and with that the call has done what it is for.
+    pub(crate) fn start_created(&mut self, kernel: &mut Kernel, at: u64, call: &Call, number: u64) {
+        self.set_power(kernel, at, number, Some(Power::On));
+        self.note(at, &call.operation, Happened::Submitted, number);
+        self.note(at, &call.operation, Happened::Done, number);
+        kernel.announce(Event::Appeared { vm: number });
+        kernel.announce(Event::Started { vm: number });
+        kernel.mark_dirty();
+    }
+
+    /// A VM that a task is about to clone: nobody sees it yet.
+    pub(crate) fn begin_clone(&mut self, at: u64, call: &Call, clone: Clone) {
+        let mut vm = Vm::new(clone.number, call, clone.place, clone.uuids, at);
+        vm.nics = clone.nics;
+        vm.busy = Some(clone.task);
+        self.insert(vm);
+    }
+
+    /// The clone has ended: it is there, powered off.
+    pub(crate) fn end_clone(&mut self, kernel: &mut Kernel, at: u64, number: u64) {
+        if let Some(vm) = self.vms.get_mut(&number) {
+            vm.appear(at);
+            kernel.announce(Event::Appeared { vm: number });
+        }
+    }
+
+    fn insert(&mut self, vm: Vm) {
+        let number = vm.number;
+        self.names.insert(vm.place.clone(), number);
+        self.owned.get_or_default(vm.stamp.owner.clone()).insert(number);
+        self.vms.insert(number, vm);
+    }
+
+    /// The VM that a create has made since then, of those that the caller sees now.
+    pub(crate) fn trace(&self, caller: &Caller, trace: &Trace<'_>) -> Option<u64> {
+        let mut own = self.of_owner(&caller.owner);
+        let found = own.find(|vm| {
+            vm.submitted >= trace.since
+                && vm.made_by == trace.operation
+                && caller.sees(&vm.stamp)
+                && vm.as_of(trace.seen).is_some_and(|version| !version.gone)
+                && trace.is(&vm.name, vm.stamp.key.as_deref())
+        });
+        found.map(|vm| vm.number)
+    }
+}
+
+/// What a clone is made of.
+pub(crate) struct Clone {
+    pub(crate) number: u64,
+    /// The task that clones it.
+    pub(crate) task: u64,
+    /// Where its name is unique.
+    pub(crate) place: String,
+    /// Of the instance, and of the BIOS.
+    pub(crate) uuids: [String; 2],
+    pub(crate) nics: Vec<Nic>,
+}
+
+/// What is known of a create in doubt. Times are Unix milliseconds.
+pub(crate) struct Trace<'a> {
+    pub(crate) operation: &'a str,
+    pub(crate) intent: &'a str,
+    /// With client tokens the key tells, whatever the clock of the host shows that wrote the entry.
+    pub(crate) key: Option<&'a str>,
+    /// It was not made before.
+    pub(crate) since: u64,
+    /// The moment that the look sees.
+    pub(crate) seen: u64,
+}
+
+impl Trace<'_> {
+    /// With client tokens the key tells; without, only the name.
+    pub(crate) fn is(&self, name: &str, key: Option<&str>) -> bool {
+        match self.key {
+            Some(_) => self.key == key,
+            None => self.intent == name,
+        }
     }
 }

@@ -1,33 +1,11 @@
 //! VMs and what they were a moment ago.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// A VM's power state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[allow(missing_docs, reason = "they say it themselves")]
-pub enum Power {
-    On,
-    Off,
-    Suspended,
-}
-
-/// Who may touch something.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Stamp {
-    /// The primary's uid.
-    pub(crate) owner: String,
-    /// The tenant that the primary belonged to.
-    pub(crate) tenant: String,
-    /// Creates: the key of the pending entry.
-    pub(crate) key: Option<String>,
-    /// In which account; none for the cloud's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) account: Option<String>,
-}
+use crate::event::Call;
+use crate::kernel::call::{self, Stamp};
+use crate::power::Power;
 
 /// A VM, from the submission of its clone until nobody can see a trace of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,6 +18,8 @@ pub(crate) struct Vm {
     pub(crate) instance_uuid: String,
     pub(crate) bios_uuid: String,
     pub(crate) stamp: Stamp,
+    /// The operation that made it.
+    pub(crate) made_by: String,
     /// When its clone was submitted.
     pub(crate) submitted: u64,
     pub(crate) nics: Vec<Nic>,
@@ -70,22 +50,17 @@ pub(crate) struct Version {
 }
 
 impl Vm {
-    pub(crate) fn new(
-        number: u64,
-        name: String,
-        place: String,
-        uuids: [String; 2],
-        stamp: Stamp,
-        at: u64,
-    ) -> Self {
+    /// What a call is about to make in this place, with the UUIDs of the instance and of the BIOS.
+    pub(crate) fn new(number: u64, call: &Call, place: String, uuids: [String; 2], at: u64) -> Self {
         let [instance_uuid, bios_uuid] = uuids;
         Vm {
             number,
-            name,
+            name: call.text("name").to_owned(),
             place,
             instance_uuid,
             bios_uuid,
-            stamp,
+            stamp: call.stamp(),
+            made_by: call.operation.clone(),
             submitted: at,
             nics: Vec::new(),
             busy: None,
@@ -97,7 +72,7 @@ impl Vm {
         id(self.number)
     }
 
-    /// The clone has ended: it is there, powered off.
+    /// It is there, powered off.
     pub(crate) fn appear(&mut self, at: u64) {
         self.history.push(Version {
             at,
@@ -146,15 +121,6 @@ impl Vm {
             .rposition(|v| v.at <= at.saturating_sub(lag))
             .unwrap_or(0);
         self.history.drain(..seen);
-    }
-
-    pub(crate) fn describe(&self) -> Value {
-        json!({
-            "id": self.id(),
-            "name": self.name,
-            "instanceUuid": self.instance_uuid,
-            "biosUuid": self.bios_uuid,
-        })
     }
 
     pub(crate) fn describe_nics(&self, version: &Version, then: u64) -> Value {
@@ -236,10 +202,18 @@ pub(crate) fn id(number: u64) -> String {
 
 /// 7 of `vm-7`, spelled so and not otherwise.
 pub(crate) fn number(id: &str) -> Option<u64> {
-    canonical(id, "vm-")
+    call::number(id, "vm-")
 }
 
-pub(crate) fn canonical(id: &str, prefix: &str) -> Option<u64> {
-    let number = id.strip_prefix(prefix)?.parse().ok()?;
-    (format!("{prefix}{number}") == id).then_some(number)
+/// What stands before a VM's id in the id by which its node names it.
+const SCHEME: &str = "sim:///";
+
+/// `sim:///vm-7`
+pub(crate) fn provider_id(number: u64) -> String {
+    format!("{SCHEME}{}", id(number))
+}
+
+/// `vm-7` of `sim:///vm-7`; empty of anything else.
+pub(crate) fn id_of_provider(id: &str) -> &str {
+    id.strip_prefix(SCHEME).unwrap_or_default()
 }

@@ -1,7 +1,9 @@
 //! Chance from a seed.
 //!
 //! A draw is a digest of the seed and of what it is for, not the next number of one stream: what happens to one
-//! machine does not depend on how its calls interleave with those of others.
+//! object does not depend on how its calls interleave with those of others.
+
+use super::Kernel;
 
 /// A number that looks random.
 pub(crate) fn draw(seed: u64, purpose: &str, subject: &str, nth: u64) -> u64 {
@@ -38,6 +40,32 @@ pub(crate) fn uuid(seed: u64, subject: &str) -> String {
         0x8000 | ((low >> 48) & 0x3fff),
         low & 0xffff_ffff_ffff
     )
+}
+
+impl<E, Q> Kernel<E, Q> {
+    /// The owner's next number from the seed.
+    pub(crate) fn draw_for(&mut self, owner: &str) -> u64 {
+        let nth = self.draws.get_or_default(owner.to_owned());
+        *nth += 1;
+        draw(self.head.seed, "call", owner, *nth)
+    }
+
+    /// The same number each time, for this purpose.
+    pub(crate) fn draw(&self, purpose: &str, subject: &str, nth: u64) -> u64 {
+        draw(self.head.seed, purpose, subject, nth)
+    }
+
+    /// The same UUID each time, for this subject.
+    pub(crate) fn uuid(&self, subject: &str) -> String {
+        uuid(self.head.seed, subject)
+    }
+
+    /// The moment that a look at this time sees: up to `lag` ago, each look for itself, so that a later look may well
+    /// see an earlier moment.
+    pub(crate) fn look(&mut self, at: u64, owner: &str) -> u64 {
+        let draw = self.draw_for(owner);
+        at.saturating_sub(draw % (self.settings.lag + 1))
+    }
 }
 
 #[cfg(test)]

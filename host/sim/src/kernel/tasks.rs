@@ -1,80 +1,30 @@
 //! Work that takes longer than a call.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
-use crate::hypervisor::vm::{self, Power, Stamp, Vm};
+use super::Kernel;
+use super::between::Between;
+use super::call::{Call, Stamp, number};
+use super::due::Due;
 
-/// What a task does to its VM, or tells it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[allow(missing_docs, reason = "they say it themselves")]
-pub enum TaskKind {
-    Clone,
-    Reconfigure,
-    PowerOn,
-    PowerOff,
-    Destroy,
-    Install,
-    Init,
-    Join,
-    Remove,
-    Push,
-}
-
-impl TaskKind {
-    /// The operation that starts it.
-    pub fn operation(self) -> &'static str {
-        match self {
-            TaskKind::Clone => "vm.clone",
-            TaskKind::Reconfigure => "vm.reconfigure",
-            TaskKind::PowerOn => "vm.power-on",
-            TaskKind::PowerOff => "vm.power-off",
-            TaskKind::Destroy => "vm.destroy",
-            TaskKind::Install => "agent.install",
-            TaskKind::Init => "kubeadm.init",
-            TaskKind::Join => "kubeadm.join",
-            TaskKind::Remove => "pool.remove-machine",
-            TaskKind::Push => "config.push",
-        }
-    }
-
-    pub(crate) fn of_operation(operation: &str) -> Option<Self> {
-        use TaskKind::{Clone, Destroy, Init, Install, Join, PowerOff, PowerOn, Push, Reconfigure, Remove};
-        [
-            Clone,
-            Reconfigure,
-            PowerOn,
-            PowerOff,
-            Destroy,
-            Install,
-            Init,
-            Join,
-            Remove,
-            Push,
-        ]
-        .into_iter()
-        .find(|kind| kind.operation() == operation)
-    }
-}
-
-/// A task, from its submission until its record expires.
+/// A task, from its submission until its record expires. Times are Unix milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Task {
     pub(crate) number: u64,
-    pub(crate) kind: TaskKind,
-    pub(crate) vm: u64,
-    /// The VM's name, also when there will be no such VM.
+    /// The operation that started it.
+    pub(crate) operation: String,
+    /// The number of what it works on.
+    pub(crate) about: u64,
+    /// The name of that, also when there will be no such thing.
     pub(crate) name: String,
     pub(crate) stamp: Stamp,
     pub(crate) submitted: u64,
     pub(crate) starts: u64,
     pub(crate) ends: u64,
-    /// Of a reconfigure; of work on a machine of a pool what it was told, as JSON and without what is secret; of a push,
-    /// the configuration.
-    pub(crate) metadata: Option<String>,
+    /// What the service has to know when it ends, without what is secret.
+    pub(crate) told: Value,
     /// What it will end in, decided by a fault or at submission.
     pub(crate) doomed: Option<TaskError>,
     /// None until it has ended.
@@ -87,73 +37,119 @@ pub(crate) struct TaskError {
     /// `DuplicateName` and so on.
     pub(crate) fault: String,
     pub(crate) message: String,
-    /// `InvalidPowerState` only: the power that the VM has.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) existing: Option<Power>,
-    /// `InvalidPowerState` only: the power that it would have to have.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) requested: Option<Power>,
+    /// What else is told about it.
+    #[serde(flatten)]
+    pub(crate) details: Map<String, Value>,
+}
+
+/// What a task is about, and how long it runs.
+pub(crate) struct Work {
+    pub(crate) about: u64,
+    pub(crate) name: String,
+    /// Unless the scenario says otherwise.
+    pub(crate) takes: Between,
+    pub(crate) told: Value,
 }
 
 impl TaskError {
-    pub(crate) fn new(fault: &str, message: String) -> Self {
+    pub(crate) fn new(fault: &str, message: impl Into<String>) -> Self {
         TaskError {
             fault: fault.to_owned(),
-            message,
-            existing: None,
-            requested: None,
-        }
-    }
-
-    fn power(existing: Power, requested: Power) -> Self {
-        TaskError {
-            existing: Some(existing),
-            requested: Some(requested),
-            ..Self::new(
-                "InvalidPowerState",
-                "the VM's power state does not allow it".to_owned(),
-            )
+            message: message.into(),
+            details: Map::new(),
         }
     }
 }
 
 impl Task {
     pub(crate) fn id(&self) -> String {
-        format!("task-{}", self.number)
+        format!("{PREFIX}{}", self.number)
     }
 
-    /// What `task.get` answers.
-    pub(crate) fn describe(&self, now: u64) -> Value {
-        let state = match &self.ended {
+    /// How far it is.
+    pub(crate) fn state(&self, now: u64) -> &'static str {
+        match &self.ended {
             None if now < self.starts => "queued",
             None => "running",
             Some(Ok(())) => "success",
             Some(Err(_)) => "error",
-        };
-        let mut task = json!({"id": self.id(), "state": state, "kind": self.kind});
-        if self.kind != TaskKind::Clone || matches!(self.ended, Some(Ok(()))) {
-            task["vm"] = Value::from(vm::id(self.vm));
         }
-        if let Some(Err(error)) = &self.ended {
-            task["error"] = json!(error);
-        }
-        task
     }
 
-    /// May it do its work on the VM as it is now?
-    pub(crate) fn permitted(&self, vm: &Vm) -> Result<(), TaskError> {
-        let power = vm.current().map(|v| v.power);
-        match (self.kind, power) {
-            (TaskKind::Clone | TaskKind::Reconfigure, _) => Ok(()),
-            (TaskKind::PowerOn, Some(Power::On)) => Err(TaskError::power(Power::On, Power::On)),
-            (TaskKind::PowerOff, Some(Power::Off)) => Err(TaskError::power(Power::Off, Power::Off)),
-            (TaskKind::Destroy, Some(Power::On)) => Err(TaskError::power(Power::On, Power::Off)),
-            _ => Ok(()),
-        }
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.ended, Some(Err(_)))
     }
 }
 
-/// 7 of `task-7`, spelled so and not otherwise.
-pub(crate) fn number(id: &str) -> Option<u64> {
-    vm::canonical(id, "task-")
+/// What stands before the number of a task in its id.
+const PREFIX: &str = "task-";
+
+/// `task-7`
+pub(crate) fn id(number: u64) -> String {
+    format!("{PREFIX}{number}")
+}
+
+impl<E, Q> Kernel<E, Q> {
+    /// Enters a task and when it will end.
+    pub(crate) fn submit(&mut self, at: u64, call: &Call<Q>, work: Work) -> &Task {
+        let owner = &call.caller.owner;
+        let (queue, run) = (self.draw_for(owner), self.draw_for(owner));
+        let starts = at + self.settings.queue.pick(queue);
+        let ends = starts + call.plan.takes.unwrap_or_else(|| work.takes.pick(run));
+        let number = self.number();
+        let task = Task {
+            number,
+            operation: call.operation.clone(),
+            about: work.about,
+            name: work.name,
+            stamp: call.stamp(),
+            submitted: at,
+            starts,
+            ends,
+            told: work.told,
+            doomed: call.plan.doomed.clone(),
+            ended: None,
+        };
+        self.tasks.insert(number, task);
+        self.owned.get_or_default(owner.clone()).insert(number);
+        self.enter(ends, Due::End(number));
+        self.dirty = true;
+        &self.tasks[&number]
+    }
+
+    /// All tasks whose records have not expired, the oldest first.
+    pub(crate) fn tasks(&self) -> impl Iterator<Item = &Task> {
+        self.tasks.values()
+    }
+
+    /// Those of one owner, the oldest first.
+    pub(crate) fn tasks_of(&self, owner: &str) -> impl Iterator<Item = &Task> {
+        let own = self.owned.get(owner).into_iter().flatten();
+        own.map(|number| &self.tasks[number])
+    }
+
+    pub(crate) fn task(&self, number: u64) -> Option<&Task> {
+        self.tasks.get(&number)
+    }
+
+    /// `task-7`
+    pub(crate) fn task_by_id(&self, id: &str) -> Option<&Task> {
+        self.task(number(id, PREFIX)?)
+    }
+
+    /// A task has ended, so or so: its record expires later.
+    pub(crate) fn end_task(&mut self, at: u64, number: u64, ended: Result<(), TaskError>) {
+        if let Some(task) = self.tasks.get_mut(&number) {
+            task.ended = Some(ended);
+            let expires = at + self.settings.retention;
+            self.enter(expires, Due::Expire(number));
+        }
+    }
+
+    /// Nobody can ask for the task any more.
+    pub(crate) fn forget_task(&mut self, number: u64) {
+        if let Some(task) = self.tasks.remove(&number) {
+            self.owned.get_or_default(task.stamp.owner).remove(&number);
+        }
+    }
 }

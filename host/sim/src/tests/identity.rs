@@ -351,11 +351,12 @@ fn in_an_outage_nobody_becomes_anybody() {
         (Unreachable::Silent, Code::DeadlineExceeded),
     ] {
         let mut b = bench(vec![]);
-        b.sim.config.outages.push(Outage {
+        let outage = Outage {
             from: Millis(0),
             until: Millis(1),
             calls,
-        });
+        };
+        b.reconfigure(|config| config.outages.push(outage));
         assert_eq!(code(b.become_role([])), expected);
         b.now += 1;
         assert!(b.become_role([]).is_ok());
@@ -372,10 +373,10 @@ fn a_session_ends_on_the_clock_and_survives_a_restart_until_then() {
     let probe = |b: &mut Bench, token| b.under(token, "u", "api-server.probe", json!({}));
     b.now += 899_999;
     assert!(probe(&mut b, token).is_ok());
-    assert_eq!(b.sim.world.sessions.len(), 1);
+    assert_eq!(b.sim.session_tokens().count(), 1);
     b.now += 1;
     b.become_role([]).unwrap();
-    assert_eq!(b.sim.world.sessions.len(), 1, "the old one is forgotten");
+    assert_eq!(b.sim.session_tokens().count(), 1, "the old one is forgotten");
     assert_eq!(code(probe(&mut b, token)), Code::Unauthenticated);
     assert_eq!(code(probe(&mut b, Some("made-up"))), Code::Unauthenticated);
 }

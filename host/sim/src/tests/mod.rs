@@ -1,7 +1,7 @@
 //! How the simulated cloud behaves.
 
 use polity_core::call::{CloudRequest, PendingEntry, Session};
-use polity_core::contract::{Answer, Code, Doubt};
+use polity_core::contract::{Answer, Code, Doubt, Failure};
 use serde_json::{Value, json};
 
 use super::*;
@@ -11,6 +11,7 @@ mod behaviour;
 mod faults;
 mod honesty;
 mod identity;
+mod isolation;
 mod machines;
 mod nodes;
 mod pools;
@@ -112,6 +113,13 @@ impl Bench {
             sim: Sim::new(config, 7, START),
             now: START,
         }
+    }
+
+    /// The same cloud goes on with another configuration, as after a restart.
+    fn reconfigure(&mut self, change: impl FnOnce(&mut SimConfig)) {
+        let mut config = self.sim.config.clone();
+        change(&mut config);
+        self.sim = Sim::restore(config, &self.sim.snapshot()).unwrap();
     }
 
     fn reply(&mut self, owner: &str, operation: &str, arguments: Value) -> Reply {

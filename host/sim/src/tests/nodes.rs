@@ -289,10 +289,15 @@ fn an_unfinished_scenario_waits_for_the_api_server_and_a_calm_one_does_not() {
 
 #[test]
 fn what_befalls_a_node_does_nothing_to_a_vm_that_is_none() {
-    let mut b = meeting([]);
+    let mut b = meeting([WorldEvent {
+        vm: "m".to_owned(),
+        after_power_on: None,
+        ..event(Intervention::FallSilent, 0)
+    }]);
     let vm = b.vm("m");
-    b.sim.befall(b.now, 1, Intervention::FallSilent);
     assert!(b.sim.nodes(b.now).is_empty());
+    let last = &b.sim.effects().last().unwrap().what;
+    assert_eq!(*last, Happened::Intervened(Intervention::FallSilent));
     assert!(b.call("m", "vm.get", vm).is_ok());
 }
 

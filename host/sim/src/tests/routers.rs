@@ -611,21 +611,21 @@ fn every_trouble_can_meet_every_operation_of_routers() {
             message: None,
             retry_after: None,
         };
-        b.sim.config.faults = vec![rule(operation, refused)];
+        b.reconfigure(|config| config.faults = vec![rule(operation, refused)]);
         let failure = b.call("u", operation, arguments.clone()).unwrap_err();
         assert_eq!(
             (failure.code, failure.effect),
             (Code::Unavailable, MayHave::None),
             "{operation}"
         );
-        b.sim.config.faults = vec![rule(operation, Trouble::LoseRequest)];
+        b.reconfigure(|config| config.faults = vec![rule(operation, Trouble::LoseRequest)]);
         assert_eq!(b.reply("u", operation, arguments).answer, None, "{operation}");
     }
     let named = FaultRule {
         vm: "r".to_owned(),
         ..rule("*", Trouble::LoseRequest)
     };
-    b.sim.config.faults = vec![named];
+    b.reconfigure(|config| config.faults = vec![named]);
     for (operation, arguments) in [
         ("router.resource", json!({"name": "r"})),
         ("router.get", json!({"name": "r"})),

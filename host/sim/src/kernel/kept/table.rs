@@ -4,8 +4,8 @@ use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Change, RecordKey};
 
@@ -78,8 +78,9 @@ impl<K: Ord + Clone, V> Table<K, V> {
 pub(crate) trait Note {
     /// Notes changes from now on: at first, all that is there.
     fn begin(&mut self);
-    /// Removes every record.
-    fn clear(&mut self);
+    fn is_empty(&self) -> bool;
+    /// Shows every record, key and value as JSON.
+    fn show(&self, each: &mut dyn FnMut(String, String));
     /// Hands over what changed since this was called last.
     fn hand_over(&mut self, table: &'static str, changes: &mut Vec<Change>);
     /// Takes a stored record in.
@@ -95,17 +96,23 @@ where
         self.changed = Some(self.records.keys().cloned().collect());
     }
 
-    fn clear(&mut self) {
-        self.retain(|_| false);
+    fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    fn show(&self, each: &mut dyn FnMut(String, String)) {
+        for (key, value) in &self.records {
+            each(text(key), text(value));
+        }
     }
 
     fn hand_over(&mut self, table: &'static str, changes: &mut Vec<Change>) {
         let changed = self.changed.as_mut().map(std::mem::take).unwrap_or_default();
         changes.extend(changed.into_iter().map(|key| Change {
-            value: self.records.get(&key).map(json),
+            value: self.records.get(&key).map(|value| text(value).into_bytes()),
             key: RecordKey {
                 table,
-                key: String::from_utf8(json(&key)).expect("JSON is text"),
+                key: text(&key),
             },
         }));
     }
@@ -117,8 +124,8 @@ where
     }
 }
 
-fn json(value: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(value).expect("records are JSON")
+fn text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("records are JSON")
 }
 
 impl<K, V> Default for Table<K, V> {
@@ -130,34 +137,11 @@ impl<K, V> Default for Table<K, V> {
     }
 }
 
-impl<K: PartialEq, V: PartialEq> PartialEq for Table<K, V> {
-    fn eq(&self, other: &Self) -> bool {
-        self.records == other.records
-    }
-}
-
 impl<K, V> Deref for Table<K, V> {
     type Target = BTreeMap<K, V>;
 
     fn deref(&self) -> &BTreeMap<K, V> {
         &self.records
-    }
-}
-
-/// As a list of pairs: keys need not be strings.
-impl<K: Serialize, V: Serialize> Serialize for Table<K, V> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(&self.records)
-    }
-}
-
-impl<'de, K: Deserialize<'de> + Ord, V: Deserialize<'de>> Deserialize<'de> for Table<K, V> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let pairs = Vec::<(K, V)>::deserialize(deserializer)?;
-        Ok(Table {
-            records: pairs.into_iter().collect(),
-            changed: None,
-        })
     }
 }
 

@@ -1,20 +1,24 @@
 //! Bootstrap tokens: which of them let a machine join. Only digests of them are kept.
 
-use polity_core::call::CloudRequest;
 use polity_core::contract::Answer;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
-use crate::Sim;
-use crate::config::Tokens;
-use crate::hypervisor::vm::Stamp;
-use crate::kernel::call::owned;
+use crate::config::Tokens as Required;
+use crate::event::{Call, Kernel};
+use crate::kernel::call::Stamp;
+use crate::kernel::kept::Table;
+
+/// What is known of tokens, by their digests.
+pub(super) struct Tokens {
+    required: Required,
+    pub(super) known: Table<String, Token>,
+}
 
 /// What is known of a token.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Token {
+pub(super) struct Token {
     /// Who was the first to use it.
     stamp: Option<Stamp>,
     /// The host said that it made it.
@@ -24,84 +28,59 @@ pub(crate) struct Token {
     revoked: bool,
 }
 
-impl Sim {
-    /// Tells of a bootstrap token that was made, as it will be in `machine.create`: the value, or where nothing
-    /// unseals, the reference. `ttl_ms` is how long it is valid. Made anew, it is valid again.
-    pub fn admit_token(&mut self, now_ms: u64, token: &Value, ttl_ms: u64) {
-        let now = self.advance(now_ms);
-        self.world
-            .tokens
+impl Tokens {
+    pub(super) fn new(required: Required) -> Self {
+        Tokens {
+            required,
+            known: Table::default(),
+        }
+    }
+
+    /// The host has made a token. Made anew, it is valid again.
+    pub(super) fn admit(&mut self, kernel: &mut Kernel, token: &Value, ttl_ms: u64) {
+        let now = kernel.now();
+        self.known
             .retain(|token| token.expires.is_none_or(|expires| expires > now));
         let known = Token {
             minted: true,
             expires: Some(now.saturating_add(ttl_ms)),
             ..Token::default()
         };
-        self.world
-            .tokens
-            .insert(digest(self.world.head.seed, token), known);
-        self.dirty = true;
+        self.known.insert(kernel.digest(token), known);
+        kernel.mark_dirty();
     }
 
-    /// Takes the token that a machine is made with; what is kept of it.
-    pub(crate) fn take_token(&mut self, request: &CloudRequest) -> Option<String> {
-        let arguments = &request.arguments;
-        let token = arguments
-            .get("bootstrapToken")
-            .or_else(|| arguments.get("token"))?;
-        let digest = digest(self.world.head.seed, token);
-        let stamp = self.stamp(request);
-        let token = self.world.tokens.get_or_default(digest.clone());
-        token.stamp.get_or_insert(stamp);
-        Some(digest)
+    /// A machine is made with this token.
+    pub(super) fn take(&mut self, digest: &str, stamp: &Stamp) {
+        let token = self.known.get_or_default(digest.to_owned());
+        token.stamp.get_or_insert_with(|| stamp.clone());
     }
 
-    pub(crate) fn revoke_token(&mut self, request: &CloudRequest) -> Answer {
-        let digest = digest(self.world.head.seed, &request.arguments["token"]);
-        let stamp = self.stamp(request);
-        let token = self.world.tokens.get_or_default(digest);
-        owned(token.stamp.get_or_insert(stamp), &request.session, "the token")?;
+    pub(super) fn revoke(&mut self, kernel: &mut Kernel, call: &Call) -> Answer {
+        let digest = kernel.digest(&call.arguments["token"]);
+        let token = self.known.get_or_default(digest);
+        let stamp = token.stamp.get_or_insert_with(|| call.stamp());
+        call.caller.check_owner(stamp, "the token")?;
         token.revoked = true;
-        self.dirty = true;
+        kernel.mark_dirty();
         Ok(json!({}))
     }
 
     /// The machine that had it is gone. What the host made ends by itself, and is known until then.
-    pub(crate) fn forget_token(&mut self, digest: &str) {
-        let now = self.world.head.now;
+    pub(super) fn forget(&mut self, now: u64, digest: &str) {
         let ended = |token: &Token| token.expires.is_none_or(|expires| expires <= now);
-        if self.world.tokens.get(digest).is_some_and(ended) {
-            self.world.tokens.remove(digest);
+        if self.known.get(digest).is_some_and(ended) {
+            self.known.remove(digest);
         }
     }
 
     /// May a machine with this token join now?
-    pub(crate) fn lets_join(&self, at: u64, token: Option<&str>) -> bool {
-        let known = token.and_then(|digest| self.world.tokens.get(digest));
+    pub(super) fn lets_join(&self, at: u64, token: Option<&str>) -> bool {
+        let known = token.and_then(|digest| self.known.get(digest));
         let ended = |token: &Token| token.revoked || token.expires.is_some_and(|expires| at >= expires);
-        match self.config.machines.tokens {
-            Tokens::Any => !known.is_some_and(ended),
-            Tokens::Minted => known.is_some_and(|token| token.minted && !ended(token)),
+        match self.required {
+            Required::Any => !known.is_some_and(ended),
+            Required::Minted => known.is_some_and(|token| token.minted && !ended(token)),
         }
     }
-}
-
-/// What is kept of a token, in its place.
-pub(crate) fn concealed(seed: u64, token: &Value) -> Value {
-    json!({DIGEST: digest(seed, token)})
-}
-
-/// No argument that passes the catalogue's schema has this field.
-const DIGEST: &str = "$digest";
-
-fn digest(seed: u64, token: &Value) -> String {
-    if let Some(digest) = token.get(DIGEST).and_then(Value::as_str) {
-        return digest.to_owned();
-    }
-    let digest = Sha256::new_with_prefix(seed.to_le_bytes()).chain_update(token.to_string());
-    digest
-        .finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
 }

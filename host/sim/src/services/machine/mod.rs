@@ -1,158 +1,183 @@
-//! Machines of a cluster: VMs that are made, set up and turned on by one call, and whose nodes join by themselves.
+//! Machines in the manner of Gardener's drivers: VMs that are made, set up and turned on by one call, and whose nodes
+//! join a cluster by themselves.
 
-pub(crate) use polity_clouds::catalogue::machine::CREATE;
-use polity_core::call::{CloudRequest, Session};
+use polity_clouds::catalogue::Named;
+use polity_clouds::catalogue::machine::{self, CREATE};
+use polity_core::call::CloudRequest;
 use polity_core::contract::{Answer, Code, Failure};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::Sim;
-use crate::config::scenario::Trouble;
-use crate::hypervisor::vm::Vm;
-use crate::kernel::call::{no_vm, owned, text};
-use crate::services::cluster::node::Node;
-use crate::view::Happened;
+use super::{Context, Service};
+use crate::config::Machines as MachineConfig;
+use crate::config::scenario::Quirk;
+use crate::event::{Call, Event, MachineMade};
+use crate::hypervisor::effects::Happened;
+use crate::hypervisor::vm::{Vm, id_of_provider, provider_id};
+use crate::hypervisor::{Hypervisor, no_vm};
+use crate::kernel::call::text;
+use crate::kernel::kept::{Note, Table};
+use crate::power::Power;
 
-/// What stands before a VM's id in the id by which its node names it.
-const SCHEME: &str = "sim:///";
-
-/// How the node of a machine that is about to be made will join.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Joining {
-    /// Milliseconds after it has booted; none: as the configuration says.
-    after: Option<u64>,
-    never: bool,
-    name: Option<String>,
+pub(crate) struct Machines {
+    config: MachineConfig,
+    /// By the number of its VM.
+    machines: Table<u64, Machine>,
 }
 
-impl From<Trouble> for Joining {
-    fn from(trouble: Trouble) -> Self {
-        let mut joining = Joining::default();
-        match trouble {
-            Trouble::JoinsAfter(after) => joining.after = Some(after.0),
-            Trouble::NeverJoins => joining.never = true,
-            Trouble::NodeName(name) => joining.name = Some(name),
+/// What there is of a machine beside its VM.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Machine {
+    node_name: String,
+    /// When it has booted, the last time that it was turned on.
+    booted: u64,
+}
+
+impl Machines {
+    pub(crate) fn new(config: MachineConfig) -> Self {
+        Machines {
+            config,
+            machines: Table::default(),
+        }
+    }
+
+    /// Makes a machine. It is there at once, and turned on; a search may be blind to it for as long as `lag`.
+    fn create(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
+        if let Some(earlier) = cx.vms.made_earlier(cx.kernel, call) {
+            return Ok(self.created(cx.vms, earlier));
+        }
+        let place = cx.vms.place(call, "machine", cx.vms.unique_names)?;
+        let vm = cx.vms.create(cx.kernel, cx.at, call, place);
+        let name = call.text("name").to_owned();
+        let token = call.arguments.get("bootstrapToken");
+        let mut made = MachineMade {
+            vm,
+            node_name: self.config.node_name_of(&name, vm),
+            name,
+            stamp: call.stamp(),
+            token: token.map(|token| cx.kernel.digest(token)),
+            joins_after: None,
+            never_joins: false,
+        };
+        match &call.plan.quirk {
+            Some(Quirk::JoinsAfter(after)) => made.joins_after = Some(*after),
+            Some(Quirk::NeverJoins) => made.never_joins = true,
+            Some(Quirk::NodeName(name)) => made.node_name.clone_from(name),
             _ => {}
         }
-        joining
-    }
-}
-
-impl Sim {
-    /// Makes a machine. It is there at once, and turned on; a search may be blind to it for as long as `lag`.
-    pub(crate) fn create_machine(&mut self, at: u64, request: &CloudRequest, joining: Joining) -> Answer {
-        let session = &request.session;
-        let name = text(&request.arguments, "name").to_owned();
-        if let Some(earlier) = self.made_earlier(request, |number| self.is_machine(number)) {
-            return Ok(self.made(earlier));
-        }
-        let place = self.place(session, json!(["machine", session.tenant, name]));
-        if self.config.unique_names && self.world.names.contains_key(&place) {
-            let message = format!("there is a machine {name:?} already");
-            return Err(Failure::new(Code::AlreadyExists, message));
-        }
-        let number = self.appear(at, request, &name, place);
-        let node = Node {
-            machine: name.clone(),
-            name: joining.name.unwrap_or_else(|| self.node_name(&name, number)),
-            stamp: self.world.vms[&number].stamp.clone(),
-            token: self.take_token(request),
-            joins_after: joining.after,
-            never: joining.never,
-            ..Node::default()
+        let machine = Machine {
+            node_name: made.node_name.clone(),
+            booted: 0,
         };
-        self.world.nodes.insert(number, node);
-        self.turn_on_at_once(at, CREATE, number);
-        Ok(self.made(number))
-    }
-
-    pub(crate) fn node_name(&self, name: &str, number: u64) -> String {
-        let pattern = self.config.machines.node_name.replace("{name}", name);
-        pattern.replace("{number}", &number.to_string())
-    }
-
-    pub(crate) fn is_machine(&self, number: u64) -> bool {
-        self.world.nodes.contains_key(&number) && !self.world.members.contains_key(&number)
-    }
-
-    /// What `machine.create` answers.
-    pub(crate) fn made(&self, number: u64) -> Value {
-        let node = &self.world.nodes[&number].name;
-        json!({"providerID": provider_id(number), "nodeName": node, "lastKnownState": format!("made as vm-{number}")})
+        self.machines.insert(vm, machine);
+        cx.kernel.announce(Event::MachineMade(made));
+        cx.vms.start_created(cx.kernel, cx.at, call, vm);
+        Ok(self.created(cx.vms, vm))
     }
 
     /// By the cloud's id where the caller knows it, which never denies what exists; otherwise by name, which may.
-    pub(crate) fn machine_status(&mut self, at: u64, session: &Session, arguments: &Value) -> Answer {
-        let then = self.look(at, &session.owner);
-        let number = match machine_id(arguments) {
-            Some(_) => self.machine_by_id(session, arguments)?,
-            None => self.machine_by_name(session, arguments, |vm| vm.as_of(then).is_some_and(|v| !v.gone))?,
+    fn status(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
+        let then = cx.kernel.look(cx.at, &call.caller.owner);
+        let vm = match machine_id(&call.arguments) {
+            Some(_) => self.by_id(cx, call)?,
+            None => self.by_name(cx, call, |vm| vm.as_of(then).is_some_and(|v| !v.gone))?,
         };
-        let node = &self.world.nodes[&number];
-        let vm = self.world.vms[&number].at_least_first(then).filter(|v| !v.gone);
-        vm.ok_or_else(|| no_machine(arguments))?;
+        let seen = vm.at_least_first(then).filter(|version| !version.gone);
+        seen.ok_or_else(|| no_machine(&call.arguments))?;
+        let machine = &self.machines[&vm.number];
         Ok(json!({
-            "providerID": provider_id(number),
-            "nodeName": node.name,
-            "initialized": then >= node.booted,
+            "providerID": provider_id(vm.number),
+            "nodeName": machine.node_name,
+            "initialized": then >= machine.booted,
         }))
     }
 
     /// Removes a machine at once. Whoever deletes sees what there is: no lag.
-    pub(crate) fn delete_machine(&mut self, at: u64, request: &CloudRequest) -> Answer {
-        let (session, arguments) = (&request.session, &request.arguments);
-        let number = match machine_id(arguments) {
-            Some(_) => self.machine_by_id(session, arguments)?,
-            None => self.machine_by_name(session, arguments, Vm::exists)?,
+    fn delete(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
+        let vm = match machine_id(&call.arguments) {
+            Some(_) => self.by_id(cx, call)?,
+            None => self.by_name(cx, call, Vm::exists)?,
         };
-        if !self.world.vms[&number].exists() {
-            return Err(no_machine(arguments));
-        }
-        self.note_at_once(at, "machine.delete", Happened::Done, number);
-        self.set_power(at, number, None);
-        self.dirty = true;
+        let number = Some(vm.number).filter(|_| vm.exists());
+        let number = number.ok_or_else(|| no_machine(&call.arguments))?;
+        cx.vms.note(cx.at, &call.operation, Happened::Done, number);
+        cx.vms.set_power(cx.kernel, cx.at, number, None);
+        cx.kernel.mark_dirty();
         Ok(json!({}))
     }
 
-    fn machine_by_id(&self, session: &Session, arguments: &Value) -> Result<u64, Failure> {
-        let vm = self.vm(session, id(arguments))?;
-        match self.is_machine(vm.number) {
-            true => Ok(vm.number),
-            false => Err(no_machine(arguments)),
+    fn by_id<'a>(&self, cx: &'a Context<'_>, call: &Call) -> Result<&'a Vm, Failure> {
+        let vm = cx.vms.visible(&call.caller, id(&call.arguments))?;
+        match self.machines.contains_key(&vm.number) {
+            true => Ok(vm),
+            false => Err(no_machine(&call.arguments)),
         }
     }
 
     /// The caller's own machine of this name.
-    fn machine_by_name(
+    fn by_name<'a>(
         &self,
-        session: &Session,
-        arguments: &Value,
+        cx: &'a Context<'_>,
+        call: &'a Call,
         there: impl Fn(&Vm) -> bool,
-    ) -> Result<u64, Failure> {
-        let name = text(arguments, "name");
-        let own = self
-            .world
-            .owners
-            .get(&session.owner)
-            .into_iter()
-            .flat_map(|owner| &owner.vms);
-        own.map(|number| &self.world.vms[number])
-            .filter(|vm| vm.name == name && self.is_machine(vm.number) && self.sees(session, &vm.stamp))
-            .filter(|vm| owned(&vm.stamp, session, name).is_ok())
-            .find(|vm| there(vm))
-            .map(|vm| vm.number)
-            .ok_or_else(|| no_machine(arguments))
+    ) -> Result<&'a Vm, Failure> {
+        let name = call.text("name");
+        let mut own = cx.vms.own(&call.caller);
+        let is = |vm: &&Vm| vm.name == name && self.machines.contains_key(&vm.number) && there(vm);
+        own.find(is).ok_or_else(|| no_machine(&call.arguments))
     }
 }
 
-/// `sim:///vm-7`
-pub(crate) fn provider_id(number: u64) -> String {
-    format!("{SCHEME}vm-{number}")
+impl Service for Machines {
+    fn operations(&self, visible_within: u64) -> Vec<Named> {
+        machine::operations(visible_within).into()
+    }
+
+    fn tables(&mut self) -> Vec<(&'static str, &mut dyn Note)> {
+        vec![("machines", &mut self.machines)]
+    }
+
+    fn subject(&self, cx: &Context<'_>, request: &CloudRequest) -> Option<String> {
+        match id(&request.arguments) {
+            "" => Some(text(&request.arguments, "name").to_owned()),
+            id => cx.vms.name_of(id),
+        }
+    }
+
+    fn perform(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
+        match call.operation.as_str() {
+            CREATE => self.create(cx, call),
+            "machine.status" => self.status(cx, call),
+            "machine.delete" => self.delete(cx, call),
+            _ => Err(call.unknown()),
+        }
+    }
+
+    fn on_event(&mut self, cx: &mut Context<'_>, event: &Event) {
+        match event {
+            Event::PowerChanged {
+                vm,
+                power: Some(Power::On),
+            } => {
+                if let Some(machine) = self.machines.get_mut(vm) {
+                    machine.booted = cx.booted(self.config.boot, *vm);
+                }
+            }
+            Event::Forgotten { vm } => drop(self.machines.remove(vm)),
+            _ => {}
+        }
+    }
+
+    fn created(&self, _: &Hypervisor, vm: u64) -> Value {
+        let node = &self.machines[&vm].node_name;
+        json!({"providerID": provider_id(vm), "nodeName": node, "lastKnownState": format!("made as vm-{vm}")})
+    }
 }
 
 /// `vm-7` of the provider's id in the arguments; empty where there is none, or none of this cloud.
-pub(crate) fn id(arguments: &Value) -> &str {
-    let id = machine_id(arguments).unwrap_or_default();
-    id.strip_prefix(SCHEME).unwrap_or_default()
+fn id(arguments: &Value) -> &str {
+    machine_id(arguments).map(id_of_provider).unwrap_or_default()
 }
 
 fn machine_id(arguments: &Value) -> Option<&str> {

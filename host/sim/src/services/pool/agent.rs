@@ -5,23 +5,17 @@
 
 use std::collections::BTreeMap;
 
-use polity_core::call::{CloudRequest, Session};
+use polity_clouds::catalogue::node::{ENSURE, REBOOT};
 use polity_core::contract::{Answer, Code, Failure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::Sim;
-use crate::hypervisor::vm::Power;
-use crate::kernel::call::{Plan, text};
-use crate::kernel::draw::{draw, uuid};
-use crate::services::pool::Member;
-use crate::view::Happened;
-use crate::world::Due;
+use super::{Context, Pools};
+use crate::config::scenario::Quirk;
+use crate::event::{Call, Event, Kernel};
+use crate::hypervisor::effects::Happened;
+use crate::power::Power;
 
-/// The operation that installs packages.
-pub(crate) const ENSURE: &str = "node.ensure";
-/// The operation that ends a boot.
-pub(crate) const REBOOT: &str = "node.reboot";
 /// Milliseconds between the answer to a reboot and the reboot.
 const REBOOTS_AFTER: u64 = 10_000;
 
@@ -30,25 +24,25 @@ type Versions = BTreeMap<String, String>;
 /// What a machine remembers for its agent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Agent {
-    pub(crate) release: Option<String>,
-    pub(crate) seed: Versions,
-    pub(crate) initialized: bool,
-    pub(crate) installed: Versions,
-    pub(crate) work: Option<Work>,
-    pub(crate) reboot_required: bool,
+pub(super) struct Agent {
+    pub(super) release: Option<String>,
+    pub(super) seed: Versions,
+    pub(super) initialized: bool,
+    pub(super) installed: Versions,
+    pub(super) work: Option<Work>,
+    pub(super) reboot_required: bool,
     /// Whether this boot is about to end, and for good.
-    pub(crate) ending: Option<Ending>,
+    pub(super) ending: Option<Ending>,
     /// How often it was rebooted by its agent.
-    pub(crate) reboots: u64,
+    pub(super) reboots: u64,
     /// Of which object the agent is listened to.
-    pub(crate) node_uid: Option<String>,
+    pub(super) node_uid: Option<String>,
 }
 
 /// How a boot ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) enum Ending {
+pub(super) enum Ending {
     Reboots,
     NeverReturns,
 }
@@ -56,113 +50,96 @@ pub(crate) enum Ending {
 /// Packages that are, or were, brought to their versions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Work {
-    pub(crate) versions: Versions,
+pub(super) struct Work {
+    pub(super) versions: Versions,
     /// Which one: what is due to end may have been interrupted.
     nth: u64,
     doomed: Option<String>,
     /// In which boot, and how.
-    pub(crate) ended: Option<(u64, Result<(), Trouble>)>,
+    pub(super) ended: Option<(u64, Result<(), Trouble>)>,
 }
 
 /// Why work failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Trouble {
+pub(super) struct Trouble {
     code: String,
     message: String,
 }
 
-impl Sim {
+impl Pools {
     /// A call of an agent to its machine.
-    pub(crate) fn on_node(&mut self, at: u64, request: &CloudRequest, plan: Plan) -> Answer {
-        let CloudRequest {
-            session,
-            operation,
-            arguments,
-            ..
-        } = request;
-        let node = text(arguments, "node");
-        let number = self.listening(at, session, node)?;
-        let boot_id = self.boot_id(number, self.world.members[&number].boots);
-        let (seed, blindly) = (self.world.head.seed, self.reboots_blindly);
-        let work = self.describe_work(number);
+    pub(super) fn on_agent_call(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
+        let node = call.text("node");
+        let number = self.listening(cx, call, node)?;
+        let boot_id = boot_id(cx.kernel, number, self.members[&number].boots);
+        if call.operation == "node.work" {
+            let machine_id = cx.kernel.uuid(&format!("machine-id {number}")).replace('-', "");
+            let mut told = json!({"node": node, "bootId": boot_id, "machineId": machine_id});
+            if let Some(work) = self.describe_work(cx.kernel, number) {
+                told["work"] = work;
+            }
+            return Ok(told);
+        }
+        let blindly = self.reboots_blindly;
         let agent = self.agent(number);
-        Ok(match operation.as_str() {
-            "node.seed" => json!({"node": node, "versions": agent.seed, "initialized": agent.initialized}),
+        match call.operation.as_str() {
+            "node.seed" => {
+                Ok(json!({"node": node, "versions": agent.seed, "initialized": agent.initialized}))
+            }
             "node.versions" => {
-                let asked = arguments["packages"].as_array().into_iter().flatten();
+                let asked = call.arguments["packages"].as_array().into_iter().flatten();
                 let asked = asked.filter_map(Value::as_str);
                 let has = |package: &str| Some((package.to_owned(), agent.installed.get(package)?.clone()));
-                json!({"node": node, "versions": asked.filter_map(has).collect::<Versions>()})
+                Ok(json!({"node": node, "versions": asked.filter_map(has).collect::<Versions>()}))
             }
-            "node.work" => {
-                let machine_id = uuid(seed, &format!("machine-id {number}")).replace('-', "");
-                let mut told = json!({"node": node, "bootId": boot_id, "machineId": machine_id});
-                if let Some(work) = work {
-                    told["work"] = work;
-                }
-                told
-            }
-            "node.reboot-required" => json!({"node": node, "required": agent.reboot_required}),
+            "node.reboot-required" => Ok(json!({"node": node, "required": agent.reboot_required})),
             "node.initialized" => {
                 agent.initialized = true;
-                self.dirty = true;
-                json!({})
+                cx.kernel.announce(Event::Prepared { vm: number });
+                cx.kernel.mark_dirty();
+                Ok(json!({}))
             }
-            ENSURE => return self.ensure_versions(at, request, number, plan),
-            _ if text(arguments, "bootId") != boot_id && !blindly => {
+            ENSURE => self.ensure_versions(cx, call, number),
+            REBOOT if call.text("bootId") != boot_id && !blindly => {
                 let message = format!("that boot has ended: this is boot {boot_id}");
-                return Err(Failure::new(Code::FailedPrecondition, message));
+                Err(Failure::new(Code::FailedPrecondition, message))
             }
-            _ => {
-                if agent.ending.is_none() {
-                    let never = plan.never_returns;
-                    agent.ending = Some(if never {
-                        Ending::NeverReturns
-                    } else {
-                        Ending::Reboots
-                    });
-                    self.world.schedule(at + REBOOTS_AFTER, Due::Reboot(number));
-                    self.dirty = true;
-                }
-                json!({})
+            REBOOT => {
+                agent.end_boot_soon(cx, call, number);
+                Ok(json!({}))
             }
-        })
-    }
-
-    /// Ends whichever boot it is, for tests of the simulation: they must notice.
-    #[doc(hidden)]
-    pub fn reboot_under_any_boot(&mut self) {
-        self.reboots_blindly = true;
+            _ => Err(call.unknown()),
+        }
     }
 
     /// The machine of this node, if it runs and listens to whoever asks.
-    fn listening(&mut self, at: u64, session: &Session, node: &str) -> Result<u64, Failure> {
+    fn listening(&mut self, cx: &mut Context<'_>, call: &Call, node: &str) -> Result<u64, Failure> {
         let refuse = |code, message: String| Err(Failure::new(code, message));
-        let number = self.member_of(node);
-        let number = number.filter(|number| self.sees(session, &self.world.vms[number].stamp));
-        let Some(number) = number else {
+        let number = self.member_of(cx.vms, node);
+        let visible = |number: &u64| cx.vms.get(*number).is_some_and(|vm| call.caller.sees(&vm.stamp));
+        let member = number.filter(visible);
+        let member = member.and_then(|number| Some((number, self.members.get_mut(&number)?)));
+        let Some((number, member)) = member else {
             return refuse(Code::NotFound, format!("no machine is node {node:?}"));
         };
-        let member = self.world.members.get_mut(&number).expect("found above");
-        let up = member.up.is_some_and(|up| up <= at);
         let Some(agent) = &mut member.agent else {
             return refuse(Code::NotFound, format!("no agent is installed on node {node:?}"));
         };
+        let caller = &call.caller.owner;
         match &agent.node_uid {
-            Some(uid) if *uid != session.owner => {
+            Some(uid) if uid != caller => {
                 return refuse(
                     Code::PermissionDenied,
                     format!("node {node:?} listens to another agent"),
                 );
             }
-            None if !session.owner.is_empty() && self.world.nodes.contains_key(&number) => {
-                agent.node_uid = Some(session.owner.clone());
-                self.dirty = true;
+            None if !caller.is_empty() && member.is_node => {
+                agent.node_uid = Some(caller.clone());
+                cx.kernel.mark_dirty();
             }
             _ => {}
         }
-        match up {
+        match member.up.is_some_and(|up| up <= cx.at) {
             true => Ok(number),
             false => refuse(
                 Code::Unavailable,
@@ -172,24 +149,16 @@ impl Sim {
     }
 
     fn agent(&mut self, number: u64) -> &mut Agent {
-        let member = self
-            .world
-            .members
-            .get_mut(&number)
-            .expect("the caller has found it");
+        let member = self.members.get_mut(&number).expect("the caller has found it");
         member.agent.as_mut().expect("the caller has found it")
     }
 
-    fn boot_id(&self, number: u64, boots: u64) -> String {
-        uuid(self.world.head.seed, &format!("boot {number} {boots}"))
-    }
-
-    fn describe_work(&self, number: u64) -> Option<Value> {
-        let work = self.world.members[&number].agent.as_ref()?.work.as_ref()?;
+    fn describe_work(&self, kernel: &Kernel, number: u64) -> Option<Value> {
+        let work = self.members[&number].agent.as_ref()?.work.as_ref()?;
         let Some((boots, ended)) = &work.ended else {
             return Some(json!({"versions": work.versions, "state": "running"}));
         };
-        let boot_id = self.boot_id(number, *boots);
+        let boot_id = boot_id(kernel, number, *boots);
         Some(match ended {
             Ok(()) => json!({"versions": work.versions, "state": "done", "bootId": boot_id}),
             Err(error) => {
@@ -199,13 +168,10 @@ impl Sim {
     }
 
     /// Begins to install. The same work that runs is joined.
-    fn ensure_versions(&mut self, at: u64, request: &CloudRequest, number: u64, plan: Plan) -> Answer {
-        let versions = Versions::deserialize(&request.arguments["versions"]).unwrap_or_default();
-        let running = self
-            .agent(number)
-            .work
-            .as_ref()
-            .filter(|work| work.ended.is_none());
+    fn ensure_versions(&mut self, cx: &mut Context<'_>, call: &Call, number: u64) -> Answer {
+        let versions = Versions::deserialize(&call.arguments["versions"]).unwrap_or_default();
+        let running = self.agent(number).work.as_ref();
+        let running = running.filter(|work| work.ended.is_none());
         match running.map(|work| work.versions == versions) {
             Some(true) => return Ok(json!({})),
             Some(false) => {
@@ -214,50 +180,45 @@ impl Sim {
             }
             None => {}
         }
-        let nth = self.world.number();
-        let takes =
-            self.config
-                .packages
-                .takes
-                .pick(draw(self.world.head.seed, ENSURE, &request.session.owner, nth));
+        let nth = cx.kernel.number();
+        let takes = cx.kernel.draw(ENSURE, &call.caller.owner, nth);
+        let takes = self.packages.takes.pick(takes);
         self.agent(number).work = Some(Work {
             versions,
             nth,
-            doomed: plan.doomed.map(|error| error.message),
+            doomed: call.plan.doomed.as_ref().map(|error| error.message.clone()),
             ended: None,
         });
-        self.world
-            .schedule(at + plan.takes.unwrap_or(takes), Due::Installed(number, nth));
-        self.note_at_once(at, ENSURE, Happened::Submitted, number);
-        self.dirty = true;
+        let installed = Event::Installed {
+            vm: number,
+            work: nth,
+        };
+        cx.kernel
+            .schedule(cx.at + call.plan.takes.unwrap_or(takes), installed);
+        cx.vms.note(cx.at, ENSURE, Happened::Submitted, number);
+        cx.kernel.mark_dirty();
         Ok(json!({}))
     }
 
     /// The work is done, unless it was interrupted.
-    pub(crate) fn installed(&mut self, at: u64, number: u64, nth: u64) {
-        let known = &self.config.packages.known;
-        let reboot_for = &self.config.packages.reboot_for;
-        let Some(Member {
-            agent: Some(agent),
-            boots,
-            ..
-        }) = self.world.members.get_mut(&number)
-        else {
+    pub(super) fn on_installed(&mut self, cx: &mut Context<'_>, number: u64, nth: u64) {
+        let packages = &self.packages;
+        let Some(member) = self.members.get_mut(&number) else {
             return;
         };
-        let Some(work) = agent
-            .work
-            .as_mut()
-            .filter(|work| work.nth == nth && work.ended.is_none())
-        else {
+        let (Some(agent), boots) = (&mut member.agent, member.boots) else {
             return;
         };
-        let exists =
-            |package: &String, version: &String| known.get(package).is_none_or(|all| all.contains(version));
-        let missing = work
-            .versions
-            .iter()
-            .find(|(package, version)| !exists(package, version));
+        let running = agent.work.as_mut();
+        let Some(work) = running.filter(|work| work.nth == nth && work.ended.is_none()) else {
+            return;
+        };
+        let is_known = |package: &String, version: &String| {
+            let known = packages.known.get(package);
+            known.is_none_or(|all| all.contains(version))
+        };
+        let mut missing = work.versions.iter();
+        let missing = missing.find(|(package, version)| !is_known(package, version));
         let ended = match (&work.doomed, missing) {
             (Some(message), _) => Err(Trouble::new(Code::Unavailable, message.clone())),
             (None, Some((package, version))) => Err(Trouble::new(
@@ -266,9 +227,8 @@ impl Sim {
             )),
             (None, None) => {
                 let differs = |package: &String| agent.installed.get(package) != work.versions.get(package);
-                agent.reboot_required |= reboot_for
-                    .iter()
-                    .any(|p| work.versions.contains_key(p) && differs(p));
+                let mut wants = packages.reboot_for.iter();
+                agent.reboot_required |= wants.any(|p| work.versions.contains_key(p) && differs(p));
                 agent.installed.extend(work.versions.clone());
                 Ok(())
             }
@@ -277,67 +237,83 @@ impl Sim {
             Ok(()) => Happened::Done,
             Err(error) => Happened::Failed(error.message.clone()),
         };
-        work.ended = Some((*boots, ended));
-        self.note_at_once(at, ENSURE, what, number);
-        self.dirty = true;
+        work.ended = Some((boots, ended));
+        cx.vms.note(cx.at, ENSURE, what, number);
+        cx.kernel.mark_dirty();
     }
 
     /// The boot that an agent has ended is over.
-    pub(crate) fn reboot(&mut self, at: u64, number: u64) {
-        let Some(Member {
-            agent: Some(agent), ..
-        }) = self.world.members.get_mut(&number)
-        else {
+    pub(super) fn on_rebooted(&mut self, cx: &mut Context<'_>, number: u64) {
+        let member = self.members.get_mut(&number);
+        let Some(agent) = member.and_then(|member| member.agent.as_mut()) else {
             return;
         };
         let Some(ending) = agent.ending else { return };
         agent.reboots += 1;
-        self.note_at_once(at, REBOOT, Happened::Done, number);
-        self.set_power(at, number, Some(Power::Off));
+        cx.vms.note(cx.at, REBOOT, Happened::Done, number);
+        cx.vms.set_power(cx.kernel, cx.at, number, Some(Power::Off));
         if ending == Ending::Reboots {
-            self.set_power(at, number, Some(Power::On));
+            cx.vms.set_power(cx.kernel, cx.at, number, Some(Power::On));
         }
-        self.dirty = true;
+        cx.kernel.mark_dirty();
     }
 
     /// A boot has ended, however: with it what was under way.
-    pub(crate) fn end_boot(&mut self, at: u64, number: u64) {
-        let Some(Member {
-            agent: Some(agent),
-            boots,
-            ..
-        }) = self.world.members.get_mut(&number)
-        else {
+    pub(super) fn end_boot(&mut self, cx: &mut Context<'_>, number: u64) {
+        let Some(member) = self.members.get_mut(&number) else {
+            return;
+        };
+        let (Some(agent), boots) = (&mut member.agent, member.boots) else {
             return;
         };
         agent.ending = None;
         agent.reboot_required = false;
         if let Some(work) = agent.work.as_mut().filter(|work| work.ended.is_none()) {
             let error = Trouble::new(Code::Aborted, "the machine rebooted in the middle".to_owned());
-            work.ended = Some((*boots, Err(error)));
-            self.note_at_once(at, ENSURE, Happened::Failed("aborted".to_owned()), number);
+            work.ended = Some((boots, Err(error)));
+            let what = Happened::Failed("aborted".to_owned());
+            cx.vms.note(cx.at, ENSURE, what, number);
         }
     }
 
     /// The node gets another object: its agent is another one.
-    pub(crate) fn forget_agent(&mut self, number: u64) {
-        if let Some(Member {
-            agent: Some(agent), ..
-        }) = self.world.members.get_mut(&number)
-        {
-            agent.node_uid = None;
+    pub(super) fn on_joined(&mut self, number: u64) {
+        if let Some(member) = self.members.get_mut(&number) {
+            member.is_node = true;
+            if let Some(agent) = &mut member.agent {
+                agent.node_uid = None;
+            }
         }
     }
 
     /// Installs an agent, or another release of it.
-    pub(crate) fn install_agent(&mut self, number: u64, told: &Value) {
-        let Some(member) = self.world.members.get_mut(&number) else {
+    pub(super) fn install_agent(&mut self, number: u64, told: &Value) {
+        let Some(member) = self.members.get_mut(&number) else {
             return;
         };
         let agent = member.agent.get_or_insert_with(Agent::default);
         agent.seed = Versions::deserialize(&told["versions"]).unwrap_or_default();
         agent.release = told["release"].as_str().map(str::to_owned);
     }
+}
+
+impl Agent {
+    /// This boot ends soon, unless it does already.
+    fn end_boot_soon(&mut self, cx: &mut Context<'_>, call: &Call, vm: u64) {
+        if self.ending.is_some() {
+            return;
+        }
+        self.ending = Some(match call.plan.quirk {
+            Some(Quirk::NeverReturns) => Ending::NeverReturns,
+            _ => Ending::Reboots,
+        });
+        cx.kernel.schedule(cx.at + REBOOTS_AFTER, Event::Rebooted { vm });
+        cx.kernel.mark_dirty();
+    }
+}
+
+fn boot_id(kernel: &Kernel, number: u64, boots: u64) -> String {
+    kernel.uuid(&format!("boot {number} {boots}"))
 }
 
 impl Trouble {

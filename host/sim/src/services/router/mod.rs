@@ -1,219 +1,202 @@
 //! Virtual routers in the manner of Neutron and Nova: VMs that are booted with ports, can be reached for management, are
 //! configured, and are plugged while they run.
 
-pub(crate) use polity_clouds::catalogue::router::BOOT;
-pub(crate) mod port;
-pub(crate) mod view;
+mod port;
+mod view;
 
-use polity_core::call::{CloudRequest, Session};
+use polity_clouds::catalogue::Named;
+use polity_clouds::catalogue::router::{self, ATTACH, BOOT, DETACH, PUSH};
+use polity_core::call::CloudRequest;
 use polity_core::contract::{Answer, Code, Failure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::Sim;
-use crate::config::scenario::Intervention;
-use crate::hypervisor::vm::{Power, Vm};
-use crate::kernel::call::{Plan, no_vm, owned, text};
-use crate::kernel::draw::draw;
-use crate::kernel::tasks::{Task, TaskError, TaskKind};
-use crate::services::router::port::Plugged;
-use crate::view::Happened;
-use crate::world::Due;
+use super::{Context, Service};
+use crate::config::scenario::{Intervention, Quirk};
+use crate::config::{Image, Routers as RouterConfig, SimConfig};
+use crate::event::{Call, Event};
+use crate::hypervisor::effects::Happened;
+use crate::hypervisor::vm::{Vm, id};
+use crate::hypervisor::{Hypervisor, no_vm};
+use crate::kernel::between::Between;
+use crate::kernel::call::text;
+use crate::kernel::kept::{Note, Table};
+use crate::kernel::tasks::{Task, TaskError};
+use crate::power::Power;
+use port::{Plugged, Port};
+pub use view::{PortView, RouterView};
+
+pub(crate) struct Routers {
+    config: RouterConfig,
+    images: Vec<Image>,
+    push: Between,
+    /// By the number of their VM.
+    routers: Table<u64, Router>,
+    /// The ports that routers have, by account, network and MAC address.
+    ports: Table<String, Port>,
+    /// Routers that the network service does not know any more, by account, tenant and name.
+    withdrawn: Table<String, ()>,
+}
 
 /// What a router's VM is, besides a VM.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Router {
-    pub(crate) image: String,
+struct Router {
+    image: String,
     /// From when on it can be reached for management.
-    pub(crate) built: u64,
+    built: u64,
     /// From when on its management API answers, unless it never does.
-    pub(crate) answers: u64,
-    pub(crate) never: bool,
-    pub(crate) hung: bool,
+    answers: u64,
+    never: bool,
+    hung: bool,
     /// Since when it is being removed.
-    pub(crate) leaving: Option<u64>,
+    leaving: Option<u64>,
     /// What it was told last.
-    pub(crate) config: Option<Value>,
-    pub(crate) plugged: Vec<Plugged>,
+    config: Option<Value>,
+    plugged: Vec<Plugged>,
 }
 
-impl Sim {
+impl Routers {
+    pub(crate) fn new(config: &SimConfig) -> Self {
+        Routers {
+            config: config.routers.clone(),
+            images: config.images.clone(),
+            push: config.tasks.push,
+            routers: Table::default(),
+            ports: Table::default(),
+            withdrawn: Table::default(),
+        }
+    }
+
     /// Boots a router's VM. It is there at once, being built; a search may be blind to it for as long as `lag`.
-    pub(crate) fn boot_router(&mut self, at: u64, request: &CloudRequest, plan: &Plan) -> Answer {
-        let (session, arguments) = (&request.session, &request.arguments);
-        let name = text(arguments, "name").to_owned();
-        if let Some(earlier) = self.made_earlier(request, |number| self.is_router(number)) {
-            return Ok(booted(earlier));
+    fn boot(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
+        if let Some(earlier) = cx.vms.made_earlier(cx.kernel, call) {
+            return Ok(self.created(cx.vms, earlier));
         }
-        self.image(session, text(arguments, "image"))?;
-        let ports = self.claimable(session, &name, &arguments["ports"])?;
-        let place = self.place(session, json!(["router", session.tenant, name]));
-        if self.config.unique_names && self.world.names.contains_key(&place) {
-            let message = format!("there is a router {name:?} already");
-            return Err(Failure::new(Code::AlreadyExists, message));
-        }
-        let number = self.appear(at, request, &name, place);
+        self.image(call)?;
+        let ports = self.claimable(call, call.text("name"), &call.arguments["ports"])?;
+        let place = cx.vms.place(call, "router", cx.vms.unique_names)?;
+        let number = cx.vms.create(cx.kernel, cx.at, call, place);
         let router = Router {
-            image: text(arguments, "image").to_owned(),
-            never: plan.never,
-            plugged: ports.iter().map(|port| Plugged::at_boot(port, at)).collect(),
+            image: call.text("image").to_owned(),
+            never: call.plan.quirk == Some(Quirk::NeverBoots),
+            plugged: ports.iter().map(|port| Plugged::at_boot(port, cx.at)).collect(),
             ..Router::default()
         };
-        self.world.routers.insert(number, router);
-        self.claim(request, &name, ports);
-        self.turn_on_at_once(at, BOOT, number);
-        Ok(booted(number))
+        self.routers.insert(number, router);
+        self.claim(call, call.text("name"), ports);
+        cx.vms.start_created(cx.kernel, cx.at, call, number);
+        Ok(self.created(cx.vms, number))
     }
 
-    pub(crate) fn is_router(&self, number: u64) -> bool {
-        self.world.routers.contains_key(&number)
+    /// Whether its management API answers.
+    fn alive(&self, cx: &Context<'_>, call: &Call) -> Answer {
+        let number = self.by_id(cx, call)?;
+        Ok(json!({"alive": self.answers(cx, number)}))
     }
 
-    /// The operations on routers that are done at once and answer at once.
-    pub(crate) fn router_call(&mut self, at: u64, request: &CloudRequest, plan: &Plan) -> Answer {
-        let (session, arguments) = (&request.session, &request.arguments);
-        match request.operation.as_str() {
-            "image.get" => self.image(session, text(arguments, "image")),
-            "port.get" => self.port(session, arguments),
-            "router.resource" => self.resource(session, text(arguments, "name")),
-            "router.get" => self.router(at, session, arguments),
-            "router.delete-ports" => Ok(self.release(session, text(arguments, "name"))),
-            "router.alive" => {
-                let number = self.router_by_id(session, text(arguments, "id"))?;
-                Ok(json!({"alive": self.answers(at, number)}))
-            }
-            "router.delete" => self.delete_router(at, request),
-            "router.interfaces" => {
-                let router = self.answering(at, session, text(arguments, "id"))?;
-                let shown = router.plugged.iter().filter(|port| port.is_shown(at));
-                Ok(json!({"macs": shown.map(|port| &port.mac).collect::<Vec<_>>()}))
-            }
-            "router.stats" => {
-                let router = self.answering(at, session, text(arguments, "id"))?;
-                let up = at - router.answers;
-                let shown = router.plugged.iter().filter(|port| port.is_shown(at));
-                // A kilobyte a second, and half of that back.
-                let traffic = |port: &Plugged| json!({"mac": port.mac, "rxBytes": up, "txBytes": up / 2});
-                Ok(json!({"traffic": shown.map(traffic).collect::<Vec<_>>()}))
-            }
-            "port.attach" => self.attach(at, request, plan),
-            "port.detach" => self.detach(at, request, plan),
-            other => {
-                let message = format!("no operation {other:?}");
-                Err(Failure::new(Code::Unimplemented, message))
-            }
-        }
+    /// What a router's VM shows, if it answers.
+    fn interfaces(&self, cx: &Context<'_>, call: &Call) -> Answer {
+        let router = self.answering(cx, call)?;
+        let shown = router.plugged.iter().filter(|port| port.is_shown(cx.at));
+        Ok(json!({"macs": shown.map(|port| &port.mac).collect::<Vec<_>>()}))
+    }
+
+    /// How much has passed through the ports that a router's VM shows, if it answers.
+    fn stats(&self, cx: &Context<'_>, call: &Call) -> Answer {
+        let router = self.answering(cx, call)?;
+        let up = cx.at - router.answers;
+        let shown = router.plugged.iter().filter(|port| port.is_shown(cx.at));
+        // A kilobyte a second, and half of that back.
+        let traffic = |port: &Plugged| json!({"mac": port.mac, "rxBytes": up, "txBytes": up / 2});
+        Ok(json!({"traffic": shown.map(traffic).collect::<Vec<_>>()}))
     }
 
     /// Tells a router what to be. Whether it listens is seen when the task ends.
-    pub(crate) fn push_config(&mut self, at: u64, request: &CloudRequest, plan: Plan) -> Answer {
-        let id = text(&request.arguments, "id");
-        let number = self.router_by_id(&request.session, id)?;
-        let vm = &self.world.vms[&number];
-        if let Some(busy) = vm.busy {
-            let message = format!("TaskInProgress: task-{busy} is changing {id}");
-            return Err(Failure::new(Code::FailedPrecondition, message));
-        }
-        let subject = (number, vm.name.clone());
-        let config = Some(request.arguments["config"].to_string());
-        let task = self.submit(at, request, TaskKind::Push, subject, plan, config);
-        self.world.vms.get_mut(&number).expect("found above").busy = Some(task);
-        Ok(json!({"task": format!("task-{task}")}))
-    }
-
-    /// What a push was for.
-    pub(crate) fn configured(&mut self, at: u64, task: &Task) -> Result<(), TaskError> {
-        if !self.answers(at, task.vm) {
-            let message = format!("the management API of {:?} does not answer", task.name);
-            return Err(TaskError::new("HostConnectFault", message));
-        }
-        let config = task.metadata.as_deref().unwrap_or("null");
-        let router = self.world.routers.get_mut(&task.vm).expect("it answers");
-        router.config = serde_json::from_str(config).ok();
-        Ok(())
+    fn push(&self, cx: &mut Context<'_>, call: &Call) -> Answer {
+        let number = self.by_id(cx, call)?;
+        let config = call.arguments["config"].clone();
+        cx.vms.change(cx.kernel, cx.at, call, number, (self.push, config))
     }
 
     /// Begins to remove a router's VM, which takes a while. Telling it again changes nothing.
-    fn delete_router(&mut self, at: u64, request: &CloudRequest) -> Answer {
-        let number = self.router_by_id(&request.session, text(&request.arguments, "id"))?;
-        let router = self.world.routers.get_mut(&number).expect("found above");
-        if router.leaving.is_none() {
-            router.leaving = Some(at);
-            let takes = self.world.draw(&request.session.owner);
-            let gone = at + self.config.routers.stop.pick(takes);
-            self.world.schedule(gone, Due::Leave(number));
-            self.note_at_once(at, "router.delete", Happened::Submitted, number);
-            self.dirty = true;
+    fn delete(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
+        let number = self.by_id(cx, call)?;
+        let router = self
+            .routers
+            .get_mut(&number)
+            .filter(|router| router.leaving.is_none());
+        if let Some(router) = router {
+            router.leaving = Some(cx.at);
+            let takes = cx.kernel.draw_for(&call.caller.owner);
+            let gone = cx.at + self.config.stop.pick(takes);
+            cx.kernel.schedule(gone, Event::RouterGone { vm: number });
+            cx.vms.note(cx.at, &call.operation, Happened::Submitted, number);
+            cx.kernel.mark_dirty();
         }
         Ok(json!({}))
     }
 
     /// The router's VM is removed.
-    pub(crate) fn leave(&mut self, at: u64, number: u64) {
-        if self.world.vms.get(&number).is_some_and(Vm::exists) {
-            self.note_at_once(at, "router.delete", Happened::Done, number);
-            self.set_power(at, number, None);
+    fn on_gone(&self, cx: &mut Context<'_>, number: u64) {
+        if cx.vms.get(number).is_some_and(Vm::exists) {
+            cx.vms.note(cx.at, "router.delete", Happened::Done, number);
+            cx.vms.set_power(cx.kernel, cx.at, number, None);
         }
     }
 
-    /// The power of a router's VM has changed.
-    pub(crate) fn repower_router(&mut self, at: u64, number: u64, power: Option<Power>) {
-        let (routers, seed) = (&self.config.routers, self.world.head.seed);
-        let (Some(router), Some(vm)) = (self.world.routers.get_mut(&number), self.world.vms.get(&number))
-        else {
+    /// A router's VM was turned on.
+    fn on_power_on(&mut self, cx: &Context<'_>, number: u64) {
+        let (Some(router), Some(vm)) = (self.routers.get_mut(&number), cx.vms.get(number)) else {
             return;
         };
-        if power == Some(Power::On) {
-            if router.built == 0 {
-                router.built = at + routers.build.pick(draw(seed, "build", &vm.bios_uuid, at));
-            }
-            router.answers = router.built.max(at) + routers.boot.pick(draw(seed, "boot", &vm.bios_uuid, at));
+        let draw = |purpose| cx.kernel.draw(purpose, &vm.bios_uuid, cx.at);
+        if router.built == 0 {
+            router.built = cx.at + self.config.build.pick(draw("build"));
         }
+        router.answers = router.built.max(cx.at) + self.config.boot.pick(draw("boot"));
     }
 
-    /// What befalls a router's VM or the router itself.
-    pub(crate) fn befall_router(&mut self, number: u64, what: Intervention) {
-        let Some(router) = self.world.routers.get_mut(&number) else {
+    /// Something befalls a router's VM or the router itself.
+    fn on_intervention(&mut self, cx: &Context<'_>, number: u64, does: Intervention) {
+        let (Some(router), Some(vm)) = (self.routers.get_mut(&number), cx.vms.get(number)) else {
             return;
         };
-        match what {
+        match does {
             Intervention::Hang => router.hung = true,
             Intervention::Recover => (router.hung, router.never) = (false, false),
             Intervention::Withdraw => {
-                let vm = &self.world.vms[&number];
                 let known = withdrawn(vm.stamp.account.as_deref(), &vm.stamp.tenant, &vm.name);
-                self.world.withdrawn.insert(known, ());
+                self.withdrawn.insert(known, ());
             }
             _ => {}
         }
     }
 
     /// Does its management API answer?
-    fn answers(&self, at: u64, number: u64) -> bool {
-        let on = self.world.vms.get(&number).and_then(Vm::current);
-        let on = on.is_some_and(|version| !version.gone && version.power == Power::On);
-        let router = self.world.routers.get(&number).filter(|_| on);
+    fn answers(&self, cx: &Context<'_>, number: u64) -> bool {
+        let router = self.routers.get(&number).filter(|_| cx.vms.is_on(number));
         router.is_some_and(|router| {
-            !router.never && !router.hung && router.leaving.is_none() && router.answers <= at
+            !router.never && !router.hung && router.leaving.is_none() && router.answers <= cx.at
         })
     }
 
-    fn answering(&self, at: u64, session: &Session, id: &str) -> Result<&Router, Failure> {
-        let number = self.router_by_id(session, id)?;
-        match self.answers(at, number) {
-            true => Ok(&self.world.routers[&number]),
+    fn answering(&self, cx: &Context<'_>, call: &Call) -> Result<&Router, Failure> {
+        let number = self.by_id(cx, call)?;
+        match self.answers(cx, number) {
+            true => Ok(&self.routers[&number]),
             false => {
-                let message = format!("the management API of {id} does not answer");
+                let message = format!("the management API of {} does not answer", id(number));
                 Err(Failure::new(Code::FailedPrecondition, message))
             }
         }
     }
 
-    /// The router's own VM of this id, which is there.
-    pub(crate) fn router_by_id(&self, session: &Session, id: &str) -> Result<u64, Failure> {
-        let vm = self.vm(session, id)?;
-        match self.is_router(vm.number) && vm.exists() {
+    /// The caller's router whose VM has the id in the arguments, and is there.
+    fn by_id(&self, cx: &Context<'_>, call: &Call) -> Result<u64, Failure> {
+        let id = call.text("id");
+        let vm = cx.vms.visible(&call.caller, id)?;
+        match self.routers.contains_key(&vm.number) && vm.exists() {
             true => Ok(vm.number),
             false => Err(no_vm(id)),
         }
@@ -221,19 +204,18 @@ impl Sim {
 
     /// By the cloud's id where the caller knows it, which never denies what exists; otherwise by name, which may. What
     /// is plugged in is told as it is.
-    fn router(&mut self, at: u64, session: &Session, arguments: &Value) -> Answer {
-        let then = self.look(at, &session.owner);
-        let (name, id) = (text(arguments, "name"), text(arguments, "id"));
+    fn get(&self, cx: &mut Context<'_>, call: &Call) -> Answer {
+        let then = cx.kernel.look(cx.at, &call.caller.owner);
+        let (name, id) = (call.text("name"), call.text("id"));
         let missing = || match id {
             "" => Failure::new(Code::NotFound, format!("no router {name:?}")),
             id => no_vm(id),
         };
-        let number = match id {
-            "" => self.router_by_name(session, name, then).ok_or_else(missing)?,
-            id => self.vm(session, id)?.number,
+        let vm = match id {
+            "" => self.by_name(cx, call, then).ok_or_else(missing)?,
+            id => cx.vms.visible(&call.caller, id)?,
         };
-        let (vm, router) = (&self.world.vms[&number], self.world.routers.get(&number));
-        let router = router.ok_or_else(missing)?;
+        let router = self.routers.get(&vm.number).ok_or_else(missing)?;
         let version = vm.at_least_first(then).filter(|version| !version.gone);
         let version = version.ok_or_else(missing)?;
         let status = match version.power {
@@ -254,20 +236,20 @@ impl Sim {
     }
 
     /// The caller's own router of this name.
-    fn router_by_name(&self, session: &Session, name: &str, then: u64) -> Option<u64> {
-        let own = &self.world.owners.get(&session.owner)?.vms;
-        own.iter()
-            .map(|number| &self.world.vms[number])
-            .filter(|vm| vm.name == name && self.is_router(vm.number) && self.sees(session, &vm.stamp))
-            .filter(|vm| owned(&vm.stamp, session, name).is_ok())
-            .find(|vm| vm.as_of(then).is_some_and(|version| !version.gone))
-            .map(|vm| vm.number)
+    fn by_name<'a>(&self, cx: &'a Context<'_>, call: &'a Call, then: u64) -> Option<&'a Vm> {
+        let name = call.text("name");
+        let mut own = cx.vms.own(&call.caller);
+        own.find(|vm| {
+            let seen = vm.as_of(then).is_some_and(|version| !version.gone);
+            vm.name == name && self.routers.contains_key(&vm.number) && seen
+        })
     }
 
     /// Whether the network service knows the caller's router of this name.
-    fn resource(&self, session: &Session, name: &str) -> Answer {
-        let known = withdrawn(self.account(session), &session.tenant, name);
-        match self.world.withdrawn.contains_key(&known) {
+    fn resource(&self, call: &Call) -> Answer {
+        let name = call.text("name");
+        let known = withdrawn(call.caller.account.as_deref(), &call.caller.tenant, name);
+        match self.withdrawn.contains_key(&known) {
             false => Ok(json!({})),
             true => {
                 let message = format!("the network service knows no router {name:?}");
@@ -277,32 +259,88 @@ impl Sim {
     }
 
     /// An image that the caller may boot.
-    fn image(&self, session: &Session, id: &str) -> Answer {
-        let images = &self.config.images;
-        let image = images.iter().find(|image| image.id == id);
-        match image {
-            None if images.is_empty() => Ok(json!({})),
+    fn image(&self, call: &Call) -> Answer {
+        let (id, tenant) = (call.text("image"), &call.caller.tenant);
+        match self.images.iter().find(|image| image.id == id) {
+            None if self.images.is_empty() => Ok(json!({})),
             None => Err(Failure::new(Code::NotFound, format!("no image {id:?}"))),
-            Some(image) if image.tenants.is_empty() || image.tenants.contains(&session.tenant) => {
-                Ok(json!({}))
-            }
+            Some(image) if image.tenants.is_empty() || image.tenants.contains(tenant) => Ok(json!({})),
             Some(_) => {
-                let message = format!("tenant {:?} may not boot image {id:?}", session.tenant);
+                let message = format!("tenant {tenant:?} may not boot image {id:?}");
                 Err(Failure::new(Code::PermissionDenied, message))
             }
         }
     }
 }
 
-/// Whether this is an operation on routers, or on what they are made of.
-pub(crate) fn concerns(operation: &str) -> bool {
-    let kinds = ["router.", "port.", "image."];
-    kinds.iter().any(|kind| operation.starts_with(kind))
-}
+impl Service for Routers {
+    fn operations(&self, visible_within: u64) -> Vec<Named> {
+        router::operations(visible_within)
+    }
 
-/// What [`BOOT`] answers.
-pub(crate) fn booted(number: u64) -> Value {
-    json!({"id": crate::hypervisor::vm::id(number)})
+    fn tables(&mut self) -> Vec<(&'static str, &mut dyn Note)> {
+        vec![
+            ("routers", &mut self.routers),
+            ("ports", &mut self.ports),
+            ("withdrawn", &mut self.withdrawn),
+        ]
+    }
+
+    fn subject(&self, cx: &Context<'_>, request: &CloudRequest) -> Option<String> {
+        let name = || Some(text(&request.arguments, "name").to_owned());
+        match (request.operation.as_str(), text(&request.arguments, "id")) {
+            (BOOT | "router.resource" | "router.delete-ports", _) | ("router.get", "") => name(),
+            (_, id) => cx.vms.name_of(id),
+        }
+    }
+
+    fn perform(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
+        match call.operation.as_str() {
+            BOOT => self.boot(cx, call),
+            PUSH => self.push(cx, call),
+            ATTACH => self.attach(cx, call),
+            DETACH => self.detach(cx, call),
+            "image.get" => self.image(call),
+            "port.get" => self.port(call),
+            "router.resource" => self.resource(call),
+            "router.get" => self.get(cx, call),
+            "router.delete-ports" => Ok(self.release(cx, call)),
+            "router.alive" => self.alive(cx, call),
+            "router.delete" => self.delete(cx, call),
+            "router.interfaces" => self.interfaces(cx, call),
+            "router.stats" => self.stats(cx, call),
+            _ => Err(call.unknown()),
+        }
+    }
+
+    /// What a push was for.
+    fn on_task_end(&mut self, cx: &mut Context<'_>, task: &Task) -> Result<(), TaskError> {
+        if !self.answers(cx, task.about) {
+            let message = format!("the management API of {:?} does not answer", task.name);
+            return Err(TaskError::new("HostConnectFault", message));
+        }
+        if let Some(router) = self.routers.get_mut(&task.about) {
+            router.config = Some(task.told.clone());
+        }
+        Ok(())
+    }
+
+    fn on_event(&mut self, cx: &mut Context<'_>, event: &Event) {
+        match event {
+            Event::PowerChanged {
+                vm,
+                power: Some(Power::On),
+            } => self.on_power_on(cx, *vm),
+            Event::Intervened { vm, does } => self.on_intervention(cx, *vm, *does),
+            Event::RouterGone { vm } => self.on_gone(cx, *vm),
+            Event::Forgotten { vm } => drop(self.routers.remove(vm)),
+            _ => {}
+        }
+    }
+
+    fn created(&self, _: &Hypervisor, vm: u64) -> Value {
+        json!({"id": id(vm)})
+    }
 }
 
 fn withdrawn(account: Option<&str>, tenant: &str, name: &str) -> String {

@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use crate::Sim;
-use crate::hypervisor::vm::{self, Vm};
+use super::Routers;
+use crate::hypervisor::Hypervisor;
+use crate::hypervisor::vm::Vm;
 
 /// A router's VM that exists.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,42 +40,36 @@ pub struct PortView {
     pub owner: String,
 }
 
-impl Sim {
-    /// The routers' VMs at this moment, the oldest first.
-    pub fn routers(&mut self, now_ms: u64) -> Vec<RouterView> {
-        let now = self.advance(now_ms);
-        let there = |number: &u64| self.world.vms.get(number).filter(|vm: &&Vm| vm.exists());
-        let routers = self.world.routers.iter();
-        routers
-            .filter_map(|(number, router)| there(number).map(|vm| (vm, router)))
-            .map(|(vm, router)| RouterView {
-                id: vm::id(vm.number),
+impl Routers {
+    /// The routers' VMs, the oldest first.
+    pub(crate) fn views(&self, vms: &Hypervisor, now: u64) -> Vec<RouterView> {
+        let routers = self.routers.iter();
+        let there = routers.filter_map(|(number, router)| Some((vms.get(*number)?, router)));
+        let there = there.filter(|(vm, _): &(&Vm, _)| vm.exists());
+        let view = |(vm, router): (&Vm, &super::Router)| {
+            let shown = router.plugged.iter().filter(|port| port.is_shown(now));
+            RouterView {
+                id: vm.id(),
                 name: vm.name.clone(),
                 owner: vm.stamp.owner.clone(),
                 tenant: vm.stamp.tenant.clone(),
                 image: router.image.clone(),
                 leaving: router.leaving.is_some(),
                 config: router.config.clone(),
-                macs: router
-                    .plugged
-                    .iter()
-                    .filter(|port| port.is_shown(now))
-                    .map(|port| port.mac.clone())
-                    .collect(),
-            })
-            .collect()
+                macs: shown.map(|port| port.mac.clone()).collect(),
+            }
+        };
+        there.map(view).collect()
     }
 
     /// The ports that routers have.
-    pub fn router_ports(&self) -> Vec<PortView> {
-        let ports = self.world.ports.values();
-        ports
-            .map(|port| PortView {
-                network: port.network.clone(),
-                mac: port.mac.clone(),
-                router: port.router.clone(),
-                owner: port.stamp.owner.clone(),
-            })
-            .collect()
+    pub(crate) fn port_views(&self) -> Vec<PortView> {
+        let view = |port: &super::Port| PortView {
+            network: port.network.clone(),
+            mac: port.mac.clone(),
+            router: port.router.clone(),
+            owner: port.stamp.owner.clone(),
+        };
+        self.ports.values().map(view).collect()
     }
 }

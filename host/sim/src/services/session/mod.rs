@@ -1,26 +1,22 @@
-//! Sessions: from a credential plan to somebody in an account.
+//! Sessions in the manner of AWS: from a credential plan to somebody in an account.
 
-use polity_core::call::{CloudRequest, Session};
-use polity_core::contract::{Code, Failure};
+use polity_clouds::catalogue::{LONGEST, Named};
+use polity_clouds::{Opened, SessionRequest};
+use polity_core::call::Session;
+use polity_core::contract::{Answer, Code, Failure};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::config::Account;
-use crate::config::identity::{AccessKey, IamRole, Principal};
-use crate::config::scenario::Trouble;
-use crate::hypervisor::vm::Stamp;
-use crate::kernel::call::{repeat, text};
-use crate::kernel::draw::uuid;
-use crate::kernel::faults::{Subject, glob};
-use crate::{LONGEST, Sim, lost};
-
-use polity_clouds::{Opened, SessionRequest};
-
-/// The last call of every plan: whose the credentials are.
-pub(crate) const CALLER: &str = "sts.get-caller-identity";
-const ASSUME: &str = "sts.assume-role";
-const ASSUME_BY_TOKEN: &str = "sts.assume-role-with-web-identity";
+use super::{Context, Service};
+use crate::config::identity::{AccessKey, IamRole, IdentityProvider, Principal};
+use crate::config::scenario::{ASSUME, ASSUME_BY_TOKEN, CALLER, Quirk};
+use crate::config::{Account, SimConfig};
+use crate::event::Call;
+use crate::kernel::call::{Caller, text};
+use crate::kernel::envelope::{lost, repeat};
+use crate::kernel::faults::{Fault, Subject, glob};
+use crate::kernel::kept::{Note, Table};
 
 /// What AWS allows: the shortest session of a role, and the longest of a role that is assumed from a role.
 const SHORTEST_ROLE: u64 = 900_000;
@@ -28,7 +24,7 @@ const LONGEST_CHAINED: u64 = 3_600_000;
 
 /// A session that was opened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Granted {
+struct Granted {
     account: String,
     expires: Option<u64>,
 }
@@ -48,42 +44,76 @@ struct Waiting {
     lost: bool,
 }
 
-impl Sim {
+/// Who may call, and in which account.
+pub(crate) struct Sessions {
+    accounts: Vec<Account>,
+    identity: IdentityProvider,
+    /// By the token that callers show.
+    granted: Table<String, Granted>,
+}
+
+impl Sessions {
+    pub(crate) fn new(config: &SimConfig) -> Self {
+        Sessions {
+            accounts: config.accounts.clone(),
+            identity: config.identity.clone(),
+            granted: Table::default(),
+        }
+    }
+
+    /// What the sessions are known by that have not expired.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = &str> {
+        self.granted.keys().map(String::as_str)
+    }
+
+    /// Who calls: by a session that this cloud gave and that has not expired, or by none at all.
+    pub(crate) fn caller(&self, at: u64, session: &Session) -> Result<Caller, Failure> {
+        let Some(token) = &session.handle else {
+            let host = self.identity.host.as_ref();
+            return Ok(Caller::new(session, host.map(|host| host.account.as_str())));
+        };
+        let granted = self.granted.get(token);
+        let granted = granted.ok_or_else(|| unauthenticated("the session is not known here"))?;
+        match granted.expires.is_some_and(|expires| at >= expires) {
+            true => Err(unauthenticated("ExpiredToken: the session has expired")),
+            false => Ok(Caller::new(session, Some(&granted.account))),
+        }
+    }
+
     /// Opens a session as a plan says. Milliseconds until the answer is there, and the answer; `deadline-exceeded` of
     /// one that was lost.
-    pub fn open_session(&mut self, now_ms: u64, request: &SessionRequest) -> (u64, Result<Opened, Failure>) {
-        let now = self.advance(now_ms);
-        match self.unreachable(now) {
-            Some(Some(failure)) => return (self.sts_answer(request), Err(failure)),
-            Some(None) => return (LONGEST, Err(lost("credential", true))),
+    pub(crate) fn open(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: &SessionRequest,
+    ) -> (u64, Result<Opened, Failure>) {
+        let lost = (LONGEST, Err(lost("credential", true)));
+        match cx.kernel.unreachable(cx.at) {
+            Some(Some(failure)) => return (cx.kernel.answer_time(&request.owner), Err(failure)),
+            Some(None) => return lost,
             None => {}
         }
         let mut waiting = Waiting::default();
-        let opened = self.become_somebody(now, request, &mut waiting);
-        let after = waiting.millis + self.sts_answer(request);
+        let opened = self.become_somebody(cx, request, &mut waiting);
+        let after = waiting.millis + cx.kernel.answer_time(&request.owner);
         if waiting.lost || after >= LONGEST {
-            return (LONGEST, Err(lost("credential", true)));
+            return lost;
         }
-        (after, opened.map(|who| self.grant(now, who)))
+        (after, opened.map(|who| self.grant(cx, who)))
     }
 
-    fn sts_answer(&mut self, request: &SessionRequest) -> u64 {
-        let draw = self.world.draw(&request.owner);
-        self.config.answers.pick(draw)
-    }
-
-    fn grant(&mut self, now: u64, who: Who) -> Opened {
-        let number = self.world.number();
-        let token = uuid(self.world.head.seed, &format!("session {number}"));
-        let live = |granted: &Granted| granted.expires.is_none_or(|expires| expires > now);
-        self.world.sessions.retain(live);
+    fn grant(&mut self, cx: &mut Context<'_>, who: Who) -> Opened {
+        let number = cx.kernel.number();
+        let token = cx.kernel.uuid(&format!("session {number}"));
+        let live = |granted: &Granted| granted.expires.is_none_or(|expires| expires > cx.at);
+        self.granted.retain(live);
         let Principal { account, arn } = who.principal;
         let granted = Granted {
             account: account.clone(),
             expires: who.expires,
         };
-        self.world.sessions.insert(token.clone(), granted);
-        self.dirty = true;
+        self.granted.insert(token.clone(), granted);
+        cx.kernel.mark_dirty();
         Opened {
             token,
             principal: arn,
@@ -93,17 +123,17 @@ impl Sim {
     }
 
     fn become_somebody(
-        &mut self,
-        now: u64,
+        &self,
+        cx: &mut Context<'_>,
         request: &SessionRequest,
         waiting: &mut Waiting,
     ) -> Result<Who, Failure> {
         if let Some(name) = request.plan["account"].as_str() {
             let mut who = self.plain(name)?;
-            self.caller(now, request, &mut who, waiting)?;
+            self.ask_whose(cx, request, &mut who, waiting)?;
             return Ok(who);
         }
-        let mut who = self.config.identity.host.clone().map(|principal| Who {
+        let mut who = self.identity.host.clone().map(|principal| Who {
             principal,
             role: None,
             expires: None,
@@ -112,25 +142,25 @@ impl Sim {
         for (place, link) in chain.iter().enumerate() {
             let first = place == 0;
             who = Some(if let Some(link) = link.get("role") {
-                self.assume(now, request, link, who, waiting)?
+                self.assume(cx, request, link, who, waiting)?
             } else if !first {
                 return Err(Failure::new(
                     Code::InvalidArgument,
                     format!("chain.{place}: only the first link is no role"),
                 ));
             } else if let Some(link) = link.get("webIdentity") {
-                self.assume_by_token(now, request, link, waiting)?
+                self.assume_by_token(cx, request, link, waiting)?
             } else {
-                self.fixed(now, request)?
+                self.fixed(cx, request)?
             });
         }
         let mut who = who.ok_or_else(no_credentials)?;
-        self.caller(now, request, &mut who, waiting)?;
+        self.ask_whose(cx, request, &mut who, waiting)?;
         Ok(who)
     }
 
     fn plain(&self, name: &str) -> Result<Who, Failure> {
-        let account = self.config.accounts.iter().find(|account| account.name == name);
+        let account = self.accounts.iter().find(|account| account.name == name);
         let Account { name, principal } =
             account.ok_or_else(|| denied(format!("no access to account {name:?}")))?;
         let principal = Principal {
@@ -145,10 +175,10 @@ impl Sim {
     }
 
     /// The credentials of the plan's Secret.
-    fn fixed(&self, now: u64, request: &SessionRequest) -> Result<Who, Failure> {
+    fn fixed(&self, cx: &Context<'_>, request: &SessionRequest) -> Result<Who, Failure> {
         let secret = request.secrets.first().ok_or_else(no_credentials)?;
         let value = |key: &str| secret.get(key).map(String::as_str).unwrap_or_default();
-        let keys = &self.config.identity.access_keys;
+        let keys = &self.identity.access_keys;
         let key = keys.iter().find(|key| key.id == value("AccessKeyID"));
         let key = key.ok_or_else(|| unauthenticated("InvalidClientTokenId: no such access key"))?;
         if !matches(key, value("SecretAccessKey")) {
@@ -156,8 +186,8 @@ impl Sim {
                 "SignatureDoesNotMatch: not with that secret access key",
             ));
         }
-        let expires = key.expires.map(|at| self.world.head.start + at.0);
-        if expires.is_some_and(|expires| now >= expires) {
+        let expires = key.expires.map(|at| cx.kernel.start() + at.0);
+        if expires.is_some_and(|expires| cx.at >= expires) {
             return Err(unauthenticated("ExpiredToken: the access key has expired"));
         }
         let principal = Principal {
@@ -172,15 +202,15 @@ impl Sim {
     }
 
     fn assume(
-        &mut self,
-        now: u64,
+        &self,
+        cx: &mut Context<'_>,
         request: &SessionRequest,
         link: &Value,
         source: Option<Who>,
         waiting: &mut Waiting,
     ) -> Result<Who, Failure> {
         let arn = text(link, "arn");
-        self.sts_trouble(now, request, ASSUME, arn, waiting)?;
+        self.call(cx, request, ASSUME, arn, waiting)?;
         let source = source.ok_or_else(no_credentials)?;
         let role = self.role(arn)?;
         let names = [Some(&source.principal.arn), source.role.as_ref()];
@@ -206,18 +236,18 @@ impl Sim {
             return Err(Failure::new(Code::InvalidArgument, message));
         }
         let session = link["sessionName"].as_str().unwrap_or("polity");
-        Ok(assumed(role, session, Some(now.saturating_add(millis))))
+        Ok(assumed(role, session, Some(cx.at.saturating_add(millis))))
     }
 
     fn assume_by_token(
-        &mut self,
-        now: u64,
+        &self,
+        cx: &mut Context<'_>,
         request: &SessionRequest,
         link: &Value,
         waiting: &mut Waiting,
     ) -> Result<Who, Failure> {
         let arn = text(link, "arn");
-        self.sts_trouble(now, request, ASSUME_BY_TOKEN, arn, waiting)?;
+        self.call(cx, request, ASSUME_BY_TOKEN, arn, waiting)?;
         let role = self.role(arn)?;
         let namespace = text(link, "namespace");
         let audiences = link["audiences"].as_array().cloned().unwrap_or_default();
@@ -232,53 +262,47 @@ impl Sim {
         }
         // What AWS gives for a token, if nobody asks for less.
         let millis = seconds(link, "expirationSeconds").min(LONGEST_CHAINED);
-        Ok(assumed(role, namespace, Some(now.saturating_add(millis))))
+        Ok(assumed(role, namespace, Some(cx.at.saturating_add(millis))))
     }
 
     fn role(&self, arn: &str) -> Result<&IamRole, Failure> {
-        let role = self.config.identity.roles.iter().find(|role| role.arn == arn);
+        let role = self.identity.roles.iter().find(|role| role.arn == arn);
         // AWS does not tell who exists.
         role.ok_or_else(|| denied(format!("not authorized to assume {arn}")))
     }
 
     /// Asks whose the credentials are.
-    fn caller(
-        &mut self,
-        now: u64,
+    fn ask_whose(
+        &self,
+        cx: &mut Context<'_>,
         request: &SessionRequest,
         who: &mut Who,
         waiting: &mut Waiting,
     ) -> Result<(), Failure> {
         let arn = who.principal.arn.clone();
-        if let Some(account) = self.sts_trouble(now, request, CALLER, &arn, waiting)? {
+        if let Some(account) = self.call(cx, request, CALLER, &arn, waiting)? {
             who.principal.account = account;
         }
         Ok(())
     }
 
     /// What the scenario makes of one call; another account than the true one, if it says so.
-    fn sts_trouble(
-        &mut self,
-        now: u64,
+    fn call(
+        &self,
+        cx: &mut Context<'_>,
         request: &SessionRequest,
         operation: &str,
         arn: &str,
         waiting: &mut Waiting,
     ) -> Result<Option<String>, Failure> {
-        let session = Session {
-            cloud: String::new(),
-            handle: None,
-            owner: request.owner.clone(),
-            tenant: String::new(),
-            namespace: None,
-        };
         let subject = Subject {
             operation,
-            session: &session,
-            vm: Some(arn.to_owned()),
+            owner: &request.owner,
+            tenant: "",
+            about: Some(arn),
         };
-        match self.trouble(now, &subject) {
-            Some(Trouble::Fail {
+        match cx.kernel.fault(cx.at, &subject) {
+            Some(Fault::Fail {
                 code,
                 message,
                 retry_after,
@@ -290,76 +314,37 @@ impl Sim {
                     values.map(|(name, value)| (name.as_str(), value.as_str())),
                 );
                 return Err(Failure {
-                    retry_after: retry_after.map(|after| after.0),
+                    retry_after,
                     ..Failure::new(code, message)
                 });
             }
-            Some(Trouble::FailAfterwards { code }) => {
+            Some(Fault::FailAfterwards(code)) => {
                 return Err(Failure::new(
                     code,
                     format!("{operation} failed (by the scenario)"),
                 ));
             }
-            Some(Trouble::LoseRequest | Trouble::LoseAnswer | Trouble::HappenLate(_)) => waiting.lost = true,
-            Some(Trouble::AnswerAfter(after)) => waiting.millis += after.0,
-            Some(Trouble::LeadsTo(account)) => return Ok(Some(account)),
+            Some(Fault::LoseRequest | Fault::LoseAnswer | Fault::HappenLate(_)) => waiting.lost = true,
+            Some(Fault::AnswerAfter(after)) => waiting.millis += after,
+            Some(Fault::Quirk(Quirk::LeadsTo(account))) => return Ok(Some(account)),
             _ => {}
         }
         Ok(None)
     }
+}
 
-    /// A session that this cloud gave and that has not expired, or none at all.
-    pub(crate) fn authenticate(&self, at: u64, session: &Session) -> Result<(), Failure> {
-        let Some(token) = &session.handle else {
-            return Ok(());
-        };
-        let granted = self.world.sessions.get(token);
-        let granted = granted.ok_or_else(|| unauthenticated("the session is not known here"))?;
-        match granted.expires.is_some_and(|expires| at >= expires) {
-            true => Err(unauthenticated("ExpiredToken: the session has expired")),
-            false => Ok(()),
-        }
+impl Service for Sessions {
+    /// None: sessions are opened by whoever asks for credentials, not by a request.
+    fn operations(&self, _: u64) -> Vec<Named> {
+        Vec::new()
     }
 
-    /// The account that a session acts in; none where nobody has one.
-    pub(crate) fn account(&self, session: &Session) -> Option<&str> {
-        match &session.handle {
-            Some(token) => self
-                .world
-                .sessions
-                .get(token)
-                .map(|granted| granted.account.as_str()),
-            None => self
-                .config
-                .identity
-                .host
-                .as_ref()
-                .map(|host| host.account.as_str()),
-        }
+    fn tables(&mut self) -> Vec<(&'static str, &mut dyn Note)> {
+        vec![("sessions", &mut self.granted)]
     }
 
-    /// Whether something is in the account that a session acts in. Of what is not, nothing is told.
-    pub(crate) fn sees(&self, session: &Session, stamp: &Stamp) -> bool {
-        self.account(session) == stamp.account.as_deref()
-    }
-
-    /// What a request stamps on what it makes.
-    pub(crate) fn stamp(&self, request: &CloudRequest) -> Stamp {
-        let Session { owner, tenant, .. } = request.session.clone();
-        Stamp {
-            owner,
-            tenant,
-            key: request.key.clone(),
-            account: self.account(&request.session).map(str::to_owned),
-        }
-    }
-
-    /// Where a name is unique: in this place of the session's account.
-    pub(crate) fn place(&self, session: &Session, place: Value) -> String {
-        match self.account(session) {
-            None => place.to_string(),
-            Some(account) => json!([account, place]).to_string(),
-        }
+    fn perform(&mut self, _: &mut Context<'_>, call: &Call) -> Answer {
+        Err(call.unknown())
     }
 }
 

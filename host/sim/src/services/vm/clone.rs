@@ -1,84 +1,85 @@
-//! The one operation that creates something.
+//! Clones: what they are made of, and what is wrong with them.
 
-use polity_core::call::{CloudRequest, Session};
 use polity_core::contract::{Answer, Code, Failure};
 use serde_json::{Value, json};
 
-use crate::Sim;
+use super::{Context, Vms};
 use crate::config::Template;
-use crate::hypervisor::vm::{Nic, Stamp, Vm};
-use crate::kernel::call::{Plan, text};
-use crate::kernel::draw::uuid;
-use crate::kernel::tasks::{TaskError, TaskKind};
+use crate::config::scenario::Quirk;
+use crate::event::Call;
+use crate::hypervisor::create::Clone as NewClone;
+use crate::hypervisor::vm::Nic;
+use crate::hypervisor::work::answer;
+use crate::kernel::call::{Plan, Stamp};
+use crate::kernel::tasks::{TaskError, Work};
 
-impl Sim {
-    pub(crate) fn clone_vm(&mut self, at: u64, request: &CloudRequest, plan: Plan) -> Answer {
-        if let Some(earlier) = self.by_token(request) {
+impl Vms {
+    /// Submits a clone.
+    pub(super) fn clone_vm(&self, cx: &mut Context<'_>, call: &Call) -> Answer {
+        if let Some(earlier) = cloned_earlier(cx, call) {
             return earlier;
         }
-        let arguments = &request.arguments;
-        let template = self.template(&request.session, text(arguments, "template"))?;
-        let name = text(arguments, "name").to_owned();
-        let (datacenter, folder) = (text(arguments, "datacenter"), text(arguments, "folder"));
-        let place = self.place(&request.session, json!([datacenter, folder, name]));
-        if self.config.unique_names && self.world.names.contains_key(&place) {
-            return self.duplicate(at, request, name);
+        let template = self.template(&call.caller.tenant, call.text("template"))?;
+        let name = call.text("name");
+        let place = call
+            .caller
+            .place(json!([call.text("datacenter"), call.text("folder"), name]));
+        if cx.vms.unique_names && cx.vms.is_taken(&place) {
+            return self.duplicate(cx, call);
         }
-        let (nics, unfit) = self.hardware(arguments, &template);
-        let number = self.world.number();
-        let doomed = plan.doomed.or(unfit);
-        let task = self.submit(
-            at,
-            request,
-            TaskKind::Clone,
-            (number, name.clone()),
-            Plan { doomed, ..plan },
-            None,
-        );
-        let bios_uuid = uuid(self.world.head.seed, &format!("{} {task}", request.session.owner));
-        let uuids = [text(arguments, "instanceUuid").to_owned(), bios_uuid];
-        let mut vm = Vm::new(number, name, place.clone(), uuids, self.stamp(request), at);
-        vm.nics = nics;
-        vm.busy = Some(task);
-        self.world.vms.insert(number, vm);
-        self.world.names.insert(place, number);
-        self.world.owner(&request.session.owner).vms.insert(number);
-        Ok(json!({"task": format!("task-{task}")}))
+        let (nics, unfit) = self.hardware(&call.arguments, &template);
+        let number = cx.kernel.number();
+        let task = self.submit(cx, call, number, |plan| {
+            plan.doomed = plan.doomed.take().or(unfit)
+        });
+        let bios_uuid = cx.kernel.uuid(&format!("{} {task}", call.caller.owner));
+        let clone = NewClone {
+            number,
+            task,
+            place,
+            uuids: [call.text("instanceUuid").to_owned(), bios_uuid],
+            nics,
+        };
+        cx.vms.begin_clone(cx.at, call, clone);
+        Ok(answer(task))
+    }
+
+    /// Submits the task of a clone whose plan is changed like this.
+    fn submit(
+        &self,
+        cx: &mut Context<'_>,
+        call: &Call,
+        about: u64,
+        change: impl FnOnce(&mut Plan<Quirk>),
+    ) -> u64 {
+        let mut call = call.clone();
+        change(&mut call.plan);
+        let work = Work {
+            about,
+            name: call.text("name").to_owned(),
+            takes: self.durations.clone,
+            told: Value::Null,
+        };
+        cx.vms.submit(cx.kernel, cx.at, &call, work)
     }
 
     /// vSphere says it at once or by a task that fails soon, as it happens to notice.
-    fn duplicate(&mut self, at: u64, request: &CloudRequest, name: String) -> Answer {
+    fn duplicate(&self, cx: &mut Context<'_>, call: &Call) -> Answer {
+        let name = call.text("name");
         let message = format!("DuplicateName: the name {name:?} is taken in its folder");
-        if self.world.draw(&request.session.owner).is_multiple_of(2) {
+        if cx.kernel.draw_for(&call.caller.owner).is_multiple_of(2) {
             return Err(Failure::new(Code::AlreadyExists, message));
         }
-        let number = self.world.number();
-        let plan = Plan {
-            doomed: Some(TaskError::new("DuplicateName", message)),
-            takes: Some(1_000),
-            ..Plan::default()
-        };
-        let task = self.submit(at, request, TaskKind::Clone, (number, name), plan, None);
-        Ok(json!({"task": format!("task-{task}")}))
+        let number = cx.kernel.number();
+        let task = self.submit(cx, call, number, |plan| {
+            plan.doomed = Some(TaskError::new("DuplicateName", message));
+            plan.takes = Some(1_000);
+        });
+        Ok(answer(task))
     }
 
-    /// With client tokens: what the earlier call with this key was answered.
-    fn by_token(&mut self, request: &CloudRequest) -> Option<Answer> {
-        let key = request.key.as_deref().filter(|_| self.config.tokens)?;
-        let owner = self.world.owners.get(&request.session.owner)?;
-        let account = self.account(&request.session);
-        let made = |stamp: &Stamp| stamp.key.as_deref() == Some(key) && stamp.account.as_deref() == account;
-        let task = owner.tasks.iter().find(|t| made(&self.world.tasks[t].stamp));
-        if let Some(task) = task {
-            return Some(Ok(json!({"task": format!("task-{task}")})));
-        }
-        let vm = owner.vms.iter().find(|v| made(&self.world.vms[v].stamp))?;
-        let message = format!("vm-{vm} was made with this key, and the task's record has expired");
-        Some(Err(Failure::new(Code::AlreadyExists, message)))
-    }
-
-    fn template(&self, session: &Session, name: &str) -> Result<Template, Failure> {
-        if self.config.templates.is_empty() {
+    fn template(&self, tenant: &String, name: &str) -> Result<Template, Failure> {
+        if self.templates.is_empty() {
             return Ok(Template {
                 name: name.to_owned(),
                 networks: Vec::new(),
@@ -86,11 +87,11 @@ impl Sim {
                 tenants: Vec::new(),
             });
         }
-        let template = self.config.templates.iter().find(|t| t.name == name);
+        let template = self.templates.iter().find(|t| t.name == name);
         let template =
             template.ok_or_else(|| Failure::new(Code::NotFound, format!("no template {name:?}")))?;
-        if !template.tenants.is_empty() && !template.tenants.contains(&session.tenant) {
-            let message = format!("tenant {:?} may not clone template {name:?}", session.tenant);
+        if !template.tenants.is_empty() && !template.tenants.contains(tenant) {
+            let message = format!("tenant {tenant:?} may not clone template {name:?}");
             return Err(Failure::new(Code::PermissionDenied, message));
         }
         Ok(template.clone())
@@ -122,8 +123,8 @@ impl Sim {
             unfit = Some(TaskError::new("InvalidSpec", message));
         }
         let mut nic = |name: &String| {
-            let network = self.config.networks.iter().find(|n| n.name == *name);
-            if network.is_none() && !self.config.networks.is_empty() {
+            let network = self.networks.iter().find(|n| n.name == *name);
+            if network.is_none() && !self.networks.is_empty() {
                 unfit = Some(TaskError::new("InvalidArgument", format!("no network {name:?}")));
             }
             let (dhcp, connected) = network.map_or((true, true), |n| (n.dhcp, n.connected));
@@ -136,4 +137,21 @@ impl Sim {
         let nics = names.iter().map(&mut nic).collect();
         (nics, unfit)
     }
+}
+
+/// With client tokens: what the earlier call with this key was answered.
+fn cloned_earlier(cx: &Context<'_>, call: &Call) -> Option<Answer> {
+    let settings = cx.kernel.settings();
+    let key = call.key.as_deref().filter(|_| settings.client_tokens)?;
+    let owner = &call.caller.owner;
+    let made = |stamp: &Stamp| stamp.key.as_deref() == Some(key) && call.caller.sees(stamp);
+    if let Some(task) = cx.kernel.tasks_of(owner).find(|task| made(&task.stamp)) {
+        return Some(Ok(answer(task.number)));
+    }
+    let vm = cx.vms.of_owner(owner).find(|vm| made(&vm.stamp))?;
+    let message = format!(
+        "{} was made with this key, and the task's record has expired",
+        vm.id()
+    );
+    Some(Err(Failure::new(Code::AlreadyExists, message)))
 }
