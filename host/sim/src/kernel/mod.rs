@@ -135,3 +135,6 @@ where
         std::mem::take(&mut self.dirty)
     }
 }
+
+#[cfg(test)]
+mod tests;
