@@ -7,15 +7,19 @@ use super::{Named, change, fields, name, operation, read, sealed, text};
 
 /// The operation that makes a machine.
 pub const CREATE: &str = "machine.create";
+/// `machine.status`
+pub const STATUS: &str = "machine.status";
+/// `machine.delete`
+pub const DELETE: &str = "machine.delete";
 
 /// Everything about machines.
 pub fn operations(visible_within: u64) -> [Named; 3] {
     let named = || fields(json!({"name": name(), "providerID": name()}), &["name"]);
     [
         create(visible_within),
-        change("machine.delete", "Removes a machine, at once.", named(), &[]),
+        change(DELETE, "Removes a machine, at once.", named(), &[]),
         read(
-            "machine.status",
+            STATUS,
             "A machine, by the provider's id; without one, by name, which may lag behind.",
             named(),
             machine(),

@@ -9,6 +9,16 @@ use super::{LONGEST, Named};
 pub const ENSURE: &str = "node.ensure";
 /// The operation that ends a boot.
 pub const REBOOT: &str = "node.reboot";
+/// `node.seed`
+pub const SEED: &str = "node.seed";
+/// `node.versions`
+pub const VERSIONS: &str = "node.versions";
+/// `node.work`
+pub const WORK: &str = "node.work";
+/// `node.reboot-required`
+pub const REBOOT_REQUIRED: &str = "node.reboot-required";
+/// `node.initialized`
+pub const INITIALIZED: &str = "node.initialized";
 
 /// The operations as a catalogue of their own.
 #[cfg(feature = "node")]
@@ -29,12 +39,12 @@ pub fn operations() -> [Named; 7] {
     let nothing = || fields(json!({}));
     [
         operation(
-            "node.seed",
+            SEED,
             "What was given when the agent was installed; not-found if nothing was.",
             (Read, fields(node()), fields(seed)),
         ),
         operation(
-            "node.versions",
+            VERSIONS,
             "Which versions of these packages are installed.",
             (
                 Read,
@@ -43,12 +53,12 @@ pub fn operations() -> [Named; 7] {
             ),
         ),
         operation(
-            "node.work",
+            WORK,
             "Which boot it is, and the work that runs or was done last.",
             (Read, fields(node()), working()),
         ),
         operation(
-            "node.reboot-required",
+            REBOOT_REQUIRED,
             "Whether what is installed wants another boot.",
             (
                 Read,
@@ -62,7 +72,7 @@ pub fn operations() -> [Named; 7] {
             (Change, ensure, nothing()),
         ),
         operation(
-            "node.initialized",
+            INITIALIZED,
             "Says that the machine is prepared.",
             (Change, fields(node()), nothing()),
         ),

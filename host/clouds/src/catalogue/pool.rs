@@ -7,6 +7,16 @@ use super::{Named, fields, name, on_machine, operation, read, text, tier};
 
 /// The operation that adds a machine.
 pub const ADD: &str = "pool.add-machine";
+/// `pool.list`
+pub const LIST: &str = "pool.list";
+/// `pool.ensure`
+pub const ENSURE: &str = "pool.ensure";
+/// `pool.machines`
+pub const MACHINES: &str = "pool.machines";
+/// `pool.remove-machine`
+pub const REMOVE: &str = "pool.remove-machine";
+/// `agent.install`
+pub const INSTALL: &str = "agent.install";
 
 /// Everything about pools, and how agents come to their machines.
 pub fn operations(visible_within: u64) -> [Named; 6] {
@@ -17,27 +27,27 @@ pub fn operations(visible_within: u64) -> [Named; 6] {
     );
     [
         read(
-            "pool.list",
+            LIST,
             "The caller's pools, with the addresses under which they are reached.",
             nothing(),
             pools,
         ),
         ensure(),
         read(
-            "pool.machines",
+            MACHINES,
             "The machines of the caller's pools. May lag behind.",
             nothing(),
             machines,
         ),
         add(visible_within),
         on_machine(
-            "pool.remove-machine",
+            REMOVE,
             "Resets what kubeadm made of a machine, and destroys it.",
             json!({}),
             &[],
         ),
         on_machine(
-            "agent.install",
+            INSTALL,
             "Installs the node agent, with the versions to begin with; joins the same work that runs.",
             json!({"versions": versions(), "release": name()}),
             &["versions"],
@@ -76,7 +86,7 @@ fn ensure() -> Named {
     let arguments = fields(json!({"pools": {"type": "array", "items": wanted}}), &["pools"]);
     let description = "Makes the infrastructure of pools. Those that are there stay.";
     let operation = operation(description, OperationEffect::Change, arguments, nothing(), 0);
-    ("pool.ensure", operation)
+    (ENSURE, operation)
 }
 
 fn add(visible_within: u64) -> Named {

@@ -13,6 +13,24 @@ pub const ATTACH: &str = "port.attach";
 pub const DETACH: &str = "port.detach";
 /// The operation that configures a router.
 pub const PUSH: &str = "config.push";
+/// `image.get`
+pub const IMAGE: &str = "image.get";
+/// `port.get`
+pub const PORT: &str = "port.get";
+/// `router.resource`
+pub const RESOURCE: &str = "router.resource";
+/// `router.get`
+pub const GET: &str = "router.get";
+/// `router.alive`
+pub const ALIVE: &str = "router.alive";
+/// `router.interfaces`
+pub const INTERFACES: &str = "router.interfaces";
+/// `router.stats`
+pub const STATS: &str = "router.stats";
+/// `router.delete`
+pub const DELETE: &str = "router.delete";
+/// `router.delete-ports`
+pub const DELETE_PORTS: &str = "router.delete-ports";
 /// A router has no more ports than a VM has slots.
 const PORTS: u64 = 26;
 
@@ -32,44 +50,39 @@ fn reads() -> [Named; 7] {
     let traffic = json!({"mac": text(), "rxBytes": count(), "txBytes": count()});
     let traffic = fields(traffic, &["mac", "rxBytes", "txBytes"]);
     [
+        read(IMAGE, "An image that the caller may boot.", image, nothing()),
         read(
-            "image.get",
-            "An image that the caller may boot.",
-            image,
-            nothing(),
-        ),
-        read(
-            "port.get",
+            PORT,
             "A port, and which of the caller's routers it belongs to. Of those of others nothing is told.",
             port(),
             known_port(),
         ),
         read(
-            "router.resource",
+            RESOURCE,
             "Whether the network service knows the caller's router of this name.",
             by_name(),
             nothing(),
         ),
         read(
-            "router.get",
+            GET,
             "A router's VM, by id; without one, by name, which may lag behind.",
             fields(json!({"name": name(), "id": name()}), &["name"]),
             instance(),
         ),
         read(
-            "router.alive",
+            ALIVE,
             "Whether the management API of a router's VM answers, after as many tries as that takes.",
             id(),
             fields(json!({"alive": {"type": "boolean"}}), &["alive"]),
         ),
         read(
-            "router.interfaces",
+            INTERFACES,
             "The MAC addresses that a router's VM shows. It has to answer.",
             id(),
             fields(json!({"macs": {"type": "array", "items": text()}}), &["macs"]),
         ),
         read(
-            "router.stats",
+            STATS,
             "How much has passed through a router's ports. Its VM has to answer.",
             id(),
             fields(
@@ -92,18 +105,8 @@ fn changes() -> [Named; 5] {
             ),
             0,
         ),
-        change(
-            "router.delete",
-            "Removes a router's VM, which takes a while.",
-            id(),
-            &[],
-        ),
-        change(
-            "router.delete-ports",
-            "Gives the ports of a router back.",
-            by_name(),
-            &[],
-        ),
+        change(DELETE, "Removes a router's VM, which takes a while.", id(), &[]),
+        change(DELETE_PORTS, "Gives the ports of a router back.", by_name(), &[]),
         change(
             ATTACH,
             "Plugs a port into a router's VM while it runs.",

@@ -7,6 +7,24 @@ use super::{Named, fields, id, name, power, read, sealed, task, text};
 
 /// The operation that makes a VM.
 pub const CLONE: &str = "vm.clone";
+/// `vm.find`
+pub const FIND: &str = "vm.find";
+/// `vm.get`
+pub const GET: &str = "vm.get";
+/// `vm.metadata`
+pub const METADATA: &str = "vm.metadata";
+/// `vm.nics`
+pub const NICS: &str = "vm.nics";
+/// `vm.power`
+pub const POWER: &str = "vm.power";
+/// `vm.reconfigure`
+pub const RECONFIGURE: &str = "vm.reconfigure";
+/// `vm.power-on`
+pub const POWER_ON: &str = "vm.power-on";
+/// `vm.power-off`
+pub const POWER_OFF: &str = "vm.power-off";
+/// `vm.destroy`
+pub const DESTROY: &str = "vm.destroy";
 
 /// Everything about VMs.
 pub fn operations(visible_within: u64) -> Vec<Named> {
@@ -31,26 +49,26 @@ fn reads() -> [Named; 5] {
     let uuid = fields(json!({"instanceUuid": name()}), &["instanceUuid"]);
     [
         read(
-            "vm.find",
+            FIND,
             "The caller's own VM with this instance UUID. May lag behind.",
             uuid,
             vm(),
         ),
-        read("vm.get", "A VM.", id(), vm()),
+        read(GET, "A VM.", id(), vm()),
         read(
-            "vm.metadata",
+            METADATA,
             "A VM's guest metadata; null if it never had any.",
             id(),
             fields(json!({"metadata": {"type": ["string", "null"]}}), &["metadata"]),
         ),
         read(
-            "vm.nics",
+            NICS,
             "A VM's NICs in order, with the addresses that the guest reports.",
             id(),
             fields(nics, &["nics"]),
         ),
         read(
-            "vm.power",
+            POWER,
             "A VM's power state.",
             id(),
             fields(json!({"state": power}), &["state"]),
@@ -62,22 +80,22 @@ fn changes() -> [Named; 4] {
     let metadata = fields(json!({"id": name(), "metadata": text()}), &["id", "metadata"]);
     [
         task(
-            "vm.reconfigure",
+            RECONFIGURE,
             "Sets a VM's guest metadata, whatever its power.",
             OperationEffect::Change,
             metadata,
             0,
         ),
-        task("vm.power-on", "Turns a VM on.", OperationEffect::Change, id(), 0),
+        task(POWER_ON, "Turns a VM on.", OperationEffect::Change, id(), 0),
         task(
-            "vm.power-off",
+            POWER_OFF,
             "Turns a VM off, without asking its guest.",
             OperationEffect::Change,
             id(),
             0,
         ),
         task(
-            "vm.destroy",
+            DESTROY,
             "Removes a VM that is not on.",
             OperationEffect::Change,
             id(),

@@ -1,6 +1,6 @@
 //! What a scenario makes go wrong, as it is written.
 
-use polity_clouds::catalogue::{machine, node, router, task};
+use polity_clouds::catalogue::{machine, node, router, task, vm};
 use polity_core::contract::Code;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -209,10 +209,10 @@ impl Intervention {
     /// The operation that would have done it, or that tells of it.
     pub(crate) fn operation(self) -> &'static str {
         match self {
-            Intervention::Vanish => "vm.destroy",
-            Intervention::PowerOn => "vm.power-on",
-            Intervention::PowerOff | Intervention::Suspend => "vm.power-off",
-            Intervention::Hang | Intervention::Withdraw => "router.resource",
+            Intervention::Vanish => vm::DESTROY,
+            Intervention::PowerOn => vm::POWER_ON,
+            Intervention::PowerOff | Intervention::Suspend => vm::POWER_OFF,
+            Intervention::Hang | Intervention::Withdraw => router::RESOURCE,
             _ => "machine.node",
         }
     }

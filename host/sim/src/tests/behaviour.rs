@@ -469,3 +469,27 @@ fn every_answer_is_what_the_catalogue_says() {
     }
     assert!(catalogue.operations.values().all(|o| o.longest <= 5_000));
 }
+
+#[test]
+fn every_operation_has_one_service_which_performs_it() {
+    let services = crate::sim::services(&plain());
+    let all = services.iter().flat_map(|service| service.operations(0));
+    let mut names: Vec<_> = all.map(|(name, _)| name).collect();
+    names.sort_unstable();
+    let mut b = Bench::new(plain());
+    let catalogue = b.sim.catalogue().clone();
+    assert_eq!(
+        names,
+        catalogue.operations.keys().collect::<Vec<_>>(),
+        "none twice"
+    );
+    for operation in names {
+        let request = request("u", operation, json!({"instanceUuid": "u"}));
+        let answer = b.sim.perform_checked(b.now, &request).answer.expect("an answer");
+        let code = answer.err().map(|failure| failure.code);
+        assert!(
+            ![Some(Code::Unimplemented), Some(Code::Internal)].contains(&code),
+            "{operation}: {code:?}"
+        );
+    }
+}

@@ -148,8 +148,8 @@ impl Service for Machines {
     fn perform(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
         match call.operation.as_str() {
             CREATE => self.create(cx, call),
-            "machine.status" => self.status(cx, call),
-            "machine.delete" => self.delete(cx, call),
+            machine::STATUS => self.status(cx, call),
+            machine::DELETE => self.delete(cx, call),
             _ => Err(call.unknown()),
         }
     }

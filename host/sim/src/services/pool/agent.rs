@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use polity_clouds::catalogue::node::{ENSURE, REBOOT};
+use polity_clouds::catalogue::node::{self, ENSURE, REBOOT};
 use polity_core::contract::{Answer, Code, Failure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ impl Pools {
         let node = call.text("node");
         let number = self.listening(cx, call, node)?;
         let boot_id = boot_id(cx.kernel, number, self.members[&number].boots);
-        if call.operation == "node.work" {
+        if call.operation == node::WORK {
             let machine_id = cx.kernel.uuid(&format!("machine-id {number}")).replace('-', "");
             let mut told = json!({"node": node, "bootId": boot_id, "machineId": machine_id});
             if let Some(work) = self.describe_work(cx.kernel, number) {
@@ -83,17 +83,15 @@ impl Pools {
         let blindly = self.reboots_blindly;
         let agent = self.agent(number);
         match call.operation.as_str() {
-            "node.seed" => {
-                Ok(json!({"node": node, "versions": agent.seed, "initialized": agent.initialized}))
-            }
-            "node.versions" => {
+            node::SEED => Ok(json!({"node": node, "versions": agent.seed, "initialized": agent.initialized})),
+            node::VERSIONS => {
                 let asked = call.arguments["packages"].as_array().into_iter().flatten();
                 let asked = asked.filter_map(Value::as_str);
                 let has = |package: &str| Some((package.to_owned(), agent.installed.get(package)?.clone()));
                 Ok(json!({"node": node, "versions": asked.filter_map(has).collect::<Versions>()}))
             }
-            "node.reboot-required" => Ok(json!({"node": node, "required": agent.reboot_required})),
-            "node.initialized" => {
+            node::REBOOT_REQUIRED => Ok(json!({"node": node, "required": agent.reboot_required})),
+            node::INITIALIZED => {
                 agent.initialized = true;
                 cx.kernel.announce(Event::Prepared { vm: number });
                 cx.kernel.mark_dirty();

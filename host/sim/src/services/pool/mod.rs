@@ -7,7 +7,7 @@ mod view;
 
 use std::collections::BTreeSet;
 
-use polity_clouds::catalogue::pool::ADD;
+use polity_clouds::catalogue::pool::{ADD, INSTALL};
 use polity_clouds::catalogue::{Named, node, pool};
 use polity_core::call::CloudRequest;
 use polity_core::contract::{Answer, Code, Failure};
@@ -26,8 +26,6 @@ use crate::kernel::tasks::{Task, TaskError};
 use crate::power::Power;
 use agent::Agent;
 pub use view::PoolMachine;
-
-const INSTALL: &str = "agent.install";
 
 pub(crate) struct Pools {
     machines: Machines,
@@ -236,11 +234,11 @@ impl Service for Pools {
 
     fn perform(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
         match call.operation.as_str() {
-            "pool.list" => Ok(self.list(cx, call)),
-            "pool.ensure" => Ok(self.ensure(cx, call)),
-            "pool.machines" => Ok(self.list_machines(cx, call)),
+            pool::LIST => Ok(self.list(cx, call)),
+            pool::ENSURE => Ok(self.ensure(cx, call)),
+            pool::MACHINES => Ok(self.list_machines(cx, call)),
             ADD => self.add(cx, call),
-            "pool.remove-machine" | INSTALL => self.submit(cx, call),
+            pool::REMOVE | INSTALL => self.submit(cx, call),
             _ => self.on_agent_call(cx, call),
         }
     }

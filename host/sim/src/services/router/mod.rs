@@ -140,7 +140,7 @@ impl Routers {
     /// The router's VM is removed.
     fn on_gone(&self, cx: &mut Context<'_>, number: u64) {
         if cx.vms.get(number).is_some_and(Vm::exists) {
-            cx.vms.note(cx.at, "router.delete", Happened::Done, number);
+            cx.vms.note(cx.at, router::DELETE, Happened::Done, number);
             cx.vms.set_power(cx.kernel, cx.at, number, None);
         }
     }
@@ -289,7 +289,7 @@ impl Service for Routers {
     fn subject(&self, cx: &Context<'_>, request: &CloudRequest) -> Option<String> {
         let name = || Some(text(&request.arguments, "name").to_owned());
         match (request.operation.as_str(), text(&request.arguments, "id")) {
-            (BOOT | "router.resource" | "router.delete-ports", _) | ("router.get", "") => name(),
+            (BOOT | router::RESOURCE | router::DELETE_PORTS, _) | (router::GET, "") => name(),
             (_, id) => cx.vms.name_of(id),
         }
     }
@@ -300,15 +300,15 @@ impl Service for Routers {
             PUSH => self.push(cx, call),
             ATTACH => self.attach(cx, call),
             DETACH => self.detach(cx, call),
-            "image.get" => self.image(call),
-            "port.get" => self.port(call),
-            "router.resource" => self.resource(call),
-            "router.get" => self.get(cx, call),
-            "router.delete-ports" => Ok(self.release(cx, call)),
-            "router.alive" => self.alive(cx, call),
-            "router.delete" => self.delete(cx, call),
-            "router.interfaces" => self.interfaces(cx, call),
-            "router.stats" => self.stats(cx, call),
+            router::IMAGE => self.image(call),
+            router::PORT => self.port(call),
+            router::RESOURCE => self.resource(call),
+            router::GET => self.get(cx, call),
+            router::DELETE_PORTS => Ok(self.release(cx, call)),
+            router::ALIVE => self.alive(cx, call),
+            router::DELETE => self.delete(cx, call),
+            router::INTERFACES => self.interfaces(cx, call),
+            router::STATS => self.stats(cx, call),
             _ => Err(call.unknown()),
         }
     }

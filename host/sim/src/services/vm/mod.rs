@@ -42,7 +42,7 @@ impl Service for Vms {
         let arguments = &request.arguments;
         match request.operation.as_str() {
             vm::CLONE => Some(text(arguments, "name").to_owned()),
-            "vm.find" => {
+            vm::FIND => {
                 let uuid = text(arguments, "instanceUuid");
                 let mut own = cx.vms.of_owner(&request.session.owner);
                 own.find(|vm| vm.instance_uuid == uuid).map(|vm| vm.name.clone())
@@ -54,11 +54,11 @@ impl Service for Vms {
     fn perform(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
         let takes = match call.operation.as_str() {
             vm::CLONE => return self.clone_vm(cx, call),
-            "vm.find" => return find(cx, call),
-            "vm.reconfigure" => self.durations.reconfigure,
-            "vm.power-on" => self.durations.power_on,
-            "vm.power-off" => self.durations.power_off,
-            "vm.destroy" => self.durations.destroy,
+            vm::FIND => return find(cx, call),
+            vm::RECONFIGURE => self.durations.reconfigure,
+            vm::POWER_ON => self.durations.power_on,
+            vm::POWER_OFF => self.durations.power_off,
+            vm::DESTROY => self.durations.destroy,
             _ => return read(cx, call),
         };
         let id = call.text("id");
@@ -76,13 +76,13 @@ impl Service for Vms {
                 cx.vms.end_clone(cx.kernel, cx.at, number);
                 return Ok(());
             }
-            "vm.reconfigure" => {
+            vm::RECONFIGURE => {
                 let metadata = task.told.as_str().map(str::to_owned);
                 cx.vms.set_metadata(cx.at, number, metadata);
                 return Ok(());
             }
-            "vm.power-on" => Some(Power::On),
-            "vm.power-off" => Some(Power::Off),
+            vm::POWER_ON => Some(Power::On),
+            vm::POWER_OFF => Some(Power::Off),
             _ => None,
         };
         permitted(cx.vms.get(number).and_then(Vm::current).map(|v| v.power), power)?;
@@ -115,10 +115,10 @@ fn read(cx: &mut Context<'_>, call: &Call) -> Answer {
     let version = vm.at_least_first(then).filter(|version| !version.gone);
     let version = version.ok_or_else(|| no_vm(id))?;
     Ok(match call.operation.as_str() {
-        "vm.get" => describe(vm),
-        "vm.metadata" => json!({"metadata": version.metadata}),
-        "vm.nics" => vm.describe_nics(version, then),
-        "vm.power" => json!({"state": version.power}),
+        vm::GET => describe(vm),
+        vm::METADATA => json!({"metadata": version.metadata}),
+        vm::NICS => vm.describe_nics(version, then),
+        vm::POWER => json!({"state": version.power}),
         _ => return Err(call.unknown()),
     })
 }
