@@ -65,6 +65,8 @@ mod sim;
 mod views;
 
 #[cfg(test)]
+mod harness;
+#[cfg(test)]
 mod tests;
 
 pub use adapter::ADAPTER;

@@ -2,7 +2,7 @@
 
 use polity_core::contract::Effect as MayHave;
 
-use super::*;
+use crate::harness::*;
 
 #[test]
 fn a_lost_answer_leaves_its_effect_and_a_lost_request_none() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::*;
+use crate::harness::*;
 use crate::kernel::draw::draw;
 use crate::kernel::kept::{Change, Record};
 

@@ -3,8 +3,8 @@
 use polity_clouds::catalogue::{Named, machine};
 use polity_core::contract::Effect as MayHave;
 
-use super::*;
 use crate::event::{Call, Event, Kernel};
+use crate::harness::*;
 use crate::kernel::kept::{Note, Table};
 use crate::services::{Context, Service};
 use crate::sim::services;

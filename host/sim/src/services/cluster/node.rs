@@ -145,3 +145,6 @@ impl Node {
         std::iter::once(ready).chain(others).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -84,3 +84,6 @@ impl Tokens {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -193,3 +193,6 @@ fn no_machine(arguments: &Value) -> Failure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -325,3 +325,6 @@ impl Trouble {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

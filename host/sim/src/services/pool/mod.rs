@@ -274,3 +274,6 @@ impl Service for Pools {
         self.describe(vms, vm)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -346,3 +346,6 @@ impl Service for Routers {
 fn withdrawn(account: Option<&str>, tenant: &str, name: &str) -> String {
     json!([account, tenant, name]).to_string()
 }
+
+#[cfg(test)]
+mod tests;

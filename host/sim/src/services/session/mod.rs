@@ -386,3 +386,6 @@ fn unauthenticated(message: &str) -> Failure {
 fn no_credentials() -> Failure {
     unauthenticated("NoCredentialProviders: the host has no credentials of its own")
 }
+
+#[cfg(test)]
+mod tests;

@@ -140,3 +140,6 @@ fn find(cx: &mut Context<'_>, call: &Call) -> Answer {
 fn describe(vm: &Vm) -> Value {
     json!({"id": vm.id(), "name": vm.name, "instanceUuid": vm.instance_uuid, "biosUuid": vm.bios_uuid})
 }
+
+#[cfg(test)]
+mod tests;

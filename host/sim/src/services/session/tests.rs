@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::*;
+use crate::harness::*;
 
 const CONTROLLER: &str = "arn:aws:iam::111111111111:role/controller";
 const TEAM: &str = "arn:aws:iam::222222222222:user/team";

@@ -2,7 +2,7 @@
 
 use polity_core::contract::Effect as MayHave;
 
-use super::*;
+use crate::harness::*;
 
 fn mac(n: u32) -> String {
     format!("fa:16:3e:00:00:{n:02}")

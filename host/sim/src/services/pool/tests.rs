@@ -1,6 +1,6 @@
 //! Pools of machines, and how these become nodes.
 
-use super::*;
+use crate::harness::*;
 
 fn entry(b: &Bench, name: &str) -> PendingEntry {
     PendingEntry {

@@ -1,6 +1,6 @@
 //! What machines of pools do for their agents.
 
-use super::*;
+use crate::harness::*;
 
 const NODE: &str = "node-m";
 

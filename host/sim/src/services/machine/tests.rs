@@ -2,7 +2,7 @@
 
 use polity_core::contract::Effect as MayHave;
 
-use super::*;
+use crate::harness::*;
 
 /// All codes of the contract.
 const CODES: [Code; 16] = [

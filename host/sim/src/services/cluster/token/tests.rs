@@ -1,6 +1,6 @@
 //! With which bootstrap tokens machines join.
 
-use super::*;
+use crate::harness::*;
 
 fn sealed(name: &str) -> Value {
     json!({"$secret": {"name": name, "key": "token"}})

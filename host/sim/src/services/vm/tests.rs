@@ -1,6 +1,6 @@
 //! What each operation does.
 
-use super::*;
+use crate::harness::*;
 
 #[test]
 fn a_machine_goes_from_nothing_to_running_with_an_address_and_back() {

@@ -1,6 +1,6 @@
 //! Nodes: how machines join, and what befalls them.
 
-use super::*;
+use crate::harness::*;
 
 fn condition(node: &NodeView, kind: &str) -> (&'static str, u64) {
     let found = node
