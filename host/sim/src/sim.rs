@@ -12,7 +12,7 @@ use polity_core::catalogue::{BEGINS_WITHIN, Catalogue, OperationEffect};
 use polity_core::contract::{Answer, Code, Doubt, Failure};
 
 use crate::config::SimConfig;
-use crate::config::scenario::{ASSUME, ASSUME_BY_TOKEN, CALLER, Met, Quirk, SETTLE};
+use crate::config::scenario::{ASSUME, ASSUME_BY_TOKEN, CALLER, Quirk, RuleTarget, SETTLE};
 use crate::event::{Call, Event, Kernel};
 use crate::hypervisor::Hypervisor;
 use crate::hypervisor::create::Trace;
@@ -40,10 +40,12 @@ pub struct Sim {
     pub(crate) config: SimConfig,
     pub(crate) kernel: Kernel,
     pub(crate) vms: Hypervisor,
-    pub(crate) services: Vec<Box<dyn Service>>,
+    services: Vec<Box<dyn Service>>,
     /// The service of each operation, by its place.
     routes: BTreeMap<String, usize>,
     checked: Checked,
+    /// How often a service has panicked.
+    panics: u64,
     /// A guard that tests take away: see [`Sim::settle_without_a_look`].
     blindly: bool,
 }
@@ -87,6 +89,7 @@ impl Sim {
             routes,
             checked: Checked::new(Arc::new(catalogue)).expect("our own schemas compile"),
             config,
+            panics: 0,
             blindly: false,
         }
     }
@@ -117,6 +120,12 @@ impl Sim {
     /// The latest time it was told.
     pub fn now(&self) -> u64 {
         self.kernel.now()
+    }
+
+    /// How often a service has panicked since this process began: each is a defect of ours, which no simulation must
+    /// overlook.
+    pub fn panics(&self) -> u64 {
+        self.panics
     }
 
     /// Performs a call at this moment (Unix milliseconds). What it does is done when this returns; the answer is
@@ -258,6 +267,7 @@ impl Sim {
         };
         let done = catch_unwind(AssertUnwindSafe(|| act(service, &mut cx))).ok();
         if done.is_none() {
+            self.panics += 1;
             // It may have changed something without saying so.
             self.kernel.mark_dirty();
         }
@@ -403,15 +413,15 @@ pub(crate) fn services(config: &SimConfig) -> Vec<Box<dyn Service>> {
 /// What the kernel has to know of a configuration, and of the operations that there are.
 fn settings(config: &SimConfig, catalogue: &Catalogue) -> Settings<Quirk> {
     let operations = catalogue.operations.iter();
-    let met = operations.clone().map(|(name, operation)| Met {
+    let met = operations.clone().map(|(name, operation)| RuleTarget {
         operation: name.clone(),
         starts_task: operation.answer["properties"].get("task").is_some(),
     });
-    let others = [SETTLE, ASSUME, ASSUME_BY_TOKEN, CALLER].map(|name| Met {
+    let others = [SETTLE, ASSUME, ASSUME_BY_TOKEN, CALLER].map(|name| RuleTarget {
         operation: name.to_owned(),
         starts_task: false,
     });
-    let met: Vec<Met> = met.chain(others).collect();
+    let met: Vec<RuleTarget> = met.chain(others).collect();
     let sealed = operations.flat_map(|(_, operation)| operation.sealed.iter().cloned());
     Settings {
         answers: config.answers,

@@ -233,7 +233,7 @@ pub(crate) enum Quirk {
 
 /// An operation as far as rules can tell operations apart.
 #[derive(Clone, Debug)]
-pub(crate) struct Met {
+pub(crate) struct RuleTarget {
     pub(crate) operation: String,
     /// It answers a task.
     pub(crate) starts_task: bool,
@@ -241,7 +241,7 @@ pub(crate) struct Met {
 
 impl FaultRule {
     /// The rule as the kernel applies it, to those of these operations that it can meet.
-    pub(crate) fn compile(&self, operations: &[Met]) -> Rule<Quirk> {
+    pub(crate) fn compile(&self, operations: &[RuleTarget]) -> Rule<Quirk> {
         let met = operations.iter().filter(|met| self.then.can_meet(met));
         let met = met.map(|met| met.operation.clone());
         Rule {
@@ -261,10 +261,12 @@ impl FaultRule {
 }
 
 impl Trouble {
-    fn can_meet(&self, met: &Met) -> bool {
-        let operation = met.operation.as_str();
+    fn can_meet(&self, target: &RuleTarget) -> bool {
+        let operation = target.operation.as_str();
         match self {
-            Trouble::FailTask { .. } | Trouble::TaskTakes(_) => met.starts_task || operation == node::ENSURE,
+            Trouble::FailTask { .. } | Trouble::TaskTakes(_) => {
+                target.starts_task || operation == node::ENSURE
+            }
             Trouble::TaskState(_) => operation == task::GET,
             Trouble::JoinsAfter(_) | Trouble::NeverJoins | Trouble::NodeName(_) => {
                 operation == machine::CREATE

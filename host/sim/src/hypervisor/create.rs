@@ -23,16 +23,21 @@ impl Hypervisor {
         made.map(|vm| vm.number)
     }
 
-    /// Where the name is unique among the VMs of this kind of the caller's tenant, which is refused where it has to be
-    /// `unique` and is taken.
-    pub(crate) fn place(&self, call: &Call, kind: &str, unique: bool) -> Result<String, Failure> {
+    /// Where the name is unique among the VMs of the caller's tenant that stand `among` these. It is refused where it has
+    /// to be `unique` and one of this `kind` has it.
+    pub(crate) fn place(
+        &self,
+        call: &Call,
+        among: &str,
+        kind: &str,
+        unique: bool,
+    ) -> Result<String, Failure> {
         let name = call.text("name");
-        let place = call.caller.place(json!([kind, call.caller.tenant, name]));
+        let place = call.caller.place(json!([among, call.caller.tenant, name]));
         match unique && self.is_taken(&place) {
             false => Ok(place),
             true => {
-                let of_it = if kind == "router" { "router" } else { "machine" };
-                let message = format!("there is a {of_it} {name:?} already");
+                let message = format!("there is a {kind} {name:?} already");
                 Err(Failure::new(Code::AlreadyExists, message))
             }
         }

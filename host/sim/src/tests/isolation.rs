@@ -52,7 +52,7 @@ impl Service for Bad {
             Misdeed::PanicsFirst => panic!("on purpose"),
             Misdeed::PanicsHalfway | Misdeed::PanicsAtEvents => {}
         }
-        let place = cx.vms.place(call, "bad", true)?;
+        let place = cx.vms.place(call, "bad", "thing", true)?;
         let vm = cx.vms.create(cx.kernel, cx.at, call, place);
         cx.vms.start_created(cx.kernel, cx.at, call, vm);
         match self.does {
@@ -163,7 +163,9 @@ fn what_a_service_left_half_done_is_there_and_harms_nobody() {
 #[test]
 fn everybody_hears_of_events_at_which_one_service_panics() {
     let expected = lives(&mut Bench::new(plain()), |_| ());
-    assert_eq!(lives(&mut with_bad(Misdeed::PanicsAtEvents), |_| ()), expected);
+    let mut b = with_bad(Misdeed::PanicsAtEvents);
+    assert_eq!(lives(&mut b, |_| ()), expected);
+    assert!(b.sim.panics() > 0, "and nobody overlooks it");
 }
 
 #[test]

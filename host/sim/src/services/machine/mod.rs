@@ -47,7 +47,7 @@ impl Machines {
         if let Some(earlier) = cx.vms.made_earlier(cx.kernel, call) {
             return Ok(self.created(cx.vms, earlier));
         }
-        let place = cx.vms.place(call, "machine", cx.vms.unique_names)?;
+        let place = cx.vms.place(call, "machine", "machine", cx.vms.unique_names)?;
         let vm = cx.vms.create(cx.kernel, cx.at, call, place);
         let name = call.text("name").to_owned();
         let token = call.arguments.get("bootstrapToken");

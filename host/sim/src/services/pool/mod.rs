@@ -113,7 +113,7 @@ impl Pools {
         if !pools.is_some_and(|pools| pools.contains(&pool)) {
             return Err(Failure::new(Code::NotFound, format!("no pool {pool:?}")));
         }
-        let place = cx.vms.place(call, "pool", true)?;
+        let place = cx.vms.place(call, "pool", "machine", true)?;
         let number = cx.vms.create(cx.kernel, cx.at, call, place);
         let node_name = self.machines.node_name_of(call.text("name"), number);
         let member = Member {

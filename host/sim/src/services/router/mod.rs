@@ -75,7 +75,7 @@ impl Routers {
         }
         self.image(call)?;
         let ports = self.claimable(call, call.text("name"), &call.arguments["ports"])?;
-        let place = cx.vms.place(call, "router", cx.vms.unique_names)?;
+        let place = cx.vms.place(call, "router", "router", cx.vms.unique_names)?;
         let number = cx.vms.create(cx.kernel, cx.at, call, place);
         let router = Router {
             image: call.text("image").to_owned(),
