@@ -3,4 +3,5 @@
 mod faults;
 mod honesty;
 mod isolation;
+mod restarts;
 mod settle;
