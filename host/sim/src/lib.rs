@@ -20,8 +20,7 @@
 //! | `cloud.rs`, `adapter.rs` | the cloud on a clock and on a disk, as a host opens it |
 //! | `kubelets.rs` | what kubelets of the machines would do to Node objects |
 //!
-//! Each room knows those above it in `kernel ← config ← event ← hypervisor ← services ← sim`, none below it. No service
-//! knows another one.
+//! Imports go one way: `sim → services → hypervisor → event → config → kernel`. No service imports another one.
 //!
 //! # Flow
 //!
