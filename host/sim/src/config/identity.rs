@@ -5,6 +5,16 @@ use serde::{Deserialize, Serialize};
 
 use polity_clouds::Millis;
 
+/// Someone whom a credential plan `{"account": name}` can name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Account {
+    /// As the plan names it.
+    pub name: String,
+    /// Whom the cloud believes to talk to.
+    pub principal: String,
+}
+
 /// An identity provider in the manner of AWS. Credential plans `{"region"?, "chain": [..]}` are resolved by it.
 ///
 /// ```yaml

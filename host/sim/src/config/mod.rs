@@ -2,9 +2,10 @@
 
 pub(crate) mod ailment;
 pub(crate) mod identity;
+mod machines;
+mod routers;
 pub(crate) mod scenario;
-
-use std::collections::BTreeMap;
+mod vms;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,11 @@ use crate::kernel::between::Between;
 use crate::kernel::faults::Outage;
 use polity_clouds::Millis;
 use polity_clouds::{ConfigError, configuration};
+
+pub use identity::Account;
+pub use machines::{Machines, Packages, PoolDurations, Tokens};
+pub use routers::{Image, RouterPort, Routers};
+pub use vms::{Network, TaskDurations, Template};
 
 /// How a simulated cloud behaves.
 ///
@@ -113,231 +119,6 @@ impl Default for SimConfig {
     }
 }
 
-/// Something that can be cloned.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Template {
-    /// Its name or path, as `vm.clone` names it.
-    pub name: String,
-    /// The networks of its NICs, for clones that name none.
-    #[serde(default)]
-    pub networks: Vec<String>,
-    /// How many disks it has. Only a template with exactly one can be given another `diskGiB`.
-    #[serde(default = "one")]
-    pub disks: u32,
-    /// Who may clone it; none listed: everybody.
-    #[serde(default)]
-    pub tenants: Vec<String>,
-}
-
-/// Something that NICs attach to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Network {
-    /// As `vm.clone` names it.
-    pub name: String,
-    /// Whether NICs get an address.
-    #[serde(default = "yes")]
-    pub dhcp: bool,
-    /// Whether NICs are connected while the VM is on.
-    #[serde(default = "yes")]
-    pub connected: bool,
-}
-
-/// Someone whom a credential plan `{"account": name}` can name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Account {
-    /// As the plan names it.
-    pub name: String,
-    /// Whom the cloud believes to talk to.
-    pub principal: String,
-}
-
-/// How long each kind of task runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-#[allow(missing_docs, reason = "named as the operations are")]
-pub struct TaskDurations {
-    pub clone: Between,
-    pub reconfigure: Between,
-    pub power_on: Between,
-    pub power_off: Between,
-    pub destroy: Between,
-    pub push: Between,
-}
-
-impl Default for TaskDurations {
-    fn default() -> Self {
-        TaskDurations {
-            clone: Between::new(20_000, 90_000),
-            reconfigure: Between::new(1_000, 5_000),
-            power_on: Between::new(2_000, 8_000),
-            power_off: Between::new(2_000, 8_000),
-            destroy: Between::new(3_000, 10_000),
-            push: Between::new(1_000, 5_000),
-        }
-    }
-}
-
-/// How long work on machines of pools takes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct PoolDurations {
-    /// Until a node agent is installed.
-    pub install: Between,
-    /// Until the first node is made.
-    pub init: Between,
-    /// Until a machine has joined.
-    pub join: Between,
-    /// Until a machine is gone.
-    pub remove: Between,
-}
-
-impl Default for PoolDurations {
-    fn default() -> Self {
-        PoolDurations {
-            install: Between::new(10_000, 40_000),
-            init: Between::new(30_000, 120_000),
-            join: Between::new(10_000, 60_000),
-            remove: Between::new(5_000, 20_000),
-        }
-    }
-}
-
-/// What agents can install on machines of pools.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Packages {
-    /// How long that takes.
-    pub takes: Between,
-    /// The versions that there are. A package that is not listed has every version.
-    pub known: BTreeMap<String, Vec<String>>,
-    /// Packages whose change wants a reboot.
-    pub reboot_for: Vec<String>,
-}
-
-impl Default for Packages {
-    fn default() -> Self {
-        Packages {
-            takes: Between::new(10_000, 60_000),
-            known: BTreeMap::new(),
-            reboot_for: vec!["linux-image-amd64".to_owned()],
-        }
-    }
-}
-
-/// How machines become nodes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Machines {
-    /// How long a machine takes to boot.
-    pub boot: Between,
-    /// How long after that its node joins.
-    pub join: Between,
-    /// What nodes are called: `{name}` stands for the machine's name, `{number}` for a number that no other one has.
-    pub node_name: String,
-    /// How long a node is not heard of before it counts as unknown.
-    pub grace: Millis,
-    /// With which bootstrap tokens machines join.
-    pub tokens: Tokens,
-}
-
-impl Default for Machines {
-    fn default() -> Self {
-        Machines {
-            boot: Between::new(10_000, 40_000),
-            join: Between::new(2_000, 30_000),
-            node_name: "node-{name}".to_owned(),
-            // kube-controller-manager's --node-monitor-grace-period, until Kubernetes 1.31.
-            grace: Millis::seconds(40),
-            tokens: Tokens::default(),
-        }
-    }
-}
-
-impl Machines {
-    /// What the node of the machine of this name and number is called.
-    pub(crate) fn node_name_of(&self, name: &str, number: u64) -> String {
-        let pattern = self.node_name.replace("{name}", name);
-        pattern.replace("{number}", &number.to_string())
-    }
-}
-
-/// How routers boot and are plugged.
-///
-/// ```yaml
-/// routers:
-///   boot: {min: 10s, max: 40s}
-///   ports:
-///   - {network: net-1, mac: "fa:16:3e:00:00:01"}
-///   - {network: net-2, mac: "fa:16:3e:00:00:02", tenant: team-b, router: r-2}
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Routers {
-    /// How long it takes until a router's VM can be reached.
-    pub build: Between,
-    /// How long after that, or after it was turned on, it answers.
-    pub boot: Between,
-    /// How long it takes until it shows a port that was plugged in or out.
-    pub plug: Between,
-    /// How long it takes to remove it.
-    pub stop: Between,
-    /// What ports there are. None listed: every network has a port of every MAC address.
-    pub ports: Vec<RouterPort>,
-}
-
-impl Default for Routers {
-    fn default() -> Self {
-        Routers {
-            build: Between::new(1_000, 5_000),
-            boot: Between::new(10_000, 40_000),
-            plug: Between::new(500, 4_000),
-            stop: Between::new(500, 8_000),
-            ports: Vec::new(),
-        }
-    }
-}
-
-/// A port that routers can have.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct RouterPort {
-    /// The network it is in.
-    pub network: String,
-    /// Its MAC address.
-    pub mac: String,
-    /// Whose it is; everybody's if it is not set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tenant: Option<String>,
-    /// For which router of that tenant it was made; for any if it is not set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub router: Option<String>,
-}
-
-/// Something that routers boot from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Image {
-    /// As `router.boot` names it.
-    pub id: String,
-    /// Who may boot it; none listed: everybody.
-    #[serde(default)]
-    pub tenants: Vec<String>,
-}
-
-/// With which bootstrap tokens machines join.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum Tokens {
-    /// With none, and with every one that is neither revoked nor known to have ended.
-    #[default]
-    Any,
-    /// Only with one that the simulation was told of, by [`Sim::admit_token`](crate::Sim::admit_token).
-    Minted,
-}
-
 impl SimConfig {
     /// The JSON Schema of a configuration.
     pub fn schema() -> Value {
@@ -419,12 +200,4 @@ fn ensure(holds: bool, path: &str, message: &str) -> Result<(), ConfigError> {
             message: message.to_owned(),
         }),
     }
-}
-
-fn one() -> u32 {
-    1
-}
-
-fn yes() -> bool {
-    true
 }
