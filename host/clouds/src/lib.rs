@@ -7,6 +7,9 @@
 //! adapter is to open sessions, to perform, and to say, of a create whose answer was lost, what came of it
 //! ([`Cloud::settle`]).
 //!
+//! What clouds can do stands in [`catalogue`]: services and their operations, each defined once, for the simulated
+//! cloud and for real ones. A cloud publishes those that it performs.
+//!
 //! An [`Adapter`] says how a cloud is checked and opened. Which ones there are is the host's to say: nothing here knows
 //! of a cloud that stands in another crate.
 //!
@@ -14,6 +17,7 @@
 //! an answer.
 
 mod adapters;
+pub mod catalogue;
 mod check;
 mod clock;
 mod cloud;
@@ -21,7 +25,6 @@ mod front;
 mod millis;
 #[cfg(feature = "node")]
 pub mod node;
-pub mod node_catalogue;
 mod redact;
 mod sealed;
 mod session;

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::config::SimConfig;
-use super::{Sim, SimCloud, kept};
-use polity_clouds::Cloud;
-use polity_clouds::Front;
-use polity_clouds::Sessions;
-use polity_clouds::{Adapter, OpenError, Opening};
+use crate::config::SimConfig;
+use crate::kernel::kept;
+use crate::persist::RestoreError;
+use crate::{Sim, SimCloud};
+use polity_clouds::{Adapter, Cloud, Front, OpenError, Opening, Sessions};
 
 const SIM: &str = "sim";
 
@@ -46,7 +45,13 @@ fn open(opening: Opening) -> Result<Arc<dyn Cloud>, OpenError> {
     Ok(Arc::new(front))
 }
 
-pub(crate) fn saved(source: impl std::error::Error + Send + Sync + 'static) -> OpenError {
+impl From<RestoreError> for OpenError {
+    fn from(source: RestoreError) -> Self {
+        saved(source)
+    }
+}
+
+fn saved(source: impl std::error::Error + Send + Sync + 'static) -> OpenError {
     OpenError::Saved {
         cloud: SIM,
         source: Box::new(source),

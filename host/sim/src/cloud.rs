@@ -8,8 +8,8 @@ use polity_core::call::{CloudRequest, PendingEntry, Session};
 use polity_core::catalogue::{Catalogue, OperationEffect};
 use polity_core::contract::{Answer, Code, Doubt, Failure};
 
-use super::kept::{Disk, Receipt};
-use super::{LONGEST, Reply, Sim, lost};
+use crate::kernel::kept::{Disk, Receipt};
+use crate::{Reply, Sim, lost};
 
 /// A [`Sim`] behind the [`Cloud`] trait. Requests reach it checked and unsealed, by [`Front`](polity_clouds::Front).
 ///
@@ -160,18 +160,5 @@ pub trait Simulated {
 impl<C: Cloud + ?Sized> Simulated for C {
     fn simulation(&self) -> Option<&SimCloud> {
         self.adapter()?.downcast_ref()
-    }
-}
-
-impl Sim {
-    /// How long a look takes.
-    fn settling(&mut self, now: u64, session: &Session) -> u64 {
-        match self.unreachable(now) {
-            Some(None) => LONGEST,
-            _ => {
-                let draw = self.world.draw(&session.owner);
-                self.config.answers.pick(draw).min(LONGEST)
-            }
-        }
     }
 }

@@ -5,11 +5,35 @@
 //! [`Sim`] is a state machine without clock and I/O: it is told the time, and chance comes from its seed. A simulation
 //! drives it directly; [`SimCloud`] puts it behind the [`Cloud`](polity_clouds::Cloud) trait, on the driver's clock.
 //!
+//! # Rooms
+//!
+//! | room | what it is |
+//! |---|---|
+//! | `kernel/` | time, chance, faults, tasks in progress, calls, and what outlives the process; knows nothing of clouds |
+//! | `hypervisor/` | the VMs, whoever made them: names, power, tasks that change them, and a log of all effects |
+//! | `services/` | one room for each service, with its own state, behind the trait `Service` |
+//! | `event.rs` | what services tell each other |
+//! | `sim.rs` | the whole: carries calls to services, and events to all of them |
+//! | `config/` | what a cloud is like, and what a scenario makes go wrong |
+//! | `persist.rs` | a cloud that outlives its process: every table of every room, and the head |
+//! | `views.rs` | what only a simulation can tell: all there is, and all that happened |
+//! | `cloud.rs`, `adapter.rs` | the cloud on a clock and on a disk, as a host opens it |
+//! | `kubelets.rs` | what kubelets of the machines would do to Node objects |
+//!
+//! Imports go one way: `sim → services → hypervisor → event → config → kernel`. No service imports another one.
+//!
 //! # Flow
 //!
-//! [`Sim::perform`] first lets everything happen that was due (tasks end, late effects arrive, operators intervene),
-//! then asks the scenario whether this call goes wrong, then performs it. **The effect comes before the answer**, which
-//! is on its way for [`Reply::after_ms`], or lost.
+//! 1. A call comes in by [`Sim::perform`]. First everything happens that was due: tasks end, late effects arrive,
+//!    operators intervene.
+//! 2. The kernel lets the call through, or makes it fail or vanish as the scenario says.
+//! 3. The session says who calls, and the catalogue which service performs the operation. **The effect comes before the
+//!    answer.** The service works on VMs of the hypervisor and on its own tables; what takes longer is a task.
+//! 4. What the service and the hypervisor have announced is carried to all services before anything else happens. So a
+//!    VM that is turned off ends the boot of its agent, and makes its node fall silent, though none of the three knows
+//!    the other two.
+//! 5. The kernel delivers the answer: it is on its way for [`Reply::after_ms`], or lost.
+//! 6. Every table has noted which of its records changed; [`SimCloud`] stores those before the answer leaves.
 //!
 //! # Guarantees
 //!
@@ -20,145 +44,50 @@
 //! - `task.get` never lags.
 //! - What [`Sim::settle`] calls absent does not appear later, if the call began within
 //!   [`BEGINS_WITHIN`] of its pending entry and both were timed by one clock.
+//! - A service that panics fails its own call. The others hear all that was announced, and keep what they have.
 //!
 //! # Caveats
 //!
 //! There are no hosts, datastores or capacities. Templates, networks, folders and flavors are names.
 
 mod adapter;
-mod agent;
-mod ailment;
-mod at_once;
-mod between;
-mod call;
-mod catalogue;
-mod clone;
 mod cloud;
 mod config;
-mod draw;
-mod fault;
-mod kept;
-mod kubeadm;
+mod event;
+mod hypervisor;
+mod kernel;
 pub mod kubelets;
-mod lag;
-mod late;
-mod machine;
-mod node;
 mod persist;
-mod pool;
-mod provider;
-mod router;
-mod router_port;
-mod router_view;
-mod scenario;
-mod settle;
-mod sts;
-mod task;
-mod token;
-mod view;
-mod vm;
-mod world;
+mod power;
+mod services;
+mod sim;
+mod views;
 
-use std::sync::Arc;
-
-use polity_core::catalogue::Catalogue;
-use polity_core::contract::{Answer, Code, Failure};
-
-use polity_clouds::Checked;
-use world::World;
+#[cfg(test)]
+mod harness;
+#[cfg(test)]
+mod tests;
 
 pub use adapter::ADAPTER;
-pub use ailment::Ailment;
-pub use between::Between;
-pub use catalogue::{BEGINS_WITHIN, LONGEST};
 pub use cloud::{SimCloud, Simulated};
+pub use config::ailment::Ailment;
+pub use config::identity::{AccessKey, IamRole, IdentityProvider, Principal, WebIdentity};
+pub use config::scenario::{FaultRule, Intervention, Span, Trouble, WorldEvent};
 pub use config::{
     Account, Image, Machines, Network, Packages, PoolDurations, RouterPort, Routers, SimConfig,
     TaskDurations, Template, Tokens,
 };
-pub use node::{NodeCondition, NodeView};
+pub use hypervisor::effects::{Effect, Happened};
+pub use kernel::between::Between;
+pub use kernel::envelope::{Reply, lost};
+pub use kernel::faults::{Outage, Unreachable};
 pub use persist::RestoreError;
-pub use polity_clouds::Clock as SimClock;
-pub use polity_clouds::Millis;
-pub use provider::{AccessKey, IamRole, IdentityProvider, Principal, WebIdentity};
-pub use router_view::{PortView, RouterView};
-pub use scenario::{FaultRule, Intervention, Outage, Span, Trouble, Unreachable, WorldEvent};
-pub use task::TaskKind;
-pub use view::{Effect, Happened, PoolMachine, VmView};
-pub use vm::Power;
-
-/// A simulated cloud.
-pub struct Sim {
-    config: SimConfig,
-    checked: Checked,
-    world: World,
-    /// Every effect so far; none when nobody reads it.
-    log: Option<Vec<Effect>>,
-    /// Something changed that a restart must not forget.
-    dirty: bool,
-    /// A guard that tests take away: see [`Sim::settle_without_a_look`].
-    blindly: bool,
-    /// Another: see [`Sim::reboot_under_any_boot`].
-    reboots_blindly: bool,
-}
-
-/// What a caller gets, and when.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Reply {
-    /// Milliseconds until the answer is there; of a lost one, until the call is cut.
-    pub after_ms: u64,
-    /// None: it is lost. The caller sees [`lost`].
-    pub answer: Option<Answer>,
-}
-
-/// What a caller makes of an answer that did not come: `deadline-exceeded`; `read`: nothing has changed.
-pub fn lost(operation: &str, read: bool) -> Failure {
-    let failure = Failure::new(
-        Code::DeadlineExceeded,
-        format!("{operation}: no answer within {LONGEST} ms"),
-    );
-    if read { failure } else { failure.effect_unknown() }
-}
-
-impl Sim {
-    /// An empty cloud at this moment (Unix milliseconds), from which the configuration's times are counted.
-    pub fn new(config: SimConfig, seed: u64, start_ms: u64) -> Self {
-        let world = World::new(&config, seed, start_ms);
-        Self::with_world(config, world)
-    }
-
-    fn with_world(config: SimConfig, world: World) -> Self {
-        let checked = Checked::new(Arc::new(catalogue::catalogue(&config))).expect("our own schemas compile");
-        Sim {
-            config,
-            checked,
-            world,
-            log: Some(Vec::new()),
-            dirty: false,
-            blindly: false,
-            reboots_blindly: false,
-        }
-    }
-
-    /// Counts the configuration's times from this moment, unless somebody has called it already.
-    pub fn begin(&mut self, now_ms: u64) {
-        let new = World::new(&self.config, self.world.head.seed, now_ms);
-        if self.world.is_untouched(&new) {
-            self.world.begin_again(new);
-            self.dirty = true;
-        }
-    }
-
-    /// What it can do.
-    pub fn catalogue(&self) -> &Arc<Catalogue> {
-        self.checked.catalogue()
-    }
-
-    /// The latest time it was told; Unix milliseconds.
-    pub fn now(&self) -> u64 {
-        self.world.head.now
-    }
-}
-
-#[cfg(test)]
-mod tests;
+pub use polity_clouds::catalogue::LONGEST;
+pub use polity_clouds::{Clock as SimClock, Millis};
+pub use polity_core::catalogue::BEGINS_WITHIN;
+pub use power::Power;
+pub use services::cluster::{NodeCondition, NodeView};
+pub use services::pool::PoolMachine;
+pub use services::router::{PortView, RouterView};
+pub use sim::Sim;
+pub use views::VmView;

@@ -1,22 +1,33 @@
 //! A simulated cloud that outlives its process.
 
-use polity_clouds::OpenError;
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
-use super::Sim;
-use super::config::SimConfig;
-use super::kept::{Change, Record, RecordKey};
-use super::world::{Head, World};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::config::SimConfig;
+use crate::kernel::clock::Head;
+use crate::kernel::kept::{Change, Note, Record, RecordKey};
+use crate::sim::Sim;
 
 /// What a snapshot says it is, and a database.
-const FORMAT: &str = "polity-sim/2";
+const FORMAT: &str = "polity-sim/3";
 /// The name under which there is one record, which every change brings with it.
 const HEAD: &str = "head";
 
+/// The record of that name.
 #[derive(Serialize, Deserialize)]
-struct Snapshot<W> {
+struct Kept<H> {
     format: String,
-    world: W,
+    head: H,
+}
+
+/// All records, the head beside them.
+#[derive(Serialize, Deserialize)]
+struct Snapshot {
+    #[serde(flatten)]
+    head: Kept<Value>,
+    records: Vec<(String, String, String)>,
 }
 
 /// A snapshot that cannot be continued from.
@@ -36,33 +47,35 @@ pub enum RestoreError {
     Headless,
 }
 
-impl From<RestoreError> for OpenError {
-    fn from(source: RestoreError) -> Self {
-        super::adapter::saved(source)
-    }
-}
-
 impl Sim {
     /// Everything but the configuration and the log of effects, as JSON. No secret is in it.
-    pub fn snapshot(&self) -> String {
-        let snapshot = Snapshot {
+    pub fn snapshot(&mut self) -> String {
+        let mut records = Vec::new();
+        for (name, table) in self.tables() {
+            table.show(&mut |key, value| records.push((name.to_owned(), key, value)));
+        }
+        let head = Kept {
             format: FORMAT.to_owned(),
-            world: &self.world,
+            head: serde_json::to_value(self.kernel.head()).expect("a head is JSON"),
         };
-        serde_json::to_string(&snapshot).expect("a world is JSON")
+        serde_json::to_string(&Snapshot { head, records }).expect("a snapshot is JSON")
     }
 
     /// Goes on from a snapshot. Rules and events of the configuration are known by their place in it.
     pub fn restore(config: SimConfig, snapshot: &str) -> Result<Self, RestoreError> {
-        let format: Snapshot<serde::de::IgnoredAny> =
-            serde_json::from_str(snapshot).map_err(RestoreError::Unreadable)?;
+        #[derive(Deserialize)]
+        struct Format {
+            format: String,
+        }
+        let format: Format = serde_json::from_str(snapshot).map_err(RestoreError::Unreadable)?;
         if format.format != FORMAT {
             return Err(RestoreError::Format(format.format));
         }
-        let mut snapshot: Snapshot<World> =
-            serde_json::from_str(snapshot).map_err(RestoreError::Unreadable)?;
-        snapshot.world.expect(&config.events);
-        Ok(Self::with_world(config, snapshot.world))
+        let Snapshot { head, records } = serde_json::from_str(snapshot).map_err(RestoreError::Unreadable)?;
+        let head = serde_json::from_value(head.head).map_err(RestoreError::Unreadable)?;
+        let records = records.iter();
+        let records = records.map(|(table, key, value)| (table.as_str(), key.as_str(), value.as_bytes()));
+        Self::from_head(config, head, records)
     }
 
     /// Goes on from the records of a database; none if there are none.
@@ -72,38 +85,48 @@ impl Sim {
         }
         let head = records.iter().find(|(table, _, _)| table == HEAD);
         let (_, _, head) = head.ok_or(RestoreError::Headless)?;
-        let head: Snapshot<Head> = serde_json::from_slice(head).map_err(RestoreError::Unreadable)?;
+        let head: Kept<Head> = serde_json::from_slice(head).map_err(RestoreError::Unreadable)?;
         if head.format != FORMAT {
             return Err(RestoreError::Format(head.format));
         }
-        let mut world = World::with(head.world);
-        for (name, key, value) in records.iter().filter(|(table, _, _)| table != HEAD) {
-            let mut tables = world.tables();
-            let table = tables.iter_mut().find(|(known, _)| known == name);
-            let (_, table) = table.ok_or_else(|| RestoreError::Table(name.clone()))?;
+        let others = records.iter().filter(|(table, _, _)| table != HEAD);
+        let others = others.map(|(table, key, value)| (table.as_str(), key.as_str(), value.as_slice()));
+        Self::from_head(config, head.head, others).map(Some)
+    }
+
+    fn from_head<'a>(
+        config: SimConfig,
+        head: Head,
+        records: impl Iterator<Item = (&'a str, &'a str, &'a [u8])>,
+    ) -> Result<Self, RestoreError> {
+        let mut sim = Self::at(config, head);
+        let mut tables: BTreeMap<&str, &mut dyn Note> = sim.tables().into_iter().collect();
+        for (name, key, value) in records {
+            let table = tables.get_mut(name);
+            let table = table.ok_or_else(|| RestoreError::Table(name.to_owned()))?;
             table.restore(key, value).map_err(RestoreError::Unreadable)?;
         }
-        world.expect(&config.events);
-        Ok(Some(Self::with_world(config, world)))
+        sim.kernel.expect_cues();
+        Ok(sim)
     }
 
     /// Whether something has changed that a restart must not forget, since this was asked last.
     pub fn take_dirty(&mut self) -> bool {
-        std::mem::take(&mut self.dirty)
+        self.kernel.take_dirty()
     }
 
     /// Notes what changes from now on: at first, all that there is.
     pub(crate) fn note_changes(&mut self) {
-        for (_, table) in self.world.tables() {
+        for (_, table) in self.tables() {
             table.begin();
         }
     }
 
     /// What changed since it was asked last, the clock and the counters included.
     pub(crate) fn changes(&mut self) -> Vec<Change> {
-        let head = Snapshot {
+        let head = Kept {
             format: FORMAT.to_owned(),
-            world: &self.world.head,
+            head: self.kernel.head(),
         };
         let mut changes = vec![Change {
             key: RecordKey {
@@ -112,7 +135,7 @@ impl Sim {
             },
             value: Some(serde_json::to_vec(&head).expect("a head is JSON")),
         }];
-        for (name, table) in self.world.tables() {
+        for (name, table) in self.tables() {
             table.hand_over(name, &mut changes);
         }
         changes

@@ -69,7 +69,13 @@ pub fn run(seed: u64, options: &Options<'_>) -> Result<Report, Box<Failed>> {
     let mut scenario = Scenario::of(seed);
     (options.shape)(&mut scenario);
     let mut world = World::new(seed, scenario, options);
-    match world.run() {
+    let verdict = world.run();
+    assert_eq!(
+        world.sim.panics(),
+        0,
+        "a service of the simulated cloud has panicked"
+    );
+    match verdict {
         Ok(()) => Ok(Report {
             passes: world.passes(),
             took: world.now(),

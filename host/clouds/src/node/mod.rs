@@ -32,9 +32,9 @@ use polity_core::contract::{Answer, Code, Doubt, Failure};
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::catalogue;
 use crate::clock::Clock;
 use crate::cloud::{BoxFuture, Cloud};
-use crate::node_catalogue;
 
 pub use adapter::ADAPTER;
 pub use config::NodeConfig;
@@ -88,7 +88,7 @@ impl NodeCloud {
             machine.clone().install(work.versions);
         }
         Ok(NodeCloud {
-            catalogue: Arc::new(node_catalogue::catalogue()),
+            catalogue: Arc::new(catalogue::node::catalogue()),
             machine,
         })
     }

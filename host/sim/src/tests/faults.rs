@@ -2,7 +2,7 @@
 
 use polity_core::contract::Effect as MayHave;
 
-use super::*;
+use crate::harness::*;
 
 #[test]
 fn a_lost_answer_leaves_its_effect_and_a_lost_request_none() {
@@ -188,7 +188,8 @@ fn a_rule_for_one_vm_meets_every_call_about_it_and_no_other() {
     b.sim.stop_faults();
     let bad = b.vm("bad");
     let task = b.call("bad", "vm.power-on", bad.clone()).unwrap();
-    b.sim.world.head.calm = false;
+    let again = b.sim.snapshot().replace("\"calm\":true", "\"calm\":false");
+    b.sim = Sim::restore(b.sim.config.clone(), &again).unwrap();
     assert_eq!(b.code("bad", "vm.power", bad), Code::Internal);
     assert_eq!(
         b.code("bad", "task.get", json!({"id": task["task"]})),

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::draw::draw;
-use super::kept::{Change, Record};
-use super::*;
+use crate::harness::*;
+use crate::kernel::draw::draw;
+use crate::kernel::kept::{Change, Record};
 
 /// Chance for the tests themselves.
 struct Dice(u64, u64);
@@ -449,7 +449,7 @@ fn what_happens_to_one_machine_does_not_depend_on_the_calls_of_others() {
             .unwrap()
             .parse::<u64>()
             .unwrap();
-        b.sim.world.tasks[&number].ends
+        b.sim.kernel.task(number).unwrap().ends
     };
     assert_eq!(alone(false), alone(true));
 }

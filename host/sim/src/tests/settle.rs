@@ -1,6 +1,6 @@
 //! What came of creates in doubt.
 
-use super::*;
+use crate::harness::*;
 
 const VISIBLE_WITHIN: u64 = BEGINS_WITHIN + LONGEST;
 

@@ -1,0 +1,57 @@
+//! Credential plans: by the name of an account, or as a chain of links.
+
+use serde_json::{Value, json};
+
+use super::{fields, name, text};
+
+/// More links than any policy allows.
+const LONGEST_CHAIN: usize = 16;
+
+/// The JSON Schema of a credential plan.
+pub fn plan() -> Value {
+    let account = fields(json!({"account": text()}), &["account"]);
+    let link =
+        json!({"oneOf": [one("secret", secret()), one("role", role()), one("webIdentity", web_identity())]});
+    let chain = json!({"type": "array", "items": link, "maxItems": LONGEST_CHAIN});
+    let chain = fields(json!({"region": text(), "chain": chain}), &["chain"]);
+    json!({"oneOf": [account, chain]})
+}
+
+fn one(kind: &str, link: Value) -> Value {
+    fields(json!({kind: link}), &[kind])
+}
+
+/// The object that a link was read from: it makes another session, and says nothing to the cloud.
+fn identity() -> Value {
+    let identity = json!({"kind": text(), "name": text(), "uid": text()});
+    fields(identity, &["kind", "name", "uid"])
+}
+
+fn secret() -> Value {
+    let link = json!({"identity": identity(), "namespace": name(), "name": name(), "digest": name()});
+    fields(link, &["namespace", "name", "digest"])
+}
+
+fn role() -> Value {
+    let link = json!({
+        "identity": identity(),
+        "arn": name(),
+        "sessionName": text(),
+        "durationSeconds": {"type": "integer", "minimum": 0},
+        "externalId": text(),
+        "inlinePolicy": text(),
+        "policyARNs": {"type": "array", "items": text()},
+    });
+    fields(link, &["arn", "durationSeconds"])
+}
+
+fn web_identity() -> Value {
+    let link = json!({
+        "identity": identity(),
+        "namespace": name(),
+        "arn": name(),
+        "audiences": {"type": "array", "items": text()},
+        "expirationSeconds": {"type": "integer", "minimum": 0},
+    });
+    fields(link, &["namespace", "arn", "audiences", "expirationSeconds"])
+}

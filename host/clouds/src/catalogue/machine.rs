@@ -1,0 +1,63 @@
+//! Machines that join a cluster, in the manner of Gardener's drivers.
+
+use polity_core::catalogue::{Operation, OperationEffect};
+use serde_json::{Value, json};
+
+use super::{Named, change, fields, name, operation, read, sealed, text};
+
+/// The operation that makes a machine.
+pub const CREATE: &str = "machine.create";
+/// `machine.status`
+pub const STATUS: &str = "machine.status";
+/// `machine.delete`
+pub const DELETE: &str = "machine.delete";
+
+/// Everything about machines.
+pub fn operations(visible_within: u64) -> [Named; 3] {
+    let named = || fields(json!({"name": name(), "providerID": name()}), &["name"]);
+    [
+        create(visible_within),
+        change(DELETE, "Removes a machine, at once.", named(), &[]),
+        read(
+            STATUS,
+            "A machine, by the provider's id; without one, by name, which may lag behind.",
+            named(),
+            machine(),
+        ),
+    ]
+}
+
+fn machine() -> Value {
+    let machine = json!({
+        "providerID": text(),
+        "nodeName": text(),
+        "lastKnownState": text(),
+        "initialized": {"type": "boolean"},
+    });
+    fields(machine, &["providerID"])
+}
+
+fn create(visible_within: u64) -> Named {
+    let arguments = json!({
+        "name": name(),
+        "providerSpec": {"type": "object"},
+        "userData": sealed(),
+        "bootstrapToken": sealed(),
+    });
+    let description =
+        "Makes a machine, stamped with its owner, whose node joins by itself. The intent is its name.";
+    let arguments = fields(arguments, &["name"]);
+    let operation = operation(
+        description,
+        OperationEffect::Create,
+        arguments,
+        machine(),
+        visible_within,
+    );
+    let operation = Operation {
+        intent: Some("name".to_owned()),
+        sealed: vec!["userData".to_owned(), "bootstrapToken".to_owned()],
+        ..operation
+    };
+    (CREATE, operation)
+}

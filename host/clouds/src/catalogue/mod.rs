@@ -1,0 +1,119 @@
+//! What clouds can do: their services and the operations of each, defined once.
+//!
+//! A simulation and a driver of a real cloud publish the same operations, so that one policy runs on both. Where an
+//! operation creates something, the cloud says how long it may take until everybody sees what was created
+//! (`visible_within`).
+
+pub mod cluster;
+mod credential;
+pub mod machine;
+pub mod node;
+pub mod pool;
+pub mod router;
+pub mod task;
+pub mod vm;
+
+use polity_core::catalogue::{Operation, OperationEffect};
+use serde_json::{Value, json};
+
+pub use credential::plan as credential_plan;
+
+/// Milliseconds after which a call is cut: what the design allows at most.
+pub const LONGEST: u64 = 5_000;
+
+/// An operation and its name.
+pub type Named = (&'static str, Operation);
+
+fn read(name: &'static str, description: &str, arguments: Value, answer: Value) -> Named {
+    (
+        name,
+        operation(description, OperationEffect::Read, arguments, answer, 0),
+    )
+}
+
+/// A change that answers nothing.
+fn change(name: &'static str, description: &str, arguments: Value, sealed: &[&str]) -> Named {
+    let operation = operation(
+        description,
+        OperationEffect::Change,
+        arguments,
+        fields(json!({}), &[]),
+        0,
+    );
+    let sealed = sealed.iter().map(|path| (*path).to_owned()).collect();
+    (name, Operation { sealed, ..operation })
+}
+
+fn task(
+    name: &'static str,
+    description: &str,
+    effect: OperationEffect,
+    arguments: Value,
+    visible_within: u64,
+) -> Named {
+    let answer = fields(json!({"task": text()}), &["task"]);
+    (
+        name,
+        operation(description, effect, arguments, answer, visible_within),
+    )
+}
+
+/// A change of a machine that answers a task.
+fn on_machine(name_of_it: &'static str, description: &str, mut arguments: Value, required: &[&str]) -> Named {
+    arguments["machine"] = name();
+    let required: Vec<&str> = required.iter().copied().chain(["machine"]).collect();
+    let arguments = fields(arguments, &required);
+    task(name_of_it, description, OperationEffect::Change, arguments, 0)
+}
+
+fn operation(
+    description: &str,
+    effect: OperationEffect,
+    arguments: Value,
+    answer: Value,
+    visible_within: u64,
+) -> Operation {
+    let description = description.to_owned();
+    Operation {
+        description,
+        effect,
+        arguments,
+        answer,
+        longest: LONGEST,
+        visible_within,
+        intent: None,
+        sealed: Vec::new(),
+    }
+}
+
+fn fields(properties: Value, required: &[&str]) -> Value {
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
+/// A reference to a value that policies do not see.
+fn sealed() -> Value {
+    let place = fields(json!({"name": name(), "key": name()}), &["name", "key"]);
+    fields(json!({"$secret": place}), &["$secret"])
+}
+
+fn id() -> Value {
+    fields(json!({"id": name()}), &["id"])
+}
+
+/// What a machine of a pool is for.
+fn tier() -> Value {
+    json!({"enum": ["control-plane", "worker"]})
+}
+
+/// A power state.
+fn power() -> Value {
+    json!({"enum": ["on", "off", "suspended"]})
+}
+
+fn text() -> Value {
+    json!({"type": "string"})
+}
+
+fn name() -> Value {
+    json!({"type": "string", "minLength": 1})
+}

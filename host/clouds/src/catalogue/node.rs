@@ -1,0 +1,164 @@
+//! What a machine does for its own agent: this one in the cloud `node`, each of many in the simulated cloud.
+
+use polity_core::catalogue::{Operation, OperationEffect};
+use serde_json::{Value, json};
+
+use super::{LONGEST, Named};
+
+/// The operation that installs packages.
+pub const ENSURE: &str = "node.ensure";
+/// The operation that ends a boot.
+pub const REBOOT: &str = "node.reboot";
+/// `node.seed`
+pub const SEED: &str = "node.seed";
+/// `node.versions`
+pub const VERSIONS: &str = "node.versions";
+/// `node.work`
+pub const WORK: &str = "node.work";
+/// `node.reboot-required`
+pub const REBOOT_REQUIRED: &str = "node.reboot-required";
+/// `node.initialized`
+pub const INITIALIZED: &str = "node.initialized";
+
+/// The operations as a catalogue of their own.
+#[cfg(feature = "node")]
+pub(crate) fn catalogue() -> polity_core::catalogue::Catalogue {
+    let operations = operations().map(|(name, operation)| (name.to_owned(), operation));
+    polity_core::catalogue::Catalogue {
+        operations: operations.into_iter().collect(),
+        credential: None,
+    }
+}
+
+/// Each operation with its name. What takes longer is work, of which `node.work` tells.
+pub fn operations() -> [Named; 7] {
+    use OperationEffect::{Change, Read};
+    let ensure = with(node(), json!({"versions": versions()}));
+    let packages = json!({"type": "array", "items": package(), "maxItems": MOST_PACKAGES});
+    let seed = json!({"node": name(), "versions": versions(), "initialized": {"type": "boolean"}});
+    let nothing = || fields(json!({}));
+    [
+        operation(
+            SEED,
+            "What was given when the agent was installed; not-found if nothing was.",
+            (Read, fields(node()), fields(seed)),
+        ),
+        operation(
+            VERSIONS,
+            "Which versions of these packages are installed.",
+            (
+                Read,
+                with(node(), json!({"packages": packages})),
+                with(node(), json!({"versions": versions()})),
+            ),
+        ),
+        operation(
+            WORK,
+            "Which boot it is, and the work that runs or was done last.",
+            (Read, fields(node()), working()),
+        ),
+        operation(
+            REBOOT_REQUIRED,
+            "Whether what is installed wants another boot.",
+            (
+                Read,
+                fields(node()),
+                with(node(), json!({"required": {"type": "boolean"}})),
+            ),
+        ),
+        operation(
+            ENSURE,
+            "Begins to install exactly these versions and to hold them; joins the same work that runs.",
+            (Change, ensure, nothing()),
+        ),
+        operation(
+            INITIALIZED,
+            "Says that the machine is prepared.",
+            (Change, fields(node()), nothing()),
+        ),
+        operation(
+            REBOOT,
+            "Ends this boot, a moment later; failed-precondition under another boot.",
+            (Change, with(node(), json!({"bootId": name()})), nothing()),
+        ),
+    ]
+}
+
+fn node() -> Value {
+    json!({"node": name()})
+}
+
+/// What `node.work` answers.
+fn working() -> Value {
+    let work = json!({
+        "type": "object", "required": ["versions", "state"], "additionalProperties": false,
+        "properties": {
+            "versions": versions(), "state": {"enum": ["running", "done", "failed"]}, "bootId": text(),
+            "error": fields(json!({"code": text(), "message": text()})),
+        },
+    });
+    json!({
+        "type": "object", "required": ["node", "bootId"], "additionalProperties": false,
+        "properties": {"node": name(), "bootId": text(), "machineId": text(), "work": work},
+    })
+}
+
+/// An object with the fields of both.
+fn with(mut properties: Value, more: Value) -> Value {
+    if let (Some(properties), Value::Object(more)) = (properties.as_object_mut(), more) {
+        properties.extend(more);
+    }
+    fields(properties)
+}
+
+/// More packages than any node has versions pinned of.
+const MOST_PACKAGES: usize = 64;
+
+fn operation(
+    name: &'static str,
+    description: &str,
+    (effect, arguments, answer): (OperationEffect, Value, Value),
+) -> Named {
+    let operation = Operation {
+        description: description.to_owned(),
+        effect,
+        arguments,
+        answer,
+        longest: LONGEST,
+        visible_within: 0,
+        intent: None,
+        sealed: Vec::new(),
+    };
+    (name, operation)
+}
+
+/// All of them are required.
+fn fields(properties: Value) -> Value {
+    let required: Vec<&String> = properties
+        .as_object()
+        .into_iter()
+        .flat_map(|all| all.keys())
+        .collect();
+    json!({"type": "object", "required": required, "properties": properties, "additionalProperties": false})
+}
+
+/// Nothing that apt would take for an option, a pattern or another package's version. Source: Debian Policy 5.6.1,
+/// 5.6.12.
+fn versions() -> Value {
+    json!({
+        "type": "object", "propertyNames": package(), "maxProperties": MOST_PACKAGES,
+        "additionalProperties": {"type": "string", "pattern": "^[0-9][A-Za-z0-9.+:~-]{0,127}$"},
+    })
+}
+
+fn package() -> Value {
+    json!({"type": "string", "pattern": "^[a-z0-9][a-z0-9.-]{1,127}$"})
+}
+
+fn text() -> Value {
+    json!({"type": "string"})
+}
+
+fn name() -> Value {
+    json!({"type": "string", "minLength": 1})
+}

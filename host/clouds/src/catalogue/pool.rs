@@ -1,0 +1,115 @@
+//! Pools of machines that kubeadm makes a cluster of.
+
+use polity_core::catalogue::{Operation, OperationEffect};
+use serde_json::{Value, json};
+
+use super::{Named, fields, name, on_machine, operation, read, text, tier};
+
+/// The operation that adds a machine.
+pub const ADD: &str = "pool.add-machine";
+/// `pool.list`
+pub const LIST: &str = "pool.list";
+/// `pool.ensure`
+pub const ENSURE: &str = "pool.ensure";
+/// `pool.machines`
+pub const MACHINES: &str = "pool.machines";
+/// `pool.remove-machine`
+pub const REMOVE: &str = "pool.remove-machine";
+/// `agent.install`
+pub const INSTALL: &str = "agent.install";
+
+/// Everything about pools, and how agents come to their machines.
+pub fn operations(visible_within: u64) -> [Named; 6] {
+    let pools = fields(json!({"pools": {"type": "array", "items": pool()}}), &["pools"]);
+    let machines = fields(
+        json!({"machines": {"type": "array", "items": machine()}}),
+        &["machines"],
+    );
+    [
+        read(
+            LIST,
+            "The caller's pools, with the addresses under which they are reached.",
+            nothing(),
+            pools,
+        ),
+        ensure(),
+        read(
+            MACHINES,
+            "The machines of the caller's pools. May lag behind.",
+            nothing(),
+            machines,
+        ),
+        add(visible_within),
+        on_machine(
+            REMOVE,
+            "Resets what kubeadm made of a machine, and destroys it.",
+            json!({}),
+            &[],
+        ),
+        on_machine(
+            INSTALL,
+            "Installs the node agent, with the versions to begin with; joins the same work that runs.",
+            json!({"versions": versions(), "release": name()}),
+            &["versions"],
+        ),
+    ]
+}
+
+fn nothing() -> Value {
+    fields(json!({}), &[])
+}
+
+fn pool() -> Value {
+    fields(
+        json!({"pool": name(), "addresses": {"type": "array", "items": text()}}),
+        &["pool"],
+    )
+}
+
+fn machine() -> Value {
+    let machine = json!({
+        "id": name(), "name": name(), "pool": name(), "tier": tier(), "providerID": name(), "nodeName": name(),
+        "agent": {"enum": ["absent", "running", "initialized"]}, "agentRelease": text(),
+        "replacementRequired": {"type": "boolean"},
+    });
+    fields(
+        machine,
+        &["id", "name", "pool", "tier", "providerID", "nodeName", "agent"],
+    )
+}
+
+fn ensure() -> Named {
+    let wanted = fields(
+        json!({"pool": name(), "provider": text(), "tier": tier()}),
+        &["pool", "tier"],
+    );
+    let arguments = fields(json!({"pools": {"type": "array", "items": wanted}}), &["pools"]);
+    let description = "Makes the infrastructure of pools. Those that are there stay.";
+    let operation = operation(description, OperationEffect::Change, arguments, nothing(), 0);
+    (ENSURE, operation)
+}
+
+fn add(visible_within: u64) -> Named {
+    let arguments = fields(
+        json!({"name": name(), "pool": name(), "tier": tier()}),
+        &["name", "pool", "tier"],
+    );
+    let description = "Adds a machine to a pool, stamped with its owner. The intent is its name.";
+    let operation = operation(
+        description,
+        OperationEffect::Create,
+        arguments,
+        machine(),
+        visible_within,
+    );
+    let operation = Operation {
+        intent: Some("name".to_owned()),
+        ..operation
+    };
+    (ADD, operation)
+}
+
+/// Versions by package.
+fn versions() -> Value {
+    json!({"type": "object", "additionalProperties": name()})
+}

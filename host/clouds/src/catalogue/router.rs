@@ -1,0 +1,184 @@
+//! Virtual routers in the manner of Neutron and Nova.
+
+use polity_core::catalogue::{Operation, OperationEffect};
+use serde_json::{Value, json};
+
+use super::{Named, change, fields, id, name, operation, read, task, text};
+
+/// The operation that makes a router's VM.
+pub const BOOT: &str = "router.boot";
+/// The operation that plugs a port in.
+pub const ATTACH: &str = "port.attach";
+/// The operation that plugs a port out.
+pub const DETACH: &str = "port.detach";
+/// The operation that configures a router.
+pub const PUSH: &str = "config.push";
+/// `image.get`
+pub const IMAGE: &str = "image.get";
+/// `port.get`
+pub const PORT: &str = "port.get";
+/// `router.resource`
+pub const RESOURCE: &str = "router.resource";
+/// `router.get`
+pub const GET: &str = "router.get";
+/// `router.alive`
+pub const ALIVE: &str = "router.alive";
+/// `router.interfaces`
+pub const INTERFACES: &str = "router.interfaces";
+/// `router.stats`
+pub const STATS: &str = "router.stats";
+/// `router.delete`
+pub const DELETE: &str = "router.delete";
+/// `router.delete-ports`
+pub const DELETE_PORTS: &str = "router.delete-ports";
+/// A router has no more ports than a VM has slots.
+const PORTS: u64 = 26;
+
+/// Everything about routers, and about what they are made of.
+pub fn operations(visible_within: u64) -> Vec<Named> {
+    let all = [boot(visible_within)].into_iter();
+    all.chain(reads()).chain(changes()).collect()
+}
+
+fn by_name() -> Value {
+    fields(json!({"name": name()}), &["name"])
+}
+
+fn reads() -> [Named; 7] {
+    let image = fields(json!({"image": name()}), &["image"]);
+    let nothing = || fields(json!({}), &[]);
+    let traffic = json!({"mac": text(), "rxBytes": count(), "txBytes": count()});
+    let traffic = fields(traffic, &["mac", "rxBytes", "txBytes"]);
+    [
+        read(IMAGE, "An image that the caller may boot.", image, nothing()),
+        read(
+            PORT,
+            "A port, and which of the caller's routers it belongs to. Of those of others nothing is told.",
+            port(),
+            known_port(),
+        ),
+        read(
+            RESOURCE,
+            "Whether the network service knows the caller's router of this name.",
+            by_name(),
+            nothing(),
+        ),
+        read(
+            GET,
+            "A router's VM, by id; without one, by name, which may lag behind.",
+            fields(json!({"name": name(), "id": name()}), &["name"]),
+            instance(),
+        ),
+        read(
+            ALIVE,
+            "Whether the management API of a router's VM answers, after as many tries as that takes.",
+            id(),
+            fields(json!({"alive": {"type": "boolean"}}), &["alive"]),
+        ),
+        read(
+            INTERFACES,
+            "The MAC addresses that a router's VM shows. It has to answer.",
+            id(),
+            fields(json!({"macs": {"type": "array", "items": text()}}), &["macs"]),
+        ),
+        read(
+            STATS,
+            "How much has passed through a router's ports. Its VM has to answer.",
+            id(),
+            fields(
+                json!({"traffic": {"type": "array", "items": traffic}}),
+                &["traffic"],
+            ),
+        ),
+    ]
+}
+
+fn changes() -> [Named; 5] {
+    [
+        task(
+            PUSH,
+            "Tells a router's VM what to be.",
+            OperationEffect::Change,
+            fields(
+                json!({"id": name(), "config": {"type": "object"}}),
+                &["id", "config"],
+            ),
+            0,
+        ),
+        change(DELETE, "Removes a router's VM, which takes a while.", id(), &[]),
+        change(DELETE_PORTS, "Gives the ports of a router back.", by_name(), &[]),
+        change(
+            ATTACH,
+            "Plugs a port into a router's VM while it runs.",
+            plug(),
+            &[],
+        ),
+        change(
+            DETACH,
+            "Plugs a port out of a router's VM and gives it back.",
+            plug(),
+            &[],
+        ),
+    ]
+}
+
+fn boot(visible_within: u64) -> Named {
+    let arguments = json!({
+        "name": name(),
+        "image": name(),
+        "flavor": name(),
+        "ports": {"type": "array", "items": port(), "maxItems": PORTS},
+    });
+    let description =
+        "Boots a router's VM with its ports, stamped with its owner. The intent is the router's name.";
+    let arguments = fields(arguments, &["name", "image", "flavor", "ports"]);
+    let answer = fields(json!({"id": text()}), &["id"]);
+    let operation = operation(
+        description,
+        OperationEffect::Create,
+        arguments,
+        answer,
+        visible_within,
+    );
+    let intent = Some("name".to_owned());
+    (BOOT, Operation { intent, ..operation })
+}
+
+fn instance() -> Value {
+    let instance = json!({
+        "id": text(),
+        "status": {"enum": ["BUILD", "ACTIVE", "SHUTOFF", "SUSPENDED", "DELETING"]},
+        // Milliseconds since 1970.
+        "createdAt": count(),
+        "managed": {"type": "boolean"},
+        "ports": {"type": "array", "items": port()},
+    });
+    fields(instance, &["id", "status", "createdAt", "managed", "ports"])
+}
+
+fn port() -> Value {
+    fields(json!({"network": name(), "mac": mac()}), &["network", "mac"])
+}
+
+fn known_port() -> Value {
+    let router = json!({"type": ["string", "null"]});
+    fields(
+        json!({"network": name(), "mac": mac(), "router": router}),
+        &["network", "mac"],
+    )
+}
+
+fn plug() -> Value {
+    fields(
+        json!({"id": name(), "network": name(), "mac": mac()}),
+        &["id", "network", "mac"],
+    )
+}
+
+fn mac() -> Value {
+    json!({"type": "string", "pattern": "^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$"})
+}
+
+fn count() -> Value {
+    json!({"type": "integer", "minimum": 0})
+}

@@ -1,0 +1,25 @@
+//! Tasks: what takes longer than a call.
+
+use serde_json::json;
+
+use super::{Named, fields, id, power, read, text};
+
+/// The operation that says how a task stands.
+pub const GET: &str = "task.get";
+
+/// Everything about tasks.
+pub fn operations() -> [Named; 1] {
+    let error = json!({"fault": text(), "message": text(), "existing": power(), "requested": power()});
+    let task = json!({
+        "id": text(),
+        "state": {"enum": ["queued", "running", "success", "error"]},
+        "kind": {"enum": [
+            "clone", "reconfigure", "power-on", "power-off", "destroy", "install", "init", "join", "remove", "push",
+        ]},
+        "vm": text(),
+        "error": fields(error, &["fault", "message"]),
+    });
+    let answer = fields(task, &["id", "state", "kind"]);
+    let description = "How a task stands; not-found once its record has expired.";
+    [read(GET, description, id(), answer)]
+}

@@ -1,0 +1,151 @@
+//! VMs in the manner of vSphere.
+
+use polity_core::catalogue::{Operation, OperationEffect};
+use serde_json::json;
+
+use super::{Named, fields, id, name, power, read, sealed, task, text};
+
+/// The operation that makes a VM.
+pub const CLONE: &str = "vm.clone";
+/// `vm.find`
+pub const FIND: &str = "vm.find";
+/// `vm.get`
+pub const GET: &str = "vm.get";
+/// `vm.metadata`
+pub const METADATA: &str = "vm.metadata";
+/// `vm.nics`
+pub const NICS: &str = "vm.nics";
+/// `vm.power`
+pub const POWER: &str = "vm.power";
+/// `vm.reconfigure`
+pub const RECONFIGURE: &str = "vm.reconfigure";
+/// `vm.power-on`
+pub const POWER_ON: &str = "vm.power-on";
+/// `vm.power-off`
+pub const POWER_OFF: &str = "vm.power-off";
+/// `vm.destroy`
+pub const DESTROY: &str = "vm.destroy";
+
+/// Everything about VMs.
+pub fn operations(visible_within: u64) -> Vec<Named> {
+    let all = reads().into_iter().chain(changes());
+    all.chain([clone(visible_within)]).collect()
+}
+
+fn reads() -> [Named; 5] {
+    let power = power();
+    let vm = || {
+        let vm = json!({"id": text(), "name": text(), "instanceUuid": text(), "biosUuid": text()});
+        fields(vm, &["id", "name", "instanceUuid", "biosUuid"])
+    };
+    let nic = json!({
+        "network": text(),
+        "mac": text(),
+        "connected": {"type": "boolean"},
+        "ips": {"type": "array", "items": text()},
+    });
+    let nics =
+        json!({"nics": {"type": "array", "items": fields(nic, &["network", "mac", "connected", "ips"])}});
+    let uuid = fields(json!({"instanceUuid": name()}), &["instanceUuid"]);
+    [
+        read(
+            FIND,
+            "The caller's own VM with this instance UUID. May lag behind.",
+            uuid,
+            vm(),
+        ),
+        read(GET, "A VM.", id(), vm()),
+        read(
+            METADATA,
+            "A VM's guest metadata; null if it never had any.",
+            id(),
+            fields(json!({"metadata": {"type": ["string", "null"]}}), &["metadata"]),
+        ),
+        read(
+            NICS,
+            "A VM's NICs in order, with the addresses that the guest reports.",
+            id(),
+            fields(nics, &["nics"]),
+        ),
+        read(
+            POWER,
+            "A VM's power state.",
+            id(),
+            fields(json!({"state": power}), &["state"]),
+        ),
+    ]
+}
+
+fn changes() -> [Named; 4] {
+    let metadata = fields(json!({"id": name(), "metadata": text()}), &["id", "metadata"]);
+    [
+        task(
+            RECONFIGURE,
+            "Sets a VM's guest metadata, whatever its power.",
+            OperationEffect::Change,
+            metadata,
+            0,
+        ),
+        task(POWER_ON, "Turns a VM on.", OperationEffect::Change, id(), 0),
+        task(
+            POWER_OFF,
+            "Turns a VM off, without asking its guest.",
+            OperationEffect::Change,
+            id(),
+            0,
+        ),
+        task(
+            DESTROY,
+            "Removes a VM that is not on.",
+            OperationEffect::Change,
+            id(),
+            0,
+        ),
+    ]
+}
+
+fn clone(visible_within: u64) -> Named {
+    let count = json!({"type": "integer", "minimum": 1, "maximum": 1 << 30});
+    let arguments = json!({
+        "name": name(),
+        "instanceUuid": name(),
+        "template": name(),
+        "datacenter": text(),
+        "folder": text(),
+        "datastore": text(),
+        "resourcePool": text(),
+        "cpus": count,
+        "coresPerSocket": count,
+        "memoryMiB": count,
+        "diskGiB": count,
+        // vSphere allows ten.
+        "networks": {"type": "array", "items": name(), "maxItems": 10},
+        "userData": sealed(),
+    });
+    let required = [
+        "name",
+        "instanceUuid",
+        "template",
+        "cpus",
+        "coresPerSocket",
+        "memoryMiB",
+        "networks",
+    ];
+    let description =
+        "Makes a VM from a template, powered off, stamped with its owner. The intent is its name.";
+    let (name, operation) = task(
+        CLONE,
+        description,
+        OperationEffect::Create,
+        fields(arguments, &required),
+        visible_within,
+    );
+    (
+        name,
+        Operation {
+            intent: Some("name".to_owned()),
+            sealed: vec!["userData".to_owned()],
+            ..operation
+        },
+    )
+}

@@ -1,0 +1,218 @@
+//! What tests of the simulated cloud share: calls, configurations, and a hand on the clock.
+
+pub(crate) use polity_core::call::{CloudRequest, PendingEntry, Session};
+pub(crate) use polity_core::contract::{Answer, Code, Doubt, Failure};
+pub(crate) use serde_json::{Value, json};
+
+pub(crate) use crate::*;
+
+pub(crate) const START: u64 = 1_000_000;
+
+pub(crate) fn session(owner: &str) -> Session {
+    Session {
+        cloud: "sim".to_owned(),
+        handle: None,
+        owner: owner.to_owned(),
+        tenant: format!("ns-{owner}"),
+        namespace: Some(format!("ns-{owner}")),
+    }
+}
+
+pub(crate) fn request(owner: &str, operation: &str, arguments: Value) -> CloudRequest {
+    let creates = ["vm.clone", "machine.create", "pool.add-machine", "router.boot"].contains(&operation);
+    let key = creates.then(|| format!("key-{owner}"));
+    CloudRequest {
+        session: session(owner),
+        operation: operation.to_owned(),
+        arguments,
+        key,
+    }
+}
+
+pub(crate) fn clone_of(owner: &str, name: &str) -> CloudRequest {
+    request(owner, "vm.clone", clone_arguments(owner, name))
+}
+
+pub(crate) fn clone_arguments(owner: &str, name: &str) -> Value {
+    json!({
+        "name": name,
+        "instanceUuid": owner,
+        "template": "ubuntu",
+        "cpus": 2,
+        "coresPerSocket": 2,
+        "memoryMiB": 2048,
+        "networks": ["net"],
+    })
+}
+
+/// Fixed times, no lag: what happens when is known.
+pub(crate) fn plain() -> SimConfig {
+    let task = Between::exactly(10_000);
+    SimConfig {
+        lag: Millis(0),
+        answers: Between::exactly(10),
+        queue: Between::exactly(1_000),
+        tasks: TaskDurations {
+            clone: task,
+            reconfigure: task,
+            power_on: task,
+            power_off: task,
+            destroy: task,
+            push: Between::exactly(3_000),
+        },
+        dhcp: Between::exactly(5_000),
+        machines: Machines {
+            boot: Between::exactly(20_000),
+            join: Between::exactly(10_000),
+            ..Machines::default()
+        },
+        pools: PoolDurations {
+            install: task,
+            init: task,
+            join: task,
+            remove: task,
+        },
+        packages: Packages {
+            takes: Between::exactly(30_000),
+            reboot_for: vec!["kernel".to_owned()],
+            ..Packages::default()
+        },
+        routers: Routers {
+            build: Between::exactly(2_000),
+            boot: Between::exactly(10_000),
+            plug: Between::exactly(2_000),
+            stop: Between::exactly(5_000),
+            ..Routers::default()
+        },
+        ..SimConfig::default()
+    }
+}
+
+/// A simulation and a hand on its clock.
+pub(crate) struct Bench {
+    pub(crate) sim: Sim,
+    pub(crate) now: u64,
+}
+
+impl Bench {
+    pub(crate) fn new(config: SimConfig) -> Self {
+        Bench {
+            sim: Sim::new(config, 7, START),
+            now: START,
+        }
+    }
+
+    /// The same cloud goes on with another configuration, as after a restart.
+    pub(crate) fn reconfigure(&mut self, change: impl FnOnce(&mut SimConfig)) {
+        let mut config = self.sim.config.clone();
+        change(&mut config);
+        self.sim = Sim::restore(config, &self.sim.snapshot()).unwrap();
+    }
+
+    pub(crate) fn reply(&mut self, owner: &str, operation: &str, arguments: Value) -> Reply {
+        self.sim.perform(self.now, &request(owner, operation, arguments))
+    }
+
+    pub(crate) fn call(&mut self, owner: &str, operation: &str, arguments: Value) -> Answer {
+        self.reply(owner, operation, arguments).answer.expect("an answer")
+    }
+
+    pub(crate) fn code(&mut self, owner: &str, operation: &str, arguments: Value) -> Code {
+        self.call(owner, operation, arguments)
+            .expect_err("a failure")
+            .code
+    }
+
+    pub(crate) fn clone_vm(&mut self, owner: &str, name: &str) -> Answer {
+        self.call(owner, "vm.clone", clone_arguments(owner, name))
+    }
+
+    /// Starts a task and waits until it has ended.
+    pub(crate) fn run(&mut self, owner: &str, operation: &str, arguments: Value) -> Value {
+        let answer = self.call(owner, operation, arguments).expect("a task");
+        self.now += 11_000;
+        self.call(owner, "task.get", json!({"id": answer["task"]}))
+            .expect("its record")
+    }
+
+    /// A VM of this owner, named as its owner, off.
+    pub(crate) fn vm(&mut self, owner: &str) -> Value {
+        let task = self.run(owner, "vm.clone", clone_arguments(owner, owner));
+        assert_eq!(task["state"], "success", "{task}");
+        json!({"id": task["vm"]})
+    }
+
+    /// What making a machine was answered.
+    pub(crate) fn machine(&mut self, owner: &str, name: &str) -> Value {
+        self.call(owner, "machine.create", json!({"name": name}))
+            .expect("a machine")
+    }
+
+    /// A machine of a pool, whose agent is installed with these versions to begin with; its id.
+    pub(crate) fn member(&mut self, owner: &str, name: &str, seed: Value) -> Value {
+        let pools = json!({"pools": [{"pool": "w", "tier": "worker"}]});
+        self.call(owner, "pool.ensure", pools).expect("pools");
+        let arguments = json!({"name": name, "pool": "w", "tier": "worker"});
+        let id = self
+            .call(owner, "pool.add-machine", arguments)
+            .expect("a machine")["id"]
+            .clone();
+        self.now += 20_000;
+        let task = self.run(owner, "agent.install", json!({"machine": id, "versions": seed}));
+        assert_eq!(task["state"], "success", "{task}");
+        id
+    }
+
+    /// A machine of a pool that is prepared; its id.
+    pub(crate) fn prepared(&mut self, owner: &str, name: &str) -> Value {
+        let id = self.member(owner, name, json!({}));
+        let node = format!("node-{name}");
+        self.call("", "node.initialized", json!({"node": node}))
+            .expect("an agent");
+        id
+    }
+
+    /// A machine of a pool that has made its owner's cluster; its id.
+    pub(crate) fn first_node(&mut self, owner: &str, name: &str) -> Value {
+        let id = self.prepared(owner, name);
+        let labels = json!({"pool": "w"});
+        let task = self.run(owner, "kubeadm.init", json!({"machine": id, "labels": labels}));
+        assert_eq!(task["state"], "success", "{task}");
+        id
+    }
+
+    /// The only node there is.
+    pub(crate) fn node(&mut self) -> NodeView {
+        let nodes = self.sim.nodes(self.now);
+        assert_eq!(nodes.len(), 1, "{nodes:?}");
+        nodes.into_iter().next().unwrap()
+    }
+
+    pub(crate) fn entry(&self, name: &str) -> PendingEntry {
+        PendingEntry {
+            operation: "vm.clone".to_owned(),
+            intent: name.to_owned(),
+            key: format!("key-{name}"),
+            since: self.now,
+        }
+    }
+
+    pub(crate) fn settle(&mut self, owner: &str, entry: &PendingEntry) -> Doubt {
+        self.sim.settle(self.now, &session(owner), entry)
+    }
+}
+
+pub(crate) fn rule(operation: &str, then: Trouble) -> FaultRule {
+    FaultRule::new(operation, then)
+}
+
+pub(crate) fn with(rules: impl IntoIterator<Item = FaultRule>) -> SimConfig {
+    SimConfig {
+        faults: rules.into_iter().collect(),
+        ..plain()
+    }
+}
+
+pub(crate) fn done(answer: Value) -> Doubt {
+    Doubt::Done(answer.to_string().into())
+}

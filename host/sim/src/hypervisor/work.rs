@@ -1,0 +1,88 @@
+//! Tasks that change a VM: one at a time.
+
+use polity_core::contract::{Answer, Code, Failure};
+use serde_json::{Value, json};
+
+use super::effects::Happened;
+use super::vm::id;
+use super::{Hypervisor, no_vm};
+use crate::event::{Call, Kernel};
+use crate::kernel::between::Between;
+use crate::kernel::tasks::{self, Task, TaskError, Work};
+
+impl Hypervisor {
+    /// Submits the task that a call on this VM answers, unless another one is changing it.
+    pub(crate) fn change(
+        &mut self,
+        kernel: &mut Kernel,
+        at: u64,
+        call: &Call,
+        number: u64,
+        (takes, told): (Between, Value),
+    ) -> Answer {
+        let vm = self.vms.get(&number).ok_or_else(|| no_vm(&id(number)))?;
+        if let Some(busy) = vm.busy {
+            return Err(in_progress(busy, number));
+        }
+        let work = Work {
+            about: number,
+            name: vm.name.clone(),
+            takes,
+            told,
+        };
+        let task = self.submit(kernel, at, call, work);
+        if let Some(vm) = self.vms.get_mut(&number) {
+            vm.busy = Some(task);
+        }
+        Ok(answer(task))
+    }
+
+    /// What a call answers that wants the same work on this VM as a task that has not ended. Refused while another task
+    /// is changing the VM.
+    pub(crate) fn join(&self, kernel: &Kernel, call: &Call, number: u64) -> Result<Option<Value>, Failure> {
+        let Some(busy) = self.vms.get(&number).and_then(|vm| vm.busy) else {
+            return Ok(None);
+        };
+        match kernel.task(busy).map(|task| task.operation == call.operation) {
+            Some(true) => Ok(Some(answer(busy))),
+            _ => Err(in_progress(busy, number)),
+        }
+    }
+
+    /// Submits a task on a VM that is there, will be, or is refused.
+    pub(crate) fn submit(&mut self, kernel: &mut Kernel, at: u64, call: &Call, work: Work) -> u64 {
+        let task = kernel.submit(at, call, work);
+        self.note_task(at, task, Happened::Submitted);
+        task.number
+    }
+
+    /// A task ends: other tasks may change its VM again. Whether it can still do what it was for.
+    pub(crate) fn release(&mut self, task: &Task) -> Result<(), TaskError> {
+        let vm = self.vms.get_mut(&task.about);
+        let Some(vm) = vm.filter(|vm| vm.creating() || vm.exists() || task.doomed.is_some()) else {
+            let gone = TaskError::new("ManagedObjectNotFound", format!("VM {:?} is gone", task.name));
+            return Err(task.doomed.clone().unwrap_or(gone));
+        };
+        vm.busy = None;
+        match &task.doomed {
+            None => Ok(()),
+            Some(error) => {
+                // A failed clone leaves nothing; any other failed task leaves the VM as it was.
+                if vm.creating() {
+                    self.forget(task.about);
+                }
+                Err(error.clone())
+            }
+        }
+    }
+}
+
+/// What a call that has started a task answers.
+pub(crate) fn answer(task: u64) -> Value {
+    json!({"task": tasks::id(task)})
+}
+
+fn in_progress(task: u64, vm: u64) -> Failure {
+    let message = format!("TaskInProgress: {} is changing {}", tasks::id(task), id(vm));
+    Failure::new(Code::FailedPrecondition, message)
+}

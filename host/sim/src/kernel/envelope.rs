@@ -1,0 +1,245 @@
+//! What happens to a call on its way to the service that performs it, and to the answer on its way back.
+
+use polity_clouds::catalogue::LONGEST;
+use polity_core::call::{CloudRequest, Session};
+use polity_core::contract::{Answer, Code, Failure};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::Kernel;
+use super::call::{Plan, text};
+use super::due::Due;
+use super::faults::{Fault, Subject};
+use super::tasks::TaskError;
+
+/// What a caller gets, and when.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    /// Milliseconds until the answer is there; of a lost one, until the call is cut.
+    pub after_ms: u64,
+    /// None: it is lost. The caller sees [`lost`].
+    pub answer: Option<Answer>,
+}
+
+impl Reply {
+    /// Cut at the longest duration.
+    const LOST: Reply = Reply {
+        after_ms: LONGEST,
+        answer: None,
+    };
+}
+
+/// What a caller makes of an answer that did not come: `deadline-exceeded`; `read`: nothing has changed.
+pub fn lost(operation: &str, read: bool) -> Failure {
+    let failure = Failure::new(
+        Code::DeadlineExceeded,
+        format!("{operation}: no answer within {LONGEST} ms"),
+    );
+    if read { failure } else { failure.effect_unknown() }
+}
+
+/// How a call that was sent goes on.
+pub(crate) enum Admission<Q> {
+    /// It is performed so, and its answer is delivered so.
+    Performed(Plan<Q>, Delivery),
+    /// It is not performed, or not yet.
+    Answered(Reply),
+}
+
+/// What becomes of the answer.
+pub(crate) enum Delivery {
+    /// It takes its time.
+    Plain,
+    Lost,
+    After(u64),
+    /// It is said to have failed.
+    SaidToFail(Code),
+    /// This is answered instead.
+    Replaced(Value),
+    /// The answer's `state` is another one.
+    InState(String),
+}
+
+impl<E, Q: Clone> Kernel<E, Q> {
+    /// Lets a call through to its service, or answers it.
+    pub(crate) fn admit(&mut self, now: u64, request: &CloudRequest, about: Option<&str>) -> Admission<Q> {
+        if let Some(unreachable) = self.unreachable(now) {
+            return Admission::Answered(match unreachable {
+                Some(failure) => self.deliver(request, Err(failure), Delivery::Plain),
+                None => Reply::LOST,
+            });
+        }
+        let subject = Subject {
+            operation: &request.operation,
+            owner: &request.session.owner,
+            tenant: &request.session.tenant,
+            about,
+        };
+        match self.fault(now, &subject) {
+            None => Admission::Performed(Plan::default(), Delivery::Plain),
+            Some(fault) => self.admit_with(now, request, fault),
+        }
+    }
+
+    fn admit_with(&mut self, now: u64, request: &CloudRequest, fault: Fault<Q>) -> Admission<Q> {
+        let planned = |plan| Admission::Performed(plan, Delivery::Plain);
+        let delivered = |delivery| Admission::Performed(Plan::default(), delivery);
+        match fault {
+            Fault::Fail {
+                code,
+                message,
+                retry_after,
+            } => {
+                let failure = Failure {
+                    retry_after,
+                    ..Failure::new(code, self.quote(message, request))
+                };
+                Admission::Answered(self.deliver(request, Err(failure), Delivery::Plain))
+            }
+            Fault::LoseRequest => Admission::Answered(Reply::LOST),
+            Fault::HappenLate(by) => {
+                let late = self.late(request);
+                self.enter(now + by, Due::Arrive(late));
+                self.dirty = true;
+                Admission::Answered(Reply::LOST)
+            }
+            Fault::LoseAnswer => delivered(Delivery::Lost),
+            Fault::AnswerAfter(after) => delivered(Delivery::After(after)),
+            Fault::FailAfterwards(code) => delivered(Delivery::SaidToFail(code)),
+            Fault::AnswerWith(answer) => delivered(Delivery::Replaced(answer)),
+            Fault::TaskState(state) => delivered(Delivery::InState(state)),
+            Fault::FailTask { fault, message } => {
+                let message = message.unwrap_or_else(|| format!("{fault} (by the scenario)"));
+                planned(Plan {
+                    doomed: Some(TaskError::new(&fault, message)),
+                    ..Plan::default()
+                })
+            }
+            Fault::TaskTakes(takes) => planned(Plan {
+                takes: Some(takes),
+                ..Plan::default()
+            }),
+            Fault::Quirk(quirk) => planned(Plan {
+                quirk: Some(quirk),
+                ..Plan::default()
+            }),
+        }
+    }
+
+    /// Sends an answer on its way.
+    pub(crate) fn deliver(&mut self, request: &CloudRequest, answer: Answer, delivery: Delivery) -> Reply {
+        let answer = match delivery {
+            Delivery::Plain => answer,
+            Delivery::Lost => return Reply::LOST,
+            Delivery::After(after_ms) if after_ms < LONGEST => {
+                return Reply {
+                    after_ms,
+                    answer: Some(answer),
+                };
+            }
+            Delivery::After(_) => return Reply::LOST,
+            Delivery::SaidToFail(code) => Err(Failure::new(code, self.quote(None, request)).effect_unknown()),
+            Delivery::Replaced(other) => answer.map(|_| other),
+            Delivery::InState(state) => answer.map(|mut answer| {
+                answer["state"] = state.into();
+                answer
+            }),
+        };
+        let after_ms = self.answer_time(&request.session.owner);
+        match after_ms < LONGEST {
+            true => Reply {
+                after_ms,
+                answer: Some(answer),
+            },
+            false => Reply::LOST,
+        }
+    }
+
+    /// How long the owner's next answer takes.
+    pub(crate) fn answer_time(&mut self, owner: &str) -> u64 {
+        let draw = self.draw_for(owner);
+        self.settings.answers.pick(draw)
+    }
+
+    /// A failure's message, with what a careless service repeats in it.
+    fn quote(&self, message: Option<String>, request: &CloudRequest) -> String {
+        let message = message.unwrap_or_else(|| format!("{} failed (by the scenario)", request.operation));
+        let sealed = self.settings.sealed.iter();
+        let sealed = sealed.map(|name| (name.as_str(), text(&request.arguments, name)));
+        let session = request.session.handle.as_deref().unwrap_or_default();
+        repeat(message, sealed.chain([("session", session)]))
+    }
+
+    fn late(&self, request: &CloudRequest) -> Late {
+        let CloudRequest {
+            session,
+            operation,
+            mut arguments,
+            key,
+        } = request.clone();
+        for (name, value) in arguments.as_object_mut().into_iter().flatten() {
+            if self.settings.sealed.contains(name) {
+                *value = self.conceal(value);
+            }
+        }
+        Late {
+            session,
+            operation,
+            arguments,
+            key,
+        }
+    }
+
+    /// What is kept of a secret, in its place.
+    pub(crate) fn conceal(&self, secret: &Value) -> Value {
+        json!({DIGEST: self.digest(secret)})
+    }
+
+    /// The digest of a secret that is to be known again, concealed or not.
+    pub(crate) fn digest(&self, secret: &Value) -> String {
+        if let Some(digest) = secret.get(DIGEST).and_then(Value::as_str) {
+            return digest.to_owned();
+        }
+        let digest = Sha256::new_with_prefix(self.head.seed.to_le_bytes()).chain_update(secret.to_string());
+        let digest = digest.finalize();
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// No argument that passes a schema of the catalogue has this field.
+const DIGEST: &str = "$digest";
+
+/// A text in which `{name}` stands for a value.
+pub(crate) fn repeat<'a>(message: String, values: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    values.into_iter().fold(message, |message, (name, value)| {
+        message.replace(&format!("{{{name}}}"), value)
+    })
+}
+
+/// A call that is still on its way when everybody has given up. It is stored: of its secrets it has digests.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Late {
+    session: Session,
+    operation: String,
+    arguments: Value,
+    key: Option<String>,
+}
+
+impl From<Late> for CloudRequest {
+    fn from(late: Late) -> Self {
+        let Late {
+            session,
+            operation,
+            arguments,
+            key,
+        } = late;
+        CloudRequest {
+            session,
+            operation,
+            arguments,
+            key,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The kernel of a simulation: time, chance, faults, tasks in progress, calls, and what outlives the process.
+//!
+//! It does not know what is simulated. Whoever simulates something gives it two types: events (`E`), which the kernel
+//! keeps until they are due or carries to those who listen, and quirks (`Q`), faults that it hands on unread to the
+//! service that performs the call.
+//!
+//! # Flow
+//!
+//! A call passes [`Kernel::admit`], which looks for an outage and for a fault, is performed by a service, and leaves by
+//! [`Kernel::deliver`], where its answer takes time or is lost. What a service schedules comes back when it is due
+//! ([`Kernel::take_due`]); what it announces is carried to all services before anything else happens.
+
+pub(crate) mod between;
+pub(crate) mod call;
+pub(crate) mod clock;
+pub(crate) mod cues;
+pub(crate) mod draw;
+pub(crate) mod due;
+pub(crate) mod envelope;
+pub(crate) mod faults;
+pub(crate) mod kept;
+pub(crate) mod tasks;
+
+use std::collections::{BTreeSet, VecDeque};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use between::Between;
+use clock::Head;
+use cues::Cue;
+use due::Due;
+use faults::{Outage, Rule};
+use kept::{Note, Table};
+use tasks::Task;
+
+/// How calls and tasks behave, whatever they do.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings<Q> {
+    /// How long an answer takes.
+    pub(crate) answers: Between,
+    /// How long a task waits before it runs.
+    pub(crate) queue: Between,
+    /// How far a look may lag behind the writes, in milliseconds.
+    pub(crate) lag: u64,
+    /// How long an ended task is known, in milliseconds.
+    pub(crate) retention: u64,
+    /// A create with the key of an earlier one is that one.
+    pub(crate) client_tokens: bool,
+    pub(crate) outages: Vec<Outage>,
+    /// The first rule that fires decides.
+    pub(crate) rules: Vec<Rule<Q>>,
+    pub(crate) cues: Vec<Cue>,
+    /// The names of arguments whose values must not be stored.
+    pub(crate) sealed: BTreeSet<String>,
+}
+
+/// The name of the table of what is due.
+pub(crate) const DUE: &str = "due";
+
+/// See the module.
+pub(crate) struct Kernel<E, Q> {
+    settings: Settings<Q>,
+    head: Head,
+    /// By when it is due, and its number.
+    due: Table<(u64, u64), Due<E>>,
+    /// How many numbers each owner has drawn.
+    draws: Table<String, u64>,
+    /// How often each rule has matched, for each owner where the rule says so.
+    matched: Table<String, u64>,
+    tasks: Table<u64, Task>,
+    /// The tasks of each owner.
+    owned: Table<String, BTreeSet<u64>>,
+    /// What was announced and not carried to anybody yet. Empty between two calls.
+    announced: VecDeque<E>,
+    /// Something has changed that a restart must not forget.
+    dirty: bool,
+}
+
+impl<E, Q> Kernel<E, Q>
+where
+    E: Serialize + DeserializeOwned,
+{
+    /// A kernel whose time begins now.
+    pub(crate) fn new(settings: Settings<Q>, seed: u64, now: u64) -> Self {
+        let mut kernel = Self::with_head(settings, Head::new(seed, now));
+        kernel.expect_cues();
+        kernel
+    }
+
+    /// A kernel at this point of its time, without anything else. What it had is then restored into its
+    /// [tables](Kernel::tables).
+    pub(crate) fn with_head(settings: Settings<Q>, head: Head) -> Self {
+        Kernel {
+            settings,
+            head,
+            due: Table::default(),
+            draws: Table::default(),
+            matched: Table::default(),
+            tasks: Table::default(),
+            owned: Table::default(),
+            announced: VecDeque::new(),
+            dirty: false,
+        }
+    }
+
+    /// Every table, and the name that it is stored under.
+    pub(crate) fn tables(&mut self) -> Vec<(&'static str, &mut dyn Note)> {
+        vec![
+            (DUE, &mut self.due),
+            ("draws", &mut self.draws),
+            ("matched", &mut self.matched),
+            ("tasks", &mut self.tasks),
+            ("task owners", &mut self.owned),
+        ]
+    }
+
+    /// What is stored once, beside the tables.
+    pub(crate) fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// How calls and tasks behave.
+    pub(crate) fn settings(&self) -> &Settings<Q> {
+        &self.settings
+    }
+
+    /// A restart must not forget what has just happened.
+    pub(crate) fn mark_dirty(&mut self) {
+        self.dirty = true;
+    }
+
+    /// Whether something has happened that a restart must not forget, since this was asked last.
+    pub(crate) fn take_dirty(&mut self) -> bool {
+        std::mem::take(&mut self.dirty)
+    }
+}
+
+#[cfg(test)]
+mod tests;

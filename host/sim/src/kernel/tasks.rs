@@ -1,0 +1,155 @@
+//! Work that takes longer than a call.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::Kernel;
+use super::between::Between;
+use super::call::{Call, Stamp, number};
+use super::due::Due;
+
+/// A task, from its submission until its record expires. Times are Unix milliseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Task {
+    pub(crate) number: u64,
+    /// The operation that started it.
+    pub(crate) operation: String,
+    /// The number of what it works on.
+    pub(crate) about: u64,
+    /// The name of that, also when there will be no such thing.
+    pub(crate) name: String,
+    pub(crate) stamp: Stamp,
+    pub(crate) submitted: u64,
+    pub(crate) starts: u64,
+    pub(crate) ends: u64,
+    /// What the service has to know when it ends, without what is secret.
+    pub(crate) told: Value,
+    /// What it will end in, decided by a fault or at submission.
+    pub(crate) doomed: Option<TaskError>,
+    /// None until it has ended.
+    pub(crate) ended: Option<Result<(), TaskError>>,
+}
+
+/// Why a task failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TaskError {
+    /// `DuplicateName` and so on.
+    pub(crate) fault: String,
+    pub(crate) message: String,
+    /// What else is told about it.
+    #[serde(flatten)]
+    pub(crate) details: Map<String, Value>,
+}
+
+/// What a task is about, and how long it runs.
+pub(crate) struct Work {
+    pub(crate) about: u64,
+    pub(crate) name: String,
+    /// Unless the scenario says otherwise.
+    pub(crate) takes: Between,
+    pub(crate) told: Value,
+}
+
+impl TaskError {
+    pub(crate) fn new(fault: &str, message: impl Into<String>) -> Self {
+        TaskError {
+            fault: fault.to_owned(),
+            message: message.into(),
+            details: Map::new(),
+        }
+    }
+}
+
+impl Task {
+    pub(crate) fn id(&self) -> String {
+        format!("{PREFIX}{}", self.number)
+    }
+
+    /// How far it is.
+    pub(crate) fn state(&self, now: u64) -> &'static str {
+        match &self.ended {
+            None if now < self.starts => "queued",
+            None => "running",
+            Some(Ok(())) => "success",
+            Some(Err(_)) => "error",
+        }
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.ended, Some(Err(_)))
+    }
+}
+
+/// What stands before the number of a task in its id.
+const PREFIX: &str = "task-";
+
+/// `task-7`
+pub(crate) fn id(number: u64) -> String {
+    format!("{PREFIX}{number}")
+}
+
+impl<E, Q> Kernel<E, Q> {
+    /// Enters a task and when it will end.
+    pub(crate) fn submit(&mut self, at: u64, call: &Call<Q>, work: Work) -> &Task {
+        let owner = &call.caller.owner;
+        let (queue, run) = (self.draw_for(owner), self.draw_for(owner));
+        let starts = at + self.settings.queue.pick(queue);
+        let ends = starts + call.plan.takes.unwrap_or_else(|| work.takes.pick(run));
+        let number = self.number();
+        let task = Task {
+            number,
+            operation: call.operation.clone(),
+            about: work.about,
+            name: work.name,
+            stamp: call.stamp(),
+            submitted: at,
+            starts,
+            ends,
+            told: work.told,
+            doomed: call.plan.doomed.clone(),
+            ended: None,
+        };
+        self.tasks.insert(number, task);
+        self.owned.get_or_default(owner.clone()).insert(number);
+        self.enter(ends, Due::End(number));
+        self.dirty = true;
+        &self.tasks[&number]
+    }
+
+    /// All tasks whose records have not expired, the oldest first.
+    pub(crate) fn tasks(&self) -> impl Iterator<Item = &Task> {
+        self.tasks.values()
+    }
+
+    /// Those of one owner, the oldest first.
+    pub(crate) fn tasks_of(&self, owner: &str) -> impl Iterator<Item = &Task> {
+        let own = self.owned.get(owner).into_iter().flatten();
+        own.map(|number| &self.tasks[number])
+    }
+
+    pub(crate) fn task(&self, number: u64) -> Option<&Task> {
+        self.tasks.get(&number)
+    }
+
+    /// `task-7`
+    pub(crate) fn task_by_id(&self, id: &str) -> Option<&Task> {
+        self.task(number(id, PREFIX)?)
+    }
+
+    /// A task has ended, so or so: its record expires later.
+    pub(crate) fn end_task(&mut self, at: u64, number: u64, ended: Result<(), TaskError>) {
+        if let Some(task) = self.tasks.get_mut(&number) {
+            task.ended = Some(ended);
+            let expires = at + self.settings.retention;
+            self.enter(expires, Due::Expire(number));
+        }
+    }
+
+    /// Nobody can ask for the task any more.
+    pub(crate) fn forget_task(&mut self, number: u64) {
+        if let Some(task) = self.tasks.remove(&number) {
+            self.owned.get_or_default(task.stamp.owner).remove(&number);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Machines in the manner of Gardener's drivers: VMs that are made, set up and turned on by one call, and whose nodes
+//! join a cluster by themselves.
+
+use polity_clouds::catalogue::Named;
+use polity_clouds::catalogue::machine::{self, CREATE};
+use polity_core::call::CloudRequest;
+use polity_core::contract::{Answer, Code, Failure};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Context, Service};
+use crate::config::Machines as MachineConfig;
+use crate::config::scenario::Quirk;
+use crate::event::{Call, Event, MachineMade};
+use crate::hypervisor::effects::Happened;
+use crate::hypervisor::vm::{Vm, id_of_provider, provider_id};
+use crate::hypervisor::{Hypervisor, no_vm};
+use crate::kernel::call::text;
+use crate::kernel::kept::{Note, Table};
+use crate::power::Power;
+
+pub(crate) struct Machines {
+    config: MachineConfig,
+    /// By the number of its VM.
+    machines: Table<u64, Machine>,
+}
+
+/// What there is of a machine beside its VM.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Machine {
+    node_name: String,
+    /// When it has booted, the last time that it was turned on.
+    booted: u64,
+}
+
+impl Machines {
+    pub(crate) fn new(config: MachineConfig) -> Self {
+        Machines {
+            config,
+            machines: Table::default(),
+        }
+    }
+
+    /// Makes a machine. It is there at once, and turned on; a search may be blind to it for as long as `lag`.
+    fn create(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
+        if let Some(earlier) = cx.vms.made_earlier(cx.kernel, call) {
+            return Ok(self.created(cx.vms, earlier));
+        }
+        let place = cx.vms.place(call, "machine", "machine", cx.vms.unique_names)?;
+        let vm = cx.vms.create(cx.kernel, cx.at, call, place);
+        let name = call.text("name").to_owned();
+        let token = call.arguments.get("bootstrapToken");
+        let mut made = MachineMade {
+            vm,
+            node_name: self.config.node_name_of(&name, vm),
+            name,
+            stamp: call.stamp(),
+            token: token.map(|token| cx.kernel.digest(token)),
+            joins_after: None,
+            never_joins: false,
+        };
+        match &call.plan.quirk {
+            Some(Quirk::JoinsAfter(after)) => made.joins_after = Some(*after),
+            Some(Quirk::NeverJoins) => made.never_joins = true,
+            Some(Quirk::NodeName(name)) => made.node_name.clone_from(name),
+            _ => {}
+        }
+        let machine = Machine {
+            node_name: made.node_name.clone(),
+            booted: 0,
+        };
+        self.machines.insert(vm, machine);
+        cx.kernel.announce(Event::MachineMade(made));
+        cx.vms.start_created(cx.kernel, cx.at, call, vm);
+        Ok(self.created(cx.vms, vm))
+    }
+
+    /// By the cloud's id where the caller knows it, which never denies what exists; otherwise by name, which may.
+    fn status(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
+        let then = cx.kernel.look(cx.at, &call.caller.owner);
+        let vm = match machine_id(&call.arguments) {
+            Some(_) => self.by_id(cx, call)?,
+            None => self.by_name(cx, call, |vm| vm.as_of(then).is_some_and(|v| !v.gone))?,
+        };
+        let seen = vm.at_least_first(then).filter(|version| !version.gone);
+        seen.ok_or_else(|| no_machine(&call.arguments))?;
+        let machine = &self.machines[&vm.number];
+        Ok(json!({
+            "providerID": provider_id(vm.number),
+            "nodeName": machine.node_name,
+            "initialized": then >= machine.booted,
+        }))
+    }
+
+    /// Removes a machine at once. Whoever deletes sees what there is: no lag.
+    fn delete(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
+        let vm = match machine_id(&call.arguments) {
+            Some(_) => self.by_id(cx, call)?,
+            None => self.by_name(cx, call, Vm::exists)?,
+        };
+        let number = Some(vm.number).filter(|_| vm.exists());
+        let number = number.ok_or_else(|| no_machine(&call.arguments))?;
+        cx.vms.note(cx.at, &call.operation, Happened::Done, number);
+        cx.vms.set_power(cx.kernel, cx.at, number, None);
+        cx.kernel.mark_dirty();
+        Ok(json!({}))
+    }
+
+    fn by_id<'a>(&self, cx: &'a Context<'_>, call: &Call) -> Result<&'a Vm, Failure> {
+        let vm = cx.vms.visible(&call.caller, id(&call.arguments))?;
+        match self.machines.contains_key(&vm.number) {
+            true => Ok(vm),
+            false => Err(no_machine(&call.arguments)),
+        }
+    }
+
+    /// The caller's own machine of this name.
+    fn by_name<'a>(
+        &self,
+        cx: &'a Context<'_>,
+        call: &'a Call,
+        there: impl Fn(&Vm) -> bool,
+    ) -> Result<&'a Vm, Failure> {
+        let name = call.text("name");
+        let mut own = cx.vms.own(&call.caller);
+        let is = |vm: &&Vm| vm.name == name && self.machines.contains_key(&vm.number) && there(vm);
+        own.find(is).ok_or_else(|| no_machine(&call.arguments))
+    }
+}
+
+impl Service for Machines {
+    fn operations(&self, visible_within: u64) -> Vec<Named> {
+        machine::operations(visible_within).into()
+    }
+
+    fn tables(&mut self) -> Vec<(&'static str, &mut dyn Note)> {
+        vec![("machines", &mut self.machines)]
+    }
+
+    fn subject(&self, cx: &Context<'_>, request: &CloudRequest) -> Option<String> {
+        match id(&request.arguments) {
+            "" => Some(text(&request.arguments, "name").to_owned()),
+            id => cx.vms.name_of(id),
+        }
+    }
+
+    fn perform(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
+        match call.operation.as_str() {
+            CREATE => self.create(cx, call),
+            machine::STATUS => self.status(cx, call),
+            machine::DELETE => self.delete(cx, call),
+            _ => Err(call.unknown()),
+        }
+    }
+
+    fn on_event(&mut self, cx: &mut Context<'_>, event: &Event) {
+        match event {
+            Event::PowerChanged {
+                vm,
+                power: Some(Power::On),
+            } => {
+                if let Some(machine) = self.machines.get_mut(vm) {
+                    machine.booted = cx.booted(self.config.boot, *vm);
+                }
+            }
+            Event::Forgotten { vm } => drop(self.machines.remove(vm)),
+            _ => {}
+        }
+    }
+
+    fn created(&self, _: &Hypervisor, vm: u64) -> Value {
+        let node = &self.machines[&vm].node_name;
+        json!({"providerID": provider_id(vm), "nodeName": node, "lastKnownState": format!("made as vm-{vm}")})
+    }
+}
+
+/// `vm-7` of the provider's id in the arguments; empty where there is none, or none of this cloud.
+fn id(arguments: &Value) -> &str {
+    machine_id(arguments).map(id_of_provider).unwrap_or_default()
+}
+
+fn machine_id(arguments: &Value) -> Option<&str> {
+    arguments.get("providerID").and_then(Value::as_str)
+}
+
+fn no_machine(arguments: &Value) -> Failure {
+    match machine_id(arguments) {
+        Some(id) => no_vm(id),
+        None => {
+            let message = format!("no machine {:?}", text(arguments, "name"));
+            Failure::new(Code::NotFound, message)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,330 @@
+//! What machines of pools do for their own agents: the operations of the `node` cloud, for every machine there is.
+//!
+//! The caller says whose agent it is by the node's name. Once the node has an object, only that object's agent is
+//! listened to.
+
+use std::collections::BTreeMap;
+
+use polity_clouds::catalogue::node::{self, ENSURE, REBOOT};
+use polity_core::contract::{Answer, Code, Failure};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Context, Pools};
+use crate::config::scenario::Quirk;
+use crate::event::{Call, Event, Kernel};
+use crate::hypervisor::effects::Happened;
+use crate::power::Power;
+
+/// Milliseconds between the answer to a reboot and the reboot.
+const REBOOTS_AFTER: u64 = 10_000;
+
+type Versions = BTreeMap<String, String>;
+
+/// What a machine remembers for its agent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Agent {
+    pub(super) release: Option<String>,
+    pub(super) seed: Versions,
+    pub(super) initialized: bool,
+    pub(super) installed: Versions,
+    pub(super) work: Option<Work>,
+    pub(super) reboot_required: bool,
+    /// Whether this boot is about to end, and for good.
+    pub(super) ending: Option<Ending>,
+    /// How often it was rebooted by its agent.
+    pub(super) reboots: u64,
+    /// Of which object the agent is listened to.
+    pub(super) node_uid: Option<String>,
+}
+
+/// How a boot ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Ending {
+    Reboots,
+    NeverReturns,
+}
+
+/// Packages that are, or were, brought to their versions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Work {
+    pub(super) versions: Versions,
+    /// Which one: what is due to end may have been interrupted.
+    nth: u64,
+    doomed: Option<String>,
+    /// In which boot, and how.
+    pub(super) ended: Option<(u64, Result<(), Trouble>)>,
+}
+
+/// Why work failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Trouble {
+    code: String,
+    message: String,
+}
+
+impl Pools {
+    /// A call of an agent to its machine.
+    pub(super) fn on_agent_call(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
+        let node = call.text("node");
+        let number = self.listening(cx, call, node)?;
+        let boot_id = boot_id(cx.kernel, number, self.members[&number].boots);
+        if call.operation == node::WORK {
+            let machine_id = cx.kernel.uuid(&format!("machine-id {number}")).replace('-', "");
+            let mut told = json!({"node": node, "bootId": boot_id, "machineId": machine_id});
+            if let Some(work) = self.describe_work(cx.kernel, number) {
+                told["work"] = work;
+            }
+            return Ok(told);
+        }
+        let blindly = self.reboots_blindly;
+        let agent = self.agent(number);
+        match call.operation.as_str() {
+            node::SEED => Ok(json!({"node": node, "versions": agent.seed, "initialized": agent.initialized})),
+            node::VERSIONS => {
+                let asked = call.arguments["packages"].as_array().into_iter().flatten();
+                let asked = asked.filter_map(Value::as_str);
+                let has = |package: &str| Some((package.to_owned(), agent.installed.get(package)?.clone()));
+                Ok(json!({"node": node, "versions": asked.filter_map(has).collect::<Versions>()}))
+            }
+            node::REBOOT_REQUIRED => Ok(json!({"node": node, "required": agent.reboot_required})),
+            node::INITIALIZED => {
+                agent.initialized = true;
+                cx.kernel.announce(Event::Prepared { vm: number });
+                cx.kernel.mark_dirty();
+                Ok(json!({}))
+            }
+            ENSURE => self.ensure_versions(cx, call, number),
+            REBOOT if call.text("bootId") != boot_id && !blindly => {
+                let message = format!("that boot has ended: this is boot {boot_id}");
+                Err(Failure::new(Code::FailedPrecondition, message))
+            }
+            REBOOT => {
+                agent.end_boot_soon(cx, call, number);
+                Ok(json!({}))
+            }
+            _ => Err(call.unknown()),
+        }
+    }
+
+    /// The machine of this node, if it runs and listens to whoever asks.
+    fn listening(&mut self, cx: &mut Context<'_>, call: &Call, node: &str) -> Result<u64, Failure> {
+        let refuse = |code, message: String| Err(Failure::new(code, message));
+        let number = self.member_of(cx.vms, node);
+        let visible = |number: &u64| cx.vms.get(*number).is_some_and(|vm| call.caller.sees(&vm.stamp));
+        let member = number.filter(visible);
+        let member = member.and_then(|number| Some((number, self.members.get_mut(&number)?)));
+        let Some((number, member)) = member else {
+            return refuse(Code::NotFound, format!("no machine is node {node:?}"));
+        };
+        let Some(agent) = &mut member.agent else {
+            return refuse(Code::NotFound, format!("no agent is installed on node {node:?}"));
+        };
+        let caller = &call.caller.owner;
+        match &agent.node_uid {
+            Some(uid) if uid != caller => {
+                return refuse(
+                    Code::PermissionDenied,
+                    format!("node {node:?} listens to another agent"),
+                );
+            }
+            None if !caller.is_empty() && member.is_node => {
+                agent.node_uid = Some(caller.clone());
+                cx.kernel.mark_dirty();
+            }
+            _ => {}
+        }
+        match member.up.is_some_and(|up| up <= cx.at) {
+            true => Ok(number),
+            false => refuse(
+                Code::Unavailable,
+                format!("the machine of node {node:?} does not run"),
+            ),
+        }
+    }
+
+    fn agent(&mut self, number: u64) -> &mut Agent {
+        let member = self.members.get_mut(&number).expect("the caller has found it");
+        member.agent.as_mut().expect("the caller has found it")
+    }
+
+    fn describe_work(&self, kernel: &Kernel, number: u64) -> Option<Value> {
+        let work = self.members[&number].agent.as_ref()?.work.as_ref()?;
+        let Some((boots, ended)) = &work.ended else {
+            return Some(json!({"versions": work.versions, "state": "running"}));
+        };
+        let boot_id = boot_id(kernel, number, *boots);
+        Some(match ended {
+            Ok(()) => json!({"versions": work.versions, "state": "done", "bootId": boot_id}),
+            Err(error) => {
+                json!({"versions": work.versions, "state": "failed", "bootId": boot_id, "error": error})
+            }
+        })
+    }
+
+    /// Begins to install. The same work that runs is joined.
+    fn ensure_versions(&mut self, cx: &mut Context<'_>, call: &Call, number: u64) -> Answer {
+        let versions = Versions::deserialize(&call.arguments["versions"]).unwrap_or_default();
+        let running = self.agent(number).work.as_ref();
+        let running = running.filter(|work| work.ended.is_none());
+        match running.map(|work| work.versions == versions) {
+            Some(true) => return Ok(json!({})),
+            Some(false) => {
+                let message = "other versions are being installed";
+                return Err(Failure::new(Code::FailedPrecondition, message));
+            }
+            None => {}
+        }
+        let nth = cx.kernel.number();
+        let takes = cx.kernel.draw(ENSURE, &call.caller.owner, nth);
+        let takes = self.packages.takes.pick(takes);
+        self.agent(number).work = Some(Work {
+            versions,
+            nth,
+            doomed: call.plan.doomed.as_ref().map(|error| error.message.clone()),
+            ended: None,
+        });
+        let installed = Event::Installed {
+            vm: number,
+            work: nth,
+        };
+        cx.kernel
+            .schedule(cx.at + call.plan.takes.unwrap_or(takes), installed);
+        cx.vms.note(cx.at, ENSURE, Happened::Submitted, number);
+        cx.kernel.mark_dirty();
+        Ok(json!({}))
+    }
+
+    /// The work is done, unless it was interrupted.
+    pub(super) fn on_installed(&mut self, cx: &mut Context<'_>, number: u64, nth: u64) {
+        let packages = &self.packages;
+        let Some(member) = self.members.get_mut(&number) else {
+            return;
+        };
+        let (Some(agent), boots) = (&mut member.agent, member.boots) else {
+            return;
+        };
+        let running = agent.work.as_mut();
+        let Some(work) = running.filter(|work| work.nth == nth && work.ended.is_none()) else {
+            return;
+        };
+        let is_known = |package: &String, version: &String| {
+            let known = packages.known.get(package);
+            known.is_none_or(|all| all.contains(version))
+        };
+        let mut missing = work.versions.iter();
+        let missing = missing.find(|(package, version)| !is_known(package, version));
+        let ended = match (&work.doomed, missing) {
+            (Some(message), _) => Err(Trouble::new(Code::Unavailable, message.clone())),
+            (None, Some((package, version))) => Err(Trouble::new(
+                Code::NotFound,
+                format!("no repository offers {package} {version}"),
+            )),
+            (None, None) => {
+                let differs = |package: &String| agent.installed.get(package) != work.versions.get(package);
+                let mut wants = packages.reboot_for.iter();
+                agent.reboot_required |= wants.any(|p| work.versions.contains_key(p) && differs(p));
+                agent.installed.extend(work.versions.clone());
+                Ok(())
+            }
+        };
+        let what = match &ended {
+            Ok(()) => Happened::Done,
+            Err(error) => Happened::Failed(error.message.clone()),
+        };
+        work.ended = Some((boots, ended));
+        cx.vms.note(cx.at, ENSURE, what, number);
+        cx.kernel.mark_dirty();
+    }
+
+    /// The boot that an agent has ended is over.
+    pub(super) fn on_rebooted(&mut self, cx: &mut Context<'_>, number: u64) {
+        let member = self.members.get_mut(&number);
+        let Some(agent) = member.and_then(|member| member.agent.as_mut()) else {
+            return;
+        };
+        let Some(ending) = agent.ending else { return };
+        agent.reboots += 1;
+        cx.vms.note(cx.at, REBOOT, Happened::Done, number);
+        cx.vms.set_power(cx.kernel, cx.at, number, Some(Power::Off));
+        if ending == Ending::Reboots {
+            cx.vms.set_power(cx.kernel, cx.at, number, Some(Power::On));
+        }
+        cx.kernel.mark_dirty();
+    }
+
+    /// A boot has ended, however: with it what was under way.
+    pub(super) fn end_boot(&mut self, cx: &mut Context<'_>, number: u64) {
+        let Some(member) = self.members.get_mut(&number) else {
+            return;
+        };
+        let (Some(agent), boots) = (&mut member.agent, member.boots) else {
+            return;
+        };
+        agent.ending = None;
+        agent.reboot_required = false;
+        if let Some(work) = agent.work.as_mut().filter(|work| work.ended.is_none()) {
+            let error = Trouble::new(Code::Aborted, "the machine rebooted in the middle".to_owned());
+            work.ended = Some((boots, Err(error)));
+            let what = Happened::Failed("aborted".to_owned());
+            cx.vms.note(cx.at, ENSURE, what, number);
+        }
+    }
+
+    /// The node gets another object: its agent is another one.
+    pub(super) fn on_joined(&mut self, number: u64) {
+        if let Some(member) = self.members.get_mut(&number) {
+            member.is_node = true;
+            if let Some(agent) = &mut member.agent {
+                agent.node_uid = None;
+            }
+        }
+    }
+
+    /// Installs an agent, or another release of it.
+    pub(super) fn install_agent(&mut self, number: u64, told: &Value) {
+        let Some(member) = self.members.get_mut(&number) else {
+            return;
+        };
+        let agent = member.agent.get_or_insert_with(Agent::default);
+        agent.seed = Versions::deserialize(&told["versions"]).unwrap_or_default();
+        agent.release = told["release"].as_str().map(str::to_owned);
+    }
+}
+
+impl Agent {
+    /// This boot ends soon, unless it does already.
+    fn end_boot_soon(&mut self, cx: &mut Context<'_>, call: &Call, vm: u64) {
+        if self.ending.is_some() {
+            return;
+        }
+        self.ending = Some(match call.plan.quirk {
+            Some(Quirk::NeverReturns) => Ending::NeverReturns,
+            _ => Ending::Reboots,
+        });
+        cx.kernel.schedule(cx.at + REBOOTS_AFTER, Event::Rebooted { vm });
+        cx.kernel.mark_dirty();
+    }
+}
+
+fn boot_id(kernel: &Kernel, number: u64, boots: u64) -> String {
+    kernel.uuid(&format!("boot {number} {boots}"))
+}
+
+impl Trouble {
+    fn new(code: Code, message: String) -> Self {
+        let code = serde_json::to_value(code)
+            .ok()
+            .and_then(|code| code.as_str().map(str::to_owned));
+        Trouble {
+            code: code.unwrap_or_default(),
+            message,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+//! What came of a create whose answer was lost.
+
+use polity_clouds::catalogue::LONGEST;
+use polity_core::call::{PendingEntry, Session};
+use polity_core::catalogue::OperationEffect;
+use polity_core::contract::Doubt;
+use serde_json::Value;
+
+use super::Sim;
+use crate::config::scenario::SETTLE;
+use crate::hypervisor::create::Trace;
+use crate::hypervisor::work::answer;
+use crate::kernel::call::Caller;
+use crate::kernel::faults::Subject;
+
+impl Sim {
+    /// Looks for what a create did: `done` with its task, or with its VM where the task's record has expired; of a
+    /// machine or a router, with what its create was or would have been answered.
+    ///
+    /// Without client tokens there is only the look of things: a clone of this name, stamped with this owner and
+    /// submitted since the entry was written. `absent` takes a look that succeeds later than `since` plus
+    /// `visible-within`, when neither lag nor a late effect can hide it; anything else is `unknown`. A clone that
+    /// failed was done: its task tells.
+    pub fn settle(&mut self, now_ms: u64, session: &Session, entry: &PendingEntry) -> Doubt {
+        let now = self.advance(now_ms);
+        let subject = Subject {
+            operation: SETTLE,
+            owner: &session.owner,
+            tenant: &session.tenant,
+            about: Some(&entry.intent),
+        };
+        let blind = self.kernel.unreachable(now).is_some() || self.kernel.fault(now, &subject).is_some();
+        let caller = Some(())
+            .filter(|()| !blind)
+            .and_then(|()| self.caller(now, session).ok());
+        let Some(visible_within) = self.visible_within(&entry.operation) else {
+            return Doubt::Unknown;
+        };
+        let late = now > entry.since.saturating_add(visible_within);
+        let Some(caller) = caller else {
+            return match late && self.blindly {
+                true => Doubt::Absent,
+                false => Doubt::Unknown,
+            };
+        };
+        match self.trace(now, &caller, entry) {
+            Some(answer) => Doubt::Done(answer.to_string().into()),
+            None if late => Doubt::Absent,
+            None => Doubt::Unknown,
+        }
+    }
+
+    fn trace(&mut self, now: u64, caller: &Caller, entry: &PendingEntry) -> Option<Value> {
+        let client_tokens = self.kernel.settings().client_tokens;
+        let trace = Trace {
+            operation: &entry.operation,
+            intent: &entry.intent,
+            key: Some(entry.key.as_str()).filter(|_| client_tokens),
+            since: if client_tokens { 0 } else { entry.since },
+            seen: self.kernel.look(now, &caller.owner),
+        };
+        let mut tasks: Vec<_> = self.kernel.tasks_of(&caller.owner).collect();
+        tasks.retain(|task| {
+            task.operation == trace.operation
+                && caller.sees(&task.stamp)
+                && (trace.since..=trace.seen).contains(&task.submitted)
+                && trace.is(&task.name, task.stamp.key.as_deref())
+        });
+        // One that did not fail before one that did.
+        if let Some(task) = tasks.iter().min_by_key(|task| (task.has_failed(), task.number)) {
+            return Some(answer(task.number));
+        }
+        let vm = self.vms.trace(caller, &trace)?;
+        let service = &self.services[*self.routes.get(trace.operation)?];
+        Some(service.created(&self.vms, vm))
+    }
+
+    /// None for what is no create of this cloud: of that it can say nothing.
+    fn visible_within(&self, operation: &str) -> Option<u64> {
+        let operation = self.catalogue().operations.get(operation)?;
+        (operation.effect == OperationEffect::Create).then_some(operation.visible_within)
+    }
+
+    /// How long a look takes.
+    pub(crate) fn settling(&mut self, now: u64, session: &Session) -> u64 {
+        match self.kernel.unreachable(now) {
+            Some(None) => LONGEST,
+            _ => self.kernel.answer_time(&session.owner).min(LONGEST),
+        }
+    }
+
+    /// Takes a look that failed for one that found nothing, for tests of the simulation: they must notice.
+    #[doc(hidden)]
+    pub fn settle_without_a_look(&mut self) {
+        self.blindly = true;
+    }
+}
