@@ -371,6 +371,8 @@ fn load_guarded(policies: &Policies, clouds: &Clouds, object: &Object) -> Result
 /// The bindings that stand in a cluster; none if they cannot be listed.
 pub(crate) async fn standing(cluster: &Cluster) -> Vec<Value> {
     let query = ListQuery {
+        cluster: None,
+        page: None,
         kind: Kind {
             api_version: API_VERSION.into(),
             kind: KIND.into(),

@@ -9,7 +9,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use polity_cluster::{Cluster, MintLimits};
 use polity_core::binding::PolicyId;
 use polity_core::call::{Call, CallId, LeaseRead, Reply, Scope, WatchEvent};
-use polity_core::contract::{Code, Doubt, Failure};
+use polity_core::contract::{Code, Failure, Resolution};
 use polity_core::controller::lease::LeaseTrouble;
 use polity_core::controller::{Controller, Health, Input, KeyView, Output, RoomSizes};
 use polity_core::key::Key;
@@ -33,6 +33,10 @@ const STATUS_EVERY: u64 = 2_000;
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Something that reaches the driver.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "most of them are inputs, and each is moved once"
+)]
 pub(crate) enum Happening {
     Input(Input),
     /// The watch of the bindings said something.
@@ -323,9 +327,9 @@ impl Driver {
             } => self.workers.step(id, &policy, pass, limits),
             Call::Decide {
                 policy,
-                trial,
+                request,
                 limits,
-            } => self.workers.decide(id, &policy, trial, limits),
+            } => self.workers.decide(id, &policy, request, limits),
             Call::Render(render) => self.workers.render(id, render),
             Call::Cloud(request) => match self.clouds.get(&request.session.cloud) {
                 Some(cloud) => self.spawn(id, async move { Reply::Answer(cloud.perform(request).await) }),
@@ -338,7 +342,10 @@ impl Driver {
                         async move { Reply::Settled(cloud.settle(&session, &entry).await) },
                     );
                 }
-                None => self.reply(id, Reply::Settled(Doubt::Unknown)),
+                None => self.reply(
+                    id,
+                    Reply::Settled(Resolution::unknown("the binding has no cloud")),
+                ),
             },
             Call::Credential { cloud, owner, plan } => match self.clouds.get(&cloud) {
                 Some(cloud) => {

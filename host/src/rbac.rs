@@ -145,7 +145,7 @@ impl Allowed {
                 self.add(there, target("", "secrets", None), &verbs);
                 return Ok(());
             }
-            Grant::Cloud(_) | Grant::Permit(_) | Grant::Credential(_) | Grant::Write(_) => return Ok(()),
+            Grant::Cloud(_) | Grant::Lock(_) | Grant::Credential(_) | Grant::Write(_) => return Ok(()),
         };
         let served = served(cluster, &kind.kind()).await?;
         for place in places(kind.namespaces.as_deref(), own, served.namespaced) {

@@ -17,6 +17,7 @@ use anyhow::{Context, Result, bail};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, OpenOptions};
 use polity_core::contract::Manifest;
+use polity_core::contract::wit::PACKAGE;
 use polity_core::record::PassRecord;
 use serde::{Deserialize, Serialize};
 
@@ -33,11 +34,16 @@ const KEPT: u64 = 16;
 struct Header {
     /// The version of this format.
     format: u32,
+    /// The contract that its requests and answers are of.
+    contract: String,
     /// The host's version.
     polity: String,
     /// The engine that ran the policies: the same version gives the same bytes.
     engine: String,
 }
+
+/// The version of the format: 2 since contract 0.2.
+const FORMAT: u32 = 2;
 
 /// What a recording's folder holds.
 const FOLDERS: [&str; 2] = ["policies", "passes"];
@@ -64,7 +70,8 @@ impl Recorder {
     /// Records into a folder, after what it may hold already. `keep_all` is false for a ring.
     pub fn open(path: &Path, keep_all: bool, engine: &str) -> Result<Self> {
         let header = Header {
-            format: 1,
+            format: FORMAT,
+            contract: PACKAGE.into(),
             polity: env!("CARGO_PKG_VERSION").into(),
             engine: engine.into(),
         };
@@ -224,6 +231,22 @@ fn segments(passes: &Dir) -> Result<Vec<u64>> {
     Ok(numbers)
 }
 
+/// Whether this host knows what a file holds. What a crash left of a header says nothing: its passes are tried.
+fn check_format(header: &[u8]) -> Result<()> {
+    #[derive(Deserialize)]
+    struct Known {
+        format: u32,
+        polity: String,
+    }
+    match serde_json::from_slice::<Known>(header) {
+        Ok(Known { format, polity }) if format != FORMAT => bail!(
+            "it is a recording of format {format}, written by polity {polity}, and this host reads format {FORMAT}: \
+             read it with a host of that version"
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// Reads a recording.
 pub struct Recording {
     dir: Dir,
@@ -250,7 +273,10 @@ impl Recording {
             let file = passes
                 .open(&name)
                 .with_context(|| format!("cannot open {name}"))?;
-            let lines = BufReader::new(file).split(b'\n').skip(1);
+            let mut lines = BufReader::new(file).split(b'\n');
+            if let Some(Ok(header)) = lines.next() {
+                check_format(&header).with_context(|| format!("cannot read {name}"))?;
+            }
             // Whether the last line was one that cannot be read: it counts once another one follows.
             let mut torn = false;
             for line in lines {

@@ -425,6 +425,8 @@ impl Expectation {
 impl Objects {
     async fn list(&self, cluster: &Cluster) -> Result<Vec<Value>> {
         let question = Question::Objects(ListQuery {
+            cluster: None,
+            page: None,
             kind: Kind {
                 api_version: self.api_version.clone(),
                 kind: self.kind.clone(),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use polity_core::binding::{Limits, PolicyId};
 use polity_core::call::{CallId, Reply};
-use polity_core::contract::{Code, Failure, Pass, Trial};
+use polity_core::contract::{Code, Failure, Pass, RetryRequest};
 use polity_core::controller::Input;
 use polity_core::fault::{Fault, FaultKind, Stepped};
 use polity_core::render::{Render, Rendered};
@@ -43,7 +43,7 @@ struct Job {
 
 enum Work {
     Step(Arc<Policy>, Limits, Arc<Pass>),
-    Decide(Arc<Policy>, Limits, Trial),
+    Decide(Arc<Policy>, Limits, Box<RetryRequest>),
     Render(Box<Render>),
 }
 
@@ -107,9 +107,9 @@ impl Workers {
         }
     }
 
-    pub(crate) fn decide(&self, id: CallId, policy: &PolicyId, trial: Trial, limits: Limits) {
+    pub(crate) fn decide(&self, id: CallId, policy: &PolicyId, request: RetryRequest, limits: Limits) {
         if let Some(policy) = self.known(policy) {
-            self.push(id, Work::Decide(policy, limits, trial));
+            self.push(id, Work::Decide(policy, limits, Box::new(request)));
         }
     }
 
@@ -180,7 +180,7 @@ impl Job {
     fn run(&self) -> Reply {
         let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match &self.work {
             Work::Step(policy, limits, pass) => Reply::Stepped(policy.step(pass, limits)),
-            Work::Decide(policy, limits, trial) => Reply::Decided(policy.decide(trial, limits).0),
+            Work::Decide(policy, limits, request) => Reply::Decided(policy.decide(request, limits).0),
             Work::Render(render) => Reply::Rendered(render.run()),
         }));
         called.unwrap_or_else(|_| self.panicked())

@@ -17,16 +17,16 @@ pub fn pass(pass: sdk::Pass) -> core::Pass {
 }
 
 fn in_doubt(act: sdk::ActInDoubt) -> core::ActInDoubt {
-    let state = match act.state {
-        sdk::Doubt::Done(answer) => core::Doubt::Done(answer.into()),
-        sdk::Doubt::Absent => core::Doubt::Absent,
-        sdk::Doubt::Unknown => core::Doubt::Unknown,
+    let resolution = match act.resolution {
+        sdk::Resolution::Done(answer) => core::Resolution::Done(answer.into()),
+        sdk::Resolution::Absent => core::Resolution::Absent,
+        sdk::Resolution::Unknown(why) => core::Resolution::Unknown(why),
     };
     core::ActInDoubt {
         operation: act.operation,
         intent: act.intent,
         since: act.since,
-        state,
+        resolution,
     }
 }
 
@@ -55,6 +55,14 @@ fn question(question: sdk::Question) -> core::Question {
             latest: query.latest,
         }),
         sdk::Question::Objects(query) => core::Question::Objects(core::ListQuery {
+            cluster: query.cluster,
+            page: query.page.map(|page| core::Page {
+                after: page.after.map(|after| core::ObjectName {
+                    namespace: after.namespace,
+                    name: after.name,
+                }),
+                size: page.size,
+            }),
             kind: kind(query.api_version, query.kind),
             namespace: query.namespace,
             label_selector: query.label_selector,
@@ -68,10 +76,9 @@ fn question(question: sdk::Question) -> core::Question {
             operation: call.operation,
             arguments: call.arguments.into(),
         }),
-        sdk::Question::Permit(name) => core::Question::Permit(name),
-        sdk::Question::Credential(plan) => core::Question::Credential(core::CredentialPlan {
-            plan: plan.plan.into(),
-        }),
+        sdk::Question::Lock(name) => core::Question::Lock(name),
+        sdk::Question::Credential(plan) => core::Question::Credential(plan.into()),
+        sdk::Question::Reachable(cluster) => core::Question::Reachable(cluster),
     }
 }
 
@@ -82,7 +89,10 @@ fn act(act: sdk::Act) -> core::Act {
             arguments: act.arguments.into(),
             intent: act.intent,
         }),
-        sdk::Act::Create(object) => core::Act::Create(object.into()),
+        sdk::Act::Create(act) => core::Act::Create(core::ObjectCreate {
+            cluster: act.cluster,
+            object: act.object.into(),
+        }),
         sdk::Act::Patch(act) => core::Act::Patch(core::ObjectPatch {
             object: reference(act.object),
             precondition: precondition(act.precondition),
@@ -101,9 +111,11 @@ fn act(act: sdk::Act) -> core::Act {
             grace_period_seconds: act.grace_period_seconds,
         }),
         sdk::Act::Mint(act) => core::Act::Mint(core::Mint {
+            cluster: act.cluster,
             kind: act.kind,
             ttl: act.ttl,
         }),
+        sdk::Act::Revoke(token) => core::Act::Revoke(token.into()),
     }
 }
 
@@ -113,6 +125,7 @@ fn kind(api_version: String, kind: String) -> core::Kind {
 
 fn reference(object: sdk::ObjectRef) -> core::ObjectRef {
     core::ObjectRef {
+        cluster: object.cluster,
         kind: kind(object.api_version, object.kind),
         namespace: object.namespace,
         name: object.name,
@@ -137,24 +150,42 @@ fn failure(failure: sdk::Failure) -> core::Failure {
         message: failure.message,
         effect,
         retry_after: failure.retry_after,
+        operation: failure.operation,
+        detail: failure.detail.map(Into::into),
     }
 }
 
 /// What a retry policy is asked.
-pub fn trial(trial: sdk::RetryTrial) -> core::Trial {
-    core::Trial {
-        class: match trial.class {
+pub fn retry_request(request: sdk::RetryRequest) -> core::RetryRequest {
+    core::RetryRequest {
+        kind: kind(request.api_version, request.kind),
+        namespace: request.namespace,
+        origin: match request.origin {
+            sdk::Origin::Identity => core::Origin::Identity,
+            sdk::Origin::Lifecycle => core::Origin::Lifecycle,
+            sdk::Origin::Conflict => core::Origin::Conflict,
+            sdk::Origin::Publication => core::Origin::Publication,
+        },
+        class: match request.class {
             sdk::RetryClass::Conflict => core::RetryClass::Conflict,
             sdk::RetryClass::Short => core::RetryClass::Short,
             sdk::RetryClass::Medium => core::RetryClass::Medium,
             sdk::RetryClass::Long => core::RetryClass::Long,
         },
-        code: trial.code.map(code),
-        attempt: trial.attempt,
-        since: trial.since,
-        retry_after: trial.retry_after,
-        seed: trial.seed,
-        config: trial.config.into(),
+        failure: request.failure.map(failure),
+        attempt: request.attempt,
+        failing_for: request.failing_for,
+        previous_wait: request.previous_wait,
+        seed: request.seed,
+        config: request.config.into(),
+    }
+}
+
+/// What a retry policy said.
+pub fn wait_out(wait: core::Wait) -> sdk::Wait {
+    match wait {
+        core::Wait::After(wait) => sdk::Wait::After(wait),
+        core::Wait::OnChange(at_latest) => sdk::Wait::OnChange(at_latest),
     }
 }
 
@@ -194,8 +225,11 @@ pub fn identity_step(step: core::Step) -> sdk::IdentityStep {
     }
 }
 
-fn requests_out(requests: Vec<core::Request>) -> Vec<sdk::Request> {
-    requests.into_iter().map(request_out).collect()
+fn requests_out(requests: core::Requests) -> sdk::Requests {
+    match requests {
+        core::Requests::Asks(asks) => sdk::Requests::Asks(asks.into_iter().map(ask_out).collect()),
+        core::Requests::Acts(acts) => sdk::Requests::Acts(acts.into_iter().map(act_out).collect()),
+    }
 }
 
 fn conclusion_out(conclusion: core::Conclusion) -> sdk::Conclusion {
@@ -208,13 +242,10 @@ fn conclusion_out(conclusion: core::Conclusion) -> sdk::Conclusion {
     }
 }
 
-fn request_out(request: core::Request) -> sdk::Request {
-    match request {
-        core::Request::Ask(ask) => sdk::Request::Ask(sdk::Ask {
-            round: ask.round,
-            question: question_out(ask.question),
-        }),
-        core::Request::Act(act) => sdk::Request::Act(act_out(act)),
+fn ask_out(ask: core::Ask) -> sdk::Ask {
+    sdk::Ask {
+        round: ask.round,
+        question: question_out(ask.question),
     }
 }
 
@@ -226,6 +257,14 @@ fn question_out(question: core::Question) -> sdk::Question {
             latest: query.latest,
         }),
         core::Question::Objects(query) => sdk::Question::Objects(sdk::ListQuery {
+            cluster: query.cluster,
+            page: query.page.map(|page| sdk::Page {
+                after: page.after.map(|after| sdk::ObjectName {
+                    namespace: after.namespace,
+                    name: after.name,
+                }),
+                size: page.size,
+            }),
             api_version: query.kind.api_version,
             kind: query.kind.kind,
             namespace: query.namespace,
@@ -240,10 +279,9 @@ fn question_out(question: core::Question) -> sdk::Question {
             operation: call.operation,
             arguments: call.arguments.to_string(),
         }),
-        core::Question::Permit(name) => sdk::Question::Permit(name),
-        core::Question::Credential(plan) => sdk::Question::Credential(sdk::CredentialPlan {
-            plan: plan.plan.to_string(),
-        }),
+        core::Question::Lock(name) => sdk::Question::Lock(name),
+        core::Question::Credential(plan) => sdk::Question::Credential(plan.to_string()),
+        core::Question::Reachable(cluster) => sdk::Question::Reachable(cluster),
     }
 }
 
@@ -254,7 +292,10 @@ fn act_out(act: core::Act) -> sdk::Act {
             arguments: act.arguments.to_string(),
             intent: act.intent,
         }),
-        core::Act::Create(object) => sdk::Act::Create(object.to_string()),
+        core::Act::Create(act) => sdk::Act::Create(sdk::ObjectCreate {
+            cluster: act.cluster,
+            object: act.object.to_string(),
+        }),
         core::Act::Patch(act) => sdk::Act::Patch(sdk::ObjectPatch {
             object: reference_out(act.object),
             precondition: precondition_out(act.precondition),
@@ -273,14 +314,17 @@ fn act_out(act: core::Act) -> sdk::Act {
             grace_period_seconds: act.grace_period_seconds,
         }),
         core::Act::Mint(act) => sdk::Act::Mint(sdk::Mint {
+            cluster: act.cluster,
             kind: act.kind,
             ttl: act.ttl,
         }),
+        core::Act::Revoke(token) => sdk::Act::Revoke(token.to_string()),
     }
 }
 
 fn reference_out(object: core::ObjectRef) -> sdk::ObjectRef {
     sdk::ObjectRef {
+        cluster: object.cluster,
         api_version: object.kind.api_version,
         kind: object.kind.kind,
         namespace: object.namespace,
@@ -337,5 +381,7 @@ fn failure_out(failure: core::Failure) -> sdk::Failure {
         message: failure.message,
         effect,
         retry_after: failure.retry_after,
+        operation: failure.operation,
+        detail: failure.detail.map(|detail| detail.to_string()),
     }
 }

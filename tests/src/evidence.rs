@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use polity_core::contract::{
-    Act, Code, Conclusion, Doubt, Effect, Entry, Next, Question, Request, RetryClass, Verdict,
+    Act, Code, Conclusion, Effect, Entry, Next, Question, Request, Resolution, RetryClass, Verdict,
 };
 use polity_core::plan::Part;
 use polity_core::record::{PassRecord, RoleRecord, WritePurpose, WriteRecord};
@@ -93,7 +93,7 @@ enum What {
     /// The patch adds a finalizer, or removes one.
     Finalizer { added: bool },
     /// An act in doubt was handed in, of which the cloud says this.
-    Doubt(String),
+    Resolution(String),
     /// The verdict of an identity policy.
     Verdict(String),
     /// What the pass asks for next.
@@ -209,7 +209,7 @@ impl Word {
             ("+finalizer", None) => What::Finalizer { added: true },
             ("-finalizer", None) => What::Finalizer { added: false },
             ("deleting", None) => What::Deleting,
-            ("doubt", _) => What::Doubt(owned(value)),
+            ("doubt", _) => What::Resolution(owned(value)),
             ("verdict", _) => What::Verdict(owned(value)),
             ("next", _) => What::Next(owned(value)),
             ("event", _) => What::Event(owned(value)),
@@ -318,7 +318,11 @@ impl<'a> Seen<'a> {
                 let (before, after) = (finalizers(&self.before), finalizers(&self.after));
                 self.has_written() && if *added { after > before } else { after < before }
             }
-            What::Doubt(state) => self.role.pending.iter().any(|act| doubt(&act.state) == state),
+            What::Resolution(state) => self
+                .role
+                .pending
+                .iter()
+                .any(|act| resolution(&act.resolution) == state),
             What::Verdict(wanted) => verdict(self.role.verdict.as_ref()) == wanted,
             What::Next(wanted) => next(&self.conclusion.next).contains(&wanted.as_str()),
             What::Event(reason) => self.conclusion.events.iter().any(|event| event.reason == *reason),
@@ -365,19 +369,21 @@ fn name_of(request: &Request) -> String {
             Question::Objects(query) => format!("list:{}", query.kind.kind),
             Question::Secret(_) => "secret".to_owned(),
             Question::Cloud(call) => call.operation.clone(),
-            Question::Permit(_) => "lock".to_owned(),
+            Question::Lock(_) => "lock".to_owned(),
             Question::Credential(_) => "credential".to_owned(),
+            Question::Reachable(_) => "reachable".to_owned(),
         },
         Request::Act(act) => match act {
             Act::Cloud(act) => act.operation.clone(),
-            Act::Create(object) => {
-                let object = json(object);
+            Act::Create(act) => {
+                let object = json(&act.object);
                 format!("create:{}", object["kind"].as_str().unwrap_or_default())
             }
             Act::Patch(patch) => format!("patch:{}", patch.object.kind.kind),
             Act::Delete(delete) => format!("delete:{}", delete.object.kind.kind),
             Act::Evict(_) => "evict".to_owned(),
             Act::Mint(mint) => format!("mint:{}", mint.kind),
+            Act::Revoke(_) => "revoke".to_owned(),
         },
     }
 }
@@ -398,7 +404,7 @@ fn has_value(entry: &Entry, path: &str, value: &str) -> bool {
     let sent = match &entry.request {
         Request::Act(Act::Patch(patch)) => Some(patch.patch.to_string()),
         Request::Act(Act::Cloud(act)) => Some(act.arguments.to_string()),
-        Request::Act(Act::Create(object)) => Some(object.to_string()),
+        Request::Act(Act::Create(act)) => Some(act.object.to_string()),
         _ => None,
     };
     let answered = entry.answer.as_deref().ok().map(str::to_owned);
@@ -447,11 +453,11 @@ fn finalizers(object: &Value) -> usize {
     list.map_or(0, Vec::len)
 }
 
-fn doubt(state: &Doubt) -> &'static str {
+fn resolution(state: &Resolution) -> &'static str {
     match state {
-        Doubt::Done(_) => "done",
-        Doubt::Absent => "absent",
-        Doubt::Unknown => "unknown",
+        Resolution::Done(_) => "done",
+        Resolution::Absent => "absent",
+        Resolution::Unknown(_) => "unknown",
     }
 }
 

@@ -16,6 +16,7 @@ pub fn calls(pass: &PassRecord) -> Vec<String> {
         Request::Ask(ask) => match &ask.question {
             Question::Cloud(call) => Some(call.operation.clone()),
             Question::Credential(_) => Some("credential".to_owned()),
+            Question::Reachable(_) => None,
             _ => None,
         },
         Request::Act(Act::Cloud(act)) => Some(act.operation.clone()),
@@ -24,7 +25,7 @@ pub fn calls(pass: &PassRecord) -> Vec<String> {
     entries(pass).filter_map(call).collect()
 }
 
-/// The session that it was answered: `{handle, principal, account, cached}`; null if none.
+/// The session that it was answered: `{handle, reused, attributes}`; null if none.
 ///
 /// # Panics
 /// If the answer is not JSON.

@@ -159,6 +159,7 @@ impl Site {
 
     fn of(&self, kind: Kind, name: &str) -> ObjectRef {
         ObjectRef {
+            cluster: None,
             kind,
             namespace: Some(self.namespace.clone()),
             name: name.to_owned(),
@@ -168,7 +169,7 @@ impl Site {
     async fn create(&self, object: &Value) -> Object {
         let created = self
             .cluster
-            .write(&Write::Act(Act::Create(object.to_string().into())))
+            .write(&Write::Act(Act::create(object.to_string())))
             .await;
         Object::new(created.expect("created"))
     }
@@ -378,7 +379,7 @@ async fn a_stale_write_is_aborted_and_changes_nothing(site: Site) {
     }
     let now = site.read("x").await.expect("it is there");
     assert_eq!((&now["spec"]["size"], &now["status"]), (&json!(2), &Value::Null));
-    let again = Write::Act(Act::Create(site.widget("x").to_string().into()));
+    let again = Write::Act(Act::create(site.widget("x").to_string()));
     let failure = site.cluster.write(&again).await.expect_err("it exists");
     assert_eq!(failure.code, Code::AlreadyExists);
     let failure = site.read("nobody").await.expect_err("absent");
@@ -427,6 +428,8 @@ async fn lists_select_and_are_bounded(site: Site) {
     }
     let list = |label: Option<&str>, field: Option<&str>, limit| {
         Question::Objects(ListQuery {
+            cluster: None,
+            page: None,
             kind: widget_kind(),
             namespace: Some(site.namespace.clone()),
             label_selector: label.map(str::to_owned),
@@ -582,6 +585,8 @@ async fn an_event_that_comes_again_is_counted(site: Site) {
             .expect("written");
     }
     let all = Question::Objects(ListQuery {
+        cluster: None,
+        page: None,
         kind: kind("v1", "Event"),
         namespace: Some(site.namespace.clone()),
         label_selector: None,

@@ -6,8 +6,8 @@ use polity_core::binding::{Binding, Grant, LoadedPolicy};
 use polity_core::call::{Call, Reply, Write};
 use polity_core::catalogue::Catalogue;
 use polity_core::contract::{
-    Act, Ask, Cause, CloudCall, Code, Conclusion, CredentialPlan, Doubt, Failure, Next, ObjectQuery, Pass,
-    Question, Request, RetryClass, Role, Step, Verdict,
+    Act, Ask, Cause, CloudCall, Code, Conclusion, Failure, Next, ObjectQuery, Pass, Question, Request,
+    Resolution, RetryClass, Role, Step, Verdict,
 };
 use polity_core::controller::Input;
 use polity_core::fault::{Fault, FaultKind, Stepped};
@@ -16,7 +16,7 @@ use polity_tests::simulation::bindings::{
     self, FINALIZER, MACHINES, WIDGETS, binding, kind, manifest, native,
 };
 use polity_tests::simulation::desk::Desk;
-use polity_tests::simulation::native::{Cx, Pending, failed, step, text, widget};
+use polity_tests::simulation::native::{Cx, Pending, failed, step, text, wanted, widget};
 use polity_tests::simulation::store::Place;
 use serde_json::{Value, json};
 
@@ -102,21 +102,21 @@ fn machine_in_doubt(desk: &mut Desk) {
 }
 
 #[test]
-fn a_permit_is_busy_while_another_pass_holds_it() {
+fn a_lock_is_busy_while_another_pass_holds_it() {
     let mut desk = Desk::new();
     desk.policy(
         "one-at-a-time",
         policy(|cx| {
-            let permit = cx.ask(Question::Permit("drain".into()))?;
+            let lock = cx.ask(Question::Lock("drain".into()))?;
             cx.notes
-                .push(permit.unwrap_or_default().as_str().unwrap_or_default().to_owned());
+                .push(lock.unwrap_or_default().as_str().unwrap_or_default().to_owned());
             let _ = cx.cloud("vm.get", json!({"id": "vm-1"}))?;
             Ok(SETTLED)
         }),
     );
     desk.hold = Box::new(|call| matches!(call, Call::Cloud(_)));
     let grants = vec![
-        Grant::Permit(vec!["drain".into()]),
+        Grant::Lock(vec!["drain".into()]),
         Grant::Cloud(vec!["vm.*".into()]),
     ];
     desk.feed(bound(widgets("w", [lifecycle("one-at-a-time")], grants)));
@@ -296,20 +296,19 @@ fn get(id: usize) -> Request {
 
 #[test]
 fn a_faulting_object_waits_longer_each_time_and_others_go_on() {
-    let broken: [Broken; 4] = [
-        (|_| Step::Pending(vec![]), FaultKind::Stalled),
+    let broken: [Broken; 3] = [
+        (|_| Step::Pending(wanted(vec![])), FaultKind::Stalled),
         (
             |pass| match pass.journal.is_empty() {
-                true => Step::Pending(vec![power_on()]),
+                true => Step::Pending(wanted(vec![power_on()])),
                 false => concluded(vec![]),
             },
             FaultKind::JournalMismatch,
         ),
         (
-            |pass| Step::Pending(vec![get(pass.journal.len())]),
+            |pass| Step::Pending(wanted(vec![get(pass.journal.len())])),
             FaultKind::TooLong,
         ),
-        (|_| Step::Pending(vec![power_on(), get(1)]), FaultKind::BadOutput),
     ];
     for (break_it, kind) in broken {
         let mut desk = Desk::new();
@@ -449,9 +448,7 @@ fn the_fuel_of_a_pass_is_that_of_all_its_roles() {
     for (fuel, outcome) in [(6_000, Outcome::Published), (5_999, Outcome::Faulted)] {
         let mut desk = Desk::new();
         let mut binding = judging(&mut desk, |cx| {
-            let credential = cx.ask(Question::Credential(CredentialPlan {
-                plan: r#"{"a": 1}"#.into(),
-            }))?;
+            let credential = cx.ask(Question::Credential(r#"{"a": 1}"#.into()))?;
             let handle = credential.unwrap_or_default()["handle"].clone();
             cx.verdict = Some(Verdict::Granted(handle.as_str().unwrap_or_default().to_owned()));
             Ok(SETTLED)
@@ -545,9 +542,7 @@ fn a_denial_is_published_and_the_lifecycle_is_not_asked() {
 fn a_granted_handle_reaches_the_cloud_and_both_patches_are_published() {
     let mut desk = Desk::new();
     judged(&mut desk, |cx| {
-        let credential = cx.ask(Question::Credential(CredentialPlan {
-            plan: r#"{"a": 1}"#.into(),
-        }))?;
+        let credential = cx.ask(Question::Credential(r#"{"a": 1}"#.into()))?;
         let handle = credential.unwrap_or_default()["handle"]
             .as_str()
             .unwrap_or_default()
@@ -583,9 +578,7 @@ fn a_plan_that_names_credentials_of_others_is_refused() {
         let mut desk = Desk::new();
         let asked = plan.to_string();
         let binding = judging(&mut desk, move |cx| {
-            let plan = CredentialPlan {
-                plan: asked.as_str().into(),
-            };
+            let plan = asked.as_str().into();
             let answer = cx.ask(Question::Credential(plan))?;
             cx.verdict = Some(Verdict::Denied);
             let code = answer.err().map(|failure| failure.code);
@@ -635,7 +628,7 @@ fn a_released_object_loses_its_finalizer_and_its_pending_entries() {
 #[test]
 fn while_a_create_is_in_doubt_the_same_create_is_refused() {
     let mut desk = cloning(|cx| {
-        assert_eq!(cx.pass.pending[0].state, Doubt::Unknown);
+        assert!(cx.pass.pending[0].resolution.is_unknown());
         let refused = clone(cx)?.expect_err("refused");
         assert_eq!(
             (refused.code, refused.effect),
@@ -667,7 +660,7 @@ fn what_was_done_answers_the_same_create_without_doing_it() {
         cx.object["status"]["taskRef"] = task;
         Ok(Next::After(20_000))
     });
-    desk.doubt = Box::new(|_| Doubt::Done(text(&json!({"task": "task-1"}))));
+    desk.doubt = Box::new(|_| Resolution::Done(text(&json!({"task": "task-1"}))));
     machine_in_doubt(&mut desk);
     assert!(desk.performed.is_empty());
     let status = desk.store.get(&at("Machine", "m")).expect("there").value()["status"].clone();
@@ -676,8 +669,8 @@ fn what_was_done_answers_the_same_create_without_doing_it() {
 
 #[test]
 fn absent_is_believed_only_after_this_host_has_known_the_entry_for_long_enough() {
-    let mut desk = cloning(|cx| match cx.pass.pending.first().map(|p| &p.state) {
-        Some(Doubt::Absent) => {
+    let mut desk = cloning(|cx| match cx.pass.pending.first().map(|p| &p.resolution) {
+        Some(Resolution::Absent) => {
             let _ = clone(cx)?;
             Ok(SETTLED)
         }
@@ -685,7 +678,7 @@ fn absent_is_believed_only_after_this_host_has_known_the_entry_for_long_enough()
     });
     desk.cloud = Box::new(|_| Ok(json!({"task": "task-1"})));
     // The cloud counts by a clock that jumped: the entry was written a moment ago.
-    desk.doubt = Box::new(|_| Doubt::Absent);
+    desk.doubt = Box::new(|_| Resolution::Absent);
     machine_in_doubt(&mut desk);
     let visible_within = sim().operations["vm.clone"].visible_within;
     desk.sleep(visible_within - 1_000);
@@ -697,9 +690,9 @@ fn absent_is_believed_only_after_this_host_has_known_the_entry_for_long_enough()
 #[test]
 fn the_finalizer_stays_while_anything_is_in_doubt() {
     for (doubt, gone_at_once) in [
-        (Doubt::Unknown, false),
-        (Doubt::Done(text(&json!({"task": "task-1"}))), false),
-        (Doubt::Absent, true),
+        (Resolution::unknown("nobody looked"), false),
+        (Resolution::Done(text(&json!({"task": "task-1"}))), false),
+        (Resolution::Absent, true),
     ] {
         let mut desk = cloning(|cx| {
             cx.object["status"]["phase"] = json!("Gone");
@@ -707,7 +700,7 @@ fn the_finalizer_stays_while_anything_is_in_doubt() {
             Ok(SETTLED)
         });
         // Maintenance first, so that the host has known of the entry for a while.
-        desk.doubt = Box::new(|_| Doubt::Unknown);
+        desk.doubt = Box::new(|_| Resolution::unknown("nobody looked"));
         machine_in_doubt(&mut desk);
         desk.sleep(120_000);
         desk.doubt = Box::new(move |_| doubt.clone());
@@ -838,7 +831,11 @@ fn a_steady_pass_needs_one_step_less_for_what_a_watch_knows() {
     desk.patch(&at("ConfigMap", "site"), None, json!({"data": {"value": "2"}}));
     let steps: Vec<u32> = desk.records.iter().map(|r| r.roles[0].steps).collect();
     assert_eq!(steps, [2, 1]);
-    assert_eq!(desk.records[1].causes, [Cause::Dependency]);
+    let causes = &desk.records[1].causes[..];
+    assert!(
+        matches!(causes, [Cause::Dependency(Some(object))] if object.name == "site"),
+        "{causes:?}"
+    );
     assert_eq!(
         desk.store.get(&at("Widget", "a")).expect("there").value()["status"]["seen"],
         "2"
@@ -902,6 +899,7 @@ fn latest_reads_through_to_the_api_server() {
         "fresh",
         policy(|cx| {
             let object = polity_core::contract::ObjectRef {
+                cluster: None,
                 kind: kind("v1", "ConfigMap").kind(),
                 namespace: Some("default".into()),
                 name: "site".into(),

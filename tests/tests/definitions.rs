@@ -129,7 +129,6 @@ async fn what_no_manifest_may_carry_keeps_its_policy_from_loading_and_the_others
             with(&[("/apiVersion", json!("apiextensions.k8s.io/v1beta1"))]),
             "nothing but",
         ),
-        (json!(null), "nothing but"),
         (json!("x"), "nothing but"),
         (
             json!({"apiVersion": "v1", "kind": "List", "items": [gadgets("a"), gadgets("b")]}),

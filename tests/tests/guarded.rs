@@ -7,8 +7,8 @@ use polity_core::binding::{Binding, Grant, KindGrant, LoadedPolicy, PolicySource
 use polity_core::call::{Call, PendingEntry, Reply, Write};
 use polity_core::catalogue::Catalogue;
 use polity_core::contract::{
-    Act, Answer, Code, Conclusion, Document, Doubt, Failure, Kind, Mint, Next, ObjectPatch, ObjectRef, Pass,
-    Precondition, Role, Step, Verdict,
+    Act, Answer, Code, Conclusion, Document, Failure, Kind, Mint, Next, ObjectPatch, ObjectRef, Pass,
+    Precondition, Requests, Resolution, Role, Step, Verdict,
 };
 use polity_core::controller::Input;
 use polity_core::fault::{FaultKind, Stepped};
@@ -191,7 +191,7 @@ fn an_identity_that_patches_wrongly_is_at_fault_before_its_lifecycle_is_asked() 
     desk.policy("lifecycle", |_| panic!("it is not asked"));
     desk.policy("identity", |pass| {
         step(pass, |cx| {
-            let plan = polity_core::contract::CredentialPlan { plan: "{}".into() };
+            let plan = "{}".into();
             let credential = cx.ask(polity_core::contract::Question::Credential(plan))?;
             let handle = credential.unwrap_or_default()["handle"].clone();
             cx.verdict = Some(Verdict::Granted(handle.as_str().unwrap_or_default().to_owned()));
@@ -383,6 +383,7 @@ fn acted(act: Act, grants: Vec<Grant>, machine_status: Value) -> (Answer, Vec<Ac
 
 fn reference(api_version: &str, kind: &str, name: &str) -> ObjectRef {
     ObjectRef {
+        cluster: None,
         kind: Kind {
             api_version: api_version.into(),
             kind: kind.into(),
@@ -537,7 +538,7 @@ fn what_is_created_announces_no_create_and_says_nothing_for_the_host() {
     let create = |more: Value| {
         let mut object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "default"}});
         merge(&mut object, &more);
-        Act::Create(object.to_string().into())
+        Act::create(object.to_string())
     };
     let grants = || vec![Grant::Create(kind("v1", "ConfigMap"))];
     for more in [
@@ -561,6 +562,7 @@ fn what_is_created_announces_no_create_and_says_nothing_for_the_host() {
 fn a_token_is_minted_for_as_long_as_its_grant_says() {
     let mint = |ttl| {
         Act::Mint(Mint {
+            cluster: None,
             kind: "password".into(),
             ttl,
         })
@@ -729,7 +731,7 @@ fn an_entry_that_this_host_cannot_read_refuses_every_create_and_stays_as_it_is()
         json!("x"),
     ] {
         let mut desk = cloning();
-        desk.doubt = Box::new(|_| Doubt::Absent);
+        desk.doubt = Box::new(|_| Resolution::Absent);
         desk.create(machine(
             json!({"metadata": {"finalizers": [FINALIZER]}, "status": {"pending": odd}}),
         ));
@@ -771,7 +773,7 @@ fn only_a_process_that_wrote_an_entry_and_never_sent_its_create_knows_without_as
     let mut desk = cloning();
     desk.doubt = Box::new(move |_: &PendingEntry| {
         count.set(count.get() + 1);
-        Doubt::Unknown
+        Resolution::unknown("nobody looked")
     });
     // The entry is written, and the lease is lost before its create is sent.
     desk.hold = Box::new(|call| {
@@ -850,14 +852,14 @@ fn an_act_with_arguments_that_are_not_json_is_refused_and_a_thousand_of_them_are
             } else {
                 r#"{"id": "vm-1"}"#
             };
-            polity_core::contract::Request::Act(Act::Cloud(polity_core::contract::CloudAct {
+            Act::Cloud(polity_core::contract::CloudAct {
                 operation: "vm.power-off".into(),
                 arguments: arguments.into(),
                 intent: None,
-            }))
+            })
         };
         Stepped {
-            outcome: Ok(Step::Pending((0..1_000).map(act).collect())),
+            outcome: Ok(Step::Pending(Requests::Acts((0..1_000).map(act).collect()))),
             fuel: 1,
         }
     });
@@ -884,6 +886,8 @@ fn an_act_with_arguments_that_are_not_json_is_refused_and_a_thousand_of_them_are
 fn what_a_policy_says_of_a_question_is_bounded_and_so_is_all_that_it_requests() {
     let list = |selector: String, projection: Vec<String>| {
         polity_core::contract::Question::Objects(polity_core::contract::ListQuery {
+            cluster: None,
+            page: None,
             kind: Kind {
                 api_version: "v1".into(),
                 kind: "ConfigMap".into(),
@@ -910,17 +914,12 @@ fn what_a_policy_says_of_a_question_is_bounded_and_so_is_all_that_it_requests() 
             }
             for number in 0..100 {
                 let name = format!("{number}-{}", "x".repeat(1 << 20));
-                let _ = cx.ask(polity_core::contract::Question::Permit(name))?;
+                let _ = cx.ask(polity_core::contract::Question::Lock(name))?;
             }
             Ok(SETTLED)
         })
     });
-    let grants = || {
-        vec![
-            Grant::Ask(kind("v1", "ConfigMap")),
-            Grant::Permit(vec!["*".into()]),
-        ]
-    };
+    let grants = || vec![Grant::Ask(kind("v1", "ConfigMap")), Grant::Lock(vec!["*".into()])];
     desk.feed(bound(widgets([lifecycle(&[])], grants())));
     desk.create(widget("a", json!({})));
     let record = &desk.records[0];

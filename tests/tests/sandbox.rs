@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use polity_core::binding::Limits;
-use polity_core::contract::{Cause, Pass, Role, Step};
+use polity_core::contract::{Cause, Pass, Requests, Role, Step};
 use polity_core::fault::{Fault, FaultKind, Stepped};
 use polity_sandbox::{Allocation, Compiler, Confined, LoadError, Policy, Sandbox, SandboxConfig, Stopped};
 use polity_tests::guests;
@@ -449,7 +449,10 @@ fn a_very_long_answer_is_bad_output() {
 
 #[test]
 fn waiting_for_nothing_is_pending_with_no_requests() {
-    assert_eq!(step("stall").outcome, Ok(Step::Pending(Vec::new())));
+    assert_eq!(
+        step("stall").outcome,
+        Ok(Step::Pending(Requests::Acts(Vec::new())))
+    );
 }
 
 #[test]

@@ -161,6 +161,7 @@ fn text(bytes: &[u8]) -> String {
 
 fn reference(kind: &str, namespace: &str, name: &str) -> ObjectRef {
     ObjectRef {
+        cluster: None,
         kind: polity_core::contract::Kind {
             api_version: "v1".into(),
             kind: kind.into(),

@@ -145,7 +145,7 @@ fn a_pass_without_its_causes_concludes_the_same() {
                 *compared.entry(role.policy.clone()).or_default() += 1;
             }
             if let Some(retry) = &record.retry {
-                let said = policy.decide(&retry.policy, &retry.trial, &Limits::default());
+                let said = policy.decide(&retry.policy, &retry.request, &Limits::default());
                 assert_eq!(said.ok(), retry.answer, "{}", record.key);
                 decided += 1;
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use polity::manifests::Manifests;
 use polity_core::binding::{Binding, Limits, LoadedPolicy};
 use polity_core::call::Call;
-use polity_core::contract::{Cause, Code, Failure, Next, RetryClass, Role, Trial};
+use polity_core::contract::{Cause, Code, Failure, Next, RetryClass, RetryRequest, Role};
 use polity_core::controller::Input;
 use polity_core::record::{Outcome, PassRecord};
 use polity_core::retry::default_wait;
@@ -209,7 +209,7 @@ impl Native {
         else {
             return false;
         };
-        let recorded = serde_json::from_str(&retry.trial.config).expect("JSON");
+        let recorded = serde_json::from_str(&retry.request.config).expect("JSON");
         self.whole(&version.policy, &recorded) == self.whole(&version.policy, &version.config)
     }
 
@@ -223,38 +223,46 @@ impl Native {
         whole.expect("a configuration of this policy")
     }
 
-    /// Milliseconds, for this trial under this configuration.
-    fn wait(&self, policy: &str, trial: &Trial, config: &Value) -> u64 {
-        fn asked<C: serde::de::DeserializeOwned>(trial: &Trial, config: &Value) -> polity_sdk::Trial<C> {
-            let code = trial.code.map(|code| {
-                let named = |known: &polity_sdk::Code| known.as_str() == code.as_str();
-                polity_sdk::Code::ALL.into_iter().find(named).expect("a code")
+    /// Milliseconds, for this request under this configuration.
+    fn wait(&self, policy: &str, request: &RetryRequest, config: &Value) -> u64 {
+        fn asked<C: serde::de::DeserializeOwned>(
+            request: &RetryRequest,
+            config: &Value,
+        ) -> polity_sdk::RetryRequest<C> {
+            let failure = request.failure.as_ref().map(|failure| {
+                let named = |known: &polity_sdk::Code| known.as_str() == failure.code.as_str();
+                let code = polity_sdk::Code::ALL.into_iter().find(named).expect("a code");
+                polity_sdk::Failure::new(code, failure.message.clone())
             });
-            polity_sdk::Trial {
-                class: match trial.class {
+            polity_sdk::RetryRequest {
+                api_version: request.kind.api_version.clone(),
+                kind: request.kind.kind.clone(),
+                namespace: request.namespace.clone(),
+                origin: polity_sdk::Origin::Lifecycle,
+                class: match request.class {
                     RetryClass::Conflict => polity_sdk::RetryClass::Conflict,
                     RetryClass::Short => polity_sdk::RetryClass::Short,
                     RetryClass::Medium => polity_sdk::RetryClass::Medium,
                     RetryClass::Long => polity_sdk::RetryClass::Long,
                 },
-                code,
-                attempt: trial.attempt,
-                since: Duration::from_millis(trial.since),
-                retry_after: trial.retry_after.map(Duration::from_millis),
-                seed: trial.seed,
+                failure,
+                attempt: request.attempt,
+                failing_for: Duration::from_millis(request.failing_for),
+                previous_wait: request.previous_wait.map(Duration::from_millis),
+                seed: request.seed,
                 config: serde_json::from_value(config.clone()).expect("a configuration"),
             }
         }
         let wait = if policy == self.mcm {
-            mcm_retry::decide(asked(trial, config))
+            mcm_retry::decide(asked(request, config))
         } else {
             assert_eq!(policy, self.backoff);
-            backoff_retry::decide(asked(trial, config))
+            backoff_retry::decide(asked(request, config))
         };
         let limits = Limits::default();
         let wait = u64::try_from(wait.as_millis()).expect("milliseconds");
         wait.clamp(limits.shortest_wait, limits.longest_wait)
-            .max(trial.retry_after.unwrap_or(0))
+            .max(request.retry_after().unwrap_or(0))
     }
 }
 
@@ -284,7 +292,7 @@ fn ran_on_one_version(world: &Swapped, native: &Native, passes: &[PassRecord]) {
             .at(pass.started.boot)
             .find(|version| native.answered(version, pass));
         let version = version.unwrap_or_else(|| panic!("no version of its time: {:?}", pass.retry));
-        let waits = native.wait(&version.policy, &retry.trial, &version.config);
+        let waits = native.wait(&version.policy, &retry.request, &version.config);
         assert_eq!(pass.wait, Some(waits), "{retry:?}");
         *asked.entry(&version.policy).or_default() += 1;
         let current = |other: &&Version| std::ptr::eq(*other, version);
@@ -321,7 +329,7 @@ fn none_was_lost(world: &Swapped, native: &Native, passes: &[PassRecord]) {
         let began = after.started.boot;
         let in_force: Vec<&Version> = world.at(began).collect();
         let due = |version: &&Version| {
-            let due = before.ended.boot + native.wait(&version.policy, &retry.trial, &version.config);
+            let due = before.ended.boot + native.wait(&version.policy, &retry.request, &version.config);
             // Whoever is told only now that its time was over long ago begins now.
             (due..=due.max(version.by).max(before.ended.boot) + PROMPTLY).contains(&began)
         };
@@ -459,7 +467,7 @@ fn what_a_policy_says_of_a_wait_that_is_over_moves_no_deadline() {
 #[test]
 fn without_a_policy_those_who_wait_wait_as_the_host_says() {
     let mut desk = desk(&[("patient", 3_600)], "patient");
-    let waits = default_wait(&desk.records[0].retry.as_ref().expect("asked").trial);
+    let waits = default_wait(&desk.records[0].retry.as_ref().expect("asked").request);
     desk.feed(bound(widgets(None)));
     desk.sleep(waits);
     assert_eq!(desk.records.len(), 2);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Document;
@@ -13,7 +14,7 @@ pub type Json = Arc<str>;
 pub type Answer = Result<serde_json::Value, Failure>;
 
 /// A kind of the cluster's API.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Kind {
     /// `v1`, or `group/version`.
@@ -26,6 +27,9 @@ pub struct Kind {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectRef {
+    /// Another cluster; none is the primary's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
     /// Its kind.
     #[serde(flatten)]
     pub kind: Kind,
@@ -106,6 +110,12 @@ pub struct Failure {
     /// Milliseconds until the earliest sensible next try.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
+    /// What failed, where the host knows: `vm.clone`, `patch`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
+    /// What the other side said beside the message, as JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Json>,
 }
 
 impl Failure {
@@ -116,7 +126,15 @@ impl Failure {
             message: message.into(),
             effect: Effect::None,
             retry_after: None,
+            operation: None,
+            detail: None,
         }
+    }
+
+    /// The same failure, of this operation where it says none of its own.
+    pub fn of(mut self, operation: &str) -> Self {
+        self.operation.get_or_insert_with(|| operation.to_owned());
+        self
     }
 
     /// The same failure, of a request that may have been performed.
@@ -146,10 +164,33 @@ pub struct ObjectQuery {
     pub latest: bool,
 }
 
+/// An object within its kind and cluster.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ObjectName {
+    /// None for cluster-scoped kinds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// `metadata.name`
+    pub name: String,
+}
+
+/// A piece of a list.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Page {
+    /// Objects after this one; none begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<ObjectName>,
+    /// How many.
+    pub size: u32,
+}
+
 /// Asks for the objects of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListQuery {
+    /// Another cluster; none is the primary's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
     /// Which kind.
     #[serde(flatten)]
     pub kind: Kind,
@@ -163,6 +204,9 @@ pub struct ListQuery {
     pub projection: Vec<String>,
     /// More objects than this are `resource-exhausted`; 0 means the host's limit.
     pub limit: u32,
+    /// Only a piece; none asks for all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<Page>,
     /// Read through to the API server.
     pub latest: bool,
 }
@@ -176,13 +220,6 @@ pub struct CloudCall {
     pub arguments: Document,
 }
 
-/// Asks for credentials.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct CredentialPlan {
-    /// JSON, as the cloud's credential schema says.
-    pub plan: Document,
-}
-
 /// A question: answering it changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -192,8 +229,24 @@ pub enum Question {
     Objects(ListQuery),
     Secret(ObjectRef),
     Cloud(CloudCall),
-    Permit(String),
-    Credential(CredentialPlan),
+    Lock(String),
+    Credential(Document),
+    Reachable(Option<String>),
+}
+
+impl Question {
+    /// The word for it in failures and recordings: a cloud's operation, or what is asked of the cluster.
+    pub fn operation(&self) -> &str {
+        match self {
+            Question::Object(_) => "object",
+            Question::Objects(_) => "objects",
+            Question::Secret(_) => "secret",
+            Question::Cloud(call) => &call.operation,
+            Question::Lock(_) => "lock",
+            Question::Credential(_) => "credential",
+            Question::Reachable(_) => "reachable",
+        }
+    }
 }
 
 /// A question and the round it is asked in.
@@ -272,11 +325,24 @@ pub struct Eviction {
     pub grace_period_seconds: Option<u32>,
 }
 
+/// Creates an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ObjectCreate {
+    /// Another cluster; none is the primary's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// JSON, with a fixed `metadata.name`.
+    pub object: Document,
+}
+
 /// Makes a token in the host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Mint {
-    /// `bootstrap-token` or `password`.
+    /// Another cluster; none is the primary's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// A kind of token that the binding grants.
     pub kind: String,
     /// Milliseconds.
     pub ttl: u64,
@@ -288,14 +354,72 @@ pub struct Mint {
 #[allow(missing_docs, reason = "documented in types.wit")]
 pub enum Act {
     Cloud(CloudAct),
-    Create(Document),
+    Create(ObjectCreate),
     Patch(ObjectPatch),
     Delete(ObjectDelete),
     Evict(Eviction),
     Mint(Mint),
+    Revoke(Document),
 }
 
-/// What a step may return while it is not finished.
+impl Act {
+    /// Creates an object in the primary's own cluster.
+    pub fn create(object: impl Into<Document>) -> Self {
+        Act::Create(ObjectCreate {
+            cluster: None,
+            object: object.into(),
+        })
+    }
+
+    /// The word for it in failures and recordings: a cloud's operation, or what is done to the cluster.
+    pub fn operation(&self) -> &str {
+        match self {
+            Act::Cloud(act) => &act.operation,
+            Act::Create(_) => "create",
+            Act::Patch(_) => "patch",
+            Act::Delete(_) => "delete",
+            Act::Evict(_) => "evict",
+            Act::Mint(_) => "mint",
+            Act::Revoke(_) => "revoke",
+        }
+    }
+}
+
+/// What a step lacks, or wants done: never both.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "documented in types.wit")]
+pub enum Requests {
+    Asks(Vec<Ask>),
+    Acts(Vec<Act>),
+}
+
+impl Requests {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Requests::Asks(asks) => asks.len(),
+            Requests::Acts(acts) => acts.len(),
+        }
+    }
+
+    /// Whether it lacks nothing and wants nothing, which no step may say.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = Request> {
+        let (asks, acts) = match self {
+            Requests::Asks(asks) => (asks.as_slice(), [].as_slice()),
+            Requests::Acts(acts) => ([].as_slice(), acts.as_slice()),
+        };
+        let asks = asks.iter().cloned().map(Request::Ask);
+        asks.chain(acts.iter().cloned().map(Request::Act))
+    }
+}
+
+/// A question or an act.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "documented in types.wit")]
@@ -305,11 +429,20 @@ pub enum Request {
 }
 
 impl Request {
+    /// The word for it in failures and recordings: [`Question::operation`], [`Act::operation`].
+    pub fn operation(&self) -> &str {
+        match self {
+            Request::Ask(ask) => ask.question.operation(),
+            Request::Act(act) => act.operation(),
+        }
+    }
+
     /// Bytes of its texts: what keeping it costs.
     pub fn bytes(&self) -> u64 {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let object = |object: &ObjectRef| {
-            let namespace = object.namespace.as_ref().map_or(0, String::len);
-            object.kind.api_version.len() + object.kind.kind.len() + namespace + object.name.len()
+            let place = text(&object.cluster) + text(&object.namespace) + object.name.len();
+            object.kind.api_version.len() + object.kind.kind.len() + place
         };
         let texts = |texts: &[String]| {
             texts
@@ -317,27 +450,31 @@ impl Request {
                 .map(|text| text.len() + size_of::<String>())
                 .sum::<usize>()
         };
-        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let bytes = match self {
             Request::Ask(ask) => match &ask.question {
                 Question::Object(query) => object(&query.object) + texts(&query.projection),
                 Question::Objects(query) => {
                     let selectors = text(&query.label_selector) + text(&query.field_selector);
                     let kind = query.kind.api_version.len() + query.kind.kind.len();
-                    kind + text(&query.namespace) + selectors + texts(&query.projection)
+                    let after = query.page.as_ref().and_then(|page| page.after.as_ref());
+                    let after = after.map_or(0, |after| text(&after.namespace) + after.name.len());
+                    let place = text(&query.cluster) + text(&query.namespace) + after;
+                    kind + place + selectors + texts(&query.projection)
                 }
                 Question::Secret(secret) => object(secret),
                 Question::Cloud(call) => call.operation.len() + call.arguments.len(),
-                Question::Permit(name) => name.len(),
-                Question::Credential(plan) => plan.plan.len(),
+                Question::Lock(name) => name.len(),
+                Question::Credential(plan) => plan.len(),
+                Question::Reachable(cluster) => text(cluster),
             },
             Request::Act(act) => match act {
                 Act::Cloud(act) => act.operation.len() + act.arguments.len() + text(&act.intent),
-                Act::Create(content) => content.len(),
+                Act::Create(act) => text(&act.cluster) + act.object.len(),
                 Act::Patch(act) => object(&act.object) + act.patch.len() + text(&act.subresource),
                 Act::Delete(act) => object(&act.object) + text(&act.propagation_policy),
                 Act::Evict(act) => object(&act.object),
-                Act::Mint(act) => act.kind.len(),
+                Act::Mint(act) => text(&act.cluster) + act.kind.len(),
+                Act::Revoke(token) => token.len(),
             },
         };
         (bytes + size_of::<Request>()) as u64
@@ -356,17 +493,30 @@ pub struct Entry {
 /// What the cloud said of a create whose answer was lost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Doubt {
+pub enum Resolution {
     /// It was performed; this is the answer it would have had.
     Done(Json),
     /// It was not performed and will not be.
     Absent,
+    /// The cloud cannot say yet, and why.
+    Unknown(String),
+}
+
+impl Resolution {
     /// The cloud cannot say yet.
-    Unknown,
+    pub fn unknown(why: impl Into<String>) -> Self {
+        Resolution::Unknown(why.into())
+    }
+
+    /// Whether the cloud cannot say yet.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Resolution::Unknown(_))
+    }
 }
 
 /// A create found in `status.pending` at the start of a pass.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct ActInDoubt {
     /// `vm.clone`
     pub operation: String,
@@ -375,22 +525,48 @@ pub struct ActInDoubt {
     /// Unix milliseconds: when the entry was written.
     pub since: u64,
     /// What the cloud says.
-    pub state: Doubt,
+    pub resolution: Resolution,
 }
 
 /// Why a pass runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[allow(missing_docs, reason = "documented in types.wit")]
 pub enum Cause {
+    /// The object appeared.
     Created,
+    /// The object's own content changed.
     Changed,
+    /// It is being deleted.
     Deleted,
+    /// The time that the last pass asked for has come.
     Due,
-    Dependency,
+    /// An answer that the last pass used is another one: of the object that it names, where it was one object.
+    Dependency(Option<ObjectRef>),
+    /// A lock that was busy is free.
+    Lock(String),
+    /// The host restarted or listed again.
     Resync,
+    /// A `request.polity.dev/` annotation changed.
     Requested,
+    /// The binding or its policies changed.
     Binding,
+}
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Cause::Created => f.write_str("created"),
+            Cause::Changed => f.write_str("changed"),
+            Cause::Deleted => f.write_str("deleted"),
+            Cause::Due => f.write_str("due"),
+            Cause::Dependency(None) => f.write_str("dependency"),
+            Cause::Dependency(Some(object)) => write!(f, "{} {} changed", object.kind.kind, object.name),
+            Cause::Lock(name) => write!(f, "the lock {name} is free"),
+            Cause::Resync => f.write_str("resync"),
+            Cause::Requested => f.write_str("requested"),
+            Cause::Binding => f.write_str("binding"),
+        }
+    }
 }
 
 /// One evaluation of one object, as a step sees it.
@@ -485,7 +661,7 @@ pub enum Verdict {
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
     /// Requests to be answered before the next step.
-    Pending(Vec<Request>),
+    Pending(Requests),
     /// The end of the pass; the verdict is present exactly for the identity role.
     Concluded {
         /// The identity role's verdict.
@@ -495,27 +671,64 @@ pub enum Step {
     },
 }
 
+/// Whose end has to be tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "documented in policy.wit")]
+pub enum Origin {
+    Identity,
+    Lifecycle,
+    Conflict,
+    Publication,
+}
+
 /// What the retry role is asked. Durations in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs, reason = "documented in policy.wit")]
-pub struct Trial {
+pub struct RetryRequest {
+    #[serde(flatten)]
+    pub kind: Kind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    pub origin: Origin,
     pub class: RetryClass,
-    pub code: Option<Code>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
     pub attempt: u32,
-    pub since: u64,
-    pub retry_after: Option<u64>,
+    pub failing_for: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_wait: Option<u64>,
     pub seed: u64,
     pub config: Json,
 }
 
-/// The question that a policy answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+impl RetryRequest {
+    /// Milliseconds that the other side wishes to be left alone.
+    pub fn retry_after(&self) -> Option<u64> {
+        self.failure.as_ref().and_then(|failure| failure.retry_after)
+    }
+}
+
+/// What the retry role answers. Durations in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[allow(missing_docs, reason = "documented in policy.wit")]
+pub enum Wait {
+    /// So long.
+    After(u64),
+    /// Until something changes, at the latest after so long.
+    OnChange(Option<u64>),
+}
+
+/// The question that a policy answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Role {
+    /// Which principal may act for this object?
     Identity,
+    /// Which action next?
     Lifecycle,
+    /// How long until the next try?
     Retry,
 }
 
@@ -531,49 +744,109 @@ impl Role {
 }
 
 /// What a policy wants to be allowed.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-#[allow(missing_docs, reason = "documented in policy.wit")]
 pub enum Need {
+    /// Look at objects of a kind.
     Objects(Kind),
+    /// See that Secrets exist, with their key names.
     Secrets,
+    /// A cloud operation by name: `vm.get`.
     Cloud(String),
-    Permit(String),
+    /// A lock by name, or by prefix when it ends in `*`.
+    Lock(String),
+    /// Describe credential plans.
     Credential,
+    /// Create objects of a kind.
     Create(Kind),
+    /// Patch objects of a kind.
     Patch(Kind),
+    /// Delete objects of a kind.
     Delete(Kind),
+    /// Evict Pods.
     Evict,
+    /// Mint this kind of token.
     Mint(String),
 }
 
 /// An edge of the workflow.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Edge {
     /// `CAPV-05`
     pub id: String,
     /// One sentence.
     pub meaning: String,
-    /// None for an id that the policy notes itself.
+    /// None for an id that the policy notes itself. Otherwise what the host derives it from: `started`, `published`,
+    /// `requeued`, `failed`, `succeeded`, `concluded`, or another id; several, separated by spaces, mean any of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub derived_from: Option<String>,
 }
 
-/// What a policy is, needs and writes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "documented in policy.wit")]
+impl Edge {
+    /// An edge that the policy notes itself.
+    pub fn noted(id: &str, meaning: &str) -> Edge {
+        Edge {
+            id: id.to_owned(),
+            meaning: meaning.to_owned(),
+            derived_from: None,
+        }
+    }
+
+    /// An edge that the host derives: `from` is `started`, `published`, `requeued`, `failed`, `succeeded`,
+    /// `concluded` or another id; several are separated by spaces, and any of them will do.
+    pub fn derived(id: &str, meaning: &str, from: &str) -> Edge {
+        Edge {
+            derived_from: Some(from.to_owned()),
+            ..Edge::noted(id, meaning)
+        }
+    }
+
+    /// The edges of a table, one in a line: its id, what it means and, for one that the host derives, from what, with
+    /// tabs between them. Lines that begin with `#` are remarks.
+    pub fn table(text: &str) -> impl Iterator<Item = Edge> {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        lines.map(|line| {
+            let mut fields = line.split('\t');
+            let mut field = || fields.next().unwrap_or_default();
+            match (field(), field(), field()) {
+                (id, meaning, "") => Edge::noted(id, meaning),
+                (id, meaning, from) => Edge::derived(id, meaning, from),
+            }
+        })
+    }
+}
+
+/// What a policy is, needs and writes: what `describe` answers, as JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Manifest {
+    /// Its name.
     pub name: String,
+    /// Its own version.
     pub version: String,
+    /// The question that it answers.
     pub role: Role,
+    /// Kinds whose objects it can govern; empty means any.
+    #[serde(default)]
     pub governs: Vec<Kind>,
+    /// What it wants to be allowed. The binding must grant each.
+    #[serde(default)]
     pub needs: Vec<Need>,
+    /// Dotted paths of the primary that it writes; conditions by type: `status.conditions[Ready]`.
+    #[serde(default)]
     pub writes: Vec<String>,
+    /// JSON Schema of its configuration.
+    #[serde(default)]
     pub config_schema: serde_json::Value,
+    /// The finalizer that the host keeps on an object before the first act.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finalizer: Option<String>,
+    /// The CustomResourceDefinition of its kind; with those of further kinds, one `List` of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crd: Option<serde_json::Value>,
+    /// The edges of its workflow: the vocabulary of its notes.
+    #[serde(default)]
     pub edges: Vec<Edge>,
 }
 

@@ -1,11 +1,14 @@
 //! The contract's WIT as text, for whoever generates bindings or encodes a world without the files at hand.
 
 /// The name of the WIT package.
-pub const PACKAGE: &str = "polity:policy@0.1.0";
+pub const PACKAGE: &str = "polity:policy@0.2.0";
 /// `types.wit`: the words that policies and the host share.
 pub const TYPES: &str = include_str!("../types.wit");
 /// `policy.wit`: what each role exports, and the worlds.
 pub const POLICY: &str = include_str!("../policy.wit");
+
+/// JSON Schema of what `describe` answers.
+pub const MANIFEST_SCHEMA: &str = include_str!("../manifest.schema.json");
 
 /// The interfaces and worlds of the package without the line that names it: the two files as one.
 pub fn items() -> String {
@@ -16,6 +19,16 @@ pub fn items() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_schema_of_the_manifest_is_that_of_the_type() {
+        let schema = schemars::schema_for!(crate::Manifest);
+        let schema = serde_json::to_string_pretty(&schema).expect("a schema is JSON");
+        assert!(
+            MANIFEST_SCHEMA.trim_end() == schema,
+            "wit/manifest.schema.json is to be:\n{schema}"
+        );
+    }
 
     #[test]
     fn each_file_begins_with_the_name_of_the_package_and_the_items_are_without_it() {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use jsonschema::Validator;
 use polity_core::call::CloudRequest;
-use polity_core::catalogue::{Catalogue, Operation, OperationEffect};
-use polity_core::contract::{Code, CredentialPlan, Failure};
+use polity_core::catalogue::{Catalogue, Credential, Operation, OperationEffect};
+use polity_core::contract::{Code, Document, Failure};
 use serde_json::Value;
 
 use crate::cloud::no_credentials;
@@ -37,7 +37,7 @@ impl Checked {
         let credential = catalogue
             .credential
             .as_ref()
-            .map(|s| compile("credential", s))
+            .map(|credential| compile("credential", &credential.schema))
             .transpose()?;
         Ok(Checked {
             catalogue,
@@ -68,14 +68,15 @@ impl Checked {
         Ok(operation)
     }
 
-    /// The plan's tree, if the cloud has sessions of its own and the plan is what its schema says.
-    pub fn credential<'a>(&self, plan: &'a CredentialPlan) -> Result<&'a Value, Failure> {
-        let Some(validator) = &self.credential else {
+    /// What the cloud's plans are like, and the tree of this one, if the cloud has sessions of its own and the plan is what
+    /// its schema says.
+    pub fn credential<'a>(&self, plan: &'a Document) -> Result<(&Credential, &'a Value), Failure> {
+        let (Some(validator), Some(credential)) = (&self.credential, &self.catalogue.credential) else {
             return Err(no_credentials());
         };
-        let plan = plan.plan.tree("credential")?;
+        let plan = plan.tree("credential")?;
         against(validator, plan, "credential")?;
-        Ok(plan)
+        Ok((credential, plan))
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use polity_core::call::{CloudRequest, PendingEntry, Session};
 use polity_core::catalogue::Catalogue;
-use polity_core::contract::{Answer, Code, CredentialPlan, Doubt, Failure};
+use polity_core::contract::{Answer, Code, Document, Failure, Resolution};
 
 use crate::session::{Opened, SessionRequest};
 
@@ -19,8 +19,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// # Guarantees
 ///
 /// - A request is performed at most once. Nothing is retried.
-/// - [`Doubt::Absent`] is a promise that the effect is not there and will not appear. It rests on a successful look
-///   later than `since` plus the operation's `visible_within`; whatever else stands in the way is [`Doubt::Unknown`].
+/// - [`Resolution::Absent`] is a promise that the effect is not there and will not appear. It rests on a successful look
+///   later than `since` plus the operation's `visible_within`; whatever else stands in the way is [`Resolution::Unknown`].
 /// - `not-found` is what the cloud said, never a failure to ask it.
 pub trait Cloud: Send + Sync {
     /// What it can do.
@@ -30,7 +30,7 @@ pub trait Cloud: Send + Sync {
     fn perform(&self, request: CloudRequest) -> BoxFuture<'_, Answer>;
 
     /// What came of a create whose answer was lost.
-    fn settle<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Doubt>;
+    fn settle<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Resolution>;
 
     /// Opens a session: who it is from then on. An adapter with sessions of its own implements this; its requests then
     /// carry [`Opened::token`] as their handle. Nothing is kept here: [`Front`](crate::Front) does that.
@@ -39,9 +39,9 @@ pub trait Cloud: Send + Sync {
         failed(no_credentials())
     }
 
-    /// Builds or fetches a session: `{handle, principal, account, cached}`. The handle is valid for this owner only.
+    /// Builds or fetches a session: `{handle, reused, attributes}`. The handle is valid for this owner only.
     /// [`Front`](crate::Front) implements it, for every adapter.
-    fn credential<'a>(&'a self, plan: &'a CredentialPlan, owner: &'a str) -> BoxFuture<'a, Answer> {
+    fn credential<'a>(&'a self, plan: &'a Document, owner: &'a str) -> BoxFuture<'a, Answer> {
         let _ = (plan, owner);
         failed(no_credentials())
     }

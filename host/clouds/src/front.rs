@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polity_core::call::{CloudRequest, PendingEntry, Session};
 use polity_core::catalogue::Catalogue;
-use polity_core::contract::{Answer, Code, CredentialPlan, Doubt, Failure};
+use polity_core::contract::{Answer, Code, Document, Failure, Resolution};
 
 use crate::check::{CatalogueError, Checked};
 use crate::clock::Clock;
@@ -73,8 +73,9 @@ impl<C: Cloud> Front<C> {
         self.sessions().answered(handle.as_deref(), answer)
     }
 
-    async fn session(&self, plan: &CredentialPlan, owner: &str) -> Answer {
-        let plan = SessionPlan::new(self.checked.credential(plan)?.clone());
+    async fn session(&self, plan: &Document, owner: &str) -> Answer {
+        let (credential, plan) = self.checked.credential(plan)?;
+        let plan = SessionPlan::new(credential, plan.clone());
         if let Some(there) = self.sessions().get(self.clock.now_ms(), &plan, owner) {
             return Ok(there);
         }
@@ -99,8 +100,7 @@ impl<C: Cloud> Front<C> {
             ..failure
         })?;
         let opened = Opened {
-            principal: redactor.scrub(&opened.principal),
-            account: redactor.scrub(&opened.account),
+            attributes: redactor.answer(Ok(opened.attributes))?,
             ..opened
         };
         let now = self.clock.now_ms();
@@ -132,11 +132,11 @@ impl<C: Cloud> Front<C> {
         Ok(values)
     }
 
-    async fn look(&self, session: &Session, entry: &PendingEntry) -> Doubt {
+    async fn look(&self, session: &Session, entry: &PendingEntry) -> Resolution {
         let entered = self.sessions().enter(self.clock.now_ms(), session);
         match entered {
             Ok(session) => self.cloud.settle(&session, entry).await,
-            Err(_) => Doubt::Unknown,
+            Err(failure) => Resolution::Unknown(failure.to_string()),
         }
     }
 }
@@ -150,11 +150,11 @@ impl<C: Cloud> Cloud for Front<C> {
         Box::pin(self.checked_perform(request))
     }
 
-    fn settle<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Doubt> {
+    fn settle<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Resolution> {
         Box::pin(self.look(session, entry))
     }
 
-    fn credential<'a>(&'a self, plan: &'a CredentialPlan, owner: &'a str) -> BoxFuture<'a, Answer> {
+    fn credential<'a>(&'a self, plan: &'a Document, owner: &'a str) -> BoxFuture<'a, Answer> {
         Box::pin(self.session(plan, owner))
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use polity_core::catalogue::Credential;
 use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -36,7 +37,7 @@ impl fmt::Debug for SecretContent {
 pub struct SessionRequest {
     /// The plan, checked against the catalogue's schema.
     pub plan: Value,
-    /// The values of the Secrets that its links name, in the order of the chain.
+    /// The values of the Secrets that it names, in the order of the plan.
     pub secrets: Vec<BTreeMap<String, String>>,
     /// The uid of the object whose pass asks; the session itself belongs to nobody.
     pub owner: String,
@@ -58,22 +59,20 @@ impl fmt::Debug for SessionRequest {
 pub struct Opened {
     /// What the adapter wants to see in [`Session::handle`](polity_core::call::Session). It stays in the host.
     pub token: String,
-    /// As whom it acts.
-    pub principal: String,
-    /// The account it acts in.
-    pub account: String,
+    /// What policies are told of it: as whom it acts, and where.
+    pub attributes: Value,
     /// Unix milliseconds; none: it does not end by itself.
     pub expires: Option<u64>,
 }
 
 impl fmt::Debug for Opened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Opened({} in {})", self.principal, self.account)
+        write!(f, "Opened({})", self.attributes)
     }
 }
 
-/// A plan, read as far as every adapter's plans are alike: a `chain` of links, some of which are
-/// `{"secret": {namespace, name, digest, ..}}`.
+/// A plan, read as far as every adapter's plans are alike: where the catalogue says that it names a Secret stands
+/// `{namespace, name, digest, ..}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionPlan {
     value: Value,
@@ -82,10 +81,9 @@ pub struct SessionPlan {
 }
 
 impl SessionPlan {
-    /// Reads a plan.
-    pub fn new(value: Value) -> Self {
-        let links = value["chain"].as_array().into_iter().flatten();
-        let named = links.filter_map(|link| link.get("secret"));
+    /// Reads a plan that is as the catalogue's schema says.
+    pub fn new(credential: &Credential, value: Value) -> Self {
+        let named = credential.secrets(&value).into_iter();
         let secrets = named.filter_map(|secret| {
             let digest = secret["digest"].as_str()?.to_owned();
             Some((PlanSecret::deserialize(secret).ok()?, digest))
@@ -102,7 +100,7 @@ impl SessionPlan {
         &self.value
     }
 
-    /// The Secrets that it names, in the order of the chain, and the digests that its author knows them by.
+    /// The Secrets that it names, in the order of the plan, and the digests that its author knows them by.
     pub fn secrets(&self) -> &[(PlanSecret, String)] {
         &self.secrets
     }
@@ -152,7 +150,9 @@ mod tests {
 
     #[test]
     fn plans_that_say_the_same_have_one_digest() {
-        let read = |text: &str| SessionPlan::new(serde_json::from_str(text).unwrap()).digest();
+        let read = |text: &str| {
+            SessionPlan::new(&Credential::default(), serde_json::from_str(text).unwrap()).digest()
+        };
         assert_eq!(read(r#"{"a": 1, "b": [2, 3]}"#), read(r#"{"b":[2,3],"a":1}"#));
         assert_ne!(read(r#"{"b": [2, 3]}"#), read(r#"{"b": [3, 2]}"#));
         assert_ne!(read(r#"{"a": "1"}"#), read(r#"{"a": 1}"#));
@@ -172,8 +172,7 @@ mod tests {
         };
         let opened = Opened {
             token: "hunter22".to_owned(),
-            principal: "p".to_owned(),
-            account: "a".to_owned(),
+            attributes: json!({"principal": "p"}),
             expires: None,
         };
         let printed = format!("{content:?} {request:?} {opened:?}");

@@ -60,7 +60,7 @@ impl Sessions {
         }
     }
 
-    /// The session of a plan, if there is one that lasts: `{handle, principal, account, cached: true}`.
+    /// The session of a plan, if there is one that lasts: `{handle, reused: true, attributes}`.
     pub fn get(&mut self, now: u64, plan: &SessionPlan, owner: &str) -> Option<Value> {
         self.sweep(now);
         let serial = *self.present.get(&plan.digest())?;
@@ -191,16 +191,9 @@ impl Sessions {
         }
     }
 
-    fn answer(&self, serial: u64, owner: &str, cached: bool) -> Value {
-        let Opened {
-            principal, account, ..
-        } = &self.kept[&serial].opened;
-        json!({
-            "handle": self.handle(serial, owner),
-            "principal": principal,
-            "account": account,
-            "cached": cached,
-        })
+    fn answer(&self, serial: u64, owner: &str, reused: bool) -> Value {
+        let attributes = &self.kept[&serial].opened.attributes;
+        json!({"handle": self.handle(serial, owner), "reused": reused, "attributes": attributes})
     }
 
     /// `session-7-` and 128 bits of a digest. Half of it is withheld, so that it cannot be extended.

@@ -103,6 +103,7 @@ impl Cluster {
             *field_of(metadata_of(&mut object)?, "namespace") = json!(namespace);
         }
         let reference = ObjectRef {
+            cluster: None,
             namespace: in_namespace,
             ..reference
         };

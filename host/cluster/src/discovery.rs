@@ -82,6 +82,7 @@ impl Cluster {
             return Ok(None);
         };
         let crd = ObjectRef {
+            cluster: None,
             kind: Kind {
                 api_version: "apiextensions.k8s.io/v1".into(),
                 kind: "CustomResourceDefinition".into(),

@@ -204,6 +204,7 @@ pub(crate) fn kind(api_version: &str, kind: &str) -> Kind {
 
 pub(crate) fn reference(api_version: &str, of: &str, namespace: &str, name: &str) -> ObjectRef {
     ObjectRef {
+        cluster: None,
         kind: kind(api_version, of),
         namespace: Some(namespace.into()),
         name: name.into(),

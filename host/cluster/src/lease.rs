@@ -63,6 +63,7 @@ impl Cluster {
 
     fn lease_reference(&self) -> ObjectRef {
         ObjectRef {
+            cluster: None,
             kind: Kind {
                 api_version: "coordination.k8s.io/v1".into(),
                 kind: "Lease".into(),

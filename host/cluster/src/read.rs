@@ -31,10 +31,9 @@ impl Cluster {
                 let secret = core_object("Secret", secret.namespace.as_deref(), &secret.name);
                 until(end, Verb::Get, &named(&secret), self.secret(&secret)).await
             }
-            Question::Cloud(_) | Question::Permit(_) | Question::Credential(_) => Err(Failure::new(
-                Code::Unimplemented,
-                "not a question to the API server",
-            )),
+            Question::Cloud(_) | Question::Lock(_) | Question::Credential(_) | Question::Reachable(_) => Err(
+                Failure::new(Code::Unimplemented, "not a question to the API server"),
+            ),
         }
     }
 
@@ -146,6 +145,8 @@ mod tests {
 
     fn list(limit: u32) -> Question {
         Question::Objects(ListQuery {
+            cluster: None,
+            page: None,
             kind: kind("g/v1", "Widget"),
             namespace: None,
             label_selector: Some("a in (b, c)".into()),
@@ -218,6 +219,8 @@ mod tests {
         let fake = Fake::serving([]);
         let cluster = fake.cluster();
         let all = Question::Objects(ListQuery {
+            cluster: None,
+            page: None,
             kind: kind("v1", "Secret"),
             ..match list(0) {
                 Question::Objects(query) => query,

@@ -349,6 +349,7 @@ fn random() -> Result<[u8; 32], Failure> {
 /// A reference to an object of the core group.
 pub(crate) fn core_object(kind: &str, namespace: Option<&str>, name: &str) -> ObjectRef {
     ObjectRef {
+        cluster: None,
         kind: Kind {
             api_version: "v1".into(),
             kind: kind.into(),

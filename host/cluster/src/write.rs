@@ -140,8 +140,8 @@ fn prepare(write: &Write) -> Result<Prepared, Failure> {
             subresource: subresource.clone(),
             ..prepared(Verb::Patch, object, patch.clone())
         }),
-        Write::Act(Act::Create(object)) => {
-            let body = object.object("create")?.clone();
+        Write::Act(Act::Create(act)) => {
+            let body = act.object.object("create")?.clone();
             Ok(prepared(
                 Verb::Create,
                 &Object::new(body.clone()).reference(),
@@ -160,7 +160,7 @@ fn prepare(write: &Write) -> Result<Prepared, Failure> {
             Ok(prepared(Verb::Delete, &act.object, options))
         }
         Write::Act(Act::Evict(act)) => Ok(prepared(Verb::Evict, &act.object, eviction(act))),
-        Write::Act(Act::Cloud(_) | Act::Mint(_)) => {
+        Write::Act(Act::Cloud(_) | Act::Mint(_) | Act::Revoke(_)) => {
             Err(Failure::new(Code::Unimplemented, "not a write of the cluster"))
         }
         Write::Event {
@@ -220,7 +220,7 @@ fn eviction(act: &Eviction) -> Value {
 mod tests {
     use super::*;
     use crate::fake::{Fake, Reply, not_found, not_served, reference, refusal, widget};
-    use polity_core::contract::{Effect, ObjectDelete};
+    use polity_core::contract::{Effect, ObjectCreate, ObjectDelete};
 
     fn patch() -> Write {
         Write::Patch {
@@ -255,7 +255,10 @@ mod tests {
     }
 
     fn create(text: &str) -> Write {
-        Write::Act(Act::Create(text.into()))
+        Write::Act(Act::Create(ObjectCreate {
+            cluster: None,
+            object: text.into(),
+        }))
     }
 
     #[tokio::test]

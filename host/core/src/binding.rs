@@ -155,8 +155,8 @@ pub enum Grant {
     Secrets(SecretGrant),
     /// Call these operations: exact names, or a prefix that ends in `.*`.
     Cloud(Vec<String>),
-    /// Take these permits: exact names, or a prefix that ends in `*`.
-    Permit(Vec<String>),
+    /// Take these locks: exact names, or a prefix that ends in `*`.
+    Lock(Vec<String>),
     /// Describe credential plans.
     Credential(bool),
     /// Create objects.

@@ -5,7 +5,9 @@ use serde_json::Value;
 use std::sync::Arc;
 
 use crate::binding::{Limits, PolicyId};
-use crate::contract::{Act, Answer, CredentialPlan, Kind, ObjectRef, Pass, Question, Role, Trial};
+use crate::contract::{
+    Act, Answer, Document, Kind, ObjectRef, Pass, Question, Resolution, RetryRequest, Role, Wait,
+};
 pub use crate::controller::cache::KEPT_METADATA;
 use crate::fault::Stepped;
 use crate::object::Object;
@@ -34,7 +36,7 @@ pub enum Call {
         /// Which.
         policy: PolicyId,
         /// Of what.
-        trial: Trial,
+        request: RetryRequest,
         /// Within what: as the binding says.
         limits: Limits,
     },
@@ -47,14 +49,14 @@ pub enum Call {
         /// The entry in doubt.
         entry: PendingEntry,
     },
-    /// Build or fetch a session. Reply: [`Reply::Answer`] with `{handle, principal, account, cached}`.
+    /// Build or fetch a session. Reply: [`Reply::Answer`] with `{handle, reused, attributes}`.
     Credential {
         /// Which cloud.
         cloud: String,
         /// For whom: handles are valid for this object only.
         owner: String,
         /// What the identity policy described.
-        plan: CredentialPlan,
+        plan: Document,
     },
     /// Read through to the API server: `object`, `objects` or `secret`. Reply: [`Reply::Answer`], unprojected.
     Read(Question),
@@ -62,7 +64,7 @@ pub enum Call {
     Render(Box<Render>),
     /// Make a token. Reply: [`Reply::Answer`].
     Mint {
-        /// `bootstrap-token` or `password`.
+        /// A kind of token that the binding grants.
         kind: String,
         /// Milliseconds.
         ttl: u64,
@@ -180,14 +182,14 @@ pub struct LeaseRead {
 pub enum Reply {
     /// Of [`Call::Step`].
     Stepped(Stepped),
-    /// Of [`Call::Decide`]: milliseconds, or how the retry policy broke its contract.
-    Decided(Result<u64, crate::fault::Fault>),
+    /// Of [`Call::Decide`]: how long to wait, or how the retry policy broke its contract.
+    Decided(Result<Wait, crate::fault::Fault>),
     /// Of everything that answers.
     Answer(Answer),
     /// Of [`Call::Render`].
     Rendered(Rendered),
     /// Of [`Call::Settle`].
-    Settled(crate::contract::Doubt),
+    Settled(Resolution),
     /// Of [`Call::Lease`]: the lease as it stands, none if it does not exist, or why it cannot be said.
     Lease(Result<Option<LeaseRead>, crate::contract::Failure>),
 }

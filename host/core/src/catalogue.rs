@@ -82,11 +82,87 @@ impl Operation {
     }
 }
 
+/// Credential plans of a cloud: their schema, and where in them something of the cluster is named.
+///
+/// Paths are dotted; a step that ends in `[]` means each element of a list: `chain[].secret`. What stands at a marked place
+/// has a `namespace` and, for Secrets, a `name`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Credential {
+    /// JSON Schema of a plan.
+    pub schema: Value,
+    /// Where a plan names Secrets.
+    pub secrets: Vec<String>,
+    /// Where a plan names service accounts, on whose behalf a token is asked for.
+    pub service_accounts: Vec<String>,
+}
+
+impl Credential {
+    /// What a plan names as Secrets. What must be granted and what is resolved are both read here, so that they cannot
+    /// differ.
+    pub fn secrets<'a>(&self, plan: &'a Value) -> Vec<&'a Value> {
+        marked(&self.secrets, plan)
+    }
+
+    /// What a plan names as service accounts.
+    pub fn service_accounts<'a>(&self, plan: &'a Value) -> Vec<&'a Value> {
+        marked(&self.service_accounts, plan)
+    }
+}
+
+/// What stands at marked places, in the order of the document for each path.
+fn marked<'a>(paths: &[String], plan: &'a Value) -> Vec<&'a Value> {
+    paths.iter().flat_map(|path| at(path, plan)).collect()
+}
+
+fn at<'a>(path: &str, plan: &'a Value) -> Vec<&'a Value> {
+    path.split('.').fold(vec![plan], |found, step| {
+        let (name, each) = step.strip_suffix("[]").map_or((step, false), |name| (name, true));
+        let found = found.into_iter().filter_map(|value| value.get(name));
+        match each {
+            false => found.collect(),
+            true => found.filter_map(Value::as_array).flatten().collect(),
+        }
+    })
+}
+
 /// A cloud's operations by name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Catalogue {
     /// `vm.clone` and so on.
     pub operations: BTreeMap<String, Operation>,
-    /// JSON Schema of a credential plan; none where the cloud has no sessions of its own.
-    pub credential: Option<Value>,
+    /// Its credential plans; none where the cloud has no sessions of its own.
+    pub credential: Option<Credential>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_a_plan_names_is_found_where_the_cloud_says() {
+        let credential = Credential {
+            schema: Value::Null,
+            secrets: vec!["chain[].secret".into(), "root".into()],
+            service_accounts: vec!["chain[].token.account".into()],
+        };
+        let plan = json!({
+            "chain": [{"secret": {"name": "a"}}, {"role": 1}, {"token": {"account": {"name": "sa"}}}, {"secret": {"name": "b"}}],
+            "root": {"name": "r"},
+        });
+        let names = |found: Vec<&Value>| -> Vec<String> {
+            found
+                .iter()
+                .map(|v| v["name"].as_str().unwrap_or_default().to_owned())
+                .collect()
+        };
+        assert_eq!(names(credential.secrets(&plan)), ["a", "b", "r"]);
+        assert_eq!(names(credential.service_accounts(&plan)), ["sa"]);
+        assert_eq!(
+            credential.secrets(&json!({"chain": {"secret": 1}, "root": null})),
+            [&Value::Null]
+        );
+        assert!(credential.secrets(&json!("chain")).is_empty());
+    }
 }

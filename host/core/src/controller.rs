@@ -86,6 +86,10 @@ pub enum Input {
 
 /// Something to be done.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is moved once"
+)]
 pub enum Output {
     /// Do this; its reply comes back as [`Input::Returned`].
     Call {

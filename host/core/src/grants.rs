@@ -125,7 +125,7 @@ impl Grants {
                 Grant::Evict(grant) => compiled.object(Verb::Evict, grant),
                 Grant::Secrets(grant) => compiled.secrets.push(grant.clone()),
                 Grant::Cloud(names) => compiled.operations.extend_from_slice(names),
-                Grant::Permit(names) => compiled.locks.extend_from_slice(names),
+                Grant::Lock(names) => compiled.locks.extend_from_slice(names),
                 Grant::Credential(granted) => compiled.credential |= granted,
                 Grant::Mint(kinds) => compiled.mint.extend_from_slice(kinds),
                 // Of the primary: `check_writes` looks at what the binding says.

@@ -104,6 +104,7 @@ impl Object {
     /// The reference that names it.
     pub fn reference(&self) -> ObjectRef {
         ObjectRef {
+            cluster: None,
             kind: self.kind(),
             namespace: self.namespace().map(str::to_owned),
             name: self.name().to_owned(),

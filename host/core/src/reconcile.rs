@@ -22,7 +22,7 @@ mod acting;
 mod asking;
 mod deciding;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 mod frame;
 mod pending;
 mod publishing;
@@ -91,6 +91,10 @@ pub(crate) enum Awaited<'a> {
 
 /// What happens to a pass.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is moved once"
+)]
 pub(crate) enum PhaseEvent {
     /// It entered this phase; what was commanded before is done.
     Entered,
@@ -106,6 +110,10 @@ pub(crate) enum PhaseEvent {
 
 /// What follows.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is moved once"
+)]
 pub(crate) enum Flow {
     /// The phase waits for an event.
     Wait(Phase),
@@ -121,6 +129,10 @@ pub(crate) enum Flow {
 
 /// What a handler wants done.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is moved once"
+)]
 pub(crate) enum Command {
     /// Make a call, as soon as its room has a place; its reply comes to this slot.
     Call { slot: usize, call: Call, longest: u64 },

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::binding::PolicyId;
 use crate::contract::{
-    ActInDoubt, Cause, Conclusion, Entry, Failure, Json, Kind, Next, Role, Trial, Verdict,
+    ActInDoubt, Cause, Conclusion, Entry, Failure, Json, Kind, Next, RetryRequest, Role, Verdict, Wait,
 };
 use crate::fault::Fault;
 use crate::key::{Key, Now, PassId};
@@ -80,9 +80,9 @@ pub struct RetryRecord {
     /// The policy's digest.
     pub policy: PolicyId,
     /// What it was asked; its configuration is part of that.
-    pub trial: Trial,
-    /// Milliseconds, before the limits of the binding.
-    pub answer: Option<u64>,
+    pub request: RetryRequest,
+    /// What it said, before the limits of the binding.
+    pub answer: Option<Wait>,
     /// How it broke its contract.
     pub fault: Option<Fault>,
 }

@@ -172,6 +172,8 @@ mod tests {
             metadata: None,
         };
         let query = ListQuery {
+            cluster: None,
+            page: None,
             kind,
             namespace: None,
             label_selector: None,

@@ -2,33 +2,48 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::contract::{RetryClass, Trial};
+use crate::contract::{RetryClass, RetryRequest};
 
-/// Milliseconds to wait without a retry policy: a conflict 200 ms; otherwise 1 s doubled with each attempt up to
-/// 5 min, of which the seed takes up to a quarter off. Never less than the other side wished.
-pub fn default_wait(trial: &Trial) -> u64 {
-    let wait = match trial.class {
-        RetryClass::Conflict => 200,
-        _ => {
-            let full = (1_000u64 << trial.attempt.min(9)).min(300_000);
-            full - trial.seed % (full / 4)
-        }
+/// Milliseconds after a conflict: looking again helps at once.
+const CONFLICT: u64 = 200;
+/// Milliseconds of the longest rung of the ladder.
+const LONGEST: u64 = 600_000;
+/// Milliseconds of the longest wait of an object whose policy faults.
+const LONGEST_QUARANTINE: u64 = 300_000;
+/// Milliseconds of the first wait of a `short` retry, and of whatever else begins to be tried again.
+const SHORT: u64 = 1_000;
+
+/// Milliseconds to wait without a retry policy: after a conflict 200 ms; otherwise 1 s, 30 s or 10 min by class,
+/// doubled with each attempt up to 10 min, of which the seed takes up to a quarter off. Never less than the other
+/// side wished.
+pub fn default_wait(request: &RetryRequest) -> u64 {
+    let rung = |first| ladder(first, LONGEST, request.attempt, request.seed);
+    let wait = match request.class {
+        RetryClass::Conflict => CONFLICT,
+        RetryClass::Short => rung(SHORT),
+        RetryClass::Medium => rung(30_000),
+        RetryClass::Long => rung(LONGEST),
     };
-    wait.max(trial.retry_after.unwrap_or(0))
+    wait.max(request.retry_after().unwrap_or(0))
 }
 
-/// Milliseconds to wait after so many failures in a row of something that no retry policy is asked about: as after a
-/// `short` retry.
+/// Milliseconds to wait after so many failed reads in a row, which no retry policy is asked about: as after a `short`
+/// retry.
 pub fn after_failures(row: u32, uid: &str, retry_after: Option<u64>) -> u64 {
-    default_wait(&Trial {
-        class: RetryClass::Short,
-        code: None,
-        attempt: row.saturating_sub(1),
-        since: 0,
-        retry_after,
-        seed: seed(uid, row),
-        config: "null".into(),
-    })
+    let wait = ladder(SHORT, LONGEST, row.saturating_sub(1), seed(uid, row));
+    wait.max(retry_after.unwrap_or(0))
+}
+
+/// Milliseconds until an object is tried again whose policy broke its contract so many times in a row.
+pub fn quarantine(row: u32, uid: &str) -> u64 {
+    ladder(SHORT, LONGEST_QUARANTINE, row.saturating_sub(1), seed(uid, row))
+}
+
+/// A first wait, doubled with each attempt up to the longest, of which the seed takes up to a quarter off.
+fn ladder(first: u64, longest: u64, attempt: u32, seed: u64) -> u64 {
+    let doubled = first.saturating_mul(1 << attempt.min(30));
+    let full = doubled.min(longest);
+    full - seed % (full / 4)
 }
 
 /// The only randomness a retry policy gets: equal for equal uid and attempt.
@@ -44,35 +59,48 @@ pub fn seed(uid: &str, attempt: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::{Code, Failure};
+    use crate::reconcile::fixture::retry_request;
 
-    fn trial(class: RetryClass, attempt: u32) -> Trial {
-        Trial {
-            class,
-            code: None,
-            attempt,
-            since: 0,
-            retry_after: None,
-            seed: seed("u", attempt),
-            config: "null".into(),
+    #[test]
+    fn waits_double_from_where_their_class_begins_up_to_ten_minutes() {
+        for (class, first) in [
+            (RetryClass::Short, 1_000),
+            (RetryClass::Medium, 30_000),
+            (RetryClass::Long, 600_000),
+        ] {
+            for attempt in 0..40 {
+                let full = (first << attempt.min(12)).min(600_000);
+                let wait = default_wait(&retry_request(class, attempt));
+                assert!(
+                    wait <= full && wait > full * 3 / 4,
+                    "{class:?} attempt {attempt}: {wait}"
+                );
+            }
         }
+        assert_eq!(default_wait(&retry_request(RetryClass::Conflict, 9)), 200);
     }
 
     #[test]
-    fn waits_double_up_to_five_minutes() {
-        for attempt in 0..40 {
-            let full = (1_000u64 << attempt.min(9)).min(300_000);
-            let wait = default_wait(&trial(RetryClass::Short, attempt));
-            assert!(wait <= full && wait > full * 3 / 4, "attempt {attempt}: {wait}");
+    fn a_quarantine_doubles_up_to_five_minutes_and_never_ends_in_giving_up() {
+        for row in 1..40 {
+            let full = (1_000u64 << (row - 1).min(9)).min(300_000);
+            let wait = quarantine(row, "u");
+            assert!(wait <= full && wait > full * 3 / 4, "fault {row}: {wait}");
         }
-        assert_eq!(default_wait(&trial(RetryClass::Conflict, 9)), 200);
     }
 
     #[test]
     fn a_wish_of_the_other_side_is_never_undercut() {
-        let wished = Trial {
-            retry_after: Some(60_000),
-            ..trial(RetryClass::Short, 0)
+        let wish = |retry_after| RetryRequest {
+            failure: Some(Failure {
+                retry_after,
+                ..Failure::new(Code::ResourceExhausted, "said the other side")
+            }),
+            ..retry_request(RetryClass::Short, 0)
         };
-        assert_eq!(default_wait(&wished), 60_000);
+        assert_eq!(default_wait(&wish(Some(60_000))), 60_000);
+        assert!(default_wait(&wish(None)) <= 1_000);
+        assert_eq!(after_failures(1, "u", Some(60_000)), 60_000);
     }
 }

@@ -25,8 +25,47 @@ pub enum Compiler {
 /// A policy as a component of machine code.
 pub(crate) struct Compiled {
     pub(crate) component: Component,
+    /// What its bytes say of it beside what it does.
+    pub(crate) declared: Declared,
+}
+
+/// What the bytes of a policy say, read where they are compiled.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Declared {
     /// Bytes that the instances of a step take beside their memories and tables.
     pub(crate) instances: u64,
+    /// The manifest, where a custom section holds it.
+    pub(crate) manifest: Option<Vec<u8>>,
+}
+
+impl Declared {
+    fn of(bytes: &[u8], component: &[u8]) -> Result<Self, LoadError> {
+        let instances = shape::instances(component).map_err(LoadError::Shape)?;
+        let manifest = shape::manifest(bytes).map_err(LoadError::Shape)?;
+        Ok(Declared { instances, manifest })
+    }
+
+    /// As it goes through the pipe, before the machine code.
+    fn written(&self) -> Vec<u8> {
+        let length = self.manifest.as_ref().map_or(u64::MAX, |text| text.len() as u64);
+        let manifest = self.manifest.as_deref().unwrap_or_default();
+        [&self.instances.to_le_bytes(), &length.to_le_bytes(), manifest].concat()
+    }
+
+    /// As it came through the pipe, and what came after it.
+    fn read(answer: &[u8]) -> Option<(Self, &[u8])> {
+        let (instances, rest) = answer.split_first_chunk()?;
+        let (length, rest) = rest.split_first_chunk()?;
+        let (manifest, code) = match u64::from_le_bytes(*length) {
+            u64::MAX => (None, rest),
+            length => {
+                let (manifest, code) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+                (Some(manifest.to_vec()), code)
+            }
+        };
+        let instances = u64::from_le_bytes(*instances);
+        Some((Declared { instances, manifest }, code))
+    }
 }
 
 impl Compiler {
@@ -57,13 +96,13 @@ impl From<Stopped> for LoadError {
     }
 }
 
-/// What the confined process answered: the bytes of instances, and machine code.
+/// What the confined process answered: what the bytes say, and machine code.
 fn read(engine: &Engine, answer: &[u8]) -> Result<Compiled, LoadError> {
     let short = || Stopped::Failed("its answer is too short".into());
-    let (instances, code) = answer.split_first_chunk().ok_or_else(short)?;
+    let (declared, code) = Declared::read(answer).ok_or_else(short)?;
     Ok(Compiled {
         component: deserialize(engine, code)?,
-        instances: u64::from_le_bytes(*instances),
+        declared,
     })
 }
 
@@ -81,10 +120,10 @@ pub fn answer(allocation: Allocation, bounds: Bounds) -> ExitCode {
         let engine = Engine::new(&compiling_config(allocation)).map_err(LoadError::engine);
         let code = engine.and_then(|engine| {
             let component = componentise(&bytes)?;
-            let instances = shape::instances(&component).map_err(LoadError::Shape)?;
+            let declared = Declared::of(&bytes, &component)?;
             let code = engine.precompile_component(&component);
             let code = code.map_err(|e| LoadError::Compile(cut(format!("{e:#}"))))?;
-            let answer = [&instances.to_le_bytes()[..], &code].concat();
+            let answer = [declared.written(), code].concat();
             check_size(answer.len(), bounds.answer)?;
             Ok(answer)
         });
@@ -99,11 +138,11 @@ fn in_process(engine: &Engine, bytes: &[u8], bounds: Bounds) -> Result<Compiled,
     std::thread::spawn(move || {
         let compiled = guarded(|| {
             let component = componentise(&bytes)?;
-            let instances = shape::instances(&component).map_err(LoadError::Shape)?;
+            let declared = Declared::of(&bytes, &component)?;
             let component = Component::from_binary(&engine, &component);
             let component = component.map_err(|e| LoadError::Compile(cut(format!("{e:#}"))))?;
             check_size(size(&component), bounds.answer)?;
-            Ok(Compiled { component, instances })
+            Ok(Compiled { component, declared })
         });
         let _ = sender.send(compiled);
     });
@@ -146,5 +185,25 @@ fn componentise(bytes: &[u8]) -> Result<Vec<u8>, LoadError> {
             "it is of another version of WebAssembly".into(),
         )),
         None => Err(LoadError::Compile("it ends in the middle of its header".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_confined_process_read_comes_through_the_pipe_whole() {
+        for manifest in [None, Some(Vec::new()), Some(b"{}".to_vec())] {
+            let declared = Declared {
+                instances: 7,
+                manifest,
+            };
+            let answer = [declared.written(), b"code".to_vec()].concat();
+            assert_eq!(Declared::read(&answer), Some((declared, &b"code"[..])));
+        }
+        assert_eq!(Declared::read(&[0; 15]), None);
+        let longer = [&[0; 8][..], &9_u64.to_le_bytes(), b"12345678"].concat();
+        assert_eq!(Declared::read(&longer), None);
     }
 }

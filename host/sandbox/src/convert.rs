@@ -5,12 +5,13 @@ use polity_core::contract as core;
 use crate::wit::identity::exports::polity::policy::identity as wit_identity;
 use crate::wit::lifecycle::polity::policy::types as wit;
 use crate::wit::retry::exports::polity::policy::retry as wit_retry;
+use crate::wit::retry::polity::policy::types as wit_retry_types;
 
 /// A pass as a guest gets it.
 pub(crate) fn pass(pass: &core::Pass) -> PassParts<'_> {
     PassParts {
         pending: pass.pending.iter().map(act_in_doubt).collect(),
-        causes: pass.causes.iter().map(|cause| self::cause(*cause)).collect(),
+        causes: pass.causes.iter().map(cause).collect(),
         projections: Projections::of(pass),
         pass,
     }
@@ -20,7 +21,7 @@ pub(crate) fn pass(pass: &core::Pass) -> PassParts<'_> {
 pub(crate) struct PassParts<'a> {
     pass: &'a core::Pass,
     pending: Vec<wit::ActInDoubt<'a>>,
-    causes: Vec<wit::Cause>,
+    causes: Vec<wit::Cause<'a>>,
     projections: Projections<'a>,
 }
 
@@ -69,13 +70,14 @@ impl PassParts<'_> {
     }
 }
 
-fn cause(cause: core::Cause) -> wit::Cause {
+fn cause(cause: &core::Cause) -> wit::Cause<'_> {
     match cause {
         core::Cause::Created => wit::Cause::Created,
         core::Cause::Changed => wit::Cause::Changed,
         core::Cause::Deleted => wit::Cause::Deleted,
         core::Cause::Due => wit::Cause::Due,
-        core::Cause::Dependency => wit::Cause::Dependency,
+        core::Cause::Dependency(object) => wit::Cause::Dependency(object.as_ref().map(object_ref)),
+        core::Cause::Lock(name) => wit::Cause::Lock(name),
         core::Cause::Resync => wit::Cause::Resync,
         core::Cause::Requested => wit::Cause::Requested,
         core::Cause::Binding => wit::Cause::Binding,
@@ -87,16 +89,17 @@ fn act_in_doubt(act: &core::ActInDoubt) -> wit::ActInDoubt<'_> {
         operation: &act.operation,
         intent: &act.intent,
         since: act.since,
-        state: match &act.state {
-            core::Doubt::Done(answer) => wit::Doubt::Done(answer),
-            core::Doubt::Absent => wit::Doubt::Absent,
-            core::Doubt::Unknown => wit::Doubt::Unknown,
+        resolution: match &act.resolution {
+            core::Resolution::Done(answer) => wit::Resolution::Done(answer),
+            core::Resolution::Absent => wit::Resolution::Absent,
+            core::Resolution::Unknown(why) => wit::Resolution::Unknown(why),
         },
     }
 }
 
 fn object_ref(object: &core::ObjectRef) -> wit::ObjectRefParam<'_> {
     wit::ObjectRefParam {
+        cluster: object.cluster.as_deref(),
         api_version: &object.kind.api_version,
         kind: &object.kind.kind,
         namespace: object.namespace.as_deref(),
@@ -111,13 +114,13 @@ fn precondition(precondition: &core::Precondition) -> wit::PreconditionParam<'_>
     }
 }
 
-fn request<'a>(request: &'a core::Request, projection: &'a [&'a str]) -> wit::RequestParam<'a> {
+fn request<'a>(request: &'a core::Request, projection: &'a [&'a str]) -> wit::Request<'a> {
     match request {
-        core::Request::Ask(ask) => wit::RequestParam::Ask(wit::AskParam {
+        core::Request::Ask(ask) => wit::Request::Ask(wit::AskParam {
             round: ask.round,
             question: question(&ask.question, projection),
         }),
-        core::Request::Act(act) => wit::RequestParam::Act(self::act(act)),
+        core::Request::Act(act) => wit::Request::Act(self::act(act)),
     }
 }
 
@@ -129,6 +132,7 @@ fn question<'a>(question: &'a core::Question, projection: &'a [&'a str]) -> wit:
             latest: query.latest,
         }),
         core::Question::Objects(query) => wit::QuestionParam::Objects(wit::ListQueryParam {
+            cluster: query.cluster.as_deref(),
             api_version: &query.kind.api_version,
             kind: &query.kind.kind,
             namespace: query.namespace.as_deref(),
@@ -136,6 +140,7 @@ fn question<'a>(question: &'a core::Question, projection: &'a [&'a str]) -> wit:
             field_selector: query.field_selector.as_deref(),
             projection,
             limit: query.limit,
+            page: query.page.as_ref().map(page),
             latest: query.latest,
         }),
         core::Question::Secret(object) => wit::QuestionParam::Secret(object_ref(object)),
@@ -143,10 +148,19 @@ fn question<'a>(question: &'a core::Question, projection: &'a [&'a str]) -> wit:
             operation: &call.operation,
             arguments: &call.arguments,
         }),
-        core::Question::Permit(name) => wit::QuestionParam::Permit(name),
-        core::Question::Credential(plan) => {
-            wit::QuestionParam::Credential(wit::CredentialPlanParam { plan: &plan.plan })
-        }
+        core::Question::Lock(name) => wit::QuestionParam::Lock(name),
+        core::Question::Credential(plan) => wit::QuestionParam::Credential(plan),
+        core::Question::Reachable(cluster) => wit::QuestionParam::Reachable(cluster.as_deref()),
+    }
+}
+
+fn page(page: &core::Page) -> wit::PageParam<'_> {
+    wit::PageParam {
+        after: page.after.as_ref().map(|after| wit::ObjectNameParam {
+            namespace: after.namespace.as_deref(),
+            name: &after.name,
+        }),
+        size: page.size,
     }
 }
 
@@ -157,7 +171,10 @@ fn act(act: &core::Act) -> wit::ActParam<'_> {
             arguments: &act.arguments,
             intent: act.intent.as_deref(),
         }),
-        core::Act::Create(object) => wit::ActParam::Create(object),
+        core::Act::Create(act) => wit::ActParam::Create(wit::ObjectCreateParam {
+            cluster: act.cluster.as_deref(),
+            object: &act.object,
+        }),
         core::Act::Patch(act) => wit::ActParam::Patch(wit::ObjectPatchParam {
             object: object_ref(&act.object),
             precondition: precondition(&act.precondition),
@@ -176,58 +193,42 @@ fn act(act: &core::Act) -> wit::ActParam<'_> {
             grace_period_seconds: act.grace_period_seconds,
         }),
         core::Act::Mint(act) => wit::ActParam::Mint(wit::MintParam {
+            cluster: act.cluster.as_deref(),
             kind: &act.kind,
             ttl: act.ttl,
         }),
+        core::Act::Revoke(token) => wit::ActParam::Revoke(token),
     }
 }
 
-/// Both directions between two enums of the same variants.
+/// A function from an enum to another of the same variants.
 macro_rules! same_variants {
-    ($name:ident { $($variant:ident),* $(,)? }, $to:ident, $back:ident) => {
-        fn $to(value: core::$name) -> wit::$name {
-            match value { $(core::$name::$variant => wit::$name::$variant,)* }
-        }
-
-        fn $back(value: wit::$name) -> core::$name {
-            match value { $(wit::$name::$variant => core::$name::$variant,)* }
+    ($to:ident: $from:ty => $into:ty { $($variant:ident),* $(,)? }) => {
+        fn $to(value: $from) -> $into {
+            match value { $(<$from>::$variant => <$into>::$variant,)* }
         }
     };
 }
 
-same_variants!(
-    Code {
-        Cancelled,
-        Unknown,
-        InvalidArgument,
-        DeadlineExceeded,
-        NotFound,
-        AlreadyExists,
-        PermissionDenied,
-        ResourceExhausted,
-        FailedPrecondition,
-        Aborted,
-        OutOfRange,
-        Unimplemented,
-        Internal,
-        Unavailable,
-        DataLoss,
-        Unauthenticated,
-    },
-    code_in,
-    code_out
-);
-same_variants!(Effect { None, Unknown }, effect_in, effect_out);
-same_variants!(
-    RetryClass {
-        Conflict,
-        Short,
-        Medium,
-        Long
-    },
-    class_in,
-    class_out
-);
+/// The same between codes, which have many.
+macro_rules! with_codes {
+    ($to:ident: $from:ty => $into:ty) => {
+        same_variants!($to: $from => $into {
+            Cancelled, Unknown, InvalidArgument, DeadlineExceeded, NotFound, AlreadyExists, PermissionDenied,
+            ResourceExhausted, FailedPrecondition, Aborted, OutOfRange, Unimplemented, Internal, Unavailable, DataLoss,
+            Unauthenticated,
+        });
+    };
+}
+
+with_codes!(code_in: core::Code => wit::Code);
+with_codes!(code_out: wit::Code => core::Code);
+with_codes!(retry_code: core::Code => wit_retry_types::Code);
+same_variants!(effect_in: core::Effect => wit::Effect { None, Unknown });
+same_variants!(effect_out: wit::Effect => core::Effect { None, Unknown });
+same_variants!(retry_effect: core::Effect => wit_retry_types::Effect { None, Unknown });
+same_variants!(class_out: wit::RetryClass => core::RetryClass { Conflict, Short, Medium, Long });
+same_variants!(retry_class: core::RetryClass => wit_retry_types::RetryClass { Conflict, Short, Medium, Long });
 
 fn failure_param(failure: &core::Failure) -> wit::FailureParam<'_> {
     wit::FailureParam {
@@ -235,26 +236,53 @@ fn failure_param(failure: &core::Failure) -> wit::FailureParam<'_> {
         message: &failure.message,
         effect: effect_in(failure.effect),
         retry_after: failure.retry_after,
+        operation: failure.operation.as_deref(),
+        detail: failure.detail.as_deref(),
     }
 }
 
-/// A trial as a retry policy gets it.
-pub(crate) fn trial(trial: &core::Trial) -> wit_retry::Trial<'_> {
-    wit_retry::Trial {
-        class: class_in(trial.class),
-        code: trial.code.map(code_in),
-        attempt: trial.attempt,
-        since: trial.since,
-        retry_after: trial.retry_after,
-        seed: trial.seed,
-        config: &trial.config,
+/// What a retry policy is asked.
+pub(crate) fn retry_request(request: &core::RetryRequest) -> wit_retry::RetryRequest {
+    let failure = |failure: &core::Failure| wit_retry_types::Failure {
+        code: retry_code(failure.code),
+        message: failure.message.clone(),
+        effect: retry_effect(failure.effect),
+        retry_after: failure.retry_after,
+        operation: failure.operation.clone(),
+        detail: failure.detail.as_deref().map(str::to_owned),
+    };
+    wit_retry::RetryRequest {
+        api_version: request.kind.api_version.clone(),
+        kind: request.kind.kind.clone(),
+        namespace: request.namespace.clone(),
+        origin: match request.origin {
+            core::Origin::Identity => wit_retry::Origin::Identity,
+            core::Origin::Lifecycle => wit_retry::Origin::Lifecycle,
+            core::Origin::Conflict => wit_retry::Origin::Conflict,
+            core::Origin::Publication => wit_retry::Origin::Publication,
+        },
+        class: retry_class(request.class),
+        failure: request.failure.as_ref().map(failure),
+        attempt: request.attempt,
+        failing_for: request.failing_for,
+        previous_wait: request.previous_wait,
+        seed: request.seed,
+        config: request.config.to_string(),
+    }
+}
+
+/// What a retry policy said.
+pub(crate) fn wait(wait: wit_retry::Wait) -> core::Wait {
+    match wait {
+        wit_retry::Wait::After(wait) => core::Wait::After(wait),
+        wit_retry::Wait::OnChange(at_latest) => core::Wait::OnChange(at_latest),
     }
 }
 
 /// What a lifecycle step returned.
 pub(crate) fn step(step: wit::Step) -> core::Step {
     match step {
-        wit::Step::Pending(requests) => core::Step::Pending(requests.into_iter().map(request_out).collect()),
+        wit::Step::Pending(requests) => core::Step::Pending(requests_out(requests)),
         wit::Step::Concluded(conclusion) => core::Step::Concluded {
             verdict: None,
             conclusion: conclusion_out(conclusion),
@@ -265,9 +293,7 @@ pub(crate) fn step(step: wit::Step) -> core::Step {
 /// What an identity step returned.
 pub(crate) fn identity_step(step: wit_identity::StepOutcome) -> core::Step {
     match step {
-        wit_identity::StepOutcome::Pending(requests) => {
-            core::Step::Pending(requests.into_iter().map(request_out).collect())
-        }
+        wit_identity::StepOutcome::Pending(requests) => core::Step::Pending(requests_out(requests)),
         wit_identity::StepOutcome::Concluded(judgement) => core::Step::Concluded {
             verdict: Some(match judgement.verdict {
                 wit_identity::Verdict::Granted(handle) => core::Verdict::Granted(handle),
@@ -313,16 +339,19 @@ fn failure_out(failure: wit::FailureResult) -> core::Failure {
         message: failure.message,
         effect: effect_out(failure.effect),
         retry_after: failure.retry_after,
+        operation: failure.operation,
+        detail: failure.detail.map(Into::into),
     }
 }
 
-fn request_out(request: wit::RequestResult) -> core::Request {
-    match request {
-        wit::RequestResult::Ask(ask) => core::Request::Ask(core::Ask {
-            round: ask.round,
-            question: question_out(ask.question),
-        }),
-        wit::RequestResult::Act(act) => core::Request::Act(act_out(act)),
+fn requests_out(requests: wit::Requests) -> core::Requests {
+    let ask = |ask: wit::AskResult| core::Ask {
+        round: ask.round,
+        question: question_out(ask.question),
+    };
+    match requests {
+        wit::Requests::Asks(asks) => core::Requests::Asks(asks.into_iter().map(ask).collect()),
+        wit::Requests::Acts(acts) => core::Requests::Acts(acts.into_iter().map(act_out).collect()),
     }
 }
 
@@ -332,6 +361,7 @@ fn kind(api_version: String, kind: String) -> core::Kind {
 
 fn object_out(object: wit::ObjectRefResult) -> core::ObjectRef {
     core::ObjectRef {
+        cluster: object.cluster,
         kind: kind(object.api_version, object.kind),
         namespace: object.namespace,
         name: object.name,
@@ -353,6 +383,8 @@ fn question_out(question: wit::QuestionResult) -> core::Question {
             latest: query.latest,
         }),
         wit::QuestionResult::Objects(query) => core::Question::Objects(core::ListQuery {
+            cluster: query.cluster,
+            page: query.page.map(page_out),
             kind: kind(query.api_version, query.kind),
             namespace: query.namespace,
             label_selector: query.label_selector,
@@ -366,10 +398,19 @@ fn question_out(question: wit::QuestionResult) -> core::Question {
             operation: call.operation,
             arguments: call.arguments.into(),
         }),
-        wit::QuestionResult::Permit(name) => core::Question::Permit(name),
-        wit::QuestionResult::Credential(plan) => core::Question::Credential(core::CredentialPlan {
-            plan: plan.plan.into(),
+        wit::QuestionResult::Lock(name) => core::Question::Lock(name),
+        wit::QuestionResult::Credential(plan) => core::Question::Credential(plan.into()),
+        wit::QuestionResult::Reachable(cluster) => core::Question::Reachable(cluster),
+    }
+}
+
+fn page_out(page: wit::PageResult) -> core::Page {
+    core::Page {
+        after: page.after.map(|after| core::ObjectName {
+            namespace: after.namespace,
+            name: after.name,
         }),
+        size: page.size,
     }
 }
 
@@ -380,7 +421,10 @@ fn act_out(act: wit::ActResult) -> core::Act {
             arguments: act.arguments.into(),
             intent: act.intent,
         }),
-        wit::ActResult::Create(object) => core::Act::Create(object.into()),
+        wit::ActResult::Create(act) => core::Act::Create(core::ObjectCreate {
+            cluster: act.cluster,
+            object: act.object.into(),
+        }),
         wit::ActResult::Patch(act) => core::Act::Patch(core::ObjectPatch {
             object: object_out(act.object),
             precondition: precondition_out(act.precondition),
@@ -398,106 +442,11 @@ fn act_out(act: wit::ActResult) -> core::Act {
             precondition: precondition_out(act.precondition),
             grace_period_seconds: act.grace_period_seconds,
         }),
+        wit::ActResult::Revoke(token) => core::Act::Revoke(token.into()),
         wit::ActResult::Mint(act) => core::Act::Mint(core::Mint {
+            cluster: act.cluster,
             kind: act.kind,
             ttl: act.ttl,
         }),
-    }
-}
-
-/// Objects and lists in one of a manifest's JSON texts. An empty one takes a few bytes of text and some hundred of the
-/// host; the largest definitions in the field have some ten thousand.
-const COMPOUNDS: usize = 50_000;
-
-/// A manifest whose JSON is not what it should be.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ManifestError {
-    #[error("its manifest's {field} is not JSON")]
-    NotJson {
-        field: &'static str,
-        source: serde_json::Error,
-    },
-    #[error("its manifest's {field} has more than {COMPOUNDS} objects and lists")]
-    TooLarge { field: &'static str },
-}
-
-fn json(field: &'static str, text: &str) -> Result<serde_json::Value, ManifestError> {
-    // Those in texts count too, which errs on the safe side.
-    let compounds = text.bytes().filter(|byte| matches!(byte, b'{' | b'['));
-    if compounds.count() > COMPOUNDS {
-        return Err(ManifestError::TooLarge { field });
-    }
-    serde_json::from_str(text).map_err(|source| ManifestError::NotJson { field, source })
-}
-
-/// Turns a world's manifest into core's: each world generates one of its own, of the same shape.
-macro_rules! manifest_of {
-    ($name:ident, $world:ident) => {
-        pub(crate) fn $name(
-            manifest: crate::wit::$world::exports::polity::policy::policy_info::Manifest,
-        ) -> Result<core::Manifest, ManifestError> {
-            use crate::wit::$world::exports::polity::policy::policy_info::{Kind, Need, Role};
-            let of = |k: Kind| kind(k.api_version, k.kind);
-            Ok(core::Manifest {
-                name: manifest.name,
-                version: manifest.version,
-                role: match manifest.role {
-                    Role::Identity => core::Role::Identity,
-                    Role::Lifecycle => core::Role::Lifecycle,
-                    Role::Retry => core::Role::Retry,
-                },
-                governs: manifest.governs.into_iter().map(of).collect(),
-                needs: manifest
-                    .needs
-                    .into_iter()
-                    .map(|need| match need {
-                        Need::Objects(k) => core::Need::Objects(of(k)),
-                        Need::Secrets => core::Need::Secrets,
-                        Need::Cloud(name) => core::Need::Cloud(name),
-                        Need::Permit(name) => core::Need::Permit(name),
-                        Need::Credential => core::Need::Credential,
-                        Need::Create(k) => core::Need::Create(of(k)),
-                        Need::Patch(k) => core::Need::Patch(of(k)),
-                        Need::Delete(k) => core::Need::Delete(of(k)),
-                        Need::Evict => core::Need::Evict,
-                        Need::Mint(kind) => core::Need::Mint(kind),
-                    })
-                    .collect(),
-                writes: manifest.writes,
-                config_schema: json("config-schema", &manifest.config_schema)?,
-                finalizer: manifest.finalizer,
-                crd: manifest.crd.map(|text| json("crd", &text)).transpose()?,
-                edges: manifest
-                    .edges
-                    .into_iter()
-                    .map(|e| core::Edge {
-                        id: e.id,
-                        meaning: e.meaning,
-                        derived_from: e.derived_from,
-                    })
-                    .collect(),
-            })
-        }
-    };
-}
-
-manifest_of!(lifecycle_manifest, lifecycle);
-manifest_of!(identity_manifest, identity);
-manifest_of!(retry_manifest, retry);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_that_takes_the_host_hundred_times_its_size_is_refused() {
-        let text = format!("[{}0]", r#"{"":0},"#.repeat(COMPOUNDS));
-        let refused = json("crd", &text).expect_err("too many objects");
-        assert_eq!(
-            refused.to_string(),
-            "its manifest's crd has more than 50000 objects and lists"
-        );
-        json("crd", &format!("[{}0]", r#"{"":0},"#.repeat(COMPOUNDS / 2)))
-            .expect("as many as large ones have");
     }
 }

@@ -25,6 +25,7 @@ mod confined;
 mod convert;
 mod engine;
 mod load;
+mod manifest;
 mod memory;
 mod policy;
 mod shape;

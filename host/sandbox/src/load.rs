@@ -8,14 +8,15 @@ use wasmtime::component::{Component, HasSelf, Linker};
 
 use crate::compile::{self, Compiled};
 use crate::confined::Stopped;
-use crate::convert;
+use crate::manifest;
 use crate::policy::{Policy, Sizes, World};
 use crate::state::State;
 use crate::wit::{identity, lifecycle, retry};
 
 /// The contract's package and version, as imports and exports carry it.
 const PACKAGE: &str = "polity:policy/";
-const VERSION: &str = "@0.1.0";
+/// Within 0.2 no type changes, and what is new stands in interfaces of its own: each 0.2.x loads.
+const VERSION: &str = "@0.2.";
 
 /// Why bytes are not a policy.
 #[derive(Debug, thiserror::Error)]
@@ -61,11 +62,11 @@ pub enum LoadError {
     #[error("{0}")]
     Refused(String),
     /// It wants something that no policy gets.
-    #[error("it imports {0}, and a policy may import nothing but polity:policy/diagnostics{VERSION}")]
+    #[error("it imports {0}, and a policy may import nothing but polity:policy/diagnostics@0.2")]
     Import(String),
     /// It answers no question of the contract.
     #[error(
-        "it exports {found}, and a policy exports polity:policy/policy-info{VERSION} and one of lifecycle, identity, retry"
+        "it exports {found}, and a policy exports polity:policy/policy-info@0.2 and one of lifecycle, identity, retry"
     )]
     Export {
         /// What it exports.
@@ -113,12 +114,18 @@ pub(crate) fn load(engine: &Engine, id: PolicyId, compiled: &Compiled) -> Result
     let role = role(engine, component)?;
     let world = link(engine, component, role)?;
     let mut sizes = Sizes {
-        instances: compiled.instances,
+        instances: compiled.declared.instances,
         memory: 0,
         code: compile::size(component),
     };
-    let described = world.describe(engine, &Limits::default(), &mut sizes);
-    let manifest = described.map_err(|e| LoadError::Describe(cut(e)))?;
+    let said = world.describe(
+        engine,
+        &Limits::default(),
+        &mut sizes,
+        compiled.declared.manifest.as_deref(),
+    );
+    let manifest = said.and_then(|text| manifest::read(&text).map_err(|e| e.to_string()));
+    let manifest = manifest.map_err(|e| LoadError::Describe(cut(e)))?;
     if manifest.role != role {
         return Err(LoadError::Role {
             said: manifest.role,
@@ -129,7 +136,6 @@ pub(crate) fn load(engine: &Engine, id: PolicyId, compiled: &Compiled) -> Result
 }
 
 fn check_imports(engine: &Engine, component: &Component) -> Result<(), LoadError> {
-    let diagnostics = format!("{PACKAGE}diagnostics{VERSION}");
     for (name, import) in component.component_type().imports(engine) {
         let only_types = match &import.ty {
             ComponentItem::ComponentInstance(instance) => instance
@@ -137,11 +143,18 @@ fn check_imports(engine: &Engine, component: &Component) -> Result<(), LoadError
                 .all(|(_, export)| matches!(export.ty, ComponentItem::Type(_))),
             _ => false,
         };
-        if !only_types && name != diagnostics {
+        if !only_types && interface(name) != Some("diagnostics") {
             return Err(LoadError::Import(cut(name.to_owned())));
         }
     }
     Ok(())
+}
+
+/// The interface of the contract that an import or export is; none if it is none, or of another version.
+fn interface(name: &str) -> Option<&str> {
+    let (interface, version) = name.strip_prefix(PACKAGE)?.split_once(VERSION)?;
+    let is_number = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then_some(interface)
 }
 
 fn role(engine: &Engine, component: &Component) -> Result<Role, LoadError> {
@@ -150,7 +163,7 @@ fn role(engine: &Engine, component: &Component) -> Result<Role, LoadError> {
         .exports(engine)
         .map(|(name, _)| name.to_owned())
         .collect();
-    let has = |name: &str| exports.contains(&format!("{PACKAGE}{name}{VERSION}"));
+    let has = |name: &str| exports.iter().any(|export| interface(export) == Some(name));
     let roles: Vec<Role> = [
         ("lifecycle", Role::Lifecycle),
         ("identity", Role::Identity),
@@ -187,15 +200,22 @@ fn link(engine: &Engine, component: &Component, role: Role) -> Result<World, Loa
     linked.map_err(|e| LoadError::NotComponent(cut(format!("{e:#}"))))
 }
 
-/// A manifest whose texts are what they should be.
-pub(crate) fn described<M>(
-    manifest: M,
-    read: impl FnOnce(M) -> Result<polity_core::contract::Manifest, convert::ManifestError>,
-) -> Result<polity_core::contract::Manifest, String> {
-    read(manifest).map_err(|e| {
-        let source = std::error::Error::source(&e)
-            .map(|s| format!(": {s}"))
-            .unwrap_or_default();
-        format!("{e}{source}")
-    })
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_is_the_contracts_in_each_version_of_0_2_and_in_no_other() {
+        let of = |version: &str| interface(&format!("polity:policy/lifecycle@{version}")).is_some();
+        for version in ["0.2.0", "0.2.1", "0.2.17"] {
+            assert!(of(version), "{version}");
+        }
+        for version in [
+            "0.1.0", "0.20.0", "0.2", "0.2.", "0.2.0-rc", "0.2.0.1", "1.2.0", "0.2.x",
+        ] {
+            assert!(!of(version), "{version}");
+        }
+        assert_eq!(interface("polity:driver/lifecycle@0.2.0"), None);
+        assert_eq!(interface("lifecycle"), None);
+    }
 }

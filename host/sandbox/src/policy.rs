@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use polity_core::binding::{Limits, PolicyId};
-use polity_core::contract::{Manifest, Pass, Role, Step, Trial};
+use polity_core::contract::{Manifest, Pass, RetryRequest, Role, Step, Wait};
 use polity_core::fault::{Fault, FaultKind, Stepped};
 use wasmtime::{Engine, Store, Trap, WasmBacktrace};
 
 use crate::convert;
 use crate::engine::EPOCH;
-use crate::load::{cut, described};
+use crate::load::cut;
+use crate::manifest;
 use crate::memory::NoMemory;
 use crate::state::{HANDLES, OutOfMemory, State};
 use crate::wit::{identity, lifecycle, retry};
@@ -42,33 +43,43 @@ pub(crate) enum World {
 }
 
 impl World {
-    /// The policy's manifest, asked for under the default limits. Notes the bytes of memory that a step begins with.
+    /// The policy's manifest as text: what its bytes hold, or what it answers under the default limits. Notes the bytes of
+    /// memory that a step begins with.
     pub(crate) fn describe(
         &self,
         engine: &Engine,
         limits: &Limits,
         sizes: &mut Sizes,
-    ) -> Result<Manifest, String> {
+        held: Option<&[u8]>,
+    ) -> Result<Vec<u8>, String> {
         let mut store = store(engine, limits, sizes.instances);
-        store.set_hostcall_fuel(MANIFEST);
-        let described = match self {
+        store.set_hostcall_fuel(manifest::LARGEST);
+        let answer = |asked: wasmtime::Result<String>| asked.map(String::into_bytes);
+        // Instantiated even where nothing is asked: a step begins with that.
+        let text = match self {
             World::Lifecycle(pre) => pre
                 .instantiate(&mut store)
                 .inspect(|_| sizes.memory = store.data().held())
-                .and_then(|i| i.polity_policy_policy_info().call_describe(&mut store))
-                .map(|manifest| described(manifest, convert::lifecycle_manifest)),
+                .and_then(|i| match held {
+                    Some(held) => Ok(held.to_vec()),
+                    None => answer(i.polity_policy_policy_info().call_describe(&mut store)),
+                }),
             World::Identity(pre) => pre
                 .instantiate(&mut store)
                 .inspect(|_| sizes.memory = store.data().held())
-                .and_then(|i| i.polity_policy_policy_info().call_describe(&mut store))
-                .map(|manifest| described(manifest, convert::identity_manifest)),
+                .and_then(|i| match held {
+                    Some(held) => Ok(held.to_vec()),
+                    None => answer(i.polity_policy_policy_info().call_describe(&mut store)),
+                }),
             World::Retry(pre) => pre
                 .instantiate(&mut store)
                 .inspect(|_| sizes.memory = store.data().held())
-                .and_then(|i| i.polity_policy_policy_info().call_describe(&mut store))
-                .map(|manifest| described(manifest, convert::retry_manifest)),
+                .and_then(|i| match held {
+                    Some(held) => Ok(held.to_vec()),
+                    None => answer(i.polity_policy_policy_info().call_describe(&mut store)),
+                }),
         };
-        described.unwrap_or_else(|e| Err(fault(&e, store.data()).to_string()))
+        text.map_err(|e| fault(&e, store.data()).to_string())
     }
 }
 
@@ -130,14 +141,15 @@ impl Policy {
         stepped(returned, &store, limits)
     }
 
-    /// How long until the next try, in milliseconds, and the fuel used. For the retry role.
-    pub fn decide(&self, trial: &Trial, limits: &Limits) -> (Result<u64, Fault>, u64) {
+    /// How long until the next try, and the fuel used. For the retry role.
+    pub fn decide(&self, request: &RetryRequest, limits: &Limits) -> (Result<Wait, Fault>, u64) {
         let mut store = store(&self.engine, limits, self.sizes.instances);
         let decided = match &self.world {
             World::Retry(pre) => pre.instantiate(&mut store).and_then(|instance| {
                 instance
                     .polity_policy_retry()
-                    .call_decide(&mut store, convert::trial(trial))
+                    .call_decide(&mut store, &convert::retry_request(request))
+                    .map(convert::wait)
             }),
             _ => Err(wasmtime::Error::msg(
                 "only a retry policy decides how long to wait",
@@ -188,8 +200,6 @@ impl ReusedInstance {
     }
 }
 
-/// Bytes of a manifest, as the host holds it: API servers take definitions of at most about so many.
-const MANIFEST: usize = 2 << 20;
 /// Epochs of the longest step: some thousand years, and no sum with the epoch that it begins in overflows.
 const EPOCHS: u64 = 1 << 48;
 

@@ -127,6 +127,30 @@ pub(crate) fn instances(component: &[u8]) -> Result<u64, String> {
     Ok(found.instances())
 }
 
+/// The custom section that holds a manifest.
+const MANIFEST: &str = "polity.manifest";
+
+/// What stands in a policy's section for its manifest; none where it has none. Of modules and components in it nothing is
+/// looked at.
+pub(crate) fn manifest(policy: &[u8]) -> Result<Option<Vec<u8>>, String> {
+    let mut depth = 0_u32;
+    let mut found = None;
+    for payload in Parser::new(0).parse_all(policy) {
+        match payload {
+            Ok(Payload::Version { .. }) => depth += 1,
+            Ok(Payload::End(_)) => depth = depth.saturating_sub(1),
+            Ok(Payload::CustomSection(section)) if depth == 1 && section.name() == MANIFEST => {
+                if found.replace(section.data().to_vec()).is_some() {
+                    return Err(format!("it has two sections {MANIFEST}"));
+                }
+            }
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    Ok(found)
+}
+
 /// Counts the instances of the outermost component's own modules.
 fn instantiated(payload: &Payload<'_>, modules: &mut [(u64, u64)]) {
     let Payload::InstanceSection(section) = payload else {
@@ -314,6 +338,25 @@ mod tests {
         let types = module(&[(1, many(100_000, &[0x60, 0, 0]))]);
         let refused = instances(&types).expect_err("too many");
         assert!(refused.contains("its types take 300003 bytes"), "{refused}");
+    }
+
+    #[test]
+    fn a_manifest_is_found_in_the_outermost_and_only_once() {
+        let section = |name: &str| {
+            let mut body = leb(name.len() as u32);
+            body.extend(name.as_bytes());
+            body.extend(b"{}");
+            (0, body)
+        };
+        let (named, other) = (section(MANIFEST), section("name"));
+        let found = Ok(Some(b"{}".to_vec()));
+        assert_eq!(manifest(&module(&[other.clone(), named.clone()])), found);
+        assert_eq!(manifest(&component(std::slice::from_ref(&named))), found);
+        assert_eq!(manifest(&module(&[other])), Ok(None));
+        let inner = component(&[(MODULE, module(std::slice::from_ref(&named)))]);
+        assert_eq!(manifest(&inner), Ok(None));
+        let twice = manifest(&module(&[named.clone(), named])).expect_err("two");
+        assert!(twice.contains("two sections polity.manifest"), "{twice}");
     }
 
     #[test]

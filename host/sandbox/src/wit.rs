@@ -1,4 +1,5 @@
-//! Types and calls generated from `wit/`: one module for each world, sharing the interface `types`.
+//! Types and calls generated from `wit/`: one module for each world. Lifecycle and identity share the interface `types`; of
+//! a retry policy nothing of it comes back, for which other types are generated.
 
 #![allow(missing_docs, reason = "documented in wit/")]
 #![allow(
@@ -31,9 +32,7 @@ pub(crate) mod retry {
     wasmtime::component::bindgen!({
         path: "../../wit",
         world: "retry-policy",
-        ownership: Borrowing { duplicate_if_necessary: true },
         with: {
-            "polity:policy/types": crate::wit::lifecycle::polity::policy::types,
             "polity:policy/diagnostics": crate::wit::lifecycle::polity::policy::diagnostics,
         },
     });

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use polity_clouds::{BoxFuture, Clock, Cloud, Opened, SessionRequest};
 use polity_core::call::{CloudRequest, PendingEntry, Session};
 use polity_core::catalogue::{Catalogue, OperationEffect};
-use polity_core::contract::{Answer, Code, Doubt, Failure};
+use polity_core::contract::{Answer, Code, Failure, Resolution};
 
 use crate::kernel::kept::{Disk, Receipt};
 use crate::{Reply, Sim, lost};
@@ -101,12 +101,12 @@ impl SimCloud {
         answer.unwrap_or_else(|| Err(lost(&request.operation, read)))
     }
 
-    async fn look(&self, session: &Session, entry: &PendingEntry) -> Doubt {
+    async fn look(&self, session: &Session, entry: &PendingEntry) -> Resolution {
         let looked = self.act(|sim, now| (sim.settle(now, session, entry), sim.settling(now, session)));
         let ((doubt, after_ms), receipt) = looked;
         match self.answer_after(after_ms, receipt).await {
             Ok(()) => doubt,
-            Err(_) => Doubt::Unknown,
+            Err(failure) => Resolution::Unknown(failure.to_string()),
         }
     }
 }
@@ -134,7 +134,7 @@ impl Cloud for SimCloud {
         Box::pin(self.reply(request))
     }
 
-    fn settle<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Doubt> {
+    fn settle<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Resolution> {
         Box::pin(self.look(session, entry))
     }
 

@@ -1,7 +1,7 @@
 //! What tests of the simulated cloud share: calls, configurations, and a hand on the clock.
 
 pub(crate) use polity_core::call::{CloudRequest, PendingEntry, Session};
-pub(crate) use polity_core::contract::{Answer, Code, Doubt, Failure};
+pub(crate) use polity_core::contract::{Answer, Code, Failure, Resolution};
 pub(crate) use serde_json::{Value, json};
 
 pub(crate) use crate::*;
@@ -197,7 +197,7 @@ impl Bench {
         }
     }
 
-    pub(crate) fn settle(&mut self, owner: &str, entry: &PendingEntry) -> Doubt {
+    pub(crate) fn settle(&mut self, owner: &str, entry: &PendingEntry) -> Resolution {
         self.sim.settle(self.now, &session(owner), entry)
     }
 }
@@ -213,6 +213,6 @@ pub(crate) fn with(rules: impl IntoIterator<Item = FaultRule>) -> SimConfig {
     }
 }
 
-pub(crate) fn done(answer: Value) -> Doubt {
-    Doubt::Done(answer.to_string().into())
+pub(crate) fn done(answer: Value) -> Resolution {
+    Resolution::Done(answer.to_string().into())
 }

@@ -114,6 +114,8 @@ impl Kubelets {
     /// Ends the pods whose time is over, where somebody is there to end them.
     async fn end_pods(&self, nodes: &[NodeView], unix: u64) -> Result<(), Failure> {
         let query = ListQuery {
+            cluster: None,
+            page: None,
             kind: kind("Pod"),
             namespace: None,
             label_selector: None,
@@ -210,6 +212,7 @@ fn kind(kind: &str) -> Kind {
 
 fn reference(name: &str) -> ObjectRef {
     ObjectRef {
+        cluster: None,
         kind: kind("Node"),
         namespace: None,
         name: name.into(),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use polity_core::contract::{Act, Entry, Manifest, Question, Request};
+use polity_core::contract::{Act, Entry, Manifest, Question, Request, Resolution, Wait};
 use polity_core::record::{PassRecord, RoleRecord, WritePurpose};
 use polity_kube_rules::time::rfc3339;
 
@@ -86,11 +86,7 @@ impl Explain {
     }
 
     fn show(&self, record: &PassRecord, edges: &[String], manifests: &BTreeMap<String, Manifest>) {
-        let causes: Vec<String> = record
-            .causes
-            .iter()
-            .map(|c| format!("{c:?}").to_lowercase())
-            .collect();
+        let causes: Vec<String> = record.causes.iter().map(ToString::to_string).collect();
         let attempt = if record.attempt > 0 {
             format!(", attempt {}", record.attempt)
         } else {
@@ -133,8 +129,14 @@ impl Explain {
                 .get(digest)
                 .map_or_else(|| format!("{digest:.12}"), |policy| policy.name.clone());
             let said = match (retry.answer, &retry.fault) {
-                (Some(wait), _) if wait.cast_signed() < 0 => format!("{}ms", wait.cast_signed()),
-                (Some(wait), _) => duration(wait),
+                (Some(Wait::After(wait)), _) if wait.cast_signed() < 0 => {
+                    format!("{}ms", wait.cast_signed())
+                }
+                (Some(Wait::After(wait)), _) => duration(wait),
+                (Some(Wait::OnChange(None)), _) => "a change".into(),
+                (Some(Wait::OnChange(Some(wait))), _) => {
+                    format!("a change, at the latest in {}", duration(wait))
+                }
                 (None, Some(fault)) => format!("fault: {fault}"),
                 (None, None) => "-".into(),
             };
@@ -145,7 +147,11 @@ impl Explain {
 
     fn show_role(&self, role: &RoleRecord) {
         for doubt in &role.pending {
-            let state = format!("{:?}", doubt.state);
+            let state = match &doubt.resolution {
+                Resolution::Done(answer) => format!("done: {answer}"),
+                Resolution::Absent => "absent".into(),
+                Resolution::Unknown(why) => format!("unknown: {why}"),
+            };
             line(&format!(
                 "    doubt   {} of {}: {}",
                 doubt.operation,
@@ -204,19 +210,23 @@ impl Explain {
                     Question::Objects(q) => format!("list of {}", q.kind.kind),
                     Question::Secret(object) => format!("Secret {}", object.name),
                     Question::Cloud(call) => format!("{} {}", call.operation, self.short(&call.arguments)),
-                    Question::Permit(name) => format!("permit {name}"),
+                    Question::Lock(name) => format!("lock {name}"),
                     Question::Credential(_) => "credential".into(),
+                    Question::Reachable(cluster) => {
+                        format!("reachable {}", cluster.as_deref().unwrap_or("home"))
+                    }
                 };
                 ("ask", what + &round)
             }
             Request::Act(act) => {
                 let what = match act {
                     Act::Cloud(act) => format!("{} {}", act.operation, self.short(&act.arguments)),
-                    Act::Create(object) => format!("create {}", self.short(object)),
+                    Act::Create(act) => format!("create {}", self.short(&act.object)),
                     Act::Patch(act) => format!("patch {} {}", act.object.kind.kind, act.object.name),
                     Act::Delete(act) => format!("delete {} {}", act.object.kind.kind, act.object.name),
                     Act::Evict(act) => format!("evict {}", act.object.name),
                     Act::Mint(act) => format!("mint {} for {}", act.kind, duration(act.ttl)),
+                    Act::Revoke(token) => format!("revoke {}", self.short(token)),
                 };
                 ("act", what)
             }

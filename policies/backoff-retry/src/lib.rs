@@ -12,27 +12,27 @@ pub mod edges;
 
 use std::time::Duration;
 
-use polity_sdk::{Period, RetryClass, Trial};
+use polity_sdk::{Period, RetryClass, RetryRequest};
 
 pub use config::{Classes, Config, Curve};
 pub use edges::manifest;
 
 /// How long until the next try? The other side's wish is not looked at: the host never waits less.
 #[polity_sdk::policy(retry)]
-pub fn decide(trial: Trial<Config>) -> Duration {
-    let config = &trial.config;
-    let of_class = match trial.class {
+pub fn decide(request: RetryRequest<Config>) -> Duration {
+    let config = &request.config;
+    let of_class = match request.class {
         RetryClass::Conflict => &config.classes.conflict,
         RetryClass::Short => &config.classes.short,
         RetryClass::Medium => &config.classes.medium,
         RetryClass::Long => &config.classes.long,
     };
     // Looking again helps at once, whatever the failure.
-    let code = trial.code.filter(|_| trial.class != RetryClass::Conflict);
+    let code = request.code().filter(|_| request.class != RetryClass::Conflict);
     let of_code = code.and_then(|code| config.codes.get(code.as_str()));
     of_code
         .unwrap_or(of_class)
-        .wait(trial.attempt, trial.seed)
+        .wait(request.attempt, request.seed)
         .max(config.floor.into())
 }
 

@@ -3,7 +3,7 @@
 use backoff_retry::cases::Case;
 
 fn natively(case: Case) {
-    case.check(polity_sdk::step::retry(case.trial(), backoff_retry::decide));
+    case.check(polity_sdk::step::retry(case.request(), backoff_retry::decide));
 }
 
 backoff_retry::each_case!(natively);

@@ -2,21 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use polity_sdk::contract::RetryTrial;
-use polity_sdk::{Code, RetryClass, step};
-use serde_json::{Value, json};
+use polity_sdk::contract::RetryRequest;
+use polity_sdk::test::retry_request;
+use polity_sdk::{Code, Failure, RetryClass, Wait, step};
+use serde_json::json;
 
 fn wait(code: Code, attempt: u32, seed: u64) -> u64 {
-    let trial = RetryTrial {
-        class: RetryClass::Short,
-        code: Some(code),
+    let request = RetryRequest {
+        failure: Some(Failure::new(code, "said the cloud")),
         attempt,
-        since: 0,
-        retry_after: None,
         seed,
-        config: json!({}).to_string(),
+        ..retry_request(RetryClass::Short)
     };
-    step::retry(trial, backoff_retry::decide)
+    match step::retry(request, backoff_retry::decide) {
+        Wait::After(wait) => wait,
+        Wait::OnChange(_) => panic!("it waits for a time"),
+    }
 }
 
 /// Numbers without a pattern, as the host derives them from uid and attempt.
@@ -71,7 +72,7 @@ fn the_hundredth_try_neither_overflows_nor_is_endless() {
 #[test]
 fn the_schema_names_every_code() {
     let manifest = backoff_retry::manifest().into_contract();
-    let schema: Value = serde_json::from_str(&manifest.config_schema).unwrap();
+    let schema = manifest.config_schema;
     let known = Code::ALL.map(Code::as_str);
     assert_eq!(
         schema["properties"]["codes"]["propertyNames"]["enum"],

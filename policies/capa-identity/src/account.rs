@@ -1,7 +1,7 @@
 //! The session, and the account it leads to (CAPA-08 to CAPA-10, CAPA-14 to CAPA-17, CAPA-24).
 
 use polity_sdk::cloud::Credential;
-use polity_sdk::cloud::session::{self, Plan};
+use polity_sdk::cloud::session::{self, Attributes, Plan};
 use polity_sdk::prelude::*;
 
 use crate::Cx;
@@ -10,7 +10,7 @@ use crate::object::AwsCluster;
 use crate::stop::{ACCOUNT, ALLOWED, RETRIEVED, Stop, Wait};
 
 /// The session of a plan, from the host's cache or new, and whose it is. The only contact with the cloud.
-pub(crate) async fn open(cx: &Cx, cluster: &AwsCluster, plan: &Plan) -> Result<Credential, Stop> {
+pub(crate) async fn open(cx: &Cx, cluster: &AwsCluster, plan: &Plan) -> Result<Credential<Attributes>, Stop> {
     let answer = cx.ask(session::open(plan)).await;
     let set = |condition, reason| {
         let conditions = &mut cx.object_mut().status.conditions;
@@ -20,11 +20,11 @@ pub(crate) async fn open(cx: &Cx, cluster: &AwsCluster, plan: &Plan) -> Result<C
     let credential = answer.map_err(|failure| failed(cx, failure))?;
     set(RETRIEVED, "Retrieved");
     if cluster.spec.identity_ref.is_some() {
-        cx.note(if credential.cached { "CAPA-09" } else { "CAPA-08" });
+        cx.note(if credential.reused { "CAPA-09" } else { "CAPA-08" });
         cx.note("CAPA-10");
     }
     // For a session that it keeps the host knows the answer.
-    cx.note(if credential.cached { "CAPA-24" } else { "CAPA-14" });
+    cx.note(if credential.reused { "CAPA-24" } else { "CAPA-14" });
     Ok(credential)
 }
 
@@ -45,17 +45,17 @@ fn failed(cx: &Cx, failure: Failure) -> Stop {
 }
 
 /// The account must be the one that is known. A cluster that knows none learns it, once.
-pub(crate) fn check(cx: &Cx, cluster: &AwsCluster, credential: &Credential) -> Result<(), Stop> {
+pub(crate) fn check(cx: &Cx, cluster: &AwsCluster, credential: &Credential<Attributes>) -> Result<(), Stop> {
     let known = [&cluster.status.account_id, &cluster.spec.account_id];
     if let Some(other) = known
         .into_iter()
         .flatten()
-        .find(|known| **known != credential.account)
+        .find(|known| **known != credential.attributes.account)
     {
         cx.note("CAPA-15");
         let message = format!(
             "the credentials of {} lead to account {}, and the cluster is in {other}",
-            credential.principal, credential.account
+            credential.attributes.principal, credential.attributes.account
         );
         return Err(Stop::new(
             ACCOUNT,
@@ -68,7 +68,7 @@ pub(crate) fn check(cx: &Cx, cluster: &AwsCluster, credential: &Credential) -> R
     let mut primary = cx.object_mut();
     if primary.is_cluster() && primary.status.account_id.is_none() {
         cx.note("CAPA-17");
-        primary.status.account_id = Some(credential.account.clone());
+        primary.status.account_id = Some(credential.attributes.account.clone());
     }
     if primary.status.conditions.get(ACCOUNT).is_some() {
         let conditions = &mut primary.status.conditions;

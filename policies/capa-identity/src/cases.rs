@@ -17,7 +17,7 @@ trait Words: Sized {
     /// What a Secret is answered with.
     fn secret(self, facts: Value) -> Self;
     /// What the session is answered with.
-    fn account(self, account: &str, cached: bool) -> Self;
+    fn account(self, account: &str, reused: bool) -> Self;
     fn no_session(self, code: Code) -> Self;
     fn granted(self) -> Self;
     /// Denied until the resync, with an event.
@@ -38,8 +38,8 @@ impl Words for Case {
         self.answers("Secret", facts)
     }
 
-    fn account(self, account: &str, cached: bool) -> Self {
-        let session = json!({"handle": HANDLE, "principal": "arn:me", "account": account, "cached": cached});
+    fn account(self, account: &str, reused: bool) -> Self {
+        let session = json!({"handle": HANDLE, "reused": reused, "attributes": {"principal": "arn:me", "account": account}});
         self.answers("credential", session)
     }
 

@@ -3,7 +3,7 @@
 //! It is data. Two drivers run it and must find the same: the tests of this crate run the policy natively, those of
 //! the host as a component in the sandbox. [`each_case!`](crate::each_case) makes a test of each case.
 
-use polity_sdk::Doubt;
+use polity_sdk::Resolution;
 use polity_sdk::prelude::*;
 use polity_sdk::test::NOW;
 use serde_json::{Value, json};
@@ -747,7 +747,7 @@ capv_30_loopback_and_link_local_addresses_do_not_count:
 
 capv_36_a_clone_that_the_cloud_knows_nothing_of_yet_stops_everything:
     machine(json!({}))
-        .in_doubt(Doubt::Unknown)
+        .in_doubt(Resolution::Unknown("the cloud cannot say yet".to_owned()))
         .notes("36")
         .patch(json!({"status": {
             "phase": "Cloning",
@@ -757,7 +757,7 @@ capv_36_a_clone_that_the_cloud_knows_nothing_of_yet_stops_everything:
 
 capv_36_a_clone_in_doubt_stops_deletion_too:
     deleting(json!({"phase": "Cloning"}))
-        .in_doubt(Doubt::Unknown)
+        .in_doubt(Resolution::Unknown("the cloud cannot say yet".to_owned()))
         .notes("36")
         .patch(json!({"status": {
             "conditions": not_yet("WaitingForClone", "a clone may be under way: the cloud cannot say yet"),
@@ -766,7 +766,7 @@ capv_36_a_clone_in_doubt_stops_deletion_too:
 
 capv_37_the_task_of_a_clone_in_doubt_is_tracked:
     machine(json!({}))
-        .in_doubt(Doubt::Done(r#"{"task":"task-1"}"#.into()))
+        .in_doubt(Resolution::Done(r#"{"task":"task-1"}"#.into()))
         .answers("task.get", task("running"))
         .step([TASK])
         .notes("37 02 04 05")
@@ -776,7 +776,7 @@ capv_37_the_task_of_a_clone_in_doubt_is_tracked:
 // The VM known before was found to be gone by the pass that cloned, which did not get to write that down.
 capv_37_the_task_of_a_clone_in_doubt_takes_the_place_of_the_vm_that_is_gone:
     with_vm(json!({}))
-        .in_doubt(Doubt::Done(r#"{"task":"task-1"}"#.into()))
+        .in_doubt(Resolution::Done(r#"{"task":"task-1"}"#.into()))
         .answers("task.get", task("running"))
         .step([TASK])
         .notes("37 02 04 05")
@@ -788,7 +788,7 @@ capv_37_the_task_of_a_clone_in_doubt_takes_the_place_of_the_vm_that_is_gone:
 
 capv_37_the_vm_of_a_clone_whose_task_is_forgotten_is_adopted:
     machine(json!({}))
-        .in_doubt(Doubt::Done(r#"{"vm":"vm-1"}"#.into()))
+        .in_doubt(Resolution::Done(r#"{"vm":"vm-1"}"#.into()))
         .answers("vm.get", vm())
         .configured(nics(&[])).answers("vm.power", power("off")).answers("vm.power-on", submitted())
         .step([GET]).step([METADATA, NICS]).step([POWER]).step([POWER_ON])
@@ -804,7 +804,7 @@ capv_37_the_vm_of_a_clone_whose_task_is_forgotten_is_adopted:
 
 capv_37_the_vm_of_a_clone_in_doubt_is_destroyed_with_the_machine:
     deleting(json!({}))
-        .in_doubt(Doubt::Done(r#"{"vm":"vm-1"}"#.into()))
+        .in_doubt(Resolution::Done(r#"{"vm":"vm-1"}"#.into()))
         .answers("vm.get", vm()).answers("vm.power", power("off")).answers("vm.destroy", submitted())
         .step([GET]).step([POWER]).step([DESTROY])
         .notes("37 03 11 15 17 19 20b")
@@ -818,7 +818,7 @@ capv_37_the_vm_of_a_clone_in_doubt_is_destroyed_with_the_machine:
 
 capv_38_a_clone_that_was_not_made_is_made_as_usual:
     machine(json!({}))
-        .in_doubt(Doubt::Absent)
+        .in_doubt(Resolution::Absent)
         .lacks("vm.find")
         .answers("vm.clone", submitted())
         .step([FIND]).step([CLONE])
@@ -828,7 +828,7 @@ capv_38_a_clone_that_was_not_made_is_made_as_usual:
 
 capv_38_a_clone_that_was_not_made_lets_go_of_the_machine:
     deleting(json!({}))
-        .in_doubt(Doubt::Absent)
+        .in_doubt(Resolution::Absent)
         .lacks("vm.find")
         .step([FIND])
         .notes("38 03 11 12 14 18 19 21")
@@ -840,7 +840,7 @@ capv_38_a_clone_that_was_not_made_lets_go_of_the_machine:
 maintenance_skips_everything_and_requeues:
     deleting(json!({"taskRef": "task-1", "taskKind": "clone"}))
         .edited(|object| object["metadata"]["annotations"] = json!({"capv.polity.dev/maintenance": ""}))
-        .in_doubt(Doubt::Unknown)
+        .in_doubt(Resolution::Unknown("the cloud cannot say yet".to_owned()))
         .next(requeue());
 
 what_others_wrote_is_left_alone:

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
-use polity_sdk::Doubt;
+use polity_sdk::Resolution;
 use polity_sdk::cloud::vm::Cloned;
 use polity_sdk::prelude::*;
 
@@ -12,14 +12,14 @@ use crate::{Cx, requeue};
 /// What became of the clone in doubt, if there is one.
 pub(crate) fn resolve(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<Next>, Failure> {
     for clone in cx.pending().iter().filter(|act| act.operation == "vm.clone") {
-        match &clone.state {
-            Doubt::Unknown => {
+        match &clone.resolution {
+            Resolution::Unknown(_) => {
                 cx.note("CAPV-36");
                 let message = "a clone may be under way: the cloud cannot say yet";
                 machine.not_yet(cx, Phase::Cloning, "WaitingForClone", message);
                 return Ok(Break(requeue(cx)));
             }
-            Doubt::Done(answer) => {
+            Resolution::Done(answer) => {
                 let cloned = Cloned::read(answer)?;
                 cx.note("CAPV-37");
                 match cloned {
@@ -32,7 +32,7 @@ pub(crate) fn resolve(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<Next
                     Cloned::Vm(vm) => machine.status.machine_ref = Some(vm),
                 }
             }
-            Doubt::Absent => cx.note("CAPV-38"),
+            Resolution::Absent => cx.note("CAPV-38"),
         }
     }
     Ok(Continue(()))

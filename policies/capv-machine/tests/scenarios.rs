@@ -6,7 +6,7 @@ mod vcenter;
 use std::time::Duration;
 
 use polity_sdk::test::{Ended, World};
-use polity_sdk::{ActInDoubt, Code, Doubt, Next, RECONCILE_FAILED, RECONCILED, RetryClass};
+use polity_sdk::{ActInDoubt, Code, Next, RECONCILE_FAILED, RECONCILED, Resolution, RetryClass};
 use serde_json::{Value, json};
 use vcenter::VCenter;
 
@@ -83,14 +83,14 @@ impl Story {
     }
 
     /// A clone is in doubt in the next pass.
-    fn doubt(&mut self, state: Doubt) {
+    fn doubt(&mut self, resolution: Resolution) {
         let (operation, intent) = ("vm.clone".into(), "m-1".into());
         let since = self.world.now().unix_ms();
         self.world.set_pending(vec![ActInDoubt {
             operation,
             intent,
             since,
-            state,
+            resolution,
         }]);
     }
 }
@@ -144,7 +144,7 @@ fn scenario_02_a_crash_between_clone_and_patch_makes_no_second_vm() {
         assert_eq!(story.world.status()["taskRef"], Value::Null);
         story.vcenter.state().tick();
         let done = story.vcenter.settle_clone();
-        story.doubt(Doubt::Done(done.to_string()));
+        story.doubt(Resolution::Done(done.to_string()));
         let first = if forgetful {
             "37 03 11 15 17 22 24 25"
         } else {
@@ -161,10 +161,10 @@ fn scenario_03_a_crash_while_the_clone_runs_ends_with_one_vm() {
     let mut story = Story::new();
     story.vcenter.state().lose_answer = true;
     story.pass();
-    story.doubt(Doubt::Unknown);
+    story.doubt(Resolution::Unknown("the cloud cannot say yet".to_owned()));
     assert_eq!(story.edges(), "36");
     let done = story.vcenter.settle_clone();
-    story.doubt(Doubt::Done(done.to_string()));
+    story.doubt(Resolution::Done(done.to_string()));
     story.settle();
     assert_eq!((story.vcenter.clones(), story.vcenter.state().vms.len()), (1, 1));
 }

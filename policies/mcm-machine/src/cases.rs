@@ -61,12 +61,12 @@ impl Words for Case {
     }
 }
 
-/// Answers to what few cases are about: the Secret is complete, permits are free, tokens can be made.
+/// Answers to what few cases are about: the Secret is complete, locks are free, tokens can be made.
 fn usual(request: &Request) -> Option<Result<Value, Failure>> {
     Some(Ok(match request {
         Request::Ask(ask) => match &ask.question {
             Question::Secret(_) => json!({"exists": true, "keys": ["userData"], "digest": "d"}),
-            Question::Permit(_) => json!("held"),
+            Question::Lock(_) => json!("held"),
             _ => return None,
         },
         Request::Act(Act::Mint(_)) => json!({"$secret": {"name": "token-1", "key": "token"}}),

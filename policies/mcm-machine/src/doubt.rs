@@ -3,7 +3,7 @@
 use std::ops::ControlFlow::{self, Break, Continue};
 
 use mcm_api::{Machine, Phase};
-use polity_sdk::Doubt;
+use polity_sdk::Resolution;
 use polity_sdk::cloud::machine::{self as machines, Vm};
 use polity_sdk::prelude::*;
 
@@ -17,15 +17,15 @@ pub(crate) fn resolve(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<Next
         .iter()
         .filter(|act| act.operation == machines::CREATE)
     {
-        match &creation.state {
-            Doubt::Unknown => {
+        match &creation.resolution {
+            Resolution::Unknown(_) => {
                 cx.note("MCM-C13");
                 if machine.metadata.deleting() {
                     cx.note("MCM-X51");
                 }
                 return Ok(Break(Next::retry(RetryClass::Short)));
             }
-            Doubt::Done(answer) => {
+            Resolution::Done(answer) => {
                 let vm = machines::read(serde_json::from_str(answer).unwrap_or_default())?;
                 cx.note("MCM-C14");
                 machine.status.provider_id = Some(vm.provider_id.clone());
@@ -37,7 +37,7 @@ pub(crate) fn resolve(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<Next
                 }
                 made = Some(vm);
             }
-            Doubt::Absent => cx.note("MCM-C15"),
+            Resolution::Absent => cx.note("MCM-C15"),
         }
     }
     Ok(Continue(made))

@@ -18,7 +18,7 @@ pub fn manifest() -> Manifest {
         .needs(Need::objects_of::<Machine>())
         .needs_all(drain::needs())
         .needs(Need::Secrets)
-        .needs(Need::Permit("deployment/*".into()))
+        .needs(Need::Lock("deployment/*".into()))
         .needs(Need::delete_of::<Node>())
         .needs(Need::delete_of::<Attachment>())
         .needs(Need::Mint("bootstrap-token".into()))

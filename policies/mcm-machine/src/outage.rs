@@ -8,7 +8,7 @@ use polity_sdk::prelude::*;
 
 use crate::{Cx, health};
 
-/// Makes the machine Failed under the deployment's permit, which is held until that is published.
+/// Makes the machine Failed under the deployment's lock, which is held until that is published.
 pub(crate) async fn replace(cx: &Cx, machine: &mut Machine) -> ControlFlow<Next, Option<Period>> {
     match in_progress(cx, machine).await {
         Err(failure) => Break(Next::failed(RetryClass::Short, failure)),
@@ -36,13 +36,13 @@ async fn in_progress(cx: &Cx, machine: &Machine) -> Result<Option<u32>, Failure>
     let Some(deployment) = machine.metadata.labels.get(DEPLOYMENT) else {
         return Ok(Some(0));
     };
-    let Some(permit) = cx.permit(&format!("deployment/{deployment}")).await? else {
+    let Some(lock) = cx.lock(&format!("deployment/{deployment}")).await? else {
         return Ok(None);
     };
     let of_deployment = cluster::objects::<Machine>()
         .labels(&format!("{DEPLOYMENT}={deployment}"))
         .keep(&["status.currentStatus"]);
-    let siblings = permit.objects(of_deployment).await?;
+    let siblings = lock.objects(of_deployment).await?;
     let weight = |sibling: &Machine| match sibling.phase() {
         Some(Phase::Running | Phase::Unknown) => 0,
         // Until it is gone and its replacement is there, which counts by itself.

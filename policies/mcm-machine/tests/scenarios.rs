@@ -6,7 +6,7 @@ mod garden;
 use std::time::Duration;
 
 use garden::{Garden, failure};
-use polity_sdk::{Code, Doubt};
+use polity_sdk::{Code, Resolution};
 use serde_json::{Value, json};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -134,11 +134,11 @@ fn scenario_04_a_creation_in_doubt_is_settled_before_anything_else() {
         .instead
         .push(("machine.create", failure(Code::DeadlineExceeded)));
     assert_eq!(story.step(), "R14 C04 C07 Short");
-    story.doubt(Doubt::Unknown);
+    story.doubt(Resolution::Unknown("the cloud cannot say yet".to_owned()));
     assert_eq!(story.step(), "C13 Short");
     garden.driver().vms.insert("m".into(), "sim:///vm-9".into());
     let made = json!({"providerID": "sim:///vm-9", "nodeName": "node-m"});
-    story.doubt(Doubt::Done(made.to_string()));
+    story.doubt(Resolution::Done(made.to_string()));
     assert_eq!(story.step(), "C14 R14 C10 Short");
     assert_eq!(story.step(), "R14 C02 C11 Short");
     assert_eq!(story.world.status()["providerID"], "sim:///vm-9");

@@ -10,16 +10,16 @@ pub mod edges;
 
 use std::time::Duration;
 
-use polity_sdk::{Code, RetryClass, Trial};
+use polity_sdk::{Code, RetryClass, RetryRequest};
 
 pub use config::Config;
 pub use edges::manifest;
 
 /// How long until the next try? The other side's wish is not looked at: the host never waits less.
 #[polity_sdk::policy(retry)]
-pub fn decide(trial: Trial<Config>) -> Duration {
-    let config = &trial.config;
-    let of_class = match trial.class {
+pub fn decide(request: RetryRequest<Config>) -> Duration {
+    let config = &request.config;
+    let of_class = match request.class {
         RetryClass::Conflict => config.conflict,
         RetryClass::Short => config.short,
         RetryClass::Medium => config.medium,
@@ -27,7 +27,7 @@ pub fn decide(trial: Trial<Config>) -> Duration {
     };
     // The class is the lifecycle's word, which knows what failed. After a conflict, looking again helps at once, whatever
     // the failure.
-    let exhausted = trial.code == Some(Code::ResourceExhausted) && trial.class != RetryClass::Conflict;
+    let exhausted = request.code() == Some(Code::ResourceExhausted) && request.class != RetryClass::Conflict;
     let of_code = config.resource_exhausted.filter(|_| exhausted);
     of_code.unwrap_or(of_class).into()
 }

@@ -3,7 +3,7 @@
 use mcm_retry::cases::Case;
 
 fn natively(case: Case) {
-    case.check(polity_sdk::step::retry(case.trial(), mcm_retry::decide));
+    case.check(polity_sdk::step::retry(case.request(), mcm_retry::decide));
 }
 
 mcm_retry::each_case!(natively);

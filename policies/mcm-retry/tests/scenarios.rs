@@ -1,20 +1,25 @@
 //! What the periods are for: rows of tries, and what a binding may say.
 
-use polity_sdk::contract::RetryTrial;
-use polity_sdk::{Code, RetryClass, step};
+use polity_sdk::contract::RetryRequest;
+use polity_sdk::test::retry_request;
+use polity_sdk::{Code, Failure, RetryClass, Wait, step};
 use serde_json::{Value, json};
 
 fn wait(class: RetryClass, code: Option<Code>, config: &Value) -> u64 {
-    let trial = RetryTrial {
-        class,
-        code,
-        attempt: 0,
-        since: 0,
+    let failure = |code| Failure {
         retry_after: Some(3_600_000),
+        ..Failure::new(code, "said the cloud")
+    };
+    let request = RetryRequest {
+        failure: code.map(failure),
         seed: 1,
         config: config.to_string(),
+        ..retry_request(class)
     };
-    step::retry(trial, mcm_retry::decide)
+    match step::retry(request, mcm_retry::decide) {
+        Wait::After(wait) => wait,
+        Wait::OnChange(_) => panic!("it waits for a time"),
+    }
 }
 
 /// The wish is the host's to keep: it holds for every retry policy.
@@ -47,7 +52,7 @@ fn a_configuration_with_an_unknown_field_is_no_hot_loop() {
 #[test]
 fn the_defaults_are_in_the_schema() {
     let manifest = mcm_retry::manifest().into_contract();
-    let schema: Value = serde_json::from_str(&manifest.config_schema).unwrap();
+    let schema = manifest.config_schema;
     assert_eq!(schema["properties"]["conflict"]["default"], "200ms");
     assert_eq!(schema["additionalProperties"], false);
 }

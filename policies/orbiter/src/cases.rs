@@ -3,7 +3,7 @@
 //! It is data. Two drivers run it and must find the same: the tests of this crate run the policy natively, those of
 //! the host as a component in the sandbox. [`each_case!`](crate::each_case) makes a test of each case.
 
-use polity_sdk::Doubt;
+use polity_sdk::Resolution;
 use polity_sdk::contract::Request;
 use polity_sdk::prelude::*;
 use polity_sdk::test::{NOW, describe};
@@ -745,13 +745,13 @@ orb_28_everything_is_as_it_should_be:
 
 orb_29_a_machine_that_may_have_been_added_is_waited_for:
     empty(2)
-        .in_doubt(Doubt::Unknown)
+        .in_doubt(Resolution::Unknown("the cloud cannot say yet".to_owned()))
         .notes("29")
         .waits(30, "AddInDoubt", "machine o-w-1 may be there already");
 
 orb_29_a_machine_that_was_added_is_waited_for_until_the_list_shows_it:
     empty(2)
-        .in_doubt(Doubt::Done(worker(1).to_string()))
+        .in_doubt(Resolution::Done(worker(1).to_string()))
         .notes("29")
         .waits(30, "AddInDoubt", "machine o-w-1 may be there already");
 
@@ -759,7 +759,7 @@ orb_29_a_machine_that_was_not_added_is_added:
     empty(2)
         .machine(cp(), Some(node("o-cp-0")))
         .machine(worker(0), Some(node("o-w-0")))
-        .in_doubt(Doubt::Absent)
+        .in_doubt(Resolution::Absent)
         .acts([ADD_WORKER])
         .notes("01 02 03")
         .waits(30, "AddingMachines", "1 machines are being added");

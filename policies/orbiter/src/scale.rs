@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use orbiter_api::{Because, Fleet, Orb, Stop};
-use polity_sdk::Doubt;
+use polity_sdk::Resolution;
 use polity_sdk::cloud::pool::{self, Addition};
 use polity_sdk::prelude::*;
 
@@ -11,9 +11,9 @@ use crate::{AT_ONCE, Cx};
 
 /// While it is not known whether a machine was added, or it is and the list may not show it yet, nothing is counted.
 pub(crate) fn doubt(cx: &Cx) -> Result<(), Stop> {
-    let open = |state: &Doubt| !matches!(state, Doubt::Absent);
+    let open = |state: &Resolution| !matches!(state, Resolution::Absent);
     let mut adds = cx.pending().iter().filter(|act| act.operation == pool::ADD);
-    match adds.find(|act| open(&act.state)) {
+    match adds.find(|act| open(&act.resolution)) {
         None => Ok(()),
         Some(act) => {
             cx.note("ORB-29");

@@ -3,7 +3,7 @@
 
 use polity_sdk::cloud::router::{BOOT, Booted, Creation, Instance, boot, delete, image, no_image};
 use polity_sdk::prelude::*;
-use polity_sdk::{Doubt, Effect};
+use polity_sdk::{Effect, Resolution};
 
 use crate::letters::{Action, State, Vm};
 use crate::object::Router;
@@ -14,14 +14,14 @@ pub(crate) fn resolve(cx: &Cx, router: &mut Router) -> Result<Option<Next>, Fail
     let Some(doubted) = cx.pending().iter().find(|act| act.operation == BOOT) else {
         return Ok(None);
     };
-    Ok(Some(match &doubted.state {
-        Doubt::Unknown => {
+    Ok(Some(match &doubted.resolution {
+        Resolution::Unknown(_) => {
             cx.note("RUG-X13");
             let message = "a boot may be under way: the cloud cannot say yet";
             report::not_ready(cx, router, "BootInDoubt", message);
             Next::after(cx.config().retry_delay)
         }
-        Doubt::Done(answer) => {
+        Resolution::Done(answer) => {
             let booted: Booted = polity_sdk::decode(answer, "what a boot in doubt was answered")?;
             router.status.boot_attempts += 1;
             adopt(router, booted.id);
@@ -29,7 +29,7 @@ pub(crate) fn resolve(cx: &Cx, router: &mut Router) -> Result<Option<Next>, Fail
             router.status.ports = router.spec.ports.iter().map(|port| port.mac.clone()).collect();
             router.take(cx, "RUG-X15", State::CheckBoot)
         }
-        Doubt::Absent => {
+        Resolution::Absent => {
             count_failed(cx, router, "BootFailed", "the boot did not arrive");
             router.take_slowly(cx, "RUG-X16", State::CreateVm)
         }

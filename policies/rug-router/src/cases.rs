@@ -11,7 +11,7 @@ pub mod living;
 pub mod plugging;
 pub mod stopping;
 
-use polity_sdk::Doubt;
+use polity_sdk::Resolution;
 use polity_sdk::prelude::*;
 use polity_sdk::test::{NOW, NOW_MS};
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@ mod neutron;
 use std::time::Duration;
 
 use neutron::{Story, edges, failure, lost, port};
-use polity_sdk::{Code, Doubt, Next, RetryClass, Time};
+use polity_sdk::{Code, Next, Resolution, RetryClass, Time};
 use serde_json::json;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -310,14 +310,14 @@ fn a_boot_whose_answer_is_lost_makes_one_vm() {
         drop(state);
         assert_eq!(story.step(), "");
         assert_eq!(story.world.status()["bootAttempts"], json!(null));
-        story.doubt(Doubt::Unknown);
+        story.doubt(Resolution::Unknown("the cloud cannot say yet".to_owned()));
         assert_eq!(story.step(), "X13");
         if made {
-            story.doubt(Doubt::Done(json!({"id": "vm-7"}).to_string()));
+            story.doubt(Resolution::Done(json!({"id": "vm-7"}).to_string()));
             assert_eq!(story.step(), "X15");
             assert_eq!(story.world.status()["instance"], "vm-7");
         } else {
-            story.doubt(Doubt::Absent);
+            story.doubt(Resolution::Absent);
             assert_eq!(story.step(), "X16");
             assert_eq!(story.rest(), "13 17 21");
             assert_eq!(story.neutron.state().boots, 1);

@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::contract::{self, CloudAct, CloudCall, CredentialPlan, Failure, Question};
+use crate::contract::{self, CloudAct, CloudCall, Failure, Question};
 use crate::request::{self, Act, Ask};
 
 /// Asks a `read` operation of the cloud's catalogue.
@@ -57,10 +57,11 @@ pub fn create<A: DeserializeOwned>(operation: &str, intent: &str, arguments: &im
 }
 
 /// Asks for credentials by a plan of secrets and roles, by name; identity role only.
-pub fn credential(plan: &impl Serialize) -> CredentialAsk {
-    CredentialAsk(CredentialPlan {
+pub fn credential<A: DeserializeOwned>(plan: &impl Serialize) -> CredentialAsk<A> {
+    CredentialAsk {
         plan: request::write(plan),
-    })
+        attributes: PhantomData,
+    }
 }
 
 /// A `read` operation. See [`ask`].
@@ -103,29 +104,30 @@ impl<A: DeserializeOwned> Act for CloudDo<A> {
 
 /// A credential plan. See [`credential`].
 #[derive(Clone, Debug)]
-pub struct CredentialAsk(CredentialPlan);
+pub struct CredentialAsk<A> {
+    plan: String,
+    attributes: PhantomData<fn() -> A>,
+}
 
 /// What a credential plan is answered with.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
-pub struct Credential {
+pub struct Credential<A> {
     /// Names the session to the host, in this pass only.
     pub handle: String,
-    /// Who the session acts as.
-    pub principal: String,
-    /// The account it acts in.
-    pub account: String,
     /// Whether the host had the session already.
-    pub cached: bool,
+    pub reused: bool,
+    /// What the cloud says of the session: [`session::Attributes`], say.
+    pub attributes: A,
 }
 
-impl Ask for CredentialAsk {
-    type Answer = Credential;
+impl<A: DeserializeOwned> Ask for CredentialAsk<A> {
+    type Answer = Credential<A>;
 
     fn question(self, _: Option<&str>) -> Question {
-        Question::Credential(self.0)
+        Question::Credential(self.plan)
     }
 
-    fn read(json: &str) -> Result<Credential, Failure> {
+    fn read(json: &str) -> Result<Credential<A>, Failure> {
         request::read(json)
     }
 }

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::contract::{
-    self, Eviction, Failure, ListQuery, Mint, ObjectDelete, ObjectPatch, ObjectQuery, ObjectRef,
-    Precondition, Question,
+    self, Eviction, Failure, ListQuery, Mint, ObjectCreate, ObjectDelete, ObjectPatch, ObjectQuery,
+    ObjectRef, Precondition, Question,
 };
 use crate::request::{self, Act, Ask};
 use crate::time::millis;
@@ -33,6 +33,8 @@ pub fn object<K: Kind>(name: &str) -> ObjectAsk<K> {
 pub fn objects<K: Kind>() -> ObjectsAsk<K> {
     ObjectsAsk {
         query: ListQuery {
+            cluster: None,
+            page: None,
             api_version: K::API_VERSION.to_owned(),
             kind: K::KIND.to_owned(),
             namespace: None,
@@ -50,6 +52,7 @@ pub fn objects<K: Kind>() -> ObjectsAsk<K> {
 /// Asks whether a Secret of the primary's namespace exists, its key names and a digest; never its values.
 pub fn secret(name: &str) -> SecretAsk {
     SecretAsk(ObjectRef {
+        cluster: None,
         api_version: "v1".to_owned(),
         kind: "Secret".to_owned(),
         namespace: None,
@@ -97,9 +100,10 @@ pub fn evict<K: Kind>(pod: &K) -> Write {
     }))
 }
 
-/// Makes a token in the host: `bootstrap-token` or `password`. The answer is a sealed reference to it.
+/// Makes a token in the host, of a kind that the binding grants. The answer is a sealed reference to it.
 pub fn mint(kind: &str, ttl: impl Into<Duration>) -> MintAct {
     MintAct(Mint {
+        cluster: None,
         kind: kind.to_owned(),
         ttl: millis(ttl.into()),
     })
@@ -107,6 +111,7 @@ pub fn mint(kind: &str, ttl: impl Into<Duration>) -> MintAct {
 
 fn reference<K: Kind>(namespace: Option<String>, name: &str) -> ObjectRef {
     ObjectRef {
+        cluster: None,
         api_version: K::API_VERSION.to_owned(),
         kind: K::KIND.to_owned(),
         namespace,
@@ -356,7 +361,10 @@ impl Act for Write {
                 if let (true, Some(metadata), Some(home)) = (namespaced, metadata, home) {
                     metadata.entry("namespace").or_insert_with(|| home.into());
                 }
-                contract::Act::Create(object.to_string())
+                contract::Act::Create(ObjectCreate {
+                    cluster: None,
+                    object: object.to_string(),
+                })
             }
             WriteAct::Patch(patch) => contract::Act::Patch(patch),
             WriteAct::Delete(delete) => contract::Act::Delete(delete),

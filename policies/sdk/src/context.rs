@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{self, Poll};
 
 use crate::contract::{self, ActInDoubt, Event, EventType, Failure, Question, Request};
-use crate::{Act, Ask, Kind, Permit, Time};
+use crate::{Act, Ask, Kind, Lock, Time};
 
 /// One pass, as its policy sees it: the object, the time, the configuration, and what can be asked and done.
 ///
@@ -174,11 +174,11 @@ impl<T: Kind, C> Context<T, C> {
         }
     }
 
-    /// Asks for a permit: mutual exclusion between the passes of one binding and tenant, held until this pass is
-    /// published. None while another pass holds it.
-    pub async fn permit(&self, name: &str) -> Result<Option<Permit<T, C>>, Failure> {
-        let held = self.ask(PermitAsk(name)).await?;
-        Ok(held.then(|| Permit::of(self.clone())))
+    /// Asks for a lock: mutual exclusion between the passes of one binding and tenant, held until this pass is
+    /// published. None while another pass holds it: once it is free, this object is looked at again.
+    pub async fn lock(&self, name: &str) -> Result<Option<Lock<T, C>>, Failure> {
+        let held = self.ask(LockAsk(name)).await?;
+        Ok(held.then(|| Lock::of(self.clone())))
     }
 
     /// Leaves a short machine-readable remark: the id of an edge of the workflow that was really taken.
@@ -293,24 +293,24 @@ impl<A> Drop for Acting<A> {
     }
 }
 
-/// Whether a permit is held.
-struct PermitAsk<'a>(&'a str);
+/// Whether a lock is held.
+struct LockAsk<'a>(&'a str);
 
-impl Ask for PermitAsk<'_> {
+impl Ask for LockAsk<'_> {
     type Answer = bool;
 
     fn question(self, _: Option<&str>) -> Question {
-        Question::Permit(self.0.to_owned())
+        Question::Lock(self.0.to_owned())
     }
 
     fn read(json: &str) -> Result<bool, Failure> {
-        crate::request::read::<Permission>(json).map(|permission| permission == Permission::Held)
+        crate::request::read::<Answer>(json).map(|answer| answer == Answer::Held)
     }
 }
 
 #[derive(PartialEq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Permission {
+enum Answer {
     Held,
     Busy,
 }

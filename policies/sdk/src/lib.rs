@@ -107,11 +107,11 @@ pub mod join;
 mod json;
 mod kind;
 pub mod kube;
+mod lock;
 mod manifest;
 mod next;
 mod patch;
 mod path;
-mod permit;
 mod report;
 mod request;
 pub mod step;
@@ -127,18 +127,20 @@ pub mod contract {
     pub use crate::bindings::exports::polity::policy::identity::{
         Judgement, StepOutcome as IdentityStep, Verdict as IdentityVerdict,
     };
-    pub use crate::bindings::exports::polity::policy::retry::Trial as RetryTrial;
+    pub use crate::bindings::exports::polity::policy::retry::{Origin, RetryRequest, Wait};
     pub use crate::bindings::polity::policy::types::*;
 }
 
 pub use condition::{Condition, ConditionStatus, Conditions};
 pub use context::{Acting, Asking, Context, Edit};
-pub use contract::{ActInDoubt, Code, Doubt, Effect, EventType, Failure, Next, RetryClass};
+pub use contract::{
+    ActInDoubt, Code, Effect, EventType, Failure, Next, Origin, Resolution, RetryClass, Wait,
+};
 pub use kind::{Kind, Metadata, OwnerReference};
 pub use kube::{Column, Crd, LabelExpression, LabelOperator, LabelSelector};
-pub use manifest::{Edge, Manifest, Need, Role};
-pub use next::{Found, Judgement, Trial, Verdict};
-pub use permit::Permit;
+pub use lock::Lock;
+pub use manifest::{Edge, Manifest, Need, NeedOf, Role};
+pub use next::{Found, Judgement, RetryRequest, Verdict};
 pub use polity_sdk_macros::policy;
 pub use report::{RECONCILE_FAILED, RECONCILED};
 pub use request::{Act, Ask};
@@ -150,7 +152,7 @@ pub mod prelude {
     pub use crate::join::{join, join_all};
     pub use crate::{
         Code, Condition, ConditionStatus, Conditions, Context, Crd, Edge, EventType, Failure, Found, Kind,
-        Manifest, Metadata, Need, Next, Period, RetryClass, Time, cloud, cluster,
+        Manifest, Metadata, Need, NeedOf, Next, Period, RetryClass, Time, cloud, cluster,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

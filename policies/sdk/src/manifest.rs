@@ -1,17 +1,17 @@
 //! What a policy says of itself.
 
+use polity_contract as contract;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use crate::bindings::exports::polity::policy::policy_info;
 use crate::{Crd, Kind, json};
 
-pub use policy_info::{Edge, Need, Role};
+pub use polity_contract::{Edge, Need, Role};
 
-/// The manifest, built by name; see `policy-info` in `policy.wit` of `polity-contract`.
+/// The manifest, built by name; see `manifest.schema.json` of `polity-contract`.
 #[derive(Clone, Debug)]
-pub struct Manifest(policy_info::Manifest);
+pub struct Manifest(contract::Manifest);
 
 impl Manifest {
     /// Of a policy that answers: which action next?
@@ -30,14 +30,14 @@ impl Manifest {
     }
 
     fn new(role: Role, name: &str, version: &str) -> Self {
-        Manifest(policy_info::Manifest {
+        Manifest(contract::Manifest {
             name: name.to_owned(),
             version: version.to_owned(),
             role,
             governs: Vec::new(),
             needs: Vec::new(),
             writes: Vec::new(),
-            config_schema: "{}".to_owned(),
+            config_schema: json!({}),
             finalizer: None,
             crd: None,
             edges: Vec::new(),
@@ -52,15 +52,14 @@ impl Manifest {
 
     /// The CustomResourceDefinition of its kind.
     pub fn crd(mut self, crd: Crd) -> Self {
-        self.0.crd = Some(json::text(&crd.json()));
+        self.0.crd = Some(crd.json());
         self
     }
 
     /// The CustomResourceDefinitions of its kinds, where it brings several: one `List`.
     pub fn crds(mut self, crds: impl IntoIterator<Item = Crd>) -> Self {
         let items: Vec<Value> = crds.into_iter().map(|crd| crd.json()).collect();
-        let list = json!({ "apiVersion": "v1", "kind": "List", "items": items });
-        self.0.crd = Some(json::text(&list));
+        self.0.crd = Some(json!({ "apiVersion": "v1", "kind": "List", "items": items }));
         self
     }
 
@@ -100,7 +99,7 @@ impl Manifest {
     pub fn config<C: JsonSchema>(mut self) -> Self {
         let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
         let schema = settings.into_generator().into_root_schema_for::<C>();
-        self.0.config_schema = json::text(schema.as_value());
+        self.0.config_schema = schema.to_value();
         self
     }
 
@@ -111,76 +110,49 @@ impl Manifest {
     }
 
     /// As the contract has it.
-    pub fn into_contract(self) -> policy_info::Manifest {
+    pub fn into_contract(self) -> contract::Manifest {
         self.0
     }
 
     /// As the contract has it.
-    pub fn as_contract(&self) -> &policy_info::Manifest {
+    pub fn as_contract(&self) -> &contract::Manifest {
         &self.0
+    }
+
+    /// What `describe` answers.
+    pub fn to_json(&self) -> String {
+        json::text(&serde_json::to_value(&self.0).expect("a manifest has a JSON form"))
     }
 }
 
-fn kind<K: Kind>() -> policy_info::Kind {
-    policy_info::Kind {
+fn kind<K: Kind>() -> contract::Kind {
+    contract::Kind {
         api_version: K::API_VERSION.to_owned(),
         kind: K::KIND.to_owned(),
     }
 }
 
-impl Need {
+/// Needs that name a kind, by its type.
+pub trait NeedOf {
     /// Look at objects of a kind.
-    pub fn objects_of<K: Kind>() -> Need {
+    fn objects_of<K: Kind>() -> Need {
         Need::Objects(kind::<K>())
     }
 
     /// Create objects of a kind.
-    pub fn create_of<K: Kind>() -> Need {
+    fn create_of<K: Kind>() -> Need {
         Need::Create(kind::<K>())
     }
 
     /// Patch objects of a kind.
-    pub fn patch_of<K: Kind>() -> Need {
+    fn patch_of<K: Kind>() -> Need {
         Need::Patch(kind::<K>())
     }
 
     /// Delete objects of a kind.
-    pub fn delete_of<K: Kind>() -> Need {
+    fn delete_of<K: Kind>() -> Need {
         Need::Delete(kind::<K>())
     }
 }
 
-impl Edge {
-    /// An edge that the policy notes itself.
-    pub fn noted(id: &str, meaning: &str) -> Edge {
-        Edge {
-            id: id.to_owned(),
-            meaning: meaning.to_owned(),
-            derived_from: None,
-        }
-    }
-
-    /// The edges of a table, one in a line: its id, what it means and, for one that the host derives, from what, with
-    /// tabs between them. Lines that begin with `#` are remarks.
-    pub fn table(text: &str) -> impl Iterator<Item = Edge> {
-        let lines = text.lines().filter(|line| !line.starts_with('#'));
-        lines.map(|line| {
-            let mut fields = line.split('\t');
-            let mut field = || fields.next().unwrap_or_default();
-            match (field(), field(), field()) {
-                (id, meaning, "") => Edge::noted(id, meaning),
-                (id, meaning, from) => Edge::derived(id, meaning, from),
-            }
-        })
-    }
-
-    /// An edge that the host derives: `from` is `started`, `published`, `requeued`, `failed`, `succeeded`,
-    /// `concluded` or another id; several are separated by spaces, and any of them will do.
-    pub fn derived(id: &str, meaning: &str, from: &str) -> Edge {
-        Edge {
-            id: id.to_owned(),
-            meaning: meaning.to_owned(),
-            derived_from: Some(from.to_owned()),
-        }
-    }
-}
+impl NeedOf for Need {}

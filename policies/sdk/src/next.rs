@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::Time;
-use crate::contract::{Code, Effect, Failure, Next, Retry, RetryClass};
+use crate::contract::{Code, Effect, Failure, Next, Origin, Retry, RetryClass, Wait};
 use crate::time::millis;
 
 impl Next {
@@ -45,6 +45,8 @@ impl Failure {
             message: message.into(),
             effect: Effect::None,
             retry_after: None,
+            operation: None,
+            detail: None,
         }
     }
 
@@ -171,21 +173,59 @@ impl Judgement {
 
 /// What a retry policy is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trial<C> {
+pub struct RetryRequest<C> {
+    /// Of the object: `v1`, or `group/version`.
+    pub api_version: String,
+    /// The object's kind.
+    pub kind: String,
+    /// The object's namespace; none for cluster-scoped kinds.
+    pub namespace: Option<String>,
+    /// Whose end has to be tried again.
+    pub origin: Origin,
     /// Which sort of wait.
     pub class: RetryClass,
-    /// The failure's code; none for a wait without a failure.
-    pub code: Option<Code>,
-    /// How many such passes came before in an unbroken row.
+    /// The failure, its message cut; none for a wait without one. The host never waits less than its `retry_after`.
+    pub failure: Option<Failure>,
+    /// How many passes before this one ended in a failure, in an unbroken row.
     pub attempt: u32,
     /// How long that row has lasted.
-    pub since: Duration,
-    /// The other side's wish. The host never waits less.
-    pub retry_after: Option<Duration>,
+    pub failing_for: Duration,
+    /// How long the object waited after the pass before, where that one ended in a retry, too.
+    pub previous_wait: Option<Duration>,
     /// The only randomness there is: derived from the object's uid and the attempt.
     pub seed: u64,
     /// The retry policy's configuration.
     pub config: C,
+}
+
+impl<C> RetryRequest<C> {
+    /// The failure's code.
+    pub fn code(&self) -> Option<Code> {
+        self.failure.as_ref().map(|failure| failure.code)
+    }
+}
+
+impl Wait {
+    /// So long.
+    pub fn after(length: impl Into<Duration>) -> Wait {
+        Wait::After(millis(length.into()))
+    }
+
+    /// Until something changes, as after [`Next::settled`].
+    pub fn on_change() -> Wait {
+        Wait::OnChange(None)
+    }
+
+    /// Until something changes, and at the latest after this long.
+    pub fn on_change_within(length: impl Into<Duration>) -> Wait {
+        Wait::OnChange(Some(millis(length.into())))
+    }
+}
+
+impl From<Duration> for Wait {
+    fn from(length: Duration) -> Self {
+        Wait::after(length)
+    }
 }
 
 impl fmt::Display for Next {

@@ -5,16 +5,16 @@ use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{self, Poll, Waker};
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
 use crate::bindings::exports::polity::policy::identity;
 use crate::context::{Journal, PassState};
 use crate::contract::{
-    Code, Conclusion, Failure, IdentityStep, Next, Pass, Request, RetryClass, RetryTrial, Step,
+    self, Code, Conclusion, Failure, IdentityStep, Next, Pass, Requests, RetryClass, Step, Wait,
 };
-use crate::time::millis;
-use crate::{Context, Judgement, Kind, Time, Trial, Verdict, patch, path, report};
+use crate::{Context, Judgement, Kind, RetryRequest, Time, Verdict, patch, path, report};
 
 /// One step of a lifecycle policy.
 pub fn lifecycle<T, C, F>(pass: Pass, policy: impl FnOnce(Context<T, C>) -> F) -> Step
@@ -65,26 +65,31 @@ where
 
 /// The one call of a retry policy. A configuration that does not decode waits a minute: the host checked it against
 /// the schema, so this is the policy's mistake, and it must not be a hot one.
-pub fn retry<C: DeserializeOwned>(
-    trial: RetryTrial,
-    policy: impl FnOnce(Trial<C>) -> std::time::Duration,
-) -> u64 {
-    let Ok(config) = serde_json::from_str(&trial.config) else {
-        return 60_000;
+pub fn retry<C: DeserializeOwned, W: Into<Wait>>(
+    request: contract::RetryRequest,
+    policy: impl FnOnce(RetryRequest<C>) -> W,
+) -> Wait {
+    let Ok(config) = serde_json::from_str(&request.config) else {
+        return Wait::After(60_000);
     };
-    millis(policy(Trial {
-        class: trial.class,
-        code: trial.code,
-        attempt: trial.attempt,
-        since: std::time::Duration::from_millis(trial.since),
-        retry_after: trial.retry_after.map(std::time::Duration::from_millis),
-        seed: trial.seed,
+    policy(RetryRequest {
+        api_version: request.api_version,
+        kind: request.kind,
+        namespace: request.namespace,
+        origin: request.origin,
+        class: request.class,
+        failure: request.failure,
+        attempt: request.attempt,
+        failing_for: Duration::from_millis(request.failing_for),
+        previous_wait: request.previous_wait.map(Duration::from_millis),
+        seed: request.seed,
         config,
-    }))
+    })
+    .into()
 }
 
 enum Outcome<R> {
-    Pending(Vec<Request>),
+    Pending(Requests),
     /// The object is absent and the kind does not run without it.
     Absent,
     /// The object or the configuration is not what the policy's types say.
@@ -186,12 +191,11 @@ fn leave<T>(held: T) {
 
 impl Journal {
     /// Asks if any is open, otherwise acts.
-    fn requests(&self) -> Vec<Request> {
+    fn requests(&self) -> Requests {
         let asks = self.asks.take();
-        if asks.is_empty() {
-            self.acts.take().into_iter().map(Request::Act).collect()
-        } else {
-            asks.into_iter().map(Request::Ask).collect()
+        match asks.is_empty() {
+            true => Requests::Acts(self.acts.take()),
+            false => Requests::Asks(asks),
         }
     }
 

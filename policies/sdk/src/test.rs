@@ -19,7 +19,7 @@ mod facts;
 mod watch;
 mod world;
 
-pub use case::{Case, NOW, NOW_MS, RetryCase, check_edges};
+pub use case::{Case, NOW, NOW_MS, RetryCase, check_edges, retry_request};
 pub use cluster::Cluster;
 pub use drive::{Driven, STEPS, describe, drive};
 pub use facts::{Answer, Facts};

@@ -9,9 +9,10 @@
 mod thing;
 
 use polity_sdk::cloud::vm::{self, Power};
-use polity_sdk::contract::{Conclusion, IdentityStep, Pass, Request, RetryTrial, Step};
+use polity_sdk::contract::{Conclusion, IdentityStep, Pass, Request, Step};
 use polity_sdk::prelude::*;
-use polity_sdk::{ActInDoubt, Doubt, Judgement, Next, Trial, Verdict, step};
+use polity_sdk::test::retry_request;
+use polity_sdk::{ActInDoubt, Judgement, Next, Resolution, RetryRequest, Verdict, Wait, step};
 use serde_json::{Value, json};
 use thing::{Thing, world};
 
@@ -258,7 +259,7 @@ fn unknown_fields_of_the_object_are_not_in_the_patch() {
 fn acts_in_doubt_are_handed_to_the_policy() {
     async fn policy(cx: Cx) -> Result<Next, Failure> {
         for act in cx.pending() {
-            cx.note(format!("{} {} {:?}", act.operation, act.intent, act.state));
+            cx.note(format!("{} {} {:?}", act.operation, act.intent, act.resolution));
         }
         Ok(Next::settled())
     }
@@ -267,26 +268,26 @@ fn acts_in_doubt_are_handed_to_the_policy() {
         operation: "vm.clone".into(),
         intent: "t".into(),
         since: 0,
-        state: Doubt::Absent,
+        resolution: Resolution::Absent,
     }]);
-    assert_eq!(world.pass(policy).notes, ["vm.clone t Doubt::Absent"]);
+    assert_eq!(world.pass(policy).notes, ["vm.clone t Resolution::Absent"]);
 }
 
 #[test]
 fn what_a_permit_protects_is_asked_for_latest() {
     async fn policy(cx: Cx) -> Result<Next, Failure> {
-        let Some(permit) = cx.permit("deployment/a").await? else {
+        let Some(lock) = cx.lock("deployment/a").await? else {
             return Ok(Next::retry(RetryClass::Short));
         };
-        let siblings = permit.objects(cluster::objects::<Thing>().labels("of=a")).await?;
+        let siblings = lock.objects(cluster::objects::<Thing>().labels("of=a")).await?;
         cx.note(siblings.len().to_string());
         Ok(Next::settled())
     }
-    let permit = polity_sdk::contract::Question::Permit("deployment/a".into());
+    let lock = polity_sdk::contract::Question::Lock("deployment/a".into());
     let mut world = world();
-    world.answers(permit.clone(), "busy");
+    world.answers(lock.clone(), "busy");
     assert_eq!(world.pass(policy).next, Next::retry(RetryClass::Short));
-    world.answers(permit, "held");
+    world.answers(lock, "held");
     for (name, of) in [("x", "a"), ("y", "b"), ("z", "a")] {
         let metadata = json!({"name": name, "namespace": "home", "labels": {"of": of}});
         world.exists(json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": metadata}));
@@ -332,14 +333,14 @@ fn writes_to_other_objects_carry_what_was_seen() {
 #[test]
 fn an_identity_policy_that_fails_denies() {
     async fn policy(cx: Cx) -> Result<Judgement, Failure> {
-        let session = cx.ask(cloud::credential(&json!({"role": "r"}))).await?;
+        let session = cx.ask(cloud::credential::<Value>(&json!({"role": "r"}))).await?;
         Ok(Judgement::granted(session.handle, Next::settled()))
     }
-    let plan = || cloud::credential(&json!({"role": "r"}));
+    let plan = || cloud::credential::<Value>(&json!({"role": "r"}));
     let mut world = world();
     world.answers(
         plan(),
-        json!({"handle": "h-1", "principal": "p", "account": "1", "cached": false}),
+        json!({"handle": "h-1", "reused": false, "attributes": {"principal": "p"}}),
     );
     assert_eq!(world.judge(policy).0, Verdict::Granted("h-1".into()));
     world.fails(plan(), Failure::new(Code::PermissionDenied, "no"));
@@ -362,19 +363,23 @@ fn a_retry_policy_is_asked_with_its_configuration() {
     struct Config {
         base: Period,
     }
-    fn decide(trial: Trial<Config>) -> Duration {
-        Duration::from(trial.config.base) * (trial.attempt + 1)
+    fn decide(request: RetryRequest<Config>) -> Wait {
+        match request.code() {
+            Some(Code::NotFound) => Wait::on_change_within(request.failing_for),
+            _ => Wait::after(Duration::from(request.config.base) * (request.attempt + 1)),
+        }
     }
-    let trial = RetryTrial {
-        class: RetryClass::Short,
-        code: Some(Code::Unavailable),
+    let failed = |code| polity_sdk::contract::RetryRequest {
+        failure: Some(Failure::new(code, "said the cloud")),
         attempt: 2,
-        since: 0,
-        retry_after: None,
-        seed: 1,
+        failing_for: 9_000,
         config: r#"{"base":"2s"}"#.into(),
+        ..retry_request(RetryClass::Short)
     };
-    assert_eq!(step::retry(trial, decide), 6000);
+    let asked = step::retry(failed(Code::Unavailable), decide);
+    assert_eq!(asked, Wait::After(6_000));
+    let asked = step::retry(failed(Code::NotFound), decide);
+    assert_eq!(asked, Wait::OnChange(Some(9_000)));
 }
 
 #[test]
@@ -433,7 +438,7 @@ fn every_code_has_a_name_of_its_own() {
 fn several_crds_are_one_list() {
     let manifest =
         Manifest::identity("t", "1").crds([Crd::of::<Thing>("things"), Crd::of::<Thing>("others")]);
-    let crd: Value = serde_json::from_str(manifest.as_contract().crd.as_deref().unwrap()).unwrap();
+    let crd: Value = manifest.as_contract().crd.clone().unwrap();
     assert_eq!((&crd["apiVersion"], &crd["kind"]), (&json!("v1"), &json!("List")));
     assert_eq!(crd["items"][1]["metadata"]["name"], "others.example.com");
 }

@@ -1,7 +1,7 @@
 //! Requests in the contract's own words, as a test writes them down for a policy to make.
 
 use polity_sdk::contract::{
-    Act, CloudAct, CloudCall, CredentialPlan, Eviction, ListQuery, Mint, ObjectDelete, ObjectPatch,
+    Act, CloudAct, CloudCall, Eviction, ListQuery, Mint, ObjectCreate, ObjectDelete, ObjectPatch,
     ObjectQuery, ObjectRef, Precondition, Question,
 };
 use polity_sdk::prelude::*;
@@ -19,7 +19,7 @@ enum Wish {
     Objects(Named),
     Secret(Named),
     Cloud(Operation),
-    Permit(String),
+    Lock(String),
     Credential(Value),
     Act(Operation),
     Create(Value),
@@ -80,23 +80,36 @@ impl Wish {
             Wish::Latest(object) => object.query(true),
             Wish::Objects(kind) => kind.list(),
             Wish::Secret(secret) => Question::Secret(secret.into()),
-            Wish::Permit(name) => Question::Permit(name),
-            Wish::Credential(plan) => Question::Credential(CredentialPlan {
-                plan: plan.to_string(),
-            }),
+            Wish::Lock(name) => Question::Lock(name),
+            Wish::Credential(plan) => Question::Credential(plan.to_string()),
             Wish::Cloud(call) => Question::Cloud(CloudCall {
                 operation: call.operation,
                 arguments: call.arguments.to_string(),
             }),
             Wish::Act(act) => return cx.act(act.into_act()).await,
-            Wish::Create(object) => return cx.act(Act::Create(object.to_string())).await,
+            Wish::Create(object) => return cx.act(creation(&object)).await,
             Wish::Patch(change) => return cx.act(change.patch()).await,
             Wish::Delete(change) => return cx.act(change.delete()).await,
             Wish::Evict(change) => return cx.act(change.evict()).await,
-            Wish::Mint(kind) => return cx.act(Act::Mint(Mint { kind, ttl: 60_000 })).await,
+            Wish::Mint(kind) => return cx.act(minting(kind)).await,
         };
         cx.ask(question).await
     }
+}
+
+fn creation(object: &Value) -> Act {
+    Act::Create(ObjectCreate {
+        cluster: None,
+        object: object.to_string(),
+    })
+}
+
+fn minting(kind: String) -> Act {
+    Act::Mint(Mint {
+        cluster: None,
+        kind,
+        ttl: 60_000,
+    })
 }
 
 impl Named {
@@ -110,6 +123,8 @@ impl Named {
 
     fn list(self) -> Question {
         Question::Objects(ListQuery {
+            cluster: None,
+            page: None,
             api_version: self.api_version,
             kind: self.kind,
             namespace: self.namespace,
@@ -125,6 +140,7 @@ impl Named {
 impl From<Named> for ObjectRef {
     fn from(named: Named) -> ObjectRef {
         ObjectRef {
+            cluster: None,
             api_version: named.api_version,
             kind: named.kind,
             namespace: named.namespace,

@@ -5,7 +5,7 @@
 use std::sync::{Arc, OnceLock};
 
 use polity_core::binding::Limits;
-use polity_core::contract::{Pass, RetryClass, Role, Trial};
+use polity_core::contract::{Kind, Origin, Pass, RetryClass, RetryRequest, Role};
 use polity_sandbox::{Policy, Sandbox, SandboxConfig};
 use wasm_smith::{Config, Module};
 
@@ -55,16 +55,22 @@ fn call(policy: &Arc<Policy>) {
     };
     let config: polity_core::contract::Json = "{}".into();
     if policy.role() == Role::Retry {
-        let trial = Trial {
+        let request = RetryRequest {
+            kind: Kind {
+                api_version: "v1".into(),
+                kind: "Thing".into(),
+            },
+            namespace: None,
+            origin: Origin::Lifecycle,
             class: RetryClass::Short,
-            code: None,
+            failure: None,
             attempt: 1,
-            since: 0,
-            retry_after: None,
+            failing_for: 0,
+            previous_wait: None,
             seed: 1,
             config,
         };
-        let (_, fuel) = policy.decide(&trial, &limits);
+        let (_, fuel) = policy.decide(&request, &limits);
         assert!(fuel <= limits.step_fuel, "{fuel}");
         return;
     }

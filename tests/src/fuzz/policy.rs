@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use polity_core::binding::{Binding, Grant, Limits, LoadedPolicy, MintGrant, PolicyId};
 use polity_core::catalogue::Catalogue;
 use polity_core::contract::{
-    Act, Ask, CloudAct, CloudCall, Code, Conclusion, CredentialPlan, Effect, Event, EventType, Eviction,
-    Failure, Kind, ListQuery, Manifest, Mint, Next, ObjectDelete, ObjectPatch, ObjectQuery, ObjectRef, Pass,
-    Precondition, Question, Request, RetryClass, Role, Step, Trial, Verdict,
+    Act, Ask, CloudAct, CloudCall, Code, Conclusion, Effect, Event, EventType, Eviction, Failure, Kind,
+    ListQuery, Manifest, Mint, Next, ObjectCreate, ObjectDelete, ObjectPatch, ObjectQuery, ObjectRef, Pass,
+    Precondition, Question, Request, RetryClass, RetryRequest, Role, Step, Verdict, Wait,
 };
 use polity_core::fault::{Fault, FaultKind, Stepped};
 use polity_core::grants;
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::{Choices, weird};
 use crate::simulation::bindings::{self, FINALIZER, MACHINES, WIDGETS, kind, manifest, native};
-use crate::simulation::native::{Cx, Pending, failed, step, widget};
+use crate::simulation::native::{Cx, Pending, failed, step, wanted, widget};
 use crate::simulation::scenario::{Action, Scenario};
 use crate::simulation::stepper::Stepper;
 use crate::simulation::world::{Options, Wild, World};
@@ -155,7 +155,7 @@ fn meddle(choices: &mut Choices<'_>, scenario: &mut Scenario) {
 fn machines(shape: Shape, catalogue: Arc<Catalogue>) -> Binding {
     let mut grants = vec![
         Grant::Cloud(vec!["*".into()]),
-        Grant::Permit(vec!["*".into()]),
+        Grant::Lock(vec!["*".into()]),
         Grant::Credential(true),
         Grant::Mint(vec![MintGrant::Kind("password".into())]),
         Grant::Ask(kind(WIDGETS, "Widget")),
@@ -219,11 +219,11 @@ impl Stepper for Said<'_> {
         within(stepped, limits)
     }
 
-    fn decide(&self, _: &PolicyId, trial: &Trial, _: &Limits) -> Result<u64, Fault> {
+    fn decide(&self, _: &PolicyId, request: &RetryRequest, _: &Limits) -> Result<Wait, Fault> {
         let mut choices = self.choices.lock().unwrap_or_else(PoisonError::into_inner);
         match choices.below(3) {
-            0 => Ok(polity_core::retry::default_wait(trial)),
-            1 => Ok(choices.number()),
+            0 => Ok(Wait::After(polity_core::retry::default_wait(request))),
+            1 => Ok(Wait::After(choices.number())),
             _ => Err(any_fault(&mut choices)),
         }
     }
@@ -271,8 +271,7 @@ fn machine(cx: &mut Cx<'_>) -> Result<Next, Pending> {
 
 /// Grants what it is answered.
 fn judge(cx: &mut Cx<'_>) -> Result<Next, Pending> {
-    let plan = CredentialPlan { plan: "{}".into() };
-    match cx.ask(Question::Credential(plan))? {
+    match cx.ask(Question::Credential("{}".into()))? {
         Ok(credential) => {
             let handle = credential["handle"].as_str().unwrap_or_default();
             cx.verdict = Some(Verdict::Granted(handle.to_owned()));
@@ -288,9 +287,9 @@ fn judge(cx: &mut Cx<'_>) -> Result<Next, Pending> {
 fn any_step(choices: &mut Choices<'_>, pass: &Pass, limits: &Limits, role: Role) -> Stepped {
     let outcome = match choices.below(16) {
         0 => Err(any_fault(choices)),
-        1..=3 => Ok(Step::Pending(requests(choices, pass, 0))),
-        4..=6 => Ok(Step::Pending(requests(choices, pass, 1))),
-        7 => Ok(Step::Pending(requests(choices, pass, 2))),
+        1..=3 => Ok(Step::Pending(wanted(requests(choices, pass, 0)))),
+        4..=6 => Ok(Step::Pending(wanted(requests(choices, pass, 1)))),
+        7 => Ok(Step::Pending(wanted(requests(choices, pass, 2)))),
         _ => Ok(Step::Concluded {
             verdict: verdict(choices, pass, role),
             conclusion: conclusion(choices, pass),
@@ -319,7 +318,7 @@ fn any_fault(choices: &mut Choices<'_>) -> Fault {
     }
 }
 
-/// Asks, acts, or both.
+/// Asks, acts, or both, of which the asks are said.
 fn requests(choices: &mut Choices<'_>, pass: &Pass, which: u8) -> Vec<Request> {
     let mut requests = Vec::new();
     for _ in 0..choices.below(5) {
@@ -359,6 +358,8 @@ fn question(choices: &mut Choices<'_>, pass: &Pass) -> Question {
                 Some("!"),
             ];
             Question::Objects(ListQuery {
+                cluster: None,
+                page: None,
                 kind: object.kind,
                 namespace: object.namespace,
                 label_selector: choices.pick(&selectors).map(str::to_owned),
@@ -373,12 +374,10 @@ fn question(choices: &mut Choices<'_>, pass: &Pass) -> Question {
             operation: operation(choices),
             arguments: arguments(choices, pass).into(),
         }),
-        4 => Question::Permit(choices.text()),
+        4 => Question::Lock(choices.text()),
         _ => {
             let plan = json!({"chain": weird::value(choices, 2)});
-            Question::Credential(CredentialPlan {
-                plan: weird::text(choices, &plan).into(),
-            })
+            Question::Credential(weird::text(choices, &plan).into())
         }
     }
 }
@@ -404,7 +403,10 @@ fn act_of(choices: &mut Choices<'_>, pass: &Pass) -> Act {
                 choices.pick(&[("v1", "ConfigMap"), (MACHINES, "Machine"), ("v1", "Pod")]);
             let name = choices.pick(&["made", "site", "m0", ""]);
             let object = weird::object(choices, api_version, kind, name);
-            Act::Create(weird::text(choices, &object).into())
+            Act::Create(ObjectCreate {
+                cluster: None,
+                object: weird::text(choices, &object).into(),
+            })
         }
         4..=5 => {
             let patch = weird::patch(choices);
@@ -437,6 +439,7 @@ fn act_of(choices: &mut Choices<'_>, pass: &Pass) -> Act {
             grace_period_seconds: choices.pick(&[None, Some(u32::MAX)]),
         }),
         _ => Act::Mint(Mint {
+            cluster: None,
             kind: choices.pick(&["password", "bootstrap-token", ""]).to_owned(),
             ttl: choices.number(),
         }),
@@ -495,6 +498,7 @@ fn reference(choices: &mut Choices<'_>) -> ObjectRef {
         ("", ""),
     ]);
     ObjectRef {
+        cluster: None,
         kind: Kind {
             api_version: api_version.into(),
             kind: kind.into(),
@@ -621,6 +625,8 @@ fn next(choices: &mut Choices<'_>) -> Next {
                 message: choices.text(),
                 effect: choices.pick(&[Effect::None, Effect::Unknown]),
                 retry_after: choices.chance(64).then(|| choices.number()),
+                operation: None,
+                detail: None,
             }),
         },
     }

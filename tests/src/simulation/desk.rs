@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use polity_core::call::{Call, CallId, CloudRequest, PendingEntry, Reply, Scope, WatchEvent, Write};
-use polity_core::contract::{Answer, Code, Doubt, Failure, Pass, Question};
+use polity_core::contract::{Answer, Code, Failure, Pass, Question, Resolution, Wait};
 use polity_core::controller::{Controller, Input, Output};
 use polity_core::fault::Stepped;
 use polity_core::key::{Key, Now};
@@ -28,7 +28,7 @@ pub struct Desk {
     /// Answers clouds.
     pub cloud: Box<dyn FnMut(&CloudRequest) -> Answer>,
     /// Says what came of creates in doubt.
-    pub doubt: Box<dyn FnMut(&PendingEntry) -> Doubt>,
+    pub doubt: Box<dyn FnMut(&PendingEntry) -> Resolution>,
     /// Milliseconds that the retry policy decides on, by its digest.
     pub waits: BTreeMap<String, u64>,
     /// Which calls are kept back.
@@ -66,7 +66,7 @@ impl Desk {
                 let message = format!("nobody answers {}", request.operation);
                 Err(Failure::new(Code::Unimplemented, message))
             }),
-            doubt: Box::new(|_| Doubt::Unknown),
+            doubt: Box::new(|_| Resolution::unknown("nobody looked")),
             waits: BTreeMap::new(),
             hold: Box::new(|_| false),
             held: Vec::new(),
@@ -212,14 +212,14 @@ impl Desk {
                 Reply::Stepped(policy(pass))
             }
             Call::Render(render) => Reply::Rendered(render.run()),
-            Call::Decide { policy, .. } => Reply::Decided(Ok(self.waits[&*policy.0])),
+            Call::Decide { policy, .. } => Reply::Decided(Ok(Wait::After(self.waits[&*policy.0]))),
             Call::Cloud(request) => {
                 self.performed.push(request.clone());
                 Reply::Answer((self.cloud)(request))
             }
             Call::Settle { entry, .. } => Reply::Settled((self.doubt)(entry)),
             Call::Credential { plan, .. } => {
-                Reply::Answer(Ok(json!({"handle": format!("handle of {}", &*plan.plan)})))
+                Reply::Answer(Ok(json!({"handle": format!("handle of {}", &**plan)})))
             }
             Call::Read(Question::Object(query)) => {
                 let namespace = query.object.namespace.clone().unwrap_or_default();

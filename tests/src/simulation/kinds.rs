@@ -7,7 +7,7 @@ pub mod site;
 use std::sync::Arc;
 
 use polity_core::binding::{Binding, LoadedPolicy, PolicyId};
-use polity_core::contract::{Manifest, Pass, Role, Trial};
+use polity_core::contract::{Manifest, Pass, RetryRequest, Role};
 use polity_core::fault::{Fault, FaultKind, Stepped};
 use polity_core::retry::default_wait;
 use serde_json::{Value, json};
@@ -62,10 +62,10 @@ pub fn step(policy: &PolicyId, pass: &Pass) -> Stepped {
 }
 
 /// What a native retry policy decides, in milliseconds.
-pub fn decide(policy: &PolicyId, trial: &Trial) -> u64 {
+pub fn decide(policy: &PolicyId, request: &RetryRequest) -> u64 {
     match policy.0.trim_end_matches(AGAIN) {
-        "patience" => site::patience(trial),
-        _ => default_wait(trial),
+        "patience" => site::patience(request),
+        _ => default_wait(request),
     }
 }
 

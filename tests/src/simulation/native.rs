@@ -1,11 +1,11 @@
 //! Policies as plain Rust functions over the contract's types: small ones that the shipped policies are no match for
-//! (cluster objects, permits, a verdict), and what is needed to write them.
+//! (cluster objects, locks, a verdict), and what is needed to write them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use polity_core::contract::{
     Act, Answer, Ask, CloudAct, CloudCall, Conclusion, Event, Failure, Json, Kind, ListQuery, Next,
-    ObjectQuery, ObjectRef, Pass, Question, Request, RetryClass, Step, Verdict,
+    ObjectQuery, ObjectRef, Pass, Question, Request, Requests, RetryClass, Step, Verdict,
 };
 use polity_core::fault::Stepped;
 use polity_core::plan;
@@ -52,6 +52,7 @@ impl Cx<'_> {
             kind: kind.into(),
         };
         let object = ObjectRef {
+            cluster: None,
             kind,
             namespace: Some(namespace.into()),
             name: name.into(),
@@ -156,6 +157,21 @@ pub fn text(value: &Value) -> Json {
     value.to_string().into()
 }
 
+/// What a step returns that lacks or wants these: acts only if it lacks no answer.
+pub fn wanted(requests: Vec<Request>) -> Requests {
+    let (mut asks, mut acts) = (Vec::new(), Vec::new());
+    for request in requests {
+        match request {
+            Request::Ask(ask) => asks.push(ask),
+            Request::Act(act) => acts.push(act),
+        }
+    }
+    match asks.is_empty() {
+        true => Requests::Acts(acts),
+        false => Requests::Asks(asks),
+    }
+}
+
 /// One step of a native policy. Each request counts 1,000 fuel, so that recordings have something to show.
 pub fn step(pass: &Pass, policy: impl FnOnce(&mut Cx<'_>) -> Result<Next, Pending>) -> Stepped {
     let parsed = |json: &Json| serde_json::from_str(json).unwrap_or(Value::Null);
@@ -170,7 +186,7 @@ pub fn step(pass: &Pass, policy: impl FnOnce(&mut Cx<'_>) -> Result<Next, Pendin
         acts: BTreeMap::new(),
     };
     let step = match policy(&mut cx) {
-        Err(Pending(requests)) => Step::Pending(requests),
+        Err(Pending(requests)) => Step::Pending(wanted(requests)),
         Ok(next) => Step::Concluded {
             verdict: cx.verdict,
             conclusion: Conclusion {

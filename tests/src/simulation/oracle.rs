@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use polity_core::contract::{Act, Code, Json, Next, Pass, Question, Request, Trial};
+use polity_core::contract::{Act, Code, Json, Next, Pass, Question, Request, RetryRequest};
 use polity_core::key::Key;
 use polity_core::object::Object;
 use polity_core::record::{Outcome, PassRecord};
@@ -191,7 +191,7 @@ struct Last {
     /// A write of it met a conflict or was cut: its object is read before its next pass, which takes as long as it takes.
     reads_first: bool,
     /// What its retry policy was asked.
-    trial: Option<Trial>,
+    retry: Option<RetryRequest>,
 }
 
 /// A pass in flight.
@@ -549,7 +549,7 @@ impl Oracle {
             faulted: record.outcome == Outcome::Faulted,
             due: seen.due(record),
             reads_first: record.writes.last().is_some_and(|write| write.failure.is_some()),
-            trial: record.retry.as_ref().map(|retry| retry.trial.clone()),
+            retry: record.retry.as_ref().map(|retry| retry.request.clone()),
         };
         seen.last.insert(record.key.clone(), last);
         Ok(())

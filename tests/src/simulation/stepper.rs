@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use polity_core::binding::{Limits, LoadedPolicy, PolicyId};
-use polity_core::contract::{Pass, Trial};
+use polity_core::contract::{Pass, RetryRequest, Wait};
 use polity_core::fault::{Fault, Stepped};
 use polity_sandbox::{LoadError, Policy, Sandbox, SandboxConfig};
 
@@ -15,7 +15,7 @@ pub trait Stepper: Sync {
     fn step(&self, policy: &PolicyId, pass: &Pass, limits: &Limits) -> Stepped;
 
     /// How long until the next try, in milliseconds.
-    fn decide(&self, policy: &PolicyId, trial: &Trial, limits: &Limits) -> Result<u64, Fault>;
+    fn decide(&self, policy: &PolicyId, request: &RetryRequest, limits: &Limits) -> Result<Wait, Fault>;
 
     /// The policy of Machines.
     fn machine(&self) -> LoadedPolicy;
@@ -41,8 +41,8 @@ impl Stepper for Sandboxed {
         }
     }
 
-    fn decide(&self, policy: &PolicyId, trial: &Trial, _: &Limits) -> Result<u64, Fault> {
-        Ok(kinds::decide(policy, trial))
+    fn decide(&self, policy: &PolicyId, request: &RetryRequest, _: &Limits) -> Result<Wait, Fault> {
+        Ok(Wait::After(kinds::decide(policy, request)))
     }
 
     fn machine(&self) -> LoadedPolicy {

@@ -36,6 +36,7 @@ pub const HEALTHY: usize = 2;
 /// Names an object.
 pub fn reference(api_version: &str, kind: &str, namespace: Option<&str>, name: &str) -> ObjectRef {
     ObjectRef {
+        cluster: None,
         kind: Kind {
             api_version: api_version.into(),
             kind: kind.into(),

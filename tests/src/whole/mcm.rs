@@ -37,7 +37,7 @@ pub fn machines(configuration: Value) -> Value {
                 {"ask": everywhere("policy/v1", "PodDisruptionBudget")},
                 {"ask": everywhere("v1", "PersistentVolumeClaim")},
                 {"ask": attachment}, {"delete": attachment},
-                {"secrets": {}}, {"permit": ["deployment/*"]}, {"mint": ["bootstrap-token"]},
+                {"secrets": {}}, {"lock": ["deployment/*"]}, {"mint": ["bootstrap-token"]},
                 {"cloud": ["machine.*", "token.revoke"]},
             ],
         },

@@ -397,6 +397,8 @@ impl Site {
 /// If they cannot be listed.
 pub async fn list(cluster: &Cluster, api_version: &str, kind: &str) -> Vec<Value> {
     let query = ListQuery {
+        cluster: None,
+        page: None,
         kind: Kind {
             api_version: api_version.into(),
             kind: kind.into(),

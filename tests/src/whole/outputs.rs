@@ -10,7 +10,7 @@ use futures::poll;
 use polity_clouds::{BoxFuture, Cloud};
 use polity_core::call::{CloudRequest, PendingEntry, Session};
 use polity_core::catalogue::{Catalogue, OperationEffect};
-use polity_core::contract::{Answer, CredentialPlan, Doubt};
+use polity_core::contract::{Answer, Document, Resolution};
 use tokio::task::AbortHandle;
 
 /// The outputs of one process.
@@ -89,11 +89,11 @@ impl Cloud for Counted {
         Box::pin(self.count(request))
     }
 
-    fn settle<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Doubt> {
+    fn settle<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Resolution> {
         self.cloud.settle(session, entry)
     }
 
-    fn credential<'a>(&'a self, plan: &'a CredentialPlan, owner: &'a str) -> BoxFuture<'a, Answer> {
+    fn credential<'a>(&'a self, plan: &'a Document, owner: &'a str) -> BoxFuture<'a, Answer> {
         self.cloud.credential(plan, owner)
     }
 

@@ -201,6 +201,7 @@ fn is_simulated(action: &Action) -> bool {
 
 fn reference(at: &Place) -> ObjectRef {
     ObjectRef {
+        cluster: None,
         kind: Kind {
             api_version: MACHINES.into(),
             kind: at.0.clone(),

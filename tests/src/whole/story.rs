@@ -46,6 +46,7 @@ impl Story {
         site.apply(&manifests).await;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let object = ObjectRef {
+            cluster: None,
             kind: Kind {
                 api_version: text(&object["apiVersion"]),
                 kind: text(&object["kind"]),

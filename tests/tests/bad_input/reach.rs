@@ -348,19 +348,19 @@ async fn what_is_sealed_is_of_the_own_namespace_and_granted() {
 
 #[tokio::test(start_paused = true)]
 async fn permits_tokens_and_credentials_are_what_the_binding_grants() {
-    let grants = json!([{"permit": ["deployment/*"]}, {"mint": ["bootstrap-token"]}, {"credential": true}]);
+    let grants = json!([{"lock": ["deployment/*"]}, {"mint": ["bootstrap-token"]}, {"credential": true}]);
     let stand = Stand::with(vec![granting(grants)]).await;
     let wishes = json!([
-        {"permit": "cluster/a"}, {"mint": "password"}, {"credential": {"chain": []}},
+        {"lock": "cluster/a"}, {"mint": "password"}, {"credential": {"chain": []}},
         {"cloud": {"operation": "vm.power", "arguments": {"id": "vm-1"}}},
-        {"permit": "deployment/a"}, {"mint": "bootstrap-token"},
+        {"lock": "deployment/a"}, {"mint": "bootstrap-token"},
     ]);
     let answers = wish(&stand, "greedy", wishes).await;
     // A credential is for identity policies, whatever is granted.
     all_refused(&answers[..4], "not granted");
     assert_eq!(codes(&answers[4..]), [None, None]);
     for words in [
-        "permit cluster/a",
+        "lock cluster/a",
         "mint password",
         "credential",
         "cloud operation vm.power",
@@ -611,15 +611,16 @@ async fn a_machine_with_the_vm_of_another_on_record_is_refused_by_its_driver() {
     assert!(events.iter().any(told), "{events:#?}");
 }
 
-/// A permit is the tenant's own: nobody else's deployment of that name waits for it.
+/// A lock is the tenant's own: nobody else's deployment of that name waits for it.
 #[tokio::test(start_paused = true)]
 async fn a_permit_of_another_tenant_stands_in_nobodys_way() {
     let slow = json!({"min": "4s", "max": "4s"});
-    let mut binding = granting(json!([{"permit": ["deployment/*"]}, {"cloud": ["vm.power"]}]));
+    let mut binding = granting(json!([{"lock": ["deployment/*"]}, {"cloud": ["vm.power"]}]));
     binding["spec"]["cloud"]["configuration"] = json!({"answers": slow});
     let stand = Stand::with(vec![binding]).await;
     namespace(&stand, "victim").await;
-    let long = json!([{"permit": "deployment/a"}, {"cloud": {"operation": "vm.power", "arguments": {"id": "vm-1"}}}]);
+    let long =
+        json!([{"lock": "deployment/a"}, {"cloud": {"operation": "vm.power", "arguments": {"id": "vm-1"}}}]);
     let mut other = wishing("victim", &long);
     other["metadata"]["namespace"] = "victim".into();
     stand.apply(&wishing("hog", &long)).await;
@@ -632,7 +633,7 @@ async fn a_permit_of_another_tenant_stands_in_nobodys_way() {
             .filter(|view| view.passes > 0)
             .map(|_| ())
     };
-    stand.until("a pass that holds the permit", in_flight).await;
+    stand.until("a pass that holds the lock", in_flight).await;
     stand.apply(&other).await;
     stand.apply(&wishing("neighbour", &long)).await;
     for (name, held) in [("hog", "held"), ("victim", "held"), ("neighbour", "busy")] {

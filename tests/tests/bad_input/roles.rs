@@ -1,6 +1,6 @@
 //! Identity and retry policies that break their contract: nobody is let through, and nobody waits for ever or never.
 
-use polity_core::contract::{Cause, Code, Failure, Next, RetryClass, Role};
+use polity_core::contract::{Cause, Code, Failure, Next, RetryClass, Role, Wait};
 use polity_core::controller::Input;
 use polity_core::fault::FaultKind;
 use polity_core::plan::Part;
@@ -52,7 +52,7 @@ async fn fails(stand: &Stand, mischief: &str) -> PassRecord {
 
 /// What the retry policy was asked when a pass ended, and the wait without any policy.
 fn without_a_policy(pass: &PassRecord) -> Option<u64> {
-    pass.retry.as_ref().map(|retry| default_wait(&retry.trial))
+    pass.retry.as_ref().map(|retry| default_wait(&retry.request))
 }
 
 #[tokio::test(start_paused = true)]
@@ -77,7 +77,7 @@ async fn whatever_a_retry_policy_says_is_held_within_the_limits_of_the_binding()
         let pass = fails(&stand, mischief).await;
         assert_eq!(
             pass.retry.and_then(|retry| retry.answer),
-            Some(said),
+            Some(Wait::After(said)),
             "{mischief}"
         );
         assert_eq!(pass.wait, Some(wait), "{mischief}");

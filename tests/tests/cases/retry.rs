@@ -4,8 +4,8 @@ mod mcm {
     use mcm_retry::cases::Case;
 
     fn in_the_sandbox(case: Case) {
-        case.check(crate::decide("mcm-retry", case.trial()));
-        case.check(polity_sdk::step::retry(case.trial(), mcm_retry::decide));
+        case.check(crate::decide("mcm-retry", case.request()));
+        case.check(polity_sdk::step::retry(case.request(), mcm_retry::decide));
     }
 
     mcm_retry::each_case!(in_the_sandbox);
@@ -15,8 +15,8 @@ mod backoff {
     use backoff_retry::cases::Case;
 
     fn in_the_sandbox(case: Case) {
-        case.check(crate::decide("backoff-retry", case.trial()));
-        case.check(polity_sdk::step::retry(case.trial(), backoff_retry::decide));
+        case.check(crate::decide("backoff-retry", case.request()));
+        case.check(polity_sdk::step::retry(case.request(), backoff_retry::decide));
     }
 
     backoff_retry::each_case!(in_the_sandbox);

@@ -7,7 +7,7 @@ use serde_json::Value;
 fn principals(passes: &[PassRecord]) -> Vec<String> {
     let mut all: Vec<String> = passes
         .iter()
-        .map(|pass| session(pass)["principal"].clone())
+        .map(|pass| session(pass)["attributes"]["principal"].clone())
         .filter_map(|principal: Value| principal.as_str().map(str::to_owned))
         .collect();
     all.dedup();
@@ -35,7 +35,7 @@ fn tenants_act_in_their_own_accounts_or_not_at_all() {
     let user = |name: &str| format!("arn:aws:iam::222222222222:user/{name}");
     let blue = ran.passes("Machine", "team-blue/blue-1");
     assert_eq!(principals(&blue), [user("polity-1"), user("polity-2")]);
-    let with_second = |pass: &&PassRecord| session(pass)["principal"] == user("polity-2");
+    let with_second = |pass: &&PassRecord| session(pass)["attributes"]["principal"] == user("polity-2");
     let rotated = blue.iter().find(with_second).expect("a pass with the new key");
     // Whoever came first got the session, the others share it.
     let others = [

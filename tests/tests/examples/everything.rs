@@ -48,7 +48,7 @@ fn five_workflows_run_side_by_side_and_each_keeps_to_its_own() {
         }
         assert_eq!(acts(&passes, "vm.clone"), 1, "{name}");
         let last = passes.last().expect("a pass");
-        assert_eq!(session(last)["account"], "222222222222");
+        assert_eq!(session(last)["attributes"]["account"], "222222222222");
         assert_took(&passes, "CAPV-", &["02", "27", "29"]);
     }
     let stranger = ran.passes("Machine.capv.polity.dev", "stranger/web-1");

@@ -69,7 +69,7 @@ pub(crate) fn rows() -> Vec<Describe> {
         expect,
     };
     let unloaded = Expect::Unloaded;
-    let installs = |name, crd: Value, expect| row(name, json!({"crd": crd.to_string()}), expect);
+    let installs = |name, crd: Value, expect| row(name, json!({"crd": crd}), expect);
     let mut conversion = crd("Waiter");
     conversion["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"],
         "clientConfig": {"url": "https://evil.example/convert"}}});
@@ -118,87 +118,88 @@ pub(crate) fn rows() -> Vec<Describe> {
         ),
         row(
             "many-edges",
-            json!({"edges": [{"$times": [{"id": "E-{n}", "meaning": "m", "derived_from": null}, 100_000]}]}),
+            json!({"edges": [{"$times": [{"id": "E-{n}", "meaning": "m", "derivedFrom": null}, 100_000]}]}),
             unloaded(&["describe", "edges"]),
         ),
         row(
             "edges-twice",
-            json!({"edges": [{"$times": [{"id": "E-1", "meaning": "m", "derived_from": null}, 3]}]}),
+            json!({"edges": [{"$times": [{"id": "E-1", "meaning": "m", "derivedFrom": null}, 3]}]}),
             Expect::Either,
         ),
         row(
             "edges-of-controls",
-            json!({"edges": [{"id": "\u{1b}[2J\n", "meaning": "\u{202e}", "derived_from": "\u{7}"}]}),
+            json!({"edges": [{"id": "\u{1b}[2J\n", "meaning": "\u{202e}", "derivedFrom": "\u{7}"}]}),
             Expect::Either,
         ),
         row(
             "edges-of-themselves",
-            json!({"edges": [{"id": "A", "meaning": "m", "derived_from": "B"}, {"id": "B", "meaning": "m", "derived_from": "A"}]}),
+            json!({"edges": [{"id": "A", "meaning": "m", "derivedFrom": "B"}, {"id": "B", "meaning": "m", "derivedFrom": "A"}]}),
             Expect::Either,
         ),
         row(
             "a-schema-that-is-none",
-            json!({"config_schema": "{"}),
-            unloaded(&["schema", "JSON"]),
+            json!({"configSchema": "{"}),
+            unloaded(&["schema"]),
         ),
         row(
             "a-schema-of-a-number",
-            json!({"config_schema": "5"}),
+            json!({"configSchema": 5}),
             unloaded(&["schema"]),
         ),
         row(
             "a-schema-of-types",
-            json!({"config_schema": "{\"type\":\"nonsense\"}"}),
+            json!({"configSchema": {"type": "nonsense"}}),
             unloaded(&["schema"]),
         ),
         row(
             "a-schema-of-itself",
-            json!({"config_schema": "{\"$ref\":\"#\"}"}),
+            json!({"configSchema": {"$ref": "#"}}),
             Expect::Either,
         ),
         row(
             "a-schema-elsewhere",
-            json!({"config_schema": "{\"$ref\":\"https://evil.example/schema\"}"}),
+            json!({"configSchema": {"$ref": "https://evil.example/schema"}}),
             unloaded(&["schema", "evil"]),
         ),
         row(
             "a-schema-of-a-file",
-            json!({"config_schema": "{\"$ref\":\"file:///etc/passwd\"}"}),
+            json!({"configSchema": {"$ref": "file:///etc/passwd"}}),
             unloaded(&["schema", "passwd"]),
         ),
         row(
             "a-schema-that-grows",
-            json!({"config_schema": refs(4).to_string()}),
+            json!({"configSchema": refs(4)}),
             Expect::Either,
         ),
         row(
             "a-schema-of-a-pattern",
-            json!({"config_schema": "{\"pattern\":\"(((a{1,100}){1,100}){1,100}){1,100}\"}"}),
+            json!({"configSchema": {"pattern": "(((a{1,100}){1,100}){1,100}){1,100}"}}),
             Expect::Either,
         ),
         row(
             "a-schema-too-deep",
-            json!({"config_schema": {"$text": [["{\"not\":", 5_000], "{}", ["}", 5_000]]}}),
-            unloaded(&["schema", "JSON"]),
+            json!({"$text": [r#"{"name":"deep","version":"1","role":"retry","configSchema":"#,
+                ["{\"not\":", 5_000], "{}", ["}", 5_000], "}"]}),
+            unloaded(&["manifest"]),
         ),
         row(
             "another-role",
-            json!({"role": "Lifecycle"}),
+            json!({"role": "lifecycle"}),
             unloaded(&["manifest says"]),
         ),
         row(
             "another-kind",
-            json!({"governs": [{"api_version": "v1", "kind": "Pod"}]}),
+            json!({"governs": [{"apiVersion": "v1", "kind": "Pod"}]}),
             unloaded(&["does not govern"]),
         ),
         row(
             "needs-not-granted",
-            json!({"needs": ["Secrets", "Credential", {"Mint": "password"}, {"Cloud": "vm.*"}]}),
+            json!({"needs": ["secrets", "credential", {"mint": "password"}, {"cloud": "vm.*"}]}),
             unloaded(&["does not grant"]),
         ),
         row(
             "needs-by-the-thousand",
-            json!({"needs": [{"$times": [{"Cloud": "vm.{n}"}, 20_000]}]}),
+            json!({"needs": [{"$times": [{"cloud": "vm.{n}"}, 20_000]}]}),
             unloaded(&["does not grant", "describe", "needs"]),
         ),
         row(
@@ -213,8 +214,8 @@ pub(crate) fn rows() -> Vec<Describe> {
         ),
         row(
             "a-crd-that-is-no-json",
-            json!({"crd": "{"}),
-            unloaded(&["crd", "CRD", "JSON"]),
+            json!({"$text": [r#"{"name":"broken","version":"1","role":"retry","crd":{"#]}),
+            unloaded(&["manifest"]),
         ),
         installs(
             "the-hosts-own-crd",
@@ -296,8 +297,8 @@ pub(crate) fn rows() -> Vec<Describe> {
 /// Puts the policy of a row into the policy folder, and its binding into the cluster as `polity run` does.
 async fn install(stage: &Stage, row: &Describe) {
     let whole = match &row.manifest {
-        Value::Object(fields) if !fields.contains_key("$do") => {
-            let mut whole = manifest("Retry", &[]);
+        Value::Object(fields) if fields.keys().all(|word| !word.starts_with('$')) => {
+            let mut whole = manifest("retry", &[]);
             for (field, value) in fields {
                 whole[field] = value.clone();
             }

@@ -104,13 +104,13 @@ fn faults() -> Vec<Row> {
         row("releases with a broken patch", released, Expect::NotTaken).with(Before::Deleting),
         row(
             "asks without end who may",
-            json!([{"$times": [{"Pending": [asking(json!({"Credential": {"plan":
-            "{\"chain\":[{\"n\":{n}}]}"}}))]}, 80]}]),
+            json!([{"$times": [{"Pending": [asking(json!({"Credential":
+            "{\"chain\":[{\"n\":{n}}]}"}))]}, 80]}]),
             Expect::Faulted(&[FaultKind::TooLong]),
         ),
         row(
             "judges by acts",
-            json!([{"Pending": [{"Act": {"Create": "{}"}}]}, denies(json!({}))]),
+            json!([{"Pending": [{"Act": {"Create": {"object": "{}"}}}]}, denies(json!({}))]),
             Expect::Ends,
         ),
         row("looks where it may not", asks(looks_at(&web)), UNGRANTED),
@@ -130,9 +130,7 @@ fn faults() -> Vec<Row> {
 
 /// Credential plans that name what is not theirs.
 fn plans() -> Vec<Row> {
-    let plan = |name: &str, plan: Value, expect: Expect| {
-        row(name, asks(json!({"Credential": {"plan": plan}})), expect)
-    };
+    let plan = |name: &str, plan: Value, expect: Expect| row(name, asks(json!({"Credential": plan})), expect);
     vec![
         plan("a plan that is no JSON", json!("{"), WRONG_OR_UNGRANTED),
         plan("a plan that is a number", json!("5"), REFUSED),

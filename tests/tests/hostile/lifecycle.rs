@@ -408,7 +408,7 @@ fn closed_kinds() -> Vec<Row> {
         let there = mine(kind, api_version, "canary");
         rows.push(row(
             format!("creates a {of}"),
-            act(json!({"Create": text.to_string()})),
+            act(json!({"Create": {"object": text.to_string()}})),
             UNGRANTED,
         ));
         let patched = act(change(
@@ -431,7 +431,8 @@ fn closed_kinds() -> Vec<Row> {
 }
 
 fn creates() -> Vec<Row> {
-    let made = |name: &str, text: &str, expect: Expect| row(name, act(json!({"Create": text})), expect);
+    let made =
+        |name: &str, text: &str, expect: Expect| row(name, act(json!({"Create": {"object": text}})), expect);
     let map = |metadata: &str| format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{metadata}}}"#);
     let deep = json!({"$text": [r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":"#,
         ["[", 10_000], ["]", 10_000], "}"]});
@@ -452,7 +453,7 @@ fn creates() -> Vec<Row> {
         made("a create that is null", "null", WRONG_OR_UNGRANTED),
         made("a create that is no JSON", "{", WRONG),
         made("a create of a List", r#"{"apiVersion":"v1","kind":"List","items":[]}"#, WRONG_OR_UNGRANTED),
-        row("a create that is too deep", act(json!({"Create": deep})), WRONG),
+        row("a create that is too deep", act(json!({"Create": {"object": deep}})), WRONG),
         made("a create of a Puppet with a forged entry", &json!({"apiVersion": PUPPETS, "kind": "Puppet",
             "metadata": {"name": "made", "namespace": OFFENDERS, "annotations": {"answer": "{\"Concluded\": {}}"}},
             "status": {"pending": [{"operation": "forged", "intent": "m", "key": "k", "since": 1}]}}).to_string(), Expect::Ends),
@@ -707,7 +708,7 @@ fn calls() -> Vec<Row> {
         ),
         row(
             "a thousand acts in a step",
-            requests(json!([{"$times": [{"Act": {"Create": "{}"}}, 1_000]}])),
+            requests(json!([{"$times": [{"Act": {"Create": {"object": "{}"}}}, 1_000]}])),
             REFUSED,
         ),
         row(
@@ -717,13 +718,8 @@ fn calls() -> Vec<Row> {
         ),
         row(
             "more acts than entries",
-            requests(json!([{"$times": [{"Act": {"Create": "{}"}}, 1_025]}])),
+            requests(json!([{"$times": [{"Act": {"Create": {"object": "{}"}}}, 1_025]}])),
             Expect::Faulted(&[FaultKind::TooLong]),
-        ),
-        row(
-            "acts and asks in one step",
-            requests(json!([twice, asking(json!({"Permit": "p-a"}))])),
-            BAD_OUTPUT,
         ),
         row(
             "a delete of another uid",
@@ -838,7 +834,7 @@ pub(crate) fn asks() -> Vec<Row> {
             json!({"Object": {"object": mine("ConfigMap", "v1", "plan"), "projection": paths, "latest": false}}),
         )
     };
-    let round = |round: u32| json!({"Ask": {"round": round, "question": {"Permit": "p-a"}}});
+    let round = |round: u32| json!({"Ask": {"round": round, "question": {"Lock": "p-a"}}});
     vec![
         row(
             "more asks than entries",
@@ -847,17 +843,17 @@ pub(crate) fn asks() -> Vec<Row> {
         ),
         row(
             "the same ask a thousand times",
-            requests(json!([{"$times": [asking(json!({"Permit": "p-a"})), 1_000]}])),
+            requests(json!([{"$times": [asking(json!({"Lock": "p-a"})), 1_000]}])),
             Expect::Published,
         ),
         row(
             "asks without end",
-            json!([{"$times": [{"Pending": [asking(json!({"Permit": "p-{n}"}))]}, 80]}]),
+            json!([{"$times": [{"Pending": [asking(json!({"Lock": "p-{n}"}))]}, 80]}]),
             Expect::Faulted(&[FaultKind::TooLong]),
         ),
         row(
             "the same ask without end",
-            json!({"Pending": [asking(json!({"Permit": "p-b"}))]}),
+            json!({"Pending": [asking(json!({"Lock": "p-b"}))]}),
             Expect::Faulted(&[FaultKind::Stalled]),
         ),
         row(
@@ -960,26 +956,18 @@ pub(crate) fn asks() -> Vec<Row> {
             ),
             WRONG,
         ),
+        row("a lock that nobody grants", ask(json!({"Lock": "q"})), UNGRANTED),
         row(
-            "a permit that nobody grants",
-            ask(json!({"Permit": "q"})),
-            UNGRANTED,
-        ),
-        row(
-            "a permit with a long name",
-            ask(json!({"Permit": {"$text": ["p-", ["x", 200_000]]}})),
+            "a lock with a long name",
+            ask(json!({"Lock": {"$text": ["p-", ["x", 200_000]]}})),
             Expect::Ends,
         ),
         row(
-            "permits by the thousand",
-            requests(json!([{"$times": [asking(json!({"Permit": "p-{n}"})), 1_000]}])),
+            "locks by the thousand",
+            requests(json!([{"$times": [asking(json!({"Lock": "p-{n}"})), 1_000]}])),
             Expect::Published,
         ),
-        row(
-            "credentials",
-            ask(json!({"Credential": {"plan": "{}"}})),
-            UNGRANTED,
-        ),
+        row("credentials", ask(json!({"Credential": "{}"})), UNGRANTED),
         row(
             "a change as a question",
             ask(json!({"Cloud": {"operation": "vm.destroy", "arguments": "{\"id\":\"vm-1\"}"}})),
@@ -1145,7 +1133,7 @@ pub(crate) fn conclusions() -> Vec<Row> {
         ),
         row(
             "uses one thing twice",
-            json!([{"Pending": [asking(json!({"Permit": "p-a"}))]},
+            json!([{"Pending": [asking(json!({"Lock": "p-a"}))]},
             {"Concluded": {"used": [0, 0, 0]}}]),
             Expect::Published,
         ),

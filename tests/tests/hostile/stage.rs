@@ -54,7 +54,7 @@ pub(crate) fn crd(kind: &str) -> Value {
 /// A manifest that is right: every field of the contract, as the policies of `tests/hostile/verbatim` read it.
 pub(crate) fn manifest(role: &str, writes: &[&str]) -> Value {
     json!({"name": "verbatim", "version": "0.1.0", "role": role, "governs": [], "needs": [], "writes": writes,
-        "config_schema": "{}", "finalizer": null, "crd": null, "edges": []})
+        "configSchema": {}, "finalizer": null, "crd": null, "edges": []})
 }
 
 /// A policy of `tests/hostile/verbatim` that says this of itself.
@@ -101,7 +101,7 @@ pub(crate) fn puppets() -> Value {
     let (puppets, maps, pods) = (of(PUPPETS, "Puppet"), of("v1", "ConfigMap"), of("v1", "Pod"));
     let grants = json!([
         {"cloud": ["vm.*", "task.get", "machine.*", "token.revoke"]},
-        {"permit": ["p-*"]},
+        {"lock": ["p-*"]},
         {"mint": ["password", "bootstrap-token"]},
         {"ask": maps}, {"create": maps}, {"patch": maps}, {"delete": maps},
         {"ask": pods}, {"create": pods}, {"patch": pods}, {"delete": pods}, {"evict": pods},
@@ -157,27 +157,27 @@ impl Stage {
     /// A host with these bindings beside that of the neighbours.
     pub(crate) async fn with(bindings: Vec<Value>) -> Self {
         let stand = Stand::with(Vec::new()).await;
-        let puppet = json!({"crd": crd("Puppet").to_string(), "finalizer": FINALIZER});
-        let ward = json!({"crd": crd("Ward").to_string()});
+        let puppet = json!({"crd": crd("Puppet"), "finalizer": FINALIZER});
+        let ward = json!({"crd": crd("Ward")});
         for (file, policy, role, writes, more) in [
             (
                 "puppets.wasm",
                 guests::verbatim(),
-                "Lifecycle",
+                "lifecycle",
                 &["metadata", "spec", "status"][..],
                 puppet,
             ),
             (
                 "wards.wasm",
                 guests::verbatim(),
-                "Lifecycle",
+                "lifecycle",
                 &["status.phase"],
                 json!({}),
             ),
             (
                 "judge.wasm",
                 guests::verbatim_identity(),
-                "Identity",
+                "identity",
                 &["metadata", "status.conditions"],
                 ward,
             ),

@@ -240,7 +240,7 @@ async fn rotation(scene: &mut Scene) {
     let user = |name: &str| json!(format!("arn:aws:iam::{TEAM}:user/{name}"));
     let is = |name: &str| {
         let user = user(name);
-        move |pass: &PassRecord| session(pass)["principal"] == user
+        move |pass: &PassRecord| session(pass)["attributes"]["principal"] == user
     };
     scene.until_last_pass(&c1, is("first")).await;
     let first = scene.get(&c1).await;
@@ -251,7 +251,7 @@ async fn rotation(scene: &mut Scene) {
     scene.create(&access_key("AKIASECOND")).await;
     let pass = scene.until_pass(&c1, rotated, is("second")).await;
     assert!(
-        took(&pass, "CAPA-08") && session(&pass)["cached"] == false,
+        took(&pass, "CAPA-08") && session(&pass)["reused"] == false,
         "{pass:?}"
     );
     let (looked, look) = (

@@ -558,7 +558,7 @@ pub(crate) fn changes(pass: &PassRecord) -> Vec<String> {
     done.collect()
 }
 
-/// The session that a pass was answered: `{handle, principal, account, cached}`.
+/// The session that a pass was answered: `{handle, reused, attributes}`.
 pub(crate) fn session(pass: &PassRecord) -> Value {
     let entries = pass.roles.iter().flat_map(|role| &role.journal);
     let mut answers = entries.filter_map(|entry| match &entry.request {

@@ -174,7 +174,7 @@ async fn scenario_06_a_rotated_secret_is_another_session_for_everybody(recording
     machine.until_is("status.phase", "Running").await;
     let first = format!("arn:aws:iam::{TEAM}:user/first");
     for pass in [machine.passes(), story.passes()].concat() {
-        assert_eq!(session(&pass)["principal"], *first);
+        assert_eq!(session(&pass)["attributes"]["principal"], *first);
     }
 
     edit(
@@ -188,10 +188,10 @@ async fn scenario_06_a_rotated_secret_is_another_session_for_everybody(recording
         "01 02 03 05 N3 07a P2 07 08 10 14 16 18 19"
     );
     let second = format!("arn:aws:iam::{TEAM}:user/second");
-    assert_eq!(session(&story.passes()[1])["principal"], *second);
+    assert_eq!(session(&story.passes()[1])["attributes"]["principal"], *second);
     let pass = machine.again("1").await;
     assert_eq!(judged(&pass), "01 02 03 N3 07a P2 07 09 10 24 16 18 19");
-    assert_eq!(session(&pass)["principal"], *second);
+    assert_eq!(session(&pass)["attributes"]["principal"], *second);
 }
 
 async fn scenario_07_a_chain_of_roles_is_one_session_assumed_inner_first(recording: Option<&Path>) {
@@ -204,7 +204,10 @@ async fn scenario_07_a_chain_of_roles_is_one_session_assumed_inner_first(recordi
     let session = session(&story.passes()[0]);
     let outer = format!("arn:aws:sts::{TEAM}:assumed-role/outer/polity");
     assert_eq!(
-        (&session["principal"], &session["account"]),
+        (
+            &session["attributes"]["principal"],
+            &session["attributes"]["account"]
+        ),
         (&json!(outer), &json!(TEAM))
     );
     again(&story, "1").await;
@@ -495,9 +498,9 @@ async fn scenario_16_a_thousand_passes_are_one_session(recording: Option<&Path>)
     }
     let passes = story.passes();
     assert_eq!(passes.len(), 1_000);
-    let mut cached = passes.iter().map(|pass| session(pass)["cached"].clone());
-    assert_eq!(cached.next(), Some(json!(false)));
-    assert!(cached.all(|cached| cached == true));
+    let mut reused = passes.iter().map(|pass| session(pass)["reused"].clone());
+    assert_eq!(reused.next(), Some(json!(false)));
+    assert!(reused.all(|reused| reused == true));
     assert_eq!(sessions(&passes).len(), 1);
 }
 
@@ -519,7 +522,7 @@ async fn capa_04_a_role_for_the_tokens_of_the_tenants_own_namespace(recording: O
     story.create(&pods("team")).await;
     let granted = passes(&story, 2).await.pop().expect("a pass");
     assert_eq!(judged(&granted), "01 02 04 05 N2 07a P9 07 08 10 14 16 17 18 19");
-    assert_eq!(session(&granted)["account"], TEAM);
+    assert_eq!(session(&granted)["attributes"]["account"], TEAM);
 }
 
 async fn capa_05_a_cluster_does_not_go_with_its_identity(recording: Option<&Path>) {

@@ -1,5 +1,6 @@
 //! Credential plans: by the name of an account, or as a chain of links.
 
+use polity_core::catalogue::Credential;
 use serde_json::{Value, json};
 
 use super::{fields, name, text};
@@ -7,14 +8,18 @@ use super::{fields, name, text};
 /// More links than any policy allows.
 const LONGEST_CHAIN: usize = 16;
 
-/// The JSON Schema of a credential plan.
-pub fn plan() -> Value {
+/// What a credential plan is like.
+pub fn plan() -> Credential {
     let account = fields(json!({"account": text()}), &["account"]);
     let link =
         json!({"oneOf": [one("secret", secret()), one("role", role()), one("webIdentity", web_identity())]});
     let chain = json!({"type": "array", "items": link, "maxItems": LONGEST_CHAIN});
     let chain = fields(json!({"region": text(), "chain": chain}), &["chain"]);
-    json!({"oneOf": [account, chain]})
+    Credential {
+        schema: json!({"oneOf": [account, chain]}),
+        secrets: vec!["chain[].secret".to_owned()],
+        service_accounts: vec!["chain[].webIdentity".to_owned()],
+    }
 }
 
 fn one(kind: &str, link: Value) -> Value {

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polity_core::call::{CloudRequest, PendingEntry, Session};
 use polity_core::catalogue::Catalogue;
-use polity_core::contract::{Answer, Code, Doubt, Failure};
+use polity_core::contract::{Answer, Code, Failure, Resolution};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -110,9 +110,9 @@ impl Cloud for NodeCloud {
         })
     }
 
-    fn settle<'a>(&'a self, _: &'a Session, _: &'a PendingEntry) -> BoxFuture<'a, Doubt> {
+    fn settle<'a>(&'a self, _: &'a Session, _: &'a PendingEntry) -> BoxFuture<'a, Resolution> {
         // No operation here creates anything.
-        Box::pin(std::future::ready(Doubt::Unknown))
+        Box::pin(std::future::ready(Resolution::unknown("a node creates nothing")))
     }
 }
 

@@ -1,23 +1,34 @@
 //! Sessions, on a clock that is told.
 
+use polity_core::catalogue::Credential;
+
 use super::*;
 
 const NOW: u64 = 1_000_000;
 
+fn credential() -> Credential {
+    Credential {
+        secrets: vec!["chain[].secret".to_owned()],
+        ..Credential::default()
+    }
+}
+
 fn plan(name: &str) -> SessionPlan {
-    SessionPlan::new(json!({"chain": [{"role": {"arn": name}}]}))
+    SessionPlan::new(&credential(), json!({"chain": [{"role": {"arn": name}}]}))
 }
 
 fn of_secret(digest: &str, region: &str) -> SessionPlan {
     let secret = json!({"namespace": "system", "name": "keys", "digest": digest});
-    SessionPlan::new(json!({"region": region, "chain": [{"secret": secret}]}))
+    SessionPlan::new(
+        &credential(),
+        json!({"region": region, "chain": [{"secret": secret}]}),
+    )
 }
 
 fn opened(token: &str, expires: Option<u64>) -> Opened {
     Opened {
         token: token.to_owned(),
-        principal: format!("arn:{token}"),
-        account: "1".to_owned(),
+        attributes: json!({"principal": format!("arn:{token}"), "account": "1"}),
         expires,
     }
 }
@@ -66,12 +77,16 @@ fn equal_plans_share_one_session_whoever_asks() {
     let mut b = Bench::new();
     let first = b.put(&plan("a"), "u", opened("x", None));
     assert_eq!(
-        (&first["principal"], &first["account"], &first["cached"]),
+        (
+            &first["attributes"]["principal"],
+            &first["attributes"]["account"],
+            &first["reused"]
+        ),
         (&json!("arn:x"), &json!("1"), &json!(false))
     );
     let again = b.get(&plan("a"), "u").unwrap();
     assert_eq!(
-        (&again["handle"], &again["cached"]),
+        (&again["handle"], &again["reused"]),
         (&first["handle"], &json!(true))
     );
     let other = b.get(&plan("a"), "v").unwrap();
@@ -200,7 +215,7 @@ fn of_two_that_were_opened_at_once_the_first_is_kept() {
     let first = b.put(&plan("a"), "u", opened("x", None));
     let second = b.put(&plan("a"), "v", opened("y", None));
     assert_eq!(
-        (&second["principal"], &second["cached"]),
+        (&second["attributes"]["principal"], &second["reused"]),
         (&json!("arn:x"), &json!(true))
     );
     assert!(b.enter("u", &first["handle"]).is_some());

@@ -410,6 +410,8 @@ mod tests {
             "metadata": {"name": "p", "namespace": "a", "labels": {"app": "web"}},
             "spec": {"nodeName": "n"}, "status": {"phase": "Running"}}));
         let query = |label: Option<&str>, field: Option<&str>| ListQuery {
+            cluster: None,
+            page: None,
             kind: pod.kind(),
             namespace: Some("a".into()),
             label_selector: label.map(str::to_owned),

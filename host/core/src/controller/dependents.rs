@@ -132,14 +132,22 @@ impl Controller {
             }
         }
         let is_synced = self.cache.is_synced(&change.scope);
+        let by = change.after.as_ref().or(change.before.as_ref());
+        let moved_by = by.map(Object::reference);
         let mut woken = BTreeSet::new();
-        for (asked, by) in &dependents.asked {
-            for Asked { grant, keys } in by {
+        for (asked, all) in &dependents.asked {
+            for Asked { grant, keys } in all {
                 let [before, after] = seen.digests(&asked.1, grant);
                 let is_concerned = before != after || !self.guards.stand(Guard::OnlyWhoUsedItWakes);
                 for key in keys.iter().filter(|key| is_concerned && own != Some(*key)) {
                     let state = self.keys.get_mut(key);
-                    let is_other = state.is_some_and(|state| state.count_in(asked, &mut seen));
+                    let is_other = state.is_some_and(|state| {
+                        let is_other = state.count_in(asked, &mut seen);
+                        if is_other {
+                            state.moved_by.clone_from(&moved_by);
+                        }
+                        is_other
+                    });
                     if (is_other && is_synced) || !self.guards.stand(Guard::OnlyWhoUsedItWakes) {
                         woken.insert(key.clone());
                     }
@@ -149,7 +157,7 @@ impl Controller {
         for key in woken {
             let waits = |state: &KeyState| state.running.is_none() && state.waiting == Waiting::ForAnyChange;
             if self.keys.get(&key).is_some_and(waits) {
-                self.wake(&key, Cause::Dependency);
+                self.wake(&key, Cause::Dependency(moved_by.clone()));
             }
         }
     }
@@ -302,5 +310,6 @@ fn note(work: &mut Work, primary: Option<&Object>, seen: &mut Seen<'_>) {
     {
         let shown = (change.scope.clone(), object.uid().to_owned(), object.version());
         work.shown.insert(shown);
+        work.moved_by = Some(object.reference());
     }
 }

@@ -6,14 +6,14 @@ use super::keys::{KeyState, Waiting};
 use super::passes::Running;
 use super::{Controller, Guard, Output};
 use crate::call::{Call, Write};
-use crate::contract::{Event, EventType, Next};
+use crate::contract::{Event, EventType, Next, Wait};
 use crate::controller::calls::Target;
 #[cfg(feature = "simulation")]
 use crate::key::Key;
 use crate::object::Object;
 use crate::reconcile::{CLUSTER_LONGEST, Finished, Frame, MESSAGE, Moved};
 use crate::record::{Outcome, PassRecord};
-use crate::retry::after_failures;
+use crate::retry::quarantine;
 
 /// Milliseconds that a key waits whose pass ended by a defect in how defects are handled.
 const AFTER_DEFECT: u64 = 60_000;
@@ -23,7 +23,8 @@ impl Controller {
     pub(super) fn finish(&mut self, mut running: Running, finished: Finished) {
         let frame = &running.frame;
         let (key, outcome) = (frame.key.clone(), finished.ended.outcome.clone());
-        self.locks.release(frame.id);
+        let (tenant, busy) = (frame.tenant.clone(), running.work.busy_locks());
+        self.unlock(frame.id);
         self.opened.extend(self.journals.end(&frame.line, frame.id));
         let health = self.health.entry(key.binding.clone()).or_default();
         health.passes += 1;
@@ -57,6 +58,7 @@ impl Controller {
         }
         self.look_again(&key, matches!(outcome, Outcome::Discarded(_)));
         self.reschedule_what_ended_late(&key, &frame.binding);
+        self.waits_for_locks(&key, &tenant, busy);
     }
 
     /// When the key passes next, and what ends its wait early.
@@ -82,20 +84,21 @@ impl Controller {
             state.faults = 0;
             let used: Arc<[_]> = std::mem::take(&mut work.dependencies).into_iter().collect();
             state.moved = used.iter().map(|(_, dependency)| dependency.moved).collect();
+            state.moved_by = work.moved_by.take();
             let old = std::mem::replace(&mut state.last.used, used);
             self.reindex(&frame.key, &old);
         }
         self.follow_relations(frame);
         let state = self.keys.get_mut(&frame.key)?;
-        state.busy = work.busy_lock();
+        state.busy = work.busy_locks();
         let mut wait = state.ends(finished, frame.started.boot, frame.uid());
         if *outcome == Outcome::Faulted && !self.guards.stand(Guard::FaultsBackOff) {
             wait = Some(1);
         }
-        state.trial = finished
+        state.retry = finished
             .waited
             .as_ref()
-            .map(|(_, trial)| (self.now.boot, Box::new(trial.clone())));
+            .map(|(_, request)| (self.now.boot, Box::new(request.clone())));
         if let Some(wait) = wait {
             // A policy can say any number: a wait past the end of time has no end.
             let at = self.now.boot.saturating_add(wait);
@@ -180,24 +183,27 @@ impl KeyState {
     /// Counts how a pass ended; milliseconds until the next one, where a time brings it.
     fn ends(&mut self, finished: &Finished, started: u64, uid: &str) -> Option<u64> {
         let Finished { ended, waited, .. } = finished;
-        if waited.as_ref().is_some_and(|(_, trial)| trial.code.is_some()) {
+        if waited
+            .as_ref()
+            .is_some_and(|(_, request)| request.failure.is_some())
+        {
             self.last.failing_since.get_or_insert(started);
             self.attempt = self.attempt.saturating_add(1);
         } else if ended.outcome.is_concluded() {
             (self.attempt, self.last.failing_since) = (0, None);
         }
-        self.waiting = match &ended.outcome {
+        self.waiting = match (&ended.outcome, waited) {
             // It saw an old world: it does not wait for something new, but for the world to arrive.
-            Outcome::Discarded(_) => Waiting::ForAnyChange,
-            Outcome::Faulted => Waiting::ForSomethingNew,
-            _ if waited.is_some() => Waiting::ForSomethingNew,
+            (Outcome::Discarded(_), _) | (_, Some((Wait::OnChange(_), _))) => Waiting::ForAnyChange,
+            (Outcome::Faulted, _) | (_, Some(_)) => Waiting::ForSomethingNew,
             _ => Waiting::ForAnyChange,
         };
+        self.last.waited = waited.as_ref().and_then(|(wait, _)| time_of(*wait));
         match (waited, &ended.outcome, &ended.next) {
-            (Some((wait, _)), _, _) => Some(*wait),
+            (Some((wait, _)), _, _) => time_of(*wait),
             (None, Outcome::Faulted, _) => {
                 self.faults = self.faults.saturating_add(1);
-                Some(self.quarantine(uid))
+                Some(quarantine(self.faults, uid))
             }
             (None, Outcome::Bug(_), _) => Some(AFTER_DEFECT),
             (None, _, Some(Next::Settled(recheck))) => *recheck,
@@ -205,9 +211,12 @@ impl KeyState {
             _ => None,
         }
     }
+}
 
-    /// Milliseconds until a faulting object is tried again: as a failure that keeps coming back.
-    fn quarantine(&self, uid: &str) -> u64 {
-        after_failures(self.faults, uid, None)
+/// Milliseconds after which a key passes again, whatever else happens.
+pub(super) fn time_of(wait: Wait) -> Option<u64> {
+    match wait {
+        Wait::After(wait) => Some(wait),
+        Wait::OnChange(at_latest) => at_latest,
     }
 }

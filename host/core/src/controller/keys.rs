@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::refresh::Freshness;
 use super::rooms::Room;
 use crate::call::Scope;
-use crate::contract::{Cause, Event, Trial};
+use crate::contract::{Cause, Event, ObjectRef, RetryRequest};
 use crate::key::{Key, PassId};
 use crate::object::Object;
 use crate::path::Digest;
@@ -30,6 +30,8 @@ pub(super) struct KeyState {
     pub(super) last: LastPass,
     /// How the answers that the last pass used have changed since, in their order.
     pub(super) moved: Box<[Moved]>,
+    /// The object that moved one of them last, where it was one object.
+    pub(super) moved_by: Option<ObjectRef>,
     pub(super) attempt: u32,
     pub(super) faults: u32,
     pub(super) bucket: Bucket,
@@ -38,13 +40,13 @@ pub(super) struct KeyState {
     pub(super) known: BTreeMap<String, Known>,
     /// Of each part of the last publication what the API server did not keep.
     pub(super) futile: BTreeMap<Part, Digest>,
-    /// The outcome that the retry policy was asked about, and when.
-    pub(super) trial: Option<(u64, Box<Trial>)>,
+    /// What the retry policy was asked, or would have been, and when.
+    pub(super) retry: Option<(u64, Box<RetryRequest>)>,
     pub(super) events: Vec<Event>,
     /// Whether what the cache shows of it can be trusted.
     pub(super) freshness: Freshness,
-    /// A lock that was busy when the last pass asked for it.
-    pub(super) busy: Option<String>,
+    /// The locks that were busy when the last pass asked for them.
+    pub(super) busy: Vec<String>,
 }
 
 /// What ends a key's wait before its time.
@@ -73,8 +75,8 @@ pub enum WaitsFor {
     Call,
     /// A read of its object: what is known of it is older than what its last pass met.
     Refresh,
-    /// A lock that was busy when its last pass asked, and the time of its next try; boot milliseconds.
-    Lock(String, u64),
+    /// A lock that was busy when its last pass asked, and the time of its next try, where it has one; boot milliseconds.
+    Lock(String, Option<u64>),
     /// A time; boot milliseconds.
     Time(u64),
     /// Passes of other keys, which come first.
@@ -120,6 +122,18 @@ pub struct KeyView {
 }
 
 impl KeyState {
+    /// Notes why the next pass runs. Of several objects, and several locks, one is enough.
+    pub(super) fn note(&mut self, cause: Cause) {
+        let is_known = match &cause {
+            Cause::Dependency(_) => self.causes.iter().any(|c| matches!(c, Cause::Dependency(_))),
+            Cause::Lock(_) => self.causes.iter().any(|c| matches!(c, Cause::Lock(_))),
+            _ => false,
+        };
+        if !is_known {
+            self.causes.insert(cause);
+        }
+    }
+
     /// A key that no pass has seen; `running` is a pass of its that was under way when it was forgotten.
     pub(super) fn new(tenant: Arc<str>, line: Arc<str>, running: Option<PassId>, bucket: Bucket) -> Self {
         KeyState {
@@ -131,16 +145,17 @@ impl KeyState {
             seen: None,
             last: LastPass::default(),
             moved: Box::default(),
+            moved_by: None,
             attempt: 0,
             faults: 0,
             bucket,
             slowed: false,
             known: BTreeMap::new(),
             futile: BTreeMap::new(),
-            trial: None,
+            retry: None,
             events: Vec::new(),
             freshness: Freshness::default(),
-            busy: None,
+            busy: Vec::new(),
         }
     }
 }
@@ -185,11 +200,11 @@ impl Controller {
         {
             return self.watch(&primary_scope(binding));
         }
-        match (self.queue.deadline(key), &state.busy) {
+        match (self.queue.deadline(key), state.busy.last()) {
             _ if !self.is_holder() => WaitsFor::Lease,
             _ if state.freshness.is_reading() => WaitsFor::Refresh,
             _ if self.queue.is_queued(key) => WaitsFor::Turn,
-            (Some(at), Some(lock)) => WaitsFor::Lock(lock.clone(), at),
+            (at, Some(lock)) => WaitsFor::Lock(lock.clone(), at),
             (Some(at), None) => WaitsFor::Time(at),
             (None, _) => WaitsFor::Change,
         }

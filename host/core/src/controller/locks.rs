@@ -1,36 +1,96 @@
 //! Mutual exclusion between passes of one binding and tenant.
+//!
+//! Who was told that a lock is busy stands in line for it until a pass of its asks no more, or gets it. When a lock is free,
+//! the first in line is looked at again; a pass that comes by itself meanwhile may take it all the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use crate::key::PassId;
+use super::Controller;
+use crate::contract::Cause;
+use crate::key::{Key, PassId};
 
-/// Who holds which lock. A crash forgets all of it, which releases all of it.
+/// A lock: of which binding and tenant, and its name.
+pub type Lock = (Arc<str>, Arc<str>, String);
+
+/// Who holds which lock, and who waits. A crash forgets all of it, which releases all of it.
 #[derive(Debug, Default)]
 pub struct Locks {
-    held: BTreeMap<(Arc<str>, String, String), PassId>,
+    held: BTreeMap<Lock, PassId>,
+    /// In the order in which they were told that it is busy.
+    waiting: BTreeMap<Lock, VecDeque<Key>>,
 }
 
 impl Locks {
     /// Takes a lock for a pass: true if the pass holds it now.
-    pub fn take(&mut self, binding: &Arc<str>, tenant: &str, name: &str, pass: PassId) -> bool {
-        let holder = self
-            .held
-            .entry((binding.clone(), tenant.to_owned(), name.to_owned()))
-            .or_insert(pass);
+    pub fn take(&mut self, binding: &Arc<str>, tenant: &Arc<str>, name: &str, pass: PassId) -> bool {
+        let holder = self.held.entry(lock(binding, tenant, name)).or_insert(pass);
         *holder == pass
     }
 
     /// The pass that holds a lock.
-    pub fn holder(&self, binding: &Arc<str>, tenant: &str, name: &str) -> Option<PassId> {
-        let lock = (binding.clone(), tenant.to_owned(), name.to_owned());
-        self.held.get(&lock).copied()
+    pub fn holder(&self, binding: &Arc<str>, tenant: &Arc<str>, name: &str) -> Option<PassId> {
+        self.held.get(&lock(binding, tenant, name)).copied()
     }
 
-    /// Releases everything a pass holds: its publication is acknowledged and in the cache.
-    pub fn release(&mut self, pass: PassId) {
-        if !self.held.is_empty() {
-            self.held.retain(|_, holder| *holder != pass);
+    /// Releases everything a pass holds: its publication is acknowledged and in the cache. Says what that was.
+    pub fn release(&mut self, pass: PassId) -> Vec<Lock> {
+        let free = self.held.extract_if(.., |_, holder| *holder == pass);
+        free.map(|(lock, _)| lock).collect()
+    }
+
+    /// A key waits for these locks of its binding and tenant, and for no others. It keeps its place in those lines where it
+    /// stands already. Says which locks that concerns: those of before and of now.
+    fn wait(&mut self, key: &Key, tenant: &Arc<str>, busy: Vec<String>) -> Vec<Lock> {
+        let busy: Vec<Lock> = busy.iter().map(|name| lock(&key.binding, tenant, name)).collect();
+        let mut concerned = busy.clone();
+        self.waiting.retain(|lock, line| {
+            if !busy.contains(lock) && line.iter().any(|waits| waits == key) {
+                line.retain(|waits| waits != key);
+                concerned.push(lock.clone());
+            }
+            !line.is_empty()
+        });
+        for lock in busy {
+            let line = self.waiting.entry(lock).or_default();
+            if !line.contains(key) {
+                line.push_back(key.clone());
+            }
+        }
+        concerned
+    }
+
+    /// Who is first in line for a lock that is free.
+    fn next(&self, lock: &Lock) -> Option<&Key> {
+        match self.held.contains_key(lock) {
+            true => None,
+            false => self.waiting.get(lock)?.front(),
+        }
+    }
+}
+
+fn lock(binding: &Arc<str>, tenant: &Arc<str>, name: &str) -> Lock {
+    (binding.clone(), tenant.clone(), name.to_owned())
+}
+
+impl Controller {
+    /// A pass gives up what it holds.
+    pub(super) fn unlock(&mut self, pass: PassId) {
+        let free = self.locks.release(pass);
+        self.wake_waiters(&free);
+    }
+
+    /// A pass of a key has ended, which was told that these locks are busy: they may be free by now.
+    pub(super) fn waits_for_locks(&mut self, key: &Key, tenant: &Arc<str>, busy: Vec<String>) {
+        let concerned = self.locks.wait(key, tenant, busy);
+        self.wake_waiters(&concerned);
+    }
+
+    fn wake_waiters(&mut self, locks: &[Lock]) {
+        for lock in locks {
+            if let Some(key) = self.locks.next(lock).cloned() {
+                self.wake(&key, Cause::Lock(lock.2.clone()));
+            }
         }
     }
 }
@@ -39,15 +99,54 @@ impl Locks {
 mod tests {
     use super::*;
 
+    fn key(name: &str) -> Key {
+        Key {
+            binding: "b".into(),
+            namespace: Some("t".into()),
+            name: name.into(),
+        }
+    }
+
     #[test]
     fn a_lock_is_busy_until_its_pass_ends() {
-        let (mut locks, binding) = (Locks::default(), Arc::from("b"));
-        assert!(locks.take(&binding, "t", "drain", PassId(1)));
-        assert!(locks.take(&binding, "t", "drain", PassId(1)));
-        assert!(!locks.take(&binding, "t", "drain", PassId(2)));
-        assert_eq!(locks.holder(&binding, "t", "drain"), Some(PassId(1)));
-        assert!(locks.take(&binding, "other tenant", "drain", PassId(2)));
+        let (mut locks, binding, tenant) = (Locks::default(), Arc::from("b"), Arc::from("t"));
+        assert!(locks.take(&binding, &tenant, "drain", PassId(1)));
+        assert!(locks.take(&binding, &tenant, "drain", PassId(1)));
+        assert!(!locks.take(&binding, &tenant, "drain", PassId(2)));
+        assert_eq!(locks.holder(&binding, &tenant, "drain"), Some(PassId(1)));
+        assert!(locks.take(&binding, &Arc::from("other tenant"), "drain", PassId(2)));
+        assert_eq!(locks.release(PassId(1)), [lock(&binding, &tenant, "drain")]);
+        assert!(locks.take(&binding, &tenant, "drain", PassId(2)));
+    }
+
+    #[test]
+    fn who_was_told_first_that_a_lock_is_busy_is_looked_at_first_when_it_is_free() {
+        let (mut locks, binding, tenant) = (Locks::default(), Arc::from("b"), Arc::from("t"));
+        let drain = lock(&binding, &tenant, "drain");
+        locks.take(&binding, &tenant, "drain", PassId(1));
+        let busy = || vec!["drain".to_owned()];
+        for name in ["first", "second", "first"] {
+            locks.wait(&key(name), &tenant, busy());
+        }
+        assert_eq!(locks.next(&drain), None, "it is not free");
         locks.release(PassId(1));
-        assert!(locks.take(&binding, "t", "drain", PassId(2)));
+        assert_eq!(locks.next(&drain), Some(&key("first")));
+        // It asks no more: the next one is looked at.
+        let left = locks.wait(&key("first"), &tenant, Vec::new());
+        assert_eq!(left.first(), Some(&drain));
+        assert_eq!(locks.next(&drain), Some(&key("second")));
+        locks.wait(&key("second"), &tenant, Vec::new());
+        assert_eq!(locks.next(&drain), None);
+        assert!(
+            locks.waiting.is_empty(),
+            "nothing is kept of a line that is empty"
+        );
+    }
+
+    #[test]
+    fn a_lock_that_came_free_while_a_pass_was_told_that_it_is_busy_concerns_it_at_once() {
+        let (mut locks, tenant) = (Locks::default(), Arc::from("t"));
+        let concerned = locks.wait(&key("late"), &tenant, vec!["drain".into()]);
+        assert_eq!(locks.next(&concerned[0]), Some(&key("late")));
     }
 }

@@ -76,7 +76,7 @@ impl Controller {
         self.last_pass += 1;
         let id = PassId(self.last_pass);
         state.running = Some(id);
-        state.trial = None;
+        state.retry = None;
         let work = Work {
             current: snapshot.clone(),
             known: std::mem::take(&mut state.known),
@@ -258,7 +258,7 @@ impl Controller {
                 self.changed(changes, self.own(&running.frame).as_ref());
                 self.absorb(running, &object.kind, &uid, ResourceVersion(u64::MAX));
             }
-            Command::Unlock => self.locks.release(id),
+            Command::Unlock => self.unlock(id),
             Command::PrimaryGone(object) => {
                 let changes = self.cache.own_delete(&object.reference(), object.uid());
                 self.changed(changes, Some(&running.frame.key));

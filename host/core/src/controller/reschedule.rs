@@ -2,10 +2,11 @@
 
 use super::Controller;
 use super::calls::Target;
-use super::keys::KeyState;
+use super::finish::time_of;
+use super::keys::{KeyState, Waiting};
 use crate::binding::{Binding, PolicyId};
 use crate::call::{Call, Reply};
-use crate::contract::{Role, Trial};
+use crate::contract::{Cause, RetryRequest, Role, Wait};
 use crate::key::Key;
 use crate::reconcile::{STEP_LONGEST, answer_of, taken};
 use crate::retry::default_wait;
@@ -17,7 +18,7 @@ pub(crate) struct Question {
     /// When the wait began: boot milliseconds.
     since: u64,
     policy: PolicyId,
-    trial: Trial,
+    request: RetryRequest,
 }
 
 impl Controller {
@@ -43,27 +44,27 @@ impl Controller {
 
     fn reschedule_one(&mut self, binding: &Binding, key: Key) {
         let waiting = self.keys.get(&key).filter(|state| waits(state));
-        let known = waiting.and_then(|state| Some((state.line.clone(), state.trial.clone()?)));
-        let Some((line, (since, trial))) = known else {
+        let known = waiting.and_then(|state| Some((state.line.clone(), state.retry.clone()?)));
+        let Some((line, (since, request))) = known else {
             return;
         };
         let Some(policy) = binding.policy(Role::Retry) else {
-            return self.wait_instead(&key, since, default_wait(&trial));
+            return self.wait_instead(&key, since, Wait::After(default_wait(&request)));
         };
-        let trial = Trial {
+        let request = RetryRequest {
             config: policy.config.clone(),
-            ..*trial
+            ..*request
         };
         let call = Call::Decide {
             policy: policy.id.clone(),
-            trial: trial.clone(),
+            request: request.clone(),
             limits: binding.spec.limits.clone(),
         };
         let asked = Question {
             key,
             since,
             policy: policy.id.clone(),
-            trial,
+            request,
         };
         self.call(
             &line,
@@ -81,15 +82,16 @@ impl Controller {
         };
         let is_current = binding
             .policy(Role::Retry)
-            .is_some_and(|p| (&p.id, &p.config) == (&asked.policy, &asked.trial.config));
+            .is_some_and(|p| (&p.id, &p.config) == (&asked.policy, &asked.request.config));
         let is_same = self.keys.get(&asked.key).is_some_and(|state| {
-            let trial = state.trial.as_ref();
-            let same = trial
-                .is_some_and(|(since, trial)| (*since, trial.attempt) == (asked.since, asked.trial.attempt));
+            let before = state.retry.as_ref();
+            let same = before.is_some_and(|(since, request)| {
+                (*since, request.attempt) == (asked.since, asked.request.attempt)
+            });
             waits(state) && same
         });
         if is_current && is_same {
-            let (wait, report) = taken(answer_of(reply), &binding.spec.limits, &asked.trial);
+            let (wait, report) = taken(answer_of(reply), &binding.spec.limits, &asked.request);
             if let Some(report) = report {
                 self.report(&asked.key, report);
             }
@@ -97,11 +99,25 @@ impl Controller {
         }
     }
 
-    /// Moves the deadline of a key that waits.
-    fn wait_instead(&mut self, key: &Key, since: u64, wait: u64) {
-        if !self.queue.is_queued(key) {
-            self.queue.cancel(key);
+    /// Moves the deadline of a key that waits. One that waits for a change from now on may have missed it.
+    fn wait_instead(&mut self, key: &Key, since: u64, wait: Wait) {
+        if self.queue.is_queued(key) {
+            return;
+        }
+        self.queue.cancel(key);
+        if let Some(wait) = time_of(wait) {
             self.queue.push_at(since.saturating_add(wait), key.clone());
+        }
+        let waiting = match wait {
+            Wait::After(_) => Waiting::ForSomethingNew,
+            Wait::OnChange(_) => Waiting::ForAnyChange,
+        };
+        if let Some(state) = self.keys.get_mut(key) {
+            state.waiting = waiting;
+        }
+        if waiting == Waiting::ForAnyChange && self.dependency_changed(key) {
+            let moved_by = self.keys.get(key).and_then(|state| state.moved_by.clone());
+            self.wake(key, Cause::Dependency(moved_by));
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::contract::{
 };
 use crate::fault::{FaultKind, Stepped};
 use crate::object::Object;
+use crate::reconcile::fixture::pending;
 use crate::reconcile::{fixture_binding, fixture_stop as stop};
 
 /// A controller that holds the lease.
@@ -53,6 +54,8 @@ fn maps() -> Scope {
 /// A list of ConfigMaps by label, of which only `data` is wanted.
 fn list(label: &str) -> Request {
     let query = ListQuery {
+        cluster: None,
+        page: None,
         kind: maps().kind,
         namespace: Some("default".into()),
         label_selector: Some(label.into()),
@@ -223,7 +226,7 @@ fn primary() -> Scope {
 #[test]
 fn a_list_wakes_by_what_was_wanted_of_the_items_that_it_holds() {
     let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-    desk.step(Step::Pending(vec![list("a=b")]));
+    desk.step(pending(vec![list("a=b")]));
     desk.listed(
         maps(),
         vec![
@@ -246,7 +249,7 @@ fn a_list_wakes_by_what_was_wanted_of_the_items_that_it_holds() {
 #[test]
 fn an_item_that_comes_into_a_list_and_leaves_it_again_during_a_pass_is_no_news() {
     let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-    desk.step(Step::Pending(vec![list("a=b")]));
+    desk.step(pending(vec![list("a=b")]));
     desk.listed(maps(), vec![map("one", 2, json!({}))]);
     desk.shown(maps(), map("two", 3, json!({})));
     desk.shown(maps(), map("two", 4, json!({"metadata": {"labels": {"a": "c"}}})));
@@ -259,7 +262,7 @@ fn an_item_that_comes_into_a_list_and_leaves_it_again_during_a_pass_is_no_news()
 #[test]
 fn what_changes_while_a_pass_is_under_way_wakes_its_key_when_it_has_ended() {
     let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-    desk.step(Step::Pending(vec![list("a=b")]));
+    desk.step(pending(vec![list("a=b")]));
     desk.listed(maps(), vec![map("one", 2, json!({}))]);
     desk.shown(maps(), map("two", 3, json!({})));
     desk.step(conclusion(json!(null), Next::Settled(None), vec![0]));
@@ -269,7 +272,7 @@ fn what_changes_while_a_pass_is_under_way_wakes_its_key_when_it_has_ended() {
 #[test]
 fn after_a_conflict_the_object_is_read_before_the_next_pass() {
     let mut desk = Desk::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
-    desk.step(Step::Pending(vec![stop()]));
+    desk.step(pending(vec![stop()]));
     desk.refused(Failure::new(Code::Aborted, "the object has another version"));
     desk.pass(1_000);
     let (id, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
@@ -287,7 +290,7 @@ fn after_a_conflict_the_object_is_read_before_the_next_pass() {
 #[test]
 fn a_stale_object_that_cannot_be_read_waits_longer_each_time_and_one_that_the_watch_shows_need_not_be_read() {
     let mut desk = Desk::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
-    desk.step(Step::Pending(vec![stop()]));
+    desk.step(pending(vec![stop()]));
     desk.refused(Failure::new(Code::Unavailable, "cut").effect_unknown());
     desk.pass(1_000);
     let mut waits = Vec::new();
@@ -438,7 +441,7 @@ fn a_binding_says_which_watch_it_waits_for() {
             .map(|health| health.unsynced.len())
     };
     assert_eq!(unsynced(&desk), Some(0));
-    desk.step(Step::Pending(vec![list("a=b")]));
+    desk.step(pending(vec![list("a=b")]));
     assert_eq!(unsynced(&desk), Some(1));
     desk.listed(maps(), vec![]);
     assert_eq!(unsynced(&desk), Some(0));

@@ -69,7 +69,7 @@ impl Controller {
             .collect();
         for key in keys {
             if let Some(state) = self.keys.get_mut(&key) {
-                state.causes.insert(Cause::Binding);
+                state.note(Cause::Binding);
                 state.faults = 0;
                 if state.running.is_none() && !self.queue.is_queued(&key) {
                     let at = self.now.boot + crate::retry::seed(&key.name, 0) % SPREAD;
@@ -164,6 +164,7 @@ impl Controller {
     pub(super) fn forget(&mut self, key: &Key) {
         self.queue.forget(key);
         if let Some(state) = self.keys.remove(key) {
+            self.waits_for_locks(key, &state.tenant, Vec::new());
             match state.running {
                 Some(pass) => drop(self.orphans.insert(key.clone(), pass)),
                 None => self.out.push(Output::Forgotten(key.clone())),
@@ -177,7 +178,7 @@ impl Controller {
         let Some(state) = self.keys.get_mut(key) else {
             return;
         };
-        state.causes.insert(cause);
+        state.note(cause);
         if state.running.is_none() || !self.guards.stand(Guard::OnePassAtATime) {
             let line = state.line.clone();
             self.queue.push(&line, key.clone());
@@ -205,7 +206,8 @@ impl Controller {
             return self.wake(key, cause);
         }
         if waits == Waiting::ForAnyChange && !discarded && self.dependency_changed(key) {
-            return self.wake(key, Cause::Dependency);
+            let cause = Cause::Dependency(state.moved_by.clone());
+            return self.wake(key, cause);
         }
         if let Some(state) = self.keys.get_mut(key) {
             state.causes.clear();
@@ -235,7 +237,8 @@ impl Controller {
             .cloned()
             .collect();
         for key in missed {
-            self.wake(&key, Cause::Dependency);
+            let moved_by = self.keys.get(&key).and_then(|state| state.moved_by.clone());
+            self.wake(&key, Cause::Dependency(moved_by));
         }
         let bindings: Vec<Arc<Binding>> = self.bindings.values().cloned().collect();
         for binding in bindings.iter().filter(|binding| primary_scope(binding) == *scope) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::asks::at_home;
 use super::guarded::{Change, check_guarded, host_conditions};
 use super::{Grants, Target, Verb, check_reference, check_relation, check_sealed, named, operation, refused};
 use crate::binding::{Binding, KindGrant, MintGrant};
@@ -36,6 +37,7 @@ pub fn check_act(
 ) -> Result<Option<Arc<KindGrant>>, Failure> {
     let own = primary.and_then(Object::namespace);
     let grants = &binding.grants;
+    at_home(cluster_of(act))?;
     let on = |verb, object: &ObjectRef| admitted(grants, verb, own, object).map(|grant| Some(grant.clone()));
     match act {
         // A denial comes before anything was changed there.
@@ -44,11 +46,27 @@ pub fn check_act(
             Err(Failure::new(Code::PermissionDenied, message))
         }
         Act::Cloud(act) => check_cloud(binding, primary, act).map(|()| None),
-        Act::Create(object) => check_create(grants, primary, object).map(|()| None),
+        Act::Create(act) => check_create(grants, primary, &act.object).map(|()| None),
         Act::Patch(act) => check_patch(grants, own, act).map(|grant| Some(grant.clone())),
         Act::Delete(act) => on(Verb::Delete, &act.object),
         Act::Evict(act) => on(Verb::Evict, &act.object),
         Act::Mint(act) => check_mint(grants, act).map(|()| None),
+        Act::Revoke(_) => Err(Failure::new(
+            Code::Unimplemented,
+            "revoke: this host cannot make a token useless before its time",
+        )),
+    }
+}
+
+/// The cluster that an act is done in, where it names one.
+fn cluster_of(act: &Act) -> Option<&str> {
+    match act {
+        Act::Create(act) => act.cluster.as_deref(),
+        Act::Patch(act) => act.object.cluster.as_deref(),
+        Act::Delete(act) => act.object.cluster.as_deref(),
+        Act::Evict(act) => act.object.cluster.as_deref(),
+        Act::Mint(act) => act.cluster.as_deref(),
+        Act::Cloud(_) | Act::Revoke(_) => None,
     }
 }
 

@@ -35,6 +35,7 @@ pub fn check_question(
     question: &Question,
 ) -> Result<Admitted, Failure> {
     check_size(question)?;
+    at_home(cluster_of(question))?;
     let own = primary.and_then(Object::namespace);
     let grants = &binding.grants;
     match question {
@@ -62,20 +63,39 @@ pub fn check_question(
             check_sealed(grants, primary, operation, call.arguments.tree(&call.operation)?)?;
             Ok(Admitted::Call)
         }
-        Question::Permit(name) if grants.covers_lock(name) => Ok(Admitted::Call),
-        Question::Permit(name) => Err(refused(format_args!("permit {name}"))),
+        Question::Lock(name) if grants.covers_lock(name) => Ok(Admitted::Call),
+        Question::Lock(name) => Err(refused(format_args!("lock {name}"))),
         Question::Credential(plan) => match grants.credential && role == Role::Identity {
             true => {
-                check_plan(grants, primary, plan.plan.tree("credential")?)?;
+                check_plan(binding, primary, plan.tree("credential")?)?;
                 Ok(Admitted::Call)
             }
             false => Err(refused("credential")),
         },
+        Question::Reachable(_) => Err(Failure::new(
+            Code::Unimplemented,
+            "this host cannot tell whether an API server is reachable",
+        )),
+    }
+}
+
+/// The cluster that a question is about, where it names one.
+fn cluster_of(question: &Question) -> Option<&str> {
+    match question {
+        Question::Object(query) => query.object.cluster.as_deref(),
+        Question::Objects(query) => query.cluster.as_deref(),
+        Question::Secret(object) => object.cluster.as_deref(),
+        Question::Reachable(cluster) => cluster.as_deref(),
+        Question::Cloud(_) | Question::Lock(_) | Question::Credential(_) => None,
     }
 }
 
 fn list(grants: &Grants, own: Option<&str>, query: &ListQuery) -> Result<Admitted, Failure> {
     closed(&query.kind)?;
+    if query.page.is_some() {
+        let message = format!("list {}: this host serves no pages of lists", query.kind.kind);
+        return Err(Failure::new(Code::Unimplemented, message));
+    }
     let target = Target {
         namespace: query.namespace.as_deref(),
         ..Target::default()
@@ -189,28 +209,43 @@ fn check_selectors(query: &ListQuery) -> Result<(), Failure> {
     }
 }
 
-/// Whether a plan names nobody else's credentials: the Secrets of its chain are those that may be seen, and a token is
-/// one of the primary's own namespace.
-fn check_plan(grants: &Grants, primary: Option<&Object>, plan: &Value) -> Result<(), Failure> {
+/// Whether a plan names nobody else's credentials: the Secrets that it names are those that may be seen, and a service
+/// account is one of the primary's own namespace.
+fn check_plan(binding: &Binding, primary: Option<&Object>, plan: &Value) -> Result<(), Failure> {
     let own = primary.and_then(Object::namespace);
-    for link in plan["chain"].as_array().into_iter().flatten() {
-        if let Some(secret) = link.get("secret") {
-            let (namespace, name) = (secret["namespace"].as_str(), secret["name"].as_str());
-            let name = name.unwrap_or_default();
-            if !grants.covers_secret(own, namespace, name) {
-                return Err(refused(format_args!("credential of Secret {name}")));
-            }
+    // A cloud without plans answers for itself.
+    let Some(credential) = &binding.catalogue.credential else {
+        return Ok(());
+    };
+    for secret in credential.secrets(plan) {
+        let (namespace, name) = (secret["namespace"].as_str(), secret["name"].as_str());
+        let name = name.unwrap_or_default();
+        if !binding.grants.covers_secret(own, namespace, name) {
+            return Err(refused(format_args!("credential of Secret {name}")));
         }
-        if let Some(token) = link.get("webIdentity")
-            && (own.is_none() || token["namespace"].as_str() != own)
-        {
-            let namespace = token["namespace"].as_str().unwrap_or_default();
+    }
+    for account in credential.service_accounts(plan) {
+        let namespace = account["namespace"].as_str();
+        if own.is_none() || namespace != own {
+            let namespace = namespace.unwrap_or_default();
             return Err(refused(format_args!(
                 "credential by a token of namespace {namespace}"
             )));
         }
     }
     Ok(())
+}
+
+/// This host reaches no cluster but the primary's.
+pub(super) fn at_home(cluster: Option<&str>) -> Result<(), Failure> {
+    match cluster {
+        None => Ok(()),
+        Some(name) => {
+            let name: String = name.chars().take(80).collect();
+            let message = format!("cluster {name}: this host reaches no other cluster");
+            Err(Failure::new(Code::Unimplemented, message))
+        }
+    }
 }
 
 fn node_of(query: &ListQuery) -> Option<String> {
@@ -247,6 +282,8 @@ mod tests {
 
     fn all(namespace: Option<&str>, field_selector: Option<&str>) -> ListQuery {
         ListQuery {
+            cluster: None,
+            page: None,
             kind: Kind {
                 api_version: "v1".into(),
                 kind: "ConfigMap".into(),
@@ -305,6 +342,7 @@ mod tests {
         ]));
         let admitted = |namespace: &str, name: &str| {
             let object = ObjectRef {
+                cluster: None,
                 kind: all(None, None).kind,
                 namespace: Some(namespace.into()),
                 name: name.into(),

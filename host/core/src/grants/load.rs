@@ -158,7 +158,7 @@ fn is_granted(spec: &BindingSpec, need: &Need) -> bool {
         | (Grant::Patch(g), Need::Patch(kind))
         | (Grant::Delete(g), Need::Delete(kind)) => kind_is(g, kind),
         (Grant::Secrets(_), Need::Secrets) | (Grant::Evict(_), Need::Evict) => true,
-        (Grant::Cloud(names), Need::Cloud(name)) | (Grant::Permit(names), Need::Permit(name)) => {
+        (Grant::Cloud(names), Need::Cloud(name)) | (Grant::Lock(names), Need::Lock(name)) => {
             names.iter().any(|granted| covers(granted, name))
         }
         (Grant::Credential(granted), Need::Credential) => *granted,
@@ -172,7 +172,7 @@ fn describe(need: &Need) -> String {
         Need::Objects(kind) => format!("ask {}", kind.kind),
         Need::Secrets => "secrets".into(),
         Need::Cloud(name) => format!("cloud {name}"),
-        Need::Permit(name) => format!("permit {name}"),
+        Need::Lock(name) => format!("lock {name}"),
         Need::Credential => "credential".into(),
         Need::Create(kind) => format!("create {}", kind.kind),
         Need::Patch(kind) => format!("patch {}", kind.kind),

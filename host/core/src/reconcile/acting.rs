@@ -57,18 +57,15 @@ enum ActStep {
 }
 
 impl Acting {
-    pub(super) fn new(run: RoleRun, requests: Vec<Request>) -> Self {
-        let act = |request| match request {
-            Request::Act(act) => Some(ActSlot {
-                act,
-                entry: None,
-                answer: None,
-            }),
-            Request::Ask(_) => None,
+    pub(super) fn new(run: RoleRun, acts: Vec<Act>) -> Self {
+        let unanswered = |act| ActSlot {
+            act,
+            entry: None,
+            answer: None,
         };
         Acting {
             run,
-            acts: requests.into_iter().filter_map(act).collect(),
+            acts: acts.into_iter().map(unanswered).collect(),
             entered_at: 0,
             now: ActStep::Checking,
         }

@@ -14,7 +14,7 @@ use super::stepping::Stepping;
 use super::{Awaited, CLUSTER_LONGEST, Command, Context, Flow, Phase, PhaseEvent, Report};
 use crate::binding::KindGrant;
 use crate::call::{Call, CloudRequest, Reply, Scope};
-use crate::contract::{Answer, Code, Failure, Json, ListQuery, ObjectQuery, Question, Request, Role};
+use crate::contract::{Answer, Ask, Code, Failure, Json, ListQuery, ObjectQuery, Question, Request, Role};
 use crate::controller::Guard;
 use crate::controller::cache::{Lookup, Place};
 use crate::grants::{self, Admitted};
@@ -37,7 +37,7 @@ pub(crate) struct Asking {
 
 #[derive(Debug)]
 struct AskSlot {
-    request: Request,
+    ask: Ask,
     state: AskState,
 }
 
@@ -58,17 +58,17 @@ enum AskState {
 }
 
 impl Asking {
-    /// The requests of a step that the journal does not hold yet, each once.
-    pub(super) fn new(run: RoleRun, requests: Vec<Request>) -> Self {
-        let mut known: BTreeSet<&Request> = run.journal.iter().map(|entry| &entry.request).collect();
-        let is_new: Vec<bool> = requests.iter().map(|request| known.insert(request)).collect();
-        let due = |request| AskSlot {
-            request,
+    /// The questions of a step that the journal does not answer yet, each once.
+    pub(super) fn new(run: RoleRun, asks: Vec<Ask>) -> Self {
+        let mut known: BTreeSet<&Ask> = run.asked().collect();
+        let is_new: Vec<bool> = asks.iter().map(|ask| known.insert(ask)).collect();
+        let due = |ask| AskSlot {
+            ask,
             state: AskState::Due,
         };
-        let asks = requests.into_iter().zip(is_new).filter(|(_, is_new)| *is_new);
+        let asks = asks.into_iter().zip(is_new).filter(|(_, is_new)| *is_new);
         Asking {
-            asks: asks.map(|(request, _)| due(request)).collect(),
+            asks: asks.map(|(ask, _)| due(ask)).collect(),
             run,
             bytes: 0,
             is_full: false,
@@ -113,7 +113,7 @@ impl Asking {
     fn finish(mut self) -> Flow {
         for ask in self.asks {
             if let AskState::Answered(answer) = ask.state {
-                self.run.append(ask.request, answer);
+                self.run.append(Request::Ask(ask.ask), answer);
             }
         }
         Stepping::again(self.run)
@@ -149,11 +149,12 @@ impl Asking {
 
     /// Answers a question, or says who will.
     fn look(&mut self, slot: usize, context: &mut Context<'_>) {
-        let Some(Request::Ask(asked)) = self.asks.get(slot).map(|ask| &ask.request) else {
+        let Some(asked) = self.asks.get(slot).map(|slot| &slot.ask) else {
             return;
         };
         // What is being read is depended on when it was.
-        let is_reading = |ask: &&AskSlot| matches!(ask.state, AskState::Reading) && looks(&ask.request);
+        let is_reading =
+            |ask: &&AskSlot| matches!(ask.state, AskState::Reading) && is_of_cluster(&ask.ask.question);
         let reading = self.asks.iter().filter(is_reading).count();
         if is_of_cluster(&asked.question)
             && context.has_looked_enough(&(self.run.role, asked.question.clone()), reading)
@@ -171,7 +172,7 @@ impl Asking {
     fn look_on(&mut self, context: &mut Context<'_>) -> bool {
         let is_busy = |ask: &AskSlot| match &ask.state {
             AskState::Rendering => true,
-            AskState::Reading => is_list(&ask.request),
+            AskState::Reading => matches!(ask.ask.question, Question::Objects(_)),
             _ => false,
         };
         if self.asks.iter().any(is_busy) {
@@ -201,7 +202,7 @@ impl Asking {
 
     /// An answer of a call came in.
     fn answered(&mut self, slot: usize, answer: Answer, context: &mut Context<'_>) {
-        let Some(Request::Ask(asked)) = self.asks.get(slot).map(|ask| &ask.request) else {
+        let Some(asked) = self.asks.get(slot).map(|slot| &slot.ask) else {
             return;
         };
         let look = || Look::of(self.run.role, &asked.question, context);
@@ -236,7 +237,7 @@ impl Asking {
 
     /// A list was rendered.
     fn rendered(&mut self, slot: usize, rendered: Rendered, context: &mut Context<'_>) {
-        if let Some(Request::Ask(asked)) = self.asks.get(slot).map(|ask| &ask.request) {
+        if let Some(asked) = self.asks.get(slot).map(|slot| &slot.ask) {
             context.counted(&(self.run.role, asked.question.clone()), rendered.count);
         }
         let limit = context.frame.binding.spec.limits.answer;
@@ -264,14 +265,6 @@ fn is_of_cluster(question: &Question) -> bool {
     matches!(question, Question::Object(_) | Question::Objects(_))
 }
 
-fn looks(request: &Request) -> bool {
-    matches!(request, Request::Ask(ask) if is_of_cluster(&ask.question))
-}
-
-fn is_list(request: &Request) -> bool {
-    matches!(request, Request::Ask(ask) if matches!(ask.question, Question::Objects(_)))
-}
-
 fn look(slot: usize, role: Role, question: &Question, context: &mut Context<'_>) -> AskState {
     let frame = context.frame;
     let primary = frame.snapshot.as_ref();
@@ -287,7 +280,7 @@ fn look(slot: usize, role: Role, question: &Question, context: &mut Context<'_>)
             let asked = (role, question.clone());
             Look { asked, grant, scope }.begin(slot, context)
         }
-        (Question::Permit(name), Admitted::Call) => {
+        (Question::Lock(name), Admitted::Call) => {
             let holder = context.view.locks.holder(&frame.key.binding, &frame.tenant, name);
             let free = holder.is_none_or(|pass| pass == frame.id);
             if free {
@@ -412,6 +405,8 @@ impl Look {
     /// would count what its relation leaves out.
     fn latest(&self, query: &ListQuery) -> Question {
         Question::Objects(ListQuery {
+            cluster: None,
+            page: None,
             namespace: self.scope.namespace.clone(),
             limit: 0,
             ..query.clone()
@@ -578,7 +573,7 @@ pub(super) fn remembered(
 mod tests {
     use super::*;
     use crate::call::WatchEvent;
-    use crate::contract::{CredentialPlan, ObjectRef};
+    use crate::contract::ObjectRef;
     use crate::key::PassId;
     use crate::object::ResourceVersion;
     use crate::reconcile::fixture::{Fixture, answer, ask, config_map, failure, get};
@@ -715,6 +710,7 @@ mod tests {
     fn what_is_not_granted_is_refused_and_said_of_the_binding() {
         let mut fixture = Fixture::new();
         let secret = ask(Question::Secret(ObjectRef {
+            cluster: None,
             kind: crate::contract::Kind {
                 api_version: "v1".into(),
                 kind: "Secret".into(),
@@ -729,7 +725,7 @@ mod tests {
                 .iter()
                 .any(|c| matches!(c, Command::Report(Report::Ungranted(_))))
         );
-        let plan = CredentialPlan { plan: "{}".into() };
+        let plan = "{}".into();
         let (_, commands) = fixture.requests(vec![ask(Question::Credential(plan))]);
         assert_eq!(
             code(&commands),
@@ -740,7 +736,7 @@ mod tests {
 
     #[test]
     fn a_lock_is_held_by_the_pass_that_took_it_and_busy_for_every_other() {
-        let one = || ask(Question::Permit("one".into()));
+        let one = || ask(Question::Lock("one".into()));
         let said = |commands: &[Command]| journal(commands).map(|journal| journal[0].clone());
         let mut fixture = Fixture::new();
         let (_, commands) = fixture.requests(vec![one()]);
@@ -768,11 +764,11 @@ mod tests {
                         &mut limits.answer
                     } else {
                         &mut limits.journal
-                    }) = limit + 200 * u64::from(!of_answer);
+                    }) = limit + 1_000 * u64::from(!of_answer);
                 });
                 let (flow, _) = fixture.requests(vec![get()]);
                 // `{"a":"xxxxxxxx"}` has 16 bytes.
-                let text = "x".repeat(8 + 200 * usize::from(!of_answer));
+                let text = "x".repeat(8 + 1_000 * usize::from(!of_answer));
                 let (_, commands) = fixture.go_on(flow, answer(Ok(json!({"a": text}))));
                 let expected = refused.then_some(Code::ResourceExhausted);
                 assert_eq!(code(&commands), expected, "{limit} {of_answer}");
@@ -783,6 +779,8 @@ mod tests {
     /// A list of ConfigMaps that a label selects.
     fn labelled(label: &str) -> Request {
         ask(Question::Objects(ListQuery {
+            cluster: None,
+            page: None,
             kind: config_maps().kind,
             namespace: Some("default".into()),
             label_selector: Some(format!("a={label}")),
@@ -961,6 +959,8 @@ mod tests {
     fn a_list_that_reads_through_is_asked_for_no_more_than_the_grant_reaches() {
         let mut fixture = Fixture::new();
         let query = ListQuery {
+            cluster: None,
+            page: None,
             kind: config_maps().kind,
             namespace: None,
             label_selector: Some("a=b".into()),

@@ -4,25 +4,28 @@ use super::publishing::Ended;
 use super::{Context, Flow, Phase, PhaseEvent, Report, STEP_LONGEST};
 use crate::binding::Limits;
 use crate::call::{Call, Reply};
-use crate::contract::{Code, Failure, Next, RetryClass, Role, Trial};
+use crate::contract::{Code, Failure, Next, Origin, RetryClass, RetryRequest, Role, Wait};
 use crate::controller::Guard;
 use crate::fault::{Fault, FaultKind};
 use crate::record::{Outcome, RetryRecord};
 use crate::retry::{default_wait, seed};
 
+/// Bytes of a failure's message that are kept of a key that waits, and handed to its retry policy.
+const MESSAGE: usize = 512;
+
 /// The retry policy of a pass that has ended.
 #[derive(Debug)]
 pub(crate) struct Deciding {
     ended: Ended,
-    trial: Trial,
+    request: RetryRequest,
 }
 
 /// A pass that has ended, and how long its key waits.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) ended: Ended,
-    /// Milliseconds, and what the retry policy was asked or would have been; none where nobody retries.
-    pub(crate) waited: Option<(u64, Trial)>,
+    /// How long, and what the retry policy was asked or would have been; none where nobody retries.
+    pub(crate) waited: Option<(Wait, RetryRequest)>,
     /// What the retry policy said, where it was asked.
     pub(crate) retry: Option<RetryRecord>,
 }
@@ -41,32 +44,43 @@ impl Finished {
 impl Ended {
     /// Asks the retry policy, where the pass is to be tried again and the binding names one.
     pub(crate) fn decide(self, context: &mut Context<'_>) -> Flow {
-        let (class, failure) = match (&self.outcome, &self.next) {
-            (
-                Outcome::Published | Outcome::Denied | Outcome::Released,
-                Some(Next::Retry { class, failure }),
-            ) => (*class, failure.clone()),
-            (Outcome::Discarded(_), _) => (RetryClass::Conflict, None),
-            (Outcome::Failed(failure), _) => (RetryClass::Short, Some(failure.clone())),
-            (Outcome::Bug(what), _) => (
-                RetryClass::Short,
-                Some(Failure::new(Code::Internal, what.clone())),
-            ),
-            _ => {
-                return Flow::Finish(Finished {
-                    ended: self,
-                    waited: None,
-                    retry: None,
-                });
-            }
+        let Some((origin, class, failure)) = self.to_retry(context) else {
+            return Flow::Finish(Finished {
+                ended: self,
+                waited: None,
+                retry: None,
+            });
         };
-        let trial = trial(class, failure.as_ref(), context);
-        let phase = Deciding { ended: self, trial };
+        let request = request(origin, class, failure, context);
+        let phase = Deciding { ended: self, request };
         // A defect of the host is no business of a policy.
         let is_bug = matches!(phase.ended.outcome, Outcome::Bug(_));
         match context.frame.binding.policy(Role::Retry) {
             Some(_) if !context.view.cutting && !is_bug => Flow::Enter(Phase::Deciding(phase)),
             _ => Flow::Finish(phase.interrupt()),
+        }
+    }
+
+    /// What has to be tried again, and why; none where the pass ended otherwise.
+    fn to_retry(&self, context: &Context<'_>) -> Option<(Origin, RetryClass, Option<Failure>)> {
+        let of_role = || match (&self.outcome, context.frame.binding.policy(Role::Lifecycle)) {
+            (Outcome::Published, Some(_)) => Origin::Lifecycle,
+            _ => Origin::Identity,
+        };
+        match (&self.outcome, &self.next) {
+            (
+                Outcome::Published | Outcome::Denied | Outcome::Released,
+                Some(Next::Retry { class, failure }),
+            ) => Some((of_role(), *class, failure.clone())),
+            (Outcome::Discarded(_), _) => Some((Origin::Conflict, RetryClass::Conflict, None)),
+            (Outcome::Failed(failure), _) => {
+                Some((Origin::Publication, RetryClass::Short, Some(failure.clone())))
+            }
+            (Outcome::Bug(what), _) => {
+                let failure = Failure::new(Code::Internal, what.clone());
+                Some((Origin::Publication, RetryClass::Short, Some(failure)))
+            }
+            _ => None,
         }
     }
 }
@@ -80,7 +94,7 @@ impl Deciding {
                 };
                 let call = Call::Decide {
                     policy: policy.id.clone(),
-                    trial: self.trial.clone(),
+                    request: self.request.clone(),
                     limits: context.frame.binding.spec.limits.clone(),
                 };
                 context.call(0, call, STEP_LONGEST);
@@ -94,52 +108,70 @@ impl Deciding {
 
     /// Without what the retry policy would have said.
     pub(super) fn interrupt(self) -> Finished {
+        let wait = Wait::After(default_wait(&self.request));
         Finished {
             ended: self.ended,
-            waited: Some((default_wait(&self.trial), self.trial)),
+            waited: Some((wait, self.request)),
             retry: None,
         }
     }
 
-    fn decided(self, answer: Result<u64, Fault>, context: &mut Context<'_>) -> Flow {
-        let Deciding { ended, trial } = self;
+    fn decided(self, answer: Result<Wait, Fault>, context: &mut Context<'_>) -> Flow {
+        let Deciding { ended, request } = self;
         let binding = &context.frame.binding;
         let retry = binding.policy(Role::Retry).map(|policy| RetryRecord {
             policy: policy.id.clone(),
-            trial: trial.clone(),
+            request: request.clone(),
             answer: answer.as_ref().ok().copied(),
             fault: answer.as_ref().err().cloned(),
         });
-        let (mut wait, wrong) = taken(answer, &binding.spec.limits, &trial);
+        let (mut wait, wrong) = taken(answer, &binding.spec.limits, &request);
         if !context.is_guarded(Guard::RetryPoliciesDecide) {
-            wait = default_wait(&trial);
+            wait = Wait::After(default_wait(&request));
         }
         if let Some(wrong) = wrong {
             context.report(wrong);
         }
-        let waited = Some((wait, trial));
+        let waited = Some((wait, request));
         Flow::Finish(Finished { ended, waited, retry })
     }
 }
 
-fn trial(class: RetryClass, failure: Option<&Failure>, context: &Context<'_>) -> Trial {
+fn request(
+    origin: Origin,
+    class: RetryClass,
+    failure: Option<Failure>,
+    context: &Context<'_>,
+) -> RetryRequest {
     let frame = context.frame;
-    let attempt = failure.map_or(0, |_| frame.attempt);
+    let attempt = failure.as_ref().map_or(0, |_| frame.attempt);
     let since = frame.last.failing_since.filter(|_| failure.is_some());
     let policy = frame.binding.policy(Role::Retry);
-    Trial {
+    RetryRequest {
+        kind: frame.binding.spec.governs.kind(),
+        namespace: frame.key.namespace.as_deref().map(str::to_owned),
+        origin,
         class,
-        code: failure.map(|f| f.code),
+        failure: failure.map(shortened),
         attempt,
-        since: since.map_or(0, |since| context.view.now.boot.saturating_sub(since)),
-        retry_after: failure.and_then(|f| f.retry_after),
+        failing_for: since.map_or(0, |since| context.view.now.boot.saturating_sub(since)),
+        previous_wait: frame.last.waited,
         seed: seed(frame.uid(), attempt),
         config: policy.map_or_else(|| "null".into(), |p| p.config.clone()),
     }
 }
 
+/// A failure as it is kept while its key waits.
+fn shortened(mut failure: Failure) -> Failure {
+    failure
+        .message
+        .truncate(failure.message.floor_char_boundary(MESSAGE));
+    failure.detail = None;
+    failure
+}
+
 /// What came back from a retry policy; none is nothing.
-pub(crate) fn answer_of(reply: Option<Reply>) -> Result<u64, Fault> {
+pub(crate) fn answer_of(reply: Option<Reply>) -> Result<Wait, Fault> {
     match reply {
         Some(Reply::Decided(said)) => said,
         _ => Err(Fault {
@@ -151,24 +183,36 @@ pub(crate) fn answer_of(reply: Option<Reply>) -> Result<u64, Fault> {
 }
 
 /// How long a key waits after what its retry policy said, and what is said of the binding if it was not taken as it was.
-pub(crate) fn taken(said: Result<u64, Fault>, limits: &Limits, trial: &Trial) -> (u64, Option<Report>) {
+pub(crate) fn taken(
+    said: Result<Wait, Fault>,
+    limits: &Limits,
+    request: &RetryRequest,
+) -> (Wait, Option<Report>) {
     let (wait, report) = match said {
-        Ok(said) => {
-            let (wait, wrong) = bounded(said, limits, trial);
+        Ok(Wait::OnChange(at_latest)) => {
+            let at_latest = at_latest.unwrap_or(limits.longest_wait).min(limits.longest_wait);
+            let at_latest = at_latest.max(limits.shortest_wait);
+            return (
+                Wait::OnChange(Some(at_latest.max(request.retry_after().unwrap_or(0)))),
+                None,
+            );
+        }
+        Ok(Wait::After(said)) => {
+            let (wait, wrong) = bounded(said, limits, request);
             (wait, wrong.map(Report::Clamped))
         }
-        Err(fault) => (default_wait(trial), Some(Report::Faulted(fault))),
+        Err(fault) => (default_wait(request), Some(Report::Faulted(fault))),
     };
-    (wait.max(trial.retry_after.unwrap_or(0)), report)
+    (Wait::After(wait.max(request.retry_after().unwrap_or(0))), report)
 }
 
 /// What a retry policy said as it is taken, and what is wrong with it if that is something else: a number that is
 /// negative where it was made says nothing at all, any other one is held within the limits of the binding.
-fn bounded(said: u64, limits: &Limits, trial: &Trial) -> (u64, Option<String>) {
+fn bounded(said: u64, limits: &Limits, request: &RetryRequest) -> (u64, Option<String>) {
     let (shortest, longest) = (limits.shortest_wait, limits.longest_wait);
     let signed = said.cast_signed();
     if signed < 0 {
-        let wait = default_wait(trial);
+        let wait = default_wait(request);
         let wrong =
             format!("the retry policy said {signed} ms; the host waits {wait} ms as it does without one");
         return (wait, Some(wrong));
@@ -206,15 +250,15 @@ mod tests {
     }
 
     /// What the retry policy is asked.
-    fn asked(fixture: &mut Fixture, ended: Ended) -> Option<Trial> {
+    fn asked(fixture: &mut Fixture, ended: Ended) -> Option<RetryRequest> {
         let (flow, _) = fixture.with(|context| ended.decide(context));
         let Flow::Enter(phase) = flow else { return None };
         let (_, commands) = fixture.enter(phase);
         commands.into_iter().find_map(|command| match command {
             Command::Call {
-                call: Call::Decide { trial, .. },
+                call: Call::Decide { request, .. },
                 ..
-            } => Some(trial),
+            } => Some(request),
             _ => None,
         })
     }
@@ -223,18 +267,29 @@ mod tests {
     fn a_conflict_a_failure_and_a_retry_ask_the_retry_policy_and_nothing_else_does() {
         let mut fixture = fixture();
         let unavailable = failure(Code::Unavailable);
-        let of = |fixture: &mut Fixture, ended| asked(fixture, ended).map(|trial| (trial.class, trial.code));
+        let of = |fixture: &mut Fixture, ended| {
+            asked(fixture, ended).map(|request| {
+                (
+                    request.origin,
+                    request.class,
+                    request.failure.map(|failure| failure.code),
+                )
+            })
+        };
         let discarded = Ended::plain(Outcome::Discarded(Discard::Changed));
-        assert_eq!(of(&mut fixture, discarded), Some((RetryClass::Conflict, None)));
+        assert_eq!(
+            of(&mut fixture, discarded),
+            Some((Origin::Conflict, RetryClass::Conflict, None))
+        );
         let failed = Ended::plain(Outcome::Failed(unavailable.clone()));
         assert_eq!(
             of(&mut fixture, failed),
-            Some((RetryClass::Short, Some(Code::Unavailable)))
+            Some((Origin::Publication, RetryClass::Short, Some(Code::Unavailable)))
         );
         let retry = retries(RetryClass::Long, Some(unavailable));
         assert_eq!(
             of(&mut fixture, retry),
-            Some((RetryClass::Long, Some(Code::Unavailable)))
+            Some((Origin::Lifecycle, RetryClass::Long, Some(Code::Unavailable)))
         );
         for outcome in [
             Outcome::Published,
@@ -259,9 +314,9 @@ mod tests {
             retries(RetryClass::Short, Some(failure(Code::Internal))),
         );
         let failed = failed.expect("it is asked");
-        assert_eq!((failed.attempt, failed.since), (3, 8_000));
+        assert_eq!((failed.attempt, failed.failing_for), (3, 8_000));
         let waits = asked(&mut fixture, retries(RetryClass::Short, None)).expect("it is asked");
-        assert_eq!((waits.attempt, waits.since), (0, 0));
+        assert_eq!((waits.attempt, waits.failing_for), (0, 0));
     }
 
     #[test]
@@ -273,11 +328,11 @@ mod tests {
             Flow::Finish(finished) => finished.waited.map(|(wait, _)| wait),
             flow => panic!("{flow:?}"),
         };
-        assert_eq!(waited(flow), Some(200));
+        assert_eq!(waited(flow), Some(Wait::After(200)));
         let mut cutting = fixture();
         cutting.cutting = true;
         let (flow, _) = cutting.with(|context| retries(RetryClass::Conflict, None).decide(context));
-        assert_eq!(waited(flow), Some(200));
+        assert_eq!(waited(flow), Some(Wait::After(200)));
     }
 
     #[test]
@@ -288,9 +343,10 @@ mod tests {
         let Flow::Finish(finished) = flow else {
             panic!("{flow:?}")
         };
-        let (wait, trial) = finished.waited.expect("it is tried again");
-        assert_eq!((trial.code, trial.attempt), (Some(Code::Internal), 3));
-        assert!((6_000..=8_000).contains(&wait), "{wait}");
+        let (wait, request) = finished.waited.expect("it is tried again");
+        let code = request.failure.map(|failure| failure.code);
+        assert_eq!((code, request.attempt), (Some(Code::Internal), 3));
+        assert!(matches!(wait, Wait::After(6_000..=8_000)), "{wait:?}");
     }
 
     fn deciding(fixture: &mut Fixture) -> Flow {
@@ -307,12 +363,14 @@ mod tests {
         for (said, waited) in [(7_000, 7_000), (1, 100), (u64::MAX / 2, 24 * 3_600_000)] {
             let mut fixture = fixture();
             let flow = deciding(&mut fixture);
-            let (flow, commands) = fixture.go_on(flow, PhaseEvent::Reply(0, Reply::Decided(Ok(said))));
+            let (flow, commands) =
+                fixture.go_on(flow, PhaseEvent::Reply(0, Reply::Decided(Ok(Wait::After(said)))));
             let Flow::Finish(finished) = flow else {
                 panic!("{flow:?}")
             };
-            assert_eq!(finished.waited.map(|(wait, _)| wait), Some(waited));
-            assert_eq!(finished.retry.and_then(|retry| retry.answer), Some(said));
+            assert_eq!(finished.waited.map(|(wait, _)| wait), Some(Wait::After(waited)));
+            let answer = finished.retry.and_then(|retry| retry.answer);
+            assert_eq!(answer, Some(Wait::After(said)));
             let clamped = commands
                 .iter()
                 .any(|c| matches!(c, Command::Report(Report::Clamped(_))));
@@ -333,8 +391,8 @@ mod tests {
             let Flow::Finish(finished) = flow else {
                 panic!("{flow:?}")
             };
-            let (wait, trial) = finished.waited.expect("it is tried again");
-            assert_eq!(wait, default_wait(&trial));
+            let (wait, request) = finished.waited.expect("it is tried again");
+            assert_eq!(wait, Wait::After(default_wait(&request)));
             assert!(
                 commands
                     .iter()
@@ -356,11 +414,66 @@ mod tests {
             panic!("{flow:?}")
         };
         let (flow, _) = fixture.enter(phase);
-        let (flow, _) = fixture.go_on(flow, PhaseEvent::Reply(0, Reply::Decided(Ok(1_000))));
+        let (flow, _) = fixture.go_on(flow, PhaseEvent::Reply(0, Reply::Decided(Ok(Wait::After(1_000)))));
         let Flow::Finish(finished) = flow else {
             panic!("{flow:?}")
         };
-        assert_eq!(finished.waited.map(|(wait, _)| wait), Some(60_000));
+        assert_eq!(finished.waited.map(|(wait, _)| wait), Some(Wait::After(60_000)));
+    }
+
+    #[test]
+    fn a_wait_for_a_change_ends_at_the_latest_after_the_longest_wait() {
+        let hour = 3_600_000;
+        for (said, at_latest) in [
+            (None, 24 * hour),
+            (Some(hour), hour),
+            (Some(u64::MAX), 24 * hour),
+            (Some(0), 100),
+        ] {
+            let mut fixture = fixture();
+            let flow = deciding(&mut fixture);
+            let decided = Reply::Decided(Ok(Wait::OnChange(said)));
+            let (flow, _) = fixture.go_on(flow, PhaseEvent::Reply(0, decided));
+            let Flow::Finish(finished) = flow else {
+                panic!("{flow:?}")
+            };
+            let waited = finished.waited.map(|(wait, _)| wait);
+            assert_eq!(waited, Some(Wait::OnChange(Some(at_latest))), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn a_failure_is_handed_over_cut_and_says_what_failed_and_for_how_long() {
+        let mut fixture = fixture();
+        fixture.frame.last.waited = Some(4_000);
+        let long = Failure {
+            message: "ö".repeat(MESSAGE),
+            detail: Some("{}".into()),
+            ..failure(Code::Internal).of("vm.clone")
+        };
+        let request = asked(&mut fixture, retries(RetryClass::Short, Some(long))).expect("it is asked");
+        assert_eq!((request.failing_for, request.previous_wait), (8_000, Some(4_000)));
+        assert_eq!(
+            (&*request.kind.kind, request.namespace.as_deref()),
+            ("Machine", Some("default"))
+        );
+        let failure = request.failure.expect("a failure");
+        assert_eq!(failure.message, "ö".repeat(MESSAGE / 2));
+        assert_eq!(
+            (failure.operation.as_deref(), failure.detail),
+            (Some("vm.clone"), None)
+        );
+    }
+
+    #[test]
+    fn an_identity_that_denies_is_asked_about_as_itself() {
+        let mut fixture = fixture();
+        let denied = Ended {
+            outcome: Outcome::Denied,
+            ..retries(RetryClass::Long, None)
+        };
+        let request = asked(&mut fixture, denied).expect("it is asked");
+        assert_eq!(request.origin, Origin::Identity);
     }
 
     #[test]

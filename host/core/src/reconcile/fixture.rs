@@ -14,7 +14,7 @@ use crate::call::{Call, LeaseRead, Reply, Write};
 use crate::catalogue::{Catalogue, Operation, OperationEffect};
 use crate::contract::{
     Act, Answer, Ask, CloudAct, CloudCall, Code, Conclusion, Failure, Kind, Manifest, Next, ObjectQuery,
-    ObjectRef, Question, Request, Role, Step, Verdict,
+    ObjectRef, Origin, Question, Request, Requests, RetryClass, RetryRequest, Role, Step, Verdict,
 };
 use crate::controller::Guards;
 use crate::controller::cache::Cache;
@@ -164,7 +164,7 @@ impl Fixture {
     /// The lifecycle returns these requests.
     pub(super) fn requests(&mut self, requests: Vec<Request>) -> (Flow, Vec<Command>) {
         let (flow, _) = self.enter(super::stepping::Stepping::begin(Role::Lifecycle));
-        self.go_on(flow, stepped(Step::Pending(requests)))
+        self.go_on(flow, stepped(pending(requests)))
     }
 
     /// The lifecycle concludes with this patch, and is settled.
@@ -284,7 +284,7 @@ pub(crate) fn binding(policies: &[Role]) -> Binding {
     };
     binding.with_grants(vec![
         Grant::Cloud(vec!["vm.*".into()]),
-        Grant::Permit(vec!["one".into()]),
+        Grant::Lock(vec!["one".into()]),
         Grant::Credential(true),
         Grant::Ask(config_maps()),
         Grant::Delete(config_maps()),
@@ -299,6 +299,7 @@ fn config_maps() -> KindGrant {
 pub(super) fn config_map(latest: bool) -> Request {
     ask(Question::Object(ObjectQuery {
         object: ObjectRef {
+            cluster: None,
             kind: Kind {
                 api_version: "v1".into(),
                 kind: "ConfigMap".into(),
@@ -339,6 +340,46 @@ fn cloud_act(operation: &str, intent: Option<&str>) -> Request {
         arguments: "{}".into(),
         intent: intent.map(str::to_owned),
     }))
+}
+
+/// What a retry policy is asked after so many failures in a row.
+pub(crate) fn retry_request(class: RetryClass, attempt: u32) -> RetryRequest {
+    RetryRequest {
+        kind: machine_kind(),
+        namespace: Some("default".into()),
+        origin: Origin::Lifecycle,
+        class,
+        failure: None,
+        attempt,
+        failing_for: 0,
+        previous_wait: None,
+        seed: crate::retry::seed("u", attempt),
+        config: "null".into(),
+    }
+}
+
+fn machine_kind() -> Kind {
+    Kind {
+        api_version: "example.com/v1".into(),
+        kind: "Machine".into(),
+    }
+}
+
+/// What a step returns that wants these: all of them asks, or all of them acts.
+pub(crate) fn pending(requests: Vec<Request>) -> Step {
+    let asks = requests.iter().filter_map(|request| match request {
+        Request::Ask(ask) => Some(ask.clone()),
+        Request::Act(_) => None,
+    });
+    let asks: Vec<Ask> = asks.collect();
+    let acts = requests.into_iter().filter_map(|request| match request {
+        Request::Act(act) => Some(act),
+        Request::Ask(_) => None,
+    });
+    Step::Pending(match asks.is_empty() {
+        true => Requests::Acts(acts.collect()),
+        false => Requests::Asks(asks),
+    })
 }
 
 /// What a step returned.

@@ -39,6 +39,8 @@ pub(crate) struct LastPass {
     pub(crate) used: Arc<[(Questions, Dependency)]>,
     /// Boot milliseconds since which passes fail.
     pub(crate) failing_since: Option<u64>,
+    /// Milliseconds that the key waited after the last pass, where that one had to be tried again.
+    pub(crate) waited: Option<u64>,
 }
 
 /// A question of a role.

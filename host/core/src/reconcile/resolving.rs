@@ -5,7 +5,7 @@ use super::stepping::Stepping;
 use super::work::{Entry, Fate, Known};
 use super::{CLUSTER_LONGEST, Context, Flow, Phase, PhaseEvent};
 use crate::call::{Call, PendingEntry, Reply};
-use crate::contract::{Doubt, Role};
+use crate::contract::{Resolution, Role};
 use crate::controller::Guard;
 
 /// The cloud is asked for every entry at once.
@@ -22,10 +22,14 @@ impl Resolving {
                 self.asked_at = context.view.now.boot;
                 ask(context);
             }
-            PhaseEvent::Reply(slot, Reply::Settled(doubt)) => self.resolved(slot, doubt, context),
+            PhaseEvent::Reply(slot, Reply::Settled(resolution)) => self.resolved(slot, resolution, context),
             // A failure to look, or no answer in time: nobody knows.
-            PhaseEvent::Reply(slot, Reply::Answer(Err(_))) | PhaseEvent::Cut(slot) => {
-                self.resolved(slot, Doubt::Unknown, context);
+            PhaseEvent::Reply(slot, Reply::Answer(Err(failure))) => {
+                self.resolved(slot, Resolution::Unknown(failure.to_string()), context);
+            }
+            PhaseEvent::Cut(slot) => {
+                let why = "the cloud did not answer in time";
+                self.resolved(slot, Resolution::Unknown(why.into()), context);
             }
             event => return Flow::unexpected(&Phase::Resolving(self), &event),
         }
@@ -35,19 +39,19 @@ impl Resolving {
         }
     }
 
-    fn resolved(&self, slot: usize, doubt: Doubt, context: &mut Context<'_>) {
+    fn resolved(&self, slot: usize, resolution: Resolution, context: &mut Context<'_>) {
         let Some(entry) = context.work.found.get(slot).map(|entry| entry.entry.clone()) else {
             return;
         };
-        let doubt = match doubt {
-            Doubt::Absent
+        let resolution = match resolution {
+            Resolution::Absent
                 if !self.would_be_visible(&entry, context) && context.is_guarded(Guard::AbsentTakesTime) =>
             {
-                Doubt::Unknown
+                Resolution::Unknown("it may not be visible yet".into())
             }
-            doubt => doubt,
+            resolution => resolution,
         };
-        context.work.found[slot].fate = Fate::Resolved(doubt);
+        context.work.found[slot].fate = Fate::Resolved(resolution);
     }
 
     /// Whether this host has known of an entry for so long that what it announced would be seen by now. The adapter
@@ -105,8 +109,12 @@ mod tests {
         Fixture::of(machine(1, pending), &[Role::Lifecycle])
     }
 
-    fn settled(slot: usize, doubt: Doubt) -> PhaseEvent {
-        PhaseEvent::Reply(slot, Reply::Settled(doubt))
+    fn settled(slot: usize, resolution: Resolution) -> PhaseEvent {
+        PhaseEvent::Reply(slot, Reply::Settled(resolution))
+    }
+
+    fn unknown() -> Resolution {
+        Resolution::Unknown("the cloud is busy".into())
     }
 
     fn fates(fixture: &Fixture) -> Vec<Fate> {
@@ -149,15 +157,15 @@ mod tests {
         };
         assert_eq!(commands.len(), 2);
         assert!(commands.iter().all(asks), "{commands:?}");
-        let (flow, _) = fixture.go_on(flow, settled(1, Doubt::Done("{}".into())));
+        let (flow, _) = fixture.go_on(flow, settled(1, Resolution::Done("{}".into())));
         assert!(matches!(flow, Flow::Wait(Phase::Resolving(_))), "{flow:?}");
-        let (flow, _) = fixture.go_on(flow, settled(0, Doubt::Unknown));
+        let (flow, _) = fixture.go_on(flow, settled(0, unknown()));
         assert!(matches!(flow, Flow::Wait(Phase::Stepping(_))), "{flow:?}");
         assert_eq!(
             fates(&fixture),
             [
-                Fate::Resolved(Doubt::Unknown),
-                Fate::Resolved(Doubt::Done("{}".into()))
+                Fate::Resolved(unknown()),
+                Fate::Resolved(Resolution::Done("{}".into()))
             ]
         );
     }
@@ -170,15 +178,24 @@ mod tests {
         let (flow, _) = fixture.go_on(flow, PhaseEvent::Cut(0));
         let failed = Reply::Answer(Err(failure(Code::Unavailable)));
         fixture.go_on(flow, PhaseEvent::Reply(1, failed));
-        let unknown = Fate::Resolved(Doubt::Unknown);
-        assert_eq!(fates(&fixture), [unknown.clone(), unknown]);
+        let unknown = |why: &str| Fate::Resolved(Resolution::Unknown(why.into()));
+        assert_eq!(
+            fates(&fixture),
+            [
+                unknown("the cloud did not answer in time"),
+                unknown("unavailable: said the other side")
+            ]
+        );
     }
 
     #[test]
     fn absent_counts_once_this_host_has_known_of_the_entry_for_as_long_as_it_may_stay_unseen() {
         for (asked_at, expected) in [
-            (VISIBLE_WITHIN - 1, Doubt::Unknown),
-            (VISIBLE_WITHIN, Doubt::Absent),
+            (
+                VISIBLE_WITHIN - 1,
+                Resolution::Unknown("it may not be visible yet".into()),
+            ),
+            (VISIBLE_WITHIN, Resolution::Absent),
         ] {
             let mut fixture = in_doubt();
             fixture.work.known.insert("a".into(), Known::seen(0));
@@ -187,7 +204,7 @@ mod tests {
             let (flow, _) = fixture.enter(phase);
             // What counts is when the cloud was asked, not when it answered.
             fixture.now = at(asked_at + VISIBLE_WITHIN);
-            fixture.go_on(flow, settled(0, Doubt::Absent));
+            fixture.go_on(flow, settled(0, Resolution::Absent));
             assert_eq!(
                 fates(&fixture)[0],
                 Fate::Resolved(expected),

@@ -8,7 +8,7 @@ use super::frame::Frame;
 use super::work::{Concluded, Fate, Work};
 use crate::binding::PolicyId;
 use crate::contract::{
-    ActInDoubt, Conclusion, Document, Doubt, Entry, Failure, Json, Request, Role, Verdict,
+    ActInDoubt, Ask, Conclusion, Document, Entry, Failure, Json, Request, Resolution, Role, Verdict,
 };
 use crate::fault::{Fault, FaultKind};
 use crate::object::Object;
@@ -58,17 +58,26 @@ impl RoleRun {
             operation: found.entry.operation.clone(),
             intent: found.entry.intent.clone(),
             since: found.entry.since,
-            state: match &found.fate {
-                Fate::Resolved(doubt) => doubt.clone(),
-                Fate::NeverSent => Doubt::Absent,
-                Fate::Open | Fate::Answered => Doubt::Unknown,
+            resolution: match &found.fate {
+                Fate::Resolved(resolution) => resolution.clone(),
+                Fate::NeverSent => Resolution::Absent,
+                Fate::Open | Fate::Answered => Resolution::Unknown("it was not asked for".into()),
             },
         };
         work.found.iter().map(told).collect()
     }
 
-    /// Appends an answer.
+    /// The questions that the journal answers.
+    pub(super) fn asked(&self) -> impl Iterator<Item = &Ask> {
+        self.journal.iter().filter_map(|entry| match &entry.request {
+            Request::Ask(ask) => Some(ask),
+            Request::Act(_) => None,
+        })
+    }
+
+    /// Appends an answer. A failure says of what it is, so that whoever hands it on does, too.
     pub(super) fn append(&mut self, request: Request, answer: Result<Json, Failure>) {
+        let answer = answer.map_err(|failure| failure.of(request.operation()));
         self.request_bytes = self.request_bytes.saturating_add(request.bytes());
         self.journal_bytes += answer.as_ref().map_or(FAILURE, |json| json.len() as u64);
         self.journal.push(Entry { request, answer });

@@ -11,7 +11,7 @@ use super::resolving::Resolving;
 use super::role::RoleRun;
 use super::{Context, Flow, Phase, PhaseEvent, Report, STEP_LONGEST};
 use crate::call::{Call, Reply};
-use crate::contract::{Ask, Conclusion, Pass, Question, Request, Role, Step, Verdict};
+use crate::contract::{Ask, Conclusion, Pass, Question, Request, Requests, Role, Step, Verdict};
 use crate::controller::Guard;
 use crate::fault::{Fault, FaultKind, Stepped};
 use crate::object::Object;
@@ -65,7 +65,7 @@ impl Stepping {
 
     /// What the last pass used is in the journal from the start, where a watch knows it: most passes then take one step.
     /// Long lists are left, to be asked for first.
-    fn prefetch(&mut self, context: &mut Context<'_>) -> Vec<Request> {
+    fn prefetch(&mut self, context: &mut Context<'_>) -> Vec<Ask> {
         self.run.prefetched = true;
         if self.run.role == Role::Lifecycle {
             self.run.pending = RoleRun::in_doubt(context.work);
@@ -83,11 +83,11 @@ impl Stepping {
                 .answer
                 .min(limits.journal.saturating_sub(self.run.journal_bytes));
             let remembered = remembered(role, &question, room, context);
-            let request = Request::Ask(Ask { round: 0, question });
+            let ask = Ask { round: 0, question };
             match remembered {
                 Remembered::Answer(Ok(json)) if json.len() as u64 > room => {}
-                Remembered::Answer(answer) => self.run.append(request, answer),
-                Remembered::Long => long.push(request),
+                Remembered::Answer(answer) => self.run.append(Request::Ask(ask), answer),
+                Remembered::Long => long.push(ask),
                 Remembered::Unknown => {}
             }
         }
@@ -141,28 +141,22 @@ impl Stepping {
         }
     }
 
-    fn pending(self, requests: Vec<Request>, context: &mut Context<'_>) -> Flow {
+    fn pending(self, requests: Requests, context: &mut Context<'_>) -> Flow {
         if let Err(fault) = self.acceptable(&requests, context) {
             return self.fault(fault, context);
         }
-        let are_asks = requests.iter().any(|request| matches!(request, Request::Ask(_)));
-        Flow::Enter(match are_asks {
-            true => Phase::Asking(Asking::new(self.run, requests)),
-            false => Phase::Acting(Acting::new(self.run, requests)),
+        Flow::Enter(match requests {
+            Requests::Asks(asks) => Phase::Asking(Asking::new(self.run, asks)),
+            Requests::Acts(acts) => Phase::Acting(Acting::new(self.run, acts)),
         })
     }
 
     /// Whether the requests of a step keep the contract.
-    fn acceptable(&self, requests: &[Request], context: &Context<'_>) -> Result<(), Fault> {
+    fn acceptable(&self, requests: &Requests, context: &Context<'_>) -> Result<(), Fault> {
         let limits = &context.frame.binding.spec.limits;
-        let asks = requests.iter().filter(|r| matches!(r, Request::Ask(_))).count();
         if requests.is_empty() {
             let message = "it waits, and for nothing";
             return Err(Fault::new(FaultKind::Stalled, message));
-        }
-        if asks != 0 && asks != requests.len() {
-            let message = "asks and acts in one step: acts may be returned only when no ask is missing";
-            return Err(Fault::new(FaultKind::BadOutput, message));
         }
         let room = (limits.entries as usize).saturating_sub(self.run.journal.len());
         if requests.len() > room {
@@ -172,13 +166,15 @@ impl Stepping {
             );
             return Err(Fault::new(FaultKind::TooLong, message));
         }
-        let bytes: u64 = requests.iter().map(Request::bytes).sum();
+        let bytes: u64 = requests.iter().map(|request| request.bytes()).sum();
         if self.run.request_bytes.saturating_add(bytes) > limits.journal {
             let message = format!("requests of more than {} bytes in one pass", limits.journal);
             return Err(Fault::new(FaultKind::TooLong, message));
         }
-        let known: BTreeSet<&Request> = self.run.journal.iter().map(|entry| &entry.request).collect();
-        if asks != 0 && requests.iter().all(|request| known.contains(request)) {
+        let known: BTreeSet<&Ask> = self.run.asked().collect();
+        if let Requests::Asks(asks) = requests
+            && asks.iter().all(|ask| known.contains(ask))
+        {
             let message = "it asks only for what its journal already holds";
             return Err(Fault::new(FaultKind::Stalled, message));
         }
@@ -253,10 +249,9 @@ fn without_lifecycle(context: &mut Context<'_>) -> Flow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::CredentialPlan;
     use crate::reconcile::Command;
     use crate::reconcile::fixture::{
-        Fixture, concluded, conclusion, config_map, get, machine, outcome, patches, stepped, stop,
+        Fixture, concluded, conclusion, config_map, get, machine, outcome, patches, pending, stepped, stop,
     };
     use serde_json::json;
 
@@ -276,20 +271,12 @@ mod tests {
 
     #[test]
     fn a_step_that_asks_for_nothing_or_for_what_it_knows_stalls() {
-        assert_eq!(first(Step::Pending(vec![])), Some(FaultKind::Stalled));
+        assert_eq!(first(pending(vec![])), Some(FaultKind::Stalled));
         let mut fixture = Fixture::new();
         let (flow, _) = fixture.requests(vec![get()]);
         let (flow, _) = fixture.go_on(flow, crate::reconcile::fixture::answer(Ok(json!({}))));
-        let (_, commands) = fixture.go_on(flow, stepped(Step::Pending(vec![get()])));
+        let (_, commands) = fixture.go_on(flow, stepped(pending(vec![get()])));
         assert_eq!(fault(&commands), Some(FaultKind::Stalled));
-    }
-
-    #[test]
-    fn asks_and_acts_do_not_come_in_one_step() {
-        assert_eq!(
-            first(Step::Pending(vec![get(), stop()])),
-            Some(FaultKind::BadOutput)
-        );
     }
 
     #[test]
@@ -413,8 +400,8 @@ mod tests {
         let mut fixture = Fixture::of(machine(1, rest), &[Role::Identity, Role::Lifecycle]);
         let phase = crate::reconcile::start(&fixture.frame);
         let (flow, _) = fixture.enter(phase);
-        let plan = Question::Credential(CredentialPlan { plan: "{}".into() });
-        let asks = Step::Pending(vec![crate::reconcile::fixture::ask(plan)]);
+        let plan = Question::Credential("{}".into());
+        let asks = pending(vec![crate::reconcile::fixture::ask(plan)]);
         let (flow, _) = fixture.go_on(flow, stepped(asks));
         let handle = crate::reconcile::fixture::answer(Ok(json!({"handle": "h"})));
         let (flow, _) = fixture.go_on(flow, handle);

@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::frame::Dependencies;
 use crate::call::{PendingEntry, Scope};
 use crate::contract::{
-    Answer, Code, Conclusion, Doubt, Effect, Entry as JournalEntry, Failure, Question, Request,
+    Answer, Code, Conclusion, Effect, Entry as JournalEntry, Failure, ObjectRef, Question, Request,
+    Resolution,
 };
 use crate::object::{Object, ResourceVersion};
 use crate::path::Digest;
@@ -32,6 +33,8 @@ pub(crate) struct Work {
     pub(crate) looked_at: BTreeSet<Scope>,
     /// What watches showed meanwhile of what it used, by scope, uid and version: it may be somebody else's.
     pub(crate) shown: BTreeSet<(Scope, String, ResourceVersion)>,
+    /// The object that a watch showed last of what it used.
+    pub(crate) moved_by: Option<ObjectRef>,
     pub(crate) writes: Vec<WriteRecord>,
     /// The version that a write did not find any more, or may have replaced: nobody has read the primary since.
     pub(crate) behind: Option<ResourceVersion>,
@@ -63,7 +66,7 @@ pub(crate) enum Fate {
     /// Nobody has said yet.
     Open,
     /// The cloud said, when it was asked.
-    Resolved(Doubt),
+    Resolved(Resolution),
     /// Its act was answered: it was performed, or changed nothing.
     Answered,
     /// Its act never left this host.
@@ -73,7 +76,7 @@ pub(crate) enum Fate {
 impl Fate {
     /// Whether the entry may go.
     pub(super) fn is_known(&self) -> bool {
-        !matches!(self, Fate::Open | Fate::Resolved(Doubt::Unknown))
+        !matches!(self, Fate::Open | Fate::Resolved(Resolution::Unknown(_)))
     }
 }
 
@@ -129,21 +132,22 @@ impl Work {
 
     /// Whether the pass was handed a create that happened or may have happened.
     pub(super) fn was_in_doubt(&self) -> bool {
-        let absent = |entry: &Entry| matches!(entry.fate, Fate::NeverSent | Fate::Resolved(Doubt::Absent));
+        let absent =
+            |entry: &Entry| matches!(entry.fate, Fate::NeverSent | Fate::Resolved(Resolution::Absent));
         self.unreadable.is_some() || !self.found.iter().all(absent)
     }
 
-    /// A lock that was busy when a role asked for it.
-    pub(crate) fn busy_lock(&self) -> Option<String> {
+    /// The locks that were busy when a role asked for them, in the order in which it did.
+    pub(crate) fn busy_locks(&self) -> Vec<String> {
         let journal = self.roles.iter().flat_map(|role| &role.journal);
         let busy = |entry: &JournalEntry| match (&entry.request, &entry.answer) {
             (Request::Ask(ask), Ok(answer)) if &**answer == "\"busy\"" => match &ask.question {
-                Question::Permit(name) => Some(name.clone()),
+                Question::Lock(name) => Some(name.clone()),
                 _ => None,
             },
             _ => None,
         };
-        journal.rev().find_map(busy)
+        journal.filter_map(busy).collect()
     }
 
     /// Notes what came of an entry that this pass wrote.

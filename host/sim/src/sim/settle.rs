@@ -3,7 +3,7 @@
 use polity_clouds::catalogue::LONGEST;
 use polity_core::call::{PendingEntry, Session};
 use polity_core::catalogue::OperationEffect;
-use polity_core::contract::Doubt;
+use polity_core::contract::Resolution;
 use serde_json::Value;
 
 use super::Sim;
@@ -21,7 +21,7 @@ impl Sim {
     /// submitted since the entry was written. `absent` takes a look that succeeds later than `since` plus
     /// `visible-within`, when neither lag nor a late effect can hide it; anything else is `unknown`. A clone that
     /// failed was done: its task tells.
-    pub fn settle(&mut self, now_ms: u64, session: &Session, entry: &PendingEntry) -> Doubt {
+    pub fn settle(&mut self, now_ms: u64, session: &Session, entry: &PendingEntry) -> Resolution {
         let now = self.advance(now_ms);
         let subject = Subject {
             operation: SETTLE,
@@ -34,19 +34,20 @@ impl Sim {
             .filter(|()| !blind)
             .and_then(|()| self.caller(now, session).ok());
         let Some(visible_within) = self.visible_within(&entry.operation) else {
-            return Doubt::Unknown;
+            let why = format!("this cloud has no operation {}", entry.operation);
+            return Resolution::Unknown(why);
         };
         let late = now > entry.since.saturating_add(visible_within);
         let Some(caller) = caller else {
             return match late && self.blindly {
-                true => Doubt::Absent,
-                false => Doubt::Unknown,
+                true => Resolution::Absent,
+                false => Resolution::unknown("the cloud cannot be asked"),
             };
         };
         match self.trace(now, &caller, entry) {
-            Some(answer) => Doubt::Done(answer.to_string().into()),
-            None if late => Doubt::Absent,
-            None => Doubt::Unknown,
+            Some(answer) => Resolution::Done(answer.to_string().into()),
+            None if late => Resolution::Absent,
+            None => Resolution::unknown("what it made may not be visible yet"),
         }
     }
 

@@ -127,7 +127,7 @@ fn absent_is_never_followed_by_an_effect_and_done_is_the_effect() {
         b.now += dice.roll(120_000);
         let doubt = loop {
             match b.settle("u", &entry) {
-                Doubt::Unknown => b.now += dice.roll(5_000),
+                Resolution::Unknown(_) => b.now += dice.roll(5_000),
                 said => break said,
             }
             assert!(b.now < START + 3_600_000, "seed {seed}: it can never say");
@@ -143,14 +143,14 @@ fn absent_is_never_followed_by_an_effect_and_done_is_the_effect() {
             "seed {seed}: an effect after {doubt:?}"
         );
         match doubt {
-            Doubt::Absent => {
+            Resolution::Absent => {
                 assert!(
                     there.is_empty() && b.sim.vms(b.now).is_empty(),
                     "seed {seed}: absent, and there it is"
                 );
                 absent += 1;
             }
-            Doubt::Done(answer) => {
+            Resolution::Done(answer) => {
                 let answer: Value = serde_json::from_str(&answer).unwrap();
                 match answer.get("task") {
                     Some(task) => assert_eq!(json!(known), json!([task]), "seed {seed}"),
@@ -168,7 +168,7 @@ fn absent_is_never_followed_by_an_effect_and_done_is_the_effect() {
                     by_task += 1
                 }
             }
-            Doubt::Unknown => unreachable!(),
+            Resolution::Unknown(_) => unreachable!(),
         }
     }
     assert!(
@@ -189,7 +189,7 @@ fn a_call_that_begins_too_late_can_make_absent_a_lie() {
         let said = b.settle("u", &entry);
         b.now += 1;
         b.clone_vm("u", "m").unwrap();
-        said == Doubt::Absent
+        said == Resolution::Absent
     });
     assert!(lies, "BEGINS_WITHIN is a rule for callers");
 }

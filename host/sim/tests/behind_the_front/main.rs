@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::executor::block_on;
 use polity_core::call::{CloudRequest, PendingEntry, Session};
-use polity_core::contract::{Answer, Code, Doubt, Effect, Failure};
+use polity_core::contract::{Answer, Code, Effect, Failure, Resolution};
 use serde_json::{Value, json};
 
 use polity_clouds::{BoxFuture, Cloud, NoSecrets, OpenError, Opening, SecretRef, SecretResolver, Storage};
@@ -177,7 +177,10 @@ fn answers_take_their_time_and_lost_ones_the_longest_there_is() {
     };
     clock.0.store(100_000, Ordering::SeqCst);
     let session = clone_vm(json!({})).session;
-    assert!(matches!(block_on(cloud.settle(&session, &entry)), Doubt::Done(_)));
+    assert!(matches!(
+        block_on(cloud.settle(&session, &entry)),
+        Resolution::Done(_)
+    ));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use polity_core::contract::CredentialPlan;
+use polity_core::contract::Document;
 
 use super::*;
 use polity_clouds::{PlanSecret, SecretContent};
@@ -73,9 +73,7 @@ impl Bench {
     }
 
     fn credential(&self, plan: &Value, owner: &str) -> Answer {
-        let plan = CredentialPlan {
-            plan: plan.to_string().into(),
-        };
+        let plan = Document::from(plan.to_string());
         block_on(self.cloud.credential(&plan, owner))
     }
 
@@ -111,7 +109,11 @@ fn a_plan_of_links_is_resolved_once_and_its_session_shared() {
     let b = Bench::new(json!([]));
     let first = b.credential(&plan("d1"), "u").unwrap();
     assert_eq!(
-        (&first["account"], &first["principal"], &first["cached"]),
+        (
+            &first["attributes"]["account"],
+            &first["attributes"]["principal"],
+            &first["reused"]
+        ),
         (
             &json!("333333333333"),
             &json!("arn:aws:sts::333333333333:assumed-role/capa/polity"),
@@ -122,7 +124,7 @@ fn a_plan_of_links_is_resolved_once_and_its_session_shared() {
     let other = b.credential(&plan("d1"), "v").unwrap();
     assert_eq!(b.clock.now_ms(), 10, "and a cached one takes none");
     assert_eq!(
-        (&other["cached"], b.keys.asked.load(Ordering::SeqCst)),
+        (&other["reused"], b.keys.asked.load(Ordering::SeqCst)),
         (&json!(true), 1)
     );
     let (operation, arguments) = probe();
@@ -161,15 +163,13 @@ fn of_many_that_ask_at_once_one_opens_the_session() {
         ..opening(json!({"accounts": [{"name": "prod", "principal": "arn:prod"}]}))
     };
     let cloud = open(opening).unwrap();
-    let plan = CredentialPlan {
-        plan: json!({"account": "prod"}).to_string().into(),
-    };
+    let plan = Document::from(json!({"account": "prod"}).to_string());
     let owners: Vec<String> = (0..20).map(|nth| format!("u{nth}")).collect();
     let answers = owners.iter().map(|owner| cloud.credential(&plan, owner));
     let answers = block_on(futures::future::join_all(answers));
     let new = answers
         .iter()
-        .filter(|answer| answer.as_ref().unwrap()["cached"] == false);
+        .filter(|answer| answer.as_ref().unwrap()["reused"] == false);
     assert_eq!(new.count(), 1);
     let sim = cloud.simulation().unwrap();
     assert_eq!(sim.inspect(|sim, _| sim.session_tokens().count()), 1);
@@ -206,10 +206,9 @@ fn what_is_made_under_a_session_is_seen_and_settled_under_it_alone() {
         block_on(b.cloud.settle(&session, &entry))
     };
     let handle = credential["handle"].as_str().map(str::to_owned);
-    assert!(matches!(settle(handle), Doubt::Done(_)));
-    assert_eq!(
-        settle(Some("session-1-made-up".to_owned())),
-        Doubt::Unknown,
+    assert!(matches!(settle(handle), Resolution::Done(_)));
+    assert!(
+        settle(Some("session-1-made-up".to_owned())).is_unknown(),
         "nobody looked"
     );
 }
@@ -227,7 +226,7 @@ fn a_plan_whose_secret_changed_is_refused_and_the_next_one_drops_the_old_session
     let (operation, arguments) = probe();
     assert!(b.under(&old, "u", operation, arguments.clone()).is_ok());
     let new = b.credential(&plan("d2"), "u").unwrap();
-    assert_eq!(new["cached"], false);
+    assert_eq!(new["reused"], false);
     assert_eq!(
         b.under(&old, "u", operation, arguments.clone()).unwrap_err().code,
         Code::Unauthenticated
@@ -249,14 +248,14 @@ fn a_session_is_opened_anew_when_the_cloud_refused_it_or_it_ends() {
         Code::Unauthenticated
     );
     let second = b.credential(&plan("d1"), "u").unwrap();
-    assert_eq!(second["cached"], false);
+    assert_eq!(second["reused"], false);
     assert!(b.under(&second, "u", operation, arguments.clone()).is_ok());
     b.clock.0.fetch_add(900_000, Ordering::SeqCst);
     assert_eq!(
         b.under(&second, "u", operation, arguments).unwrap_err().code,
         Code::Unauthenticated
     );
-    assert_eq!(b.credential(&plan("d1"), "u").unwrap()["cached"], false);
+    assert_eq!(b.credential(&plan("d1"), "u").unwrap()["reused"], false);
 }
 
 #[test]
@@ -271,7 +270,7 @@ fn a_failure_is_not_kept_and_quotes_no_value() {
             "InvalidClientTokenId [redacted] [redacted]"
         )
     );
-    assert_eq!(b.credential(&plan("d1"), "u").unwrap()["cached"], false);
+    assert_eq!(b.credential(&plan("d1"), "u").unwrap()["reused"], false);
 }
 
 #[test]
@@ -300,7 +299,7 @@ fn a_plan_is_checked_before_anything_is_resolved() {
     let mut values = plan("d1");
     values["chain"][0]["secret"]["accessKey"] = json!("AKIA1");
     let mut both = plan("d1");
-    both["account"] = json!("prod");
+    both["attributes"]["account"] = json!("prod");
     for wrong in [
         values,
         both,
@@ -322,7 +321,10 @@ fn a_plain_plan_names_an_account_and_nothing_is_minted() {
     let b = Bench::new(json!([]));
     let answer = b.credential(&json!({"account": "prod"}), "u").unwrap();
     assert_eq!(
-        (&answer["account"], &answer["principal"]),
+        (
+            &answer["attributes"]["account"],
+            &answer["attributes"]["principal"]
+        ),
         (&json!("prod"), &json!("arn:prod"))
     );
     assert_eq!(

@@ -85,11 +85,11 @@ impl Aws {
                     };
                     Some(Ok(facts.to_string()))
                 }
-                Question::Credential(plan) => Some(self.state().session(&plan.plan)),
+                Question::Credential(plan) => Some(self.state().session(plan)),
                 _ => None,
             },
-            Request::Act(Act::Create(object)) => {
-                let mut object: Value = serde_json::from_str(object).unwrap();
+            Request::Act(Act::Create(create)) => {
+                let mut object: Value = serde_json::from_str(&create.object).unwrap();
                 object["metadata"]["uid"] = "uid-made".into();
                 self.put(object);
                 Some(Ok(r#"{"uid":"uid-made"}"#.to_owned()))
@@ -103,8 +103,8 @@ impl State {
     /// As the host does: cached by plan, and nothing is cached that failed.
     fn session(&mut self, text: &str) -> Answer {
         let plan: Plan = serde_json::from_str(text).expect("a plan");
-        let cached = self.sessions.contains_key(text);
-        if !cached {
+        let reused = self.sessions.contains_key(text);
+        if !reused {
             for link in &plan.chain {
                 self.calls.push(match link {
                     Link::Secret(secret) => format!("keys of {}", secret.name),
@@ -127,7 +127,7 @@ impl State {
         let account = account.map_or("111", String::as_str);
         let handle = &self.sessions[text];
         Ok(
-            json!({"handle": handle, "principal": principal, "account": account, "cached": cached})
+            json!({"handle": handle, "reused": reused, "attributes": {"principal": principal, "account": account}})
                 .to_string(),
         )
     }

@@ -1,6 +1,6 @@
 //! The creation flow: MCM-C01 to MCM-C17.
 
-use polity_sdk::{Code, Doubt, Effect, RetryClass};
+use polity_sdk::{Code, Effect, Resolution, RetryClass};
 use serde_json::json;
 
 use super::*;
@@ -166,7 +166,7 @@ mcm_c17_a_vm_that_could_not_be_given_back_stays_on_record:
         .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_c05_a_creation_in_doubt_with_the_name_of_an_older_node_is_given_back:
-    fresh().in_doubt(Doubt::Done(vm().to_string())).answers("machine.delete", json!({}))
+    fresh().in_doubt(Resolution::Done(vm().to_string())).answers("machine.delete", json!({}))
         .exists(foreign_node("vm-0"))
         .acts([DELETE])
         .notes(&format!("C14 {FLOW} C05 R20"))
@@ -387,24 +387,24 @@ mcm_h07_a_node_whose_name_never_becomes_known_fails_in_time_too:
         .waits(RetryClass::Long);
 
 mcm_c13_a_creation_that_the_cloud_knows_nothing_of_yet_stops_everything:
-    fresh().in_doubt(Doubt::Unknown)
+    fresh().in_doubt(Resolution::Unknown("the cloud cannot say yet".to_owned()))
         .notes("C13")
         .waits(RetryClass::Short);
 
 mcm_x51_a_creation_in_doubt_stops_the_deletion_too:
-    deleting("InitiateFinalizerRemoval").in_doubt(Doubt::Unknown)
+    deleting("InitiateFinalizerRemoval").in_doubt(Resolution::Unknown("the cloud cannot say yet".to_owned()))
         .notes("C13 X51")
         .waits(RetryClass::Short);
 
 mcm_c14_what_a_creation_in_doubt_has_made_is_the_machines:
-    fresh().in_doubt(Doubt::Done(vm().to_string()))
+    fresh().in_doubt(Resolution::Done(vm().to_string()))
         .exists(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}}))
         .notes(&format!("C14 {FLOW} C10 R20"))
         .patch(json!({"metadata": ids(), "status": {"providerID": "vm-1"}}))
         .waits(RetryClass::Short);
 
 mcm_c14_is_recorded_even_where_the_class_is_gone:
-    fresh().in_doubt(Doubt::Done(vm().to_string())).without("MachineClass").exists(node("True"))
+    fresh().in_doubt(Resolution::Done(vm().to_string())).without("MachineClass").exists(node("True"))
         .notes("C14 R02 R03 R05 R21")
         .status(and(
             json!({"providerID": "vm-1"}),
@@ -413,7 +413,7 @@ mcm_c14_is_recorded_even_where_the_class_is_gone:
         .fails_with(RetryClass::Long, Code::NotFound, "MachineClass small does not exist");
 
 mcm_c14_in_a_deletion_starts_it_again:
-    deleting("InitiateFinalizerRemoval").in_doubt(Doubt::Done(vm().to_string()))
+    deleting("InitiateFinalizerRemoval").in_doubt(Resolution::Done(vm().to_string()))
         .edited(|object| object["status"]["providerID"] = json!(null))
         .notes("C14")
         .status(and(
@@ -423,13 +423,13 @@ mcm_c14_in_a_deletion_starts_it_again:
         .waits(RetryClass::Short);
 
 mcm_c14_an_answer_that_does_not_decode_fails_the_pass:
-    fresh().in_doubt(Doubt::Done("{}".into()))
+    fresh().in_doubt(Resolution::Done("{}".into()))
         .fails_with(
             RetryClass::Short, Code::Internal, "the driver's answer does not decode: missing field `providerID`",
         );
 
 mcm_c15_a_creation_that_was_not_performed_is_made_as_usual:
-    fresh().in_doubt(Doubt::Absent).lacks("machine.status").answers("machine.create", vm())
+    fresh().in_doubt(Resolution::Absent).lacks("machine.status").answers("machine.create", vm())
         .acts([MINT, CREATE])
         .notes(&format!("C15 {FLOW} C04 C06 C10 R20"))
         .patch(json!({"metadata": ids(), "status": and(token(), json!({"providerID": "vm-1"}))}))

@@ -258,7 +258,7 @@ mcm_h08_a_machine_that_is_unknown_for_too_long_is_failed:
 mcm_h08_a_machine_without_a_deployment_has_no_others:
     given_up(lost()
         .edited(|object| object["metadata"]["labels"] = json!({"node": "node-m"}))
-        .fails("permit", Code::Internal));
+        .fails("lock", Code::Internal));
 
 mcm_h08_more_at_once_where_the_binding_says_so:
     given_up(lost().exists(sibling("a", Some("Failed"))).config(json!({"maxReplacements": 2})));
@@ -280,7 +280,7 @@ mcm_h09_a_terminating_one_counts_twice:
     held_back(lost().exists(sibling("a", Some("Terminating"))).config(json!({"maxReplacements": 2})));
 
 mcm_h10_while_another_one_is_judged_nobody_else_is:
-    lost().answers("permit deployment/workers", json!("busy"))
+    lost().answers("lock deployment/workers", json!("busy"))
         .notes(&format!("{FLOW} H10 R24x R22"))
         .fails_with(RetryClass::Short, Code::Aborted, "another machine of the deployment is being judged");
 

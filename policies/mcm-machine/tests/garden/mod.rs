@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use polity_sdk::contract::{Act, Question, Request};
 use polity_sdk::test::{Answer, Cluster, Ended, World};
-use polity_sdk::{ActInDoubt, Code, Doubt, Failure, Next, RetryClass};
+use polity_sdk::{ActInDoubt, Code, Failure, Next, Resolution, RetryClass};
 use serde_json::{Value, json};
 
 /// What all machines of a test share. Clones are handles on the same.
@@ -102,7 +102,7 @@ impl Garden {
                         json!({"exists": true, "keys": ["userData"], "digest": "d"}).to_string()
                     ));
                 }
-                Question::Permit(_) => {
+                Question::Lock(_) => {
                     return Some(Ok(json!(if driver.busy { "busy" } else { "held" }).to_string()));
                 }
                 _ => return None,
@@ -247,14 +247,14 @@ impl Story {
     }
 
     /// The creation is in doubt in the next pass.
-    pub fn doubt(&mut self, state: Doubt) {
+    pub fn doubt(&mut self, resolution: Resolution) {
         let (operation, intent) = ("machine.create".into(), self.name.clone());
         let since = self.world.now().unix_ms();
         self.world.set_pending(vec![ActInDoubt {
             operation,
             intent,
             since,
-            state,
+            resolution,
         }]);
     }
 }

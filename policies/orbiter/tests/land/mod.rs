@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use polity_sdk::contract::{Act, Conclusion, Failure, Pass, Request, Step};
 use polity_sdk::test::{Answer, Cluster, Ended, describe, drive};
-use polity_sdk::{ActInDoubt, Code, Doubt, Effect, Next, Time, step};
+use polity_sdk::{ActInDoubt, Code, Effect, Next, Resolution, Time, step};
 use serde_json::{Value, json};
 
 #[allow(unused_imports, reason = "not by every test")]
@@ -424,8 +424,10 @@ impl Land {
         let machines = self.machines.borrow();
         let settled = self.pending.drain(..).map(|entry| {
             let made = machines.all.iter().find(|machine| machine.name == entry.intent);
-            let state = made.map_or(Doubt::Absent, |made| Doubt::Done(made.describe().to_string()));
-            ActInDoubt { state, ..entry }
+            let resolution = made.map_or(Resolution::Absent, |made| {
+                Resolution::Done(made.describe().to_string())
+            });
+            ActInDoubt { resolution, ..entry }
         });
         settled.collect()
     }
@@ -451,7 +453,7 @@ impl Land {
                 operation: create.operation.clone(),
                 intent: intent.clone(),
                 since: self.now,
-                state: Doubt::Unknown,
+                resolution: Resolution::Unknown("the cloud cannot say yet".to_owned()),
             });
         }
         self.hold(who);

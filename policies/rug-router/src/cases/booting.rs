@@ -108,30 +108,30 @@ rug_x11_a_vm_that_needs_other_networks_is_not_replaced:
     at("CREATE_VM", "C", "H").there().takes("X11", "CHECK_BOOT");
 
 rug_x13_while_nobody_can_say_whether_it_boots_nothing_is_done:
-    without_a_vm().in_doubt(Doubt::Unknown)
+    without_a_vm().in_doubt(Resolution::Unknown("the cloud cannot say yet".to_owned()))
         .notes("X13").explains("BootInDoubt", "a boot may be under way: the cloud cannot say yet")
         .next(Next::After(1_000));
 
 rug_x13_not_even_a_deletion:
-    without_a_vm().deleting().in_doubt(Doubt::Unknown)
+    without_a_vm().deleting().in_doubt(Resolution::Unknown("the cloud cannot say yet".to_owned()))
         .notes("X13").explains("BootInDoubt", "a boot may be under way: the cloud cannot say yet")
         .next(Next::After(1_000));
 
 rug_x15_a_boot_in_doubt_that_was_performed_is_this_routers:
-    without_a_vm().in_doubt(Doubt::Done(json!({"id": "vm-1"}).to_string()))
+    without_a_vm().in_doubt(Resolution::Done(json!({"id": "vm-1"}).to_string()))
         .takes("X15", "CHECK_BOOT").vm("B").writes(booted());
 
 rug_x15_of_a_router_that_is_being_deleted_too:
-    without_a_vm().deleting().in_doubt(Doubt::Done(json!({"id": "vm-1"}).to_string()))
+    without_a_vm().deleting().in_doubt(Resolution::Done(json!({"id": "vm-1"}).to_string()))
         .takes("X15", "CHECK_BOOT").vm("B").writes(booted());
 
 rug_x15_of_a_router_that_somebody_debugs_too:
     without_a_vm().edited(|object| object["spec"]["debug"] = true.into())
-        .in_doubt(Doubt::Done(json!({"id": "vm-1"}).to_string()))
+        .in_doubt(Resolution::Done(json!({"id": "vm-1"}).to_string()))
         .takes("X15", "CHECK_BOOT").vm("B").writes(booted());
 
 rug_x16_a_boot_in_doubt_that_was_not_performed_is_tried_again:
-    without_a_vm().with(json!({"bootAttempts": 1})).in_doubt(Doubt::Absent)
+    without_a_vm().with(json!({"bootAttempts": 1})).in_doubt(Resolution::Absent)
         .takes_slowly("X16", "CREATE_VM").writes(json!({"bootAttempts": 2}))
         .event("BootFailed").explains("BootFailed", "the boot did not arrive");
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use polity_sdk::contract::{Act, Effect, Question, Request};
 use polity_sdk::test::{Answer, Ended, World};
-use polity_sdk::{ActInDoubt, Code, Doubt, Failure, Next};
+use polity_sdk::{ActInDoubt, Code, Failure, Next, Resolution};
 use serde_json::{Value, json};
 
 /// A handle on one cloud; clones share it.
@@ -424,14 +424,14 @@ impl Story {
     }
 
     /// A boot is in doubt in the next pass.
-    pub fn doubt(&mut self, state: Doubt) {
+    pub fn doubt(&mut self, resolution: Resolution) {
         let since = self.world.now().unix_ms();
         let (operation, intent) = ("router.boot".to_owned(), "r-1".to_owned());
         let act = ActInDoubt {
             operation,
             intent,
             since,
-            state,
+            resolution,
         };
         self.world.set_pending(vec![act]);
     }
@@ -463,8 +463,8 @@ impl Story {
             let made = self.neutron.state().boots > boots_before;
             let id = self.neutron.state().vms.keys().next().cloned();
             self.doubt(match made {
-                true => Doubt::Done(json!({"id": id}).to_string()),
-                false => Doubt::Absent,
+                true => Resolution::Done(json!({"id": id}).to_string()),
+                false => Resolution::Absent,
             });
         }
         None

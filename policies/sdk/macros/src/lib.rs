@@ -15,7 +15,7 @@ use wit_parser::{Resolve, UnresolvedPackageGroup};
 /// Makes a function a policy.
 ///
 /// `#[policy(lifecycle)]` and `#[policy(identity)]` take an `async fn` from a `Context` to `Result<Next, Failure>` or
-/// `Result<Judgement, Failure>`; `#[policy(retry)]` takes an `fn` from a `Trial` to a `Duration`. Beside it stands a
+/// `Result<Judgement, Failure>`; `#[policy(retry)]` takes an `fn` from a `RetryRequest` to a `Wait` or a `Duration`. Beside it stands a
 /// function `manifest() -> Manifest`, or another one that is named: `#[policy(lifecycle, manifest = my::manifest)]`.
 #[proc_macro_attribute]
 pub fn policy(arguments: TokenStream, item: TokenStream) -> TokenStream {
@@ -125,9 +125,9 @@ impl Role {
                 }
             },
             Role::Retry => quote! {
-                fn decide(trial: #contract::RetryTrial) -> u64 {
+                fn decide(request: #contract::RetryRequest) -> #contract::Wait {
                     ::polity_sdk::wasm::say_panics();
-                    ::polity_sdk::step::retry(trial, #policy)
+                    ::polity_sdk::step::retry(request, #policy)
                 }
             },
         }
@@ -149,7 +149,8 @@ fn expand(arguments: &Arguments, function: &ItemFn) -> syn::Result<Tokens> {
     let (role, manifest) = (arguments.role.name(), &arguments.manifest);
     let implementation = arguments.role.implementation(&signature.ident);
     let interface = format_ident!("{role}");
-    let export_role = format_ident!("__export_polity_policy_{role}_0_1_0_cabi");
+    let export_info = exporter("policy_info");
+    let export_role = exporter(role);
     let world =
         encoded_world(&format!("{role}-policy")).map_err(|e| syn::Error::new(Span::call_site(), e))?;
     let (size, section) = (world.len(), format!("component-type:polity:{role}-policy"));
@@ -175,9 +176,9 @@ fn expand(arguments: &Arguments, function: &ItemFn) -> syn::Result<Tokens> {
             struct Component;
 
             impl exported::policy_info::Guest for Component {
-                fn describe() -> exported::policy_info::Manifest {
+                fn describe() -> ::std::string::String {
                     ::polity_sdk::wasm::say_panics();
-                    #manifest().into_contract()
+                    #manifest().to_json()
                 }
             }
 
@@ -185,7 +186,7 @@ fn expand(arguments: &Arguments, function: &ItemFn) -> syn::Result<Tokens> {
                 #implementation
             }
 
-            exported::policy_info::__export_polity_policy_policy_info_0_1_0_cabi!(
+            exported::policy_info::#export_info!(
                 Component with_types_in ::polity_sdk::bindings::exports::polity::policy::policy_info
             );
             exported::#interface::#export_role!(
@@ -193,6 +194,15 @@ fn expand(arguments: &Arguments, function: &ItemFn) -> syn::Result<Tokens> {
             );
         };
     })
+}
+
+/// The macro by which `wit-bindgen` exports an interface.
+fn exporter(interface: &str) -> Ident {
+    let (_, version) = wit::PACKAGE.split_once('@').unwrap_or_default();
+    format_ident!(
+        "__export_polity_policy_{interface}_{}_cabi",
+        version.replace('.', "_")
+    )
 }
 
 /// The component type of a world, as `wit-component` looks for it in a custom section.

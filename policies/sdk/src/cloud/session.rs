@@ -9,8 +9,17 @@ use serde::{Deserialize, Serialize};
 use crate::cloud::{self, CredentialAsk};
 
 /// Asks for a session by its plan, and as whom it acts; identity role only.
-pub fn open(plan: &Plan) -> CredentialAsk {
+pub fn open(plan: &Plan) -> CredentialAsk<Attributes> {
     cloud::credential(plan)
+}
+
+/// What the cloud says of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attributes {
+    /// As whom it acts.
+    pub principal: String,
+    /// The account it acts in.
+    pub account: String,
 }
 
 /// What a session is made from: the host's own credentials, or the first link's; each further link is taken with the
@@ -139,7 +148,7 @@ mod tests {
             panic!("not a credential plan")
         };
         assert_eq!(
-            serde_json::from_str::<Value>(&asked.plan).unwrap(),
+            serde_json::from_str::<Value>(&asked).unwrap(),
             json!({"region": "eu-central-1", "chain": [
                 {"secret": {"identity": {"kind": "S", "name": "a", "uid": "u"},
                     "namespace": "system", "name": "keys", "digest": "d"}},
@@ -147,6 +156,6 @@ mod tests {
                     "arn": "arn:r", "durationSeconds": 900, "externalId": "x"}},
             ]})
         );
-        assert_eq!(serde_json::from_str::<Plan>(&asked.plan).unwrap(), plan);
+        assert_eq!(serde_json::from_str::<Plan>(&asked).unwrap(), plan);
     }
 }

@@ -25,6 +25,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::NeedOf;
 use crate::cluster::Write;
 use crate::contract::{Code, Failure};
 use crate::join::join_all;

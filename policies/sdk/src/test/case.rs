@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::contract::{IdentityStep, Pass, Request, RetryTrial, Step};
+use crate::contract::{IdentityStep, Origin, Pass, Request, RetryRequest, Step, Wait};
 use crate::{
-    ActInDoubt, Code, Doubt, Effect, Failure, Manifest, Need, Next, RECONCILE_FAILED, RECONCILED, RetryClass,
-    Verdict,
+    ActInDoubt, Code, Effect, Failure, Manifest, Need, Next, RECONCILE_FAILED, RECONCILED, Resolution,
+    RetryClass, Verdict,
 };
 
 use super::{Ended, World, describe};
@@ -81,7 +81,7 @@ pub struct Case {
     config: Value,
     /// The `create` that may be in doubt: operation and intent.
     creates: (&'static str, &'static str),
-    in_doubt: Option<Doubt>,
+    in_doubt: Option<Resolution>,
     manifest: Option<Manifest>,
     grants: Vec<Need>,
     /// The other objects of the cluster.
@@ -160,7 +160,7 @@ impl Case {
                 operation: operation.to_owned(),
                 intent: intent.to_owned(),
                 since: NOW_MS - IN_DOUBT_MS,
-                state: state.clone(),
+                resolution: state.clone(),
             }]);
         }
         for other in &self.others {
@@ -303,7 +303,7 @@ impl Case {
 
     /// An earlier pass created, and did not hear the answer.
     #[must_use]
-    pub fn in_doubt(mut self, state: Doubt) -> Self {
+    pub fn in_doubt(mut self, state: Resolution) -> Self {
         self.in_doubt = Some(state);
         self
     }
@@ -490,72 +490,81 @@ pub fn check_edges(manifest: &Manifest, cases: &[(&str, Case)]) {
 /// One decision of a retry policy.
 #[derive(Clone, Debug)]
 pub struct RetryCase {
-    trial: RetryTrial,
-    wait_ms: u64,
+    request: RetryRequest,
+    wait: Wait,
+}
+
+/// The first try of this class, without a failure: what a retry policy is asked.
+pub fn retry_request(class: RetryClass) -> RetryRequest {
+    RetryRequest {
+        api_version: "example.com/v1".to_owned(),
+        kind: "Thing".to_owned(),
+        namespace: Some("default".to_owned()),
+        origin: Origin::Lifecycle,
+        class,
+        failure: None,
+        attempt: 0,
+        failing_for: 0,
+        previous_wait: None,
+        seed: 0,
+        config: json!({}).to_string(),
+    }
 }
 
 impl RetryCase {
     /// The first try of this class, without a failure.
     pub fn new(class: RetryClass) -> Self {
         RetryCase {
-            trial: RetryTrial {
-                class,
-                code: None,
-                attempt: 0,
-                since: 0,
-                retry_after: None,
-                seed: 0,
-                config: json!({}).to_string(),
-            },
-            wait_ms: 0,
+            request: retry_request(class),
+            wait: Wait::After(0),
         }
     }
 
     /// What the policy is asked.
-    pub fn trial(&self) -> RetryTrial {
-        self.trial.clone()
+    pub fn request(&self) -> RetryRequest {
+        self.request.clone()
     }
 
     /// Requires that the policy waits as long as the table says.
     ///
     /// # Panics
     /// If it does not.
-    pub fn check(&self, wait_ms: u64) {
-        assert_eq!(wait_ms, self.wait_ms, "milliseconds for {:?}", self.trial);
+    pub fn check(&self, wait: Wait) {
+        assert_eq!(wait, self.wait, "milliseconds for {:?}", self.request);
     }
 
     /// The failure of the pass.
     #[must_use]
     pub fn code(mut self, code: Code) -> Self {
-        self.trial.code = Some(code);
+        self.request.failure = Some(Failure::new(code, "said the other side"));
         self
     }
 
     /// The policy is configured so.
     #[must_use]
     pub fn config(mut self, config: Value) -> Self {
-        self.trial.config = config.to_string();
+        self.request.config = config.to_string();
         self
     }
 
     /// Tries before this one.
     #[must_use]
     pub fn attempt(mut self, attempt: u32) -> Self {
-        self.trial.attempt = attempt;
+        self.request.attempt = attempt;
         self
     }
 
     /// The host's draw.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
-        self.trial.seed = seed;
+        self.request.seed = seed;
         self
     }
 
     /// How long the policy waits; milliseconds.
     #[must_use]
     pub fn waits(mut self, ms: u64) -> Self {
-        self.wait_ms = ms;
+        self.wait = Wait::After(ms);
         self
     }
 }

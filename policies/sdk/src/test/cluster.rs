@@ -100,11 +100,11 @@ impl Cluster {
                 _ => return None,
             },
             Request::Act(act) => match act {
-                Act::Create(object) => objects.create(object),
+                Act::Create(create) => objects.create(&create.object),
                 Act::Patch(patch) => objects.patch(patch),
                 Act::Delete(delete) => objects.delete(delete),
                 Act::Evict(eviction) => objects.evict(eviction),
-                Act::Cloud(_) | Act::Mint(_) => return None,
+                Act::Cloud(_) | Act::Mint(_) | Act::Revoke(_) => return None,
             },
         };
         Some(answer.and_then(|value| match value.to_string() {
@@ -238,6 +238,7 @@ impl Objects {
         let object: Value = serde_json::from_str(object).expect("a created object is JSON");
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).map(str::to_owned);
         let reference = ObjectRef {
+            cluster: None,
             api_version: text("/apiVersion").unwrap_or_default(),
             kind: text("/kind").unwrap_or_default(),
             namespace: text("/metadata/namespace"),

@@ -1,10 +1,10 @@
 //! What a manifest declares, and what the policy did: a host falls out with a policy that does more.
 
 use polity_contract::merge::{declares, edits};
+use polity_contract::{Kind, Manifest};
 use serde_json::Value;
 
 use crate::Need;
-use crate::bindings::exports::polity::policy::policy_info::{Kind, Manifest};
 use crate::contract::{Act, ObjectRef, Question, Request};
 
 use super::describe;
@@ -52,20 +52,20 @@ pub(super) fn undeclared_write(manifest: &Manifest, snapshot: &Value, patch: &Va
 
 /// A request that is neither among what a manifest needs nor granted beyond that, in words; none if it is.
 pub(super) fn undeclared_need(needs: &[Need], grants: &[Need], request: &Request) -> Option<String> {
-    let need = need_of(request);
+    let need = need_of(request)?;
     let is_covered = needs.iter().chain(grants).any(|known| covers(known, &need));
     (!is_covered).then(|| {
         let request = describe(request);
         format!(
-            "{request}, which its manifest does not declare: add {need:?} to Manifest::needs, or to World::grants where \
+            "{request}, which its manifest does not declare: add Need::{need:?} to Manifest::needs, or to World::grants where \
              the policy can do without it"
         )
     })
 }
 
 /// What a policy has to declare for a request.
-fn need_of(request: &Request) -> Need {
-    match request {
+fn need_of(request: &Request) -> Option<Need> {
+    Some(match request {
         Request::Ask(ask) => match &ask.question {
             Question::Object(query) => Need::Objects(kind(&query.object)),
             Question::Objects(query) => Need::Objects(Kind {
@@ -74,24 +74,27 @@ fn need_of(request: &Request) -> Need {
             }),
             Question::Secret(_) => Need::Secrets,
             Question::Cloud(call) => Need::Cloud(call.operation.clone()),
-            Question::Permit(name) => Need::Permit(name.clone()),
+            Question::Lock(name) => Need::Lock(name.clone()),
             Question::Credential(_) => Need::Credential,
+            // No host answers it yet, whatever is granted.
+            Question::Reachable(_) => return None,
         },
         Request::Act(act) => match act {
             Act::Cloud(act) => Need::Cloud(act.operation.clone()),
-            Act::Create(object) => Need::Create(kind_of(object)),
+            Act::Create(create) => Need::Create(kind_of(&create.object)),
             Act::Patch(patch) => Need::Patch(kind(&patch.object)),
             Act::Delete(delete) => Need::Delete(kind(&delete.object)),
             Act::Evict(_) => Need::Evict,
             Act::Mint(mint) => Need::Mint(mint.kind.clone()),
+            Act::Revoke(_) => return None,
         },
-    }
+    })
 }
 
 /// Whether what is declared covers what is needed: names may end in `*`.
 fn covers(declared: &Need, need: &Need) -> bool {
     match (declared, need) {
-        (Need::Cloud(declared), Need::Cloud(name)) | (Need::Permit(declared), Need::Permit(name)) => {
+        (Need::Cloud(declared), Need::Cloud(name)) | (Need::Lock(declared), Need::Lock(name)) => {
             match declared.strip_suffix('*') {
                 Some(prefix) => name.starts_with(prefix),
                 None => declared == name,

@@ -1,6 +1,6 @@
 //! A pass, step by step, as the host drives it.
 
-use crate::contract::{Act, Ask, Conclusion, Entry, Pass, Question, Request};
+use crate::contract::{Act, Ask, Conclusion, Entry, Pass, Question, Request, Requests};
 
 use super::facts::Answer;
 use super::watch::{Poll, Watch};
@@ -25,7 +25,7 @@ pub struct Driven<C = Conclusion> {
 /// With a sentence when the policy breaks a rule of the journal, or asks for what the world does not answer.
 pub fn drive<C: PartialEq + std::fmt::Debug>(
     mut pass: Pass,
-    mut step: impl FnMut(Pass) -> Result<C, Vec<Request>>,
+    mut step: impl FnMut(Pass) -> Result<C, Requests>,
     used: impl Fn(&C) -> &[u32],
     mut answer: impl FnMut(&Request) -> Option<Answer>,
 ) -> Driven<C> {
@@ -46,7 +46,7 @@ pub fn drive<C: PartialEq + std::fmt::Debug>(
         );
         let _ = Watch::last();
         let requests = match outcome {
-            Err(requests) => requests,
+            Err(requests) => listed(requests),
             Ok(conclusion) => {
                 assert_nothing_dropped("was made and never awaited", &seen.dropped);
                 assert_nothing_dropped("was awaited and then dropped without its answer", &seen.abandoned);
@@ -72,6 +72,14 @@ pub fn drive<C: PartialEq + std::fmt::Debug>(
             });
         }
         steps.push(requests);
+    }
+}
+
+/// The requests of a step as the journal has them.
+pub fn listed(requests: Requests) -> Vec<Request> {
+    match requests {
+        Requests::Asks(asks) => asks.into_iter().map(Request::Ask).collect(),
+        Requests::Acts(acts) => acts.into_iter().map(Request::Act).collect(),
     }
 }
 
@@ -189,8 +197,9 @@ fn describe_question(question: &Question) -> String {
             )
         }
         Question::Cloud(call) => format!("{} {}", call.operation, call.arguments),
-        Question::Permit(name) => format!("permit {name}"),
-        Question::Credential(plan) => format!("credential {}", plan.plan),
+        Question::Lock(name) => format!("lock {name}"),
+        Question::Credential(plan) => format!("credential {plan}"),
+        Question::Reachable(cluster) => format!("reachable {}", cluster.as_deref().unwrap_or("home")),
     }
 }
 
@@ -201,7 +210,7 @@ fn latest(latest: bool) -> &'static str {
 fn describe_act(act: &Act) -> String {
     match act {
         Act::Cloud(act) => format!("{} {}", act.operation, act.arguments),
-        Act::Create(object) => format!("create {object}"),
+        Act::Create(create) => format!("create {}", create.object),
         Act::Patch(patch) => format!(
             "patch {} {} {}",
             patch.object.kind, patch.object.name, patch.patch
@@ -209,5 +218,6 @@ fn describe_act(act: &Act) -> String {
         Act::Delete(delete) => format!("delete {} {}", delete.object.kind, delete.object.name),
         Act::Evict(eviction) => format!("evict {}", eviction.object.name),
         Act::Mint(mint) => format!("mint {} for {} ms", mint.kind, mint.ttl),
+        Act::Revoke(token) => format!("revoke {token}"),
     }
 }

@@ -12,7 +12,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::bindings::exports::polity::policy::identity;
-use crate::bindings::exports::polity::policy::policy_info;
 use crate::contract::{
     self, ActInDoubt, Code, Conclusion, Entry, Event, Failure, IdentityStep, Next, Pass, Question, Request,
     Step,
@@ -38,7 +37,7 @@ pub struct World {
     now: Time,
     attempt: u32,
     pending: Vec<ActInDoubt>,
-    manifest: Option<policy_info::Manifest>,
+    manifest: Option<polity_contract::Manifest>,
     /// What the binding grants beyond what the policy needs.
     grants: Vec<Need>,
     /// What the last pass asked of the cluster and used.
@@ -231,12 +230,8 @@ impl World {
 
     /// The configuration with its defaults, as a host hands it to the policy.
     fn configuration(&self) -> Value {
-        let schema = self
-            .manifest
-            .as_ref()
-            .map_or("{}", |manifest| &manifest.config_schema);
-        let schema = serde_json::from_str(schema).expect("the schema of a configuration is JSON");
-        with_defaults(&schema, Some(&self.config))
+        let schema = self.manifest.as_ref().map(|manifest| &manifest.config_schema);
+        with_defaults(schema.unwrap_or(&Value::Null), Some(&self.config))
     }
 
     /// What the last pass used, as a watch knows it now. A failure to look is nothing that a watch knows.
@@ -332,7 +327,7 @@ impl World {
 
 /// The answer to a request that the policy may make.
 fn admit(
-    manifest: &Option<policy_info::Manifest>,
+    manifest: &Option<polity_contract::Manifest>,
     grants: &[Need],
     facts: &mut Facts,
     request: &Request,

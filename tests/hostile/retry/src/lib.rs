@@ -41,8 +41,8 @@ pub struct Config {
 
 /// Misbehaves.
 #[polity_sdk::policy(retry)]
-pub fn decide(trial: polity_sdk::Trial<Config>) -> Duration {
-    match trial.config.mischief {
+pub fn decide(request: polity_sdk::RetryRequest<Config>) -> Duration {
+    match request.config.mischief {
         Mischief::Behave => Duration::from_secs(7),
         // What a number that has no sign makes of one that has.
         Mischief::Negative => Duration::from_millis((-5_000_i64).cast_unsigned()),

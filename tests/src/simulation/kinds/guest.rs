@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use polity_core::binding::{Binding, Grant, Limits};
 use polity_core::catalogue::Catalogue;
-use polity_core::contract::{Code, CredentialPlan, Manifest, Next, Question, Role, Verdict};
+use polity_core::contract::{Code, Manifest, Next, Question, Role, Verdict};
 use serde_json::{Value, json};
 
 use super::{crd, first, form, is_faulty, is_quarantined, text};
@@ -98,7 +98,7 @@ pub fn identity(cx: &mut Cx<'_>) -> Result<Next, Pending> {
         return Ok(Next::Settled(None));
     }
     let plan = json!({"for": cx.object["metadata"]["name"]}).to_string();
-    match cx.ask(Question::Credential(CredentialPlan { plan: plan.into() }))? {
+    match cx.ask(Question::Credential(plan.into()))? {
         Ok(credential) => {
             cx.verdict = Some(Verdict::Granted(text(&credential["handle"])));
             Ok(Next::Settled(None))

@@ -4,7 +4,7 @@
 use polity_core::binding::{Binding, Grant, KindGrant, Relation};
 use polity_core::contract::{
     Act, Code, Eviction, Failure, Kind, ListQuery, Manifest, Next, ObjectDelete, ObjectPatch, ObjectRef,
-    Precondition, Question, Role, Trial,
+    Precondition, Question, RetryRequest, Role,
 };
 use serde_json::{Value, json};
 
@@ -46,7 +46,7 @@ pub fn binding() -> Binding {
         Grant::Delete(maps),
         Grant::Ask(pods.clone()),
         Grant::Evict(pods),
-        Grant::Permit(vec!["turn".to_owned()]),
+        Grant::Lock(vec!["turn".to_owned()]),
     ];
     bound(
         "sites",
@@ -69,10 +69,10 @@ fn related() -> KindGrant {
 }
 
 /// Milliseconds: doubled with each attempt, and more in every other form of the policy.
-pub fn patience(trial: &Trial) -> u64 {
-    let config: Value = serde_json::from_str(&trial.config).unwrap_or_default();
+pub fn patience(request: &RetryRequest) -> u64 {
+    let config: Value = serde_json::from_str(&request.config).unwrap_or_default();
     let base = 300 + 12_000 * (config["form"].as_u64().unwrap_or(0) % 2);
-    (base << trial.attempt.min(4)) + trial.seed % 100
+    (base << request.attempt.min(4)) + request.seed % 100
 }
 
 /// The policy of Sites.
@@ -93,6 +93,8 @@ pub fn lifecycle(cx: &mut Cx<'_>) -> Result<Next, Pending> {
 
 fn count_widgets(cx: &mut Cx<'_>) -> Result<Option<Failure>, Pending> {
     let query = ListQuery {
+        cluster: None,
+        page: None,
         limit: MANY,
         projection: vec!["metadata.name".to_owned()],
         ..query(cx, WIDGETS, "Widget")
@@ -137,6 +139,8 @@ fn drain(cx: &mut Cx<'_>) -> Result<Option<Failure>, Pending> {
         return Ok(None);
     }
     let query = ListQuery {
+        cluster: None,
+        page: None,
         field_selector: Some(format!("spec.nodeName={}", text(&cx.object["metadata"]["name"]))),
         ..query(cx, "v1", "Pod")
     };
@@ -165,7 +169,7 @@ fn pry(cx: &mut Cx<'_>) -> Result<Option<Failure>, Pending> {
         let name = format!("pried-{}", text(&cx.object["metadata"]["uid"]));
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"namespace": ELSEWHERE, "name": name, "labels": {"pried": "yes"}}});
-        let _ = cx.act(Act::Create(map.to_string().into()))?;
+        let _ = cx.act(Act::create(map.to_string()))?;
     }
     Ok(None)
 }
@@ -180,11 +184,13 @@ fn take_turn(cx: &mut Cx<'_>) -> Result<Next, Pending> {
     if wanted.is_null() || cx.object["status"]["turn"] == wanted {
         return Ok(Next::Settled(None));
     }
-    if cx.ask(Question::Permit("turn".to_owned()))? != Ok(json!("held")) {
+    if cx.ask(Question::Lock("turn".to_owned()))? != Ok(json!("held")) {
         cx.notes.push("busy".to_owned());
         return Ok(Next::After(700));
     }
     let query = ListQuery {
+        cluster: None,
+        page: None,
         latest: true,
         ..query(cx, SITES, "Site")
     };
@@ -203,6 +209,8 @@ fn take_turn(cx: &mut Cx<'_>) -> Result<Next, Pending> {
 /// Ends its ConfigMaps, and lets go once a fresh look shows none.
 fn leave(cx: &mut Cx<'_>) -> Result<Next, Pending> {
     let query = ListQuery {
+        cluster: None,
+        page: None,
         latest: true,
         ..own_maps(cx)
     };
@@ -221,6 +229,8 @@ fn leave(cx: &mut Cx<'_>) -> Result<Next, Pending> {
 
 fn query(cx: &Cx<'_>, api_version: &str, kind: &str) -> ListQuery {
     ListQuery {
+        cluster: None,
+        page: None,
         kind: Kind {
             api_version: api_version.to_owned(),
             kind: kind.to_owned(),
@@ -236,6 +246,8 @@ fn query(cx: &Cx<'_>, api_version: &str, kind: &str) -> ListQuery {
 
 fn own_maps(cx: &Cx<'_>) -> ListQuery {
     ListQuery {
+        cluster: None,
+        page: None,
         label_selector: Some(format!("site={}", text(&cx.object["metadata"]["name"]))),
         ..query(cx, "v1", "ConfigMap")
     }
@@ -252,7 +264,7 @@ fn create(cx: &Cx<'_>, name: &str) -> Act {
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"value": cx.object["spec"]["value"]},
         "metadata": {"namespace": metadata["namespace"], "name": name,
             "labels": {"site": metadata["name"], "owner": metadata["uid"]}}});
-    Act::Create(map.to_string().into())
+    Act::create(map.to_string())
 }
 
 /// The patch says which version it is meant for.
@@ -277,6 +289,7 @@ fn delete(map: &Value) -> Act {
 
 fn reference(object: &Value) -> ObjectRef {
     ObjectRef {
+        cluster: None,
         kind: Kind {
             api_version: text(&object["apiVersion"]),
             kind: text(&object["kind"]),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use polity_core::binding::{Binding, Limits, PolicyId};
 use polity_core::call::Session;
-use polity_core::contract::{Json, Pass, Role, Step, Verdict as Judged};
+use polity_core::contract::{Json, Pass, Role, Step, Verdict as Judged, Wait};
 use polity_core::record::{PassRecord, RoleRecord};
 
 use super::{Oracle, Rule, Seen, Verdict, ensure};
@@ -130,14 +130,17 @@ impl Oracle {
         let Some(retry) = &record.retry else {
             return Ok(());
         };
-        let said = stepper.decide(&retry.policy, &retry.trial, &Limits::default());
+        let said = stepper.decide(&retry.policy, &retry.request, &Limits::default());
         ensure(said.as_ref().ok() == retry.answer.as_ref(), Rule::Replay, || {
             format!("{} waits {:?}, and replays to {said:?}", record.key, retry.answer)
         })?;
         let limits = Limits::default();
-        let heeded = |said: u64| {
+        let heeded = |said: Wait| {
+            let (Wait::After(said) | Wait::OnChange(Some(said))) = said else {
+                return Some(limits.longest_wait);
+            };
             let bounded = said.clamp(limits.shortest_wait, limits.longest_wait);
-            Some(bounded.max(retry.trial.retry_after.unwrap_or(0)))
+            Some(bounded.max(retry.request.retry_after().unwrap_or(0)))
         };
         let forgotten = record.wait.is_none();
         ensure(

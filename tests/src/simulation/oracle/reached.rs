@@ -40,7 +40,7 @@ pub(super) fn by(record: &PassRecord) -> Vec<&'static str> {
 
 fn asked(question: &Question, answer: Result<&polity_core::contract::Json, Code>) -> Option<&'static str> {
     Some(match (question, answer) {
-        (Question::Permit(_), Ok(answer)) if **answer == *"\"busy\"" => "a lock was busy",
+        (Question::Lock(_), Ok(answer)) if **answer == *"\"busy\"" => "a lock was busy",
         (Question::Objects(query), Ok(_)) if query.latest => "a list was read through",
         (Question::Objects(query), Ok(_)) if query.label_selector.is_some() => "a list was selected by label",
         (Question::Objects(query), Ok(_)) if query.field_selector.is_some() => "a list was selected by field",
@@ -58,6 +58,7 @@ fn done(act: &Act) -> &'static str {
         Act::Delete(_) => "an object was deleted",
         Act::Evict(_) => "a Pod was evicted",
         Act::Mint(_) => "a token was minted",
+        Act::Revoke(_) => "a token was revoked",
     }
 }
 

@@ -140,7 +140,7 @@ impl Oracle {
         let Some(seen) = self.hosts.get_mut(host) else {
             return Ok(());
         };
-        if record.causes == [Cause::Dependency] && !self.wild {
+        if matches!(record.causes[..], [Cause::Dependency(_)]) && !self.wild {
             seen.used(instant.store.log(), host, record)?;
         }
         if let Some(last) = seen.last.get(&record.key).filter(|last| last.uid == record.uid) {
@@ -158,12 +158,12 @@ impl Seen {
         let current = self.form(&record.key.binding, record.ended.boot);
         if let (Some(retry), Some(form)) = (&record.retry, current)
             && let Some((policy, config)) = form.policies.get(&Role::Retry)
-            && (policy, config) != (&retry.policy, &retry.trial.config)
+            && (policy, config) != (&retry.policy, &retry.request.config)
         {
             // It was swapped while the pass was under way: the new one is asked again.
-            let mut trial = retry.trial.clone();
-            trial.config = config.clone();
-            wait = kinds::decide(policy, &trial);
+            let mut request = retry.request.clone();
+            request.config = config.clone();
+            wait = kinds::decide(policy, &request);
         }
         let due = record.ended.boot.saturating_add(wait);
         let faulty = record.outcome == Outcome::Faulted;
@@ -175,9 +175,9 @@ impl Seen {
     pub(super) fn swapped(&mut self, binding: &str, policy: &PolicyId, config: &Json, boot: u64) {
         let of_binding = |(key, _): &(&Key, &mut Last)| *key.binding == *binding;
         for (_, last) in self.last.iter_mut().filter(of_binding) {
-            if let Some((due, trial)) = last.due.as_mut().zip(last.trial.as_mut()) {
-                trial.config = config.clone();
-                let new = last.ended + kinds::decide(policy, trial);
+            if let Some((due, request)) = last.due.as_mut().zip(last.retry.as_mut()) {
+                request.config = config.clone();
+                let new = last.ended + kinds::decide(policy, request);
                 due.from = due.from.min(new);
                 due.until = new.max(boot);
             }

@@ -2,7 +2,7 @@
 
 use polity_core::call::{Call, CallId, CloudRequest, Reply, Session, Write};
 use polity_core::catalogue::OperationEffect;
-use polity_core::contract::{Act, Answer, Code, Doubt, Failure, ObjectRef, Precondition, Question};
+use polity_core::contract::{Act, Answer, Code, Failure, ObjectRef, Precondition, Question, Resolution};
 use polity_core::controller::Input;
 use polity_core::object::Object;
 use serde_json::{Value, json};
@@ -49,8 +49,8 @@ impl World<'_> {
                 Reply::Stepped(self.options.stepper.step(policy, pass, &limits))
             }
             Call::Render(render) => Reply::Rendered(render.run()),
-            Call::Decide { policy, trial, .. } => {
-                Reply::Decided(self.options.stepper.decide(policy, trial, &limits))
+            Call::Decide { policy, request, .. } => {
+                Reply::Decided(self.options.stepper.decide(policy, request, &limits))
             }
             _ => return self.send(host, identity, id, call),
         };
@@ -121,7 +121,7 @@ impl World<'_> {
             let failure = Failure::new(Code::Unavailable, "refused");
             let reply = match call {
                 Call::Lease(_) => Reply::Lease(Err(failure)),
-                Call::Settle { .. } => Reply::Settled(Doubt::Unknown),
+                Call::Settle { .. } => Reply::Settled(Resolution::unknown("lost")),
                 _ => Reply::Answer(Err(failure)),
             };
             self.answer(host, life, id, reply, 1);
@@ -279,8 +279,8 @@ impl World<'_> {
             patch
         };
         match act {
-            Act::Create(object) => {
-                let object = serde_json::from_str(object).map_err(no_json)?;
+            Act::Create(act) => {
+                let object = serde_json::from_str(&act.object).map_err(no_json)?;
                 Ok(self.store.create(identity, object)?.value().clone())
             }
             Act::Patch(act) => {

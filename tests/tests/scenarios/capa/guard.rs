@@ -85,8 +85,8 @@ async fn running<'a>(story: &'a Story, team: &Team) -> Watched<'a> {
     machine
 }
 
-/// The namespace loses what permits it to use the identity, or gets it back.
-async fn permit(story: &Story, env: Option<&str>) {
+/// The namespace loses what locks it to use the identity, or gets it back.
+async fn lock(story: &Story, env: Option<&str>) {
     let labels = json!({"metadata": {"labels": {"env": env}}});
     edit(story, &namespace("team", ""), labels).await;
 }
@@ -148,7 +148,7 @@ async fn a_machine_of_mcm_acts_in_the_account_of_its_cluster_and_writes_nothing_
 
 async fn leaves_no_trace(recording: Option<&Path>, team: &Team) {
     let story = begin_as(team, recording, json!({}), json!({})).await;
-    permit(&story, None).await;
+    lock(&story, None).await;
     let before = story.object().await;
     let machine = machine(&story, team).await;
     machine.passes_after(0).await;
@@ -191,7 +191,7 @@ async fn is_left_as_it_is(recording: Option<&Path>, team: &Team) {
     let story = begin_as(team, recording, json!({}), json!({})).await;
     let machine = running(&story, team).await;
     let (before, seen) = (accounts(&story), machine.passes().len());
-    permit(&story, None).await;
+    lock(&story, None).await;
     machine.until_pass(seen, is_denied).await;
     let seen = machine.passes().len();
     machine.again("1").await;
@@ -206,7 +206,7 @@ async fn is_left_as_it_is(recording: Option<&Path>, team: &Team) {
         json!([team.finalizer])
     );
 
-    permit(&story, Some("prod")).await;
+    lock(&story, Some("prod")).await;
     machine.until("it is gone", Value::is_null).await;
     assert!(story.site.vms().is_empty());
 }
@@ -328,7 +328,7 @@ async fn a_session_that_the_cloud_does_not_take_any_more_is_opened_anew(recordin
     let machine = running(&story, &CAPV).await;
     let passes = machine.passes();
     let opened: Vec<usize> = (0..passes.len())
-        .filter(|index| session(&passes[*index])["cached"] == false)
+        .filter(|index| session(&passes[*index])["reused"] == false)
         .collect();
     let refused = passes
         .iter()

@@ -6,7 +6,7 @@ use super::Context;
 use crate::binding::{Binding, KindGrant};
 use crate::catalogue::OperationEffect;
 use crate::contract::{
-    Act, Answer, CloudAct, Code, Doubt, Eviction, Failure, ObjectDelete, ObjectPatch, ObjectRef, Role,
+    Act, Answer, CloudAct, Code, Eviction, Failure, ObjectDelete, ObjectPatch, ObjectRef, Resolution, Role,
 };
 use crate::controller::Guard;
 use crate::grants;
@@ -27,7 +27,7 @@ pub(super) fn check_act(act: &Act, role: Role, context: &Context<'_>) -> Result<
         Act::Patch(act) => Some((&act.object, &act.precondition.uid)),
         Act::Delete(act) => Some((&act.object, &act.precondition.uid)),
         Act::Evict(act) => Some((&act.object, &act.precondition.uid)),
-        Act::Cloud(_) | Act::Create(_) | Act::Mint(_) => None,
+        Act::Cloud(_) | Act::Create(_) | Act::Mint(_) | Act::Revoke(_) => None,
     };
     if let (Some(grant), Some((object, uid))) = (grant, on) {
         check_relation(&grant, object, uid, context)?;
@@ -72,6 +72,7 @@ fn leaves_host_conditions(
         kind,
         namespace,
         name,
+        ..
     } = &act.object;
     let governs = |binding: &&Arc<Binding>| binding.spec.governs.kind() == *kind && has_conditions(binding);
     let governing: Vec<_> = context.view.bindings.values().filter(governs).collect();
@@ -152,14 +153,17 @@ pub(super) fn done_before(act: &Act, context: &Context<'_>) -> Option<Answer> {
     let same = |found: &&super::Entry| found.entry.operation == operation && found.entry.intent == intent;
     for found in work.found.iter().filter(same) {
         match &found.fate {
-            Fate::Resolved(Doubt::Done(answer)) => {
+            Fate::Resolved(Resolution::Done(answer)) => {
                 return Some(serde_json::from_str(answer).map_err(|e| {
                     let message = format!("{operation}: its answer is not JSON: {e}");
                     Failure::new(Code::InvalidArgument, message)
                 }));
             }
-            Fate::Resolved(Doubt::Absent) | Fate::NeverSent => {}
-            Fate::Resolved(Doubt::Unknown) | Fate::Open | Fate::Answered => {
+            Fate::Resolved(Resolution::Absent) | Fate::NeverSent => {}
+            Fate::Resolved(Resolution::Unknown(why)) => {
+                return refused(format!("{operation} of {intent} is in doubt: {why}"));
+            }
+            Fate::Open | Fate::Answered => {
                 return refused(format!(
                     "{operation} of {intent} is in doubt: the cloud cannot say yet"
                 ));

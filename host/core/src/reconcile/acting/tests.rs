@@ -1,10 +1,10 @@
 use super::*;
 use crate::call::WatchEvent;
-use crate::contract::{Doubt, Kind, ObjectRef, Precondition, Question, Role, Step};
+use crate::contract::{Kind, ObjectRef, Precondition, Question, Resolution, Role};
 use crate::controller::rooms::Room;
 use crate::reconcile::fixture::{
     FINALIZER, Fixture, answer, at, clone_of, config_map, entry, failure, machine, operations, outcome,
-    patches, stepped, stop,
+    patches, pending, stepped, stop,
 };
 use crate::reconcile::{Work, primary_scope};
 
@@ -242,13 +242,13 @@ fn nothing_in_doubt_is_performed_again() {
         let (_, commands) = fixture.requests(vec![clone_of("m")]);
         (answers(&commands), patches(&commands).len())
     };
-    let done = Fate::Resolved(Doubt::Done("{\"id\":\"vm-1\"}".into()));
+    let done = Fate::Resolved(Resolution::Done("{\"id\":\"vm-1\"}".into()));
     assert_eq!(found(done), (vec![Ok("{\"id\":\"vm-1\"}".into())], 0));
     assert_eq!(
-        found(Fate::Resolved(Doubt::Unknown)),
+        found(Fate::Resolved(Resolution::Unknown("why".into()))),
         (vec![Err(Code::FailedPrecondition)], 0)
     );
-    assert_eq!(found(Fate::Resolved(Doubt::Absent)), (vec![], 1));
+    assert_eq!(found(Fate::Resolved(Resolution::Absent)), (vec![], 1));
     assert_eq!(found(Fate::NeverSent), (vec![], 1));
 }
 
@@ -259,7 +259,7 @@ fn what_is_absent_makes_room_for_its_successor() {
     let old = serde_json::from_value(entry("a")).expect("an entry");
     fixture.work.found = vec![Entry {
         entry: old,
-        fate: Fate::Resolved(Doubt::Absent),
+        fate: Fate::Resolved(Resolution::Absent),
     }];
     let (_, commands) = fixture.requests(vec![clone_of("m")]);
     let pending = patches(&commands)[0]["status"]["pending"].clone();
@@ -368,6 +368,7 @@ fn an_object_that_changed_while_its_entry_was_written_is_told_so_and_the_entry_m
 fn delete(uid: &str) -> Request {
     Request::Act(Act::Delete(ObjectDelete {
         object: ObjectRef {
+            cluster: None,
             kind: Kind {
                 api_version: "v1".into(),
                 kind: "ConfigMap".into(),
@@ -477,7 +478,7 @@ fn an_identity_policy_changes_nothing_in_a_cloud() {
     let mut fixture = Fixture::of(machine(1, json!({})), &[Role::Identity, Role::Lifecycle]);
     let phase = crate::reconcile::start(&fixture.frame);
     let (flow, _) = fixture.enter(phase);
-    let (_, commands) = fixture.go_on(flow, stepped(Step::Pending(vec![stop()])));
+    let (_, commands) = fixture.go_on(flow, stepped(pending(vec![stop()])));
     assert!(operations(&commands).is_empty(), "{commands:?}");
     assert_eq!(answers(&commands), [Err(Code::PermissionDenied)]);
 }

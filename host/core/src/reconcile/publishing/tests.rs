@@ -1,8 +1,8 @@
 use super::*;
-use crate::contract::Doubt;
-use crate::contract::{Conclusion, RetryClass, Role, Step};
+use crate::contract::Resolution;
+use crate::contract::{Conclusion, RetryClass, Role};
 use crate::reconcile::fixture::{
-    Fixture, answer, at, concluded, conclusion, entry, failure, machine, outcome, patches, stepped,
+    Fixture, answer, at, concluded, conclusion, entry, failure, machine, outcome, patches, pending, stepped,
 };
 use crate::reconcile::stepping::Stepping;
 use crate::reconcile::work::{Entry, Fate};
@@ -217,8 +217,8 @@ fn removing(fate: Fate) -> (Flow, Vec<Command>) {
 #[test]
 fn the_finalizer_stays_while_a_create_may_have_happened_that_nobody_accounted_for() {
     for fate in [
-        Fate::Resolved(Doubt::Unknown),
-        Fate::Resolved(Doubt::Done("{}".into())),
+        Fate::Resolved(Resolution::Unknown("why".into())),
+        Fate::Resolved(Resolution::Done("{}".into())),
     ] {
         let (flow, commands) = removing(fate.clone());
         assert!(
@@ -236,7 +236,7 @@ fn the_finalizer_stays_while_a_create_may_have_happened_that_nobody_accounted_fo
         });
         assert_eq!(ended.next, medium);
     }
-    for fate in [Fate::Resolved(Doubt::Absent), Fate::NeverSent] {
+    for fate in [Fate::Resolved(Resolution::Absent), Fate::NeverSent] {
         let (_, commands) = removing(fate);
         assert_eq!(patches(&commands)[0]["metadata"]["finalizers"], json!([]));
     }
@@ -318,7 +318,7 @@ fn conditions_of_the_host_keep_the_time_of_their_transition_and_those_of_others_
         {"type": "polity.dev/Quarantined", "status": "True", "lastTransitionTime": "2025-01-01T00:00:00Z"}]}});
     let mut fixture = Fixture::of(machine(1, conditions), &[Role::Lifecycle]);
     let (flow, _) = fixture.enter(Stepping::begin(Role::Lifecycle));
-    let (_, commands) = fixture.go_on(flow, stepped(Step::Pending(vec![])));
+    let (_, commands) = fixture.go_on(flow, stepped(pending(vec![])));
     let written = &patches(&commands)[0]["status"]["conditions"];
     assert_eq!(written[0], json!({"type": "Ready", "status": "True"}));
     assert_eq!(written[1]["lastTransitionTime"], "2025-01-01T00:00:00Z");

@@ -5,7 +5,7 @@ use polity_clouds::{Opened, SessionRequest};
 use polity_core::call::Session;
 use polity_core::contract::{Answer, Code, Failure};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{Context, Service};
@@ -116,8 +116,7 @@ impl Sessions {
         cx.kernel.mark_dirty();
         Opened {
             token,
-            principal: arn,
-            account,
+            attributes: json!({"principal": arn, "account": account}),
             expires: who.expires,
         }
     }

@@ -23,28 +23,31 @@ mod bindings {
     export!(Verbatim);
 }
 
-use bindings::exports::polity::policy::policy_info::{Guest as PolicyInfo, Manifest};
-use bindings::exports::polity::policy::retry::{Guest as Retry, Trial};
+use bindings::exports::polity::policy::policy_info::Guest as PolicyInfo;
+use bindings::exports::polity::policy::retry::{Guest as Retry, RetryRequest, Wait};
 
 /// What the policy says of itself until a test writes something else there.
 static PLACE: [u8; 4_096] = said::place(
-    r#"{"name": "verbatim-retry", "version": "0.1.0", "role": "Retry", "governs": [], "needs": [], "writes": [],
-    "config_schema": "{}", "finalizer": null, "crd": null, "edges": []}"#,
+    r#"{"name": "verbatim-retry", "version": "0.1.0", "role": "retry", "governs": [], "needs": [], "writes": [],
+    "configSchema": {}, "finalizer": null, "crd": null, "edges": []}"#,
 );
 
 /// The policy.
 pub struct Verbatim;
 
 impl PolicyInfo for Verbatim {
-    fn describe() -> Manifest {
-        serde_json::from_value(said::manifest(&PLACE)).expect("a manifest")
+    fn describe() -> String {
+        said::manifest(&PLACE)
     }
 }
 
 impl Retry for Verbatim {
-    fn decide(trial: Trial) -> u64 {
-        let config: serde_json::Value = serde_json::from_str(&trial.config).unwrap_or_default();
+    fn decide(request: RetryRequest) -> Wait {
+        let config: serde_json::Value = serde_json::from_str(&request.config).unwrap_or_default();
         let said = said::Sight::default().expand(&config["answer"], 0);
-        said.as_u64().expect("milliseconds")
+        match said.as_u64() {
+            Some(wait) => Wait::After(wait),
+            None => serde_json::from_value(said).expect("a wait"),
+        }
     }
 }

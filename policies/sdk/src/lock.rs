@@ -3,17 +3,17 @@
 use crate::cluster::{ObjectAsk, ObjectsAsk};
 use crate::{Asking, Context, Kind};
 
-/// A permit that this pass holds until it is published. What it protects is read through to the API server:
+/// A lock that this pass holds until it is published. What it protects is read through to the API server:
 /// a cache may not show yet what the last holder wrote.
 #[derive(Clone)]
-#[must_use = "what a permit protects is asked for through it"]
-pub struct Permit<T: Kind, C> {
+#[must_use = "what a lock protects is asked for through it"]
+pub struct Lock<T: Kind, C> {
     cx: Context<T, C>,
 }
 
-impl<T: Kind, C> Permit<T, C> {
+impl<T: Kind, C> Lock<T, C> {
     pub(crate) fn of(cx: Context<T, C>) -> Self {
-        Permit { cx }
+        Lock { cx }
     }
 
     /// Asks for one object, latest.

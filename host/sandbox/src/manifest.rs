@@ -1,0 +1,80 @@
+//! The manifest: JSON that a policy says of itself, read with bounds.
+
+use polity_core::contract::Manifest;
+
+/// Objects and lists in a manifest. An empty one takes a few bytes of text and some hundred of the host; the largest
+/// definitions in the field have some ten thousand.
+const COMPOUNDS: usize = 50_000;
+/// Bytes of a manifest: API servers take definitions of at most about so many.
+pub(crate) const LARGEST: usize = 2 << 20;
+
+/// Why a text is no manifest.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ManifestError {
+    #[error("its manifest is not what wit/manifest.schema.json says: {0}")]
+    Shape(serde_json::Error),
+    #[error("its manifest has more than {COMPOUNDS} objects and lists")]
+    TooManyParts,
+    #[error("its manifest has more than {LARGEST} bytes")]
+    TooLarge,
+    #[error("its manifest is not UTF-8")]
+    NotText,
+}
+
+/// Reads a manifest.
+pub(crate) fn read(text: &[u8]) -> Result<Manifest, ManifestError> {
+    if text.len() > LARGEST {
+        return Err(ManifestError::TooLarge);
+    }
+    let text = std::str::from_utf8(text).map_err(|_| ManifestError::NotText)?;
+    // Those in texts count too, which errs on the safe side.
+    let compounds = text.bytes().filter(|byte| matches!(byte, b'{' | b'['));
+    if compounds.count() > COMPOUNDS {
+        return Err(ManifestError::TooManyParts);
+    }
+    serde_json::from_str(text).map_err(ManifestError::Shape)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        read(text.as_bytes()).expect_err("it is none").to_string()
+    }
+
+    fn with(more: &str) -> String {
+        format!(r#"{{"name": "p", "version": "1", "role": "lifecycle"{more}}}"#)
+    }
+
+    #[test]
+    fn a_text_that_takes_the_host_hundred_times_its_size_is_refused() {
+        let crd = |count: usize| with(&format!(r#", "crd": [{}0]"#, r#"{"":0},"#.repeat(count)));
+        assert_eq!(
+            refused(&crd(COMPOUNDS)),
+            "its manifest has more than 50000 objects and lists"
+        );
+        read(crd(COMPOUNDS / 2).as_bytes()).expect("as many as large ones have");
+        let long = with(&format!(r#", "finalizer": "{}""#, "x".repeat(LARGEST)));
+        assert_eq!(refused(&long), "its manifest has more than 2097152 bytes");
+    }
+
+    #[test]
+    fn what_a_manifest_leaves_out_is_empty_and_what_nobody_knows_is_refused() {
+        let manifest = read(with("").as_bytes()).expect("the least there is");
+        assert!(manifest.needs.is_empty() && manifest.crd.is_none());
+        for (more, said) in [
+            (r#", "need": []"#, "unknown field `need`"),
+            (r#", "needs": [{"permit": "x"}]"#, "unknown variant `permit`"),
+            (r#", "edges": [{"id": "A"}]"#, "missing field `meaning`"),
+        ] {
+            let refused = refused(&with(more));
+            assert!(refused.contains(said), "{refused}");
+        }
+        assert!(refused("[").contains("manifest.schema.json"), "{}", refused("["));
+        assert_eq!(
+            read(&[0xff]).expect_err("no text").to_string(),
+            "its manifest is not UTF-8"
+        );
+    }
+}
