@@ -16,7 +16,7 @@ use polity_tests::simulation::bindings::{
     self, FINALIZER, MACHINES, WIDGETS, binding, kind, manifest, native,
 };
 use polity_tests::simulation::desk::Desk;
-use polity_tests::simulation::native::{Cx, Pending, failed, step, text, wanted, widget};
+use polity_tests::simulation::native::{Cx, Pending, failed, step, text, widget};
 use polity_tests::simulation::store::Place;
 use serde_json::{Value, json};
 
@@ -297,16 +297,16 @@ fn get(id: usize) -> Request {
 #[test]
 fn a_faulting_object_waits_longer_each_time_and_others_go_on() {
     let broken: [Broken; 3] = [
-        (|_| Step::Pending(wanted(vec![])), FaultKind::Stalled),
+        (|_| Step::Pending(Requests::from_iter([])), FaultKind::Stalled),
         (
             |pass| match pass.journal.is_empty() {
-                true => Step::Pending(wanted(vec![power_on()])),
+                true => Step::Pending(Requests::from_iter([power_on()])),
                 false => concluded(vec![]),
             },
             FaultKind::JournalMismatch,
         ),
         (
-            |pass| Step::Pending(wanted(vec![get(pass.journal.len())])),
+            |pass| Step::Pending(Requests::from_iter([get(pass.journal.len())])),
             FaultKind::TooLong,
         ),
     ];

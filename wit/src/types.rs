@@ -383,6 +383,20 @@ impl Act {
             Act::Revoke(_) => "revoke",
         }
     }
+
+    /// Bytes of its texts: what keeping it costs.
+    pub fn bytes(&self) -> u64 {
+        let bytes = match self {
+            Act::Cloud(act) => act.operation.len() + act.arguments.len() + bytes_of(&act.intent),
+            Act::Create(act) => bytes_of(&act.cluster) + act.object.len(),
+            Act::Patch(act) => act.object.bytes() + act.patch.len() + bytes_of(&act.subresource),
+            Act::Delete(act) => act.object.bytes() + bytes_of(&act.propagation_policy),
+            Act::Evict(act) => act.object.bytes(),
+            Act::Mint(act) => bytes_of(&act.cluster) + act.kind.len(),
+            Act::Revoke(token) => token.len(),
+        };
+        (bytes + size_of::<Request>()) as u64
+    }
 }
 
 /// What a step lacks, or wants done: never both.
@@ -408,14 +422,29 @@ impl Requests {
         self.len() == 0
     }
 
-    /// Each of them.
-    pub fn iter(&self) -> impl Iterator<Item = Request> {
-        let (asks, acts) = match self {
-            Requests::Asks(asks) => (asks.as_slice(), [].as_slice()),
-            Requests::Acts(acts) => ([].as_slice(), acts.as_slice()),
-        };
-        let asks = asks.iter().cloned().map(Request::Ask);
-        asks.chain(acts.iter().cloned().map(Request::Act))
+    /// Bytes of their texts: what keeping them costs.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Requests::Asks(asks) => asks.iter().map(Ask::bytes).sum(),
+            Requests::Acts(acts) => acts.iter().map(Act::bytes).sum(),
+        }
+    }
+}
+
+impl FromIterator<Request> for Requests {
+    /// What a step says that lacks and wants these: a step that lacks an answer acts later.
+    fn from_iter<I: IntoIterator<Item = Request>>(requests: I) -> Self {
+        let (mut asks, mut acts) = (Vec::new(), Vec::new());
+        for request in requests {
+            match request {
+                Request::Ask(ask) => asks.push(ask),
+                Request::Act(act) => acts.push(act),
+            }
+        }
+        match asks.is_empty() {
+            true => Requests::Acts(acts),
+            false => Requests::Asks(asks),
+        }
     }
 }
 
@@ -439,46 +468,49 @@ impl Request {
 
     /// Bytes of its texts: what keeping it costs.
     pub fn bytes(&self) -> u64 {
-        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-        let object = |object: &ObjectRef| {
-            let place = text(&object.cluster) + text(&object.namespace) + object.name.len();
-            object.kind.api_version.len() + object.kind.kind.len() + place
+        match self {
+            Request::Ask(ask) => ask.bytes(),
+            Request::Act(act) => act.bytes(),
+        }
+    }
+}
+
+impl Ask {
+    /// Bytes of its texts: what keeping it costs.
+    pub fn bytes(&self) -> u64 {
+        let texts = |texts: &[String]| -> usize {
+            let each = texts.iter().map(|text| text.len() + size_of::<String>());
+            each.sum()
         };
-        let texts = |texts: &[String]| {
-            texts
-                .iter()
-                .map(|text| text.len() + size_of::<String>())
-                .sum::<usize>()
-        };
-        let bytes = match self {
-            Request::Ask(ask) => match &ask.question {
-                Question::Object(query) => object(&query.object) + texts(&query.projection),
-                Question::Objects(query) => {
-                    let selectors = text(&query.label_selector) + text(&query.field_selector);
-                    let kind = query.kind.api_version.len() + query.kind.kind.len();
-                    let after = query.page.as_ref().and_then(|page| page.after.as_ref());
-                    let after = after.map_or(0, |after| text(&after.namespace) + after.name.len());
-                    let place = text(&query.cluster) + text(&query.namespace) + after;
-                    kind + place + selectors + texts(&query.projection)
-                }
-                Question::Secret(secret) => object(secret),
-                Question::Cloud(call) => call.operation.len() + call.arguments.len(),
-                Question::Lock(name) => name.len(),
-                Question::Credential(plan) => plan.len(),
-                Question::Reachable(cluster) => text(cluster),
-            },
-            Request::Act(act) => match act {
-                Act::Cloud(act) => act.operation.len() + act.arguments.len() + text(&act.intent),
-                Act::Create(act) => text(&act.cluster) + act.object.len(),
-                Act::Patch(act) => object(&act.object) + act.patch.len() + text(&act.subresource),
-                Act::Delete(act) => object(&act.object) + text(&act.propagation_policy),
-                Act::Evict(act) => object(&act.object),
-                Act::Mint(act) => text(&act.cluster) + act.kind.len(),
-                Act::Revoke(token) => token.len(),
-            },
+        let bytes = match &self.question {
+            Question::Object(query) => query.object.bytes() + texts(&query.projection),
+            Question::Objects(query) => {
+                let selectors = bytes_of(&query.label_selector) + bytes_of(&query.field_selector);
+                let kind = query.kind.api_version.len() + query.kind.kind.len();
+                let after = query.page.as_ref().and_then(|page| page.after.as_ref());
+                let after = after.map_or(0, |after| bytes_of(&after.namespace) + after.name.len());
+                let place = bytes_of(&query.cluster) + bytes_of(&query.namespace) + after;
+                kind + place + selectors + texts(&query.projection)
+            }
+            Question::Secret(secret) => secret.bytes(),
+            Question::Cloud(call) => call.operation.len() + call.arguments.len(),
+            Question::Lock(name) => name.len(),
+            Question::Credential(plan) => plan.len(),
+            Question::Reachable(cluster) => bytes_of(cluster),
         };
         (bytes + size_of::<Request>()) as u64
     }
+}
+
+impl ObjectRef {
+    fn bytes(&self) -> usize {
+        let place = bytes_of(&self.cluster) + bytes_of(&self.namespace) + self.name.len();
+        self.kind.api_version.len() + self.kind.kind.len() + place
+    }
+}
+
+fn bytes_of(text: &Option<String>) -> usize {
+    text.as_ref().map_or(0, String::len)
 }
 
 /// One request of a pass and its answer.

@@ -54,32 +54,39 @@ impl World {
     ) -> Result<Vec<u8>, String> {
         let mut store = store(engine, limits, sizes.instances);
         store.set_hostcall_fuel(manifest::LARGEST);
-        let answer = |asked: wasmtime::Result<String>| asked.map(String::into_bytes);
         // Instantiated even where nothing is asked: a step begins with that.
         let text = match self {
-            World::Lifecycle(pre) => pre
-                .instantiate(&mut store)
-                .inspect(|_| sizes.memory = store.data().held())
-                .and_then(|i| match held {
-                    Some(held) => Ok(held.to_vec()),
-                    None => answer(i.polity_policy_policy_info().call_describe(&mut store)),
-                }),
-            World::Identity(pre) => pre
-                .instantiate(&mut store)
-                .inspect(|_| sizes.memory = store.data().held())
-                .and_then(|i| match held {
-                    Some(held) => Ok(held.to_vec()),
-                    None => answer(i.polity_policy_policy_info().call_describe(&mut store)),
-                }),
-            World::Retry(pre) => pre
-                .instantiate(&mut store)
-                .inspect(|_| sizes.memory = store.data().held())
-                .and_then(|i| match held {
-                    Some(held) => Ok(held.to_vec()),
-                    None => answer(i.polity_policy_policy_info().call_describe(&mut store)),
-                }),
+            World::Lifecycle(pre) => pre.instantiate(&mut store).and_then(|i| {
+                said(&mut store, sizes, held, |s| {
+                    i.polity_policy_policy_info().call_describe(s)
+                })
+            }),
+            World::Identity(pre) => pre.instantiate(&mut store).and_then(|i| {
+                said(&mut store, sizes, held, |s| {
+                    i.polity_policy_policy_info().call_describe(s)
+                })
+            }),
+            World::Retry(pre) => pre.instantiate(&mut store).and_then(|i| {
+                said(&mut store, sizes, held, |s| {
+                    i.polity_policy_policy_info().call_describe(s)
+                })
+            }),
         };
         text.map_err(|e| fault(&e, store.data()).to_string())
+    }
+}
+
+/// The manifest of an instance that has just been made. Notes the bytes of memory that it begins with.
+fn said(
+    store: &mut Store<State>,
+    sizes: &mut Sizes,
+    held: Option<&[u8]>,
+    describe: impl FnOnce(&mut Store<State>) -> wasmtime::Result<String>,
+) -> wasmtime::Result<Vec<u8>> {
+    sizes.memory = store.data().held();
+    match held {
+        Some(held) => Ok(held.to_vec()),
+        None => describe(store).map(String::into_bytes),
     }
 }
 

@@ -197,6 +197,15 @@ impl Bench {
         }
     }
 
+    /// An entry of the owner `u`.
+    pub(crate) fn entry_of(&self, operation: &str, name: &str) -> PendingEntry {
+        PendingEntry {
+            operation: operation.to_owned(),
+            key: "key-u".to_owned(),
+            ..self.entry(name)
+        }
+    }
+
     pub(crate) fn settle(&mut self, owner: &str, entry: &PendingEntry) -> Resolution {
         self.sim.settle(self.now, &session(owner), entry)
     }
@@ -215,4 +224,60 @@ pub(crate) fn with(rules: impl IntoIterator<Item = FaultRule>) -> SimConfig {
 
 pub(crate) fn done(answer: Value) -> Resolution {
     Resolution::Done(answer.to_string().into())
+}
+
+/// A create of which the request was lost is absent one millisecond after everybody would see what it made.
+pub(crate) fn absent_only_after_everybody_would_see_it(operation: &str, arguments: &Value) {
+    let mut b = Bench::new(with([rule(operation, Trouble::LoseRequest)]));
+    let doubted = b.entry_of(operation, text_of(arguments, "name"));
+    b.reply("u", operation, arguments.clone());
+    b.now += b.sim.catalogue().operations[operation].visible_within;
+    assert!(b.settle("u", &doubted).is_unknown());
+    b.now += 1;
+    assert_eq!(b.settle("u", &doubted), Resolution::Absent);
+}
+
+/// Whatever becomes of a create: what was absent never comes, and what was done is there.
+pub(crate) fn absent_never_followed_by_an_effect(operation: &str, arguments: &Value) {
+    let (mut absent, mut done) = (0, 0);
+    for seed in 0..300 {
+        let late = Trouble::HappenLate(Millis(seed * 97 % 30_000));
+        let often = |probability, trouble| FaultRule {
+            probability: Some(probability),
+            ..rule(operation, trouble)
+        };
+        let config = SimConfig {
+            lag: Millis(seed * 31 % 10_000),
+            tokens: seed % 4 == 0,
+            ..with([
+                often(0.4, late),
+                often(0.4, Trouble::LoseAnswer),
+                often(0.5, Trouble::LoseRequest),
+            ])
+        };
+        let mut b = Bench {
+            sim: Sim::new(config, seed, START),
+            now: START,
+        };
+        let doubted = b.entry_of(operation, text_of(arguments, "name"));
+        b.now += seed * 53 % (BEGINS_WITHIN + 1);
+        b.reply("u", operation, arguments.clone());
+        let said = loop {
+            match b.settle("u", &doubted) {
+                Resolution::Unknown(_) => b.now += 700,
+                said => break said,
+            }
+        };
+        b.now += 3_600_000;
+        let there = b.sim.vms(b.now).len();
+        match said {
+            Resolution::Absent => absent += 1 + there * 1_000,
+            _ => done += there,
+        }
+    }
+    assert!((20..1_000).contains(&absent) && done > 100, "{absent} {done}");
+}
+
+fn text_of<'a>(arguments: &'a Value, name: &str) -> &'a str {
+    arguments[name].as_str().expect("a text")
 }

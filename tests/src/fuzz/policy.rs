@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::{Choices, weird};
 use crate::simulation::bindings::{self, FINALIZER, MACHINES, WIDGETS, kind, manifest, native};
-use crate::simulation::native::{Cx, Pending, failed, step, wanted, widget};
+use crate::simulation::native::{Cx, Pending, failed, step, widget};
 use crate::simulation::scenario::{Action, Scenario};
 use crate::simulation::stepper::Stepper;
 use crate::simulation::world::{Options, Wild, World};
@@ -287,9 +287,9 @@ fn judge(cx: &mut Cx<'_>) -> Result<Next, Pending> {
 fn any_step(choices: &mut Choices<'_>, pass: &Pass, limits: &Limits, role: Role) -> Stepped {
     let outcome = match choices.below(16) {
         0 => Err(any_fault(choices)),
-        1..=3 => Ok(Step::Pending(wanted(requests(choices, pass, 0)))),
-        4..=6 => Ok(Step::Pending(wanted(requests(choices, pass, 1)))),
-        7 => Ok(Step::Pending(wanted(requests(choices, pass, 2)))),
+        1..=3 => Ok(Step::Pending(Requests::from_iter(requests(choices, pass, 0)))),
+        4..=6 => Ok(Step::Pending(Requests::from_iter(requests(choices, pass, 1)))),
+        7 => Ok(Step::Pending(Requests::from_iter(requests(choices, pass, 2)))),
         _ => Ok(Step::Concluded {
             verdict: verdict(choices, pass, role),
             conclusion: conclusion(choices, pass),

@@ -157,21 +157,6 @@ pub fn text(value: &Value) -> Json {
     value.to_string().into()
 }
 
-/// What a step returns that lacks or wants these: acts only if it lacks no answer.
-pub fn wanted(requests: Vec<Request>) -> Requests {
-    let (mut asks, mut acts) = (Vec::new(), Vec::new());
-    for request in requests {
-        match request {
-            Request::Ask(ask) => asks.push(ask),
-            Request::Act(act) => acts.push(act),
-        }
-    }
-    match asks.is_empty() {
-        true => Requests::Acts(acts),
-        false => Requests::Asks(asks),
-    }
-}
-
 /// One step of a native policy. Each request counts 1,000 fuel, so that recordings have something to show.
 pub fn step(pass: &Pass, policy: impl FnOnce(&mut Cx<'_>) -> Result<Next, Pending>) -> Stepped {
     let parsed = |json: &Json| serde_json::from_str(json).unwrap_or(Value::Null);
@@ -186,7 +171,7 @@ pub fn step(pass: &Pass, policy: impl FnOnce(&mut Cx<'_>) -> Result<Next, Pendin
         acts: BTreeMap::new(),
     };
     let step = match policy(&mut cx) {
-        Err(Pending(requests)) => Step::Pending(wanted(requests)),
+        Err(Pending(requests)) => Step::Pending(requests.into_iter().collect()),
         Ok(next) => Step::Concluded {
             verdict: cx.verdict,
             conclusion: Conclusion {

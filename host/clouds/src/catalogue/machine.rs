@@ -1,9 +1,8 @@
 //! Machines that join a cluster, in the manner of Gardener's drivers.
 
-use polity_core::catalogue::{Operation, OperationEffect};
 use serde_json::{Value, json};
 
-use super::{Named, change, fields, name, operation, read, sealed, text};
+use super::{Named, change, fields, name, read, sealed, text};
 
 /// The operation that makes a machine.
 pub const CREATE: &str = "machine.create";
@@ -47,17 +46,6 @@ fn create(visible_within: u64) -> Named {
     let description =
         "Makes a machine, stamped with its owner, whose node joins by itself. The intent is its name.";
     let arguments = fields(arguments, &["name"]);
-    let operation = operation(
-        description,
-        OperationEffect::Create,
-        arguments,
-        machine(),
-        visible_within,
-    );
-    let operation = Operation {
-        intent: Some("name".to_owned()),
-        sealed: vec!["userData".to_owned(), "bootstrapToken".to_owned()],
-        ..operation
-    };
-    (CREATE, operation)
+    let sealed = ["userData", "bootstrapToken"];
+    super::create(CREATE, description, arguments, machine(), visible_within, &sealed)
 }

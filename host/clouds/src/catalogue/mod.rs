@@ -40,22 +40,50 @@ fn change(name: &'static str, description: &str, arguments: Value, sealed: &[&st
         fields(json!({}), &[]),
         0,
     );
-    let sealed = sealed.iter().map(|path| (*path).to_owned()).collect();
-    (name, Operation { sealed, ..operation })
+    let operation = Operation {
+        sealed: owned(sealed),
+        ..operation
+    };
+    (name, operation)
 }
 
-fn task(
+/// A change that answers a task.
+fn task(name: &'static str, description: &str, arguments: Value) -> Named {
+    let operation = operation(description, OperationEffect::Change, arguments, started(), 0);
+    (name, operation)
+}
+
+/// What answers who begins a task.
+fn started() -> Value {
+    fields(json!({"task": text()}), &["task"])
+}
+
+/// Makes something, whose name is the intent.
+fn create(
     name: &'static str,
     description: &str,
-    effect: OperationEffect,
     arguments: Value,
+    answer: Value,
     visible_within: u64,
+    sealed: &[&str],
 ) -> Named {
-    let answer = fields(json!({"task": text()}), &["task"]);
-    (
-        name,
-        operation(description, effect, arguments, answer, visible_within),
-    )
+    let operation = operation(
+        description,
+        OperationEffect::Create,
+        arguments,
+        answer,
+        visible_within,
+    );
+    let operation = Operation {
+        intent: Some("name".to_owned()),
+        sealed: owned(sealed),
+        ..operation
+    };
+    (name, operation)
+}
+
+fn owned(paths: &[&str]) -> Vec<String> {
+    paths.iter().map(|path| (*path).to_owned()).collect()
 }
 
 /// A change of a machine that answers a task.
@@ -63,7 +91,7 @@ fn on_machine(name_of_it: &'static str, description: &str, mut arguments: Value,
     arguments["machine"] = name();
     let required: Vec<&str> = required.iter().copied().chain(["machine"]).collect();
     let arguments = fields(arguments, &required);
-    task(name_of_it, description, OperationEffect::Change, arguments, 0)
+    task(name_of_it, description, arguments)
 }
 
 fn operation(

@@ -1,9 +1,9 @@
 //! Pools of machines that kubeadm makes a cluster of.
 
-use polity_core::catalogue::{Operation, OperationEffect};
+use polity_core::catalogue::OperationEffect;
 use serde_json::{Value, json};
 
-use super::{Named, fields, name, on_machine, operation, read, text, tier};
+use super::{Named, create, fields, name, on_machine, operation, read, text, tier};
 
 /// The operation that adds a machine.
 pub const ADD: &str = "pool.add-machine";
@@ -95,18 +95,7 @@ fn add(visible_within: u64) -> Named {
         &["name", "pool", "tier"],
     );
     let description = "Adds a machine to a pool, stamped with its owner. The intent is its name.";
-    let operation = operation(
-        description,
-        OperationEffect::Create,
-        arguments,
-        machine(),
-        visible_within,
-    );
-    let operation = Operation {
-        intent: Some("name".to_owned()),
-        ..operation
-    };
-    (ADD, operation)
+    create(ADD, description, arguments, machine(), visible_within, &[])
 }
 
 /// Versions by package.

@@ -1,9 +1,8 @@
 //! Virtual routers in the manner of Neutron and Nova.
 
-use polity_core::catalogue::{Operation, OperationEffect};
 use serde_json::{Value, json};
 
-use super::{Named, change, fields, id, name, operation, read, task, text};
+use super::{Named, change, create, fields, id, name, read, task, text};
 
 /// The operation that makes a router's VM.
 pub const BOOT: &str = "router.boot";
@@ -98,12 +97,10 @@ fn changes() -> [Named; 5] {
         task(
             PUSH,
             "Tells a router's VM what to be.",
-            OperationEffect::Change,
             fields(
                 json!({"id": name(), "config": {"type": "object"}}),
                 &["id", "config"],
             ),
-            0,
         ),
         change(DELETE, "Removes a router's VM, which takes a while.", id(), &[]),
         change(DELETE_PORTS, "Gives the ports of a router back.", by_name(), &[]),
@@ -133,15 +130,7 @@ fn boot(visible_within: u64) -> Named {
         "Boots a router's VM with its ports, stamped with its owner. The intent is the router's name.";
     let arguments = fields(arguments, &["name", "image", "flavor", "ports"]);
     let answer = fields(json!({"id": text()}), &["id"]);
-    let operation = operation(
-        description,
-        OperationEffect::Create,
-        arguments,
-        answer,
-        visible_within,
-    );
-    let intent = Some("name".to_owned());
-    (BOOT, Operation { intent, ..operation })
+    create(BOOT, description, arguments, answer, visible_within, &[])
 }
 
 fn instance() -> Value {

@@ -1,9 +1,8 @@
 //! VMs in the manner of vSphere.
 
-use polity_core::catalogue::{Operation, OperationEffect};
 use serde_json::json;
 
-use super::{Named, fields, id, name, power, read, sealed, task, text};
+use super::{Named, create, fields, id, name, power, read, sealed, started, task, text};
 
 /// The operation that makes a VM.
 pub const CLONE: &str = "vm.clone";
@@ -82,25 +81,11 @@ fn changes() -> [Named; 4] {
         task(
             RECONFIGURE,
             "Sets a VM's guest metadata, whatever its power.",
-            OperationEffect::Change,
             metadata,
-            0,
         ),
-        task(POWER_ON, "Turns a VM on.", OperationEffect::Change, id(), 0),
-        task(
-            POWER_OFF,
-            "Turns a VM off, without asking its guest.",
-            OperationEffect::Change,
-            id(),
-            0,
-        ),
-        task(
-            DESTROY,
-            "Removes a VM that is not on.",
-            OperationEffect::Change,
-            id(),
-            0,
-        ),
+        task(POWER_ON, "Turns a VM on.", id()),
+        task(POWER_OFF, "Turns a VM off, without asking its guest.", id()),
+        task(DESTROY, "Removes a VM that is not on.", id()),
     ]
 }
 
@@ -133,19 +118,12 @@ fn clone(visible_within: u64) -> Named {
     ];
     let description =
         "Makes a VM from a template, powered off, stamped with its owner. The intent is its name.";
-    let (name, operation) = task(
+    create(
         CLONE,
         description,
-        OperationEffect::Create,
         fields(arguments, &required),
+        started(),
         visible_within,
-    );
-    (
-        name,
-        Operation {
-            intent: Some("name".to_owned()),
-            sealed: vec!["userData".to_owned()],
-            ..operation
-        },
+        &["userData"],
     )
 }

@@ -23,7 +23,7 @@ impl Controller {
     pub(super) fn finish(&mut self, mut running: Running, finished: Finished) {
         let frame = &running.frame;
         let (key, outcome) = (frame.key.clone(), finished.ended.outcome.clone());
-        let (tenant, busy) = (frame.tenant.clone(), running.work.busy_locks());
+        let busy = running.work.busy_locks();
         self.unlock(frame.id);
         self.opened.extend(self.journals.end(&frame.line, frame.id));
         let health = self.health.entry(key.binding.clone()).or_default();
@@ -58,7 +58,7 @@ impl Controller {
         }
         self.look_again(&key, matches!(outcome, Outcome::Discarded(_)));
         self.reschedule_what_ended_late(&key, &frame.binding);
-        self.waits_for_locks(&key, &tenant, busy);
+        self.waits_for_locks(&key, busy);
     }
 
     /// When the key passes next, and what ends its wait early.
@@ -90,7 +90,6 @@ impl Controller {
         }
         self.follow_relations(frame);
         let state = self.keys.get_mut(&frame.key)?;
-        state.busy = work.busy_locks();
         let mut wait = state.ends(finished, frame.started.boot, frame.uid());
         if *outcome == Outcome::Faulted && !self.guards.stand(Guard::FaultsBackOff) {
             wait = Some(1);

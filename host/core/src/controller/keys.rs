@@ -45,7 +45,7 @@ pub(super) struct KeyState {
     pub(super) events: Vec<Event>,
     /// Whether what the cache shows of it can be trusted.
     pub(super) freshness: Freshness,
-    /// The locks that were busy when the last pass asked for them.
+    /// The locks that were busy when the last pass asked for them: it stands in line for each.
     pub(super) busy: Vec<String>,
 }
 

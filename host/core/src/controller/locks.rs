@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::Controller;
+use super::keys::KeyState;
 use crate::contract::Cause;
 use crate::key::{Key, PassId};
 
@@ -39,23 +40,27 @@ impl Locks {
         free.map(|(lock, _)| lock).collect()
     }
 
-    /// A key waits for these locks of its binding and tenant, and for no others. It keeps its place in those lines where it
-    /// stands already. Says which locks that concerns: those of before and of now.
-    fn wait(&mut self, key: &Key, tenant: &Arc<str>, busy: Vec<String>) -> Vec<Lock> {
-        let busy: Vec<Lock> = busy.iter().map(|name| lock(&key.binding, tenant, name)).collect();
-        let mut concerned = busy.clone();
-        self.waiting.retain(|lock, line| {
-            if !busy.contains(lock) && line.iter().any(|waits| waits == key) {
+    /// A key that stood in line for the locks `before` of its binding and tenant waits for the locks `busy`. It keeps its
+    /// place in the lines of both. Says which locks that concerns.
+    fn wait(&mut self, key: &Key, tenant: &Arc<str>, before: &[String], busy: &[String]) -> Vec<Lock> {
+        let left = before.iter().filter(|name| !busy.contains(name));
+        let left: Vec<Lock> = left.map(|name| lock(&key.binding, tenant, name)).collect();
+        for lock in &left {
+            if let Some(line) = self.waiting.get_mut(lock) {
                 line.retain(|waits| waits != key);
-                concerned.push(lock.clone());
+                if line.is_empty() {
+                    self.waiting.remove(lock);
+                }
             }
-            !line.is_empty()
-        });
-        for lock in busy {
-            let line = self.waiting.entry(lock).or_default();
+        }
+        let mut concerned = left;
+        for name in busy {
+            let lock = lock(&key.binding, tenant, name);
+            let line = self.waiting.entry(lock.clone()).or_default();
             if !line.contains(key) {
                 line.push_back(key.clone());
             }
+            concerned.push(lock);
         }
         concerned
     }
@@ -80,9 +85,19 @@ impl Controller {
         self.wake_waiters(&free);
     }
 
-    /// A pass of a key has ended, which was told that these locks are busy: they may be free by now.
-    pub(super) fn waits_for_locks(&mut self, key: &Key, tenant: &Arc<str>, busy: Vec<String>) {
-        let concerned = self.locks.wait(key, tenant, busy);
+    /// A pass of a key has ended, which was told that these locks are busy: they may be free by now. A key that was
+    /// forgotten meanwhile waits for nothing.
+    pub(super) fn waits_for_locks(&mut self, key: &Key, busy: Vec<String>) {
+        if let Some(state) = self.keys.get_mut(key) {
+            let concerned = self.locks.wait(key, &state.tenant, &state.busy, &busy);
+            state.busy = busy;
+            self.wake_waiters(&concerned);
+        }
+    }
+
+    /// A key is gone: it makes place in the lines in which it stood.
+    pub(super) fn waits_no_more(&mut self, key: &Key, gone: &KeyState) {
+        let concerned = self.locks.wait(key, &gone.tenant, &gone.busy, &[]);
         self.wake_waiters(&concerned);
     }
 
@@ -124,18 +139,18 @@ mod tests {
         let (mut locks, binding, tenant) = (Locks::default(), Arc::from("b"), Arc::from("t"));
         let drain = lock(&binding, &tenant, "drain");
         locks.take(&binding, &tenant, "drain", PassId(1));
-        let busy = || vec!["drain".to_owned()];
-        for name in ["first", "second", "first"] {
-            locks.wait(&key(name), &tenant, busy());
+        let busy = ["drain".to_owned()];
+        for (name, before) in [("first", &[][..]), ("second", &[]), ("first", &busy)] {
+            locks.wait(&key(name), &tenant, before, &busy);
         }
         assert_eq!(locks.next(&drain), None, "it is not free");
         locks.release(PassId(1));
         assert_eq!(locks.next(&drain), Some(&key("first")));
         // It asks no more: the next one is looked at.
-        let left = locks.wait(&key("first"), &tenant, Vec::new());
+        let left = locks.wait(&key("first"), &tenant, &busy, &[]);
         assert_eq!(left.first(), Some(&drain));
         assert_eq!(locks.next(&drain), Some(&key("second")));
-        locks.wait(&key("second"), &tenant, Vec::new());
+        locks.wait(&key("second"), &tenant, &busy, &[]);
         assert_eq!(locks.next(&drain), None);
         assert!(
             locks.waiting.is_empty(),
@@ -146,7 +161,7 @@ mod tests {
     #[test]
     fn a_lock_that_came_free_while_a_pass_was_told_that_it_is_busy_concerns_it_at_once() {
         let (mut locks, tenant) = (Locks::default(), Arc::from("t"));
-        let concerned = locks.wait(&key("late"), &tenant, vec!["drain".into()]);
+        let concerned = locks.wait(&key("late"), &tenant, &[], &["drain".into()]);
         assert_eq!(locks.next(&concerned[0]), Some(&key("late")));
     }
 }

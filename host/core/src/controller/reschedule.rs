@@ -6,7 +6,7 @@ use super::finish::time_of;
 use super::keys::{KeyState, Waiting};
 use crate::binding::{Binding, PolicyId};
 use crate::call::{Call, Reply};
-use crate::contract::{Cause, RetryRequest, Role, Wait};
+use crate::contract::{RetryRequest, Role, Wait};
 use crate::key::Key;
 use crate::reconcile::{STEP_LONGEST, answer_of, taken};
 use crate::retry::default_wait;
@@ -116,8 +116,7 @@ impl Controller {
             state.waiting = waiting;
         }
         if waiting == Waiting::ForAnyChange && self.dependency_changed(key) {
-            let moved_by = self.keys.get(key).and_then(|state| state.moved_by.clone());
-            self.wake(key, Cause::Dependency(moved_by));
+            self.wake_by_dependency(key);
         }
     }
 }

@@ -150,7 +150,7 @@ pub(super) fn cost_of(reply: &Reply) -> Option<u64> {
     match reply {
         Reply::Stepped(stepped) => {
             let bytes = match &stepped.outcome {
-                Ok(Step::Pending(requests)) => requests.iter().map(|request| request.bytes()).sum(),
+                Ok(Step::Pending(requests)) => requests.bytes(),
                 Ok(Step::Concluded { conclusion, .. }) => {
                     conclusion.patch.as_ref().map_or(0, |patch| patch.len() as u64)
                 }

@@ -174,6 +174,16 @@ impl Desk {
         self.reply(id, Reply::Stepped(Stepped { outcome, fuel: 1 }));
     }
 
+    /// The policy returns this in the next step of the object of this name.
+    fn step_of(&mut self, name: &str, step: Step) {
+        let named = format!("\"name\":\"{name}\"");
+        let is_of_it = |text: &crate::contract::Json| text.contains(&named);
+        let of_it = |call: &Call| matches!(call, Call::Step { pass, .. } if pass.object.as_ref().is_some_and(is_of_it));
+        let (id, _) = self.take("step", of_it);
+        let outcome = Ok(step);
+        self.reply(id, Reply::Stepped(Stepped { outcome, fuel: 1 }));
+    }
+
     /// The policy faults.
     fn fault(&mut self) {
         let (id, _) = self.take("step", |call| matches!(call, Call::Step { .. }));
@@ -458,4 +468,50 @@ fn a_binding_says_which_watch_it_waits_for() {
             .any(|watch| watch.contains("Machine") && watch.contains("forbidden")),
         "{health:?}"
     );
+}
+
+/// Three objects want a lock: `a` holds it, `b` and `c` were told that it is busy.
+fn three_who_want_a_lock() -> (Desk, Step, Step) {
+    let objects = ["a", "b", "c"].map(|name| machine(name, 1, json!({})));
+    let mut desk = Desk::with(objects.to_vec());
+    let question = Question::Lock("one".into());
+    let asks = pending(vec![Request::Ask(Ask { round: 0, question })]);
+    for name in ["a", "b", "c"] {
+        desk.step_of(name, asks.clone());
+    }
+    let waits = conclusion(json!(null), Next::Settled(None), vec![0]);
+    (desk, asks, waits)
+}
+
+#[test]
+fn who_is_next_in_line_for_a_lock_is_looked_at_when_its_holder_has_ended() {
+    let (mut desk, asks, waits) = three_who_want_a_lock();
+    desk.step_of("b", waits.clone());
+    desk.step_of("c", waits.clone());
+    desk.step_of("a", waits.clone());
+    assert_eq!(desk.steps(), 1);
+    desk.step_of("b", asks.clone());
+    assert_eq!(desk.steps(), 1, "and nobody else before it has ended");
+    desk.step_of("b", waits);
+    desk.step_of("c", asks);
+}
+
+#[test]
+fn an_object_that_goes_while_it_stands_in_line_for_a_lock_holds_up_nobody_behind_it() {
+    for ends_before_it_goes in [true, false] {
+        let (mut desk, asks, waits) = three_who_want_a_lock();
+        if ends_before_it_goes {
+            desk.step_of("b", waits.clone());
+        }
+        desk.feed(Input::Watched {
+            scope: primary(),
+            event: WatchEvent::Deleted(machine("b", 9, json!({}))),
+        });
+        if !ends_before_it_goes {
+            desk.step_of("b", waits.clone());
+        }
+        desk.step_of("c", waits.clone());
+        desk.step_of("a", waits);
+        desk.step_of("c", asks);
+    }
 }

@@ -164,7 +164,7 @@ impl Controller {
     pub(super) fn forget(&mut self, key: &Key) {
         self.queue.forget(key);
         if let Some(state) = self.keys.remove(key) {
-            self.waits_for_locks(key, &state.tenant, Vec::new());
+            self.waits_no_more(key, &state);
             match state.running {
                 Some(pass) => drop(self.orphans.insert(key.clone(), pass)),
                 None => self.out.push(Output::Forgotten(key.clone())),
@@ -183,6 +183,12 @@ impl Controller {
             let line = state.line.clone();
             self.queue.push(&line, key.clone());
         }
+    }
+
+    /// Wakes a key, as an answer that its last pass used is another one now.
+    pub(super) fn wake_by_dependency(&mut self, key: &Key) {
+        let moved_by = self.keys.get(key).and_then(|state| state.moved_by.clone());
+        self.wake(key, Cause::Dependency(moved_by));
     }
 
     /// After a pass: wakes its key if something came up meanwhile. A discarded pass keeps the dependencies of the one
@@ -206,8 +212,7 @@ impl Controller {
             return self.wake(key, cause);
         }
         if waits == Waiting::ForAnyChange && !discarded && self.dependency_changed(key) {
-            let cause = Cause::Dependency(state.moved_by.clone());
-            return self.wake(key, cause);
+            return self.wake_by_dependency(key);
         }
         if let Some(state) = self.keys.get_mut(key) {
             state.causes.clear();
@@ -237,8 +242,7 @@ impl Controller {
             .cloned()
             .collect();
         for key in missed {
-            let moved_by = self.keys.get(&key).and_then(|state| state.moved_by.clone());
-            self.wake(&key, Cause::Dependency(moved_by));
+            self.wake_by_dependency(&key);
         }
         let bindings: Vec<Arc<Binding>> = self.bindings.values().cloned().collect();
         for binding in bindings.iter().filter(|binding| primary_scope(binding) == *scope) {

@@ -188,22 +188,22 @@ pub(crate) fn taken(
     limits: &Limits,
     request: &RetryRequest,
 ) -> (Wait, Option<Report>) {
-    let (wait, report) = match said {
+    let not_before = request.retry_after().unwrap_or(0);
+    match said {
         Ok(Wait::OnChange(at_latest)) => {
-            let at_latest = at_latest.unwrap_or(limits.longest_wait).min(limits.longest_wait);
-            let at_latest = at_latest.max(limits.shortest_wait);
-            return (
-                Wait::OnChange(Some(at_latest.max(request.retry_after().unwrap_or(0)))),
-                None,
-            );
+            let (shortest, longest) = (limits.shortest_wait, limits.longest_wait);
+            let at_latest = at_latest.map_or(longest, |said| said.min(longest).max(shortest));
+            (Wait::OnChange(Some(at_latest.max(not_before))), None)
         }
         Ok(Wait::After(said)) => {
             let (wait, wrong) = bounded(said, limits, request);
-            (wait, wrong.map(Report::Clamped))
+            (Wait::After(wait.max(not_before)), wrong.map(Report::Clamped))
         }
-        Err(fault) => (default_wait(request), Some(Report::Faulted(fault))),
-    };
-    (Wait::After(wait.max(request.retry_after().unwrap_or(0))), report)
+        Err(fault) => {
+            let wait = default_wait(request).max(not_before);
+            (Wait::After(wait), Some(Report::Faulted(fault)))
+        }
+    }
 }
 
 /// What a retry policy said as it is taken, and what is wrong with it if that is something else: a number that is

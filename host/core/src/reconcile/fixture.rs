@@ -14,7 +14,7 @@ use crate::call::{Call, LeaseRead, Reply, Write};
 use crate::catalogue::{Catalogue, Operation, OperationEffect};
 use crate::contract::{
     Act, Answer, Ask, CloudAct, CloudCall, Code, Conclusion, Failure, Kind, Manifest, Next, ObjectQuery,
-    ObjectRef, Origin, Question, Request, Requests, RetryClass, RetryRequest, Role, Step, Verdict,
+    ObjectRef, Origin, Question, Request, RetryClass, RetryRequest, Role, Step, Verdict,
 };
 use crate::controller::Guards;
 use crate::controller::cache::Cache;
@@ -365,21 +365,9 @@ fn machine_kind() -> Kind {
     }
 }
 
-/// What a step returns that wants these: all of them asks, or all of them acts.
+/// A step that lacks or wants these.
 pub(crate) fn pending(requests: Vec<Request>) -> Step {
-    let asks = requests.iter().filter_map(|request| match request {
-        Request::Ask(ask) => Some(ask.clone()),
-        Request::Act(_) => None,
-    });
-    let asks: Vec<Ask> = asks.collect();
-    let acts = requests.into_iter().filter_map(|request| match request {
-        Request::Act(act) => Some(act),
-        Request::Ask(_) => None,
-    });
-    Step::Pending(match asks.is_empty() {
-        true => Requests::Acts(acts.collect()),
-        false => Requests::Asks(asks),
-    })
+    Step::Pending(requests.into_iter().collect())
 }
 
 /// What a step returned.

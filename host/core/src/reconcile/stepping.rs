@@ -166,8 +166,7 @@ impl Stepping {
             );
             return Err(Fault::new(FaultKind::TooLong, message));
         }
-        let bytes: u64 = requests.iter().map(|request| request.bytes()).sum();
-        if self.run.request_bytes.saturating_add(bytes) > limits.journal {
+        if self.run.request_bytes.saturating_add(requests.bytes()) > limits.journal {
             let message = format!("requests of more than {} bytes in one pass", limits.journal);
             return Err(Fault::new(FaultKind::TooLong, message));
         }

@@ -25,11 +25,7 @@ const CODES: [Code; 16] = [
 ];
 
 fn entry(b: &Bench, name: &str) -> PendingEntry {
-    PendingEntry {
-        operation: "machine.create".to_owned(),
-        key: "key-u".to_owned(),
-        ..b.entry(name)
-    }
+    b.entry_of("machine.create", name)
 }
 
 #[test]
@@ -283,54 +279,12 @@ fn a_create_in_doubt_is_done_with_what_it_would_have_answered() {
 
 #[test]
 fn a_machine_is_absent_only_after_everybody_would_see_it() {
-    let mut b = Bench::new(with([rule("machine.create", Trouble::LoseRequest)]));
-    let doubted = entry(&b, "m");
-    b.reply("u", "machine.create", json!({"name": "m"}));
-    b.now += b.sim.catalogue().operations["machine.create"].visible_within;
-    assert!(b.settle("u", &doubted).is_unknown());
-    b.now += 1;
-    assert_eq!(b.settle("u", &doubted), Resolution::Absent);
+    absent_only_after_everybody_would_see_it("machine.create", &json!({"name": "m"}));
 }
 
 #[test]
 fn of_machines_too_absent_is_never_followed_by_an_effect() {
-    let (mut absent, mut done) = (0, 0);
-    for seed in 0..300 {
-        let late = Trouble::HappenLate(Millis(seed * 97 % 30_000));
-        let often = |probability, trouble| FaultRule {
-            probability: Some(probability),
-            ..rule("machine.create", trouble)
-        };
-        let config = SimConfig {
-            lag: Millis(seed * 31 % 10_000),
-            tokens: seed % 4 == 0,
-            ..with([
-                often(0.4, late),
-                often(0.4, Trouble::LoseAnswer),
-                often(0.5, Trouble::LoseRequest),
-            ])
-        };
-        let mut b = Bench {
-            sim: Sim::new(config, seed, START),
-            now: START,
-        };
-        let doubted = entry(&b, "m");
-        b.now += seed * 53 % (BEGINS_WITHIN + 1);
-        b.reply("u", "machine.create", json!({"name": "m"}));
-        let said = loop {
-            match b.settle("u", &doubted) {
-                Resolution::Unknown(_) => b.now += 700,
-                said => break said,
-            }
-        };
-        b.now += 3_600_000;
-        let there = b.sim.vms(b.now).len();
-        match said {
-            Resolution::Absent => absent += 1 + there * 1_000,
-            _ => done += there,
-        }
-    }
-    assert!((20..1_000).contains(&absent) && done > 100, "{absent} {done}");
+    absent_never_followed_by_an_effect("machine.create", &json!({"name": "m"}));
 }
 
 #[test]
