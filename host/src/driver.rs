@@ -335,6 +335,17 @@ impl Driver {
                 Some(cloud) => self.spawn(id, async move { Reply::Answer(cloud.perform(request).await) }),
                 None => self.reply(id, Reply::Answer(Err(no_cloud(&request.session.cloud)))),
             },
+            Call::Prepare(request) => match self.clouds.get(&request.session.cloud) {
+                Some(cloud) => self.spawn(id, async move { Reply::Prepared(cloud.prepare(request).await) }),
+                None => self.reply(id, Reply::Prepared(Err(no_cloud(&request.session.cloud)))),
+            },
+            Call::Commit(commit) => match self.clouds.get(&commit.request.session.cloud) {
+                Some(cloud) => self.spawn(id, async move { Reply::Answer(cloud.commit(commit).await) }),
+                None => {
+                    let failure = no_cloud(&commit.request.session.cloud);
+                    self.reply(id, Reply::Answer(Err(failure)));
+                }
+            },
             Call::Settle { session, entry } => match self.clouds.get(&session.cloud) {
                 Some(cloud) => {
                     self.spawn(

@@ -90,7 +90,7 @@ fn clone(cx: &mut Cx<'_>) -> Result<polity_core::contract::Answer, Pending> {
 }
 
 fn pending() -> Value {
-    json!([{"operation": "vm.clone", "intent": "m", "key": "k", "since": 1_767_225_500_000_u64}])
+    json!([{"operation": "vm.clone", "intent": "m", "key": "k", "since": 1_767_225_500_000_u64, "service": "vm@1", "stamp": 1, "place": ["sim"], "principal": "host"}])
 }
 
 /// A Machine that was left with a create in doubt.
@@ -114,7 +114,7 @@ fn a_lock_is_busy_while_another_pass_holds_it() {
             Ok(SETTLED)
         }),
     );
-    desk.hold = Box::new(|call| matches!(call, Call::Cloud(_)));
+    desk.hold = Box::new(|call| matches!(call, Call::Cloud(_) | Call::Commit(_)));
     let grants = vec![
         Grant::Lock(vec!["drain".into()]),
         Grant::Cloud(vec!["vm.*".into()]),
@@ -351,7 +351,7 @@ fn one_tenant_cannot_starve_another() {
             Ok(SETTLED)
         }),
     );
-    desk.hold = Box::new(|call| matches!(call, Call::Cloud(_)));
+    desk.hold = Box::new(|call| matches!(call, Call::Cloud(_) | Call::Commit(_)));
     desk.feed(bound(widgets(
         "w",
         [lifecycle("asks")],
@@ -386,7 +386,7 @@ fn a_binding_that_allows_few_passes_holds_no_other_binding_back() {
             Ok(SETTLED)
         }),
     );
-    desk.hold = Box::new(|call| matches!(call, Call::Cloud(_)));
+    desk.hold = Box::new(|call| matches!(call, Call::Cloud(_) | Call::Commit(_)));
     let cloud = || vec![Grant::Cloud(vec!["vm.*".into()])];
     let mut narrow = widgets("narrow", [lifecycle("asks")], cloud());
     narrow.spec.limits.passes_per_tenant = 1;
@@ -417,7 +417,7 @@ fn acts_and_asks_share_the_room_of_their_cloud() {
             Ok(SETTLED)
         }),
     );
-    desk.hold = Box::new(|call| matches!(call, Call::Cloud(_)));
+    desk.hold = Box::new(|call| matches!(call, Call::Cloud(_) | Call::Commit(_)));
     let mut narrow = widgets("w", [lifecycle("stops")], vec![Grant::Cloud(vec!["vm.*".into()])]);
     narrow.spec.limits.cloud_calls = 2;
     desk.feed(bound(narrow));
@@ -429,7 +429,7 @@ fn acts_and_asks_share_the_room_of_their_cloud() {
         assert!(desk.held.len() <= 2, "{:?}", desk.held);
         let (call, what) = desk.held.remove(0);
         released += 1;
-        let Call::Cloud(_) = what else {
+        let (Call::Cloud(_) | Call::Commit(_)) = what else {
             unreachable!("only cloud calls are held")
         };
         let answer = Ok(json!({}));
@@ -728,7 +728,7 @@ fn a_host_that_has_no_time_to_stop_ends_its_passes_in_the_middle_and_gives_the_l
         let _ = clone(cx)?;
         Ok(SETTLED)
     });
-    desk.hold = Box::new(|call| matches!(call, Call::Cloud(_)));
+    desk.hold = Box::new(|call| matches!(call, Call::Cloud(_) | Call::Commit(_)));
     desk.create(a_machine("m"));
     assert_eq!(desk.held.len(), 1, "its clone is on its way");
     desk.feed(Input::Stop);
@@ -852,7 +852,7 @@ fn a_binding_that_comes_back_while_a_pass_is_under_way_runs_no_key_twice() {
             Ok(SETTLED)
         }),
     );
-    desk.hold = Box::new(|call| matches!(call, Call::Cloud(_)));
+    desk.hold = Box::new(|call| matches!(call, Call::Cloud(_) | Call::Commit(_)));
     let binding = || widgets("w", [lifecycle("asks")], vec![Grant::Cloud(vec!["vm.*".into()])]);
     desk.feed(bound(binding()));
     desk.create(a_widget("a"));
@@ -875,7 +875,7 @@ fn of_an_object_that_is_gone_nothing_is_remembered_once_its_pass_has_ended() {
             Ok(SETTLED)
         }),
     );
-    desk.hold = Box::new(|call| matches!(call, Call::Cloud(_)));
+    desk.hold = Box::new(|call| matches!(call, Call::Cloud(_) | Call::Commit(_)));
     desk.feed(bound(widgets(
         "w",
         [lifecycle("asks")],

@@ -130,7 +130,7 @@ fn misshapen() -> Vec<&'static str> {
 
 /// What stands on the object already when the patch comes.
 fn beginnings() -> Vec<Value> {
-    let entry = json!({"operation": "vm.clone", "intent": "m", "key": "k", "since": 1});
+    let entry = json!({"operation": "vm.clone", "intent": "m", "key": "k", "since": 1, "service": "vm@1", "stamp": 1, "place": ["sim"], "principal": "host"});
     let host = json!({"type": "polity.dev/Slowed", "status": "True"});
     vec![
         json!({}),
@@ -256,7 +256,7 @@ fn a_policy_writes_nothing_of_its_primary_that_is_the_hosts_or_somebody_elses() 
         json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
         json!({"metadata": {"name": "b"}}),
         json!({"kind": "Gadget"}),
-        json!({"status": {"pending": [{"operation": "vm.clone", "intent": "m", "key": "k", "since": 1}]}}),
+        json!({"status": {"pending": [{"operation": "vm.clone", "intent": "m", "key": "k", "since": 1, "service": "vm@1", "stamp": 1, "place": ["sim"], "principal": "host"}]}}),
         json!({"status": {"conditions": [{"type": "polity.dev/Slowed", "status": "False"}]}}),
         json!({"status": {"conditions": [{"type": "polity.dev/Quarantined", "status": "True"}]}}),
     ] {
@@ -425,7 +425,7 @@ fn an_act_writes_nothing_of_another_object_that_is_the_hosts() {
         grant.metadata = Some(vec!["finalizers".into(), "ownerReferences".into()]);
         grant.subresources = Some(vec!["anything".into()]);
     };
-    let entry = json!({"operation": "vm.clone", "intent": "m", "key": "k", "since": 1});
+    let entry = json!({"operation": "vm.clone", "intent": "m", "key": "k", "since": 1, "service": "vm@1", "stamp": 1, "place": ["sim"], "principal": "host"});
     for content in [
         json!({"status": {"pending": [entry]}}),
         json!({"status": {"pending": null}}),
@@ -542,7 +542,7 @@ fn what_is_created_announces_no_create_and_says_nothing_for_the_host() {
     };
     let grants = || vec![Grant::Create(kind("v1", "ConfigMap"))];
     for more in [
-        json!({"status": {"pending": [{"operation": "vm.clone", "intent": "m", "key": "k", "since": 1}]}}),
+        json!({"status": {"pending": [{"operation": "vm.clone", "intent": "m", "key": "k", "since": 1, "service": "vm@1", "stamp": 1, "place": ["sim"], "principal": "host"}]}}),
         json!({"status": {"conditions": [{"type": "polity.dev/Slowed"}]}}),
         json!({"metadata": {"finalizers": ["x/y"]}}),
     ] {
@@ -719,7 +719,7 @@ fn nothing_is_acted_on_an_object_that_does_not_keep_the_finalizer() {
 
 #[test]
 fn an_entry_that_this_host_cannot_read_refuses_every_create_and_stays_as_it_is() {
-    let entry = json!({"operation": "vm.clone", "intent": "x", "key": "k", "since": 1});
+    let entry = json!({"operation": "vm.clone", "intent": "x", "key": "k", "since": 1, "service": "vm@1", "stamp": 1, "place": ["sim"], "principal": "host"});
     let mut newer = entry.clone();
     newer["stamp"] = json!(2);
     for odd in [
@@ -792,7 +792,7 @@ fn only_a_process_that_wrote_an_entry_and_never_sent_its_create_knows_without_as
     assert!(desk.held.is_empty(), "the lost lease cancels it: {:?}", desk.held);
     desk.hold = Box::new(|_| false);
     // As if the cancelled write had reached the server.
-    let entry = json!({"operation": "vm.clone", "intent": "m", "key": "from elsewhere", "since": 1});
+    let entry = json!({"operation": "vm.clone", "intent": "m", "key": "from elsewhere", "since": 1, "service": "vm@1", "stamp": 1, "place": ["sim"], "principal": "host"});
     desk.patch(
         &at("Machine", "m"),
         Some("status"),

@@ -26,6 +26,17 @@ pub struct CatalogueError {
     message: String,
 }
 
+/// How an operation is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// A read or a change.
+    Perform,
+    /// A create, before it has a key.
+    Prepare,
+    /// A create with its key.
+    Commit,
+}
+
 impl Checked {
     /// Compiles the schemas, once.
     pub fn new(catalogue: Arc<Catalogue>) -> Result<Self, CatalogueError> {
@@ -51,8 +62,8 @@ impl Checked {
         &self.catalogue
     }
 
-    /// The operation requested, if it exists and the arguments are what its schema says.
-    pub fn request(&self, request: &CloudRequest) -> Result<&Operation, Failure> {
+    /// The operation requested, if it exists, is called in this way, and the arguments are what its schema says.
+    pub fn request(&self, request: &CloudRequest, way: Way) -> Result<&Operation, Failure> {
         let name = &request.operation;
         let (Some(operation), Some(validator)) =
             (self.catalogue.operations.get(name), self.arguments.get(name))
@@ -60,8 +71,14 @@ impl Checked {
             let message = format!("this cloud has no operation {name:?}");
             return Err(Failure::new(Code::Unimplemented, message));
         };
-        if request.key.is_some() != (operation.effect == OperationEffect::Create) {
-            let message = format!("{name}: creates have a key, and nothing else does");
+        let fits = match way {
+            Way::Perform => operation.effect != OperationEffect::Create && request.key.is_none(),
+            Way::Prepare => operation.effect == OperationEffect::Create && request.key.is_none(),
+            Way::Commit => operation.effect == OperationEffect::Create && request.key.is_some(),
+        };
+        if !fits {
+            let message =
+                format!("{name}: creates are prepared, then committed with a key, and nothing else is");
             return Err(Failure::new(Code::Internal, message));
         }
         against(validator, &request.arguments, name)?;

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use polity_core::call::{CloudRequest, PendingEntry, Session};
+use polity_core::call::{CloudRequest, Commit, PendingEntry, Prepared, Session, Site};
 use polity_core::catalogue::Catalogue;
 use polity_core::contract::{Answer, Code, Document, Failure, Resolution};
 
@@ -19,6 +19,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// # Guarantees
 ///
 /// - A request is performed at most once. Nothing is retried.
+/// - Reads, [`Cloud::prepare`] and [`Cloud::settle`] change nothing.
 /// - [`Resolution::Absent`] is a promise that the effect is not there and will not appear. It rests on a successful look
 ///   later than `since` plus the operation's `visible_within`; whatever else stands in the way is [`Resolution::Unknown`].
 /// - `not-found` is what the cloud said, never a failure to ask it.
@@ -26,8 +27,25 @@ pub trait Cloud: Send + Sync {
     /// What it can do.
     fn catalogue(&self) -> &Arc<Catalogue>;
 
-    /// Performs an operation once. The caller cuts it at the operation's longest duration.
+    /// Performs a read or a change once. The caller cuts it at the operation's longest duration.
     fn perform(&self, request: CloudRequest) -> BoxFuture<'_, Answer>;
+
+    /// Reads all that a create needs, and changes nothing. A failure says that nothing will come of it.
+    fn prepare(&self, request: CloudRequest) -> BoxFuture<'_, Result<Prepared, Failure>> {
+        failed(creates_nothing(&request.operation))
+    }
+
+    /// Sends the one request of a create, with what was prepared of it, once.
+    fn commit(&self, commit: Commit) -> BoxFuture<'_, Answer> {
+        failed(creates_nothing(&commit.request.operation))
+    }
+
+    /// Where this session's server stands, in its own words, and as whom it is talked to. What is created somewhere else,
+    /// or by somebody else, may not be seen by it.
+    fn site<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<Site, Failure>> {
+        let _ = session;
+        failed(Failure::new(Code::Unimplemented, "this cloud creates nothing"))
+    }
 
     /// What came of a create whose answer was lost.
     fn settle<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Resolution>;
@@ -58,6 +76,11 @@ pub trait Cloud: Send + Sync {
     fn adapter(&self) -> Option<&dyn Any> {
         None
     }
+}
+
+fn creates_nothing(operation: &str) -> Failure {
+    let message = format!("{operation}: this cloud creates nothing");
+    Failure::new(Code::Unimplemented, message)
 }
 
 /// What is said of credentials where there are none.

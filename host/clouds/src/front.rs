@@ -4,11 +4,12 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polity_core::call::{CloudRequest, PendingEntry, Session};
+use polity_core::call::{CloudRequest, Commit, PendingEntry, Prepared, Session};
 use polity_core::catalogue::Catalogue;
-use polity_core::contract::{Answer, Code, Document, Failure, Resolution};
+use polity_core::contract::{Answer, Code, Document, Effect, Failure, Resolution};
+use serde_json::json;
 
-use crate::check::{CatalogueError, Checked};
+use crate::check::{CatalogueError, Checked, Way};
 use crate::clock::Clock;
 use crate::cloud::{BoxFuture, Cloud};
 use crate::redact::Redactor;
@@ -24,6 +25,9 @@ use crate::turns::Turns;
 /// Look the operation up, check the arguments against its schema, unseal, exchange the session's handle, perform, scrub.
 /// A request that fails a check never reaches the cloud: its failure has `effect: none`.
 ///
+/// A create is prepared first, then committed: only where it was prepared, and as whom. What was created somewhere else, or
+/// by another principal, is not absent because it is not seen.
+///
 /// A credential plan is answered from [`Sessions`]. For a new one the Secrets that it names are resolved; each must
 /// still have the digest by which the plan knows it.
 pub struct Front<C> {
@@ -33,6 +37,15 @@ pub struct Front<C> {
     clock: Arc<dyn Clock>,
     sessions: Mutex<Sessions>,
     opening: Turns,
+}
+
+/// A request as its cloud sees it.
+struct Entered {
+    request: CloudRequest,
+    /// The session's, as the caller knows it.
+    handle: Option<String>,
+    /// Knows the values that were unsealed.
+    redactor: Redactor,
 }
 
 impl<C: Cloud> Front<C> {
@@ -58,8 +71,51 @@ impl<C: Cloud> Front<C> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn checked_perform(&self, mut request: CloudRequest) -> Answer {
-        let operation = self.checked.request(&request)?;
+    async fn checked_perform(&self, request: CloudRequest) -> Answer {
+        let entered = self.enter(request, Way::Perform).await?;
+        let answer = self.cloud.perform(entered.request).await;
+        self.leave(entered.handle.as_deref(), &entered.redactor, answer)
+    }
+
+    /// That the sealed values are there is seen now; they go with the request that creates only.
+    async fn checked_prepare(&self, request: CloudRequest) -> Result<Prepared, Failure> {
+        let arguments = request.arguments.clone();
+        let entered = self.enter(request, Way::Prepare).await?;
+        let request = CloudRequest {
+            arguments,
+            ..entered.request
+        };
+        let prepared = self.cloud.prepare(request).await;
+        let prepared = prepared.map(|prepared| json!(prepared));
+        let prepared = self.leave(entered.handle.as_deref(), &entered.redactor, prepared)?;
+        serde_json::from_value(prepared).map_err(|e| Failure::new(Code::Internal, e.to_string()))
+    }
+
+    async fn checked_commit(&self, commit: Commit) -> Answer {
+        let Commit { request, prepared } = commit;
+        let entered = self.enter(request, Way::Commit).await?;
+        let there = self.cloud.site(&entered.request.session).await;
+        let answer = match there {
+            Ok(there) if prepared.site.is_at(&there) => {
+                let request = entered.request;
+                self.cloud.commit(Commit { request, prepared }).await
+            }
+            Ok(there) => {
+                let message = format!("it was prepared {}, and this is {there}", prepared.site);
+                Err(Failure::new(Code::Aborted, message))
+            }
+            // Nothing was sent.
+            Err(failure) => Err(Failure {
+                effect: Effect::None,
+                ..failure
+            }),
+        };
+        self.leave(entered.handle.as_deref(), &entered.redactor, answer)
+    }
+
+    /// A request that was checked and unsealed, in the session behind its handle.
+    async fn enter(&self, mut request: CloudRequest, way: Way) -> Result<Entered, Failure> {
+        let operation = self.checked.request(&request, way)?;
         let redactor = unseal(
             operation,
             &mut request.arguments,
@@ -69,8 +125,17 @@ impl<C: Cloud> Front<C> {
         .await?;
         let handle = request.session.handle.clone();
         request.session = self.sessions().enter(self.clock.now_ms(), &request.session)?;
-        let answer = redactor.answer(self.cloud.perform(request).await);
-        self.sessions().answered(handle.as_deref(), answer)
+        Ok(Entered {
+            request,
+            handle,
+            redactor,
+        })
+    }
+
+    /// What came of a request, without the values that it and its session were made of.
+    fn leave(&self, handle: Option<&str>, redactor: &Redactor, answer: Answer) -> Answer {
+        let answer = redactor.answer(answer);
+        self.sessions().answered(handle, answer)
     }
 
     async fn session(&self, plan: &Document, owner: &str) -> Answer {
@@ -132,12 +197,15 @@ impl<C: Cloud> Front<C> {
         Ok(values)
     }
 
-    async fn look(&self, session: &Session, entry: &PendingEntry) -> Resolution {
-        let entered = self.sessions().enter(self.clock.now_ms(), session);
-        match entered {
-            Ok(session) => self.cloud.settle(&session, entry).await,
-            Err(failure) => Resolution::Unknown(failure.to_string()),
-        }
+    async fn look(&self, session: &Session, entry: &PendingEntry) -> Result<Resolution, Failure> {
+        let session = self.sessions().enter(self.clock.now_ms(), session)?;
+        let there = self.cloud.site(&session).await?;
+        Ok(match self.cloud.settle(&session, entry).await {
+            Resolution::Absent if !entry.site().is_at(&there) => {
+                Resolution::Unknown(format!("it was created {}, and looked for {there}", entry.site()))
+            }
+            said => said,
+        })
     }
 }
 
@@ -150,8 +218,19 @@ impl<C: Cloud> Cloud for Front<C> {
         Box::pin(self.checked_perform(request))
     }
 
+    fn prepare(&self, request: CloudRequest) -> BoxFuture<'_, Result<Prepared, Failure>> {
+        Box::pin(self.checked_prepare(request))
+    }
+
+    fn commit(&self, commit: Commit) -> BoxFuture<'_, Answer> {
+        Box::pin(self.checked_commit(commit))
+    }
+
     fn settle<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Resolution> {
-        Box::pin(self.look(session, entry))
+        Box::pin(async move {
+            let looked = self.look(session, entry).await;
+            looked.unwrap_or_else(|failure| Resolution::Unknown(failure.to_string()))
+        })
     }
 
     fn credential<'a>(&'a self, plan: &'a Document, owner: &'a str) -> BoxFuture<'a, Answer> {

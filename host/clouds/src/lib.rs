@@ -32,7 +32,7 @@ mod sessions;
 mod turns;
 
 pub use adapters::{Adapter, ConfigError, OpenError, Opening, Storage, configuration};
-pub use check::{CatalogueError, Checked};
+pub use check::{CatalogueError, Checked, Way};
 pub use clock::Clock;
 pub use cloud::{BoxFuture, Cloud};
 pub use front::Front;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::binding::{Limits, PolicyId};
 use crate::contract::{
-    Act, Answer, Document, Kind, ObjectRef, Pass, Question, Resolution, RetryRequest, Role, Wait,
+    Act, Answer, Document, Failure, Json, Kind, ObjectRef, Pass, Question, Resolution, RetryRequest, Role,
+    Wait,
 };
 pub use crate::controller::cache::KEPT_METADATA;
 use crate::fault::Stepped;
@@ -40,8 +41,13 @@ pub enum Call {
         /// Within what: as the binding says.
         limits: Limits,
     },
-    /// Ask or act in a cloud. Reply: [`Reply::Answer`].
+    /// Read or change something in a cloud. Reply: [`Reply::Answer`].
     Cloud(CloudRequest),
+    /// Everything that a create has to read, before anything is written of it: no more than reads leave the host. Reply:
+    /// [`Reply::Prepared`].
+    Prepare(CloudRequest),
+    /// Create what was prepared and entered: one request. Reply: [`Reply::Answer`].
+    Commit(Commit),
     /// What came of a create whose answer was lost. Reply: [`Reply::Settled`].
     Settle {
         /// Which cloud, as whom, for which object.
@@ -103,8 +109,49 @@ pub struct CloudRequest {
     pub operation: String,
     /// As the policy gave them; sealed references are resolved by the adapter.
     pub arguments: Value,
-    /// Creates: the key of the pending entry, a client token where the cloud has one.
+    /// Creates: the key of the pending entry, a client token where the cloud has one. None while it is prepared.
     pub key: Option<String>,
+}
+
+/// Where something is created, and as whom: what is looked for there by another principal may be hidden from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Site {
+    /// First what the server says it is, never an address or a name that somebody gave it; then what says where in it.
+    pub place: Vec<String>,
+    /// As whom, in the server's words.
+    pub principal: String,
+}
+
+impl Site {
+    /// Whether what was entered here is found, and made, at `other`: the same server and principal. What says where within
+    /// the server is known of what was entered only.
+    pub fn is_at(&self, other: &Site) -> bool {
+        self.principal == other.principal && self.place.starts_with(&other.place)
+    }
+}
+
+impl std::fmt::Display for Site {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "in {} by {}", self.place.join("/"), self.principal)
+    }
+}
+
+/// A create that has read all that it needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prepared {
+    /// Where it will create, and as whom.
+    pub site: Site,
+    /// What the cloud wants back with [`Commit`]. It holds no secret.
+    pub ready: Json,
+}
+
+/// The one request of a create.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Commit {
+    /// As it was prepared, with its key.
+    pub request: CloudRequest,
+    /// What it was prepared as.
+    pub prepared: Prepared,
 }
 
 /// A create that was or may have been performed: an element of the primary's `status.pending`. An entry with a field
@@ -114,12 +161,38 @@ pub struct CloudRequest {
 pub struct PendingEntry {
     /// `vm.clone`
     pub operation: String,
+    /// The service that it is an operation of, with its major version: `vm@1`.
+    pub service: String,
     /// What is being created.
     pub intent: String,
     /// Made when this entry was written.
     pub key: String,
+    /// How the cloud marks what it creates and finds it again: [`Catalogue::stamp`](crate::catalogue::Catalogue::stamp).
+    pub stamp: u32,
+    /// Where it is created: [`Site::place`].
+    pub place: Vec<String>,
+    /// As whom: [`Site::principal`].
+    pub principal: String,
     /// Unix milliseconds.
     pub since: u64,
+    /// Milliseconds for which hosts have known of it, by a clock that does not jump: another host need not wait again until
+    /// everybody would see what was created.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub waited: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl PendingEntry {
+    /// Where it is created, and as whom.
+    pub fn site(&self) -> Site {
+        Site {
+            place: self.place.clone(),
+            principal: self.principal.clone(),
+        }
+    }
 }
 
 /// A write to the cluster.
@@ -188,10 +261,12 @@ pub enum Reply {
     Answer(Answer),
     /// Of [`Call::Render`].
     Rendered(Rendered),
+    /// Of [`Call::Prepare`]: why it cannot be, or what it found.
+    Prepared(Result<Prepared, Failure>),
     /// Of [`Call::Settle`].
     Settled(Resolution),
     /// Of [`Call::Lease`]: the lease as it stands, none if it does not exist, or why it cannot be said.
-    Lease(Result<Option<LeaseRead>, crate::contract::Failure>),
+    Lease(Result<Option<LeaseRead>, Failure>),
 }
 
 /// What is watched.

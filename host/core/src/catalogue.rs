@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::call::PendingEntry;
 use crate::contract::{Code, Failure};
 
 /// Milliseconds within which the call of a create begins, counted from when its pending entry was written: what begins
@@ -29,6 +30,8 @@ pub enum OperationEffect {
 pub struct Operation {
     /// One sentence.
     pub description: String,
+    /// The service that it belongs to, with its major version: `vm@1`.
+    pub service: String,
     /// What it does to the world.
     pub effect: OperationEffect,
     /// JSON Schema of the arguments.
@@ -126,13 +129,51 @@ fn at<'a>(path: &str, plan: &'a Value) -> Vec<&'a Value> {
     })
 }
 
-/// A cloud's operations by name.
+/// A cloud's operations by name, and how it marks what it creates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Catalogue {
+    /// How it marks what it creates, and finds it: another number whenever that changes. It is entered with each create.
+    pub stamp: u32,
+    /// The stamps that it can find: what was entered with another is in doubt until a cloud comes that can.
+    pub finds: Vec<u32>,
     /// `vm.clone` and so on.
     pub operations: BTreeMap<String, Operation>,
     /// Its credential plans; none where the cloud has no sessions of its own.
     pub credential: Option<Credential>,
+}
+
+impl Catalogue {
+    /// The service of an operation; empty for one that there is not.
+    pub fn service(&self, operation: &str) -> &str {
+        self.operations.get(operation).map_or("", |there| &there.service)
+    }
+
+    /// Whether this cloud can say what came of a create; why not, if it cannot.
+    ///
+    /// # Errors
+    /// In one sentence.
+    pub fn can_resolve(&self, entry: &PendingEntry) -> Result<(), String> {
+        let PendingEntry {
+            operation, service, ..
+        } = entry;
+        match self.operations.get(operation) {
+            None => return Err(format!("this cloud has no operation {operation}")),
+            Some(there) if there.service != *service => {
+                let has = &there.service;
+                return Err(format!(
+                    "{operation} was one of {service}, and this cloud has {has}"
+                ));
+            }
+            Some(_) => {}
+        }
+        match self.finds.contains(&entry.stamp) {
+            true => Ok(()),
+            false => Err(format!(
+                "what was created bears stamp {}, and this cloud finds {:?}",
+                entry.stamp, self.finds
+            )),
+        }
+    }
 }
 
 #[cfg(test)]

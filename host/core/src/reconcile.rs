@@ -259,11 +259,15 @@ impl Phase {
     }
 
     /// Ends a pass in the middle: the lease is lost, or there is no time left.
-    pub(crate) fn interrupt(self, outcome: Outcome) -> Finished {
+    pub(crate) fn interrupt(self, outcome: Outcome, frame: &Frame, work: &mut Work) -> Finished {
         match self {
-            Phase::Deciding(phase) => phase.interrupt(),
-            _ => Finished::plain(outcome),
+            Phase::Deciding(phase) => return phase.interrupt(),
+            Phase::Stepping(phase) => phase.leave(frame, work),
+            Phase::Asking(phase) => phase.leave(frame, work),
+            Phase::Acting(phase) => phase.leave(frame, work),
+            Phase::Resolving(_) | Phase::Publishing(_) => {}
         }
+        Finished::plain(outcome)
     }
 
     /// What the phase is called.

@@ -3,8 +3,9 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use polity_clouds::catalogue::LONGEST;
 use polity_clouds::{BoxFuture, Clock, Cloud, Opened, SessionRequest};
-use polity_core::call::{CloudRequest, PendingEntry, Session};
+use polity_core::call::{CloudRequest, Commit, PendingEntry, Prepared, Session, Site};
 use polity_core::catalogue::{Catalogue, OperationEffect};
 use polity_core::contract::{Answer, Code, Failure, Resolution};
 
@@ -101,6 +102,13 @@ impl SimCloud {
         answer.unwrap_or_else(|| Err(lost(&request.operation, read)))
     }
 
+    async fn read_before(&self, request: CloudRequest) -> Result<Prepared, Failure> {
+        let (prepared, receipt) = self.act(|sim, now| sim.prepare(now, &request.session));
+        let after_ms = prepared.as_ref().map_or(LONGEST, |_| 0);
+        self.answer_after(after_ms, receipt).await?;
+        prepared.unwrap_or_else(|| Err(lost(&request.operation, true)))
+    }
+
     async fn look(&self, session: &Session, entry: &PendingEntry) -> Resolution {
         let looked = self.act(|sim, now| (sim.settle(now, session, entry), sim.settling(now, session)));
         let ((doubt, after_ms), receipt) = looked;
@@ -132,6 +140,22 @@ impl Cloud for SimCloud {
 
     fn perform(&self, request: CloudRequest) -> BoxFuture<'_, Answer> {
         Box::pin(self.reply(request))
+    }
+
+    fn prepare(&self, request: CloudRequest) -> BoxFuture<'_, Result<Prepared, Failure>> {
+        Box::pin(self.read_before(request))
+    }
+
+    fn commit(&self, commit: Commit) -> BoxFuture<'_, Answer> {
+        Box::pin(self.reply(commit.request))
+    }
+
+    fn site<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<Site, Failure>> {
+        Box::pin(async move {
+            let (site, receipt) = self.act(|sim, now| sim.site(now, session));
+            stored(receipt).await?;
+            site
+        })
     }
 
     fn settle<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Resolution> {

@@ -189,12 +189,7 @@ impl Bench {
     }
 
     pub(crate) fn entry(&self, name: &str) -> PendingEntry {
-        PendingEntry {
-            operation: "vm.clone".to_owned(),
-            intent: name.to_owned(),
-            key: format!("key-{name}"),
-            since: self.now,
-        }
+        pending("vm.clone", name, &format!("key-{name}"), self.now)
     }
 
     /// An entry of the owner `u`.
@@ -208,6 +203,21 @@ impl Bench {
 
     pub(crate) fn settle(&mut self, owner: &str, entry: &PendingEntry) -> Resolution {
         self.sim.settle(self.now, &session(owner), entry)
+    }
+}
+
+/// An entry that was written at this time.
+pub(crate) fn pending(operation: &str, intent: &str, key: &str, since: u64) -> PendingEntry {
+    PendingEntry {
+        operation: operation.to_owned(),
+        service: "vm@1".to_owned(),
+        intent: intent.to_owned(),
+        key: key.to_owned(),
+        stamp: 1,
+        place: vec!["sim".to_owned()],
+        principal: "host".to_owned(),
+        since,
+        waited: 0,
     }
 }
 

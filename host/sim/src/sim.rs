@@ -1,6 +1,6 @@
 //! The simulated cloud as a whole: services on a kernel, and the way of calls and events between them.
 
-mod settle;
+mod creating;
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use polity_clouds::catalogue::{LONGEST, credential_plan};
-use polity_clouds::{Checked, Opened, SessionRequest};
+use polity_clouds::{Checked, Opened, SessionRequest, Way};
 use polity_core::call::{CloudRequest, Session};
 use polity_core::catalogue::{BEGINS_WITHIN, Catalogue};
 use polity_core::contract::{Answer, Code, Failure};
@@ -33,6 +33,9 @@ use crate::services::session::Sessions;
 use crate::services::task::Tasks;
 use crate::services::vm::Vms;
 use crate::services::{Context, Service};
+
+/// How this cloud marks what it creates: by owner, tenant, account and, with client tokens, key.
+const STAMP: u32 = 1;
 
 /// A simulated cloud.
 pub struct Sim {
@@ -71,6 +74,8 @@ impl Sim {
     ) -> Self {
         let visible_within = BEGINS_WITHIN + LONGEST + config.latest_effect() + config.lag.0;
         let mut catalogue = Catalogue {
+            stamp: STAMP,
+            finds: vec![STAMP],
             credential: Some(credential_plan()),
             ..Catalogue::default()
         };
@@ -130,7 +135,8 @@ impl Sim {
     /// Performs a call at this moment (Unix milliseconds). What it does is done when this returns; the answer is
     /// still on its way.
     pub fn perform(&mut self, now_ms: u64, request: &CloudRequest) -> Reply {
-        match self.checked.request(request) {
+        let way = request.key.as_ref().map_or(Way::Perform, |_| Way::Commit);
+        match self.checked.request(request, way) {
             Ok(_) => self.perform_checked(now_ms, request),
             Err(failure) => {
                 self.advance(now_ms);

@@ -131,7 +131,8 @@ fn fitting(choices: &mut Choices<'_>, path: &str) -> Value {
             (0..len).map(|_| condition(choices)).collect()
         }
         "pending" => json!([{"operation": choices.pick(&["forged.create", "vm.clone"]), "intent": text,
-            "key": text, "since": choices.number()}]),
+            "service": "vm@1", "key": text, "stamp": choices.pick(&[1, 2]), "place": ["sim"], "principal": "host",
+            "since": choices.number(), "waited": choices.number()}]),
         "taints" => json!([{"key": text, "effect": "NoSchedule"}, {"key": text, "effect": "NoSchedule"}]),
         "metadata" | "spec" => json!({"labels": {text: "y"}}),
         "status" => json!({"phase": text}),

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use polity_core::call::{Call, CallId, CloudRequest, PendingEntry, Reply, Scope, WatchEvent, Write};
+use polity_core::call::{
+    Call, CallId, CloudRequest, PendingEntry, Prepared, Reply, Scope, Site, WatchEvent, Write,
+};
 use polity_core::contract::{Answer, Code, Failure, Pass, Question, Resolution, Wait};
 use polity_core::controller::{Controller, Input, Output};
 use polity_core::fault::Stepped;
@@ -216,6 +218,17 @@ impl Desk {
             Call::Cloud(request) => {
                 self.performed.push(request.clone());
                 Reply::Answer((self.cloud)(request))
+            }
+            Call::Prepare(_) => Reply::Prepared(Ok(Prepared {
+                site: Site {
+                    place: vec!["sim".into()],
+                    principal: "host".into(),
+                },
+                ready: "{}".into(),
+            })),
+            Call::Commit(commit) => {
+                self.performed.push(commit.request.clone());
+                Reply::Answer((self.cloud)(&commit.request))
             }
             Call::Settle { entry, .. } => Reply::Settled((self.doubt)(entry)),
             Call::Credential { plan, .. } => {

@@ -72,7 +72,12 @@ impl Sort {
             Call::Write(Write::Event { .. }) | Call::Mint { .. } => Sort::Event,
             Call::Write(_) => Sort::Write,
             Call::Step { .. } | Call::Decide { .. } | Call::Render(_) => Sort::Thread,
-            Call::Cloud(_) | Call::Settle { .. } | Call::Credential { .. } | Call::Lease(_) => Sort::Other,
+            Call::Cloud(_)
+            | Call::Prepare(_)
+            | Call::Commit(_)
+            | Call::Settle { .. }
+            | Call::Credential { .. }
+            | Call::Lease(_) => Sort::Other,
         }
     }
 }

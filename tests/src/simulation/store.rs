@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use polity_core::call::{LeaseRead, LeaseWrite};
-use polity_core::contract::{Code, Failure, ListQuery, Precondition};
+use polity_core::contract::{Answer, Code, Failure, ListQuery, Precondition};
 use polity_core::object::{Object, ResourceVersion};
 use polity_core::path;
 use polity_kube_rules::labels::LabelSelector;
@@ -147,17 +147,13 @@ impl Store {
     }
 
     /// Deletes an object, if it is still the one that this says.
-    pub fn delete_if(
-        &mut self,
-        author: &str,
-        place: &Place,
-        held: &Precondition,
-        unix: u64,
-    ) -> Result<(), Failure> {
+    pub fn delete_if(&mut self, author: &str, place: &Place, held: &Precondition, unix: u64) -> Answer {
         let current = self.objects.get(place).ok_or_else(|| gone(place))?;
         let metadata = json!({"uid": held.uid, "resourceVersion": held.resource_version});
         precondition(current, &json!({"metadata": metadata}))?;
-        self.delete(author, place, unix)
+        self.delete(author, place, unix)?;
+        let left = self.objects.get(place);
+        Ok(left.map_or(Value::Null, |object| object.value().clone()))
     }
 
     /// The objects as they stood at an earlier version, by kind, namespace and name.

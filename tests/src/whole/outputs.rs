@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::poll;
 use polity_clouds::{BoxFuture, Cloud};
-use polity_core::call::{CloudRequest, PendingEntry, Session};
+use polity_core::call::{CloudRequest, Commit, PendingEntry, Prepared, Session, Site};
 use polity_core::catalogue::{Catalogue, OperationEffect};
-use polity_core::contract::{Answer, Document, Resolution};
+use polity_core::contract::{Answer, Document, Failure, Resolution};
 use tokio::task::AbortHandle;
 
 /// The outputs of one process.
@@ -64,10 +64,7 @@ struct Counted {
 }
 
 impl Counted {
-    async fn count(&self, request: CloudRequest) -> Answer {
-        let operation = self.cloud.catalogue().operations.get(&request.operation);
-        let changes = operation.is_some_and(|operation| operation.effect != OperationEffect::Read);
-        let mut answer = self.cloud.perform(request);
+    async fn count(&self, changes: bool, mut answer: BoxFuture<'_, Answer>) -> Answer {
         // The effect comes first, the answer is on its way from then on.
         let answered = poll!(answer.as_mut());
         if changes {
@@ -86,7 +83,21 @@ impl Cloud for Counted {
     }
 
     fn perform(&self, request: CloudRequest) -> BoxFuture<'_, Answer> {
-        Box::pin(self.count(request))
+        let operation = self.cloud.catalogue().operations.get(&request.operation);
+        let changes = operation.is_some_and(|operation| operation.effect != OperationEffect::Read);
+        Box::pin(self.count(changes, self.cloud.perform(request)))
+    }
+
+    fn prepare(&self, request: CloudRequest) -> BoxFuture<'_, Result<Prepared, Failure>> {
+        self.cloud.prepare(request)
+    }
+
+    fn commit(&self, commit: Commit) -> BoxFuture<'_, Answer> {
+        Box::pin(self.count(true, self.cloud.commit(commit)))
+    }
+
+    fn site<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<Site, Failure>> {
+        self.cloud.site(session)
     }
 
     fn settle<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Resolution> {

@@ -109,7 +109,7 @@ async fn an_entry_of_a_newer_host_is_kept_and_nothing_is_created_beside_it() {
     object["spec"]["template"] = "ubuntu".into();
     object["metadata"]["annotations"] = json!({"capv.polity.dev/maintenance": "true"});
     stand.apply(&object).await;
-    let newer = json!({"operation": "vm.clone", "intent": "vm", "key": "k", "since": 1, "stamp": 7});
+    let newer = json!({"operation": "vm.clone", "intent": "vm", "key": "k", "since": 1, "cell": 7});
     stand.write_status(&at, &json!({"pending": [newer]})).await;
     object["metadata"]["annotations"]["capv.polity.dev/maintenance"] = Value::Null;
     stand.apply(&object).await;

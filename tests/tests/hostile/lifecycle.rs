@@ -131,7 +131,7 @@ pub(crate) fn shapes() -> Vec<Row> {
 
 /// Patches of the primary that write what is not the policy's.
 pub(crate) fn writes() -> Vec<Row> {
-    let forged = r#"[{"operation":"forged","intent":"m","key":"k","since":1}]"#;
+    let forged = r#"[{"operation":"forged","intent":"m","key":"k","since":1,"service":"vm@1","stamp":1,"place":["sim"],"principal":"host"}]"#;
     let mut rows = Vec::new();
     for (name, text, expect) in [
         (
@@ -301,7 +301,7 @@ pub(crate) fn acts() -> Vec<Row> {
 
 /// What is the host's on another object that the policy may patch.
 fn host_owned() -> Vec<Row> {
-    let forged = r#"{"status":{"pending":[{"operation":"forged","intent":"m","key":"k","since":1}]}}"#;
+    let forged = r#"{"status":{"pending":[{"operation":"forged","intent":"m","key":"k","since":1,"service":"vm@1","stamp":1,"place":["sim"],"principal":"host"}]}}"#;
     let condition = r#"{"status":{"conditions":[{"type":"polity.dev/Forged","status":"True"}]}}"#;
     let owner =
         r#"{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"u"}]}}"#;
@@ -456,7 +456,7 @@ fn creates() -> Vec<Row> {
         row("a create that is too deep", act(json!({"Create": {"object": deep}})), WRONG),
         made("a create of a Puppet with a forged entry", &json!({"apiVersion": PUPPETS, "kind": "Puppet",
             "metadata": {"name": "made", "namespace": OFFENDERS, "annotations": {"answer": "{\"Concluded\": {}}"}},
-            "status": {"pending": [{"operation": "forged", "intent": "m", "key": "k", "since": 1}]}}).to_string(), Expect::Ends),
+            "status": {"pending": [{"operation": "forged", "intent": "m", "key": "k", "since": 1, "service": "vm@1", "stamp": 1, "place": ["sim"], "principal": "host"}]}}).to_string(), Expect::Ends),
     ]
 }
 

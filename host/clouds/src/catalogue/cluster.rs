@@ -3,7 +3,7 @@
 use polity_core::catalogue::Operation;
 use serde_json::{Value, json};
 
-use super::{Named, change, fields, on_machine, read, sealed, text, tier};
+use super::{Named, change, fields, of, on_machine, read, sealed, text, tier};
 
 /// The operation that makes a cluster.
 pub const INIT: &str = "kubeadm.init";
@@ -14,10 +14,13 @@ pub const PROBE: &str = "api-server.probe";
 /// The operation that ends a bootstrap token.
 pub const REVOKE: &str = "token.revoke";
 
+/// The service, and its major version.
+const SERVICE: &str = "cluster@1";
+
 /// Everything about the cluster.
-pub fn operations() -> [Named; 4] {
+pub fn operations() -> Vec<Named> {
     let probed = json!({"answers": {"type": "boolean"}, "message": text()});
-    [
+    let operations = [
         read(
             PROBE,
             "Whether the API server of the machines' cluster answers.",
@@ -37,7 +40,8 @@ pub fn operations() -> [Named; 4] {
             &["labels"],
         ),
         join(),
-    ]
+    ];
+    of(SERVICE, operations)
 }
 
 fn registration() -> Value {

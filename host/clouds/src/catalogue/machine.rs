@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Named, change, fields, name, read, sealed, text};
+use super::{Named, change, fields, name, of, read, sealed, text};
 
 /// The operation that makes a machine.
 pub const CREATE: &str = "machine.create";
@@ -11,10 +11,13 @@ pub const STATUS: &str = "machine.status";
 /// `machine.delete`
 pub const DELETE: &str = "machine.delete";
 
+/// The service, and its major version.
+const SERVICE: &str = "machine@1";
+
 /// Everything about machines.
-pub fn operations(visible_within: u64) -> [Named; 3] {
+pub fn operations(visible_within: u64) -> Vec<Named> {
     let named = || fields(json!({"name": name(), "providerID": name()}), &["name"]);
-    [
+    let operations = [
         create(visible_within),
         change(DELETE, "Removes a machine, at once.", named(), &[]),
         read(
@@ -23,7 +26,8 @@ pub fn operations(visible_within: u64) -> [Named; 3] {
             named(),
             machine(),
         ),
-    ]
+    ];
+    of(SERVICE, operations)
 }
 
 fn machine() -> Value {

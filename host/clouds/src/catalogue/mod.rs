@@ -82,6 +82,16 @@ fn create(
     (name, operation)
 }
 
+/// The operations of a service, which say whose they are. Its name ends in its major version: an operation of another one
+/// may mean something else.
+fn of(service: &str, operations: impl IntoIterator<Item = Named>) -> Vec<Named> {
+    let own = |(name, operation): Named| {
+        let service = service.to_owned();
+        (name, Operation { service, ..operation })
+    };
+    operations.into_iter().map(own).collect()
+}
+
 fn owned(paths: &[&str]) -> Vec<String> {
     paths.iter().map(|path| (*path).to_owned()).collect()
 }
@@ -104,6 +114,7 @@ fn operation(
     let description = description.to_owned();
     Operation {
         description,
+        service: String::new(),
         effect,
         arguments,
         answer,

@@ -23,21 +23,26 @@ pub const INITIALIZED: &str = "node.initialized";
 /// The operations as a catalogue of their own.
 #[cfg(feature = "node")]
 pub(crate) fn catalogue() -> polity_core::catalogue::Catalogue {
-    let operations = operations().map(|(name, operation)| (name.to_owned(), operation));
+    let operations = operations()
+        .into_iter()
+        .map(|(name, operation)| (name.to_owned(), operation));
     polity_core::catalogue::Catalogue {
-        operations: operations.into_iter().collect(),
-        credential: None,
+        operations: operations.collect(),
+        ..Default::default()
     }
 }
 
+/// The service, and its major version.
+const SERVICE: &str = "node@1";
+
 /// Each operation with its name. What takes longer is work, of which `node.work` tells.
-pub fn operations() -> [Named; 7] {
+pub fn operations() -> Vec<Named> {
     use OperationEffect::{Change, Read};
     let ensure = with(node(), json!({"versions": versions()}));
     let packages = json!({"type": "array", "items": package(), "maxItems": MOST_PACKAGES});
     let seed = json!({"node": name(), "versions": versions(), "initialized": {"type": "boolean"}});
     let nothing = || fields(json!({}));
-    [
+    let operations = [
         operation(
             SEED,
             "What was given when the agent was installed; not-found if nothing was.",
@@ -81,7 +86,8 @@ pub fn operations() -> [Named; 7] {
             "Ends this boot, a moment later; failed-precondition under another boot.",
             (Change, with(node(), json!({"bootId": name()})), nothing()),
         ),
-    ]
+    ];
+    operations.into()
 }
 
 fn node() -> Value {
@@ -121,6 +127,7 @@ fn operation(
 ) -> Named {
     let operation = Operation {
         description: description.to_owned(),
+        service: SERVICE.to_owned(),
         effect,
         arguments,
         answer,

@@ -3,7 +3,7 @@
 use polity_core::catalogue::OperationEffect;
 use serde_json::{Value, json};
 
-use super::{Named, create, fields, name, on_machine, operation, read, text, tier};
+use super::{Named, create, fields, name, of, on_machine, operation, read, text, tier};
 
 /// The operation that adds a machine.
 pub const ADD: &str = "pool.add-machine";
@@ -18,14 +18,17 @@ pub const REMOVE: &str = "pool.remove-machine";
 /// `agent.install`
 pub const INSTALL: &str = "agent.install";
 
+/// The service, and its major version.
+const SERVICE: &str = "pool@1";
+
 /// Everything about pools, and how agents come to their machines.
-pub fn operations(visible_within: u64) -> [Named; 6] {
+pub fn operations(visible_within: u64) -> Vec<Named> {
     let pools = fields(json!({"pools": {"type": "array", "items": pool()}}), &["pools"]);
     let machines = fields(
         json!({"machines": {"type": "array", "items": machine()}}),
         &["machines"],
     );
-    [
+    let operations = [
         read(
             LIST,
             "The caller's pools, with the addresses under which they are reached.",
@@ -52,7 +55,8 @@ pub fn operations(visible_within: u64) -> [Named; 6] {
             json!({"versions": versions(), "release": name()}),
             &["versions"],
         ),
-    ]
+    ];
+    of(SERVICE, operations)
 }
 
 fn nothing() -> Value {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Named, change, create, fields, id, name, read, task, text};
+use super::{Named, change, create, fields, id, name, of, read, task, text};
 
 /// The operation that makes a router's VM.
 pub const BOOT: &str = "router.boot";
@@ -33,10 +33,13 @@ pub const DELETE_PORTS: &str = "router.delete-ports";
 /// A router has no more ports than a VM has slots.
 const PORTS: u64 = 26;
 
+/// The service, and its major version.
+const SERVICE: &str = "router@1";
+
 /// Everything about routers, and about what they are made of.
 pub fn operations(visible_within: u64) -> Vec<Named> {
     let all = [boot(visible_within)].into_iter();
-    all.chain(reads()).chain(changes()).collect()
+    of(SERVICE, all.chain(reads()).chain(changes()))
 }
 
 fn by_name() -> Value {

@@ -2,13 +2,16 @@
 
 use serde_json::json;
 
-use super::{Named, fields, id, power, read, text};
+use super::{Named, fields, id, of, power, read, text};
 
 /// The operation that says how a task stands.
 pub const GET: &str = "task.get";
 
+/// The service, and its major version.
+const SERVICE: &str = "task@1";
+
 /// Everything about tasks.
-pub fn operations() -> [Named; 1] {
+pub fn operations() -> Vec<Named> {
     let error = json!({"fault": text(), "message": text(), "existing": power(), "requested": power()});
     let task = json!({
         "id": text(),
@@ -21,5 +24,5 @@ pub fn operations() -> [Named; 1] {
     });
     let answer = fields(task, &["id", "state", "kind"]);
     let description = "How a task stands; not-found once its record has expired.";
-    [read(GET, description, id(), answer)]
+    of(SERVICE, [read(GET, description, id(), answer)])
 }

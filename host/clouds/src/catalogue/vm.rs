@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Named, create, fields, id, name, power, read, sealed, started, task, text};
+use super::{Named, create, fields, id, name, of, power, read, sealed, started, task, text};
 
 /// The operation that makes a VM.
 pub const CLONE: &str = "vm.clone";
@@ -25,10 +25,13 @@ pub const POWER_OFF: &str = "vm.power-off";
 /// `vm.destroy`
 pub const DESTROY: &str = "vm.destroy";
 
+/// The service, and its major version.
+const SERVICE: &str = "vm@1";
+
 /// Everything about VMs.
 pub fn operations(visible_within: u64) -> Vec<Named> {
     let all = reads().into_iter().chain(changes());
-    all.chain([clone(visible_within)]).collect()
+    of(SERVICE, all.chain([clone(visible_within)]))
 }
 
 fn reads() -> [Named; 5] {

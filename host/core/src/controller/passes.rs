@@ -203,9 +203,11 @@ impl Controller {
     pub(super) fn interrupt_passes(&mut self, outcome: &Outcome, which: impl Fn(&Phase) -> bool) {
         let ids = self.passes.iter().filter(|(_, (phase, _))| which(phase));
         for id in ids.map(|(id, _)| *id).collect::<Vec<_>>() {
-            if let Some((phase, running)) = self.passes.remove(&id) {
+            if let Some((phase, mut running)) = self.passes.remove(&id) {
                 self.cancel_calls(id);
-                self.finish(*running, phase.interrupt(outcome.clone()));
+                let Running { frame, work, .. } = &mut *running;
+                let finished = phase.interrupt(outcome.clone(), frame, work);
+                self.finish(*running, finished);
             }
         }
     }

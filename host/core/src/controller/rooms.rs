@@ -140,7 +140,11 @@ pub(crate) fn room_of(call: &Call, binding: &str) -> Option<Room> {
         Call::Step { .. } | Call::Decide { .. } | Call::Render(_) => Some(Room::Threads),
         Call::Read(_) => Some(Room::Reads),
         Call::Write(_) | Call::Mint { .. } => Some(Room::Writes),
-        Call::Cloud(_) | Call::Settle { .. } | Call::Credential { .. } => Some(Room::Cloud(binding.into())),
+        Call::Cloud(_)
+        | Call::Prepare(_)
+        | Call::Commit(_)
+        | Call::Settle { .. }
+        | Call::Credential { .. } => Some(Room::Cloud(binding.into())),
         Call::Lease(_) => None,
     }
 }

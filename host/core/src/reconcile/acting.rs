@@ -1,4 +1,4 @@
-//! Acting: the acts of a step, checked, written ahead where they create, then performed one after another.
+//! Acting: the acts of a step, checked, prepared and written ahead where they create, then performed one after another.
 
 mod checks;
 #[cfg(test)]
@@ -12,10 +12,10 @@ use super::pending::Pending;
 use super::publishing::Ended;
 use super::role::RoleRun;
 use super::stepping::Stepping;
-use super::work::{Entry, Fate, Known};
-use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Gate, Phase, PhaseEvent, Report};
+use super::work::{Entry, Fate, Known, Work};
+use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Gate, Phase, PhaseEvent, Report};
 use crate::binding::MintGrant;
-use crate::call::{Call, CloudRequest, PendingEntry, Reply, Write};
+use crate::call::{Call, CloudRequest, Commit, PendingEntry, Prepared, Reply, Site, Write};
 use crate::catalogue::BEGINS_WITHIN;
 use crate::contract::{Act, Answer, CloudAct, Code, Effect, Eviction, Failure, Json, ObjectDelete, Request};
 use crate::controller::Guard;
@@ -38,6 +38,8 @@ pub(crate) struct Acting {
 #[derive(Debug)]
 struct ActSlot {
     act: Act,
+    /// Creates: what they found that they need.
+    prepared: Option<Prepared>,
     /// Creates: the key of its entry in `status.pending`.
     entry: Option<String>,
     answer: Option<Answer>,
@@ -48,6 +50,8 @@ struct ActSlot {
 enum ActStep {
     /// May they begin at all?
     Checking,
+    /// Every create of the step reads what it needs. One that cannot is answered so, and nothing is written of it.
+    Preparing,
     /// The finalizer is written, where the lifecycle names one and the primary lacks it.
     AddFinalizer(Gate),
     /// Every create of the step is entered into `status.pending`, by one write.
@@ -56,10 +60,18 @@ enum ActStep {
     Performing(usize, Gate),
 }
 
+impl ActSlot {
+    /// Whether it is a create that has not read yet what it needs.
+    fn lacks_preparation(&self) -> bool {
+        self.answer.is_none() && self.prepared.is_none() && checks::create(&self.act).is_some()
+    }
+}
+
 impl Acting {
     pub(super) fn new(run: RoleRun, acts: Vec<Act>) -> Self {
         let unanswered = |act| ActSlot {
             act,
+            prepared: None,
             entry: None,
             answer: None,
         };
@@ -74,6 +86,13 @@ impl Acting {
     pub(super) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
         match (self.now, event) {
             (ActStep::Checking, PhaseEvent::Entered) => self.check(context),
+            (ActStep::Preparing, PhaseEvent::Reply(index, Reply::Prepared(prepared))) => {
+                self.prepared(index, prepared, context)
+            }
+            (ActStep::Preparing, PhaseEvent::Cut(index)) => {
+                let cut = Failure::new(Code::DeadlineExceeded, "no answer in time");
+                self.prepared(index, Err(cut), context)
+            }
             (ActStep::AddFinalizer(Gate::Due), PhaseEvent::Entered)
             | (ActStep::AddFinalizer(Gate::Waiting), PhaseEvent::Opened) => self.add_finalizer(context),
             (ActStep::WriteAhead(Gate::Due), PhaseEvent::Entered) => self.enter_creates(context),
@@ -132,7 +151,7 @@ impl Acting {
     /// Refuses the acts that must not be performed, and answers those whose answer is known.
     fn check(mut self, context: &mut Context<'_>) -> Flow {
         if !may_begin(context) {
-            return Flow::End(Ended::plain(Outcome::Discarded(Discard::Changed)));
+            return self.discard(Discard::Changed, context);
         }
         for index in 0..self.acts.len() {
             let (earlier, rest) = self.acts.split_at_mut(index);
@@ -149,7 +168,43 @@ impl Acting {
             let before = before.filter(|_| context.is_guarded(Guard::NothingInDoubtIsDoneAgain));
             slot.answer = before.or(twice);
         }
-        self.add_finalizer(context)
+        self.prepare(context)
+    }
+
+    /// Lets every create read what it needs, all at once.
+    fn prepare(self, context: &mut Context<'_>) -> Flow {
+        let frame = context.frame;
+        for (index, slot) in self.acts.iter().enumerate() {
+            if let Act::Cloud(act) = &slot.act
+                && slot.lacks_preparation()
+            {
+                let longest = frame.longest(&act.operation);
+                let request = request_of(act.clone(), None, context);
+                context.call(index, Call::Prepare(request), longest);
+            }
+        }
+        self.go_on_when_prepared(context)
+    }
+
+    /// A create can be made, or not: no more than reads have left the host.
+    fn prepared(mut self, index: usize, found: Result<Prepared, Failure>, context: &mut Context<'_>) -> Flow {
+        if let Some(slot) = self.acts.get_mut(index).filter(|slot| slot.lacks_preparation()) {
+            match found {
+                Ok(prepared) => slot.prepared = Some(prepared),
+                Err(failure) => {
+                    let effect = Effect::None;
+                    slot.answer = Some(Err(Failure { effect, ..failure }));
+                }
+            }
+        }
+        self.go_on_when_prepared(context)
+    }
+
+    fn go_on_when_prepared(self, context: &mut Context<'_>) -> Flow {
+        match self.acts.iter().any(ActSlot::lacks_preparation) {
+            true => self.wait(ActStep::Preparing),
+            false => self.add_finalizer(context),
+        }
     }
 
     fn unanswered(&self) -> Option<usize> {
@@ -171,7 +226,7 @@ impl Acting {
         };
         match write_primary(None, missing, context) {
             Ok(gate) => self.wait(ActStep::AddFinalizer(gate)),
-            Err(outcome) => Flow::Finish(Finished::plain(outcome)),
+            Err(outcome) => self.stop(outcome, context),
         }
     }
 
@@ -202,22 +257,23 @@ impl Acting {
         };
         self.entered_at = context.view.now.boot;
         for (index, slot) in self.acts.iter_mut().enumerate() {
-            let (
-                None,
-                Act::Cloud(CloudAct {
-                    operation,
-                    intent: Some(intent),
-                    ..
-                }),
-            ) = (&slot.answer, &slot.act)
+            let (None, Some((operation, intent)), Some(prepared)) =
+                (&slot.answer, checks::create(&slot.act), &slot.prepared)
             else {
                 continue;
             };
+            let catalogue = &context.frame.binding.catalogue;
+            let Site { place, principal } = prepared.site.clone();
             let entry = PendingEntry {
                 key: fresh_key(&current, operation, intent, index),
-                operation: operation.clone(),
-                intent: intent.clone(),
+                service: catalogue.service(operation).to_owned(),
+                operation: operation.to_owned(),
+                intent: intent.to_owned(),
+                stamp: catalogue.stamp,
+                place,
+                principal,
                 since: context.view.now.unix,
+                waited: 0,
             };
             slot.entry = Some(entry.key.clone());
             let known = Known::written(self.entered_at);
@@ -238,15 +294,16 @@ impl Acting {
             return self.enter(ActStep::Performing(0, Gate::Due));
         };
         let new: Vec<PendingEntry> = self.entries(context).cloned().collect();
-        let replaced = |entry: &PendingEntry| {
+        let keep = |entry: &PendingEntry| {
             let same = |e: &PendingEntry| e.operation == entry.operation && e.intent == entry.intent;
-            context.work.is_resolved(entry) && new.iter().any(same)
+            let is_replaced = context.work.is_resolved(entry) && new.iter().any(same);
+            (!is_replaced).then(|| entry.clone())
         };
-        let pending = Pending::of(current.value()).without(replaced, &new);
+        let pending = Pending::of(current.value()).left(keep, &new);
         let patch = json!({"status": {"pending": pending}});
         match write_primary(Some("status"), patch, context) {
             Ok(gate) => self.wait(ActStep::WriteAhead(gate)),
-            Err(outcome) => Flow::Finish(Finished::plain(outcome)),
+            Err(outcome) => self.stop(outcome, context),
         }
     }
 
@@ -301,7 +358,7 @@ impl Acting {
     /// A write that had to come before some acts failed: they were not begun.
     fn not_written(mut self, failure: Failure, affected: &[usize], context: &mut Context<'_>) -> Flow {
         if !context.work.acted {
-            return Flow::End(Ended::plain(Outcome::Discarded(Discard::NotWritten(failure))));
+            return self.discard(Discard::NotWritten(failure), context);
         }
         for index in affected {
             self.not_begun(*index, Code::Aborted, &failure.message, context);
@@ -317,12 +374,12 @@ impl Acting {
         if self.is_too_late(context) {
             return self.give_up(context);
         }
-        let act = self.acts[index].act.clone();
-        let key = self.acts[index].entry.clone();
-        let (call, longest) = call_of(act, key.clone(), context);
+        let slot = &self.acts[index];
+        let key = slot.entry.clone();
+        let (call, longest) = call_of(slot.act.clone(), key.clone(), slot.prepared.clone(), context);
         let gate = match context.change(index, call, longest) {
             Ok(gate) => gate,
-            Err(outcome) => return Flow::Finish(Finished::plain(outcome)),
+            Err(outcome) => return self.stop(outcome, context),
         };
         if gate == Gate::Sent {
             context.work.acted = true;
@@ -347,7 +404,7 @@ impl Acting {
     /// policy is told so, and its conclusion takes the entries away again.
     fn give_up(mut self, context: &mut Context<'_>) -> Flow {
         if self.creates().next().is_none() {
-            return Flow::End(Ended::plain(Outcome::Discarded(Discard::Changed)));
+            return self.discard(Discard::Changed, context);
         }
         let all = !context.work.acted;
         let why = "the object changed, or it took too long to begin";
@@ -368,6 +425,34 @@ impl Acting {
         if let Some(key) = slot.entry.take() {
             context.work.settle_entered(&key, Fate::NeverSent);
         }
+    }
+
+    /// Gives the pass up, before anything was done.
+    fn discard(self, why: Discard, context: &mut Context<'_>) -> Flow {
+        self.leave(context.frame, context.work);
+        Flow::End(Ended::plain(Outcome::Discarded(why)))
+    }
+
+    /// Nothing more may be changed: the pass ends here.
+    fn stop(self, outcome: Outcome, context: &mut Context<'_>) -> Flow {
+        self.leave(context.frame, context.work);
+        Flow::Finish(Finished::plain(outcome))
+    }
+
+    /// The pass ends in the middle of these acts. The recording holds what was done all the same, and what may have been.
+    pub(super) fn leave(mut self, frame: &Frame, work: &mut Work) {
+        let in_flight = match self.now {
+            ActStep::Performing(index, Gate::Sent) => Some(index),
+            _ => None,
+        };
+        for (index, slot) in self.acts.into_iter().enumerate() {
+            let cut = (in_flight == Some(index)).then(|| Err(cut()));
+            if let Some(answer) = slot.answer.or(cut) {
+                let answer = answer.map(|value| Json::from(value.to_string()));
+                self.run.append(Request::Act(slot.act), answer);
+            }
+        }
+        self.run.leave(frame, work);
     }
 
     /// An act has its answer.
@@ -425,20 +510,29 @@ fn may_begin(context: &Context<'_>) -> bool {
     }
 }
 
+/// What an act asks of its cloud.
+fn request_of(act: CloudAct, key: Option<String>, context: &Context<'_>) -> CloudRequest {
+    CloudRequest {
+        session: context.frame.session(context.work.handle.as_deref()),
+        // They are JSON: an act whose arguments are none was answered when it was checked.
+        arguments: act.arguments.tree(&act.operation).cloned().unwrap_or_default(),
+        operation: act.operation,
+        key,
+    }
+}
+
 /// What is called to perform an act, and the longest that it takes.
-fn call_of(act: Act, key: Option<String>, context: &Context<'_>) -> (Call, u64) {
+fn call_of(act: Act, key: Option<String>, prepared: Option<Prepared>, context: &Context<'_>) -> (Call, u64) {
     let frame = context.frame;
     match act {
         Act::Cloud(act) => {
             let longest = frame.longest(&act.operation);
-            let request = CloudRequest {
-                session: frame.session(context.work.handle.as_deref()),
-                // They are JSON: an act whose arguments are none was answered when it was checked.
-                arguments: act.arguments.tree(&act.operation).cloned().unwrap_or_default(),
-                operation: act.operation,
-                key,
+            let request = request_of(act, key, context);
+            let call = match prepared {
+                Some(prepared) => Call::Commit(Commit { request, prepared }),
+                None => Call::Cloud(request),
             };
-            (Call::Cloud(request), longest)
+            (call, longest)
         }
         Act::Mint(mint) => {
             let grant = grants::minted(&frame.binding.grants, &mint.kind);

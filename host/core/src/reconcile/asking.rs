@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::frame::{Dependency, Moved, Questions};
+use super::frame::{Dependency, Frame, Moved, Questions};
 use super::role::RoleRun;
 use super::stepping::Stepping;
+use super::work::Work;
 use super::{Awaited, CLUSTER_LONGEST, Command, Context, Flow, Phase, PhaseEvent, Report};
 use crate::binding::KindGrant;
 use crate::call::{Call, CloudRequest, Reply, Scope};
@@ -58,6 +59,11 @@ enum AskState {
 }
 
 impl Asking {
+    /// The pass ends while it waits for answers.
+    pub(super) fn leave(self, frame: &Frame, work: &mut Work) {
+        self.run.leave(frame, work);
+    }
+
     /// The questions of a step that the journal does not answer yet, each once.
     pub(super) fn new(run: RoleRun, asks: Vec<Ask>) -> Self {
         let mut known: BTreeSet<&Ask> = run.asked().collect();

@@ -10,7 +10,7 @@ use crate::binding::{
     Binding, BindingSpec, CloudRef, Governs, Grant, KindGrant, Limits, LoadedPolicy, Policies, PolicyId,
     Tenant,
 };
-use crate::call::{Call, LeaseRead, Reply, Write};
+use crate::call::{Call, LeaseRead, Prepared, Reply, Site, Write};
 use crate::catalogue::{Catalogue, Operation, OperationEffect};
 use crate::contract::{
     Act, Answer, Ask, CloudAct, CloudCall, Code, Conclusion, Failure, Kind, Manifest, Next, ObjectQuery,
@@ -161,8 +161,27 @@ impl Fixture {
         }
     }
 
-    /// The lifecycle returns these requests.
+    /// The lifecycle returns these requests; what they create is prepared.
     pub(super) fn requests(&mut self, requests: Vec<Request>) -> (Flow, Vec<Command>) {
+        let (mut flow, mut commands) = self.requests_unprepared(requests);
+        let prepares = |command: &Command| match command {
+            Command::Call {
+                slot,
+                call: Call::Prepare(_),
+                ..
+            } => Some(*slot),
+            _ => None,
+        };
+        for slot in commands.iter().filter_map(prepares).collect::<Vec<_>>() {
+            let (next, more) = self.go_on(flow, prepared(slot, Ok(ready())));
+            flow = next;
+            commands.extend(more);
+        }
+        (flow, commands)
+    }
+
+    /// The lifecycle returns these requests.
+    pub(super) fn requests_unprepared(&mut self, requests: Vec<Request>) -> (Flow, Vec<Command>) {
         let (flow, _) = self.enter(super::stepping::Stepping::begin(Role::Lifecycle));
         self.go_on(flow, stepped(pending(requests)))
     }
@@ -214,7 +233,8 @@ pub(super) fn machine(version: u64, rest: Value) -> Value {
 
 /// An entry of `status.pending`.
 pub(super) fn entry(key: &str) -> Value {
-    json!({"operation": "vm.clone", "intent": "m", "key": key, "since": 1})
+    json!({"operation": "vm.clone", "service": "vm@1", "intent": "m", "key": key, "stamp": 1, "place": ["sim"],
+        "principal": "host", "since": 1})
 }
 
 fn policy(role: Role) -> LoadedPolicy {
@@ -241,6 +261,7 @@ fn policy(role: Role) -> LoadedPolicy {
 pub(crate) fn binding(policies: &[Role]) -> Binding {
     let operation = |effect| Operation {
         description: String::new(),
+        service: "vm@1".into(),
         effect,
         arguments: json!({}),
         answer: json!({}),
@@ -254,7 +275,11 @@ pub(crate) fn binding(policies: &[Role]) -> Binding {
         ("vm.stop", OperationEffect::Change),
         ("vm.clone", OperationEffect::Create),
     ];
-    let mut catalogue = Catalogue::default();
+    let mut catalogue = Catalogue {
+        stamp: 1,
+        finds: vec![1],
+        ..Catalogue::default()
+    };
     for (name, effect) in operations {
         catalogue.operations.insert(name.into(), operation(effect));
     }
@@ -419,7 +444,24 @@ fn patch(call: &Call) -> Option<&Value> {
 fn operation(call: &Call) -> Option<&str> {
     match call {
         Call::Cloud(request) => Some(&request.operation),
+        Call::Commit(commit) => Some(&commit.request.operation),
         _ => None,
+    }
+}
+
+/// What came of reading for a create.
+pub(super) fn prepared(slot: usize, found: Result<Prepared, Failure>) -> PhaseEvent {
+    PhaseEvent::Reply(slot, Reply::Prepared(found))
+}
+
+/// A create that has all that it needs.
+pub(super) fn ready() -> Prepared {
+    Prepared {
+        site: Site {
+            place: vec!["sim".into()],
+            principal: "host".into(),
+        },
+        ready: "{}".into(),
     }
 }
 

@@ -60,17 +60,19 @@ impl Pending {
         self.unreadable().is_some() || self.entries().any(|entry| !is_resolved(entry))
     }
 
-    /// What is left without some entries, and with new ones: `null` where nothing is. What cannot be read stays.
-    pub(super) fn without(&self, gone: impl Fn(&PendingEntry) -> bool, new: &[PendingEntry]) -> Value {
+    /// What is left of the entries, as `keep` says of each, and new ones: `null` where nothing is. What cannot be read stays.
+    pub(super) fn left(
+        &self,
+        keep: impl Fn(&PendingEntry) -> Option<PendingEntry>,
+        new: &[PendingEntry],
+    ) -> Value {
         if let Some(other) = &self.other {
             return other.clone();
         }
-        let stays = |standing: &&Standing| standing.read.as_ref().map_or(true, |entry| !gone(entry));
-        let left = self
-            .entries
-            .iter()
-            .filter(stays)
-            .map(|standing| standing.raw.clone());
+        let left = self.entries.iter().filter_map(|standing| match &standing.read {
+            Ok(entry) => keep(entry).map(|entry| serde_json::json!(entry)),
+            Err(_) => Some(standing.raw.clone()),
+        });
         let new = new.iter().map(|entry| serde_json::json!(entry));
         match left.chain(new).collect::<Vec<_>>() {
             none if none.is_empty() => Value::Null,
@@ -85,27 +87,28 @@ mod tests {
     use serde_json::json;
 
     fn entry(key: &str) -> Value {
-        json!({"operation": "vm.clone", "intent": "m", "key": key, "since": 1})
+        json!({"operation": "vm.clone", "service": "vm@1", "intent": "m", "key": key, "stamp": 1, "place": ["sim"],
+            "principal": "host", "since": 1})
     }
 
     #[test]
     fn what_cannot_be_read_is_kept_as_it_is_and_named() {
         let mut newer = entry("newer");
-        newer["stamp"] = json!(2);
+        newer["cell"] = json!(2);
         for odd in [newer, json!("x"), json!({"operation": "vm.clone"}), json!(null)] {
             let object = json!({"status": {"pending": [entry("a"), odd]}});
             let pending = Pending::of(&object);
             let why = pending.unreadable().expect("it cannot be read");
             assert!(why.starts_with("status.pending[1]: "), "{why}");
             assert!(pending.is_open(|entry| entry.key == "a"));
-            assert_eq!(pending.without(|_| true, &[]), json!([odd]));
+            assert_eq!(pending.left(|_| None, &[]), json!([odd]));
         }
         let pending = Pending::of(&json!({"status": {"pending": {"a": 1}}}));
         assert_eq!(
             pending.unreadable().as_deref(),
             Some("status.pending is not a list")
         );
-        assert_eq!(pending.without(|_| true, &[]), json!({"a": 1}));
+        assert_eq!(pending.left(|_| None, &[]), json!({"a": 1}));
     }
 
     #[test]
@@ -113,9 +116,9 @@ mod tests {
         let pending = Pending::of(&json!({"status": {"pending": [entry("a"), entry("b")]}}));
         let is_known = |entry: &PendingEntry| entry.key == "a";
         assert!(pending.is_open(is_known));
-        let left = pending.without(is_known, &[]);
+        let left = pending.left(|entry| Some(entry.clone()).filter(|entry| !is_known(entry)), &[]);
         assert_eq!(left, json!([entry("b")]));
-        assert_eq!(pending.without(|_| true, &[]), Value::Null);
+        assert_eq!(pending.left(|_| None, &[]), Value::Null);
         assert!(!Pending::of(&json!({"status": {}})).is_open(is_known));
     }
 }

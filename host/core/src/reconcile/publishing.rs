@@ -7,9 +7,9 @@ mod tests;
 use serde_json::{Value, json};
 
 use super::pending::Pending;
-use super::work::{Concluded, Work};
+use super::work::{Concluded, Known, Work};
 use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Gate, Phase, PhaseEvent, Report};
-use crate::call::{Call, Reply, Write};
+use crate::call::{Call, PendingEntry, Reply, Write};
 use crate::contract::{
     Answer, Code, Effect, Event, EventType, Failure, Next, ObjectQuery, Question, RetryClass,
 };
@@ -396,8 +396,11 @@ impl Publication {
             None => current.value().clone(),
         });
         if self.pending != Drops::None && current.value()["status"].get("pending").is_some() {
-            let gone = |entry: &_| self.pending == Drops::All || work.is_resolved(entry);
-            match Pending::of(current.value()).without(gone, &[]) {
+            let keep = |entry: &PendingEntry| {
+                let gone = self.pending == Drops::All || work.is_resolved(entry);
+                (!gone).then(|| with_time_waited(entry, frame, work))
+            };
+            match Pending::of(current.value()).left(keep, &[]) {
                 Value::Null => desired.remove(&["status", "pending"]),
                 left => desired.set(&["status", "pending"], left),
             }
@@ -406,6 +409,21 @@ impl Publication {
             set_host_conditions(&mut desired, current.value(), &self.conditions, unix);
         }
         desired.into_value()
+    }
+}
+
+/// An entry in doubt, with the time for which hosts have known of it, in quarters of what has to pass before what it
+/// announces is seen: that is at most four writes, and spares another host most of the wait.
+fn with_time_waited(entry: &PendingEntry, frame: &Frame, work: &Work) -> PendingEntry {
+    let operation = frame.binding.catalogue.operations.get(&entry.operation);
+    let quarter = operation.map_or(0, |operation| operation.visible_within.div_ceil(4));
+    // As of the begin of the pass: it is compared with what was written of it.
+    let waited = |known: &Known| known.waited(frame.started.boot);
+    let waited = work.known.get(&entry.key).map_or(0, waited);
+    let quarters = waited.checked_div(quarter).unwrap_or(0).min(4);
+    PendingEntry {
+        waited: entry.waited.max(quarters.saturating_mul(quarter)),
+        ..entry.clone()
     }
 }
 

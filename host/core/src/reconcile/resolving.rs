@@ -54,15 +54,13 @@ impl Resolving {
         context.work.found[slot].fate = Fate::Resolved(resolution);
     }
 
-    /// Whether this host has known of an entry for so long that what it announced would be seen by now. The adapter
-    /// counts by unix time, which jumps; a clock that does not is asked as well.
+    /// Whether hosts have known of an entry for so long that what it announced would be seen by now. The adapter counts by
+    /// unix time, which jumps; a clock that does not is asked as well.
     fn would_be_visible(&self, entry: &PendingEntry, context: &Context<'_>) -> bool {
         let known = context.work.known.get(&entry.key);
         let operation = context.frame.binding.catalogue.operations.get(&entry.operation);
         match (known, operation) {
-            (Some(known), Some(operation)) => {
-                self.asked_at >= known.since.saturating_add(operation.visible_within)
-            }
+            (Some(known), Some(operation)) => known.waited(self.asked_at) >= operation.visible_within,
             _ => false,
         }
     }
@@ -80,12 +78,16 @@ fn ask(context: &mut Context<'_>) {
     let before = std::mem::take(&mut context.work.known);
     for (slot, entry) in entries.into_iter().enumerate() {
         let now = context.view.now.boot;
-        let known = before.get(&entry.key).copied().unwrap_or(Known::seen(now));
+        let known = before
+            .get(&entry.key)
+            .copied()
+            .unwrap_or(Known::seen(now, entry.waited));
         context.work.known.insert(entry.key.clone(), known);
         let asked = context.is_guarded(Guard::EntriesOfOthersAreAskedFor);
-        let fate = match known.never_sent() || !(asked || known.sent) {
-            true => Fate::NeverSent,
-            false => {
+        let fate = match context.frame.binding.catalogue.can_resolve(&entry) {
+            _ if known.never_sent() || !(asked || known.sent) => Fate::NeverSent,
+            Err(why) => Fate::Resolved(Resolution::Unknown(why)),
+            Ok(()) => {
                 let session = context.frame.session(context.work.handle.as_deref());
                 let entry = entry.clone();
                 context.call(slot, Call::Settle { session, entry }, CLUSTER_LONGEST);
@@ -198,7 +200,7 @@ mod tests {
             (VISIBLE_WITHIN, Resolution::Absent),
         ] {
             let mut fixture = in_doubt();
-            fixture.work.known.insert("a".into(), Known::seen(0));
+            fixture.work.known.insert("a".into(), Known::seen(0, 0));
             fixture.now = at(asked_at);
             let phase = start(&fixture.frame);
             let (flow, _) = fixture.enter(phase);
@@ -231,7 +233,7 @@ mod tests {
     #[test]
     fn what_is_known_of_entries_that_stand_no_more_is_forgotten() {
         let mut fixture = in_doubt();
-        fixture.work.known.insert("gone".into(), Known::seen(0));
+        fixture.work.known.insert("gone".into(), Known::seen(0, 0));
         let phase = start(&fixture.frame);
         fixture.enter(phase);
         assert_eq!(fixture.work.known.keys().collect::<Vec<_>>(), ["a", "b"]);
@@ -244,5 +246,56 @@ mod tests {
         let (flow, _) = fixture.enter(phase);
         let (flow, _) = fixture.go_on(flow, PhaseEvent::Opened);
         assert!(matches!(flow, Flow::Bug(_)), "{flow:?}");
+    }
+
+    #[test]
+    fn a_cloud_that_does_not_know_the_stamp_or_the_service_of_an_entry_is_not_asked() {
+        for (odd, why) in [
+            (json!({"stamp": 2}), "stamp 2"),
+            (json!({"service": "vm@2"}), "vm@2"),
+            (json!({"operation": "vm.copy"}), "vm.copy"),
+        ] {
+            let mut entry = entry("a");
+            crate::plan::apply(&odd, &mut entry);
+            let pending = json!({"status": {"pending": [entry]}});
+            let mut fixture = Fixture::of(machine(1, pending), &[Role::Lifecycle]);
+            let phase = start(&fixture.frame);
+            let (_, commands) = fixture.enter(phase);
+            let asked = |command: &Command| {
+                matches!(
+                    command,
+                    Command::Call {
+                        call: Call::Settle { .. },
+                        ..
+                    }
+                )
+            };
+            assert!(!commands.iter().any(asked), "{odd}");
+            match &fates(&fixture)[..] {
+                [Fate::Resolved(Resolution::Unknown(said))] => assert!(said.contains(why), "{said}"),
+                fates => panic!("{fates:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_time_that_another_host_has_waited_counts() {
+        for (waited, fate) in [
+            (VISIBLE_WITHIN - 1, None),
+            (VISIBLE_WITHIN, Some(Fate::Resolved(Resolution::Absent))),
+        ] {
+            let mut entry = entry("a");
+            entry["waited"] = json!(waited);
+            let pending = json!({"status": {"pending": [entry]}});
+            let mut fixture = Fixture::of(machine(1, pending), &[Role::Lifecycle]);
+            fixture.now = at(0);
+            let phase = start(&fixture.frame);
+            let (flow, _) = fixture.enter(phase);
+            fixture.go_on(flow, settled(0, Resolution::Absent));
+            match fate {
+                Some(fate) => assert_eq!(fates(&fixture), [fate]),
+                None => assert!(matches!(&fates(&fixture)[..], [Fate::Resolved(said)] if said.is_unknown())),
+            }
+        }
     }
 }

@@ -162,6 +162,12 @@ impl RoleRun {
         ))
     }
 
+    /// The pass ends in the middle of this role: the recording says what it did so far.
+    pub(super) fn leave(self, frame: &Frame, work: &mut Work) {
+        let record = self.record(frame, None, None, None);
+        work.roles.push(record);
+    }
+
     /// What the role did, for the recording.
     pub(super) fn record(
         self,

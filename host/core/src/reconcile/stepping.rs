@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use super::acting::Acting;
 use super::asking::{Asking, Remembered, remembered};
-use super::frame::Questions;
+use super::frame::{Frame, Questions};
 use super::publishing::{Ended, Publishing};
 use super::resolving::Resolving;
 use super::role::RoleRun;
+use super::work::Work;
 use super::{Context, Flow, Phase, PhaseEvent, Report, STEP_LONGEST};
 use crate::call::{Call, Reply};
 use crate::contract::{Ask, Conclusion, Pass, Question, Request, Requests, Role, Step, Verdict};
@@ -29,6 +30,11 @@ impl Stepping {
         Phase::Stepping(Stepping {
             run: RoleRun::new(role),
         })
+    }
+
+    /// The pass ends while the policy computes.
+    pub(super) fn leave(self, frame: &Frame, work: &mut Work) {
+        self.run.leave(frame, work);
     }
 
     /// The next step of a role whose requests are answered.

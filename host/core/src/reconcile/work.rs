@@ -84,7 +84,9 @@ impl Fate {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
     /// Boot milliseconds.
-    pub(crate) since: u64,
+    pub(super) since: u64,
+    /// Milliseconds for which other processes knew of it before.
+    pub(super) before: u64,
     /// Whether it was this process that wrote it,
     pub(crate) written_here: bool,
     /// and whether it sent what the entry announces.
@@ -101,9 +103,10 @@ pub(crate) struct Concluded {
 
 impl Known {
     /// An entry that was there already.
-    pub(super) fn seen(now: u64) -> Self {
+    pub(super) fn seen(now: u64, before: u64) -> Self {
         Known {
             since: now,
+            before,
             written_here: false,
             sent: false,
         }
@@ -113,8 +116,13 @@ impl Known {
     pub(super) fn written(now: u64) -> Self {
         Known {
             written_here: true,
-            ..Known::seen(now)
+            ..Known::seen(now, 0)
         }
+    }
+
+    /// Milliseconds for which hosts have known of it.
+    pub(super) fn waited(self, now: u64) -> u64 {
+        now.saturating_sub(self.since).saturating_add(self.before)
     }
 
     /// Whether it announces what nobody ever sent: another process, or this one before it crashed, may have.
@@ -128,6 +136,12 @@ impl Work {
     pub(super) fn is_resolved(&self, entry: &PendingEntry) -> bool {
         let mut entries = self.found.iter().chain(&self.entered);
         entries.any(|known| known.entry.key == entry.key && known.fate.is_known())
+    }
+
+    /// What the pass was handed of which nobody can say what came of it.
+    pub(super) fn in_doubt(&self) -> impl Iterator<Item = &PendingEntry> {
+        let open = self.found.iter().filter(|found| !found.fate.is_known());
+        open.map(|found| &found.entry)
     }
 
     /// Whether the pass was handed a create that happened or may have happened.

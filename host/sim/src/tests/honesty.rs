@@ -263,12 +263,7 @@ fn walk(
             n => request(owner, operations[n as usize - 4], json!({"id": id})),
         };
         said.push(format!("{:?}", sim.perform(now, &request)));
-        let entry = PendingEntry {
-            operation: "vm.clone".to_owned(),
-            intent: "m1".to_owned(),
-            key: String::new(),
-            since: now,
-        };
+        let entry = pending("vm.clone", "m1", "", now);
         said.push(format!("{:?}", sim.settle(now, &session(owner), &entry)));
         between(sim);
     }

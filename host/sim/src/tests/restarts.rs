@@ -137,14 +137,13 @@ impl Walk {
         for node in sim.nodes(self.now) {
             sim.note_registered(&node.provider_id);
         }
-        let entry = PendingEntry {
-            operation: ["vm.clone", "machine.create", "router.boot", "pool.add-machine"]
-                [self.roll(4) as usize]
-                .to_owned(),
-            intent: format!("machine{}", self.roll(3)),
-            key: format!("key-{}", self.roll(40)),
-            since: self.now - self.roll(60_000),
-        };
+        let creates = ["vm.clone", "machine.create", "router.boot", "pool.add-machine"];
+        let operation = creates[self.roll(4) as usize];
+        let (intent, key) = (
+            format!("machine{}", self.roll(3)),
+            format!("key-{}", self.roll(40)),
+        );
+        let entry = pending(operation, &intent, &key, self.now - self.roll(60_000));
         let settled = sim.settle(self.now, &session(self.owner), &entry);
         let nodes = sim.nodes(self.now);
         let there = (

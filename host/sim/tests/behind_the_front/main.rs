@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::executor::block_on;
-use polity_core::call::{CloudRequest, PendingEntry, Session};
+use polity_core::call::{CloudRequest, Commit, PendingEntry, Session};
 use polity_core::contract::{Answer, Code, Effect, Failure, Resolution};
 use serde_json::{Value, json};
 
@@ -96,8 +96,32 @@ fn open(opening: Opening) -> Result<Arc<dyn Cloud>, OpenError> {
     (ADAPTER.open)(opening)
 }
 
+/// Performs a request; a create as the host does: it is prepared, then committed.
 fn perform(cloud: &Arc<dyn Cloud>, request: CloudRequest) -> Answer {
-    block_on(cloud.perform(request))
+    if !["vm.clone", "machine.create"].contains(&&*request.operation) {
+        return block_on(cloud.perform(request));
+    }
+    let key = None;
+    let prepared = block_on(cloud.prepare(CloudRequest {
+        key,
+        ..request.clone()
+    }))?;
+    block_on(cloud.commit(Commit { request, prepared }))
+}
+
+/// An entry of the create `m`, by the host's own session.
+fn pending(operation: &str, since: u64) -> PendingEntry {
+    PendingEntry {
+        operation: operation.into(),
+        service: "vm@1".into(),
+        intent: "m".into(),
+        key: "key".into(),
+        stamp: 1,
+        place: vec!["sim".into()],
+        principal: "host".into(),
+        since,
+        waited: 0,
+    }
 }
 
 fn error_chain(error: &dyn std::error::Error) -> String {
@@ -169,12 +193,7 @@ fn answers_take_their_time_and_lost_ones_the_longest_there_is() {
         (failure.code, failure.effect),
         (Code::DeadlineExceeded, Effect::None)
     );
-    let entry = PendingEntry {
-        operation: "vm.clone".into(),
-        intent: "m".into(),
-        key: "key".into(),
-        since: 70,
-    };
+    let entry = pending("vm.clone", 70);
     clock.0.store(100_000, Ordering::SeqCst);
     let session = clone_vm(json!({})).session;
     assert!(matches!(

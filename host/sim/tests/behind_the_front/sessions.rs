@@ -191,12 +191,7 @@ fn what_is_made_under_a_session_is_seen_and_settled_under_it_alone() {
         b.under(&other, "u", "machine.status", status).unwrap_err().code,
         Code::NotFound
     );
-    let entry = PendingEntry {
-        operation: "machine.create".into(),
-        intent: "m".into(),
-        key: "key".into(),
-        since: 0,
-    };
+    let entry = pending("machine.create", 0);
     b.clock.0.store(100_000, Ordering::SeqCst);
     let settle = |handle: Option<String>| {
         let session = Session {
@@ -382,4 +377,68 @@ fn a_sealed_token_reaches_the_cloud_and_is_stored_by_nobody() {
         assert_eq!(sim.nodes(now + 1_000).len(), 1, "revoked");
         assert!(!sim.snapshot().contains(KEY));
     });
+}
+
+#[test]
+fn what_one_principal_does_not_see_of_what_another_created_is_not_absent() {
+    let b = Bench::new(json!([]));
+    let entry = PendingEntry {
+        service: "machine@1".into(),
+        ..pending("machine.create", 0)
+    };
+    let elsewhere = PendingEntry {
+        place: vec!["another cloud".into()],
+        ..entry.clone()
+    };
+    let another = PendingEntry {
+        principal: "333333333333".into(),
+        ..entry.clone()
+    };
+    b.clock.0.store(10_000_000, Ordering::SeqCst);
+    let session = request("machine.status", json!({})).session;
+    let settle = |entry: &PendingEntry| block_on(b.cloud.settle(&session, entry));
+    assert_eq!(settle(&entry), Resolution::Absent);
+    for entry in [elsewhere, another] {
+        match settle(&entry) {
+            Resolution::Unknown(why) => assert!(why.contains("in sim by host"), "{why}"),
+            said => panic!("{said:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_create_is_made_where_it_was_prepared_and_as_whom_or_not_at_all() {
+    let b = Bench::new(json!([]));
+    let mut request = request("machine.create", json!({"name": "m"}));
+    let prepared = block_on(b.cloud.prepare(request.clone())).unwrap();
+    assert_eq!(prepared.site.to_string(), "in sim by host");
+    let there = b
+        .cloud
+        .simulation()
+        .unwrap()
+        .inspect(|sim, now| sim.vms(now).len());
+    assert_eq!(there, 0, "reading changes nothing");
+    let credential = b.credential(&plan("d1"), "u").unwrap();
+    request.session.handle = credential["handle"].as_str().map(str::to_owned);
+    request.key = Some("key".to_owned());
+    let commit = Commit { request, prepared };
+    let failure = block_on(b.cloud.commit(commit)).unwrap_err();
+    assert_eq!((failure.code, failure.effect), (Code::Aborted, Effect::None));
+    let there = b
+        .cloud
+        .simulation()
+        .unwrap()
+        .inspect(|sim, now| sim.vms(now).len());
+    assert_eq!(there, 0);
+}
+
+#[test]
+fn a_create_that_lacks_its_secret_is_not_prepared_and_none_is_performed_unprepared() {
+    let b = Bench::new(json!([]));
+    let sealed = json!({"$secret": {"name": "none", "key": "data"}});
+    let lacking = request("machine.create", json!({"name": "m", "userData": sealed}));
+    assert!(block_on(b.cloud.prepare(lacking)).is_err());
+    let unprepared = request("machine.create", json!({"name": "m"}));
+    let failure = block_on(b.cloud.perform(unprepared)).unwrap_err();
+    assert_eq!((failure.code, failure.effect), (Code::Internal, Effect::None));
 }

@@ -133,9 +133,14 @@ fn add_pending(schema: &mut Value) {
             "required": ["operation", "intent", "key", "since"],
             "properties": {
                 "operation": { "type": "string" },
+                "service": { "type": "string" },
                 "intent": { "type": "string" },
                 "key": { "type": "string" },
+                "stamp": { "type": "integer", "format": "int64" },
+                "place": { "type": "array", "items": { "type": "string" } },
+                "principal": { "type": "string" },
                 "since": { "type": "integer", "format": "int64" },
+                "waited": { "type": "integer", "format": "int64" },
             },
         },
     });

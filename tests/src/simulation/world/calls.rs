@@ -64,11 +64,17 @@ impl World<'_> {
 
     pub(super) fn send(&mut self, host: usize, identity: &str, id: CallId, call: Call) -> Verdict {
         let mut longest = 5_000;
-        if let Call::Cloud(request) = &call
+        let request = match &call {
+            Call::Cloud(request) | Call::Prepare(request) => Some(request),
+            Call::Commit(commit) => Some(&commit.request),
+            _ => None,
+        };
+        if let Some(request) = request
             && let Some(operation) = self.sim.catalogue().operations.get(&request.operation)
         {
             longest = operation.longest;
-            if operation.effect != OperationEffect::Read {
+            let reads = operation.effect == OperationEffect::Read || matches!(call, Call::Prepare(_));
+            if !reads {
                 let (owner, what) = (&request.session.owner, &request.operation);
                 self.oracle.acts(identity, owner, what, &request.arguments)?;
             }
@@ -122,6 +128,7 @@ impl World<'_> {
             let reply = match call {
                 Call::Lease(_) => Reply::Lease(Err(failure)),
                 Call::Settle { .. } => Reply::Settled(Resolution::unknown("lost")),
+                Call::Prepare(_) => Reply::Prepared(Err(failure)),
                 _ => Reply::Answer(Err(failure)),
             };
             self.answer(host, life, id, reply, 1);
@@ -158,16 +165,23 @@ impl World<'_> {
         Ok(match call {
             Call::Cloud(request) => {
                 let operation = self.sim.catalogue().operations.get(&request.operation);
-                if operation.is_some_and(|o| o.effect != OperationEffect::Read) {
-                    self.oracle.changes(&instant, identity, || describe(call))?;
+                match operation.map(|operation| operation.effect) {
+                    Some(OperationEffect::Create) => panic!("{request:?} was not prepared"),
+                    Some(OperationEffect::Change) => {
+                        self.oracle.changes(&instant, identity, || describe(call))?;
+                    }
+                    _ => {}
                 }
+                self.ask_cloud(request)
+            }
+            Call::Prepare(request) => {
                 let session = self.session(&request.session);
-                let request = CloudRequest {
-                    session,
-                    ..request.clone()
-                };
-                let reply = self.sim.perform(unix, &request);
-                (reply.answer.map(Reply::Answer), reply.after_ms)
+                let prepared = self.sim.prepare(unix, &session);
+                (prepared.map(Reply::Prepared), 20)
+            }
+            Call::Commit(commit) => {
+                self.oracle.changes(&instant, identity, || describe(call))?;
+                self.ask_cloud(&commit.request)
             }
             Call::Settle { session, entry } => {
                 let session = self.session(session);
@@ -207,6 +221,16 @@ impl World<'_> {
                 )
             }
         })
+    }
+
+    fn ask_cloud(&mut self, request: &CloudRequest) -> (Option<Reply>, u64) {
+        let session = self.session(&request.session);
+        let request = CloudRequest {
+            session,
+            ..request.clone()
+        };
+        let reply = self.sim.perform(self.unix(), &request);
+        (reply.answer.map(Reply::Answer), reply.after_ms)
     }
 
     pub(super) fn write(&mut self, identity: &str, write: &Write) -> Answer {
@@ -293,8 +317,7 @@ impl World<'_> {
             }
             Act::Delete(act) => {
                 let (unix, at) = (self.unix(), place(&act.object));
-                self.store.delete_if(identity, &at, &act.precondition, unix)?;
-                Ok(Value::Null)
+                self.store.delete_if(identity, &at, &act.precondition, unix)
             }
             Act::Evict(_) if self.happens(|_| 200) => {
                 let budget = Failure::new(Code::Unavailable, "no Pod of its budget can be spared");
@@ -323,6 +346,14 @@ pub(super) fn describe(call: &Call) -> String {
             "{} {} for {}",
             request.operation, request.arguments, request.session.owner
         ),
+        Call::Prepare(request) => format!("prepare {} for {}", request.operation, request.session.owner),
+        Call::Commit(commit) => {
+            let request = &commit.request;
+            format!(
+                "{} {} for {}",
+                request.operation, request.arguments, request.session.owner
+            )
+        }
         Call::Settle { session, entry } => format!("settle {} of {}", entry.intent, session.owner),
         Call::Write(Write::Patch { object, patch, .. }) => format!("patch {}: {patch}", object.name),
         Call::Lease(Some(write)) => format!("lease of {:?} on {:?}", write.holder, write.version),

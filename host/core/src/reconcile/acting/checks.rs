@@ -193,7 +193,7 @@ pub(super) fn twice<'a>(mut earlier: impl Iterator<Item = &'a Act>, act: &Act) -
 }
 
 /// The operation and the intent of a create.
-fn create(act: &Act) -> Option<(&str, &str)> {
+pub(super) fn create(act: &Act) -> Option<(&str, &str)> {
     match act {
         Act::Cloud(CloudAct {
             operation,

@@ -4,7 +4,7 @@ use crate::contract::{Kind, ObjectRef, Precondition, Question, Resolution, Role}
 use crate::controller::rooms::Room;
 use crate::reconcile::fixture::{
     FINALIZER, Fixture, answer, at, clone_of, config_map, entry, failure, machine, operations, outcome,
-    patches, pending, stepped, stop,
+    patches, pending, prepared, ready, stepped, stop,
 };
 use crate::reconcile::{Work, primary_scope};
 
@@ -154,9 +154,9 @@ fn every_create_of_a_step_is_entered_by_one_write_before_any_is_sent() {
     let (flow, commands) = fixture.go_on(flow, shown(2, &patch));
     let sent = commands.iter().find_map(|command| match command {
         Command::Call {
-            call: Call::Cloud(request),
+            call: Call::Commit(commit),
             ..
-        } => request.key.clone(),
+        } => commit.request.key.clone(),
         _ => None,
     });
     assert_eq!(sent.map(Value::from), Some(entries[0]["key"].clone()));
@@ -167,6 +167,98 @@ fn every_create_of_a_step_is_entered_by_one_write_before_any_is_sent() {
     assert!(known(&fixture, &entries[0]) && !known(&fixture, &entries[1]));
     fixture.go_on(flow, answer(Ok(json!({}))));
     assert!(known(&fixture, &entries[1]));
+}
+
+/// The slots that are prepared.
+fn preparing(commands: &[Command]) -> Vec<usize> {
+    let slot = |command: &Command| match command {
+        Command::Call {
+            slot,
+            call: Call::Prepare(request),
+            ..
+        } => {
+            assert_eq!(request.key, None, "nothing is entered yet");
+            Some(*slot)
+        }
+        _ => None,
+    };
+    commands.iter().filter_map(slot).collect()
+}
+
+#[test]
+fn creates_read_what_they_need_before_anything_is_written_and_what_they_found_goes_with_the_request() {
+    let without = json!({"metadata": {"finalizers": null}});
+    let mut fixture = Fixture::of(machine(1, without), &[Role::Lifecycle]);
+    let (flow, commands) = fixture.requests_unprepared(vec![clone_of("a"), stop(), clone_of("b")]);
+    assert_eq!(preparing(&commands), [0, 2]);
+    let (flow, commands) = fixture.go_on(flow, prepared(2, Ok(ready())));
+    assert!(commands.is_empty(), "the other one is under way: {commands:?}");
+    let mut elsewhere = ready();
+    elsewhere.site.place.push("folder".into());
+    elsewhere.ready = "[1]".into();
+    let (flow, commands) = fixture.go_on(flow, prepared(0, Ok(elsewhere.clone())));
+    let finalizer = patches(&commands)[0].clone();
+    assert_eq!(finalizer["metadata"]["finalizers"], json!([FINALIZER]));
+    let (flow, commands) = fixture.go_on(flow, shown(2, &finalizer));
+    let patch = patches(&commands)[0].clone();
+    let entry = &patch["status"]["pending"][0];
+    let written = json!([
+        entry["service"],
+        entry["stamp"],
+        entry["place"],
+        entry["principal"]
+    ]);
+    assert_eq!(written, json!(["vm@1", 1, ["sim", "folder"], "host"]));
+    assert_eq!(entry.get("waited"), None);
+    let (_, commands) = fixture.go_on(flow, shown(3, &patch));
+    let sent = commands.iter().find_map(|command| match command {
+        Command::Call {
+            call: Call::Commit(commit),
+            ..
+        } => Some(commit.clone()),
+        _ => None,
+    });
+    let sent = sent.expect("the first create is sent");
+    assert_eq!(sent.prepared, elsewhere);
+    assert_eq!(sent.request.key.as_deref(), entry["key"].as_str());
+}
+
+#[test]
+fn a_create_that_cannot_read_what_it_needs_costs_no_write_and_is_not_in_doubt() {
+    let lying = failure(Code::NotFound).effect_unknown();
+    for (event, code) in [
+        (prepared(0, Err(lying)), Code::NotFound),
+        (PhaseEvent::Cut(0), Code::DeadlineExceeded),
+    ] {
+        let without = json!({"metadata": {"finalizers": null}});
+        let mut fixture = Fixture::of(machine(1, without), &[Role::Lifecycle]);
+        let (flow, _) = fixture.requests_unprepared(vec![clone_of("m")]);
+        let (_, commands) = fixture.go_on(flow, event);
+        assert!(patches(&commands).is_empty() && fixture.work.entered.is_empty());
+        assert_eq!(answers(&commands), [Err(code)]);
+        let told = commands.iter().find_map(|command| match command {
+            Command::Call {
+                call: Call::Step { pass, .. },
+                ..
+            } => pass.journal[0].answer.clone().err(),
+            _ => None,
+        });
+        assert_eq!(told.map(|failure| failure.effect), Some(Effect::None));
+        assert!(!fixture.work.acted);
+    }
+}
+
+#[test]
+fn an_object_that_changed_while_its_create_was_prepared_is_not_acted_for() {
+    let mut fixture = Fixture::new();
+    let (flow, _) = fixture.requests_unprepared(vec![clone_of("m")]);
+    changes(&mut fixture, json!({"metadata": {"generation": 2}}));
+    let (flow, commands) = fixture.go_on(flow, prepared(0, Ok(ready())));
+    let patch = patches(&commands).first().map(|patch| (*patch).clone());
+    let patch = patch.expect("its version is the precondition of the entry");
+    let (flow, commands) = fixture.go_on(flow, shown(2, &patch));
+    assert!(operations(&commands).is_empty(), "{flow:?}");
+    assert_eq!(answers(&commands), [Err(Code::Aborted)]);
 }
 
 #[test]
@@ -307,6 +399,25 @@ fn a_change_that_would_outlast_the_lease_waits_for_its_renewal_and_looks_again()
     fixture.now = at(0);
     let (flow, _) = fixture.go_on(flow, PhaseEvent::Opened);
     assert_eq!(outcome(&flow), Some(&Outcome::Discarded(Discard::Changed)));
+}
+
+#[test]
+fn a_pass_that_is_interrupted_records_what_it_did_and_what_it_may_have_done() {
+    let mut fixture = Fixture::new();
+    let (flow, _) = fixture.requests(vec![stop(), stop(), stop()]);
+    let (flow, _) = fixture.go_on(flow, answer(Ok(json!({"power": "off"}))));
+    let Flow::Wait(phase) = flow else {
+        panic!("{flow:?}")
+    };
+    phase.interrupt(Outcome::LeaseLost, &fixture.frame, &mut fixture.work);
+    let role = &fixture.work.roles[0];
+    assert_eq!((role.conclusion.as_ref(), role.fault.as_ref()), (None, None));
+    let told = |entry: &crate::contract::Entry| match &entry.answer {
+        Ok(_) => None,
+        Err(failure) => Some((failure.code, failure.effect)),
+    };
+    let told: Vec<_> = role.journal.iter().map(told).collect();
+    assert_eq!(told, [None, Some((Code::DeadlineExceeded, Effect::Unknown))]);
 }
 
 #[test]

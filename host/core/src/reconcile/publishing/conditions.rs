@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::MESSAGE;
 use crate::binding::Binding;
+use crate::call::PendingEntry;
 use crate::contract::{Code, Next, RetryClass};
 use crate::grants::{self, HOST_CONDITION};
 use crate::reconcile::pending::Pending;
@@ -49,6 +50,14 @@ pub(super) fn of_conclusion(frame: &Frame, work: &Work, next: &Next) -> Vec<Host
         let message =
             format!("nothing is created while this host cannot read what is in doubt: {unreadable}");
         conditions.push(("polity.dev/PendingUnreadable", message));
+    }
+    let too_new = |stands: &&PendingEntry| !frame.binding.catalogue.finds.contains(&stands.stamp);
+    if let Some(entry) = work.in_doubt().find(too_new) {
+        let message = format!(
+            "what came of {} of {} is not known: what it created bears stamp {}, which this cloud's driver does not know",
+            entry.operation, entry.intent, entry.stamp
+        );
+        conditions.push(("polity.dev/DriverTooNew", message));
     }
     if frame.slowed {
         let message = "its policy asks for passes faster than its limit";

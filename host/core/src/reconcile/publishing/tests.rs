@@ -256,6 +256,61 @@ fn entries_whose_outcome_is_known_go_with_the_conclusion_and_no_others() {
 }
 
 #[test]
+fn the_time_for_which_a_doubt_stands_is_published_in_quarters() {
+    for (waited, written) in [
+        (24_999, None),
+        (25_000, Some(25_000)),
+        (99_999, Some(75_000)),
+        (900_000, Some(100_000)),
+    ] {
+        let mut fixture = Fixture::of(
+            machine(1, json!({"status": {"pending": [entry("a")]}})),
+            &[Role::Lifecycle],
+        );
+        fixture.bind(|binding| {
+            let catalogue = std::sync::Arc::make_mut(&mut binding.catalogue);
+            catalogue
+                .operations
+                .get_mut("vm.clone")
+                .expect("it is there")
+                .visible_within = 100_000;
+        });
+        let boot = fixture.frame.started.boot;
+        fixture.work.known.insert("a".into(), Known::seen(boot, waited));
+        fixture.work.found = vec![Entry {
+            entry: serde_json::from_value(entry("a")).expect("an entry"),
+            fate: Fate::Resolved(Resolution::Unknown("why".into())),
+        }];
+        let (_, commands) = fixture.concludes(json!(null));
+        let patched = patches(&commands)
+            .first()
+            .map(|patch| patch["status"]["pending"][0]["waited"].clone());
+        assert_eq!(patched, written.map(Value::from), "{waited}");
+    }
+}
+
+#[test]
+fn a_doubt_that_an_older_driver_cannot_look_for_is_a_condition() {
+    let mut entry = entry("a");
+    plan::apply(&json!({"stamp": 2}), &mut entry);
+    let pending = json!({"status": {"pending": [entry]}});
+    let mut fixture = Fixture::of(machine(1, pending), &[Role::Lifecycle]);
+    fixture.work.found = vec![Entry {
+        entry: serde_json::from_value(entry).expect("an entry"),
+        fate: Fate::Resolved(Resolution::Unknown("why".into())),
+    }];
+    let (_, commands) = fixture.concludes(json!(null));
+    let condition = &patches(&commands)[0]["status"]["conditions"][0];
+    assert_eq!(condition["type"], "polity.dev/DriverTooNew");
+    assert!(
+        condition["message"]
+            .as_str()
+            .is_some_and(|said| said.contains("stamp 2")),
+        "{condition}"
+    );
+}
+
+#[test]
 fn a_fault_stays_one_whatever_becomes_of_its_condition() {
     for event in [
         answer(Err(failure(Code::PermissionDenied))),

@@ -226,7 +226,7 @@ impl Cluster {
 
 impl Service for Cluster {
     fn operations(&self, _: u64) -> Vec<Named> {
-        cluster::operations().into()
+        cluster::operations()
     }
 
     fn tables(&mut self) -> Vec<(&'static str, &mut dyn Note)> {

@@ -131,7 +131,7 @@ impl Machines {
 
 impl Service for Machines {
     fn operations(&self, visible_within: u64) -> Vec<Named> {
-        machine::operations(visible_within).into()
+        machine::operations(visible_within)
     }
 
     fn tables(&mut self) -> Vec<(&'static str, &mut dyn Note)> {

@@ -15,7 +15,7 @@ pub(crate) struct Tasks;
 
 impl Service for Tasks {
     fn operations(&self, _: u64) -> Vec<Named> {
-        task::operations().into()
+        task::operations()
     }
 
     fn subject(&self, cx: &Context<'_>, request: &CloudRequest) -> Option<String> {

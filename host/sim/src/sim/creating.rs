@@ -1,9 +1,9 @@
-//! What came of a create whose answer was lost.
+//! Before a create, and after one whose answer was lost.
 
 use polity_clouds::catalogue::LONGEST;
-use polity_core::call::{PendingEntry, Session};
+use polity_core::call::{PendingEntry, Prepared, Session, Site};
 use polity_core::catalogue::OperationEffect;
-use polity_core::contract::Resolution;
+use polity_core::contract::{Failure, Resolution};
 use serde_json::Value;
 
 use super::Sim;
@@ -14,6 +14,29 @@ use crate::kernel::call::Caller;
 use crate::kernel::faults::Subject;
 
 impl Sim {
+    /// Where this cloud is, and as whom this session talks to it: what one account created, another does not see.
+    pub fn site(&mut self, now_ms: u64, session: &Session) -> Result<Site, Failure> {
+        let now = self.advance(now_ms);
+        let caller = self.caller(now, session)?;
+        Ok(Site {
+            place: vec!["sim".to_owned()],
+            principal: caller.account.unwrap_or_else(|| "host".to_owned()),
+        })
+    }
+
+    /// A create needs to read nothing here but who makes it; none if nobody answers.
+    pub fn prepare(&mut self, now_ms: u64, session: &Session) -> Option<Result<Prepared, Failure>> {
+        let now = self.advance(now_ms);
+        if let Some(unreachable) = self.kernel.unreachable(now) {
+            return unreachable.map(Err);
+        }
+        let site = self.site(now, session);
+        Some(site.map(|site| Prepared {
+            site,
+            ready: "{}".into(),
+        }))
+    }
+
     /// Looks for what a create did: `done` with its task, or with its VM where the task's record has expired; of a
     /// machine or a router, with what its create was or would have been answered.
     ///
