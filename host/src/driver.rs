@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
 use futures::{FutureExt as _, StreamExt as _};
-use polity_cluster::{Cluster, MintLimits};
+use polity_cluster::{Cluster, MintLimits, Wanted};
 use polity_core::binding::PolicyId;
 use polity_core::call::{Call, CallId, LeaseRead, Reply, Scope, WatchEvent};
-use polity_core::contract::{Code, Failure, Resolution};
+use polity_core::contract::{Answer, Code, Failure, Question, Resolution};
 use polity_core::controller::lease::LeaseTrouble;
 use polity_core::controller::{Controller, Health, Input, KeyView, Output, RoomSizes};
 use polity_core::key::Key;
 use polity_core::object::{Object, ResourceVersion};
 use polity_core::record::PassRecord;
+use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
 
@@ -22,6 +23,7 @@ use crate::bindings::{Bindings, Loaded};
 use crate::clock::Clock;
 use crate::clouds::Clouds;
 use crate::said::Said;
+use crate::sim;
 use crate::workers::Workers;
 
 /// Inputs that are taken in before the outputs of the first are looked at again: bounds how long one turn takes.
@@ -369,6 +371,7 @@ impl Driver {
             },
             Call::Mint {
                 kind,
+                groups,
                 ttl,
                 count,
                 owner,
@@ -379,11 +382,30 @@ impl Driver {
                         count: count as usize,
                         ..MintLimits::default()
                     };
-                    Reply::Answer(cluster.mint(&kind, ttl, &owner, unix, limits).await)
+                    let wanted = Wanted {
+                        kind: &kind,
+                        groups: &groups,
+                        ttl,
+                        owner: &owner,
+                    };
+                    Reply::Answer(cluster.mint(wanted, unix, limits).await)
+                });
+            }
+            Call::Revoke { token, owner } => {
+                let clouds = self.clouds.clone();
+                self.spawn(id, async move {
+                    Reply::Answer(revoke(&cluster, &clouds, &token.name, &owner).await)
                 });
             }
             Call::Read(question) => {
-                self.spawn(id, async move { Reply::Answer(cluster.read(&question).await) });
+                let played = match &question {
+                    Question::Reachable(_) => sim::reachable(&self.clouds),
+                    _ => None,
+                };
+                match played {
+                    Some(answer) => self.reply(id, Reply::Answer(answer)),
+                    None => self.spawn(id, async move { Reply::Answer(cluster.read(&question).await) }),
+                }
             }
             Call::Write(write) => {
                 self.spawn(id, async move { Reply::Answer(cluster.write(&write).await) });
@@ -578,6 +600,14 @@ fn rooms(threads: usize) -> RoomSizes {
 
 fn watch_of(scope: &Scope) -> String {
     format!("the watch of {scope}")
+}
+
+/// Makes a token useless, in the cluster and for machines that are only simulated.
+async fn revoke(cluster: &Cluster, clouds: &Clouds, token: &str, owner: &str) -> Answer {
+    if let Some(value) = cluster.revoke(token, owner).await? {
+        sim::revoke(clouds, &value).await?;
+    }
+    Ok(json!({}))
 }
 
 fn no_cloud(name: &str) -> Failure {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use polity_clouds::{Adapter, Cloud, Millis};
 use polity_cluster::Cluster;
+use polity_core::contract::{Answer, Failure};
 use serde_json::Value;
 
 use crate::clock::Clock;
@@ -27,6 +28,15 @@ pub(crate) fn has_unfinished_faults(_: &dyn Cloud) -> bool {
 }
 
 pub(crate) fn begin(_: &Clouds, _: u64) {}
+
+pub(crate) fn reachable(_: &Clouds) -> Option<Answer> {
+    None
+}
+
+#[allow(clippy::unused_async, reason = "a simulation stores it")]
+pub(crate) async fn revoke(_: &Clouds, _: &str) -> Result<(), Failure> {
+    Ok(())
+}
 
 /// There is none.
 #[derive(Clone)]

@@ -145,7 +145,12 @@ impl Allowed {
                 self.add(there, target("", "secrets", None), &verbs);
                 return Ok(());
             }
-            Grant::Cloud(_) | Grant::Lock(_) | Grant::Credential(_) | Grant::Write(_) => return Ok(()),
+            // Whether it answers an API server tells everybody who has an account (`system:public-info-viewer`).
+            Grant::Reachable(_)
+            | Grant::Cloud(_)
+            | Grant::Lock(_)
+            | Grant::Credential(_)
+            | Grant::Write(_) => return Ok(()),
         };
         let served = served(cluster, &kind.kind()).await?;
         for place in places(kind.namespaces.as_deref(), own, served.namespaced) {

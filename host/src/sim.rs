@@ -6,10 +6,10 @@ use std::sync::Arc;
 use polity_clouds::{Adapter, BoxFuture, Cloud};
 use polity_cluster::Cluster;
 use polity_core::call::Write;
-use polity_core::contract::{Failure, Question};
-use polity_sim::Simulated as _;
+use polity_core::contract::{Answer, Code, Failure, Question};
 use polity_sim::kubelets::{self, Objects};
-use serde_json::Value;
+use polity_sim::{Sim, Simulated as _};
+use serde_json::{Value, json};
 
 use crate::clock::Clock;
 use crate::clouds::Clouds;
@@ -41,6 +41,31 @@ pub(crate) fn begin(clouds: &Clouds, start: u64) {
             sim.inspect(|sim, _| sim.begin(start));
         }
     }
+}
+
+/// Whether the API server answers that simulated machines join; none if none are simulated.
+pub(crate) fn reachable(clouds: &Clouds) -> Option<Answer> {
+    let all = clouds.all();
+    let sims = all.iter().filter_map(|cloud| cloud.simulation());
+    let answers: Vec<bool> = sims.map(|sim| sim.inspect(Sim::reachable)).collect();
+    let away = || Failure::new(Code::Unavailable, "the API server does not answer");
+    (!answers.is_empty()).then(|| match answers.iter().all(|answers| *answers) {
+        true => Ok(Value::Bool(true)),
+        false => Err(away()),
+    })
+}
+
+/// No simulated machine joins with this token any more.
+///
+/// # Errors
+/// That could not be stored.
+pub(crate) async fn revoke(clouds: &Clouds, token: &str) -> Result<(), Failure> {
+    for cloud in clouds.all() {
+        if let Some(sim) = cloud.simulation() {
+            sim.tell(|sim, now| sim.revoke_token(now, &json!(token))).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Plays the kubelets of simulated machines, for as long as it is polled.

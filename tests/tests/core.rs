@@ -7,7 +7,7 @@ use polity_core::call::{Call, Reply, Write};
 use polity_core::catalogue::Catalogue;
 use polity_core::contract::{
     Act, Ask, Cause, CloudCall, Code, Conclusion, Failure, Next, ObjectQuery, Pass, Question, Request,
-    Resolution, RetryClass, Role, Step, Verdict,
+    Requests, Resolution, RetryClass, Role, Step, Verdict,
 };
 use polity_core::controller::Input;
 use polity_core::fault::{Fault, FaultKind, Stepped};

@@ -797,8 +797,10 @@ pub enum Need {
     Delete(Kind),
     /// Evict Pods.
     Evict,
-    /// Mint this kind of token.
+    /// Mint this kind of token, and make useless what was minted.
     Mint(String),
+    /// Ask whether an API server answers.
+    Reachable,
 }
 
 /// An edge of the workflow.

@@ -64,13 +64,6 @@ pub trait Cloud: Send + Sync {
         failed(no_credentials())
     }
 
-    /// Makes a token. `ttl` in milliseconds. The answer is a sealed reference.
-    fn mint<'a>(&'a self, kind: &'a str, ttl: u64) -> BoxFuture<'a, Answer> {
-        let _ = ttl;
-        let message = format!("this cloud mints no {kind}");
-        failed(Failure::new(Code::Unimplemented, message))
-    }
-
     /// The adapter itself, for whoever knows its type and asks for what is no operation of a cloud: a simulation tells
     /// which VMs there are.
     fn adapter(&self) -> Option<&dyn Any> {

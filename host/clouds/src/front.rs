@@ -237,10 +237,6 @@ impl<C: Cloud> Cloud for Front<C> {
         Box::pin(self.session(plan, owner))
     }
 
-    fn mint<'a>(&'a self, kind: &'a str, ttl: u64) -> BoxFuture<'a, Answer> {
-        self.cloud.mint(kind, ttl)
-    }
-
     fn adapter(&self) -> Option<&dyn Any> {
         self.cloud.adapter()
     }

@@ -41,7 +41,7 @@ use tokio::sync::OnceCell;
 
 pub use apply::{Applied, Stands};
 pub use connect::ConnectError;
-pub use secret::{MintLimits, SecretValues};
+pub use secret::{MintLimits, SecretValues, Wanted};
 
 use discovery::Discovery;
 

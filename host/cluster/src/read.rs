@@ -31,9 +31,24 @@ impl Cluster {
                 let secret = core_object("Secret", secret.namespace.as_deref(), &secret.name);
                 until(end, Verb::Get, &named(&secret), self.secret(&secret)).await
             }
-            Question::Cloud(_) | Question::Lock(_) | Question::Credential(_) | Question::Reachable(_) => Err(
-                Failure::new(Code::Unimplemented, "not a question to the API server"),
-            ),
+            Question::Reachable(_) => self.answers().await,
+            Question::Cloud(_) | Question::Lock(_) | Question::Credential(_) => Err(Failure::new(
+                Code::Unimplemented,
+                "not a question to the API server",
+            )),
+        }
+    }
+
+    /// Whether the API server answers and is ready: `true`, or why not.
+    async fn answers(&self) -> Answer {
+        let (end, what) = (Instant::now() + LONGEST, "/readyz");
+        let look = async { self.open(what, what).await.map(drop) };
+        match until(end, Verb::Get, what, look).await {
+            // Who refuses to say it answers.
+            Err(failure) if !matches!(failure.code, Code::PermissionDenied | Code::Unauthenticated) => {
+                Err(Failure::new(Code::Unavailable, failure.message))
+            }
+            _ => Ok(Value::Bool(true)),
         }
     }
 

@@ -41,6 +41,19 @@ const SWEPT: &str = "100";
 /// How long one mint may take to remove old tokens: most of its time is for the new one.
 const SWEEP: Duration = Duration::from_secs(2);
 
+/// A token that is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// `bootstrap-token`, with which a node joins this cluster, or `password`.
+    pub kind: &'a str,
+    /// Bootstrap tokens: the groups of whoever joins, beside `system:bootstrappers`.
+    pub groups: &'a [String],
+    /// Milliseconds that it is of use.
+    pub ttl: u64,
+    /// The uid of the primary that it is for.
+    pub owner: &'a str,
+}
+
 /// How much a grant lets its policy mint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MintLimits {
@@ -112,9 +125,8 @@ impl Cluster {
         })
     }
 
-    /// Makes a token for the primary of this uid: `bootstrap-token`, with which a node joins this cluster, or
-    /// `password`. The answer is a sealed reference. The token stands in a Secret beside the host's lease; after `ttl`
-    /// milliseconds it may be removed by whoever makes the next, and a bootstrap token is refused by the cluster.
+    /// Makes a token. The answer is a sealed reference. The token stands in a Secret beside the host's lease; after its
+    /// time it may be removed by whoever makes the next, and a bootstrap token is refused by the cluster.
     ///
     /// # Errors
     /// `invalid-argument` for a time that is longer than the limits let, `resource-exhausted` if the owner has as many
@@ -122,7 +134,8 @@ impl Cluster {
     ///
     /// Source of the form of bootstrap tokens:
     /// <https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/>.
-    pub async fn mint(&self, kind: &str, ttl: u64, owner: &str, unix: u64, limits: MintLimits) -> Answer {
+    pub async fn mint(&self, wanted: Wanted<'_>, unix: u64, limits: MintLimits) -> Answer {
+        let Wanted { ttl, owner, .. } = wanted;
         let end = Instant::now() + LONGEST;
         let longest = limits.longest_ttl.min(LONGEST_TTL);
         if ttl > longest {
@@ -134,7 +147,7 @@ impl Cluster {
             return Err(Failure::new(Code::InvalidArgument, message));
         }
         let expires = unix.saturating_add(ttl);
-        let (name, form, entries) = fresh(kind, expires)?;
+        let (name, form, entries) = fresh(&wanted, expires)?;
         let what = "a minted token";
         let counted = until(end, Verb::Get, what, self.count_minted(owner, unix, limits.count));
         if counted.await? >= limits.count {
@@ -153,6 +166,34 @@ impl Cluster {
         });
         until(end, Verb::Create, what, self.create(&object, &[])).await?;
         Ok(json!({"$secret": {"name": format!("{MINTED}{name}"), "key": TOKEN}}))
+    }
+
+    /// Makes a token useless that was minted for this owner, by removing it. Its value, for whoever plays the cluster that
+    /// would take it; none if it is gone already.
+    ///
+    /// # Errors
+    /// `not-found` for one that was minted for somebody else.
+    pub async fn revoke(&self, name: &str, owner: &str) -> Result<Option<String>, Failure> {
+        let end = Instant::now() + LONGEST;
+        let name = name.strip_prefix(MINTED).ok_or_else(|| not_minted(name))?;
+        let reference = core_object("Secret", Some(&self.lease.0), name);
+        let what = named(&reference);
+        let found = match until(end, Verb::Get, &what, self.get(&reference)).await {
+            Err(failure) if failure.code == Code::NotFound => return Ok(None),
+            found => found?,
+        };
+        if found["metadata"]["labels"][OWNER] != *owner {
+            return Err(not_minted(name));
+        }
+        let value = found["data"][TOKEN]
+            .as_str()
+            .and_then(|value| STANDARD.decode(value).ok());
+        let value = value.and_then(|value| String::from_utf8(value).ok());
+        let options = json!({"preconditions": {"uid": found["metadata"]["uid"]}});
+        match until(end, Verb::Delete, &what, self.delete(&reference, &options)).await {
+            Err(failure) if failure.code != Code::NotFound => Err(failure),
+            _ => Ok(value),
+        }
     }
 
     /// How many tokens of this owner are of use, counted up to `most`.
@@ -278,17 +319,19 @@ fn entries(secret: &Value) -> Vec<(&str, &str)> {
     entries
 }
 
-/// A name, a type and the entries of a token of this kind.
-fn fresh(kind: &str, expires: u64) -> Result<(String, &'static str, Value), Failure> {
-    match kind {
+/// A name, a type and the entries of a token.
+fn fresh(wanted: &Wanted<'_>, expires: u64) -> Result<(String, &'static str, Value), Failure> {
+    match wanted.kind {
         "bootstrap-token" => {
             let (id, secret) = (letters(6)?, letters(16)?);
-            let entries = json!({
+            let mut entries = json!({
                 TOKEN: format!("{id}.{secret}"), "token-id": id, "token-secret": secret,
                 "expiration": rfc3339(expires), "usage-bootstrap-authentication": "true",
                 "usage-bootstrap-signing": "true",
-                "auth-extra-groups": "system:bootstrappers:kubeadm:default-node-token",
             });
+            if !wanted.groups.is_empty() {
+                entries["auth-extra-groups"] = wanted.groups.join(",").into();
+            }
             Ok((
                 format!("bootstrap-token-{id}"),
                 "bootstrap.kubernetes.io/token",
@@ -299,7 +342,7 @@ fn fresh(kind: &str, expires: u64) -> Result<(String, &'static str, Value), Fail
             let name = format!("polity-password-{}", letters(16)?);
             Ok((name, "Opaque", json!({TOKEN: letters(32)?})))
         }
-        _ => {
+        kind => {
             let message = format!("{kind:?} is not minted: bootstrap-token and password are");
             Err(Failure::new(Code::Unimplemented, message))
         }
@@ -469,8 +512,89 @@ mod tests {
         Reply::json(200, json!({"metadata": {}, "items": []}))
     }
 
+    fn wanted(kind: &str, ttl: u64) -> Wanted<'_> {
+        Wanted {
+            kind,
+            groups: &[],
+            ttl,
+            owner: "uid-1",
+        }
+    }
+
     async fn mint(cluster: &Cluster, ttl: u64, unix: u64, limits: MintLimits) -> Answer {
-        cluster.mint("bootstrap-token", ttl, "uid-1", unix, limits).await
+        cluster.mint(wanted("bootstrap-token", ttl), unix, limits).await
+    }
+
+    #[tokio::test]
+    async fn a_bootstrap_token_is_of_the_groups_that_its_grant_names_and_of_no_others() {
+        let groups = [
+            "system:bootstrappers:a".to_owned(),
+            "system:bootstrappers:b".to_owned(),
+        ];
+        for (groups, written) in [
+            (&[][..], Value::Null),
+            (&groups, json!("system:bootstrappers:a,system:bootstrappers:b")),
+        ] {
+            let fake = Fake::serving([none(), none(), Reply::json(201, json!({}))]);
+            let wanted = Wanted {
+                groups,
+                ..wanted("bootstrap-token", 500)
+            };
+            let made = fake.cluster().mint(wanted, 1_000, MintLimits::default()).await;
+            assert!(made.is_ok(), "{made:?}");
+            assert_eq!(fake.seen()[2].body["stringData"]["auth-extra-groups"], written);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_is_revoked_for_its_owner_only_and_one_that_is_gone_is_revoked() {
+        let minted = |owner: &str| {
+            let metadata =
+                json!({"name": "t", "namespace": "polity-system", "uid": "u", "labels": {OWNER: owner}});
+            Reply::json(
+                200,
+                json!({"metadata": metadata, "data": {TOKEN: STANDARD.encode("value")}}),
+            )
+        };
+        let fake = Fake::serving([minted("uid-1"), Reply::json(200, json!({}))]);
+        let revoked = fake.cluster().revoke("minted:t", "uid-1").await;
+        assert_eq!(revoked, Ok(Some("value".to_owned())));
+        assert_eq!(
+            fake.paths()[1],
+            "DELETE /api/v1/namespaces/polity-system/secrets/t"
+        );
+        assert_eq!(fake.seen()[1].body["preconditions"]["uid"], "u");
+
+        let fake = Fake::serving([not_found("t")]);
+        assert_eq!(fake.cluster().revoke("minted:t", "uid-1").await, Ok(None));
+        let fake = Fake::serving([minted("uid-1"), not_found("t")]);
+        assert!(fake.cluster().revoke("minted:t", "uid-1").await.is_ok());
+
+        let fake = Fake::serving([minted("uid-2")]);
+        let foreign = fake.cluster().revoke("minted:t", "uid-1").await;
+        assert_eq!(foreign.map_err(|failure| failure.code), Err(Code::NotFound));
+        assert_eq!(fake.seen().len(), 1, "it stays");
+        let fake = Fake::serving([]);
+        assert!(fake.cluster().revoke("t", "uid-1").await.is_err());
+    }
+
+    #[tokio::test]
+    async fn an_api_server_answers_or_is_unavailable() {
+        let question = Question::Reachable(None);
+        let fake = Fake::serving([Reply::json(200, json!("ok"))]);
+        assert_eq!(fake.cluster().read(&question).await, Ok(json!(true)));
+        assert_eq!(fake.paths(), ["GET /readyz"]);
+        let fake = Fake::serving([refusal(403, "Forbidden", "readyz")]);
+        assert_eq!(
+            fake.cluster().read(&question).await,
+            Ok(json!(true)),
+            "it does answer"
+        );
+        for status in [500, 503] {
+            let fake = Fake::serving([refusal(status, "InternalError", "etcd is away")]);
+            let failure = fake.cluster().read(&question).await.expect_err("it is not ready");
+            assert_eq!(failure.code, Code::Unavailable);
+        }
     }
 
     #[tokio::test]
@@ -551,7 +675,7 @@ mod tests {
     async fn what_is_not_known_is_not_minted() {
         let fake = Fake::serving([]);
         let limits = MintLimits::default();
-        let answer = fake.cluster().mint("crown", 500, "uid-1", 1_000, limits).await;
+        let answer = fake.cluster().mint(wanted("crown", 500), 1_000, limits).await;
         assert_eq!(answer.map_err(|failure| failure.code), Err(Code::Unimplemented));
         assert!(fake.seen().is_empty());
     }

@@ -167,8 +167,10 @@ pub enum Grant {
     Delete(KindGrant),
     /// Evict Pods.
     Evict(KindGrant),
-    /// Mint these kinds of token.
+    /// Mint these kinds of token, and make useless what was minted.
     Mint(Vec<MintGrant>),
+    /// Ask whether the API server answers.
+    Reachable(bool),
     /// Write these guarded paths of the primary: `metadata.ownerReferences`, and `metadata.finalizers[NAME]` of others.
     /// The policy's manifest names them too.
     Write(Vec<String>),
@@ -188,8 +190,12 @@ pub enum MintGrant {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BoundedMint {
-    /// `bootstrap-token` or `password`.
+    /// `bootstrap-token`, with which a node joins this cluster, or `password`, random letters for whatever takes one.
     pub kind: String,
+    /// Bootstrap tokens: the groups that whoever joins is of, beside `system:bootstrappers`. What signs certificates of
+    /// nodes looks at them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
     /// Milliseconds that a token is of use at most.
     #[serde(default = "longest_ttl")]
     pub longest_ttl: u64,
@@ -198,7 +204,7 @@ pub struct BoundedMint {
     pub count: u32,
 }
 
-/// A day: what kubeadm gives the tokens with which nodes join.
+/// A day.
 fn longest_ttl() -> u64 {
     24 * 3_600_000
 }
@@ -213,6 +219,14 @@ impl MintGrant {
         match self {
             MintGrant::Kind(kind) => kind,
             MintGrant::Bounded(mint) => &mint.kind,
+        }
+    }
+
+    /// The groups of whoever joins with a bootstrap token.
+    pub fn groups(&self) -> &[String] {
+        match self {
+            MintGrant::Kind(_) => &[],
+            MintGrant::Bounded(mint) => &mint.groups,
         }
     }
 

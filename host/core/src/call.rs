@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::sync::Arc;
 
 use crate::binding::{Limits, PolicyId};
+use crate::catalogue::SecretRef;
 use crate::contract::{
     Act, Answer, Document, Failure, Json, Kind, ObjectRef, Pass, Question, Resolution, RetryRequest, Role,
     Wait,
@@ -64,7 +65,7 @@ pub enum Call {
         /// What the identity policy described.
         plan: Document,
     },
-    /// Read through to the API server: `object`, `objects` or `secret`. Reply: [`Reply::Answer`], unprojected.
+    /// Read through to the API server: `object`, `objects`, `secret` or `reachable`. Reply: [`Reply::Answer`], unprojected.
     Read(Question),
     /// Render a long list. Reply: [`Reply::Rendered`].
     Render(Box<Render>),
@@ -72,11 +73,20 @@ pub enum Call {
     Mint {
         /// A kind of token that the binding grants.
         kind: String,
+        /// Bootstrap tokens: the groups of whoever joins.
+        groups: Vec<String>,
         /// Milliseconds.
         ttl: u64,
         /// How many tokens of the owner may be of use at a time, this one included.
         count: u32,
         /// The primary's uid: nobody else may use it.
+        owner: String,
+    },
+    /// Make a token useless. Reply: [`Reply::Answer`] with an empty object, also if it is gone already.
+    Revoke {
+        /// The token.
+        token: SecretRef,
+        /// The primary's uid: what was minted for another one stays.
         owner: String,
     },
     /// Write to the cluster. Reply: [`Reply::Answer`] with the object as it stands then, `null` if it is gone.

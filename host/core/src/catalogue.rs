@@ -51,13 +51,20 @@ pub struct Operation {
 }
 
 /// One key of a Secret, in the primary's own reach: the host knows which namespace that is.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SecretRef {
     /// `metadata.name` of the Secret.
     pub name: String,
     /// A key of its `data`.
     pub key: String,
+}
+
+impl SecretRef {
+    /// What a sealed reference names; none for anything else.
+    pub fn read(value: &Value) -> Option<Self> {
+        SecretRef::deserialize(value.get("$secret")?).ok()
+    }
 }
 
 impl Operation {
@@ -74,8 +81,7 @@ impl Operation {
         let present = self.sealed.iter().filter_map(|path| Some((path, at(path)?)));
         present
             .map(|(path, value)| {
-                let reference = value.get("$secret").cloned().unwrap_or_default();
-                let reference = serde_json::from_value(reference).map_err(|_| {
+                let reference = SecretRef::read(value).ok_or_else(|| {
                     let message = format!("{path}: expected {{\"$secret\": {{\"name\": .., \"key\": ..}}}}");
                     Failure::new(Code::InvalidArgument, message)
                 })?;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use acts::{check_act, minted};
+pub use acts::{check_act, minted, minted_token};
 pub(crate) use asks::shown;
 pub use asks::{Admitted, check_question};
 pub use guarded::{HOST_CONDITION, check_writes, host_conditions, is_host_condition};
@@ -86,6 +86,7 @@ pub struct Grants {
     locks: Vec<String>,
     credential: bool,
     mint: Vec<MintGrant>,
+    reachable: bool,
 }
 
 /// What a request names of a kind.
@@ -128,6 +129,7 @@ impl Grants {
                 Grant::Lock(names) => compiled.locks.extend_from_slice(names),
                 Grant::Credential(granted) => compiled.credential |= granted,
                 Grant::Mint(kinds) => compiled.mint.extend_from_slice(kinds),
+                Grant::Reachable(granted) => compiled.reachable |= granted,
                 // Of the primary: `check_writes` looks at what the binding says.
                 Grant::Write(_) => {}
             }

@@ -1,5 +1,7 @@
 //! What only a simulation can tell: all there is, and all that happened.
 
+use crate::config::scenario::REACHABLE;
+use crate::kernel::faults::Subject;
 use serde_json::Value;
 
 use crate::hypervisor::effects::Effect;
@@ -144,6 +146,27 @@ impl Sim {
         self.with(now, |cluster: &mut Cluster, cx| {
             cluster.admit_token(cx.kernel, token, ttl_ms)
         });
+    }
+
+    /// Tells of a bootstrap token that was taken back, as [`Sim::admit_token`] would of one that was made: no machine
+    /// joins with it any more.
+    pub fn revoke_token(&mut self, now_ms: u64, token: &Value) {
+        let now = self.advance(now_ms);
+        self.with(now, |cluster: &mut Cluster, cx| {
+            cluster.revoke_token(cx.kernel, token)
+        });
+    }
+
+    /// What whoever asks is told: whether the API server answers, unless a rule of the scenario denies it.
+    pub fn reachable(&mut self, now_ms: u64) -> bool {
+        let now = self.advance(now_ms);
+        let subject = Subject {
+            operation: REACHABLE,
+            owner: "",
+            tenant: "",
+            about: None,
+        };
+        self.kernel.fault(now, &subject).is_none() && self.api_server_answers(now)
     }
 }
 

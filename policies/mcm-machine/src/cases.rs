@@ -88,7 +88,7 @@ const CREATE: &str = concat!(
 );
 const MINT: &str = "mint bootstrap-token for 1200000 ms";
 const DELETE: &str = r#"machine.delete {"name":"m","providerID":"vm-1"}"#;
-const REVOKE: &str = r#"token.revoke {"token":{"$secret":{"name":"token-1","key":"token"}}}"#;
+const REVOKE: &str = r#"revoke {"$secret":{"name":"token-1","key":"token"}}"#;
 /// The notes of every pass of a live machine up to its finalizer.
 const LIVE: &str = "R02 R03 R06 R09 R11";
 

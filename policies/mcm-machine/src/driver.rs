@@ -49,7 +49,7 @@ pub(crate) async fn delete(cx: &Cx, machine: &Machine) -> Result<(), Failure> {
 
 /// Makes the machine's bootstrap token useless.
 pub(crate) async fn revoke(cx: &Cx, token: &Token) -> Result<(), Failure> {
-    cx.act(machines::revoke(sealed(token))).await.map(drop)
+    cx.act(cluster::revoke(sealed(token))).await
 }
 
 fn sealed(token: &Token) -> cluster::Sealed {

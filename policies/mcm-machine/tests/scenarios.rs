@@ -60,7 +60,7 @@ fn scenario_01_create() {
         garden.cluster.get("Node", "node-m").unwrap()["metadata"]["labels"]["pool"],
         "a"
     );
-    assert_eq!(garden.driver().changes, ["machine.create m", "token.revoke "]);
+    assert_eq!(garden.driver().changes, ["machine.create m", "revoke"]);
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn scenario_10_a_vm_that_is_gone_needs_no_drain() {
             "X40 settled",
         ]
     );
-    assert_eq!(garden.driver().changes, ["machine.create m", "token.revoke "]);
+    assert_eq!(garden.driver().changes, ["machine.create m", "revoke"]);
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl Words for Case {
 }
 
 const EARLIER: &str = "2025-12-31T23:59:00Z";
-const PROBE: &str = "api-server.probe {}";
+const PROBE: &str = "reachable home";
 
 fn safety(status: Value) -> Case {
     let safety = json!({
@@ -45,11 +45,11 @@ fn safety(status: Value) -> Case {
 }
 
 fn up(status: Value) -> Case {
-    safety(status).answers(PROBE, json!({"answers": true}))
+    safety(status).answers(PROBE, json!(true))
 }
 
 fn down(status: Value) -> Case {
-    safety(status).answers(PROBE, json!({"answers": false, "message": "connection refused"}))
+    safety(status).responds(PROBE, Err(Failure::new(Code::Unavailable, "connection refused")))
 }
 
 fn reachable(since: &str) -> Value {
@@ -82,7 +82,7 @@ mcm_f01_a_short_silence_is_forgotten:
         .status(json!({"downSince": null, "conditions": reachable(NOW)}))
         .settled(60);
 
-mcm_f02_a_cloud_that_cannot_tell_counts_as_no:
+mcm_f02_a_host_that_cannot_tell_counts_as_no:
     safety(json!({})).fails(PROBE, Code::Unavailable)
         .notes("F02 F03")
         .status(json!({"downSince": NOW, "conditions": unreachable(NOW, "no")}))

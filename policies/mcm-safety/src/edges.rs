@@ -3,7 +3,6 @@
 use mcm_api::MachineSafety;
 use polity_sdk::prelude::*;
 
-use crate::PROBE;
 use crate::config::Config;
 
 /// What the policy is, needs and writes.
@@ -17,7 +16,7 @@ pub fn manifest() -> Manifest {
                 .age_column("Since", ".status.since"),
         )
         .config::<Config>()
-        .needs_cloud([PROBE])
+        .needs(Need::Reachable)
         .writes([
             "status.frozen",
             "status.since",

@@ -1,10 +1,9 @@
 //! Whether machines are left alone because the API server of their cluster cannot be reached.
 //!
-//! While it cannot, every node looks unhealthy, and replacing machines would only make it worse. The policy asks the
-//! binding's cloud whether the API server answers. Once it has not for a while, the `MachineSafety` is frozen; as soon
+//! While it cannot, every node looks unhealthy, and replacing machines would only make it worse. The policy asks the host
+//! whether the API server answers. Once it has not for a while, the `MachineSafety` is frozen; as soon
 //! as it does again, it is thawed. Each machine's own pass looks at the `MachineSafety`, so the change wakes them.
-//!
-//! The address of the API server stands in the cloud's configuration, never in an object. The flow is [`reconcile`].
+//! The flow is [`reconcile`].
 
 #[cfg(not(target_arch = "wasm32"))]
 pub mod cases;
@@ -22,8 +21,6 @@ pub type Cx = Context<MachineSafety, Config>;
 
 /// The condition: the API server answers.
 const REACHABLE: &str = "Reachable";
-/// The cloud's operation that asks the API server.
-const PROBE: &str = "api-server.probe";
 
 /// Which action next?
 #[polity_sdk::policy(lifecycle)]
@@ -32,7 +29,8 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
     if safety.metadata.deleting() {
         return Ok(Next::settled());
     }
-    match probe(&cx).await {
+    // That nobody can tell counts as no: machines that rest are better off than machines that are replaced for nothing.
+    match cx.ask(cluster::reachable()).await {
         Ok(()) => {
             cx.note("MCM-F01");
             Ok(thaw(&cx, &mut safety))
@@ -41,27 +39,6 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
             cx.note("MCM-F02");
             Ok(freeze(&cx, &mut safety, &failure))
         }
-    }
-}
-
-#[derive(Serialize)]
-struct Nothing {}
-
-/// What a probe answers.
-#[derive(Deserialize)]
-struct Probed {
-    answers: bool,
-    #[serde(default)]
-    message: String,
-}
-
-/// Asks whether the API server answers. That the cloud cannot tell counts as no: machines that rest are better off
-/// than machines that are replaced for nothing.
-async fn probe(cx: &Cx) -> Result<(), Failure> {
-    let probed = cx.ask(cloud::ask::<Probed>(PROBE, &Nothing {})).await?;
-    match probed.answers {
-        true => Ok(()),
-        false => Err(Failure::new(Code::Unavailable, probed.message)),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use polity_sdk::contract::{Code, Failure};
 use polity_sdk::test::{World, describe};
 use polity_sdk::{Next, Time};
 use serde_json::json;
@@ -18,10 +19,11 @@ fn an_outage_freezes_after_thirty_seconds_and_the_first_answer_thaws() {
     .manifest(&mcm_safety::manifest());
     let answers = Rc::clone(&up);
     world.responds(move |request| {
-        assert_eq!(describe(request), "api-server.probe {}");
-        Some(Ok(
-            json!({"answers": answers.get(), "message": "silent"}).to_string()
-        ))
+        assert_eq!(describe(request), "reachable home");
+        Some(match answers.get() {
+            true => Ok("true".to_owned()),
+            false => Err(Failure::new(Code::Unavailable, "silent")),
+        })
     });
     let frozen = |world: &World| world.status()["frozen"] == true;
     let pass = |world: &mut World| {

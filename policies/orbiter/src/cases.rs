@@ -92,7 +92,7 @@ fn usual(request: &Request) -> Option<Result<Value, Failure>> {
     Some(Ok(match operation {
         "pool.list" => json!({"pools": [{"pool": "cp", "addresses": ["10.0.0.1"]}, {"pool": "w"}]}),
         "pool.add-machine" => cp(),
-        "pool.ensure" | "token.revoke" => json!({}),
+        "pool.ensure" | "revoke" => json!({}),
         "pool.remove-machine" | "agent.install" | "kubeadm.init" | "kubeadm.join" => {
             json!({"task": "task-1"})
         }
@@ -270,7 +270,7 @@ const CORDON: &str = concat!(
     r#""unschedulable":true}}"#
 );
 const MINT: &str = "mint bootstrap-token for 600000 ms";
-const REVOKE: &str = r#"token.revoke {"token":{"$secret":{"name":"token-1","key":"token"}}}"#;
+const REVOKE: &str = r#"revoke {"$secret":{"name":"token-1","key":"token"}}"#;
 
 polity_sdk::cases! { $ each_case of orbiter::cases;
 

@@ -18,7 +18,6 @@ pub fn manifest() -> Manifest {
         .needs(Need::Mint("bootstrap-token".into()))
         .needs(Need::Mint("password".into()))
         .needs_cloud(pool::OPERATIONS)
-        .needs_cloud(["token.revoke"])
         .writes(WRITES.split_whitespace())
         .edges(Edge::table(EDGES))
 }

@@ -1,7 +1,6 @@
 //! Work that takes longer than a call (ORB-30, ORB-31).
 
 use orbiter_api::{Because, Fleet, Orb, Stop, Task, TaskKind, Token};
-use polity_sdk::cloud::machine;
 use polity_sdk::cloud::pool::Machine;
 use polity_sdk::cloud::vm::{self, TaskState};
 use polity_sdk::cluster::Sealed;
@@ -149,7 +148,7 @@ async fn revoke(cx: &Cx, task: &mut Task) {
         return;
     };
     let sealed = cluster::sealed(&token.name, &token.key);
-    if let Err(failure) = cx.act(machine::revoke(sealed)).await.found() {
+    if let Err(failure) = cx.act(cluster::revoke(sealed)).await.found() {
         cx.event(EventType::Warning, "TokenNotRevoked", failure.message);
     }
 }

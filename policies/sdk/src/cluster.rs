@@ -109,6 +109,16 @@ pub fn mint(kind: &str, ttl: impl Into<Duration>) -> MintAct {
     })
 }
 
+/// Makes a token useless that was minted for this object, also one that is gone already.
+pub fn revoke(token: Sealed) -> RevokeAct {
+    RevokeAct(token)
+}
+
+/// Asks whether the API server of the primary's cluster answers: `unavailable`, and why, if it does not.
+pub fn reachable() -> ReachableAsk {
+    ReachableAsk(())
+}
+
 fn reference<K: Kind>(namespace: Option<String>, name: &str) -> ObjectRef {
     ObjectRef {
         cluster: None,
@@ -390,6 +400,38 @@ impl Act for MintAct {
 
     fn read(json: &str) -> Result<Sealed, Failure> {
         request::read(json)
+    }
+}
+
+/// Makes a token useless. See [`revoke`].
+#[derive(Clone, Debug)]
+pub struct RevokeAct(Sealed);
+
+impl Act for RevokeAct {
+    type Answer = ();
+
+    fn act(self, _: Option<&str>) -> contract::Act {
+        contract::Act::Revoke(serde_json::to_string(&self.0).expect("a reference has a JSON form"))
+    }
+
+    fn read(_: &str) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// A question about an API server. See [`reachable`].
+#[derive(Clone, Debug)]
+pub struct ReachableAsk(());
+
+impl Ask for ReachableAsk {
+    type Answer = ();
+
+    fn question(self, _: Option<&str>) -> Question {
+        Question::Reachable(None)
+    }
+
+    fn read(_: &str) -> Result<(), Failure> {
+        Ok(())
     }
 }
 

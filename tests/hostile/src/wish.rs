@@ -27,6 +27,9 @@ enum Wish {
     Delete(Change),
     Evict(Change),
     Mint(String),
+    /// The answer of a mint.
+    Revoke(Value),
+    Reachable(Option<String>),
 }
 
 /// An object, or without a name those of a kind.
@@ -92,6 +95,8 @@ impl Wish {
             Wish::Delete(change) => return cx.act(change.delete()).await,
             Wish::Evict(change) => return cx.act(change.evict()).await,
             Wish::Mint(kind) => return cx.act(minting(kind)).await,
+            Wish::Revoke(token) => return cx.act(Act::Revoke(token.to_string())).await,
+            Wish::Reachable(cluster) => Question::Reachable(cluster),
         };
         cx.ask(question).await
     }

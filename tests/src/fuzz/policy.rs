@@ -12,7 +12,7 @@ use polity_core::catalogue::Catalogue;
 use polity_core::contract::{
     Act, Ask, CloudAct, CloudCall, Code, Conclusion, Effect, Event, EventType, Eviction, Failure, Kind,
     ListQuery, Manifest, Mint, Next, ObjectCreate, ObjectDelete, ObjectPatch, ObjectQuery, ObjectRef, Pass,
-    Precondition, Question, Request, RetryClass, RetryRequest, Role, Step, Verdict, Wait,
+    Precondition, Question, Request, Requests, RetryClass, RetryRequest, Role, Step, Verdict, Wait,
 };
 use polity_core::fault::{Fault, FaultKind, Stepped};
 use polity_core::grants;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use polity_core::contract::{
     Act, Answer, Ask, CloudAct, CloudCall, Conclusion, Event, Failure, Json, Kind, ListQuery, Next,
-    ObjectQuery, ObjectRef, Pass, Question, Request, Requests, RetryClass, Step, Verdict,
+    ObjectQuery, ObjectRef, Pass, Question, Request, RetryClass, Step, Verdict,
 };
 use polity_core::fault::Stepped;
 use polity_core::plan;

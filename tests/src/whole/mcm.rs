@@ -38,7 +38,7 @@ pub fn machines(configuration: Value) -> Value {
                 {"ask": everywhere("v1", "PersistentVolumeClaim")},
                 {"ask": attachment}, {"delete": attachment},
                 {"secrets": {}}, {"lock": ["deployment/*"]}, {"mint": ["bootstrap-token"]},
-                {"cloud": ["machine.*", "token.revoke"]},
+                {"cloud": ["machine.*"]},
             ],
         },
     })
@@ -51,7 +51,7 @@ pub fn safeties() -> Value {
         "spec": {
             "governs": {"apiVersion": MCM, "kind": "MachineSafety"},
             "policies": {"lifecycle": {"file": "mcm_safety.wasm"}},
-            "cloud": {"name": "sim"}, "grants": [{"cloud": ["api-server.probe"]}],
+            "grants": [{"reachable": true}],
         },
     })
 }

@@ -26,7 +26,7 @@ pub fn orbs(configuration: Value, retry: Value) -> Value {
                 {"ask": everywhere("v1", "PersistentVolumeClaim")},
                 {"ask": everywhere("storage.k8s.io/v1", "VolumeAttachment")},
                 {"mint": ["bootstrap-token", "password"]},
-                {"cloud": ["pool.*", "agent.install", "kubeadm.*", "task.get", "token.revoke"]},
+                {"cloud": ["pool.*", "agent.install", "kubeadm.*", "task.get"]},
             ],
         },
     })

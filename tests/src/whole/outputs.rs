@@ -108,10 +108,6 @@ impl Cloud for Counted {
         self.cloud.credential(plan, owner)
     }
 
-    fn mint<'a>(&'a self, kind: &'a str, ttl: u64) -> BoxFuture<'a, Answer> {
-        self.cloud.mint(kind, ttl)
-    }
-
     fn adapter(&self) -> Option<&dyn Any> {
         self.cloud.adapter()
     }

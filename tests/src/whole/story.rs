@@ -240,7 +240,7 @@ impl Story {
             .flat_map(|role| &role.journal);
         entries
             .filter_map(|entry| match &entry.request {
-                Request::Act(Act::Cloud(act)) => Some(act.operation.clone()),
+                Request::Act(act @ (Act::Cloud(_) | Act::Revoke(_))) => Some(act.operation().to_owned()),
                 _ => None,
             })
             .collect()

@@ -3,7 +3,6 @@
 
 use polity_core::contract::{Answer, Code, ObjectRef, Question, Request};
 use polity_core::record::{Outcome, PassRecord};
-use polity_sim::Happened;
 use polity_tests::stand::{Stand, condition_of, machine, machines, reference};
 use polity_tests::whole::story::Story;
 use polity_tests::whole::{Site, mcm};
@@ -317,7 +316,7 @@ async fn a_vm_of_another_object_answers_no_policy() {
 #[tokio::test(start_paused = true)]
 async fn what_is_sealed_is_of_the_own_namespace_and_granted() {
     let grants =
-        json!([{"cloud": ["token.revoke"]}, {"secrets": {"name": "mine"}}, {"mint": ["bootstrap-token"]}]);
+        json!([{"cloud": ["machine.create"]}, {"secrets": {"name": "mine"}}, {"mint": ["bootstrap-token"]}]);
     let stand = Stand::with(vec![granting(grants)]).await;
     for name in ["mine", "victims"] {
         let metadata = json!({"namespace": "default", "name": name});
@@ -325,25 +324,59 @@ async fn what_is_sealed_is_of_the_own_namespace_and_granted() {
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data});
         stand.apply(&secret).await;
     }
-    let revoke = |token: Value| json!({"act": {"operation": "token.revoke", "arguments": {"token": token}}});
-    let sealed = |name: &str| json!({"$secret": {"name": name, "key": "token"}});
-    let told = |stand: &Stand| {
-        let done = stand.site.effects();
-        done.iter().filter(|effect| effect.what == Happened::Done).count()
+    let create = |name: &str, token: Value| {
+        let arguments = json!({"name": name, "bootstrapToken": token});
+        json!({"act": {"operation": "machine.create", "arguments": arguments, "intent": name}})
     };
-    let refused = wish(&stand, "thief", json!([revoke(sealed("victims"))])).await;
+    let sealed = |name: &str| json!({"$secret": {"name": name, "key": "token"}});
+    let refused = wish(&stand, "thief", json!([create("a", sealed("victims"))])).await;
     all_refused(&refused, "not granted: unseal Secret victims");
     // A token that the host made is of use to the object alone for which it was made.
     let minted = wish(&stand, "owner", json!([{"mint": "bootstrap-token"}]))
         .await
         .remove(0);
     let minted = minted.expect("a token");
-    let before = told(&stand);
-    let foreign = wish(&stand, "impostor", json!([revoke(minted)])).await;
+    let foreign = wish(&stand, "impostor", json!([create("b", minted)])).await;
     assert_eq!(codes(&foreign), [Some(Code::NotFound)]);
-    assert_eq!(told(&stand), before, "the cloud was told nothing");
-    let own = wish(&stand, "honest", json!([revoke(sealed("mine"))])).await;
+    assert!(stand.site.vms().is_empty(), "the cloud was told nothing");
+    let own = wish(&stand, "honest", json!([create("c", sealed("mine"))])).await;
     assert_eq!(codes(&own), [None]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_minted_token_is_revoked_by_its_owner_and_by_nobody_else() {
+    let stand = Stand::with(vec![granting(json!([{"mint": ["bootstrap-token"]}]))]).await;
+    let minted = wish(&stand, "owner", json!([{"mint": "bootstrap-token"}]))
+        .await
+        .remove(0);
+    let minted = minted.expect("a token");
+    let revoke = json!([{"revoke": minted}]);
+    let foreign = wish(&stand, "impostor", revoke.clone()).await;
+    assert_eq!(codes(&foreign), [Some(Code::NotFound)]);
+    let odd = json!([{"revoke": {"$secret": {"name": "mine", "key": "token"}}}, {"revoke": "x"}]);
+    let odd = wish(&stand, "odd", odd).await;
+    assert_eq!(
+        codes(&odd),
+        [Some(Code::InvalidArgument), Some(Code::InvalidArgument)]
+    );
+    let stand = Stand::with(vec![granting(json!([]))]).await;
+    all_refused(
+        &wish(&stand, "thief", revoke).await,
+        "not granted: revoke a token",
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn whether_the_api_server_answers_is_told_to_whom_it_is_granted() {
+    let asks = json!([{"reachable": null}]);
+    let stand = Stand::with(vec![granting(json!([{"reachable": true}]))]).await;
+    let told = wish(&stand, "asks", asks.clone()).await.remove(0);
+    assert_eq!(told, Ok(json!(true)));
+    let stand = Stand::with(vec![granting(json!([]))]).await;
+    all_refused(
+        &wish(&stand, "asks", asks).await,
+        "not granted: ask whether the API server answers",
+    );
 }
 
 #[tokio::test(start_paused = true)]

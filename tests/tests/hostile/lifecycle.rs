@@ -552,11 +552,7 @@ fn secrets() -> Vec<Row> {
         ),
         row(
             "a token revoked by a Secret",
-            act(cloud(
-                "token.revoke",
-                r#"{"token":{"\u0024secret":{"name":"canary","key":"k"}}}"#,
-                None,
-            )),
+            act(json!({"Revoke": r#"{"\u0024secret":{"name":"canary","key":"k"}}"#})),
             WRONG_OR_UNGRANTED,
         ),
         row(

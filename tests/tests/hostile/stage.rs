@@ -100,7 +100,7 @@ pub(crate) fn puppets() -> Value {
     let of = |api_version: &str, kind: &str| json!({"apiVersion": api_version, "kind": kind});
     let (puppets, maps, pods) = (of(PUPPETS, "Puppet"), of("v1", "ConfigMap"), of("v1", "Pod"));
     let grants = json!([
-        {"cloud": ["vm.*", "task.get", "machine.*", "token.revoke"]},
+        {"cloud": ["vm.*", "task.get", "machine.*"]},
         {"lock": ["p-*"]},
         {"mint": ["password", "bootstrap-token"]},
         {"ask": maps}, {"create": maps}, {"patch": maps}, {"delete": maps},

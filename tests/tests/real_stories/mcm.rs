@@ -66,7 +66,7 @@ fn workers() -> Setting {
 fn workers_on_ice() -> Setting {
     let away = json!({"answers": false, "message": "the API server does not answer"});
     Setting {
-        trouble: json!({"faults": [{"operation": "api-server.probe", "then": {"answerWith": away}}]}),
+        trouble: json!({"faults": [{"operation": "reachable", "then": {"answerWith": away}}]}),
         ..workers()
     }
 }

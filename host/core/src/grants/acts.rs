@@ -6,9 +6,11 @@ use serde_json::Value;
 
 use super::asks::at_home;
 use super::guarded::{Change, check_guarded, host_conditions};
-use super::{Grants, Target, Verb, check_reference, check_relation, check_sealed, named, operation, refused};
+use super::{
+    Grants, MINTED, Target, Verb, check_reference, check_relation, check_sealed, named, operation, refused,
+};
 use crate::binding::{Binding, KindGrant, MintGrant};
-use crate::catalogue::{Operation, OperationEffect};
+use crate::catalogue::{Operation, OperationEffect, SecretRef};
 use crate::contract::{Act, CloudAct, Code, Document, Failure, Mint, ObjectPatch, ObjectRef, Role};
 use crate::object::Object;
 use crate::{path, plan};
@@ -51,10 +53,7 @@ pub fn check_act(
         Act::Delete(act) => on(Verb::Delete, &act.object),
         Act::Evict(act) => on(Verb::Evict, &act.object),
         Act::Mint(act) => check_mint(grants, act).map(|()| None),
-        Act::Revoke(_) => Err(Failure::new(
-            Code::Unimplemented,
-            "revoke: this host cannot make a token useless before its time",
-        )),
+        Act::Revoke(token) => check_revoke(grants, token).map(|()| None),
     }
 }
 
@@ -171,6 +170,27 @@ fn check_mint(grants: &Grants, act: &Mint) -> Result<(), Failure> {
             ),
         )),
     }
+}
+
+/// Who may mint may take back what it minted; whose that is, is compared where it is kept.
+fn check_revoke(grants: &Grants, token: &Document) -> Result<(), Failure> {
+    if grants.mint.is_empty() {
+        return Err(refused("revoke a token"));
+    }
+    minted_token(token).map(drop)
+}
+
+/// The token that a sealed reference names, which was minted.
+///
+/// # Errors
+/// `invalid-argument` for anything else.
+pub fn minted_token(token: &Document) -> Result<SecretRef, Failure> {
+    let reference = SecretRef::read(token.tree("revoke")?);
+    let minted = reference.filter(|reference| reference.name.starts_with(MINTED));
+    minted.ok_or_else(|| {
+        let message = "revoke: expected the answer of a `mint`: {\"$secret\": {\"name\": .., \"key\": ..}}";
+        Failure::new(Code::InvalidArgument, message)
+    })
 }
 
 /// Whether a create is named as its intent says, where the catalogue knows by which argument.

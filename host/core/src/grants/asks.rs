@@ -72,10 +72,8 @@ pub fn check_question(
             }
             false => Err(refused("credential")),
         },
-        Question::Reachable(_) => Err(Failure::new(
-            Code::Unimplemented,
-            "this host cannot tell whether an API server is reachable",
-        )),
+        Question::Reachable(_) if grants.reachable => Ok(Admitted::Call),
+        Question::Reachable(_) => Err(refused("ask whether the API server answers")),
     }
 }
 

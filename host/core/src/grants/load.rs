@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::guarded::{is_guarded, writes_guarded};
 use super::{covers, is_closed, is_wellformed};
-use crate::binding::{BindingSpec, Grant, KindGrant};
+use crate::binding::{BindingSpec, Grant, KindGrant, MintGrant};
 use crate::catalogue::{Catalogue, OperationEffect};
 use crate::contract::{Kind, Manifest, Need};
 
@@ -36,6 +36,18 @@ pub fn check_load(
                 "{} needs {}, which spec.grants does not grant",
                 manifest.name,
                 describe(need)
+            ));
+        }
+    }
+    let mints = spec.grants.iter().filter_map(|grant| match grant {
+        Grant::Mint(kinds) => Some(kinds),
+        _ => None,
+    });
+    for group in mints.flatten().flat_map(MintGrant::groups) {
+        if !is_bootstrap_group(group) {
+            wrong.push(format!(
+                "spec.grants: mint: {group:?} is no group of bootstrap tokens: \
+                 system:bootstrappers:NAME, of small letters, digits, `:` and `-`"
             ));
         }
     }
@@ -150,6 +162,18 @@ fn creates(catalogue: &Catalogue, manifest: &Manifest) -> bool {
     })
 }
 
+/// Whether an API server takes a bootstrap token that names this group: it takes none that names another.
+///
+/// Source: `BootstrapGroupPattern` in `k8s.io/cluster-bootstrap/token/api`.
+fn is_bootstrap_group(group: &str) -> bool {
+    let Some(name) = group.strip_prefix("system:bootstrappers:") else {
+        return false;
+    };
+    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let fits = |byte: u8| is_word(byte) || matches!(byte, b':' | b'-');
+    name.len() <= 256 && name.bytes().all(fits) && name.bytes().last().is_some_and(is_word)
+}
+
 fn is_granted(spec: &BindingSpec, need: &Need) -> bool {
     let kind_is = |grant: &KindGrant, kind: &Kind| grant.kind() == *kind;
     spec.grants.iter().any(|grant| match (grant, need) {
@@ -162,6 +186,7 @@ fn is_granted(spec: &BindingSpec, need: &Need) -> bool {
             names.iter().any(|granted| covers(granted, name))
         }
         (Grant::Credential(granted), Need::Credential) => *granted,
+        (Grant::Reachable(granted), Need::Reachable) => *granted,
         (Grant::Mint(kinds), Need::Mint(kind)) => kinds.iter().any(|grant| grant.kind() == kind),
         _ => false,
     })
@@ -179,6 +204,7 @@ fn describe(need: &Need) -> String {
         Need::Delete(kind) => format!("delete {}", kind.kind),
         Need::Evict => "evict".into(),
         Need::Mint(kind) => format!("mint {kind}"),
+        Need::Reachable => "reachable".into(),
     }
 }
 
@@ -195,6 +221,23 @@ fn overlap(a: &str, b: &str) -> bool {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn bootstrap_tokens_name_groups_that_api_servers_take() {
+        let longest = format!("system:bootstrappers:{}", "a".repeat(256));
+        for (group, fits) in [
+            ("system:bootstrappers:kubeadm:default-node-token", true),
+            (longest.as_str(), true),
+            (&format!("{longest}a"), false),
+            ("system:bootstrappers:", false),
+            ("system:bootstrappers:a-", false),
+            ("system:bootstrappers:A", false),
+            ("system:bootstrappers:a,system:masters", false),
+            ("system:masters", false),
+        ] {
+            assert_eq!(is_bootstrap_group(group), fits, "{group}");
+        }
+    }
 
     #[test]
     fn a_definition_keeps_entries_if_it_has_a_list_for_them() {

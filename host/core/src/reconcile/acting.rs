@@ -468,7 +468,7 @@ impl Acting {
             context.work.settle_entered(key, Fate::Answered);
         }
         slot.answer = Some(match (&slot.act, answer) {
-            (Act::Cloud(_) | Act::Mint(_), answer) => answer,
+            (Act::Cloud(_) | Act::Mint(_) | Act::Revoke(_), answer) => answer,
             (act, Ok(object)) => Ok(other_written(act, &object, context)),
             (_, answer) => answer,
         });
@@ -538,8 +538,17 @@ fn call_of(act: Act, key: Option<String>, prepared: Option<Prepared>, context: &
             let grant = grants::minted(&frame.binding.grants, &mint.kind);
             let call = Call::Mint {
                 count: grant.map_or(0, MintGrant::count),
+                groups: grant.map_or(&[][..], MintGrant::groups).to_vec(),
                 kind: mint.kind,
                 ttl: mint.ttl,
+                owner: frame.uid().to_owned(),
+            };
+            (call, CLUSTER_LONGEST)
+        }
+        Act::Revoke(token) => {
+            let call = Call::Revoke {
+                // It is one: an act of anything else was answered when it was checked.
+                token: grants::minted_token(&token).unwrap_or_default(),
                 owner: frame.uid().to_owned(),
             };
             (call, CLUSTER_LONGEST)

@@ -16,7 +16,8 @@ use polity_clouds::Millis;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FaultRule {
-    /// The operation; `*` stands for any characters. `settle` is what the host asks about creates in doubt. Sessions
+    /// The operation; `*` stands for any characters. `settle` is what the host asks about creates in doubt,
+    /// `reachable` whether the API server answers that machines join, which any trouble denies. Sessions
     /// are opened by `sts.assume-role`, `sts.assume-role-with-web-identity` and at last `sts.get-caller-identity`.
     #[serde(default = "anything")]
     pub operation: String,
@@ -136,7 +137,7 @@ pub enum Trouble {
 }
 
 /// A time in which the API server that the machines join does not answer: nobody joins, no node is heard of, and
-/// `api-server.probe` says so.
+/// Whoever asks whether it is reachable is told so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Span {
@@ -319,6 +320,8 @@ pub(crate) const ASSUME_BY_TOKEN: &str = "sts.assume-role-with-web-identity";
 pub(crate) const CALLER: &str = "sts.get-caller-identity";
 /// What the host asks about creates in doubt.
 pub(crate) const SETTLE: &str = "settle";
+/// Whether the API server answers that machines join; any trouble says that it does not.
+pub(crate) const REACHABLE: &str = "reachable";
 
 impl WorldEvent {
     /// When it happens, as the kernel keeps it.

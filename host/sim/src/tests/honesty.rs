@@ -252,7 +252,7 @@ fn walk(
                 ["machine.status", "machine.delete"][dice.roll(2) as usize],
                 machine,
             ),
-            14 => request(owner, "token.revoke", json!({"token": token})),
+            14 => request(owner, "pool.list", json!({})),
             0..=1 => clone_of(owner, &format!("m{}", dice.roll(4))),
             2 => request(owner, "vm.find", json!({"instanceUuid": owner})),
             3 => request(

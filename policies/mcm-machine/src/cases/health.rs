@@ -175,7 +175,7 @@ mcm_h04_a_node_that_does_not_say_whether_it_is_ready_is_not:
         .waits(RetryClass::Short);
 
 mcm_h05_a_node_that_joined_makes_the_machine_running_and_ends_its_token:
-    linked("Pending").exists(node("True")).answers("token.revoke", json!({}))
+    linked("Pending").exists(node("True")).answers("revoke", json!({}))
         .edited(|object| object["status"]["bootstrapToken"] = json!({
             "name": "token-1", "key": "token", "expires": NOW,
         }))
@@ -186,7 +186,7 @@ mcm_h05_a_node_that_joined_makes_the_machine_running_and_ends_its_token:
         .waits(RetryClass::Short);
 
 mcm_h05_a_token_that_cannot_be_ended_is_only_reported:
-    linked("Pending").exists(node("True")).fails("token.revoke", Code::Unavailable)
+    linked("Pending").exists(node("True")).fails("revoke", Code::Unavailable)
         .edited(|object| object["status"]["bootstrapToken"] = json!({
             "name": "token-1", "key": "token", "expires": NOW,
         }))

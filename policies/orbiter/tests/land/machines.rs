@@ -303,6 +303,10 @@ impl Machines {
         let act = match act {
             Act::Cloud(act) => act,
             Act::Mint(mint) => return Ok(json!({"$secret": {"name": mint.kind, "key": "k"}}).to_string()),
+            Act::Revoke(_) => {
+                self.tokens_revoked += 1;
+                return Ok("{}".to_owned());
+            }
             _ => panic!("an act of the cloud"),
         };
         let operation = act.operation.as_str();
@@ -347,10 +351,6 @@ impl Machines {
             "kubeadm.init" if self.made_cluster => Err(failed(Code::AlreadyExists, "there is a cluster")),
             "kubeadm.init" => self.submit("init", &id, REGISTERS, arguments),
             "kubeadm.join" => self.submit("join", &id, REGISTERS, arguments),
-            "token.revoke" => {
-                self.tokens_revoked += 1;
-                Ok("{}".to_owned())
-            }
             _ => self.on_host(who, operation, &arguments),
         }
     }

@@ -11,7 +11,7 @@ use crate::contract::{Code, Failure};
 /// Makes a machine: the only operation that creates. Its intent is the machine's name.
 pub const CREATE: &str = "machine.create";
 /// All operations of a driver.
-pub const OPERATIONS: [&str; 4] = ["machine.status", CREATE, "machine.delete", "token.revoke"];
+pub const OPERATIONS: [&str; 3] = ["machine.status", CREATE, "machine.delete"];
 
 /// A machine that the driver knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -72,15 +72,6 @@ pub fn create(machine: &Creation<'_>) -> CloudDo<Vm> {
 /// Deletes a machine. The answer is an object, and empty.
 pub fn delete(machine: Named<'_>) -> CloudDo<Map<String, Value>> {
     cloud::change("machine.delete", &machine)
-}
-
-/// Makes a bootstrap token useless.
-pub fn revoke(token: Sealed) -> CloudDo<Value> {
-    #[derive(Serialize)]
-    struct Revocation {
-        token: Sealed,
-    }
-    cloud::change("token.revoke", &Revocation { token })
 }
 
 /// Reads what a driver says of a machine.

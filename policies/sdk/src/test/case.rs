@@ -365,7 +365,9 @@ impl Case {
         self.responds(request, Err(failure))
     }
 
-    fn responds(mut self, request: &str, answer: Result<Value, Failure>) -> Self {
+    /// The beginning of a request and what it is answered with.
+    #[must_use]
+    pub fn responds(mut self, request: &str, answer: Result<Value, Failure>) -> Self {
         self.answers.insert(0, (request.to_owned(), answer));
         self
     }

@@ -76,8 +76,7 @@ fn need_of(request: &Request) -> Option<Need> {
             Question::Cloud(call) => Need::Cloud(call.operation.clone()),
             Question::Lock(name) => Need::Lock(name.clone()),
             Question::Credential(_) => Need::Credential,
-            // No host answers it yet, whatever is granted.
-            Question::Reachable(_) => return None,
+            Question::Reachable(_) => Need::Reachable,
         },
         Request::Act(act) => match act {
             Act::Cloud(act) => Need::Cloud(act.operation.clone()),
@@ -86,6 +85,7 @@ fn need_of(request: &Request) -> Option<Need> {
             Act::Delete(delete) => Need::Delete(kind(&delete.object)),
             Act::Evict(_) => Need::Evict,
             Act::Mint(mint) => Need::Mint(mint.kind.clone()),
+            // Whoever may mint may.
             Act::Revoke(_) => return None,
         },
     })

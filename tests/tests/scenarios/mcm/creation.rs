@@ -42,7 +42,7 @@ async fn scenario_01_create(recording: Option<&Path>) {
             FINE,
         ]
     );
-    assert_eq!(story.acts(), ["machine.create", "token.revoke"]);
+    assert_eq!(story.acts(), ["machine.create", "revoke"]);
     assert_eq!(node(&story).await["metadata"]["labels"]["pool"], "a");
     assert_eq!(story.site.vms().len(), 1);
 }

@@ -94,7 +94,7 @@ async fn scenario_10_a_vm_that_is_gone_needs_no_drain(recording: Option<&Path>) 
             "X40 settled",
         ]
     );
-    assert_eq!(story.acts(), ["machine.create", "token.revoke"]);
+    assert_eq!(story.acts(), ["machine.create", "revoke"]);
     assert_eq!(node(&story).await, Value::Null);
 }
 

@@ -274,6 +274,6 @@ async fn orb_31_a_machine_that_could_not_join_joins_with_another_token(recording
             "30 after 30 s"
         ]
     );
-    let revoked = land.acts().iter().filter(|act| *act == "token.revoke").count();
+    let revoked = land.acts().iter().filter(|act| *act == "revoke").count();
     assert_eq!((land.begun("kubeadm.join").len(), revoked), (2, 2));
 }

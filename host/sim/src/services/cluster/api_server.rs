@@ -1,7 +1,5 @@
 //! The API server that machines join: when it does not answer, and how long nodes were not heard of because of that.
 
-use serde_json::{Value, json};
-
 use crate::config::scenario::Span;
 use crate::event::Kernel;
 
@@ -22,14 +20,6 @@ impl ApiServer {
                 .map(|span| (start + span.from.0, start + span.until.0))
                 .collect(),
             grace,
-        }
-    }
-
-    /// What `api-server.probe` answers.
-    pub(super) fn probe(&self, at: u64) -> Value {
-        match self.back(at) {
-            None => json!({"answers": true}),
-            Some(_) => json!({"answers": false, "message": "the API server does not answer"}),
         }
     }
 

@@ -47,7 +47,7 @@ impl Cluster {
         });
         let task = cx.vms.change(cx.kernel, cx.at, call, number, (takes, told))?;
         if let Some(digest) = token {
-            self.tokens.take(&digest, &call.stamp());
+            self.tokens.take(&digest);
         }
         Ok(task)
     }

@@ -113,9 +113,14 @@ impl Cluster {
         self.tokens.admit(kernel, token, ttl_ms);
     }
 
+    /// A bootstrap token is of use no more.
+    pub(crate) fn revoke_token(&mut self, kernel: &mut Kernel, token: &Value) {
+        self.tokens.revoke(kernel, token);
+    }
+
     fn on_made(&mut self, made: &MachineMade) {
         if let Some(digest) = &made.token {
-            self.tokens.take(digest, &made.stamp);
+            self.tokens.take(digest);
         }
         let node = Node {
             machine: made.name.clone(),
@@ -244,8 +249,6 @@ impl Service for Cluster {
 
     fn perform(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
         match call.operation.as_str() {
-            cluster::PROBE => Ok(self.api_server(cx.kernel).probe(cx.at)),
-            cluster::REVOKE => self.tokens.revoke(cx.kernel, call),
             cluster::INIT | cluster::JOIN => self.submit(cx, call),
             _ => Err(call.unknown()),
         }

@@ -1,12 +1,10 @@
 //! Bootstrap tokens: which of them let a machine join. Only digests of them are kept.
 
-use polity_core::contract::Answer;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::config::Tokens as Required;
-use crate::event::{Call, Kernel};
-use crate::kernel::call::Stamp;
+use crate::event::Kernel;
 use crate::kernel::kept::Table;
 
 /// What is known of tokens, by their digests.
@@ -19,8 +17,6 @@ pub(super) struct Tokens {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Token {
-    /// Who was the first to use it.
-    stamp: Option<Stamp>,
     /// The host said that it made it.
     minted: bool,
     /// When it ends, as far as the host said.
@@ -51,19 +47,14 @@ impl Tokens {
     }
 
     /// A machine is made with this token.
-    pub(super) fn take(&mut self, digest: &str, stamp: &Stamp) {
-        let token = self.known.get_or_default(digest.to_owned());
-        token.stamp.get_or_insert_with(|| stamp.clone());
+    pub(super) fn take(&mut self, digest: &str) {
+        self.known.get_or_default(digest.to_owned());
     }
 
-    pub(super) fn revoke(&mut self, kernel: &mut Kernel, call: &Call) -> Answer {
-        let digest = kernel.digest(&call.arguments["token"]);
-        let token = self.known.get_or_default(digest);
-        let stamp = token.stamp.get_or_insert_with(|| call.stamp());
-        call.caller.check_owner(stamp, "the token")?;
-        token.revoked = true;
+    /// The host has taken a token back.
+    pub(super) fn revoke(&mut self, kernel: &mut Kernel, token: &Value) {
+        self.known.get_or_default(kernel.digest(token)).revoked = true;
         kernel.mark_dirty();
-        Ok(json!({}))
     }
 
     /// The machine that had it is gone. What the host made ends by itself, and is known until then.

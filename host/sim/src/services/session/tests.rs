@@ -379,7 +379,7 @@ fn a_session_ends_on_the_clock_and_survives_a_restart_until_then() {
     assert!(b.sim.take_dirty());
     b.sim = Sim::restore(b.sim.config.clone(), &b.sim.snapshot()).unwrap();
     let token = Some(opened.token.as_str());
-    let probe = |b: &mut Bench, token| b.under(token, "u", "api-server.probe", json!({}));
+    let probe = |b: &mut Bench, token| b.under(token, "u", "pool.list", json!({}));
     b.now += 899_999;
     assert!(probe(&mut b, token).is_ok());
     assert_eq!(b.sim.session_tokens().count(), 1);
