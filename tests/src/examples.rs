@@ -6,6 +6,17 @@ use tempfile::TempDir;
 
 use crate::guests;
 
+/// The shipped examples.
+pub const ALL: [&str; 7] = [
+    "capa-tenancy",
+    "capv-machine",
+    "everything",
+    "mcm-machine",
+    "orbiter-upgrade",
+    "rug-router",
+    "two-teams",
+];
+
 /// Where an example lies.
 pub fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

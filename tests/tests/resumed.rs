@@ -86,6 +86,45 @@ fn read(from: impl Read + Send + 'static, tells: Sender<String>) {
     });
 }
 
+/// Kills of each example where it is killed again and again.
+const KILLS: usize = 20;
+
+/// Plays an example again and again, killed after 1 to 8 passes of each process, until it was killed so often. Each play
+/// ends as expected.
+fn killed_often(example: &str) {
+    let mut drawn = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut kills = 0;
+    while kills < KILLS {
+        let folder = examples::copy(example);
+        let data = tempfile::tempdir().expect("a folder");
+        loop {
+            drawn = drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let passes = 1 + (drawn >> 33) as usize % 8;
+            let point = (kills < KILLS).then_some((PASS, passes));
+            let said = said_until(folder.path(), data.path(), point);
+            check(&said);
+            let all = said.join("\n");
+            if all.contains("everything is settled") {
+                assert!(
+                    !all.contains("not as expected"),
+                    "{example} after {kills} kills: {all}"
+                );
+                break;
+            }
+            assert!(point.is_some(), "{example} after {kills} kills: {all}");
+            kills += 1;
+        }
+    }
+}
+
+#[test]
+#[ignore = "takes several minutes: `cargo test -p polity-tests --test resumed -- --ignored`"]
+fn every_example_ends_as_expected_however_often_it_is_killed() {
+    for example in examples::ALL {
+        killed_often(example);
+    }
+}
+
 #[test]
 fn an_upgrade_that_somebody_began_is_not_taken_back_by_a_restart() {
     let points = [(LOADED, 1), (PASS, 4), (STEP, 4), (STEP, 1), (PASS, 3), (STEP, 2)];
