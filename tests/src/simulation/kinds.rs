@@ -6,8 +6,8 @@ pub mod site;
 
 use std::sync::Arc;
 
-use polity_core::binding::{Binding, LoadedPolicy, PolicyId};
-use polity_core::contract::{Manifest, Pass, RetryRequest, Role};
+use polity_core::binding::{Binding, Limits, LoadedPolicy, PolicyId};
+use polity_core::contract::{Manifest, Pass, RetryRequest, Role, Wait};
 use polity_core::fault::{Fault, FaultKind, Stepped};
 use polity_core::retry::default_wait;
 use serde_json::{Value, json};
@@ -61,11 +61,19 @@ pub fn step(policy: &PolicyId, pass: &Pass) -> Stepped {
     }
 }
 
-/// What a native retry policy decides, in milliseconds.
-pub fn decide(policy: &PolicyId, request: &RetryRequest) -> u64 {
+/// What a native retry policy decides.
+pub fn decide(policy: &PolicyId, request: &RetryRequest) -> Wait {
     match policy.0.trim_end_matches(AGAIN) {
         "patience" => site::patience(request),
-        _ => default_wait(request),
+        _ => Wait::After(default_wait(request)),
+    }
+}
+
+/// Milliseconds after which a key that waits so passes again, whatever else happens.
+pub fn at_latest(wait: Wait) -> u64 {
+    match wait {
+        Wait::After(wait) => wait,
+        Wait::OnChange(wait) => wait.unwrap_or(Limits::default().longest_wait),
     }
 }
 

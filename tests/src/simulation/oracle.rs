@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use polity_core::contract::{Act, Code, Json, Next, Pass, Question, Request, RetryRequest};
+use polity_core::contract::{Act, Code, Json, Next, Pass, Question, Request, RetryRequest, Wait};
 use polity_core::key::Key;
 use polity_core::object::Object;
 use polity_core::record::{Outcome, PassRecord};
@@ -538,7 +538,10 @@ impl Oracle {
                 || (meta.generation, meta.deleting) != (last.meta.generation, last.meta.deleting);
             seen.woken_by_changes(instant.store.log(), host, (last, meta, news), record)?;
         }
-        let waits = record.outcome == Outcome::Published && matches!(record.next, Some(Next::Retry { .. }));
+        let answer = record.retry.as_ref().and_then(|retry| retry.answer);
+        let any_change = matches!(answer, Some(Wait::OnChange(_)));
+        let retries = record.outcome == Outcome::Published && matches!(record.next, Some(Next::Retry { .. }));
+        let waits = retries && !any_change;
         let last = Last {
             ended: record.ended.boot,
             version: meta.version,

@@ -42,7 +42,7 @@ impl Stepper for Sandboxed {
     }
 
     fn decide(&self, policy: &PolicyId, request: &RetryRequest, _: &Limits) -> Result<Wait, Fault> {
-        Ok(Wait::After(kinds::decide(policy, request)))
+        Ok(kinds::decide(policy, request))
     }
 
     fn machine(&self) -> LoadedPolicy {

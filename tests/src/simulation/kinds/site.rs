@@ -4,7 +4,7 @@
 use polity_core::binding::{Binding, Grant, KindGrant, Relation};
 use polity_core::contract::{
     Act, Code, Eviction, Failure, Kind, ListQuery, Manifest, Next, ObjectDelete, ObjectPatch, ObjectRef,
-    Precondition, Question, RetryRequest, Role,
+    Precondition, Question, RetryRequest, Role, Wait,
 };
 use serde_json::{Value, json};
 
@@ -68,11 +68,15 @@ fn related() -> KindGrant {
     }
 }
 
-/// Milliseconds: doubled with each attempt, and more in every other form of the policy.
-pub fn patience(request: &RetryRequest) -> u64 {
+/// Doubled with each attempt, and more in every other form of the policy. Now and then any change may end it.
+pub fn patience(request: &RetryRequest) -> Wait {
     let config: Value = serde_json::from_str(&request.config).unwrap_or_default();
     let base = 300 + 12_000 * (config["form"].as_u64().unwrap_or(0) % 2);
-    (base << request.attempt.min(4)) + request.seed % 100
+    let wait = (base << request.attempt.min(4)) + request.seed % 100;
+    match request.seed.is_multiple_of(3) {
+        true => Wait::OnChange(Some(wait)),
+        false => Wait::After(wait),
+    }
 }
 
 /// The policy of Sites.

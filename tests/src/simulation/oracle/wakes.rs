@@ -163,7 +163,7 @@ impl Seen {
             // It was swapped while the pass was under way: the new one is asked again.
             let mut request = retry.request.clone();
             request.config = config.clone();
-            wait = kinds::decide(policy, &request);
+            wait = kinds::at_latest(kinds::decide(policy, &request));
         }
         let due = record.ended.boot.saturating_add(wait);
         let faulty = record.outcome == Outcome::Faulted;
@@ -177,7 +177,7 @@ impl Seen {
         for (_, last) in self.last.iter_mut().filter(of_binding) {
             if let Some((due, request)) = last.due.as_mut().zip(last.retry.as_mut()) {
                 request.config = config.clone();
-                let new = last.ended + kinds::decide(policy, request);
+                let new = last.ended + kinds::at_latest(kinds::decide(policy, request));
                 due.from = due.from.min(new);
                 due.until = new.max(boot);
             }
