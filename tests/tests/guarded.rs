@@ -721,7 +721,7 @@ fn nothing_is_acted_on_an_object_that_does_not_keep_the_finalizer() {
 fn an_entry_that_this_host_cannot_read_refuses_every_create_and_stays_as_it_is() {
     let entry = json!({"operation": "vm.clone", "intent": "x", "key": "k", "since": 1, "service": "vm@1", "stamp": 1, "place": ["sim"], "principal": "host"});
     let mut newer = entry.clone();
-    newer["stamp"] = json!(2);
+    newer["cell"] = json!(2);
     for odd in [
         json!([newer]),
         json!([7]),

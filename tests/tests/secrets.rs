@@ -214,10 +214,7 @@ async fn nothing_that_anybody_sees_holds_a_secret() {
     }
     site.play_kubelets();
     let host = site.start();
-    let uid = run(&site).await;
-
-    let minted = minted(&host);
-    let token = token(&site, &minted, &uid).await;
+    let token = run(&site, &host).await;
     let sessions: Vec<String> = site
         .clouds
         .all()
@@ -253,8 +250,9 @@ async fn nothing_that_anybody_sees_holds_a_secret() {
     }
 }
 
-/// Waits until the machines of both policies run; the uid of one.
-async fn run(site: &Site) -> String {
+/// Waits until the machines of both policies run; the token with which one of them joined, before it was revoked.
+async fn run(site: &Site, host: &Host) -> String {
+    let mut known = None;
     let (mcm, capv) = (
         setting::reference(MCM, "Machine", Some(TRUSTED), "m-1"),
         setting::reference("capv.polity.dev/v1alpha1", "Machine", Some(TRUSTED), "vm"),
@@ -265,8 +263,12 @@ async fn run(site: &Site) -> String {
         let (Some(mcm), Some(capv)) = machines else {
             continue;
         };
+        if let (None, Some(minted)) = (&known, minted(host)) {
+            let uid = mcm["metadata"]["uid"].as_str().unwrap_or_default();
+            known = Some(token(site, &minted, uid).await);
+        }
         if mcm["status"]["currentStatus"]["phase"] == "Running" && capv["status"]["phase"] == "Running" {
-            return mcm["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+            return known.expect("a token was minted");
         }
     }
     panic!(
@@ -277,13 +279,12 @@ async fn run(site: &Site) -> String {
 }
 
 /// The reference of the token that the host made: the token is a secret too.
-fn minted(host: &Host) -> String {
-    let minted = host.passes_of("m-1").iter().find_map(|pass| {
+fn minted(host: &Host) -> Option<String> {
+    host.passes_of("m-1").iter().find_map(|pass| {
         let journal = serde_json::to_string(&pass.roles).expect("JSON");
         let (_, rest) = journal.split_once("minted:")?;
         Some(rest[..rest.find(['\\', '"'])?].to_owned())
-    });
-    minted.expect("a token was minted")
+    })
 }
 
 /// The token's value, which only a cloud is told.

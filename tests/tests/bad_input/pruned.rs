@@ -109,7 +109,8 @@ async fn an_entry_of_a_newer_host_is_kept_and_nothing_is_created_beside_it() {
     object["spec"]["template"] = "ubuntu".into();
     object["metadata"]["annotations"] = json!({"capv.polity.dev/maintenance": "true"});
     stand.apply(&object).await;
-    let newer = json!({"operation": "vm.clone", "intent": "vm", "key": "k", "since": 1, "cell": 7});
+    let newer = json!({"operation": "vm.clone", "intent": "vm", "key": "k", "since": 1, "service": "vm@1", "stamp": 1,
+        "place": ["sim"], "principal": "host", "cell": 7});
     stand.write_status(&at, &json!({"pending": [newer]})).await;
     object["metadata"]["annotations"]["capv.polity.dev/maintenance"] = Value::Null;
     stand.apply(&object).await;
@@ -120,7 +121,7 @@ async fn an_entry_of_a_newer_host_is_kept_and_nothing_is_created_beside_it() {
         .await;
     let message = condition["message"].as_str().unwrap_or_default();
     assert!(
-        message.contains("status.pending[0]: unknown field `stamp`"),
+        message.contains("status.pending[0]: unknown field `cell`"),
         "{message}"
     );
     assert_eq!(stand.get(&at).await["status"]["pending"], json!([newer]));

@@ -110,6 +110,9 @@ pub(crate) fn judged_alone(kind: &str, configuration: Value) -> Value {
 pub(crate) fn guarded(mut binding: Value, configuration: Value) -> Value {
     let spec = &mut binding["spec"];
     spec["policies"]["identity"] = json!({"file": "capa_identity.wasm", "configuration": configuration});
+    if spec.get("cloud").is_none() {
+        spec["cloud"] = json!({"name": "sim"});
+    }
     let grants = spec["grants"].as_array_mut().expect("a list of grants");
     grants.extend(capa::grants());
     binding

@@ -60,8 +60,8 @@ async fn scenario_17_while_frozen_live_machines_rest_and_deletions_go_on(recordi
         .iter()
         .take_while(|probe| *probe == "F02 F03 after 6 s")
         .count();
-    // Half a minute, and what the answers take.
-    assert_eq!(soon, 5, "{probes:?}");
+    // Half a minute is not too long.
+    assert_eq!(soon, 6, "{probes:?}");
     assert_eq!(probes[up + soon], "F02 F04 after 6 s");
 
     let other = reference(mcm::MCM, "Machine", Some("default"), "m-2");
