@@ -22,7 +22,6 @@ use tokio::time::Instant;
 use crate::clouds::Clouds;
 use crate::configuration::configuration;
 use crate::crds;
-use crate::driver::Happening;
 use crate::policies::{Policies, Stamp};
 use crate::progress::{printable, shortened};
 use crate::turns::Later;
@@ -63,6 +62,16 @@ pub(crate) struct Loaded {
     result: Result<Ready, Problem>,
 }
 
+/// What is said of bindings, to whoever holds them.
+pub(crate) enum News {
+    /// By their watch.
+    Watched(WatchEvent),
+    /// The policies of one are loaded, or cannot be.
+    Loaded(Box<Loaded>),
+    /// It is time to look at the files that they name.
+    FilesMayHaveChanged,
+}
+
 /// Why a binding is not loaded.
 struct Problem {
     words: String,
@@ -75,7 +84,7 @@ pub(crate) struct Bindings {
     cluster: Arc<Cluster>,
     policies: Arc<Policies>,
     clouds: Arc<Clouds>,
-    sender: mpsc::UnboundedSender<Happening>,
+    sender: mpsc::Sender<News>,
     known: BTreeMap<String, Known>,
     /// The names of those that are being loaded: one at a time of each name, whatever becomes of it meanwhile.
     busy: BTreeSet<String>,
@@ -102,7 +111,7 @@ impl Bindings {
         cluster: Arc<Cluster>,
         policies: Arc<Policies>,
         clouds: Arc<Clouds>,
-        sender: mpsc::UnboundedSender<Happening>,
+        sender: mpsc::Sender<News>,
     ) -> Self {
         Bindings {
             cluster,
@@ -123,7 +132,7 @@ impl Bindings {
             let mut tick = tokio::time::interval(LOOK_EVERY);
             loop {
                 tick.tick().await;
-                if sender.send(Happening::PoliciesChanged).is_err() {
+                if sender.send(News::FilesMayHaveChanged).await.is_err() {
                     return;
                 }
             }
@@ -224,7 +233,8 @@ impl Bindings {
                     again: None,
                 }),
             };
-            let _ = sender.send(Happening::Loaded(Box::new(Loaded { name, serial, result })));
+            let loaded = Loaded { name, serial, result };
+            let _ = sender.send(News::Loaded(Box::new(loaded))).await;
         });
     }
 

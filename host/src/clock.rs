@@ -1,4 +1,4 @@
-//! The driver's clock: real, or running `speed` times as fast in standalone.
+//! The host's clock: real, or running `speed` times as fast in standalone.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,7 +1,7 @@
 //! The Polity host: wiring only. Decisions are made by policies, what follows from them by `polity-core`.
 //!
 //! ```text
-//! cli/run.rs ─ standalone.rs or a kubeconfig ─ driver.rs ─┬─ bindings.rs, policies.rs   which policies run
+//! cli/run.rs ─ standalone.rs or a kubeconfig ─ engine.rs ─┬─ bindings.rs, policies.rs   which policies run
 //!                                                         ├─ workers.rs                 steps
 //!                                                         ├─ clouds.rs                  cloud calls
 //!                                                         └─ progress.rs, recording.rs  what is seen and kept
@@ -16,8 +16,9 @@ pub mod clouds;
 mod configuration;
 pub mod crds;
 mod data;
-pub mod driver;
 pub mod edges;
+pub mod engine;
+pub mod host;
 pub mod manifests;
 pub mod policies;
 mod private;

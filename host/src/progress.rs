@@ -11,8 +11,8 @@ use polity_core::path;
 use polity_core::record::{Outcome, PassRecord};
 use serde_json::{Value, json};
 
-use crate::driver::Observer;
 use crate::edges;
+use crate::engine::Observer;
 use crate::recording::Recorder;
 use crate::said::Said;
 use crate::settled::Ends;

@@ -26,7 +26,7 @@ use crate::policies::hex;
 use course::Course;
 pub use course::{Position, Running};
 
-/// A scenario file. Times count from the start, on the driver's clock.
+/// A scenario file. Times count from the start, on the host's clock.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scenario {

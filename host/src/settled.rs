@@ -11,7 +11,7 @@ use polity_core::record::{Outcome, PassRecord};
 
 use crate::clock::Clock;
 use crate::clouds::Clouds;
-use crate::driver::{Handle, View};
+use crate::engine::{Handle, View};
 use crate::progress::then;
 use crate::sim::{self, Running};
 
@@ -91,7 +91,7 @@ impl Ends {
 
 /// Waits until everything is settled, or the deadline.
 pub struct Settling<'a> {
-    /// The driver.
+    /// The host.
     pub handle: &'a Handle,
     /// What it does.
     pub ends: &'a Ends,
@@ -107,7 +107,7 @@ impl Settling<'_> {
         let end = clock.now().boot.saturating_add(deadline.0);
         loop {
             let Some(view) = self.handle.view().await else {
-                return vec!["the driver stopped".into()];
+                return vec!["the host stopped".into()];
             };
             let mut stuck = self.ends.unsettled(&view);
             if let Some(left) = self.running.map(Running::steps_left).filter(|left| *left > 0) {

@@ -1,4 +1,4 @@
-//! Standalone: the embedded API on the driver's clock, in memory or in the data folder, served if asked for.
+//! Standalone: the embedded API on the host's clock, in memory or in the data folder, served if asked for.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -12,8 +12,6 @@ use polity_core::render::{Render, Rendered};
 use polity_sandbox::Policy;
 use tokio::sync::mpsc;
 
-use crate::driver::Happening;
-
 /// How far the threads for policies step back: the others get about three times their share of a processor.
 const NICE: i32 = 5;
 
@@ -21,8 +19,8 @@ const NICE: i32 = 5;
 pub(crate) struct Workers {
     policies: BTreeMap<PolicyId, Arc<Policy>>,
     line: Arc<Line>,
-    /// Where calls are made by the caller itself.
-    inline: Option<mpsc::UnboundedSender<Happening>>,
+    /// Whether the caller makes its calls itself.
+    inline: bool,
 }
 
 struct Line {
@@ -48,9 +46,9 @@ enum Work {
 }
 
 impl Workers {
-    /// Starts threads. Replies go to the driver. Without any thread the caller makes each call itself, at once: in a
+    /// Starts threads, which send what comes of each call. Without any thread the caller makes it itself, at once: in a
     /// simulation nothing happens beside it.
-    pub(crate) fn start(threads: usize, replies: mpsc::UnboundedSender<Happening>) -> Self {
+    pub(crate) fn start(threads: usize, replies: &mpsc::Sender<Input>) -> Self {
         let line = Arc::new(Line {
             jobs: Mutex::default(),
             come: Condvar::new(),
@@ -61,7 +59,7 @@ impl Workers {
             let started = named.spawn(move || {
                 step_back();
                 while let Some(job) = line.next() {
-                    if replies.send(job.happening()).is_err() {
+                    if replies.blocking_send(job.done()).is_err() {
                         return;
                     }
                 }
@@ -73,7 +71,7 @@ impl Workers {
         Workers {
             policies: BTreeMap::new(),
             line,
-            inline: (threads == 0).then_some(replies),
+            inline: threads == 0,
         }
     }
 
@@ -101,20 +99,33 @@ impl Workers {
         self.policies.keys()
     }
 
-    pub(crate) fn step(&self, id: CallId, policy: &PolicyId, pass: Arc<Pass>, limits: Limits) {
-        if let Some(policy) = self.known(policy) {
-            self.push(id, Work::Step(policy, limits, pass));
-        }
+    /// Has a policy called. What came of it, where nobody else calls it.
+    pub(crate) fn step(
+        &self,
+        id: CallId,
+        policy: &PolicyId,
+        pass: Arc<Pass>,
+        limits: Limits,
+    ) -> Option<Input> {
+        let policy = self.known(policy)?;
+        self.push(id, Work::Step(policy, limits, pass))
     }
 
-    pub(crate) fn decide(&self, id: CallId, policy: &PolicyId, request: RetryRequest, limits: Limits) {
-        if let Some(policy) = self.known(policy) {
-            self.push(id, Work::Decide(policy, limits, Box::new(request)));
-        }
+    /// The same of a retry policy.
+    pub(crate) fn decide(
+        &self,
+        id: CallId,
+        policy: &PolicyId,
+        request: RetryRequest,
+        limits: Limits,
+    ) -> Option<Input> {
+        let policy = self.known(policy)?;
+        self.push(id, Work::Decide(policy, limits, Box::new(request)))
     }
 
-    pub(crate) fn render(&self, id: CallId, render: Box<Render>) {
-        self.push(id, Work::Render(render));
+    /// The same of a long list.
+    pub(crate) fn render(&self, id: CallId, render: Box<Render>) -> Option<Input> {
+        self.push(id, Work::Render(render))
     }
 
     /// A binding reaches the controller only after its policies were made known here.
@@ -122,15 +133,15 @@ impl Workers {
         self.policies.get(policy).cloned()
     }
 
-    fn push(&self, id: CallId, work: Work) {
+    fn push(&self, id: CallId, work: Work) -> Option<Input> {
         let job = Job { id, work };
-        if let Some(replies) = &self.inline {
-            let _ = replies.send(job.happening());
-            return;
+        if self.inline {
+            return Some(job.done());
         }
         let mut jobs = self.line.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         jobs.waiting.push_back(job);
         self.line.come.notify_one();
+        None
     }
 }
 
@@ -168,12 +179,12 @@ impl Line {
 }
 
 impl Job {
-    /// Calls the policy; what the driver hears of it.
-    fn happening(&self) -> Happening {
-        Happening::Input(Input::Returned {
+    /// Calls the policy; what came of it.
+    fn done(&self) -> Input {
+        Input::Returned {
             call: self.id,
             reply: self.run(),
-        })
+        }
     }
 
     /// A panic of the host inside a step is a bug of ours; it must not take the other objects down with it.

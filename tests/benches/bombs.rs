@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use polity::driver::Observer;
+use polity::engine::Observer;
 use polity::manifests::Manifests;
 use polity_core::binding::PolicyId;
 use polity_core::record::{Outcome, PassRecord};
@@ -150,7 +150,7 @@ async fn measure() {
     };
     site.apply(&quiet_ones).await;
     let counts = Counts::default();
-    let (_, _, driver) = site.drive(THREADS, Box::new(counts.clone()));
+    let (host, _) = site.drive(THREADS, Box::new(counts.clone()));
     while counts.published.load(Ordering::Relaxed) < 10 {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -189,7 +189,7 @@ async fn measure() {
     let before = counts.faults.load(Ordering::Relaxed);
     tokio::time::sleep(WATCHED).await;
     let (worst, now) = (status("VmHWM"), status("VmRSS"));
-    driver.abort();
+    host.abort();
     println!(
         "passes that ended in a fault: {}",
         counts.faults.load(Ordering::Relaxed) - before

@@ -1,4 +1,4 @@
-//! Passes per second of the whole host in memory: driver, cache, queue, sandbox, simulated cloud, as `polity run` puts
+//! Passes per second of the whole host in memory: engine, cache, queue, sandbox, simulated cloud, as `polity run` puts
 //! them together. See `README.md` beside this file.
 
 #![allow(clippy::print_stdout, reason = "a report")]
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use polity::driver::Observer;
+use polity::engine::Observer;
 use polity::manifests::Manifests;
 use polity_core::binding::PolicyId;
 use polity_core::contract::Next;
@@ -95,7 +95,7 @@ fn nothing_limits() -> Value {
 /// Lets a host drive what is there, and says how fast it was.
 async fn measure(name: &str, site: &Site, threads: usize) {
     let counts = Counts::default();
-    let (_, _, driver) = site.drive(threads, Box::new(counts.clone()));
+    let (host, _) = site.drive(threads, Box::new(counts.clone()));
     while counts.passes.load(Ordering::Relaxed) < 4 * MACHINES as u64 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -109,7 +109,7 @@ async fn measure(name: &str, site: &Site, threads: usize) {
     let (started, before) = (Instant::now(), read());
     tokio::time::sleep(COUNTED).await;
     let (seconds, after) = (started.elapsed().as_secs_f64(), read());
-    driver.abort();
+    host.abort();
     let (passes, steps) = (after.0 - before.0, after.1 - before.1);
     println!(
         "{name}: {:>8.0} passes/s, {:.1} steps a pass, {:.2} cores busy, {:>8.0} passes/s a core",
@@ -189,12 +189,12 @@ async fn make(name: &str, kept: Kept) -> f64 {
     site.apply(&manifests).await;
     let settled = Settled::default();
     let started = Instant::now();
-    let (_, _, driver) = site.drive(2, Box::new(settled.clone()));
+    let (host, _) = site.drive(2, Box::new(settled.clone()));
     while settled.machines.lock().expect("nobody panicked").len() < MADE {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let seconds = started.elapsed().as_secs_f64();
-    driver.abort();
+    host.abort();
     let passes = settled.passes.load(Ordering::Relaxed);
     println!(
         "{name}: {seconds:>6.1} s, {passes} passes, {:>6.0} passes/s",

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use polity::driver::Observer;
+use polity::engine::Observer;
 use polity::manifests::Manifests;
 use polity_core::binding::PolicyId;
 use polity_core::record::{Outcome, PassRecord};
@@ -134,7 +134,7 @@ async fn measure(greed: Option<&str>) -> Measured {
     })
     .await;
     let waits = Waits::default();
-    let (_, _, driver) = site.drive(THREADS, Box::new(waits.clone()));
+    let (host, _) = site.drive(THREADS, Box::new(waits.clone()));
     while waits.with(|measured| measured.polite) < POLITE {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -156,7 +156,7 @@ async fn measure(greed: Option<&str>) -> Measured {
         apply(&site, &asking).await;
         tokio::time::sleep(EVERY).await;
     }
-    driver.abort();
+    host.abort();
     waits.with(std::mem::take)
 }
 

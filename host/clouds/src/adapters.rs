@@ -44,7 +44,7 @@ pub struct Opening {
     pub configuration: Option<Value>,
     /// For whatever is drawn by chance, the handles of sessions included: a host that is no simulation draws it anew.
     pub seed: u64,
-    /// The driver's clock.
+    /// The host's clock.
     pub clock: Arc<dyn Clock>,
     /// Resolves sealed arguments.
     pub secrets: Arc<dyn SecretResolver>,

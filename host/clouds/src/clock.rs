@@ -1,8 +1,8 @@
-//! The driver's clock.
+//! The host's clock.
 
 use crate::cloud::BoxFuture;
 
-/// The driver's clock, which in standalone is virtual. The `since` of pending entries must be of the same clock.
+/// The host's clock, which in standalone is virtual. The `since` of pending entries must be of the same clock.
 pub trait Clock: Send + Sync {
     /// Unix milliseconds.
     fn now_ms(&self) -> u64;

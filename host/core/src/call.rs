@@ -1,4 +1,4 @@
-//! What core wants done, and what comes of it. The driver turns each call into a future and its reply into an input.
+//! What core wants done, and what comes of it. The engine turns each call into a future and its reply into an input.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! The deterministic heart of Polity: everything that can happen goes in, everything that must be done comes out.
 //!
-//! No clock, no I/O, no randomness, no threads: the same inputs give the same outputs, byte for byte. The driver of the
+//! No clock, no I/O, no randomness, no threads: the same inputs give the same outputs, byte for byte. The engine of the
 //! host turns [`call::Call`]s into futures and their [`call::Reply`]s into inputs; the simulation does the same with a
 //! seeded loop in place of an executor.
 

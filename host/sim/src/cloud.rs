@@ -1,4 +1,4 @@
-//! The simulated cloud on the driver's clock.
+//! The simulated cloud on the host's clock.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

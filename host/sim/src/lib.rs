@@ -3,7 +3,7 @@
 //! manner of Neutron and Nova, and accounts and roles in the manner of AWS.
 //!
 //! [`Sim`] is a state machine without clock and I/O: it is told the time, and chance comes from its seed. A simulation
-//! drives it directly; [`SimCloud`] puts it behind the [`Cloud`](polity_clouds::Cloud) trait, on the driver's clock.
+//! drives it directly; [`SimCloud`] puts it behind the [`Cloud`](polity_clouds::Cloud) trait, on the host's clock.
 //!
 //! # Rooms
 //!

@@ -20,7 +20,7 @@ use crate::bindings;
 use crate::clock::Clock;
 use crate::clouds::Clouds;
 use crate::data::Data;
-use crate::driver::{Driver, Handle, Parts, Running};
+use crate::host::{Config, Host, Running};
 use crate::policies::Policies;
 use crate::progress::{Format, Progress, say};
 use crate::secrets::ClusterSecrets;
@@ -84,8 +84,7 @@ impl NodeAgent {
             let mut signals = Signals::catch()?;
             tokio::select! {
                 started = self.start(format) => {
-                    let (driver, handle) = started?;
-                    self.until_its_end(driver, &handle, &mut signals, format).await
+                    self.until_its_end(started?, &mut signals, format).await
                 }
                 () = signals.next() => {
                     say(format, "stopped before it began");
@@ -98,7 +97,7 @@ impl NodeAgent {
         code
     }
 
-    async fn start(&self, format: Format) -> Result<(Running, Handle)> {
+    async fn start(&self, format: Format) -> Result<Running> {
         if !self.connection.is_given() {
             bail!("--kubeconfig, --context or --in-cluster is needed: where is the Node?");
         }
@@ -123,7 +122,7 @@ impl NodeAgent {
 
         let recorder = recorder(self.record.as_deref(), Some(&data), &sandbox.engine_version())?;
         let started = clock.now().boot;
-        let (driver, handle) = Driver::new(Parts {
+        Ok(Host::start(Config {
             identity: identity(),
             clock,
             cluster,
@@ -136,22 +135,22 @@ impl NodeAgent {
                 Arc::new(Ends::default()),
                 Some(recorder),
             )),
-        });
-        Ok((driver.with_local_bindings(vec![binding]).spawn_run(), handle))
+            local: Some(vec![binding]),
+            kubelets: false,
+        }))
     }
 
     async fn until_its_end(
         &self,
-        mut driver: Running,
-        handle: &Handle,
+        mut host: Running,
         signals: &mut Signals,
         format: Format,
     ) -> Result<ExitCode> {
         tokio::select! {
             () = signals.next() => say(format, "stopping: what is in flight is finished first"),
-            failure = driver.ended_by_itself() => return Err(failure),
+            failure = host.ended_by_itself() => return Err(failure),
         }
-        self.stopping.stop(handle, driver, signals, format).await?;
+        self.stopping.stop(host, signals, format).await?;
         Ok(ExitCode::SUCCESS)
     }
 

@@ -18,7 +18,7 @@ use crate::applied::Applied;
 use crate::clock::Clock;
 use crate::clouds::Clouds;
 use crate::data::Data;
-use crate::driver::{Driver, Handle, Parts};
+use crate::host::{self, Config, Host};
 use crate::manifests::{Manifests, Target};
 use crate::policies::Policies;
 use crate::progress::{Format, Progress, say};
@@ -29,7 +29,7 @@ use crate::sim::{self, Position, Running, Scenario};
 use crate::standalone;
 use crate::timekeeping::{self, Timekeeper};
 
-/// When `--until-settled` gives up without a scenario that says so: an hour of the driver's clock.
+/// When `--until-settled` gives up without a scenario that says so: an hour of the host's clock.
 const DEADLINE: Millis = Millis::seconds(3_600);
 
 /// Run the host.
@@ -75,7 +75,7 @@ pub(super) struct Run {
     /// expects holds; exit 1 at the deadline, saying what is stuck and why.
     #[arg(long)]
     until_settled: bool,
-    /// When --until-settled gives up, on the driver's clock: `10m`. The default is the scenario's, otherwise 1h.
+    /// When --until-settled gives up, on the host's clock: `10m`. The default is the scenario's, otherwise 1h.
     #[arg(long, value_name = "DURATION", value_parser = millis)]
     deadline: Option<Millis>,
     /// Record every pass here, and keep all of them. Without it the newest 64 MiB are kept: in the data folder, or in a
@@ -112,8 +112,8 @@ pub(super) fn millis(text: &str) -> Result<Millis, String> {
     serde_json::from_value(Value::String(text.to_owned())).map_err(|e| e.to_string())
 }
 
-/// A host that runs.
-struct Host {
+/// A host that runs, and what stands around it.
+struct Started {
     clock: Arc<Clock>,
     timekeeper: Option<Timekeeper>,
     /// The embedded API of standalone.
@@ -123,8 +123,7 @@ struct Host {
     scenario: Option<Scenario>,
     running: Option<Running>,
     ends: Arc<Ends>,
-    driver: crate::driver::Running,
-    handle: Handle,
+    host: host::Running,
 }
 
 impl Run {
@@ -158,8 +157,8 @@ impl Run {
         }
     }
 
-    /// Applies what is given and starts the driver.
-    async fn start(&self, format: Format) -> Result<Host> {
+    /// Applies what is given and starts the host.
+    async fn start(&self, format: Format) -> Result<Started> {
         let manifests = Manifests::read(&self.paths)?;
         let scenario = manifests.scenario.clone();
         if self.is_standalone() && self.replace_crds {
@@ -253,7 +252,7 @@ impl Run {
             }
             _ => None,
         };
-        let (driver, handle) = Driver::new(Parts {
+        let host = Host::start(Config {
             identity: identity(),
             clock: clock.clone(),
             cluster: cluster.clone(),
@@ -261,11 +260,10 @@ impl Run {
             policies,
             threads: std::thread::available_parallelism().map_or(1, |n| n.get()),
             observer: Box::new(Progress::new(format, started, ends.clone(), Some(recorder))),
+            local: None,
+            kubelets: true,
         });
-        let driver = driver.spawn_run();
-        tokio::spawn(sim::play_kubelets(clock.clone(), cluster.clone(), clouds.clone()));
-        clock.start();
-        Ok(Host {
+        Ok(Started {
             clock,
             timekeeper,
             api,
@@ -274,27 +272,32 @@ impl Run {
             scenario,
             running,
             ends,
-            driver,
-            handle,
+            host,
         })
     }
 
-    async fn until_its_end(&self, mut host: Host, signals: &mut Signals, format: Format) -> Result<ExitCode> {
+    async fn until_its_end(
+        &self,
+        mut run: Started,
+        signals: &mut Signals,
+        format: Format,
+    ) -> Result<ExitCode> {
         let deadline = self
             .deadline
-            .or(host.scenario.as_ref().and_then(Scenario::deadline));
+            .or(run.scenario.as_ref().and_then(Scenario::deadline));
         let deadline = deadline.unwrap_or(DEADLINE);
+        let handle = run.host.handle().clone();
         let end = Settling {
-            handle: &host.handle,
-            ends: &host.ends,
-            clouds: &host.clouds,
-            running: host.running.as_ref(),
+            handle: &handle,
+            ends: &run.ends,
+            clouds: &run.clouds,
+            running: run.running.as_ref(),
         };
         let code = tokio::select! {
-            stuck = end.wait(&host.clock, deadline), if self.until_settled => {
-                let scenario = host.scenario.as_ref();
-                let ended = report(stuck, scenario, &host.cluster, &host.clouds, deadline, format).await?;
-                match host.running.as_ref().map_or(0, Running::steps_failed) {
+            stuck = end.wait(&run.clock, deadline), if self.until_settled => {
+                let scenario = run.scenario.as_ref();
+                let ended = report(stuck, scenario, &run.cluster, &run.clouds, deadline, format).await?;
+                match run.running.as_ref().map_or(0, Running::steps_failed) {
                     0 => ended,
                     failed => {
                         say(format, &format!("{failed} steps of the scenario failed"));
@@ -306,13 +309,11 @@ impl Run {
                 say(format, "stopping: what is in flight is finished first");
                 ExitCode::SUCCESS
             }
-            failure = host.driver.ended_by_itself() => return Err(failure),
-            why = lost(host.api.as_ref()) => bail!("{why}: nothing is stored any more, so the host ends"),
+            failure = run.host.ended_by_itself() => return Err(failure),
+            why = lost(run.api.as_ref()) => bail!("{why}: nothing is stored any more, so the host ends"),
         };
-        self.stopping
-            .stop(&host.handle, host.driver, signals, format)
-            .await?;
-        if let Some(timekeeper) = host.timekeeper {
+        self.stopping.stop(run.host, signals, format).await?;
+        if let Some(timekeeper) = run.timekeeper {
             timekeeper.stop().await?;
         }
         Ok(code)

@@ -9,7 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 
 use super::run::millis;
-use crate::driver::{Handle, Running};
+use crate::host::{Running, Stage};
 use crate::progress::{Format, duration, say};
 
 /// How long what was sent before the cut may still take, and then the lease to be given up: five seconds each.
@@ -24,33 +24,26 @@ pub(super) struct Stopping {
 }
 
 impl Stopping {
-    /// Stops a driver: what is in flight has its time, the rest is cut. Another signal shortens either.
-    pub(super) async fn stop(
-        &self,
-        handle: &Handle,
-        driver: Running,
-        signals: &mut Signals,
-        format: Format,
-    ) -> Result<()> {
-        let mut ended = std::pin::pin!(driver.stopped());
-        handle.stop();
-        tokio::select! {
-            ended = &mut ended => return ended,
-            () = sleep(Duration::from_millis(self.grace.0)) => {
-                say(format, &format!("what is still in flight after {} is cut", duration(self.grace.0)));
-            }
-            () = signals.next() => say(format, "what is still in flight is cut"),
+    /// Stops a host: what is in flight has its time, the rest is cut. Another signal shortens either.
+    pub(super) async fn stop(&self, host: Running, signals: &mut Signals, format: Format) -> Result<()> {
+        let ended = host.shutdown(async |stage| match stage {
+            Stage::Finishing => tokio::select! {
+                () = sleep(Duration::from_millis(self.grace.0)) => {
+                    say(format, &format!("what is still in flight after {} is cut", duration(self.grace.0)));
+                }
+                () = signals.next() => say(format, "what is still in flight is cut"),
+            },
+            Stage::Cutting => tokio::select! {
+                () = sleep(LAST) => {}
+                () = signals.next() => {}
+            },
+        });
+        if !ended.await? {
+            say(
+                format,
+                "stopped in the middle: the lease was not given up, and ends by itself",
+            );
         }
-        handle.cut();
-        tokio::select! {
-            ended = &mut ended => return ended,
-            () = sleep(LAST) => {}
-            () = signals.next() => {}
-        }
-        say(
-            format,
-            "stopped in the middle: the lease was not given up, and ends by itself",
-        );
         Ok(())
     }
 }

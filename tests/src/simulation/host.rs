@@ -1,4 +1,4 @@
-//! One simulated host process: a machine of core, its clocks, and what the driver would hold for it.
+//! One simulated host process: a machine of core, its clocks, and what the engine would hold for it.
 
 use std::collections::{BTreeMap, VecDeque};
 

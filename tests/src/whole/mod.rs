@@ -1,4 +1,4 @@
-//! The whole host in one thread on a paused runtime: driver, kube client, embedded API, sandbox and simulated cloud,
+//! The whole host in one thread on a paused runtime: engine, kube client, embedded API, sandbox and simulated cloud,
 //! as `polity run` puts them together. Hours pass in an instant, and nothing waits in real time but the compiler of
 //! policies.
 //!
@@ -29,7 +29,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use polity::clock::Clock;
 use polity::clouds::Clouds;
-use polity::driver::{Driver, Handle, Observer, Parts};
+use polity::engine::{Handle, Observer};
+use polity::host::{self, Config};
 use polity::manifests::{Manifests, Target};
 use polity::policies::Policies;
 use polity::recording::Recorder;
@@ -79,7 +80,7 @@ pub struct Site {
 
 /// A host process on a site.
 pub struct Host {
-    /// Reaches its driver.
+    /// Reaches its engine.
     pub handle: Handle,
     /// What its passes came to.
     pub ends: Arc<Ends>,
@@ -87,7 +88,7 @@ pub struct Host {
     pub records: Arc<Mutex<Vec<PassRecord>>>,
     /// What lies between it and the API server.
     pub wire: Wire,
-    task: tokio::task::JoinHandle<()>,
+    running: host::Running,
 }
 
 impl Site {
@@ -225,22 +226,18 @@ impl Site {
             recorder,
             notes: self.notes.checker(),
         };
-        let (handle, wire, task) = self.run(self.hosts.clone(), 0, Box::new(watcher), local);
+        let (running, wire) = self.run(self.hosts.clone(), 0, Box::new(watcher), local);
         Host {
-            handle,
+            handle: running.handle().clone(),
             ends,
             records,
             wire,
-            task,
+            running,
         }
     }
 
-    /// Starts a driver with so many threads for policies, which `observer` sees.
-    pub fn drive(
-        &self,
-        threads: usize,
-        observer: Box<dyn Observer>,
-    ) -> (Handle, Wire, tokio::task::JoinHandle<()>) {
+    /// Starts a host with so many threads for policies, which `observer` sees.
+    pub fn drive(&self, threads: usize, observer: Box<dyn Observer>) -> (host::Running, Wire) {
         self.run(self.hosts.clone(), threads, observer, None)
     }
 
@@ -250,13 +247,13 @@ impl Site {
         threads: usize,
         observer: Box<dyn Observer>,
         local: Option<Object>,
-    ) -> (Handle, Wire, tokio::task::JoinHandle<()>) {
+    ) -> (host::Running, Wire) {
         let life = self.lives.get() + 1;
         self.lives.set(life);
         let wire = Wire::new(client);
         let outputs = wire.outputs().clone();
         let clouds = self.clouds.reached_through(move |cloud| outputs.counted(cloud));
-        let (driver, handle) = Driver::new(Parts {
+        let config = Config {
             identity: format!("host-{life}"),
             clock: self.clock.clone(),
             cluster: Arc::new(Cluster::new(wire.client(), LEASE)),
@@ -264,24 +261,23 @@ impl Site {
             policies: self.policies.clone(),
             threads,
             observer,
-        });
-        let mut driver = driver.with_guards(self.guards);
-        if let Some(binding) = local {
-            driver = driver.with_local_bindings(vec![binding]);
-        }
-        let task = tokio::spawn(driver.run());
-        wire.outputs().are_of(task.abort_handle());
-        (handle, wire, task)
+            local: local.map(|binding| vec![binding]),
+            // Those of the site outlive its hosts.
+            kubelets: false,
+        };
+        let running = host::Host::start_unguarded(config, self.guards);
+        wire.outputs().are_of(running.abort_handle());
+        (running, wire)
     }
 
-    /// Starts a driver that has this binding and no other, as `polity node-agent` does, and speaks to the API server by
+    /// Starts a host that has this binding and no other, as `polity node-agent` does, and speaks to the API server by
     /// this client.
     pub fn drive_alone(
         &self,
         client: kube::Client,
         binding: Value,
         observer: Box<dyn Observer>,
-    ) -> (Handle, Wire, tokio::task::JoinHandle<()>) {
+    ) -> (host::Running, Wire) {
         self.run(client, 0, observer, Some(local(binding)))
     }
 
@@ -419,24 +415,24 @@ pub async fn list(cluster: &Cluster, api_version: &str, kind: &str) -> Vec<Value
 impl Host {
     /// Whether the process has ended.
     pub fn has_ended(&self) -> bool {
-        self.task.is_finished()
+        self.running.is_finished()
     }
 
     /// Ends the process at once: what it had sent may still arrive.
     pub fn kill(&self) {
-        self.task.abort();
+        self.running.abort();
     }
 
     /// Ends the process at once, and waits until it has ended.
     pub async fn crash(self) {
         self.kill();
-        let _ = self.task.await;
+        let _ = self.running.stopped().await;
     }
 
     /// Lets it finish what is in flight and give its lease up.
     pub async fn stop(self) {
         self.handle.stop();
-        let _ = self.task.await;
+        let _ = self.running.stopped().await;
     }
 
     /// The passes that ended since this was asked last.

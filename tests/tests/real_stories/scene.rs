@@ -11,7 +11,8 @@ use kube::ResourceExt as _;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, WatchParams};
 use kube::client::Body;
 use polity::clock::Clock;
-use polity::driver::{Handle, Observer};
+use polity::engine::{Handle, Observer};
+use polity::host::Running;
 use polity::manifests::Manifests;
 use polity::rbac::Allowed;
 use polity_core::binding::{BindingSpec, PolicyId};
@@ -68,7 +69,7 @@ pub(crate) struct Scene {
     turns: Vec<(String, Value)>,
     patience: Duration,
     handle: Handle,
-    driver: tokio::task::JoinHandle<()>,
+    host: Running,
     witness: watch::Sender<Vec<PassRecord>>,
     agents: BTreeMap<String, Agent>,
 }
@@ -77,7 +78,7 @@ pub(crate) struct Scene {
 struct Agent {
     binding: Value,
     client: kube::Client,
-    running: Option<(Handle, Wire, tokio::task::JoinHandle<()>)>,
+    running: Option<(Running, Wire)>,
     /// What agents that have ended requested of the API server.
     requested: BTreeSet<String>,
 }
@@ -224,7 +225,7 @@ impl Scene {
         site.apply(&manifests).await;
         prepare(&site).await;
         let (ended, passes) = watch::channel(Vec::new());
-        let (handle, _, driver) = site.drive(0, Box::new(Witness(ended.clone())));
+        let (host, _) = site.drive(0, Box::new(Witness(ended.clone())));
         site.play_kubelets();
         let agents = setting.agents.iter().zip(clients);
         let agents = agents.map(|(binding, client)| {
@@ -244,8 +245,8 @@ impl Scene {
             passes,
             turns: Vec::new(),
             patience,
-            handle,
-            driver,
+            handle: host.handle().clone(),
+            host,
             witness: ended,
             agents,
         };
@@ -257,12 +258,12 @@ impl Scene {
     async fn close(mut self) -> Vec<(String, Value)> {
         let agents = std::mem::take(&mut self.agents).into_values();
         let agents = agents.filter_map(|agent| agent.running);
-        for (handle, _, driver) in agents {
-            handle.stop();
-            driver.await.expect("an agent ends");
+        for (agent, _) in agents {
+            agent.handle().stop();
+            agent.stopped().await.expect("an agent ends");
         }
         self.handle.stop();
-        self.driver.await.expect("the host ends");
+        self.host.stopped().await.expect("the host ends");
         let wrong: Vec<String> = self.passes.borrow().iter().flat_map(wrong_notes).collect();
         assert_eq!(wrong, [""; 0]);
         self.turns
@@ -281,16 +282,16 @@ impl Scene {
     /// The agent of a node ends, in the middle of whatever it does.
     pub(crate) async fn kill_agent(&mut self, node: &str) {
         let agent = self.agents.get_mut(node).expect("its binding is in the setting");
-        let (_, wire, driver) = agent.running.take().expect("it runs");
-        driver.abort();
-        let _ = driver.await;
+        let (running, wire) = agent.running.take().expect("it runs");
+        running.abort();
+        let _ = running.stopped().await;
         agent.requested.extend(wire.requests());
     }
 
     /// What the agent of a node has requested of the API server: `PATCH /api/v1/nodes/n`.
     pub(crate) fn requested_by(&self, node: &str) -> BTreeSet<String> {
         let agent = &self.agents[node];
-        let now = agent.running.as_ref().map(|(_, wire, _)| wire.requests());
+        let now = agent.running.as_ref().map(|(_, wire)| wire.requests());
         let mut all = now.unwrap_or_default();
         all.extend(agent.requested.iter().cloned());
         all

@@ -1,10 +1,10 @@
 //! The only event loop: turns outputs of core into futures, and their results into inputs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::future::ready;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, anyhow};
 use futures::{FutureExt as _, StreamExt as _};
 use polity_cluster::{Cluster, MintLimits, Wanted};
 use polity_core::binding::PolicyId;
@@ -16,12 +16,13 @@ use polity_core::key::Key;
 use polity_core::object::{Object, ResourceVersion};
 use polity_core::record::PassRecord;
 use serde_json::json;
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::AbortHandle;
 
-use crate::bindings::{Bindings, Loaded};
+use crate::bindings::{Bindings, Loaded, News};
 use crate::clock::Clock;
 use crate::clouds::Clouds;
+use crate::host::Config;
 use crate::said::Said;
 use crate::sim;
 use crate::workers::Workers;
@@ -34,23 +35,12 @@ const STATUS_EVERY: u64 = 2_000;
 /// Before a watch that came to an end begins again.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Something that reaches the driver.
-#[allow(
-    clippy::large_enum_variant,
-    reason = "most of them are inputs, and each is moved once"
-)]
-pub(crate) enum Happening {
-    Input(Input),
-    /// The watch of the bindings said something.
-    Bindings(WatchEvent),
-    /// A binding's policies are loaded, or cannot be.
-    Loaded(Box<Loaded>),
-    /// A policy's file changed.
-    PoliciesChanged,
-    Ask(oneshot::Sender<View>),
-}
+/// Inputs that wait to be taken in; whoever has more waits.
+const INPUTS: usize = 1024;
+/// The same of what is said of bindings, and of questions.
+const NEWS: usize = 64;
 
-/// What the driver tells of itself.
+/// How a host stands.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     /// Every key, and how it waits.
@@ -87,33 +77,44 @@ pub trait Observer: Send {
     fn says(&mut self, message: &str);
 }
 
-/// Reaches a running driver.
+/// How a host was told to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// What is in flight is finished first.
+    Finish,
+    /// What is in flight ends in the middle.
+    Cut,
+}
+
+/// Reaches a running engine.
 #[derive(Clone)]
 pub struct Handle {
-    happenings: mpsc::UnboundedSender<Happening>,
+    questions: mpsc::Sender<oneshot::Sender<View>>,
+    stopping: Arc<watch::Sender<Option<Stop>>>,
 }
 
 impl Handle {
-    /// What the driver tells of itself; none once it has stopped.
+    /// How it stands; none once it has stopped.
     pub async fn view(&self) -> Option<View> {
         let (answer, view) = oneshot::channel();
-        self.happenings.send(Happening::Ask(answer)).ok()?;
+        self.questions.send(answer).await.ok()?;
         view.await.ok()
     }
 
-    /// Lets the driver finish what is in flight, give its lease up and stop.
+    /// Lets it finish what is in flight, give its lease up and stop.
     pub fn stop(&self) {
-        let _ = self.happenings.send(Happening::Input(Input::Stop));
+        self.stopping
+            .send_if_modified(|stop| stop.replace(stop.unwrap_or(Stop::Finish)).is_none());
     }
 
-    /// Has the driver end what is in flight in the middle, give its lease up and stop.
+    /// Has it end what is in flight in the middle, give its lease up and stop.
     pub fn cut(&self) {
-        let _ = self.happenings.send(Happening::Input(Input::Cut));
+        self.stopping.send_replace(Some(Stop::Cut));
     }
 }
 
 /// The event loop and what it drives.
-pub struct Driver {
+pub(crate) struct Engine {
     machine: Controller,
     clock: Arc<Clock>,
     cluster: Arc<Cluster>,
@@ -121,8 +122,14 @@ pub struct Driver {
     bindings: Bindings,
     workers: Workers,
     observer: Box<dyn Observer>,
-    happenings: mpsc::UnboundedReceiver<Happening>,
-    sender: mpsc::UnboundedSender<Happening>,
+    inputs: mpsc::Receiver<Input>,
+    sender: mpsc::Sender<Input>,
+    /// What it has answered itself: nobody else waits before that is taken in.
+    own: VecDeque<Input>,
+    news: mpsc::Receiver<News>,
+    tells: mpsc::Sender<News>,
+    questions: mpsc::Receiver<oneshot::Sender<View>>,
+    stopping: watch::Receiver<Option<Stop>>,
     calls: BTreeMap<CallId, AbortHandle>,
     watches: BTreeMap<Scope, AbortHandle>,
     next_status: u64,
@@ -132,86 +139,76 @@ pub struct Driver {
     local: Option<Vec<Object>>,
 }
 
-/// What a driver is made of.
-pub struct Parts {
-    /// Differs between processes.
-    pub identity: String,
-    /// Its clock.
-    pub clock: Arc<Clock>,
-    /// Its cluster.
-    pub cluster: Arc<Cluster>,
-    /// Its clouds.
-    pub clouds: Arc<Clouds>,
-    /// Loads policies.
-    pub policies: Arc<crate::policies::Policies>,
-    /// Threads that call policies; 0: the driver's own, in order, as a simulation needs it.
-    pub threads: usize,
-    /// Sees every pass.
-    pub observer: Box<dyn Observer>,
-}
-
-impl Driver {
-    /// A driver, and what reaches it while it runs.
-    pub fn new(parts: Parts) -> (Self, Handle) {
-        let (sender, happenings) = mpsc::unbounded_channel();
-        let driver = Driver {
-            machine: Controller::new(parts.identity).with_rooms(rooms(parts.threads)),
+impl Engine {
+    /// An engine of these parts, and what reaches it while it runs.
+    pub(crate) fn new(parts: Config) -> (Self, Handle) {
+        let (sender, inputs) = mpsc::channel(INPUTS);
+        let (tells, news) = mpsc::channel(NEWS);
+        let (asks, questions) = mpsc::channel(NEWS);
+        let (tell_stop, stopping) = watch::channel(None);
+        let machine = Controller::new(parts.identity).with_rooms(rooms(parts.threads));
+        let engine = Engine {
+            machine,
             bindings: Bindings::new(
                 parts.cluster.clone(),
                 parts.policies.clone(),
                 parts.clouds.clone(),
-                sender.clone(),
+                tells.clone(),
             ),
-            workers: Workers::start(parts.threads, sender.clone()),
+            workers: Workers::start(parts.threads, &sender),
             clock: parts.clock,
             cluster: parts.cluster,
             clouds: parts.clouds,
             observer: parts.observer,
-            happenings,
-            sender: sender.clone(),
+            inputs,
+            sender,
+            own: VecDeque::new(),
+            news,
+            tells,
+            questions,
+            stopping,
             calls: BTreeMap::new(),
             watches: BTreeMap::new(),
             next_status: 0,
             said: Said::default(),
-            local: None,
+            local: parts.local,
         };
-        (driver, Handle { happenings: sender })
+        let handle = Handle {
+            questions: asks,
+            stopping: Arc::new(tell_stop),
+        };
+        (engine, handle)
     }
 
-    /// The same driver without a guard of its core.
     #[cfg(feature = "simulation")]
-    pub fn with_guards(mut self, guards: polity_core::controller::Guards) -> Self {
+    pub(crate) fn set_guards(&mut self, guards: polity_core::controller::Guards) {
         self.machine.set_guards(guards);
-        self
-    }
-
-    /// The same driver with bindings of its own: the cluster's are left alone, their status is written nowhere, and there
-    /// is no lease. Whoever starts it sees to it that nobody else acts on what they govern.
-    pub fn with_local_bindings(mut self, bindings: Vec<Object>) -> Self {
-        self.local = Some(bindings);
-        self
-    }
-
-    /// Starts to run, until it is told to stop and nothing is in flight any more.
-    pub fn spawn_run(self) -> Running {
-        Running {
-            task: tokio::spawn(self.run()),
-        }
     }
 
     /// Runs until it is told to stop and nothing is in flight any more.
-    pub async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         self.watch_bindings();
         let mut turn = Vec::with_capacity(TURN);
         loop {
             let deadline = self.machine.deadline().min(self.next_status);
             tokio::select! {
                 biased;
-                count = self.happenings.recv_many(&mut turn, TURN) => if count == 0 { return },
-                () = self.clock.sleep_until(deadline) => turn.push(Happening::Input(Input::Tick)),
+                Ok(()) = self.stopping.changed() => self.told_to_stop(&mut turn),
+                Some(question) = self.questions.recv() => {
+                    if self.catch_up() {
+                        return;
+                    }
+                    let _ = question.send(self.view());
+                }
+                Some(news) = self.news.recv() => self.hear(news),
+                () = ready(()), if !self.own.is_empty() => {
+                    turn.extend(self.own.drain(..self.own.len().min(TURN)));
+                }
+                _ = self.inputs.recv_many(&mut turn, TURN) => {}
+                () = self.clock.sleep_until(deadline) => turn.push(Input::Tick),
             }
-            for happening in turn.drain(..) {
-                if self.take_in(happening) {
+            for input in turn.drain(..) {
+                if self.take_in(input) {
                     return;
                 }
             }
@@ -219,6 +216,33 @@ impl Driver {
             let trouble = self.machine.lease_trouble().map(|trouble| trouble.to_string());
             self.tell("the lease", trouble.as_deref());
         }
+    }
+
+    /// Takes in what waits at this moment, so that whoever asks sees what came of what they did before; true once the
+    /// machine has stopped.
+    fn catch_up(&mut self) -> bool {
+        for _ in 0..self.news.len() {
+            if let Ok(news) = self.news.try_recv() {
+                self.hear(news);
+            }
+        }
+        for _ in 0..self.inputs.len() {
+            if self.inputs.try_recv().is_ok_and(|input| self.take_in(input)) {
+                return true;
+            }
+        }
+        while let Some(input) = self.own.pop_front() {
+            if self.take_in(input) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn told_to_stop(&mut self, turn: &mut Vec<Input>) {
+        let told = *self.stopping.borrow_and_update();
+        turn.push(Input::Stop);
+        turn.extend((told == Some(Stop::Cut)).then_some(Input::Cut));
     }
 
     /// Says what is wrong with something, or that nothing is any more, if it is news.
@@ -236,20 +260,20 @@ impl Driver {
         }
     }
 
-    /// Takes in one happening; true once the machine has stopped.
-    fn take_in(&mut self, happening: Happening) -> bool {
-        match happening {
-            Happening::Input(input) => {
-                match &input {
-                    Input::Returned { call, .. } => {
-                        self.calls.remove(call);
-                    }
-                    Input::Watched { scope, event } => self.tell_watch(scope, event),
-                    _ => {}
-                }
-                return self.step(input);
-            }
-            Happening::Bindings(event) => {
+    /// Takes in one input; true once the machine has stopped.
+    fn take_in(&mut self, input: Input) -> bool {
+        match &input {
+            Input::Returned { call, .. } => drop(self.calls.remove(call)),
+            Input::Watched { scope, event } => self.tell_watch(scope, event),
+            _ => {}
+        }
+        self.step(input)
+    }
+
+    /// Something is said of bindings.
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Watched(event) => {
                 self.tell_watch(&crate::bindings::scope(), &event);
                 for name in self.bindings.observe(event) {
                     self.observer.says(&format!("binding {name} is gone"));
@@ -257,13 +281,9 @@ impl Driver {
                     self.forget_policies();
                 }
             }
-            Happening::Loaded(loaded) => self.loaded(*loaded),
-            Happening::PoliciesChanged => self.bindings.reload_changed(),
-            Happening::Ask(answer) => {
-                let _ = answer.send(self.view());
-            }
+            News::Loaded(loaded) => self.loaded(*loaded),
+            News::FilesMayHaveChanged => self.bindings.reload_changed(),
         }
-        false
     }
 
     fn loaded(&mut self, loaded: Loaded) {
@@ -326,13 +346,22 @@ impl Driver {
                 role: _,
                 pass,
                 limits,
-            } => self.workers.step(id, &policy, pass, limits),
+            } => {
+                let done = self.workers.step(id, &policy, pass, limits);
+                self.own.extend(done);
+            }
             Call::Decide {
                 policy,
                 request,
                 limits,
-            } => self.workers.decide(id, &policy, request, limits),
-            Call::Render(render) => self.workers.render(id, render),
+            } => {
+                let done = self.workers.decide(id, &policy, request, limits);
+                self.own.extend(done);
+            }
+            Call::Render(render) => {
+                let done = self.workers.render(id, render);
+                self.own.extend(done);
+            }
             Call::Cloud(request) => match self.clouds.get(&request.session.cloud) {
                 Some(cloud) => self.spawn(id, async move { Reply::Answer(cloud.perform(request).await) }),
                 None => self.reply(id, Reply::Answer(Err(no_cloud(&request.session.cloud)))),
@@ -432,41 +461,40 @@ impl Driver {
         let sender = self.sender.clone();
         let task = tokio::spawn(async move {
             let reply = future.await;
-            let _ = sender.send(Happening::Input(Input::Returned { call: id, reply }));
+            let _ = sender.send(Input::Returned { call: id, reply }).await;
         });
         self.calls.insert(id, task.abort_handle());
     }
 
-    fn reply(&self, id: CallId, reply: Reply) {
-        let _ = self
-            .sender
-            .send(Happening::Input(Input::Returned { call: id, reply }));
+    fn reply(&mut self, id: CallId, reply: Reply) {
+        self.own.push_back(Input::Returned { call: id, reply });
     }
 
     fn watch(&mut self, scope: Scope) {
         let of = scope.clone();
-        let happening = move |event| {
+        let input = move |event| {
             let scope = of.clone();
-            Happening::Input(Input::Watched { scope, event })
+            Input::Watched { scope, event }
         };
-        self.watch_as(scope, happening);
+        self.watch_into(scope, self.sender.clone(), input);
     }
 
-    /// Watches a scope for as long as the driver lives. A watch has no end: one that comes to one all the same, be it by
+    /// Watches a scope for as long as the engine lives. A watch has no end: one that comes to one all the same, be it by
     /// a panic, says so and begins again, because nobody would notice that it says nothing any more.
-    fn watch_as(
+    fn watch_into<T: Send + 'static>(
         &mut self,
         scope: Scope,
-        happening: impl Fn(WatchEvent) -> Happening + Send + Sync + 'static,
+        sender: mpsc::Sender<T>,
+        said: impl Fn(WatchEvent) -> T + Send + Sync + 'static,
     ) {
-        let (cluster, sender) = (self.cluster.clone(), self.sender.clone());
+        let cluster = self.cluster.clone();
         let watched = scope.clone();
         let task = tokio::spawn(async move {
             loop {
                 let all = async {
                     let mut events = std::pin::pin!(cluster.watch(watched.clone()));
                     while let Some(event) = events.next().await {
-                        if sender.send(happening(event)).is_err() {
+                        if sender.send(said(event)).await.is_err() {
                             return;
                         }
                     }
@@ -477,7 +505,8 @@ impl Driver {
                 } else {
                     "it came to an end"
                 };
-                if sender.send(happening(WatchEvent::Failed(why.into()))).is_err() {
+                let failed = said(WatchEvent::Failed(why.into()));
+                if sender.send(failed).await.is_err() {
                     return;
                 }
                 tokio::time::sleep(AGAIN).await;
@@ -488,13 +517,13 @@ impl Driver {
 
     fn watch_bindings(&mut self) {
         self.bindings.watch_files();
-        if let Some(objects) = self.local.clone() {
-            let version = ResourceVersion::default();
-            let listed = Happening::Bindings(WatchEvent::Listed { objects, version });
-            let _ = self.sender.send(listed);
-            return;
+        match self.local.clone() {
+            Some(objects) => {
+                let version = ResourceVersion::default();
+                self.hear(News::Watched(WatchEvent::Listed { objects, version }));
+            }
+            None => self.watch_into(crate::bindings::scope(), self.tells.clone(), News::Watched),
         }
-        self.watch_as(crate::bindings::scope(), Happening::Bindings);
     }
 
     fn view(&self) -> View {
@@ -541,49 +570,7 @@ impl Driver {
     }
 }
 
-/// A driver that runs.
-pub struct Running {
-    task: JoinHandle<()>,
-}
-
-impl Running {
-    /// Waits for the end of a driver that nobody told to stop: the host does nothing from then on, and whoever started
-    /// it must not go on as if it did.
-    pub async fn ended_by_itself(&mut self) -> anyhow::Error {
-        let why = match (&mut self.task).await {
-            Ok(()) => "nothing reaches it any more".to_owned(),
-            Err(ended) => match ended.try_into_panic() {
-                Ok(panic) => format!("it panicked: {}", said(&*panic)),
-                Err(ended) => ended.to_string(),
-            },
-        };
-        anyhow!("the event loop of the host ended before it was told to; this is a bug of Polity: {why}")
-    }
-
-    /// Waits for the end of a driver that was told to stop.
-    ///
-    /// # Errors
-    /// If it failed on its way.
-    pub async fn stopped(self) -> Result<()> {
-        self.task
-            .await
-            .context("the event loop of the host failed while it stopped")
-    }
-
-    /// Ends it in the middle, as a crash does.
-    pub fn abort(&self) {
-        self.task.abort();
-    }
-}
-
-/// What a panic said.
-fn said(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("without a word")
-}
-
-impl Drop for Driver {
+impl Drop for Engine {
     fn drop(&mut self) {
         for task in self.calls.values().chain(self.watches.values()) {
             task.abort();
