@@ -72,7 +72,7 @@ impl Governs {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GroupKind {
-    /// `capa.polity.dev`
+    /// `example.com`
     pub group: String,
     /// The kind.
     pub kind: String,

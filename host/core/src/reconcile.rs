@@ -299,6 +299,12 @@ impl Context<'_> {
         self.commands.push(command);
     }
 
+    /// Whether a write of the primary met another version than this pass knows, or may have: on the version that it knows
+    /// none will be taken any more.
+    fn is_behind(&self) -> bool {
+        self.work.behind.is_some() && self.is_guarded(Guard::StaleKeysReadFirst)
+    }
+
     fn report(&mut self, report: Report) {
         self.commands.push(Command::Report(report));
     }

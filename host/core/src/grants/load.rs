@@ -226,7 +226,7 @@ mod tests {
     fn bootstrap_tokens_name_groups_that_api_servers_take() {
         let longest = format!("system:bootstrappers:{}", "a".repeat(256));
         for (group, fits) in [
-            ("system:bootstrappers:kubeadm:default-node-token", true),
+            ("system:bootstrappers:workers:of-a-team", true),
             (longest.as_str(), true),
             (&format!("{longest}a"), false),
             ("system:bootstrappers:", false),

@@ -163,10 +163,12 @@ impl Acting {
                 slot.answer = Some(Err(failure));
                 continue;
             }
+            let behind = (context.is_behind() && checks::create(&slot.act).is_some())
+                .then(|| Err(not_performed(Code::Aborted, BEHIND)));
             let twice = checks::twice(earlier.iter().map(|slot| &slot.act), &slot.act);
             let before = checks::done_before(&slot.act, context);
             let before = before.filter(|_| context.is_guarded(Guard::NothingInDoubtIsDoneAgain));
-            slot.answer = before.or(twice);
+            slot.answer = before.or(twice).or(behind);
         }
         self.prepare(context)
     }
@@ -224,13 +226,16 @@ impl Acting {
             }
             _ => return self.enter(ActStep::WriteAhead(Gate::Due)),
         };
+        if context.is_behind() {
+            return self.without_finalizer(Code::Aborted, BEHIND, context);
+        }
         match write_primary(None, missing, context) {
             Ok(gate) => self.wait(ActStep::AddFinalizer(gate)),
             Err(outcome) => self.stop(outcome, context),
         }
     }
 
-    fn finalizer_added(mut self, answer: Answer, context: &mut Context<'_>) -> Flow {
+    fn finalizer_added(self, answer: Answer, context: &mut Context<'_>) -> Flow {
         if let Err(failure) = context.primary_written(WritePurpose::AddFinalizer, answer) {
             let all: Vec<usize> = (0..self.acts.len()).collect();
             return self.not_written(failure, &all, context);
@@ -243,9 +248,15 @@ impl Acting {
             let path = "metadata.finalizers";
             context.report(Report::NotKept(path.to_owned()));
             let why = format!("the API server did not keep {path}");
-            for index in 0..self.acts.len() {
-                self.not_begun(index, Code::FailedPrecondition, &why, context);
-            }
+            return self.without_finalizer(Code::FailedPrecondition, &why, context);
+        }
+        self.enter(ActStep::WriteAhead(Gate::Due))
+    }
+
+    /// The object does not hold the finalizer, so nothing is done for it.
+    fn without_finalizer(mut self, code: Code, why: &str, context: &mut Context<'_>) -> Flow {
+        for index in 0..self.acts.len() {
+            self.not_begun(index, code, why, context);
         }
         self.enter(ActStep::WriteAhead(Gate::Due))
     }
@@ -421,7 +432,7 @@ impl Acting {
         let Some(slot) = self.acts.get_mut(index).filter(|slot| slot.answer.is_none()) else {
             return;
         };
-        slot.answer = Some(Err(Failure::new(code, format!("not performed: {why}"))));
+        slot.answer = Some(Err(not_performed(code, why)));
         if let Some(key) = slot.entry.take() {
             context.work.settle_entered(&key, Fate::NeverSent);
         }
@@ -489,6 +500,14 @@ impl Acting {
         }
         Stepping::again(self.run)
     }
+}
+
+/// What is answered to an act that needs a write of the primary, after one has failed.
+const BEHIND: &str = "the object is not what this pass knows";
+
+/// What an act is answered that was not begun.
+fn not_performed(code: Code, why: &str) -> Failure {
+    Failure::new(code, format!("not performed: {why}"))
 }
 
 /// Whether the first act may begin: the primary in the cache is still the one that this pass read, as far as acts are

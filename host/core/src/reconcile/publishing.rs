@@ -169,7 +169,7 @@ impl Publishing {
     pub(super) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
         match (self.now, event) {
             // A write-ahead of this pass met a conflict: what is known would meet it again.
-            (PublishStep::Writing(part, Gate::Due), PhaseEvent::Entered) if is_behind(context) => {
+            (PublishStep::Writing(part, Gate::Due), PhaseEvent::Entered) if context.is_behind() => {
                 self.look_again(part, context)
             }
             (PublishStep::Writing(part, Gate::Due), PhaseEvent::Entered)
@@ -368,10 +368,6 @@ impl Publishing {
             _ => self.end(Outcome::Discarded(Discard::Gone)),
         }
     }
-}
-
-fn is_behind(context: &Context<'_>) -> bool {
-    context.work.behind.is_some() && context.is_guarded(Guard::StaleKeysReadFirst)
 }
 
 impl Publication {

@@ -4,6 +4,7 @@ use polity_core::contract::{Pass, Request};
 use serde_json::Value;
 
 use super::{Oracle, Rule, Verdict, ensure};
+use crate::simulation::bindings::FINALIZER;
 use crate::simulation::store::Change;
 
 /// The node of Pods that nobody drains.
@@ -47,6 +48,14 @@ impl Oracle {
         if change.place.0 == "Guest" && change.after.is_none() {
             let let_go = crate::simulation::kinds::guest::may_leave_machines(change.shown.value());
             self.let_go.extend(let_go.then(|| change.shown.uid().to_owned()));
+        }
+        // Whoever takes a finalizer away that is not theirs lets go what it holds.
+        if let (Some(before), Some(after)) = (&change.before, &change.after)
+            && before.has_finalizer(FINALIZER)
+            && !after.has_finalizer(FINALIZER)
+            && !self.hosts.contains_key(&change.author)
+        {
+            self.let_go.insert(before.uid().to_owned());
         }
         if let (Some(before), None) = (&change.before, &change.after)
             && before.kind().kind == "Site"

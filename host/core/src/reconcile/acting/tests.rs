@@ -141,6 +141,28 @@ fn a_write_that_fails_after_the_first_act_refuses_what_needed_it() {
 }
 
 #[test]
+fn after_a_write_that_met_another_version_nothing_is_tried_that_needs_one() {
+    let behind = |fixture: &mut Fixture| {
+        fixture.work.acted = true;
+        fixture.work.behind = Some(crate::object::ResourceVersion(1));
+    };
+    let mut fixture = Fixture::new();
+    behind(&mut fixture);
+    let (flow, commands) = fixture.requests_unprepared(vec![clone_of("m"), stop()]);
+    assert!(preparing(&commands).is_empty() && patches(&commands).is_empty());
+    assert_eq!(operations(&commands), ["vm.stop"]);
+    let (_, commands) = fixture.go_on(flow, answer(Ok(json!({}))));
+    assert_eq!(answers(&commands), [Err(Code::Aborted), Ok("{}".into())]);
+
+    let without = json!({"metadata": {"finalizers": null}});
+    let mut fixture = Fixture::of(machine(1, without), &[Role::Lifecycle]);
+    behind(&mut fixture);
+    let (_, commands) = fixture.requests(vec![stop()]);
+    assert!(patches(&commands).is_empty() && operations(&commands).is_empty());
+    assert_eq!(answers(&commands), [Err(Code::Aborted)]);
+}
+
+#[test]
 fn every_create_of_a_step_is_entered_by_one_write_before_any_is_sent() {
     let mut fixture = Fixture::new();
     let (flow, commands) = fixture.requests(vec![clone_of("a"), clone_of("b")]);
