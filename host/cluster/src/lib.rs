@@ -37,7 +37,7 @@ mod write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 
 pub use apply::{Applied, Stands};
 pub use connect::ConnectError;
@@ -45,6 +45,8 @@ pub use secret::{MintLimits, SecretValues, Wanted};
 
 use discovery::Discovery;
 
+/// Lists whose answers are read at a time.
+const LISTS: usize = 4;
 /// The longest that a read or a write takes before it is cut.
 pub const LONGEST: Duration = Duration::from_secs(5);
 
@@ -58,6 +60,8 @@ pub struct Cluster {
     installation: Arc<OnceCell<Vec<u8>>>,
     /// Where the next look for minted tokens that are of no use begins; none: at the first.
     swept: Arc<Mutex<Option<String>>>,
+    /// Lists whose answers are read at a time.
+    lists: Arc<Semaphore>,
 }
 
 impl Cluster {
@@ -70,6 +74,7 @@ impl Cluster {
             lease: (lease.0.to_owned(), lease.1.to_owned()),
             installation: Arc::default(),
             swept: Arc::default(),
+            lists: Arc::new(Semaphore::new(LISTS)),
         }
     }
 }

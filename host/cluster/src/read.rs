@@ -5,12 +5,14 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::error::Verb;
-use crate::request::{named, until};
+use crate::request::{LARGEST, named, too_large, until};
 use crate::secret::core_object;
 use crate::{Cluster, LONGEST, path};
 
 /// Objects in one page of a list.
-pub(crate) const PAGE: &str = "500";
+pub(crate) const PAGE: usize = 500;
+/// Bytes of all pages of a list that is read through: what is watched takes less, and is trimmed.
+const LONGEST_LIST: usize = 64 << 20;
 
 impl Cluster {
     /// Answers a question of the cluster: the object, an array of objects by namespace and name, or
@@ -64,17 +66,21 @@ impl Cluster {
             limit => limit as usize,
         };
         // One more than the limit tells that there are too many.
-        let size = PAGE.parse().unwrap_or(usize::MAX).min(limit.saturating_add(1));
-        let size = size.to_string();
+        let size = PAGE.min(limit.saturating_add(1));
         let (mut objects, mut next): (Vec<Value>, Option<String>) = (Vec::new(), None);
+        let mut bytes = 0;
         loop {
-            let mut pairs = vec![("limit", size.as_str())];
+            let mut pairs = Vec::new();
             pairs.extend(query.label_selector.as_deref().map(|s| ("labelSelector", s)));
             pairs.extend(query.field_selector.as_deref().map(|s| ("fieldSelector", s)));
             pairs.extend(next.as_deref().map(|token| ("continue", token)));
             let page = self
-                .page(&query.kind, query.namespace.as_deref(), what, &pairs)
+                .page(&query.kind, query.namespace.as_deref(), what, Some(size), &pairs)
                 .await?;
+            bytes += page.bytes;
+            if bytes > LONGEST_LIST {
+                return Err(too_large(what, LONGEST_LIST));
+            }
             objects.extend(page.objects);
             if objects.len() > limit {
                 let message = format!("{what}: more than the {limit} that were asked for");
@@ -93,22 +99,35 @@ impl Cluster {
         Ok(Value::Array(objects))
     }
 
+    /// A page of so many objects, or fewer where they are large; none is as many as the server likes.
     pub(crate) async fn page(
         &self,
         kind: &Kind,
         namespace: Option<&str>,
         what: &str,
+        mut size: Option<usize>,
         query: &[(&str, &str)],
     ) -> Result<Page, Failure> {
         let resource = self.resource(kind).await?;
-        let path = resource.collection(namespace)? + &path::query(query);
-        let mut list = self.call_list(what, &path).await?;
+        let collection = resource.collection(namespace)?;
+        let (mut list, bytes) = loop {
+            let limit = size.map(|size| size.to_string());
+            let limit = limit.iter().map(|limit| ("limit", limit.as_str()));
+            let pairs: Vec<(&str, &str)> = limit.chain(query.iter().copied()).collect();
+            let path = collection.clone() + &path::query(&pairs);
+            match (self.call_list(what, &path).await?, size) {
+                (Some(read), _) => break read,
+                (None, Some(1)) => return Err(too_large(what, LARGEST)),
+                (None, _) => size = Some(size.unwrap_or(PAGE) / 2),
+            }
+        };
         let text = |field: &str| list["metadata"][field].as_str().unwrap_or_default().to_owned();
         let (version, next) = (text("resourceVersion"), text("continue"));
         Ok(Page {
             objects: items(&mut list, kind),
             version,
             next: (!next.is_empty()).then_some(next),
+            bytes,
         })
     }
 }
@@ -119,6 +138,8 @@ pub(crate) struct Page {
     pub(crate) version: String,
     /// Where the next page begins; none after the last.
     pub(crate) next: Option<String>,
+    /// Of its text.
+    pub(crate) bytes: usize,
 }
 
 /// The objects of a list, with the kind that lists leave out of their items.
@@ -204,6 +225,56 @@ mod tests {
         assert_eq!(
             fake.paths()[1],
             "GET /apis/g/v1/widgets?limit=500&labelSelector=a%20in%20%28b%2C%20c%29&fieldSelector=metadata.name%3Dx&continue=t"
+        );
+    }
+
+    /// A page of one object that has so many MiB.
+    fn large(token: &str, name: &str, mib: usize) -> Reply {
+        let mut item = widget(name, 1);
+        item["spec"] = json!({"x": "x".repeat(mib << 20)});
+        let metadata = json!({"resourceVersion": "5", "continue": token});
+        Reply::json(200, json!({"metadata": metadata, "items": [item]}))
+    }
+
+    #[tokio::test]
+    async fn a_page_that_is_too_large_is_asked_for_again_half_as_long() {
+        let fake = Fake::serving([
+            large("", "too-large", 16),
+            large("", "too-large", 17),
+            page("t", &["a"]),
+            page("", &["b"]),
+        ]);
+        let found = fake.cluster().read(&list(0)).await.expect("objects");
+        assert_eq!(found.as_array().map(Vec::len), Some(2));
+        let paths = fake.paths();
+        let sizes = paths
+            .iter()
+            .map(|path| path.split(['=', '&']).nth(1).unwrap_or_default());
+        assert_eq!(sizes.collect::<Vec<_>>(), ["500", "250", "125", "500"]);
+    }
+
+    #[tokio::test]
+    async fn what_is_too_large_to_be_read_is_refused() {
+        // Pages of 500, 250, 125, 62, 31, 15, 7, 3 and 1.
+        let fake = Fake::serving((0..9).map(|_| large("", "one", 16)));
+        let failure = fake.cluster().read(&list(0)).await.expect_err("no page fits");
+        assert_eq!(failure.code, Code::ResourceExhausted);
+        assert!(failure.message.contains("16 MiB"), "{failure}");
+        assert!(fake.paths()[8].contains("limit=1&"), "{:?}", fake.paths());
+        let fake = Fake::serving((0..5).map(|n| large("t", &format!("o-{n}"), 15)));
+        let failure = fake.cluster().read(&list(0)).await.expect_err("75 MiB in all");
+        assert_eq!(failure.code, Code::ResourceExhausted);
+        assert!(failure.message.contains("64 MiB"), "{failure}");
+        let whole = Reply::json(200, json!({"spec": "x".repeat(16 << 20)}));
+        let one = object(reference("g/v1", "Widget", "a", "x"));
+        let failure = Fake::serving([whole])
+            .cluster()
+            .read(&one)
+            .await
+            .expect_err("one object");
+        assert_eq!(
+            (failure.code, failure.effect),
+            (Code::ResourceExhausted, Effect::None)
         );
     }
 

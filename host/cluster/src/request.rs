@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use http::{Request, StatusCode};
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use kube::client::Body;
 use polity_core::contract::{Answer, Code, Failure, ObjectRef};
 use serde_json::Value;
@@ -14,41 +14,29 @@ use crate::{Cluster, json};
 
 /// The content type of JSON merge patches.
 const MERGE_PATCH: &str = "application/merge-patch+json";
+/// Bytes of an answer that are read. An object has 1.5 MiB at most, which is what etcd takes in one request: a page of a list
+/// that has more is asked for again, half as long.
+pub(crate) const LARGEST: usize = 16 << 20;
 /// What requests call themselves.
 const AGENT: &str = concat!("polity/", env!("CARGO_PKG_VERSION"));
 
 impl Cluster {
     /// Sends JSON and reads JSON; a PATCH is a merge patch. How long it may take is the caller's to say.
     pub(crate) async fn call(&self, verb: Verb, what: &str, path: &str, body: Option<&Value>) -> Answer {
-        self.exchange(verb, what, path, body, 0).await
-    }
-
-    /// Gets a list.
-    pub(crate) async fn call_list(&self, what: &str, path: &str) -> Answer {
-        // The list and its items are above each object.
-        self.exchange(Verb::Get, what, path, None, 2).await
-    }
-
-    async fn exchange(
-        &self,
-        verb: Verb,
-        what: &str,
-        path: &str,
-        body: Option<&Value>,
-        above: usize,
-    ) -> Answer {
         let response = self.send(verb, what, path, body).await?;
-        let status = response.status();
-        let bytes = response.into_body().collect().await;
-        let bytes = bytes.map_err(|e| error::cut(verb, what, &e))?.to_bytes();
-        match json::parse(&bytes, above) {
-            Ok(value) => Ok(value),
-            Err(_) if status == StatusCode::NO_CONTENT => Ok(Value::Null),
-            Err(e) => {
-                let message = format!("{what}: the answer is not JSON: {e}");
-                Err(verb.unknown(Failure::new(Code::Internal, message)))
-            }
+        match read(verb, what, response, 0).await? {
+            Some((value, _)) => Ok(value),
+            None => Err(verb.unknown(too_large(what, LARGEST))),
         }
+    }
+
+    /// Gets a list, and its bytes; none if it has too many. So many are read at a time that those of many kinds, which
+    /// all come when a host starts, are not all in memory at once. Who has not begun to answer holds up nobody.
+    pub(crate) async fn call_list(&self, what: &str, path: &str) -> Result<Option<(Value, usize)>, Failure> {
+        let response = self.send(Verb::Get, what, path, None).await?;
+        let _turn = self.lists.acquire().await;
+        // The list and its items are above each object.
+        read(Verb::Get, what, response, 2).await
     }
 
     /// The body of a successful response, unread.
@@ -75,7 +63,8 @@ impl Cluster {
         }
         let (head, body) = response.into_parts();
         // A refusal whose reason is cut off is one all the same.
-        let bytes = body.collect().await.map(|body| body.to_bytes());
+        let bytes = Limited::new(body, LARGEST).collect().await;
+        let bytes = bytes.map(http_body_util::Collected::to_bytes);
         let value = json::parse(&bytes.unwrap_or_default(), 0).unwrap_or(Value::Null);
         let failure = error::from_response(verb, what, head.status, retry_after(&head.headers), &value);
         if failure.code == Code::Unimplemented {
@@ -83,6 +72,35 @@ impl Cluster {
         }
         Err(failure)
     }
+}
+
+/// Reads an answer, in which objects stand below so many values: its bytes, too. None if it has too many.
+async fn read(
+    verb: Verb,
+    what: &str,
+    response: http::Response<Body>,
+    above: usize,
+) -> Result<Option<(Value, usize)>, Failure> {
+    let status = response.status();
+    let bytes = match Limited::new(response.into_body(), LARGEST).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(e) if e.is::<LengthLimitError>() => return Ok(None),
+        Err(e) => return Err(error::cut(verb, what, &*e)),
+    };
+    match json::parse(&bytes, above) {
+        Ok(value) => Ok(Some((value, bytes.len()))),
+        Err(_) if status == StatusCode::NO_CONTENT => Ok(Some((Value::Null, 0))),
+        Err(e) => {
+            let message = format!("{what}: the answer is not JSON: {e}");
+            Err(verb.unknown(Failure::new(Code::Internal, message)))
+        }
+    }
+}
+
+/// What is said of an answer that has more bytes than are read.
+pub(crate) fn too_large(what: &str, most: usize) -> Failure {
+    let message = format!("{what}: the answer has more than {} MiB", most >> 20);
+    Failure::new(Code::ResourceExhausted, message)
 }
 
 /// Cuts what takes longer than until then.

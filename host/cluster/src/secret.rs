@@ -37,7 +37,7 @@ const LONGEST_TTL: u64 = 24 * 3_600_000;
 /// them a few at a time.
 const TOKENS: usize = 128;
 /// Tokens that are looked at in one page, and removed at most by one mint.
-const SWEPT: &str = "100";
+const SWEPT: usize = 100;
 /// How long one mint may take to remove old tokens: most of its time is for the new one.
 const SWEEP: Duration = Duration::from_secs(2);
 
@@ -232,11 +232,11 @@ impl Cluster {
     }
 
     /// A page of the minted tokens that this selects.
-    async fn minted(&self, selector: &str, size: &str, from: Option<&str>) -> Result<Page, Failure> {
+    async fn minted(&self, selector: &str, size: usize, from: Option<&str>) -> Result<Page, Failure> {
         let kind = core_object("Secret", None, "").kind;
-        let mut pairs = vec![("labelSelector", selector), ("limit", size)];
+        let mut pairs = vec![("labelSelector", selector)];
         pairs.extend(from.map(|token| ("continue", token)));
-        self.page(&kind, Some(&self.lease.0), "minted tokens", &pairs)
+        self.page(&kind, Some(&self.lease.0), "minted tokens", Some(size), &pairs)
             .await
     }
 
@@ -489,7 +489,7 @@ mod tests {
         let seen = fake.seen();
         assert_eq!(
             seen[0].path,
-            "/api/v1/namespaces/polity-system/secrets?labelSelector=polity.dev%2Fminted-for%3Duid-1&limit=500"
+            "/api/v1/namespaces/polity-system/secrets?limit=500&labelSelector=polity.dev%2Fminted-for%3Duid-1"
         );
         assert_eq!(seen[2].path, "/api/v1/namespaces/polity-system/secrets/old");
         let made = &seen[3].body;
@@ -666,9 +666,15 @@ mod tests {
             assert!(mint(&cluster, 500, 1_000, MintLimits::default()).await.is_ok());
         }
         let paths = fake.paths();
-        assert!(paths[4].ends_with("limit=100&continue=page-2"), "{paths:#?}");
+        assert!(
+            paths[4].contains("limit=100&") && paths[4].ends_with("&continue=page-2"),
+            "{paths:#?}"
+        );
         assert_eq!(paths[5], "DELETE /api/v1/namespaces/polity-system/secrets/old");
-        assert!(paths[8].ends_with("limit=100"), "{paths:#?}");
+        assert!(
+            paths[8].contains("limit=100&") && !paths[8].contains("continue"),
+            "{paths:#?}"
+        );
     }
 
     #[tokio::test]

@@ -87,16 +87,15 @@ impl Cluster {
         }
     }
 
-    async fn list_pages(&self, scope: &Scope, size: Option<&str>) -> Result<(Vec<Object>, String), Failure> {
+    async fn list_pages(&self, scope: &Scope, size: Option<usize>) -> Result<(Vec<Object>, String), Failure> {
         let what = format!("list of {}", scope.kind.kind);
         let selector = selector(scope);
         let (mut objects, mut next): (Vec<Object>, Option<String>) = (Vec::new(), None);
         loop {
             let mut pairs = Vec::new();
-            pairs.extend(size.map(|size| ("limit", size)));
             pairs.extend(selector.as_deref().map(|s| ("fieldSelector", s)));
             pairs.extend(next.as_deref().map(|token| ("continue", token)));
-            let page = self.page(&scope.kind, scope.namespace.as_deref(), &what, &pairs);
+            let page = self.page(&scope.kind, scope.namespace.as_deref(), &what, size, &pairs);
             let page = until(Instant::now() + LIST_LONGEST, Verb::Get, &what, page).await?;
             let shown = page
                 .objects
