@@ -79,8 +79,8 @@ impl Clouds {
         self
     }
 
-    /// The same clouds, performing what they are asked through this: for tests that stand between a host and them.
-    #[doc(hidden)]
+    /// The same clouds, performing what they are asked through this: tests stand between a host and them.
+    #[cfg(feature = "simulation")]
     pub fn reached_through(
         &self,
         through: impl Fn(Arc<dyn Cloud>) -> Arc<dyn Cloud> + Send + Sync + 'static,

@@ -18,6 +18,7 @@
 //! | `persist.rs` | a cloud that outlives its process: every table of every room, and the head |
 //! | `views.rs` | what only a simulation can tell: all there is, and all that happened |
 //! | `cloud.rs`, `adapter.rs` | the cloud on a clock and on a disk, as a host opens it |
+//! | `guards.rs` | what tests take away, to see that they notice |
 //! | `kubelets.rs` | what kubelets of the machines would do to Node objects |
 //!
 //! Imports go one way: `sim → services → hypervisor → event → config → kernel`. No service imports another one.
@@ -54,6 +55,7 @@ mod adapter;
 mod cloud;
 mod config;
 mod event;
+mod guards;
 mod hypervisor;
 mod kernel;
 pub mod kubelets;
@@ -77,6 +79,7 @@ pub use config::{
     Account, Image, Machines, Network, Packages, PoolDurations, RouterPort, Routers, SimConfig,
     TaskDurations, Template, Tokens,
 };
+pub use guards::{Guard, Guards};
 pub use hypervisor::effects::{Effect, Happened};
 pub use kernel::between::Between;
 pub use kernel::envelope::{Reply, lost};

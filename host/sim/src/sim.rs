@@ -16,6 +16,7 @@ use polity_core::contract::{Answer, Code, Failure};
 use crate::config::SimConfig;
 use crate::config::scenario::{ASSUME, ASSUME_BY_TOKEN, CALLER, Quirk, REACHABLE, RuleTarget, SETTLE};
 use crate::event::{Call, Event, Kernel};
+use crate::guards::Guards;
 use crate::hypervisor::Hypervisor;
 use crate::hypervisor::effects::Happened;
 use crate::kernel::call::{Caller, Plan};
@@ -48,8 +49,7 @@ pub struct Sim {
     checked: Checked,
     /// How often a service has panicked.
     panics: u64,
-    /// A guard that tests take away: see [`Sim::settle_without_a_look`].
-    blindly: bool,
+    guards: Guards,
 }
 
 impl Sim {
@@ -94,7 +94,7 @@ impl Sim {
             checked: Checked::new(Arc::new(catalogue)).expect("our own schemas compile"),
             config,
             panics: 0,
-            blindly: false,
+            guards: Guards::default(),
         }
     }
 
@@ -313,11 +313,12 @@ impl Sim {
             .flatten()
     }
 
-    /// Ends whichever boot it is, for tests of the simulation: they must notice.
-    #[doc(hidden)]
-    pub fn reboot_under_any_boot(&mut self) {
+    /// The same cloud without a guard.
+    #[cfg(feature = "simulation")]
+    pub fn set_guards(&mut self, guards: Guards) {
         let now = self.now();
-        self.with(now, |pools: &mut Pools, _| pools.reboot_under_any_boot());
+        self.guards = guards;
+        self.with(now, |pools: &mut Pools, _| pools.set_guards(guards));
     }
 }
 

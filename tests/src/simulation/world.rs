@@ -134,7 +134,7 @@ impl<'a> World<'a> {
     pub fn new(seed: u64, scenario: Scenario, options: &'a Options<'a>) -> Self {
         let mut sim = Sim::new(scenario.cloud.clone(), seed, BEGIN);
         if !options.settle_needs_a_look {
-            sim.settle_without_a_look();
+            sim.set_guards(polity_sim::Guards::without(polity_sim::Guard::AbsentTakesALook));
         }
         let bindings = (options.bindings)(options.stepper, sim.catalogue().clone());
         let mut world = World {

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::Sim;
 use crate::config::scenario::SETTLE;
+use crate::guards::Guard;
 use crate::hypervisor::create::Trace;
 use crate::hypervisor::work::answer;
 use crate::kernel::call::Caller;
@@ -62,7 +63,7 @@ impl Sim {
         };
         let late = now > entry.since.saturating_add(visible_within);
         let Some(caller) = caller else {
-            return match late && self.blindly {
+            return match late && !self.guards.stand(Guard::AbsentTakesALook) {
                 true => Resolution::Absent,
                 false => Resolution::unknown("the cloud cannot be asked"),
             };
@@ -111,11 +112,5 @@ impl Sim {
             Some(None) => LONGEST,
             _ => self.kernel.answer_time(&session.owner).min(LONGEST),
         }
-    }
-
-    /// Takes a look that failed for one that found nothing, for tests of the simulation: they must notice.
-    #[doc(hidden)]
-    pub fn settle_without_a_look(&mut self) {
-        self.blindly = true;
     }
 }

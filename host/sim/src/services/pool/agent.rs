@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{Context, Pools};
 use crate::config::scenario::Quirk;
 use crate::event::{Call, Event, Kernel};
+use crate::guards::Guard;
 use crate::hypervisor::effects::Happened;
 use crate::power::Power;
 
@@ -80,7 +81,7 @@ impl Pools {
             }
             return Ok(told);
         }
-        let blindly = self.reboots_blindly;
+        let any_boot = !self.guards.stand(Guard::RebootsNameTheBoot);
         let agent = self.agent(number);
         match call.operation.as_str() {
             node::SEED => Ok(json!({"node": node, "versions": agent.seed, "initialized": agent.initialized})),
@@ -98,7 +99,7 @@ impl Pools {
                 Ok(json!({}))
             }
             ENSURE => self.ensure_versions(cx, call, number),
-            REBOOT if call.text("bootId") != boot_id && !blindly => {
+            REBOOT if call.text("bootId") != boot_id && !any_boot => {
                 let message = format!("that boot has ended: this is boot {boot_id}");
                 Err(Failure::new(Code::FailedPrecondition, message))
             }

@@ -18,6 +18,7 @@ use super::{Context, Service};
 use crate::config::scenario::Intervention;
 use crate::config::{Machines, Packages, PoolDurations, SimConfig};
 use crate::event::{Call, Event};
+use crate::guards::Guards;
 use crate::hypervisor::Hypervisor;
 use crate::hypervisor::vm::{self, Vm, provider_id};
 use crate::kernel::call::text;
@@ -35,8 +36,7 @@ pub(crate) struct Pools {
     pools: Table<String, BTreeSet<String>>,
     /// Machines of pools, by the number of their VM.
     members: Table<u64, Member>,
-    /// A guard that tests take away.
-    reboots_blindly: bool,
+    guards: Guards,
 }
 
 /// What is more of a VM that is a machine of a pool.
@@ -74,13 +74,13 @@ impl Pools {
             packages: config.packages.clone(),
             pools: Table::default(),
             members: Table::default(),
-            reboots_blindly: false,
+            guards: Guards::default(),
         }
     }
 
-    /// Ends whichever boot it is, for tests of the simulation: they must notice.
-    pub(crate) fn reboot_under_any_boot(&mut self) {
-        self.reboots_blindly = true;
+    #[cfg(feature = "simulation")]
+    pub(crate) fn set_guards(&mut self, guards: Guards) {
+        self.guards = guards;
     }
 
     fn list(&self, cx: &Context<'_>, call: &Call) -> Value {
