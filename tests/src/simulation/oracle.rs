@@ -356,6 +356,12 @@ impl Oracle {
         seen.acknowledged_all.insert(object.version().0);
     }
 
+    /// A process learns that what it has done ended an object, at this version.
+    pub fn knows_ended(&mut self, host: &str, version: u64) {
+        let seen = self.hosts.entry(host.to_owned()).or_default();
+        seen.acknowledged_all.insert(version);
+    }
+
     /// Something that changes the world is about to be done for a process.
     pub fn changes(&self, instant: &Instant<'_>, host: &str, what: impl FnOnce() -> String) -> Verdict {
         let holder = instant.store.holder();

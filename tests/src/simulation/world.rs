@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use polity_core::binding::Binding;
-use polity_core::call::{Reply, Scope, WatchEvent};
+use polity_core::call::{CallId, Reply, Scope, WatchEvent};
 use polity_core::contract::Code;
 use polity_core::controller::{Guards, Input, Output};
 use polity_core::record::PassRecord;
@@ -117,6 +117,8 @@ pub struct World<'a> {
     unbound: BTreeSet<String>,
     /// Handles of credentials, and for whom each is.
     handles: BTreeMap<String, String>,
+    /// The version at which an object ended by a call that was not answered yet, by host and call.
+    ended: BTreeMap<(usize, CallId), u64>,
     /// When each change was made, by version; world time.
     changed_at: Vec<(u64, u64)>,
     oracle: Oracle,
@@ -152,6 +154,7 @@ impl<'a> World<'a> {
             bindings,
             unbound: BTreeSet::new(),
             handles: BTreeMap::new(),
+            ended: BTreeMap::new(),
             changed_at: Vec::new(),
             oracle: Oracle::new(options.wild.is_some()),
             calm: false,
@@ -394,6 +397,9 @@ impl<'a> World<'a> {
             Input::Returned { call, reply } => match process.calls.remove(call) {
                 None => return Ok(()),
                 Some(sort) => {
+                    if let Some(version) = self.ended.remove(&(host, *call)) {
+                        self.oracle.knows_ended(&identity, version);
+                    }
                     if matches!(reply, Reply::Answer(Err(failure)) if failure.code == Code::NotFound) {
                         self.oracle.misses(self.now, &identity);
                     }

@@ -82,6 +82,9 @@ impl Controller {
         state.seen = finished.ended.unseen.clone().or_else(|| own.clone());
         if outcome.is_concluded() {
             state.faults = 0;
+        }
+        // What was concluded counts, although it could not be written.
+        if outcome.is_concluded() || matches!(outcome, Outcome::Failed(_)) {
             let used: Arc<[_]> = std::mem::take(&mut work.dependencies).into_iter().collect();
             state.moved = used.iter().map(|(_, dependency)| dependency.moved).collect();
             state.moved_by = work.moved_by.take();

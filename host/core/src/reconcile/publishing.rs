@@ -391,12 +391,14 @@ impl Publication {
             Some(edits) => edits.onto(current.value()),
             None => current.value().clone(),
         });
-        if self.pending != Drops::None && current.value()["status"].get("pending").is_some() {
+        let pending = Pending::of(current.value());
+        // A list that somebody emptied is left as it is.
+        if self.pending != Drops::None && pending.entries().next().is_some() {
             let keep = |entry: &PendingEntry| {
                 let gone = self.pending == Drops::All || work.is_resolved(entry);
                 (!gone).then(|| with_time_waited(entry, frame, work))
             };
-            match Pending::of(current.value()).left(keep, &[]) {
+            match pending.left(keep, &[]) {
                 Value::Null => desired.remove(&["status", "pending"]),
                 left => desired.set(&["status", "pending"], left),
             }

@@ -268,7 +268,7 @@ impl Seen {
     fn is_own(&self, host: &str, record: &PassRecord, change: &Change) -> bool {
         let shown = change.shown.value();
         let of_it = shown["metadata"]["labels"]["owner"] == record.uid || change.shown.uid() == record.uid;
-        let acknowledged = self.acknowledged_all.contains(&change.version) || change.after.is_none();
+        let acknowledged = self.acknowledged_all.contains(&change.version);
         change.author == host && of_it && acknowledged
     }
 
@@ -313,10 +313,8 @@ impl Seen {
             Outcome::Published | Outcome::Denied | Outcome::Released => *row = 0,
             _ => {}
         }
-        if !matches!(
-            record.outcome,
-            Outcome::Published | Outcome::Denied | Outcome::Released
-        ) {
+        // What was concluded counts, although it could not be written.
+        if !record.outcome.is_concluded() && !matches!(record.outcome, Outcome::Failed(_)) {
             return;
         }
         let used = |role: &polity_core::record::RoleRecord| {

@@ -136,6 +136,11 @@ impl World<'_> {
         }
         let (holder, before) = (self.store.holder().to_owned(), self.store.log().len());
         let (reply, after) = self.perform(&identity, &call)?;
+        let ended = self.store.log().get(before..).and_then(<[_]>::last);
+        let ended = ended
+            .filter(|change| change.after.is_none())
+            .map(|change| change.version);
+        self.ended.extend(ended.map(|version| ((host, id), version)));
         if fate == Fate::LostAnswer && self.store.log().len() > before {
             self.oracle.loses(&identity, self.store.log());
         }

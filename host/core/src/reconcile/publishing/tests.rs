@@ -256,6 +256,13 @@ fn entries_whose_outcome_is_known_go_with_the_conclusion_and_no_others() {
 }
 
 #[test]
+fn a_list_of_entries_that_somebody_emptied_is_left_as_it_is() {
+    let emptied = json!({"status": {"pending": []}});
+    let mut fixture = Fixture::of(machine(1, emptied), &[Role::Lifecycle]);
+    assert!(patches(&fixture.concludes(json!(null)).1).is_empty());
+}
+
+#[test]
 fn the_time_for_which_a_doubt_stands_is_published_in_quarters() {
     for (waited, written) in [
         (24_999, None),
