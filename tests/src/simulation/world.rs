@@ -403,6 +403,9 @@ impl<'a> World<'a> {
                     if matches!(reply, Reply::Answer(Err(failure)) if failure.code == Code::NotFound) {
                         self.oracle.misses(self.now, &identity);
                     }
+                    if sort == Sort::Read {
+                        self.oracle.reads(self.now, &identity, reply);
+                    }
                     if let Some(object) = (sort == Sort::Write).then(|| calls::written(reply)).flatten() {
                         self.oracle
                             .acknowledges(self.now, clocks.unix, &identity, &object);

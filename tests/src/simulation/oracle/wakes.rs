@@ -1,9 +1,11 @@
 //! Whether keys pass when they have to, for what they used, and not otherwise.
 
 use polity_core::binding::PolicyId;
+use polity_core::call::Reply;
 use polity_core::contract::{Cause, Json, Question, Request, Role};
 use polity_core::key::Key;
 use polity_core::record::{Outcome, PassRecord};
+use serde_json::Value;
 
 use super::{Instant, Last, Meta, Oracle, Rule, Seen, Verdict, ensure};
 use crate::simulation::kinds;
@@ -63,6 +65,18 @@ impl Oracle {
         let what = What::List(kind.to_owned());
         let seen = self.hosts.entry(host.to_owned()).or_default();
         seen.news.push(News { now, what });
+    }
+
+    /// A process is told by an answer how objects are: what enters its cache so is news to whoever used them.
+    pub fn reads(&mut self, now: u64, host: &str, reply: &Reply) {
+        let Reply::Answer(Ok(answer)) = reply else { return };
+        let one = std::slice::from_ref(answer);
+        let objects = answer.as_array().map_or(one, Vec::as_slice);
+        let version = |object: &Value| object["metadata"]["resourceVersion"].as_str()?.parse().ok();
+        let versions = objects.iter().filter_map(version);
+        let seen = self.hosts.entry(host.to_owned()).or_default();
+        seen.news
+            .extend(versions.map(|version| News::version(now, version)));
     }
 
     /// A process is told by an answer that something is gone.
