@@ -6,6 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::{FutureExt as _, StreamExt as _};
+use polity_clouds::Cloud;
 use polity_cluster::{Cluster, MintLimits, Wanted};
 use polity_core::binding::PolicyId;
 use polity_core::call::{Call, CallId, LeaseRead, Reply, Scope, WatchEvent};
@@ -362,42 +363,37 @@ impl Engine {
                 let done = self.workers.render(id, render);
                 self.own.extend(done);
             }
-            Call::Cloud(request) => match self.clouds.get(&request.session.cloud) {
-                Some(cloud) => self.spawn(id, async move { Reply::Answer(cloud.perform(request).await) }),
-                None => self.reply(id, Reply::Answer(Err(no_cloud(&request.session.cloud)))),
-            },
-            Call::Prepare(request) => match self.clouds.get(&request.session.cloud) {
-                Some(cloud) => self.spawn(id, async move { Reply::Prepared(cloud.prepare(request).await) }),
-                None => self.reply(id, Reply::Prepared(Err(no_cloud(&request.session.cloud)))),
-            },
-            Call::Commit(commit) => match self.clouds.get(&commit.request.session.cloud) {
-                Some(cloud) => self.spawn(id, async move { Reply::Answer(cloud.commit(commit).await) }),
-                None => {
-                    let failure = no_cloud(&commit.request.session.cloud);
-                    self.reply(id, Reply::Answer(Err(failure)));
-                }
-            },
-            Call::Settle { session, entry } => match self.clouds.get(&session.cloud) {
-                Some(cloud) => {
-                    self.spawn(
-                        id,
-                        async move { Reply::Settled(cloud.settle(&session, &entry).await) },
-                    );
-                }
-                None => self.reply(
-                    id,
-                    Reply::Settled(Resolution::unknown("the binding has no cloud")),
-                ),
-            },
-            Call::Credential { cloud, owner, plan } => match self.clouds.get(&cloud) {
-                Some(cloud) => {
-                    self.spawn(
-                        id,
-                        async move { Reply::Answer(cloud.credential(&plan, &owner).await) },
-                    );
-                }
-                None => self.reply(id, Reply::Answer(Err(no_cloud(&cloud)))),
-            },
+            Call::Cloud(request) => {
+                let name = request.session.cloud.clone();
+                self.ask_cloud(id, &name, refused, |cloud| async move {
+                    Reply::Answer(cloud.perform(request).await)
+                });
+            }
+            Call::Prepare(request) => {
+                let name = request.session.cloud.clone();
+                let refused = |failure| Reply::Prepared(Err(failure));
+                self.ask_cloud(id, &name, refused, |cloud| async move {
+                    Reply::Prepared(cloud.prepare(request).await)
+                });
+            }
+            Call::Commit(commit) => {
+                let name = commit.request.session.cloud.clone();
+                self.ask_cloud(id, &name, refused, |cloud| async move {
+                    Reply::Answer(cloud.commit(commit).await)
+                });
+            }
+            Call::Settle { session, entry } => {
+                let name = session.cloud.clone();
+                let refused = |_| Reply::Settled(Resolution::unknown("the binding has no cloud"));
+                self.ask_cloud(id, &name, refused, |cloud| async move {
+                    Reply::Settled(cloud.settle(&session, &entry).await)
+                });
+            }
+            Call::Credential { cloud, owner, plan } => {
+                self.ask_cloud(id, &cloud, refused, |cloud| async move {
+                    Reply::Answer(cloud.credential(&plan, &owner).await)
+                });
+            }
             Call::Mint {
                 kind,
                 groups,
@@ -454,6 +450,20 @@ impl Engine {
                     async move { Reply::Lease(cluster.lease(write.as_ref()).await) },
                 );
             }
+        }
+    }
+
+    /// Calls a cloud, or says that it is not there.
+    fn ask_cloud<F: Future<Output = Reply> + Send + 'static>(
+        &mut self,
+        id: CallId,
+        name: &str,
+        refused: impl FnOnce(Failure) -> Reply,
+        ask: impl FnOnce(Arc<dyn Cloud>) -> F,
+    ) {
+        match self.clouds.get(name) {
+            Some(cloud) => self.spawn(id, ask(cloud)),
+            None => self.reply(id, refused(no_cloud(name))),
         }
     }
 
@@ -587,6 +597,10 @@ fn rooms(threads: usize) -> RoomSizes {
 
 fn watch_of(scope: &Scope) -> String {
     format!("the watch of {scope}")
+}
+
+fn refused(failure: Failure) -> Reply {
+    Reply::Answer(Err(failure))
 }
 
 /// Makes a token useless, in the cluster and for machines that are only simulated.

@@ -1,5 +1,4 @@
-//! Guards that tests take away one by one, to see that they notice. Without the feature `simulation` all of them stand, and
-//! no code asks.
+//! Guards that tests take away one by one, to see that they notice.
 
 /// What a guard guards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,29 +9,5 @@ pub enum Guard {
     RebootsNameTheBoot,
 }
 
-/// The guards that stand: all of them, but for one that a test took away.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Guards {
-    #[cfg(feature = "simulation")]
-    gone: Option<Guard>,
-}
-
-impl Guards {
-    /// All but this one.
-    #[cfg(feature = "simulation")]
-    pub fn without(guard: Guard) -> Self {
-        Guards { gone: Some(guard) }
-    }
-
-    /// Whether a guard stands.
-    #[cfg(feature = "simulation")]
-    pub(crate) fn stand(self, guard: Guard) -> bool {
-        self.gone != Some(guard)
-    }
-
-    /// Whether a guard stands.
-    #[cfg(not(feature = "simulation"))]
-    pub(crate) fn stand(self, _: Guard) -> bool {
-        true
-    }
-}
+/// The guards of a simulated cloud.
+pub type Guards = polity_core::controller::Guards<Guard>;

@@ -196,8 +196,9 @@ impl KeyState {
         }
         self.waiting = match (&ended.outcome, waited) {
             // It saw an old world: it does not wait for something new, but for the world to arrive.
-            (Outcome::Discarded(_), _) | (_, Some((Wait::OnChange(_), _))) => Waiting::ForAnyChange,
-            (Outcome::Faulted, _) | (_, Some(_)) => Waiting::ForSomethingNew,
+            (Outcome::Discarded(_), _) => Waiting::ForAnyChange,
+            (_, Some((wait, _))) => Waiting::during(*wait),
+            (Outcome::Faulted, _) => Waiting::ForSomethingNew,
             _ => Waiting::ForAnyChange,
         };
         self.last.waited = waited.as_ref().and_then(|(wait, _)| time_of(*wait));

@@ -40,29 +40,42 @@ pub enum Guard {
     Prefetch,
 }
 
-/// The guards that stand: all of them, but for one that a test took away.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Guards {
+/// The guards that stand: all of them, but for one that a test took away. Whoever has guards of another sort names them `G`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guards<G = Guard> {
     #[cfg(feature = "simulation")]
-    gone: Option<Guard>,
+    gone: Option<G>,
+    #[cfg(not(feature = "simulation"))]
+    of: std::marker::PhantomData<G>,
 }
 
-impl Guards {
+impl<G> Default for Guards<G> {
+    fn default() -> Self {
+        Guards {
+            #[cfg(feature = "simulation")]
+            gone: None,
+            #[cfg(not(feature = "simulation"))]
+            of: std::marker::PhantomData,
+        }
+    }
+}
+
+impl<G: PartialEq> Guards<G> {
     /// All but this one.
     #[cfg(feature = "simulation")]
-    pub fn without(guard: Guard) -> Self {
+    pub fn without(guard: G) -> Self {
         Guards { gone: Some(guard) }
     }
 
     /// Whether a guard stands.
     #[cfg(feature = "simulation")]
-    pub(crate) fn stand(self, guard: Guard) -> bool {
+    pub fn stand(self, guard: G) -> bool {
         self.gone != Some(guard)
     }
 
     /// Whether a guard stands.
     #[cfg(not(feature = "simulation"))]
-    pub(crate) fn stand(self, _: Guard) -> bool {
+    pub fn stand(self, _: G) -> bool {
         true
     }
 }

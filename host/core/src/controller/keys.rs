@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::refresh::Freshness;
 use super::rooms::Room;
 use crate::call::Scope;
-use crate::contract::{Cause, Event, ObjectRef, RetryRequest};
+use crate::contract::{Cause, Event, ObjectRef, RetryRequest, Wait};
 use crate::key::{Key, PassId};
 use crate::object::Object;
 use crate::path::Digest;
@@ -56,6 +56,16 @@ pub(super) enum Waiting {
     ForAnyChange,
     /// A change of the primary's generation, deletion, or requests.
     ForSomethingNew,
+}
+
+impl Waiting {
+    /// While a key waits to retry.
+    pub(super) fn during(wait: Wait) -> Self {
+        match wait {
+            Wait::After(_) => Waiting::ForSomethingNew,
+            Wait::OnChange(_) => Waiting::ForAnyChange,
+        }
+    }
 }
 
 /// What a key waits for.

@@ -108,10 +108,7 @@ impl Controller {
         if let Some(wait) = time_of(wait) {
             self.queue.push_at(since.saturating_add(wait), key.clone());
         }
-        let waiting = match wait {
-            Wait::After(_) => Waiting::ForSomethingNew,
-            Wait::OnChange(_) => Waiting::ForAnyChange,
-        };
+        let waiting = Waiting::during(wait);
         if let Some(state) = self.keys.get_mut(key) {
             state.waiting = waiting;
         }

@@ -452,18 +452,10 @@ impl Acting {
 
     /// The pass ends in the middle of these acts. The recording holds what was done all the same, and what may have been.
     pub(super) fn leave(mut self, frame: &Frame, work: &mut Work) {
-        let in_flight = match self.now {
-            ActStep::Performing(index, Gate::Sent) => Some(index),
-            _ => None,
-        };
-        for (index, slot) in self.acts.into_iter().enumerate() {
-            let cut = (in_flight == Some(index)).then(|| Err(cut()));
-            if let Some(answer) = slot.answer.or(cut) {
-                let answer = answer.map(|value| Json::from(value.to_string()));
-                self.run.append(Request::Act(slot.act), answer);
-            }
+        if let ActStep::Performing(index, Gate::Sent) = self.now {
+            self.acts[index].answer.get_or_insert_with(|| Err(cut()));
         }
-        self.run.leave(frame, work);
+        self.journaled(frame).leave(frame, work);
     }
 
     /// An act has its answer.
@@ -486,9 +478,15 @@ impl Acting {
         self.enter(ActStep::Performing(index, Gate::Due))
     }
 
-    fn finish(mut self, context: &Context<'_>) -> Flow {
-        let limit = context.frame.binding.spec.limits.answer;
-        for slot in self.acts {
+    fn finish(self, context: &Context<'_>) -> Flow {
+        Stepping::again(self.journaled(context.frame))
+    }
+
+    /// The role, with the acts that have an answer in its journal.
+    fn journaled(self, frame: &Frame) -> RoleRun {
+        let Acting { mut run, acts, .. } = self;
+        let limit = frame.binding.spec.limits.answer;
+        for slot in acts {
             let Some(answer) = slot.answer else { continue };
             let answer = answer.map(|value| Json::from(value.to_string()));
             let answer = answer.and_then(|json| match json.len() as u64 > limit {
@@ -496,9 +494,9 @@ impl Acting {
                 true => Err(too_large(limit).effect_unknown()),
                 false => Ok(json),
             });
-            self.run.append(Request::Act(slot.act), answer);
+            run.append(Request::Act(slot.act), answer);
         }
-        Stepping::again(self.run)
+        run
     }
 }
 
