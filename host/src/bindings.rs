@@ -164,7 +164,7 @@ impl Bindings {
     fn seen(&mut self, object: Object) {
         let name = object.name().to_owned();
         let same = self.known.get(&name).is_some_and(|known| {
-            known.object.uid() == object.uid() && known.object.value()["spec"] == object.value()["spec"]
+            known.object.uid() == object.uid() && known.object.text_at("spec") == object.text_at("spec")
         });
         match self.known.get_mut(&name) {
             Some(known) if same => known.object = object,
@@ -299,7 +299,7 @@ impl Bindings {
 }
 
 fn stamps(policies: &Policies, object: &Object) -> Vec<Option<Stamp>> {
-    let Ok(spec) = serde_json::from_value::<BindingSpec>(object.value()["spec"].clone()) else {
+    let Ok(spec) = serde_json::from_str::<BindingSpec>(object.text_at("spec").unwrap_or("null")) else {
         return Vec::new();
     };
     sources(&spec.policies)
@@ -402,7 +402,7 @@ pub(crate) async fn standing(cluster: &Cluster) -> Vec<Value> {
 
 /// Loads everything that a binding names, and checks that it fits together.
 pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Result<Ready> {
-    let spec = object.value()["spec"].clone();
+    let spec = object.at("spec").unwrap_or_default();
     let mut spec: BindingSpec = serde_path_to_error::deserialize(spec).map_err(|e| {
         let path = e.path().to_string();
         anyhow!("spec.{path}: {}", e.into_inner())
@@ -532,10 +532,9 @@ fn within_reason(mut limits: Limits) -> Limits {
 
 /// The order of creation. Kubernetes tells it to the second, in fourteen digits; names order what was created within one.
 fn created(object: &Object) -> u64 {
-    let text = object.value()["metadata"]["creationTimestamp"]
-        .as_str()
-        .unwrap_or_default();
-    text.bytes()
+    let text = object.str_at("metadata.creationTimestamp");
+    text.unwrap_or_default()
+        .bytes()
         .filter(u8::is_ascii_digit)
         .take(14)
         .fold(0, |n, digit| n * 10 + u64::from(digit - b'0'))
@@ -647,21 +646,20 @@ fn status(known: &Known, health: &Health, unix: u64) -> Value {
             format!("objects of both are governed by {older}"),
         ),
     };
-    let old = known.object.value()["status"]["conditions"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    let before = known
-        .written
-        .as_ref()
-        .and_then(|w| w["conditions"].as_array().cloned())
-        .unwrap_or(old);
+    let before = match &known.written {
+        Some(written) => written.get("conditions").cloned(),
+        None => known.object.at("status.conditions"),
+    };
+    let before = match before {
+        Some(Value::Array(conditions)) => conditions,
+        _ => Vec::new(),
+    };
     let crds = crds::problems(&known.object).map(|problems| {
         (
             "CustomResourceDefinitions",
             "False",
             "NotInstalled",
-            problems.to_owned(),
+            problems,
         )
     });
     let conditions: Vec<Value> = [loaded, healthy, synced, ungranted, clamped, kept, overlap]

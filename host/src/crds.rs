@@ -236,8 +236,9 @@ pub(crate) fn with_problems(binding: &Value, problems: &[String], standing: Opti
 }
 
 /// What a condition says of the definitions that are not installed.
-pub(crate) fn problems(binding: &Object) -> Option<&str> {
-    binding.value()["metadata"]["annotations"][NOT_INSTALLED].as_str()
+pub(crate) fn problems(binding: &Object) -> Option<String> {
+    let annotations = binding.at("metadata.annotations")?;
+    annotations.get(NOT_INSTALLED)?.as_str().map(str::to_owned)
 }
 
 fn shown(value: &Value) -> String {

@@ -429,11 +429,18 @@ impl Engine {
                 };
                 match played {
                     Some(answer) => self.reply(id, Reply::Answer(answer)),
-                    None => self.spawn(id, async move { Reply::Answer(cluster.read(&question).await) }),
+                    // Objects are taken in where they arrive, not on the loop.
+                    None => self.spawn(id, async move {
+                        let answer = cluster.read(&question).await;
+                        match question {
+                            Question::Object(_) | Question::Objects(_) => Reply::objects(answer),
+                            _ => Reply::Answer(answer),
+                        }
+                    }),
                 }
             }
             Call::Write(write) => {
-                self.spawn(id, async move { Reply::Answer(cluster.write(&write).await) });
+                self.spawn(id, async move { Reply::objects(cluster.write(&write).await) });
             }
             Call::Lease(write) if self.local.is_some() => {
                 let written = write.map(|write| LeaseRead {

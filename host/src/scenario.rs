@@ -295,8 +295,8 @@ impl Condition {
         let mut events = std::pin::pin!(cluster.watch(scope));
         while let Some(event) = events.next().await {
             let held = match event {
-                WatchEvent::Applied(object) => self.holds(object.value()),
-                WatchEvent::Listed { objects, .. } => objects.iter().any(|object| self.holds(object.value())),
+                WatchEvent::Applied(object) => self.holds(&object.tree()),
+                WatchEvent::Listed { objects, .. } => objects.iter().any(|object| self.holds(&object.tree())),
                 _ => false,
             };
             if held {

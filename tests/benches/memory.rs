@@ -121,13 +121,13 @@ impl Bench {
             })))),
             Call::Write(Write::Patch { object, patch, .. }) => {
                 let number = object.name.trim_start_matches("widget-").parse().unwrap_or(0);
-                let mut value: Value = widget(number).value().clone();
+                let mut value: Value = widget(number).tree();
                 merge(&mut value, &patch);
                 self.version += 1;
                 value["metadata"]["resourceVersion"] = self.version.to_string().into();
-                Some(Reply::Answer(Ok(value)))
+                Some(Reply::objects(Ok(value)))
             }
-            Call::Write(_) => Some(Reply::Answer(Ok(Value::Null))),
+            Call::Write(_) => Some(Reply::Objects(Ok(Vec::new()))),
             _ => None,
         }
     }

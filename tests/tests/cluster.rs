@@ -320,7 +320,7 @@ async fn a_watch_shows_what_writes_do(site: Site) {
 
     let patch = site.patch(&y, Some("status"), json!({"status": {"phase": "Ready"}}));
     let written = Object::new(site.cluster.write(&patch).await.expect("patched"));
-    assert_eq!(written.value()["status"]["phase"], "Ready");
+    assert_eq!(written.tree()["status"]["phase"], "Ready");
     assert_eq!(written.generation(), y.generation());
     assert_eq!(next(&mut events).await, WatchEvent::Applied(written.clone()));
 
@@ -858,7 +858,7 @@ async fn survives_a_kill(server: KubeServer, wire: Wire) {
     loop {
         let event = next(&mut events).await;
         let shown = match &event {
-            WatchEvent::Listed { objects, .. } => objects.iter().any(|o| o.value()["spec"]["size"] == 2),
+            WatchEvent::Listed { objects, .. } => objects.iter().any(|o| o.tree()["spec"]["size"] == 2),
             WatchEvent::Failed(_) => false,
             _ => text(&event) == "applied a",
         };

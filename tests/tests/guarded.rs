@@ -50,7 +50,7 @@ fn at(kind: &str, name: &str) -> Place {
 
 fn there(desk: &Desk, kind: &str, name: &str) -> Value {
     let object = desk.store.get(&at(kind, name)).expect("it is there");
-    object.value().clone()
+    object.tree()
 }
 
 /// A lifecycle policy that declares these writes and has a finalizer.
@@ -366,7 +366,7 @@ fn acted(act: Act, grants: Vec<Grant>, machine_status: Value) -> (Answer, Vec<Ac
         if let Call::Write(Write::Act(act)) = what {
             written.push(act);
         }
-        let reply = Reply::Answer(Ok(json!({"metadata": {"uid": "u"}})));
+        let reply = Reply::objects(Ok(json!({"metadata": {"uid": "u"}})));
         desk.feed(Input::Returned { call, reply });
     }
     let answer = desk.records_of("a")[0].roles[0]
@@ -682,7 +682,7 @@ fn answer_without(desk: &mut Desk, path: &[&str]) {
         }
         let place = at(&object.kind.kind, &object.name);
         let written = desk.store.patch("me", &place, subresource.as_deref(), &kept);
-        let reply = Reply::Answer(written.map(|object| object.value().clone()));
+        let reply = Reply::Objects(written.map(|object| vec![object]));
         desk.feed(Input::Returned { call, reply });
     }
 }

@@ -177,12 +177,13 @@ impl Cluster {
                 *trouble = "it is not there".to_owned();
                 continue;
             };
-            if conditions::is(crd.value(), "Established", "True") {
+            let crd = crd.tree();
+            if conditions::is(&crd, "Established", "True") {
                 return Ok(kinds(&crd));
             }
             *trouble = "it is not established yet".to_owned();
             if let Some(refused) =
-                conditions::find(crd.value(), "NamesAccepted").filter(|c| c["status"] == "False")
+                conditions::find(&crd, "NamesAccepted").filter(|c| c["status"] == "False")
             {
                 let why = refused["message"].as_str().unwrap_or_default();
                 let message = format!("the names of the CustomResourceDefinition {name} are refused: {why}");
@@ -215,8 +216,8 @@ fn field_of<'a>(fields: &'a mut Map<String, Value>, name: &str) -> &'a mut Value
     fields.entry(name).or_insert(Value::Null)
 }
 
-fn kinds(crd: &Object) -> Vec<Kind> {
-    let spec = &crd.value()["spec"];
+fn kinds(crd: &Value) -> Vec<Kind> {
+    let spec = &crd["spec"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (group, kind) = (text(&spec["group"]), text(&spec["names"]["kind"]));
     let versions = spec["versions"].as_array().into_iter().flatten();

@@ -633,8 +633,8 @@ mod tests {
             panic!("no list");
         };
         assert_eq!(
-            objects[0].value(),
-            &json!({
+            objects[0].tree(),
+            json!({
                 "apiVersion": "v1", "kind": "Pod", "spec": {"nodeName": "n"},
                 "metadata": {"namespace": "a", "name": "p", "uid": "uid-p", "resourceVersion": "3",
                     "labels": {"l": "m"}, "generation": 4},

@@ -65,7 +65,8 @@ pub enum Call {
         /// What the identity policy described.
         plan: Document,
     },
-    /// Read through to the API server: `object`, `objects`, `secret` or `reachable`. Reply: [`Reply::Answer`], unprojected.
+    /// Read through to the API server: `object` or `objects`. Reply: [`Reply::Objects`], unprojected; of `secret` or
+    /// `reachable`: [`Reply::Answer`].
     Read(Question),
     /// Render a long list. Reply: [`Reply::Rendered`].
     Render(Box<Render>),
@@ -89,7 +90,7 @@ pub enum Call {
         /// The primary's uid: what was minted for another one stays.
         owner: String,
     },
-    /// Write to the cluster. Reply: [`Reply::Answer`] with the object as it stands then, `null` if it is gone.
+    /// Write to the cluster. Reply: [`Reply::Objects`] with the object as it stands then, none if it is gone.
     Write(Write),
     /// Write the lease, or with none only read it. Reply: [`Reply::Lease`].
     Lease(Option<LeaseWrite>),
@@ -267,8 +268,10 @@ pub enum Reply {
     Stepped(Stepped),
     /// Of [`Call::Decide`]: how long to wait, or how the retry policy broke its contract.
     Decided(Result<Wait, crate::fault::Fault>),
-    /// Of everything that answers.
+    /// Of everything that answers with what is no object of the cluster.
     Answer(Answer),
+    /// Of reads and writes of the cluster: what stands there.
+    Objects(Found),
     /// Of [`Call::Render`].
     Rendered(Rendered),
     /// Of [`Call::Prepare`]: why it cannot be, or what it found.
@@ -277,6 +280,22 @@ pub enum Reply {
     Settled(Resolution),
     /// Of [`Call::Lease`]: the lease as it stands, none if it does not exist, or why it cannot be said.
     Lease(Result<Option<LeaseRead>, Failure>),
+}
+
+/// Objects as an API server answered them, or why it did not.
+pub type Found = Result<Vec<Object>, Failure>;
+
+impl Reply {
+    /// What an API server answered: a list, an object, or what is none.
+    pub fn objects(answer: Answer) -> Self {
+        Reply::Objects(answer.map(|answer| match answer {
+            Value::Array(items) => items.into_iter().map(Object::new).collect(),
+            Value::Object(object) if object.get("metadata").is_some_and(Value::is_object) => {
+                vec![Object::new(Value::Object(object))]
+            }
+            _ => Vec::new(),
+        }))
+    }
 }
 
 /// What is watched.

@@ -8,7 +8,6 @@ pub use polity_kube_rules::merge_patch::apply;
 use serde_json::{Map, Value, json};
 
 use crate::contract::merge::{keyed, leaves, merge, remove};
-use crate::object::Object;
 use crate::tree::Tree;
 
 /// The parts of a publication, in the order they are written.
@@ -26,27 +25,27 @@ pub enum Part {
 /// What a pass wants changed on its primary.
 #[derive(Clone, Debug)]
 pub struct Edits {
-    snapshot: Object,
+    snapshot: Value,
     patch: Value,
 }
 
 impl Edits {
     /// A merge patch against this snapshot.
-    pub fn new(snapshot: Object, patch: Value) -> Self {
+    pub fn new(snapshot: Value, patch: Value) -> Self {
         Edits { snapshot, patch }
     }
 
     /// The object with these edits on top of what stands now.
     pub fn onto(&self, current: &Value) -> Value {
         let mut desired = current.clone();
-        merge("", &self.patch, Some(self.snapshot.value()), &mut desired);
+        merge("", &self.patch, Some(&self.snapshot), &mut desired);
         desired
     }
 
     /// The values this writes, element by element, and whether it removes them.
     pub fn paths(&self) -> Vec<(EditPath, bool)> {
         let mut paths = Vec::new();
-        leaves("", &self.patch, Some(self.snapshot.value()), &mut |leaf| {
+        leaves("", &self.patch, Some(&self.snapshot), &mut |leaf| {
             paths.push((leaf.path, leaf.wanted.is_none()))
         });
         paths
@@ -55,7 +54,7 @@ impl Edits {
     /// Edited values that somebody else has changed since the snapshot.
     pub fn conflicts(&self, fresh: &Value) -> Vec<EditPath> {
         let mut conflicts = Vec::new();
-        leaves("", &self.patch, Some(self.snapshot.value()), &mut |leaf| {
+        leaves("", &self.patch, Some(&self.snapshot), &mut |leaf| {
             let now = leaf.find(fresh);
             if now != leaf.base && now != leaf.wanted.as_deref() {
                 conflicts.push(leaf.path);
@@ -101,10 +100,11 @@ pub fn diff(from: &Value, to: &Value) -> Option<Value> {
 }
 
 /// The patch that one part of a publication needs, precondition included; none if that part stands already.
-pub fn write(part: Part, current: &Object, desired: &Value) -> Option<Value> {
-    let mut patch = Tree::new(change(part, current.value(), desired)?);
-    patch.set(&["metadata", "uid"], current.uid());
-    patch.set(&["metadata", "resourceVersion"], current.version().0.to_string());
+pub fn write(part: Part, now: &Value, desired: &Value) -> Option<Value> {
+    let mut patch = Tree::new(change(part, now, desired)?);
+    for field in ["uid", "resourceVersion"] {
+        patch.set(&["metadata", field], now["metadata"][field].clone());
+    }
     Some(patch.into_value())
 }
 
@@ -153,11 +153,11 @@ fn kept_finalizers(now: &Value, desired: &Value) -> Vec<Value> {
 }
 
 /// What of a written part the API server does not show: paths whose value was dropped, defaulted or changed by it.
-/// `object` is its answer, `desired` what it was to hold.
-pub fn not_kept(part: Part, object: &Object, desired: &Value) -> Vec<EditPath> {
+/// `answer` is what it answered, `desired` what it was to hold.
+pub fn not_kept(part: Part, answer: &Value, desired: &Value) -> Vec<EditPath> {
     let mut paths = Vec::new();
-    if let Some(patch) = change(part, object.value(), desired) {
-        leaves("", &patch, Some(object.value()), &mut |leaf| {
+    if let Some(patch) = change(part, answer, desired) {
+        leaves("", &patch, Some(answer), &mut |leaf| {
             let as_number = |value: Option<&Value>| value.and_then(Value::as_f64);
             // `1.0` and `1` are one number.
             let wanted = as_number(leaf.wanted.as_deref());
@@ -231,20 +231,19 @@ pub fn combine(a: &Value, b: &Value, snapshot: &Value) -> Value {
 mod tests {
     use super::*;
 
-    fn machine(version: &str, rest: Value) -> Object {
+    fn machine(version: &str, rest: Value) -> Value {
         let mut value = json!({"kind": "Machine", "metadata": {"name": "m", "uid": "u",
             "resourceVersion": version, "finalizers": ["a", "f"]}, "spec": {"x": 1}});
         merge("", &rest, None, &mut value);
-        Object::new(value)
+        value
     }
 
     #[test]
     fn a_patch_without_an_edited_value_changes_nothing() {
-        let mut now = machine("1", json!({})).value().clone();
+        let mut now = machine("1", json!({}));
         if let Some(fields) = now.as_object_mut() {
             fields.insert("none".into(), Value::Null);
         }
-        let now = Object::new(now);
         for patch in [
             json!({"metadata": {"ownerReferences": []}}),
             json!({"status": {"conditions": []}}),
@@ -254,12 +253,12 @@ mod tests {
         ] {
             let edits = Edits::new(now.clone(), patch);
             assert_eq!(edits.paths(), []);
-            assert_eq!(edits.onto(now.value()), *now.value());
+            assert_eq!(edits.onto(&now), now);
         }
         let edits = Edits::new(now.clone(), json!({"spec": {"empty": {}, "list": []}}));
         assert_eq!(edits.paths().len(), 2);
         assert_eq!(
-            edits.onto(now.value())["spec"],
+            edits.onto(&now)["spec"],
             json!({"x": 1, "empty": {}, "list": []})
         );
     }
@@ -270,15 +269,15 @@ mod tests {
         for inner in [json!({"conditions": []}), json!({"y": null}), json!({"y": 2})] {
             let edits = Edits::new(now.clone(), json!({"spec": {"x": inner}}));
             assert!(edits.paths().contains(&("spec.x".to_owned(), false)), "{inner}");
-            let written = edits.onto(now.value());
+            let written = edits.onto(&now);
             assert!(written["spec"]["x"].is_object());
-            assert_eq!(edits.conflicts(now.value()), Vec::<EditPath>::new());
+            assert_eq!(edits.conflicts(&now), Vec::<EditPath>::new());
             assert_eq!(
                 edits.conflicts(&written),
                 Vec::<EditPath>::new(),
                 "it stands already"
             );
-            let theirs = edits.conflicts(machine("2", json!({"spec": {"x": 7}})).value());
+            let theirs = edits.conflicts(&machine("2", json!({"spec": {"x": 7}})));
             assert!(theirs.contains(&"spec.x".to_owned()), "{theirs:?}");
         }
         let edits = Edits::new(now.clone(), json!({"spec": {"x": {"y": 2, "z": null}}}));
@@ -295,7 +294,7 @@ mod tests {
         );
         let theirs = machine("2", json!({"spec": {"new": 5, "taints": "x"}}));
         assert_eq!(
-            edits.conflicts(theirs.value()),
+            edits.conflicts(&theirs),
             ["spec.new.inner", "spec.taints[a:b]"]
         );
     }
@@ -307,7 +306,7 @@ mod tests {
             now.clone(),
             json!({"metadata": {"finalizers": ["a"], "labels": {"l": "1"}}, "status": {"phase": "Gone"}}),
         );
-        let desired = edits.onto(now.value());
+        let desired = edits.onto(&now);
         assert_eq!(
             write(Part::Main, &now, &desired),
             Some(json!({"metadata": {"labels": {"l": "1"}, "uid": "u", "resourceVersion": "1"}}))
@@ -320,7 +319,7 @@ mod tests {
             write(Part::Finalizer, &now, &desired),
             Some(json!({"metadata": {"finalizers": ["a"], "uid": "u", "resourceVersion": "1"}}))
         );
-        let nothing = Edits::new(now.clone(), json!({})).onto(now.value());
+        let nothing = Edits::new(now.clone(), json!({})).onto(&now);
         for part in [Part::Main, Part::Status, Part::Finalizer] {
             assert_eq!(write(part, &now, &nothing), None);
         }
@@ -341,9 +340,9 @@ mod tests {
             "2",
             json!({"status": {"conditions": [condition("Ready", "False"), condition("Other", "True")]}}),
         );
-        assert!(edits.conflicts(fresh.value()).is_empty());
+        assert!(edits.conflicts(&fresh).is_empty());
         assert_eq!(
-            edits.onto(fresh.value())["status"]["conditions"],
+            edits.onto(&fresh)["status"]["conditions"],
             json!([
                 condition("Ready", "True"),
                 condition("Other", "True"),
@@ -362,7 +361,7 @@ mod tests {
             before.clone(),
             json!({"spec": {"conditions": [3, 3], "taints": null}}),
         );
-        let after = edits.onto(before.value());
+        let after = edits.onto(&before);
         assert_eq!(after["spec"], json!({"x": 1, "conditions": [3, 3]}));
         let paths = edits.paths();
         assert_eq!(
@@ -381,10 +380,10 @@ mod tests {
         assert_eq!(paths, ["metadata.finalizers[a]", "metadata.finalizers[f]"]);
         let fresh = machine("2", json!({"metadata": {"finalizers": ["a", "f", "theirs"]}}));
         assert_eq!(
-            edits.onto(fresh.value())["metadata"]["finalizers"],
+            edits.onto(&fresh)["metadata"]["finalizers"],
             json!(["theirs"])
         );
-        let gone = edits.onto(machine("1", json!({})).value());
+        let gone = edits.onto(&machine("1", json!({})));
         assert_eq!(gone["metadata"].get("finalizers"), None);
     }
 
@@ -434,7 +433,7 @@ mod tests {
     #[test]
     fn what_an_api_server_does_not_keep_is_named_by_its_path() {
         let answer = machine("2", json!({"status": {"kept": 1, "defaulted": "theirs"}}));
-        let desired = json!({"kind": "Machine", "metadata": answer.value()["metadata"], "spec": {"x": 1},
+        let desired = json!({"kind": "Machine", "metadata": answer["metadata"], "spec": {"x": 1},
             "status": {"kept": 1.0, "defaulted": "ours", "pruned": {"a": 1}}});
         assert_eq!(
             not_kept(Part::Status, &answer, &desired),
@@ -450,10 +449,10 @@ mod tests {
             json!({"status": {"phase": "Up", "note": "n"}}),
         );
         let fresh = machine("2", json!({"status": {"phase": "Down"}}));
-        assert_eq!(edits.conflicts(fresh.value()), ["status.phase"]);
+        assert_eq!(edits.conflicts(&fresh), ["status.phase"]);
         let rest = edits.without(&["status.phase".into()]);
         assert_eq!(
-            rest.onto(fresh.value())["status"],
+            rest.onto(&fresh)["status"],
             json!({"phase": "Down", "note": "n"})
         );
     }

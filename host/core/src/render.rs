@@ -3,12 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::binding::KindGrant;
 use crate::contract::{Code, Failure, Json, ListQuery, ObjectQuery};
-use crate::object::Object;
+use crate::object::{self, Object};
 use crate::{grants, path};
 
 /// Objects that a list may hold when the policy sets no limit of its own.
@@ -67,8 +66,7 @@ impl Render {
             if index > 0 {
                 text.push(',');
             }
-            // Not the text that an object keeps: a list is made anew when one of its objects changes.
-            text.push_str(&project(&self.grant, object, &self.query.projection).to_string());
+            text.push_str(&project(&self.grant, object, &self.query.projection));
             if text.len() as u64 > self.limit {
                 return Err(too_large(self.limit));
             }
@@ -113,18 +111,19 @@ pub(crate) fn answer_of_object(
 
 /// What of an object is answered: what its grant shows, and of that what was asked for.
 fn shown(grant: &KindGrant, object: &Object, wanted: &[String]) -> Json {
-    match &grant.fields {
+    match project(grant, object, wanted) {
         // Shared by all who ask for it, for as long as the object is kept.
-        None if wanted.is_empty() => object.json(),
-        _ => project(grant, object, wanted).to_string().into(),
+        Cow::Borrowed(_) => object.json().clone(),
+        Cow::Owned(text) => text.into(),
     }
 }
 
-fn project<'a>(grant: &KindGrant, object: &'a Object, wanted: &[String]) -> Cow<'a, Value> {
-    match &grant.fields {
-        None if wanted.is_empty() => Cow::Borrowed(object.value()),
-        None => Cow::Owned(path::project(object.value(), wanted)),
-        Some(_) => Cow::Owned(path::project(&grants::shown(grant, object.value()), wanted)),
+fn project<'a>(grant: &KindGrant, object: &'a Object, wanted: &[String]) -> Cow<'a, str> {
+    let wanted = wanted.iter().map(String::as_str);
+    let shown = grants::shown(grant, object.json());
+    match wanted.len() {
+        0 => shown,
+        _ => Cow::Owned(path::project(&shown, wanted)),
     }
 }
 
@@ -132,11 +131,15 @@ fn project<'a>(grant: &KindGrant, object: &'a Object, wanted: &[String]) -> Cow<
 /// those of its items: it changes by what an item adds to it or takes from it, whatever else the answer holds.
 pub(crate) fn digest_of_item(key: &[u8; 16], grant: &KindGrant, object: &Object, wanted: &[String]) -> u128 {
     let mut hash = Sha256::new_with_prefix(key);
-    hash.update(path::content(&project(grant, object, wanted)));
+    let shown = project(grant, object, wanted);
+    let content = match &shown {
+        Cow::Borrowed(_) => object.content(),
+        Cow::Owned(part) => object::content(part),
+    };
+    content.iter().for_each(|piece| hash.update(piece));
     if let Some(relation) = &grant.relation {
         // It may be related to another primary now, although what is shown of it is the same.
-        let theirs = path::get(object.value(), &relation.theirs);
-        hash.update(theirs.map_or_else(Vec::new, path::content));
+        hash.update(object.text_at(&relation.theirs).unwrap_or_default());
     }
     let mut short = [0; 16];
     short.copy_from_slice(&hash.finalize()[..16]);
@@ -147,7 +150,7 @@ pub(crate) fn digest_of_item(key: &[u8; 16], grant: &KindGrant, object: &Object,
 mod tests {
     use super::*;
     use crate::contract::Kind;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn node(name: &str, size: usize) -> Object {
         Object::new(
@@ -240,7 +243,7 @@ mod tests {
             let grant = serde_json::from_value(json!({"apiVersion": "v1", "kind": "Node"})).expect("a grant");
             digest_of_item(&[0; 16], &grant, object, wanted)
         };
-        let mut other = node("a", 1).value().clone();
+        let mut other = node("a", 1).tree();
         other["metadata"]["resourceVersion"] = json!("8");
         let later = Object::new(other.clone());
         assert_eq!(digest(&node("a", 1), &[]), digest(&later, &[]));

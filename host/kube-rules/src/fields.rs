@@ -8,6 +8,8 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
+use crate::text;
+
 /// A field selector: every requirement holds. The empty one selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector(Vec<Requirement>);
@@ -56,8 +58,19 @@ impl FieldSelector {
 
     /// Whether the fields of an object meet every requirement.
     pub fn matches(&self, object: &Value) -> bool {
+        let at = |path: &str| path.split('.').try_fold(object, |value, part| value.get(part));
+        self.is_met(|path| at(path).map(Cow::Borrowed))
+    }
+
+    /// Whether the fields of an object, given as its text, meet every requirement.
+    pub fn matches_text(&self, object: &str) -> bool {
+        self.is_met(|path| text::value_at(object, path).map(Cow::Owned))
+    }
+
+    /// `at` has what stands at a dotted path.
+    fn is_met<'v>(&self, at: impl Fn(&str) -> Option<Cow<'v, Value>>) -> bool {
         let is_met = |requirement: &Requirement| {
-            let is_same = text_of(object, &requirement.field) == requirement.value;
+            let is_same = text_of(&at, &requirement.field) == requirement.value;
             is_same == requirement.is_equal
         };
         self.0.iter().all(is_met)
@@ -140,22 +153,30 @@ fn unescaped(value: &str) -> Option<String> {
 }
 
 /// A field as selectors see it.
-fn text_of<'a>(object: &'a Value, field: &str) -> Cow<'a, str> {
-    let found = field.split('.').try_fold(object, |value, part| value.get(part));
-    match found {
-        None | Some(Value::Null) => absent(object, field).into(),
-        Some(Value::String(text)) => text.into(),
-        Some(other) => other.to_string().into(),
+fn text_of<'v>(at: &impl Fn(&str) -> Option<Cow<'v, Value>>, field: &str) -> Cow<'v, str> {
+    match at(field) {
+        None => absent(at, field).into(),
+        Some(Cow::Borrowed(Value::String(text))) => text.into(),
+        Some(value) => match &*value {
+            Value::Null => absent(at, field).into(),
+            Value::String(text) => text.clone().into(),
+            other => other.to_string().into(),
+        },
     }
 }
 
 /// A field that is not there counts as empty, and a flag of a builtin kind as not set (kube-apiserver, the
 /// `ToSelectableFields` of Node and Pod).
-fn absent(object: &Value, field: &str) -> &'static str {
-    let text = |field: &str| object[field].as_str().unwrap_or_default();
-    match (text("apiVersion"), text("kind"), field) {
-        ("v1", "Node", "spec.unschedulable") | ("v1", "Pod", "spec.hostNetwork") => "false",
-        _ => "",
+fn absent<'v>(at: &impl Fn(&str) -> Option<Cow<'v, Value>>, field: &str) -> &'static str {
+    let kind = match field {
+        "spec.unschedulable" => "Node",
+        "spec.hostNetwork" => "Pod",
+        _ => return "",
+    };
+    let is = |path: &str, wanted: &str| at(path).is_some_and(|value| *value == wanted);
+    match is("apiVersion", "v1") && is("kind", kind) {
+        true => "false",
+        false => "",
     }
 }
 

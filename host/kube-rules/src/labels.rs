@@ -107,10 +107,14 @@ impl LabelSelector {
         self.0.is_empty()
     }
 
-    /// Whether the labels of an object meet every requirement. A label whose value is no text is not there.
+    /// Whether the labels of an object meet every requirement.
     pub fn matches(&self, object: &Value) -> bool {
-        let labels = object["metadata"]["labels"].as_object();
-        let value = |key: &str| labels?.get(key)?.as_str();
+        self.matches_labels(&object["metadata"]["labels"])
+    }
+
+    /// Whether these labels meet every requirement. A label whose value is no text is not there.
+    pub fn matches_labels(&self, labels: &Value) -> bool {
+        let value = |key: &str| labels.get(key)?.as_str();
         self.0
             .iter()
             .all(|requirement| requirement.holds.is_met_by(value(&requirement.key)))

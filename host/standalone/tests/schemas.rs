@@ -359,3 +359,96 @@ async fn patterns_that_would_fill_the_memory_together_are_refused() {
     assert_eq!(code, 422);
     assert!(message.contains("bytes together"), "{:.500}", message);
 }
+
+const SPEC: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+const ONE: &str = "/apis/example.test/v1/namespaces/default/things/one";
+
+/// Changes what a CRD says.
+async fn redefine(client: &kube::Client, operations: Value) {
+    let path = format!("{CRDS}/things.example.test");
+    let json_patch = [("content-type", "application/json-patch+json")];
+    let (code, answer) = raw(client, "PATCH", &path, &json_patch, &operations.to_string()).await;
+    assert_eq!(code, 200, "{answer}");
+}
+
+async fn patch(client: &kube::Client, patch: Value) -> (u16, Value) {
+    let merge_patch = [("content-type", "application/merge-patch+json")];
+    raw(client, "PATCH", ONE, &merge_patch, &patch.to_string()).await
+}
+
+#[tokio::test]
+async fn what_is_stored_is_read_by_the_schema_that_its_kind_has_now() {
+    let client = with_things().await;
+    create(&things(&client), "one", json!({"spec": {"labels": {"a": "b"}}})).await;
+    let (_, before) = raw(&client, "GET", ONE, &[], "").await;
+    redefine(
+        &client,
+        json!([
+            {"op": "remove", "path": format!("{SPEC}/labels")},
+            {"op": "add", "path": format!("{SPEC}/zone"), "value": {"type": "string", "default": "north"}},
+        ]),
+    )
+    .await;
+    let (_, read) = raw(&client, "GET", ONE, &[], "").await;
+    assert_eq!(read["spec"], json!({"size": 1, "color": "red", "zone": "north"}));
+    assert_eq!(read["metadata"], before["metadata"], "nobody wrote it");
+    let (_, list) = raw(&client, "GET", THINGS, &[], "").await;
+    assert_eq!(list["items"][0]["spec"], read["spec"]);
+    // A change of something else is a change of that alone.
+    let (code, labelled) = patch(&client, json!({"metadata": {"labels": {"x": "y"}}})).await;
+    assert_eq!((code, &labelled["metadata"]["generation"]), (200, &json!(1)));
+    assert_eq!(labelled["spec"], read["spec"]);
+}
+
+#[tokio::test]
+async fn what_a_later_schema_makes_invalid_is_refused_only_where_it_is_changed() {
+    let client = with_things().await;
+    let spec = json!({"size": 9, "disks": [{"name": "a", "gib": 90}, {"name": "b", "gib": 1}]});
+    create(&things(&client), "one", json!({"spec": spec})).await;
+    redefine(
+        &client,
+        json!([
+            {"op": "replace", "path": format!("{SPEC}/size/maximum"), "value": 5},
+            {"op": "add", "path": format!("{SPEC}/disks/items/properties/gib/maximum"), "value": 50},
+        ]),
+    )
+    .await;
+    for (change, code) in [
+        (json!({"metadata": {"labels": {"x": "y"}}}), 200),
+        (json!({"spec": {"color": "green"}}), 200),
+        (json!({"spec": {"disks": [{"name": "b", "gib": 2}, {"name": "a", "gib": 90}]}}), 200),
+        (json!({"spec": {"size": 8}}), 422),
+        (json!({"spec": {"disks": [{"name": "a", "gib": 91}]}}), 422),
+        (json!({"spec": {"disks": [{"name": "c", "gib": 90}]}}), 422),
+        (json!({"spec": {"size": 5}}), 200),
+        (json!({"spec": {"size": 9}}), 422),
+    ] {
+        let (answered, answer) = patch(&client, change.clone()).await;
+        assert_eq!(answered, code, "{change}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_version_shows_what_it_knows_and_what_is_written_through_it_is_kept_as_the_stored_one_knows_it() {
+    let client = empty();
+    let mut crd = thing_crd();
+    let mut beta = crd["spec"]["versions"][0].clone();
+    beta["name"] = json!("v1beta1");
+    beta["storage"] = json!(false);
+    let properties = &mut beta["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
+    properties["labels"].take();
+    properties.as_object_mut().unwrap().remove("labels");
+    properties["extra"] = json!({"type": "string"});
+    crd["spec"]["versions"].as_array_mut().unwrap().push(beta);
+    define(&client, crd).await;
+    create(&things(&client), "one", json!({"spec": {"labels": {"a": "b"}}})).await;
+    let path = ONE.replace("/v1/", "/v1beta1/");
+    let (_, read) = raw(&client, "GET", &path, &[], "").await;
+    assert_eq!(read["spec"], json!({"size": 1, "color": "red"}));
+    let merge_patch = [("content-type", "application/merge-patch+json")];
+    let change = json!({"spec": {"extra": "x", "size": 2}}).to_string();
+    let (code, written) = raw(&client, "PATCH", &path, &merge_patch, &change).await;
+    assert_eq!((code, &written["spec"]), (200, &json!({"size": 2, "color": "red"})));
+    let (_, stored) = raw(&client, "GET", ONE, &[], "").await;
+    assert_eq!(stored["spec"], json!({"size": 2, "color": "red"}));
+}

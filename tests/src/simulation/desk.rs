@@ -242,12 +242,8 @@ impl Desk {
                     query.object.name.clone(),
                 );
                 let missing = || Failure::new(Code::NotFound, "not found");
-                Reply::Answer(
-                    self.store
-                        .get(&place)
-                        .map(|o| o.value().clone())
-                        .ok_or_else(missing),
-                )
+                let found = self.store.get(&place).map(|object| vec![object.clone()]);
+                Reply::Objects(found.ok_or_else(missing))
             }
             Call::Write(Write::Patch {
                 object,
@@ -257,9 +253,9 @@ impl Desk {
                 let namespace = object.namespace.clone().unwrap_or_default();
                 let place = (object.kind.kind.clone(), namespace, object.name.clone());
                 let written = self.store.patch("me", &place, subresource.as_deref(), patch);
-                Reply::Answer(written.map(|o| o.value().clone()))
+                Reply::Objects(written.map(|object| vec![object]))
             }
-            Call::Write(_) => Reply::Answer(Ok(Value::Null)),
+            Call::Write(_) => Reply::Objects(Ok(Vec::new())),
             Call::Lease(write) if self.leased => Reply::Lease(self.store.lease(write.as_ref())),
             Call::Lease(_) => Reply::Lease(Err(Failure::new(Code::Unavailable, "no lease"))),
             Call::Read(_) | Call::Mint { .. } | Call::Revoke { .. } => return None,

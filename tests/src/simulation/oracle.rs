@@ -202,6 +202,8 @@ struct Open {
     began: u64,
     snapshot: Meta,
     acts: Vec<(String, String)>,
+    /// Its first act on a cloud came after a version that it had not looked at.
+    overlooked: Option<String>,
     /// Handles of credentials that it was answered.
     handles: BTreeSet<String>,
 }
@@ -291,6 +293,7 @@ impl Oracle {
             began: now,
             snapshot,
             acts: Vec::new(),
+            overlooked: None,
             handles: BTreeSet::new(),
         });
         let began = open.began;
@@ -321,12 +324,13 @@ impl Oracle {
         {
             let same =
                 shown.generation == open.snapshot.generation && shown.deleting == open.snapshot.deleting;
-            ensure(same, Rule::Looked, || {
+            // Unless it acted on something else before, which only its record says.
+            open.overlooked = (!same).then(|| {
                 format!(
                     "{host}: {operation} for {uid} as of {:?}, and it had been shown {shown:?}",
                     open.snapshot
                 )
-            })?;
+            });
         }
         open.acts.push((operation.to_owned(), arguments.to_string()));
         Ok(())
@@ -415,11 +419,11 @@ impl Oracle {
             .rev()
             .find(|c| c.version == read && c.shown.uid() == uid);
         let (read_as, stood) = (
-            snapshot.map(|c| elements(c.shown.value())).unwrap_or_default(),
+            snapshot.map(|c| elements(&c.shown.tree())).unwrap_or_default(),
             change
                 .before
                 .as_ref()
-                .map(|o| elements(o.value()))
+                .map(|o| elements(&o.tree()))
                 .unwrap_or_default(),
         );
         let overwritten = changed
@@ -479,12 +483,13 @@ impl Oracle {
             format!("{effect:?}: its object has no finalizer, {owner:?}")
         })?;
         // What its identity lets go of loses its entries, and what they announced may come all the same.
-        let kept = owner.filter(|owner| !super::kinds::guest::may_leave_machines(owner.value()));
+        let kept = owner.filter(|owner| !super::kinds::guest::may_leave_machines(&owner.tree()));
         let (Some(key), Some(owner)) = (&effect.key, kept) else {
             return Ok(());
         };
         let stands = |object: &Object| {
-            let all = object.value()["status"]["pending"].as_array();
+            let pending = object.at("status.pending");
+            let all = pending.as_ref().and_then(Value::as_array);
             all.is_some_and(|all| all.iter().any(|entry| entry["key"] == **key))
         };
         // Somebody who is no host may take it away while its act is under way: no host can help that.
@@ -495,7 +500,7 @@ impl Oracle {
         let taken = instant.store.log().iter().rev().find(takes);
         let by_another = taken.is_some_and(|change| !change.author.starts_with("host-"));
         ensure(stands(owner) || by_another, Rule::WriteAhead, || {
-            format!("{effect:?}: pending is {}", owner.value()["status"]["pending"])
+            format!("{effect:?}: pending is {}", owner.tree()["status"]["pending"])
         })
     }
 
@@ -523,6 +528,8 @@ impl Oracle {
         if let Some(open) = &open {
             acts_once(record, &open.acts)?;
             denied_acts_not(record, &open.acts)?;
+            let overlooked = open.overlooked.as_ref().filter(|_| begins_in_a_cloud(record));
+            ensure(overlooked.is_none(), Rule::Looked, || overlooked.cloned().unwrap_or_default())?;
         }
         self.woken(instant, host, record)?;
         let seen = self.hosts.entry(host.to_owned()).or_default();
@@ -631,9 +638,19 @@ fn acts_once(record: &PassRecord, emitted: &[(String, String)]) -> Verdict {
     Ok(())
 }
 
+/// Whether the first act of a pass was one on a cloud.
+fn begins_in_a_cloud(record: &PassRecord) -> bool {
+    let mut journal = record.roles.iter().flat_map(|role| &role.journal);
+    let first = journal.find_map(|entry| match &entry.request {
+        Request::Act(act) => Some(act),
+        Request::Ask(_) => None,
+    });
+    matches!(first, None | Some(Act::Cloud(_)))
+}
+
 /// The request annotations of an object.
 fn requests(object: &Object) -> Vec<(String, Value)> {
-    object.value()["metadata"]["annotations"]
+    object.tree()["metadata"]["annotations"]
         .as_object()
         .into_iter()
         .flatten()

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use polity_core::call::{LeaseRead, LeaseWrite};
 use polity_core::contract::{Answer, Code, Failure, ListQuery, Precondition};
 use polity_core::object::{Object, ResourceVersion};
-use polity_core::path;
 use polity_kube_rules::labels::LabelSelector;
 use polity_kube_rules::merge_patch;
 use serde_json::{Value, json};
@@ -116,7 +115,8 @@ impl Store {
             metadata.remove("uid");
             metadata.remove("resourceVersion");
         }
-        let mut value = current.value().clone();
+        let standing = current.tree();
+        let mut value = standing.clone();
         match (subresource, patch.as_object_mut()) {
             (Some(part), Some(fields)) => fields.retain(|name, _| name == part),
             (None, Some(fields)) => {
@@ -125,19 +125,19 @@ impl Store {
             _ => {}
         }
         merge(&mut value, &patch);
-        if &value == current.value() {
+        if value == standing {
             return Ok(current);
         }
         if let Some(schema) = self.checks {
             wellformed(&value, schema)?;
-            unmoved(current.value(), &value)?;
+            unmoved(&standing, &value)?;
         }
         let finalizers = |v: &Value| v["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
-        if current.is_deleting() && finalizers(&value) > finalizers(current.value()) {
+        if current.is_deleting() && finalizers(&value) > finalizers(&standing) {
             let message = "no finalizer can be added while the object is being deleted";
             return Err(Failure::new(Code::InvalidArgument, message));
         }
-        if value["spec"] != current.value()["spec"] {
+        if value["spec"] != standing["spec"] {
             value["metadata"]["generation"] = json!(current.generation().unwrap_or(0) + 1);
         }
         if current.is_deleting() && finalizers(&value) == 0 {
@@ -153,7 +153,7 @@ impl Store {
         precondition(current, &json!({"metadata": metadata}))?;
         self.delete(author, place, unix)?;
         let left = self.objects.get(place);
-        Ok(left.map_or(Value::Null, |object| object.value().clone()))
+        Ok(left.map_or(Value::Null, Object::tree))
     }
 
     /// The objects as they stood at an earlier version, by kind, namespace and name.
@@ -172,7 +172,7 @@ impl Store {
         if current.is_deleting() {
             return Ok(());
         }
-        let mut value = current.value().clone();
+        let mut value = current.tree();
         let held = value["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
         value["metadata"]["deletionTimestamp"] = json!(polity_kube_rules::time::rfc3339(unix));
         value["metadata"]["generation"] = json!(current.generation().unwrap_or(0) + 1);
@@ -324,11 +324,11 @@ pub fn merge(into: &mut Value, patch: &Value) {
 pub fn selects(query: &ListQuery, object: &Object) -> bool {
     let in_namespace = query.namespace.is_none() || query.namespace.as_deref() == object.namespace();
     let by_label = query.label_selector.as_deref().is_none_or(|text| {
-        LabelSelector::parse(text).is_some_and(|selector| selector.matches(object.value()))
+        LabelSelector::parse(text).is_some_and(|selector| selector.matches(&object.tree()))
     });
     let by_field = query.field_selector.as_deref().is_none_or(|text| {
         text.split_once('=').is_some_and(|(field, value)| {
-            path::get(object.value(), field).is_some_and(|found| *found == value)
+            object.str_at(field).is_some_and(|found| found == value)
         })
     });
     object.kind() == query.kind && in_namespace && by_label && by_field

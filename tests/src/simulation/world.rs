@@ -400,7 +400,7 @@ impl<'a> World<'a> {
                     if let Some(version) = self.ended.remove(&(host, *call)) {
                         self.oracle.knows_ended(&identity, version);
                     }
-                    if matches!(reply, Reply::Answer(Err(failure)) if failure.code == Code::NotFound) {
+                    if matches!(reply, Reply::Objects(Err(failure)) if failure.code == Code::NotFound) {
                         self.oracle.misses(self.now, &identity);
                     }
                     if sort == Sort::Read {

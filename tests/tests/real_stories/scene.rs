@@ -515,7 +515,7 @@ async fn deaths(site: &Site, kinds: &[Kind]) -> watch::Receiver<Vec<(ObjectRef, 
 }
 
 fn whole(object: Option<&Object>) -> Value {
-    object.map_or(Value::Null, |object| object.value().clone())
+    object.map_or(Value::Null, |object| object.tree())
 }
 
 fn is_of(pass: &PassRecord, object: &ObjectRef) -> bool {

@@ -5,15 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use polity_kube_rules::deletion::is_ended;
 use polity_kube_rules::fields::FieldSelector;
 use polity_kube_rules::labels::LabelSelector;
-use serde_json::Value;
+use polity_kube_rules::text;
 
 use crate::call::{Scope, WatchEvent};
 use crate::contract::{ListQuery, ObjectRef};
 use crate::object::{Object, ResourceVersion};
 use crate::path;
 
-/// Metadata that a watch keeps whatever its scope's fields, beside what identifies an object.
-pub const KEPT_METADATA: [&str; 3] = ["generation", "deletionTimestamp", "labels"];
+/// What a watch keeps of metadata whatever its scope's fields, beside what identifies an object.
+pub const KEPT_METADATA: [&str; 3] = [
+    "metadata.generation",
+    "metadata.deletionTimestamp",
+    "metadata.labels",
+];
 
 /// How many ends of objects that a scope never showed it remembers: they may come in late, and need not exist at all.
 const UNSEEN: usize = 1_024;
@@ -129,12 +133,12 @@ impl Cache {
     /// version showed this one before, and perhaps its end since: there a late answer changes nothing.
     pub fn own_write(&mut self, object: &Object) -> Vec<Change> {
         let (kind, place) = (object.kind(), place(object));
-        let node = path::get(object.value(), "spec.nodeName").and_then(Value::as_str);
-        let ended = is_ended(object.value());
+        let node = object.str_at("spec.nodeName");
+        let ended = object.is_deleting() && is_ended(&object.tree());
         self.scopes
             .iter_mut()
             .filter(|(scope, _)| scope.kind == kind && scope.covers_place(&place))
-            .filter(|(scope, _)| scope.node.as_deref().is_none_or(|n| Some(n) == node))
+            .filter(|(scope, _)| scope.node.is_none() || scope.node.as_deref() == node.as_deref())
             .filter_map(|(scope, watched)| match ended {
                 true => watched.end(scope, place.clone(), object.uid()),
                 false if object.version() < watched.shown => None,
@@ -239,14 +243,13 @@ impl<'a> Selection<'a> {
 
     fn selects(&self, object: &Object) -> bool {
         let matches_labels = |selector: &Option<LabelSelector>| {
-            selector
-                .as_ref()
-                .is_some_and(|selector| selector.matches(object.value()))
+            let labels = object.at("metadata.labels").unwrap_or_default();
+            let selector = selector.as_ref();
+            selector.is_some_and(|selector| selector.matches_labels(&labels))
         };
         let matches_fields = |selector: &Option<FieldSelector>| {
-            selector
-                .as_ref()
-                .is_some_and(|selector| selector.matches(object.value()))
+            let selector = selector.as_ref();
+            selector.is_some_and(|selector| selector.matches_text(object.json()))
         };
         self.namespace
             .is_none_or(|namespace| object.namespace() == Some(namespace))
@@ -261,9 +264,8 @@ impl Scope {
         if self.fields.is_empty() {
             return object.clone();
         }
-        let mut fields = self.fields.clone();
-        fields.extend(KEPT_METADATA.map(|field| format!("metadata.{field}")));
-        Object::new(path::project(object.value(), &fields))
+        let fields = self.fields.iter().map(String::as_str);
+        Object::new(text::tree(&path::project(object.json(), fields.chain(KEPT_METADATA))))
     }
 
     /// Whether an object at this place could be in scope, by namespace and name.
@@ -366,7 +368,7 @@ impl Watched {
 mod tests {
     use super::*;
     use crate::contract::Kind;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn scope() -> Scope {
         let kind = Kind {

@@ -15,7 +15,6 @@ use crate::contract::{Cause, ListQuery, Question};
 use crate::grants;
 use crate::key::Key;
 use crate::object::Object;
-use crate::path;
 use crate::reconcile::{Dependency, Moved, Questions, Work, place as place_of};
 use crate::render::digest_of_item;
 
@@ -185,11 +184,7 @@ impl Controller {
         let Some(relation) = &dependency.grant.relation else {
             return false;
         };
-        let ours = |primary: Option<&Object>| {
-            primary
-                .and_then(|o| path::get(o.value(), &relation.ours))
-                .cloned()
-        };
+        let ours = |primary: Option<&'_ Object>| primary?.text_at(&relation.ours).map(str::to_owned);
         if ours(before) == ours(now) {
             return false;
         }

@@ -10,7 +10,6 @@ use crate::contract::{Event, EventType, Next, Wait};
 use crate::controller::calls::Target;
 #[cfg(feature = "simulation")]
 use crate::key::Key;
-use crate::object::Object;
 use crate::reconcile::{CLUSTER_LONGEST, Finished, Frame, MESSAGE, Moved};
 use crate::record::{Outcome, PassRecord};
 use crate::retry::quarantine;
@@ -42,7 +41,7 @@ impl Controller {
             uid: frame.uid().to_owned(),
             started: frame.started,
             ended: self.now,
-            object: frame.snapshot.as_ref().map(Object::json),
+            object: frame.snapshot.as_ref().map(|object| object.json().clone()),
             causes: frame.causes,
             attempt: frame.attempt,
             roles: work.roles,

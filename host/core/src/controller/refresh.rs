@@ -93,13 +93,15 @@ impl Controller {
         };
         state.freshness.reading = false;
         let failure = match reply {
-            Some(Reply::Answer(Ok(fresh))) => {
+            Some(Reply::Objects(Ok(found))) => {
                 state.freshness = Freshness::default();
-                let changes = self.cache.own_write(&Object::new(fresh));
-                self.changed(changes, None);
+                for fresh in found {
+                    let changes = self.cache.own_write(&fresh);
+                    self.changed(changes, None);
+                }
                 return self.start_soon(key);
             }
-            Some(Reply::Answer(Err(failure))) => failure,
+            Some(Reply::Objects(Err(failure))) => failure,
             _ => Failure::new(Code::DeadlineExceeded, "no answer in time"),
         };
         if failure.code == Code::NotFound {

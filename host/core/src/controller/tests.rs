@@ -202,13 +202,13 @@ impl Desk {
     /// The API server takes the next patch: the object stands so.
     fn taken(&mut self, object: &Object) {
         let (id, _) = self.patch();
-        self.reply(id, Reply::Answer(Ok(object.value().clone())));
+        self.reply(id, Reply::Objects(Ok(vec![object.clone()])));
     }
 
     /// The API server refuses the next patch.
     fn refused(&mut self, failure: Failure) {
         let (id, _) = self.patch();
-        self.reply(id, Reply::Answer(Err(failure)));
+        self.reply(id, Reply::Objects(Err(failure)));
     }
 
     fn steps(&self) -> usize {
@@ -287,7 +287,7 @@ fn after_a_conflict_the_object_is_read_before_the_next_pass() {
     desk.pass(1_000);
     let (id, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
     assert_eq!(desk.steps(), 0);
-    desk.reply(id, Reply::Answer(Ok(machine("m", 7, json!({})).value().clone())));
+    desk.reply(id, Reply::Objects(Ok(vec![machine("m", 7, json!({}))])));
     let (_, call) = desk.take("step", |call| matches!(call, Call::Step { .. }));
     let Call::Step { pass, .. } = call else { return };
     assert!(
@@ -306,7 +306,7 @@ fn a_stale_object_that_cannot_be_read_waits_longer_each_time_and_one_that_the_wa
     let mut waits = Vec::new();
     for _ in 0..3 {
         let (id, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
-        desk.reply(id, Reply::Answer(Err(Failure::new(Code::Unavailable, "not now"))));
+        desk.reply(id, Reply::Objects(Err(Failure::new(Code::Unavailable, "not now"))));
         let wait = desk.wait("m").expect("it is tried again");
         waits.push(wait);
         desk.pass(wait);
@@ -317,7 +317,7 @@ fn a_stale_object_that_cannot_be_read_waits_longer_each_time_and_one_that_the_wa
     assert_eq!(desk.steps(), 1, "the watch has caught up");
     desk.reply(
         late,
-        Reply::Answer(Ok(machine("m", 9, json!({})).value().clone())),
+        Reply::Objects(Ok(vec![machine("m", 9, json!({}))])),
     );
     assert_eq!(desk.steps(), 1, "and no pass runs twice");
 }
@@ -361,7 +361,7 @@ fn faults_back_off_and_a_changed_policy_begins_anew() {
     desk.fault();
     let (id, patch) = desk.patch();
     let quarantined = machine("m", 2, json!({"status": patch["status"]}));
-    desk.reply(id, Reply::Answer(Ok(quarantined.value().clone())));
+    desk.reply(id, Reply::Objects(Ok(vec![quarantined])));
     let mut waits = vec![desk.wait("m").expect("it is tried again")];
     for _ in 0..2 {
         desk.pass(waits[waits.len() - 1]);

@@ -1,6 +1,6 @@
 //! Wakes: a key passes when what its pass would see changed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -14,7 +14,6 @@ use crate::call::{Scope, WatchEvent};
 use crate::contract::{Cause, Role};
 use crate::key::Key;
 use crate::object::Object;
-use crate::path;
 use crate::reconcile::primary_scope;
 
 /// Annotations that ask for a pass: `request.polity.dev/<name>`, value: a nonce.
@@ -330,7 +329,7 @@ fn is_news(state: &KeyState, now: Option<&Object>) -> bool {
     match (&state.seen, now, state.waiting) {
         (None, None, _) => false,
         (Some(seen), Some(now), Waiting::ForAnyChange) => {
-            seen.version() != now.version() && !path::same_content(seen.value(), now.value())
+            seen.version() != now.version() && !seen.says_the_same(now)
         }
         (Some(seen), Some(now), Waiting::ForSomethingNew) => {
             seen.uid() != now.uid()
@@ -342,13 +341,12 @@ fn is_news(state: &KeyState, now: Option<&Object>) -> bool {
     }
 }
 
-fn requests(object: &Object) -> Vec<(&String, &Value)> {
-    object.value()["metadata"]["annotations"]
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter(|(name, _)| name.starts_with(REQUEST))
-        .collect()
+fn requests(object: &Object) -> BTreeMap<String, Value> {
+    let annotations = object.text_at("metadata.annotations");
+    let all: Option<BTreeMap<String, Value>> = annotations.and_then(|text| serde_json::from_str(text).ok());
+    let mut all = all.unwrap_or_default();
+    all.retain(|name, _| name.starts_with(REQUEST));
+    all
 }
 
 fn cause_of(state: &KeyState, now: Option<&Object>) -> Cause {
@@ -402,8 +400,7 @@ fn tenant(binding: &Binding, key: &Key, object: Option<&Object>) -> Arc<str> {
     match &binding.spec.tenant {
         Tenant::Namespace => key.namespace.clone().unwrap_or_else(|| shared("")),
         Tenant::Path(path) => object
-            .and_then(|o| path::get(o.value(), path))
-            .and_then(Value::as_str)
-            .map_or_else(|| shared(""), shared),
+            .and_then(|o| o.str_at(path))
+            .map_or_else(|| shared(""), |tenant| shared(&tenant)),
     }
 }

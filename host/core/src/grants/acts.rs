@@ -121,13 +121,14 @@ fn check_cloud(binding: &Binding, primary: Option<&Object>, act: &CloudAct) -> R
 
 fn check_create(grants: &Grants, primary: Option<&Object>, object: &Document) -> Result<(), Failure> {
     let own = primary.and_then(Object::namespace);
-    let object = Object::new(object.object("create")?.clone());
+    let content = object.object("create")?;
+    let object = Object::new(content.clone());
     let reference = object.reference();
     admitted(grants, Verb::Create, own, &reference)?;
     let by_name = WORKLOADS.contains(&object.kind().kind.as_str());
-    let creation = Change::creation(&reference, object.value());
+    let creation = Change::creation(&reference, content);
     let guarded = check_guarded(grants, own, Verb::Create, &creation, false)?;
-    if !host_conditions(object.value()).is_empty() {
+    if !host_conditions(content).is_empty() {
         return Err(refused("create with conditions of the host"));
     }
     check_relation(guarded, primary, &object)?;

@@ -1,5 +1,6 @@
 //! Which questions are answered, and what of the answer may be seen.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use polity_kube_rules::fields::FieldSelector;
@@ -156,14 +157,13 @@ fn scope(grant: &KindGrant, own: Option<&str>, asked: Option<&str>, node: Option
     }
 }
 
-/// An object as the grant shows it that let a question through, whoever looked.
-pub(crate) fn shown(grant: &KindGrant, object: &Value) -> Value {
+/// An object's text as the grant shows it that let a question through, whoever looked.
+pub(crate) fn shown<'a>(grant: &KindGrant, object: &'a str) -> Cow<'a, str> {
     let Some(fields) = &grant.fields else {
-        return object.clone();
+        return Cow::Borrowed(object);
     };
-    let mut fields = fields.clone();
-    fields.extend(KEPT_METADATA.map(|field| format!("metadata.{field}")));
-    crate::path::project(object, &fields)
+    let fields = fields.iter().map(String::as_str);
+    Cow::Owned(crate::path::project(object, fields.chain(KEPT_METADATA)))
 }
 
 /// Bytes of the selectors and of the projection of a question: API servers take no longer labels than 63 characters, and

@@ -133,7 +133,7 @@ pub fn check_writes(binding: &Binding, role: Role, snapshot: &Object, patch: &Va
     let covered = |declared: &[String], path: &str| declared.iter().any(|d| plan::declares(d, path));
     let finalizer = policy.manifest.finalizer.as_deref();
     let own = finalizer.map(own_finalizer);
-    let edits = Edits::new(snapshot.clone(), patch.clone());
+    let edits = Edits::new(snapshot.tree(), patch.clone());
     edits.paths().into_iter().find_map(|(path, removes)| {
         let within = |whole: &str| plan::declares(whole, &path);
         if within("status.pending") {

@@ -15,7 +15,7 @@ use super::stepping::Stepping;
 use super::work::{Entry, Fate, Known, Work};
 use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Gate, Phase, PhaseEvent, Report};
 use crate::binding::MintGrant;
-use crate::call::{Call, CloudRequest, Commit, PendingEntry, Prepared, Reply, Site, Write};
+use crate::call::{Call, CloudRequest, Commit, Found, PendingEntry, Prepared, Reply, Site, Write};
 use crate::catalogue::BEGINS_WITHIN;
 use crate::contract::{Act, Answer, CloudAct, Code, Effect, Eviction, Failure, Json, ObjectDelete, Request};
 use crate::controller::Guard;
@@ -100,17 +100,22 @@ impl Acting {
             (ActStep::Performing(_, Gate::Due), PhaseEvent::Entered)
             // The world may have changed meanwhile.
             | (ActStep::Performing(_, Gate::Waiting), PhaseEvent::Opened) => self.perform(context),
-            (ActStep::AddFinalizer(Gate::Sent), PhaseEvent::Reply(_, Reply::Answer(answer))) => {
-                self.finalizer_added(answer, context)
+            (ActStep::AddFinalizer(Gate::Sent), PhaseEvent::Reply(_, Reply::Objects(found))) => {
+                self.finalizer_added(found, context)
             }
             (ActStep::AddFinalizer(Gate::Sent), PhaseEvent::Cut(_)) => {
                 self.finalizer_added(Err(cut()), context)
             }
-            (ActStep::WriteAhead(Gate::Sent), PhaseEvent::Reply(_, Reply::Answer(answer))) => {
-                self.written_ahead(answer, context)
+            (ActStep::WriteAhead(Gate::Sent), PhaseEvent::Reply(_, Reply::Objects(found))) => {
+                self.written_ahead(found, context)
             }
             (ActStep::WriteAhead(Gate::Sent), PhaseEvent::Cut(_)) => self.written_ahead(Err(cut()), context),
             (ActStep::Performing(index, Gate::Sent), PhaseEvent::Reply(_, Reply::Answer(answer))) => {
+                self.performed(index, answer, context)
+            }
+            (ActStep::Performing(index, Gate::Sent), PhaseEvent::Reply(_, Reply::Objects(found))) => {
+                let act = &self.acts[index].act;
+                let answer = found.map(|left| other_written(act, left.first(), context));
                 self.performed(index, answer, context)
             }
             (ActStep::Performing(index, Gate::Sent), PhaseEvent::Cut(_)) => {
@@ -219,9 +224,8 @@ impl Acting {
             (Some(object), Some(finalizer))
                 if self.unanswered().is_some() && !object.has_finalizer(finalizer) =>
             {
-                let held = object.value()["metadata"]["finalizers"].as_array();
-                let mut all = held.cloned().unwrap_or_default();
-                all.push(json!(finalizer));
+                let mut all = object.finalizers();
+                all.push(finalizer.to_owned());
                 json!({"metadata": {"finalizers": all}})
             }
             _ => return self.enter(ActStep::WriteAhead(Gate::Due)),
@@ -235,8 +239,8 @@ impl Acting {
         }
     }
 
-    fn finalizer_added(self, answer: Answer, context: &mut Context<'_>) -> Flow {
-        if let Err(failure) = context.primary_written(WritePurpose::AddFinalizer, answer) {
+    fn finalizer_added(self, found: Found, context: &mut Context<'_>) -> Flow {
+        if let Err(failure) = context.primary_written(WritePurpose::AddFinalizer, found) {
             let all: Vec<usize> = (0..self.acts.len()).collect();
             return self.not_written(failure, &all, context);
         }
@@ -310,7 +314,7 @@ impl Acting {
             let is_replaced = context.work.is_resolved(entry) && new.iter().any(same);
             (!is_replaced).then(|| entry.clone())
         };
-        let pending = Pending::of(current.value()).left(keep, &new);
+        let pending = Pending::of(&current).left(keep, &new);
         let patch = json!({"status": {"pending": pending}});
         match write_primary(Some("status"), patch, context) {
             Ok(gate) => self.wait(ActStep::WriteAhead(gate)),
@@ -332,16 +336,12 @@ impl Acting {
             .filter(of_step)
     }
 
-    fn written_ahead(mut self, answer: Answer, context: &mut Context<'_>) -> Flow {
-        if let Err(failure) = context.primary_written(WritePurpose::WriteAhead, answer) {
+    fn written_ahead(mut self, found: Found, context: &mut Context<'_>) -> Flow {
+        if let Err(failure) = context.primary_written(WritePurpose::WriteAhead, found) {
             let creates: Vec<usize> = self.creates().collect();
             return self.not_written(failure, &creates, context);
         }
-        let stands = context
-            .work
-            .current
-            .as_ref()
-            .map(|object| Pending::of(object.value()));
+        let stands = context.work.current.as_ref().map(Pending::of);
         let kept = |key: &str| {
             let mut entries = stands.iter().flat_map(Pending::entries);
             let mut entered = context.work.entered.iter().map(|entered| &entered.entry);
@@ -470,11 +470,7 @@ impl Acting {
         {
             context.work.settle_entered(key, Fate::Answered);
         }
-        slot.answer = Some(match (&slot.act, answer) {
-            (Act::Cloud(_) | Act::Mint(_) | Act::Revoke(_), answer) => answer,
-            (act, Ok(object)) => Ok(other_written(act, &object, context)),
-            (_, answer) => answer,
-        });
+        slot.answer = Some(answer);
         self.enter(ActStep::Performing(index, Gate::Due))
     }
 
@@ -583,14 +579,12 @@ fn call_of(act: Act, key: Option<String>, prepared: Option<Prepared>, context: &
 
 /// Enters what an act left behind into the cache: it wakes others, not this key.
 /// The policy gets uid, version and generation, never content.
-fn other_written(act: &Act, object: &Value, context: &mut Context<'_>) -> Value {
-    match act {
-        Act::Delete(act) if object.is_null() => {
+fn other_written(act: &Act, left: Option<&Object>, context: &mut Context<'_>) -> Value {
+    match (act, left) {
+        (_, Some(object)) => context.command(Command::Wrote(object.clone())),
+        (Act::Delete(act), None) => {
             let uid = act.precondition.uid.clone();
             context.command(Command::Gone(act.object.clone(), uid));
-        }
-        _ if object["metadata"].is_object() => {
-            context.command(Command::Wrote(Object::new(object.clone())));
         }
         _ => {}
     }
@@ -601,10 +595,9 @@ fn other_written(act: &Act, object: &Value, context: &mut Context<'_>) -> Value 
         }
         _ => Value::Null,
     };
-    let metadata = &object["metadata"];
-    let left = |field: &str| metadata.get(field).cloned().unwrap_or_default();
-    let uid = metadata.get("uid").cloned().unwrap_or(named);
-    json!({"uid": uid, "resourceVersion": left("resourceVersion"), "generation": left("generation")})
+    let at = |path: &str| left.and_then(|object| object.at(path));
+    let uid = at("metadata.uid").unwrap_or(named);
+    json!({"uid": uid, "resourceVersion": at("metadata.resourceVersion"), "generation": at("metadata.generation")})
 }
 
 /// Writes the primary before an act, on the version that this pass knows.

@@ -14,7 +14,7 @@ use super::stepping::Stepping;
 use super::work::Work;
 use super::{Awaited, CLUSTER_LONGEST, Command, Context, Flow, Phase, PhaseEvent, Report};
 use crate::binding::KindGrant;
-use crate::call::{Call, CloudRequest, Reply, Scope};
+use crate::call::{Call, CloudRequest, Found, Reply, Scope};
 use crate::contract::{Answer, Ask, Code, Failure, Json, ListQuery, ObjectQuery, Question, Request, Role};
 use crate::controller::Guard;
 use crate::controller::cache::{Lookup, Place};
@@ -86,6 +86,7 @@ impl Asking {
             PhaseEvent::Entered => (0..self.asks.len()).for_each(|slot| self.look(slot, context)),
             PhaseEvent::Listed(slot) => self.look(slot, context),
             PhaseEvent::Reply(slot, Reply::Answer(answer)) => self.answered(slot, answer, context),
+            PhaseEvent::Reply(slot, Reply::Objects(found)) => self.read(slot, found, context),
             PhaseEvent::Reply(slot, Reply::Rendered(rendered)) => self.rendered(slot, rendered, context),
             PhaseEvent::Cut(slot) => self.cut(slot, context),
             PhaseEvent::Opened if self.is_in_line() => {}
@@ -211,25 +212,7 @@ impl Asking {
         let Some(asked) = self.asks.get(slot).map(|slot| &slot.ask) else {
             return;
         };
-        let look = || Look::of(self.run.role, &asked.question, context);
         let answer = match (&asked.question, answer) {
-            (Question::Object(_), Ok(object)) => {
-                look().and_then(|look| look.read_object(Some(Object::new(object)), context))
-            }
-            (Question::Object(_), Err(failure)) if failure.code == Code::NotFound => {
-                look().and_then(|look| look.read_object(None, context))
-            }
-            (Question::Objects(_), Ok(Value::Array(items))) => {
-                let objects = items.into_iter().map(Object::new).collect();
-                let room = self.room(context);
-                match look() {
-                    Ok(look) => match look.read_list(slot, objects, room, context) {
-                        AskState::Answered(answer) => answer,
-                        state => return self.asks[slot].state = state,
-                    },
-                    Err(failure) => Err(failure),
-                }
-            }
             (Question::Credential(_), Ok(credential)) => {
                 if let Some(handle) = credential["handle"].as_str() {
                     self.run.handles.insert(handle.to_owned());
@@ -237,6 +220,29 @@ impl Asking {
                 Ok(credential.to_string().into())
             }
             (_, answer) => answer.map(|value| value.to_string().into()),
+        };
+        self.answer(slot, answer, context);
+    }
+
+    /// The API server answered.
+    fn read(&mut self, slot: usize, found: Found, context: &mut Context<'_>) {
+        let Some(asked) = self.asks.get(slot).map(|slot| &slot.ask) else {
+            return;
+        };
+        let is_list = matches!(asked.question, Question::Objects(_));
+        let look = Look::of(self.run.role, &asked.question, context);
+        let answer = match (look, found) {
+            (Ok(look), Ok(objects)) if is_list => {
+                match look.read_list(slot, objects, self.room(context), context) {
+                    AskState::Answered(answer) => answer,
+                    state => return self.asks[slot].state = state,
+                }
+            }
+            (Ok(look), Ok(objects)) => look.read_object(objects.into_iter().next(), context),
+            (Ok(look), Err(failure)) if !is_list && failure.code == Code::NotFound => {
+                look.read_object(None, context)
+            }
+            (_, Err(failure)) | (Err(failure), _) => Err(failure),
         };
         self.answer(slot, answer, context);
     }
@@ -582,7 +588,7 @@ mod tests {
     use crate::contract::ObjectRef;
     use crate::key::PassId;
     use crate::object::ResourceVersion;
-    use crate::reconcile::fixture::{Fixture, answer, ask, config_map, failure, get};
+    use crate::reconcile::fixture::{Fixture, answer, ask, config_map, failure, found, get};
 
     /// What the journal holds when the policy is called again.
     fn journal(commands: &[Command]) -> Option<Vec<Result<Json, Failure>>> {
@@ -672,7 +678,7 @@ mod tests {
         let mut fixture = Fixture::new();
         listed(&mut fixture, vec![site("old")]);
         let (flow, _) = fixture.requests(vec![config_map(true)]);
-        let (_, commands) = fixture.go_on(flow, answer(Ok(site("new"))));
+        let (_, commands) = fixture.go_on(flow, found(Ok(site("new"))));
         let new = journal(&commands).expect("the policy is called again");
         assert!(
             new[0].as_ref().is_ok_and(|json| json.contains("\"new\"")),
@@ -687,7 +693,7 @@ mod tests {
     fn a_failure_to_look_is_no_not_found_and_nothing_depends_on_it() {
         let mut fixture = Fixture::new();
         let (flow, _) = fixture.requests(vec![config_map(true)]);
-        let (_, commands) = fixture.go_on(flow, answer(Err(failure(Code::Unavailable))));
+        let (_, commands) = fixture.go_on(flow, found(Err(failure(Code::Unavailable))));
         assert_eq!(code(&commands), Some(Code::Unavailable));
         assert!(fixture.work.dependencies.is_empty());
     }
@@ -706,7 +712,7 @@ mod tests {
             )
         });
         assert_eq!(asked.count(), 2, "{commands:?}");
-        let (flow, commands) = fixture.go_on(flow, PhaseEvent::Reply(1, Reply::Answer(Ok(site("v")))));
+        let (flow, commands) = fixture.go_on(flow, PhaseEvent::Reply(1, Reply::objects(Ok(site("v")))));
         assert_eq!(journal(&commands), None);
         let (_, commands) = fixture.go_on(flow, answer(Ok(json!({}))));
         assert_eq!(journal(&commands).map(|journal| journal.len()), Some(2));
@@ -954,7 +960,7 @@ mod tests {
     fn an_answer_that_read_through_enters_the_cache() {
         let mut fixture = Fixture::new();
         let (flow, _) = fixture.requests(vec![config_map(true)]);
-        let (_, commands) = fixture.go_on(flow, answer(Ok(site("s"))));
+        let (_, commands) = fixture.go_on(flow, found(Ok(site("s"))));
         assert!(
             commands.iter().any(|command| matches!(command, Command::Saw(_))),
             "{commands:?}"
@@ -986,7 +992,7 @@ mod tests {
         assert_eq!(read, Some((Some("default"), 0)));
         let mut elsewhere = site("b");
         elsewhere["metadata"]["namespace"] = json!("other");
-        let (_, commands) = fixture.go_on(flow, answer(Ok(json!([site("a"), elsewhere]))));
+        let (_, commands) = fixture.go_on(flow, found(Ok(json!([site("a"), elsewhere]))));
         let journal = journal(&commands).expect("the policy is called again");
         let text = journal[0].as_ref().expect("one is no more than one");
         assert!(text.contains("default") && !text.contains("other"), "{text}");

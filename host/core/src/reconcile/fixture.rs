@@ -425,6 +425,11 @@ pub(super) fn answer(answer: Answer) -> PhaseEvent {
     PhaseEvent::Reply(0, Reply::Answer(answer))
 }
 
+/// The API server answered.
+pub(super) fn found(answer: Answer) -> PhaseEvent {
+    PhaseEvent::Reply(0, Reply::objects(answer))
+}
+
 pub(super) fn failure(code: Code) -> Failure {
     Failure::new(code, "said the other side")
 }

@@ -3,10 +3,11 @@
 //! An entry that this host cannot read (another version's, or not an entry at all) is kept as it is. Nobody knows what it
 //! announces, so nothing is created on its object until it is gone.
 
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::call::PendingEntry;
-use crate::path;
+use crate::object::Object;
 
 /// The entries of one object, in their order.
 pub(super) struct Pending {
@@ -23,16 +24,23 @@ struct Standing {
 
 impl Pending {
     /// What an object's `status.pending` holds.
-    pub(super) fn of(object: &Value) -> Self {
-        let stands = path::get(object, "status.pending");
-        let entries = stands.and_then(Value::as_array).into_iter().flatten();
-        let standing = |raw: &Value| Standing {
-            read: serde_json::from_value(raw.clone()).map_err(|e| e.to_string()),
-            raw: raw.clone(),
+    pub(super) fn of(object: &Object) -> Self {
+        Pending::standing(object.at("status.pending"))
+    }
+
+    /// What `status.pending` holds where this stands.
+    pub(super) fn standing(stands: Option<Value>) -> Self {
+        let (entries, other) = match stands {
+            Some(Value::Array(entries)) => (entries, None),
+            other => (Vec::new(), other),
+        };
+        let standing = |raw: Value| Standing {
+            read: PendingEntry::deserialize(&raw).map_err(|e| e.to_string()),
+            raw,
         };
         Pending {
-            entries: entries.map(standing).collect(),
-            other: stands.filter(|stands| !stands.is_array()).cloned(),
+            entries: entries.into_iter().map(standing).collect(),
+            other,
         }
     }
 
@@ -91,19 +99,22 @@ mod tests {
             "principal": "host", "since": 1})
     }
 
+    fn of(object: Value) -> Pending {
+        Pending::of(&Object::new(object))
+    }
+
     #[test]
     fn what_cannot_be_read_is_kept_as_it_is_and_named() {
         let mut newer = entry("newer");
         newer["cell"] = json!(2);
         for odd in [newer, json!("x"), json!({"operation": "vm.clone"}), json!(null)] {
-            let object = json!({"status": {"pending": [entry("a"), odd]}});
-            let pending = Pending::of(&object);
+            let pending = of(json!({"status": {"pending": [entry("a"), odd]}}));
             let why = pending.unreadable().expect("it cannot be read");
             assert!(why.starts_with("status.pending[1]: "), "{why}");
             assert!(pending.is_open(|entry| entry.key == "a"));
             assert_eq!(pending.left(|_| None, &[]), json!([odd]));
         }
-        let pending = Pending::of(&json!({"status": {"pending": {"a": 1}}}));
+        let pending = of(json!({"status": {"pending": {"a": 1}}}));
         assert_eq!(
             pending.unreadable().as_deref(),
             Some("status.pending is not a list")
@@ -113,12 +124,12 @@ mod tests {
 
     #[test]
     fn entries_go_when_their_outcome_is_known() {
-        let pending = Pending::of(&json!({"status": {"pending": [entry("a"), entry("b")]}}));
+        let pending = of(json!({"status": {"pending": [entry("a"), entry("b")]}}));
         let is_known = |entry: &PendingEntry| entry.key == "a";
         assert!(pending.is_open(is_known));
         let left = pending.left(|entry| Some(entry.clone()).filter(|entry| !is_known(entry)), &[]);
         assert_eq!(left, json!([entry("b")]));
         assert_eq!(pending.left(|_| None, &[]), Value::Null);
-        assert!(!Pending::of(&json!({"status": {}})).is_open(is_known));
+        assert!(!of(json!({"status": {}})).is_open(is_known));
     }
 }

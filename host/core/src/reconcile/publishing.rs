@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::pending::Pending;
 use super::work::{Concluded, Known, Work};
 use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Gate, Phase, PhaseEvent, Report};
-use crate::call::{Call, PendingEntry, Reply, Write};
+use crate::call::{Call, Found, PendingEntry, Reply, Write};
 use crate::contract::{
-    Answer, Code, Effect, Event, EventType, Failure, Next, ObjectQuery, Question, RetryClass,
+    Code, Effect, Event, EventType, Failure, Next, ObjectQuery, Question, RetryClass,
 };
 use crate::controller::Guard;
 use crate::object::Object;
@@ -109,7 +109,7 @@ impl Publishing {
         let mut events = conclusion.events;
         if let (Some(judged), Some(snapshot)) = (judged, &frame.snapshot) {
             events = [judged.conclusion.events, events].concat();
-            patch = plan::combine(&judged.patch, &patch, snapshot.value());
+            patch = plan::combine(&judged.patch, &patch, &snapshot.tree());
         }
         events.truncate(frame.binding.spec.limits.events as usize);
         for event in &mut events {
@@ -135,7 +135,7 @@ impl Publishing {
                 events,
                 ..Ended::plain(outcome)
             },
-            edits: frame.snapshot.clone().map(|snapshot| Edits::new(snapshot, patch)),
+            edits: edits(frame, patch),
             conditions,
             rebases: 0,
             pending: if released { Drops::All } else { Drops::Resolved },
@@ -174,14 +174,14 @@ impl Publishing {
             }
             (PublishStep::Writing(part, Gate::Due), PhaseEvent::Entered)
             | (PublishStep::Writing(part, Gate::Waiting), PhaseEvent::Opened) => self.write(part, context),
-            (PublishStep::Writing(part, Gate::Sent), PhaseEvent::Reply(_, Reply::Answer(answer))) => {
-                self.written(part, answer, context)
+            (PublishStep::Writing(part, Gate::Sent), PhaseEvent::Reply(_, Reply::Objects(found))) => {
+                self.written(part, found, context)
             }
             (PublishStep::Writing(part, Gate::Sent), PhaseEvent::Cut(_)) => {
                 self.written(part, Err(no_answer().effect_unknown()), context)
             }
-            (PublishStep::Rereading(part), PhaseEvent::Reply(_, Reply::Answer(answer))) => {
-                self.reread(part, answer, context)
+            (PublishStep::Rereading(part), PhaseEvent::Reply(_, Reply::Objects(found))) => {
+                self.reread(part, found, context)
             }
             (PublishStep::Rereading(_), PhaseEvent::Cut(_)) => self.end(Outcome::Failed(no_answer())),
             (_, event) => Flow::unexpected(&Phase::Publishing(self), &event),
@@ -209,16 +209,17 @@ impl Publishing {
     /// Writes the first part from this one on that does not stand yet; ends the pass when all do.
     fn write(mut self, part: Part, context: &mut Context<'_>) -> Flow {
         let unix = context.view.now.unix;
+        let (Some(current), Some(_)) = (&context.work.current, &self.what.edits) else {
+            return Flow::End(self.what.ended);
+        };
+        let (object, now) = (current.reference(), current.tree());
+        let desired = self.what.desired(&now, context.frame, context.work, unix);
         let parts = [Part::Main, Part::Status, Part::Finalizer];
         for part in parts.into_iter().filter(|later| *later >= part) {
-            let (Some(current), Some(_)) = (&context.work.current, &self.what.edits) else {
-                break;
-            };
-            let desired = self.what.desired(current, context.frame, context.work, unix);
-            if is_futile(part, current, &desired, context.work) {
+            if is_futile(part, &now, &desired, context.work) {
                 continue;
             }
-            let Some(patch) = plan::write(part, current, &desired) else {
+            let Some(patch) = plan::write(part, &now, &desired) else {
                 continue;
             };
             let mut patch = Tree::new(patch);
@@ -226,7 +227,7 @@ impl Publishing {
                 patch.remove(&["metadata", "resourceVersion"]);
             }
             let write = Write::Patch {
-                object: current.reference(),
+                object,
                 subresource: (part == Part::Status).then(|| "status".to_owned()),
                 patch: patch.into_value(),
             };
@@ -242,8 +243,8 @@ impl Publishing {
     }
 
     /// A part is written, or is not.
-    fn written(self, part: Part, answer: Answer, context: &mut Context<'_>) -> Flow {
-        match context.primary_written(WritePurpose::Publish(part), answer) {
+    fn written(self, part: Part, found: Found, context: &mut Context<'_>) -> Flow {
+        match context.primary_written(WritePurpose::Publish(part), found) {
             Ok(()) => {
                 self.compare(part, context);
                 match part {
@@ -285,20 +286,22 @@ impl Publishing {
             return;
         };
         let unix = context.view.now.unix;
+        let answer = answer.tree();
         let desired = self.what.desired(&answer, context.frame, context.work, unix);
         for path in plan::not_kept(part, &answer, &desired) {
             context.report(Report::NotKept(path));
         }
-        match plan::change(part, answer.value(), &desired) {
+        match plan::change(part, &answer, &desired) {
             Some(left) => context.work.futile.insert(part, path::digest(&left)),
             None => context.work.futile.remove(&part),
         };
     }
 
     /// After a conflict: what stands now decides whether the publication is rebased, thinned or given up.
-    fn reread(mut self, part: Part, answer: Answer, context: &mut Context<'_>) -> Flow {
-        let fresh = match answer {
-            Ok(object) => Object::new(object),
+    fn reread(mut self, part: Part, found: Found, context: &mut Context<'_>) -> Flow {
+        let fresh = match found.map(|mut found| found.pop()) {
+            Ok(Some(fresh)) => fresh,
+            Ok(None) => return self.vanished(part, context),
             Err(failure) if failure.code == Code::NotFound => return self.vanished(part, context),
             Err(failure) => return self.end(Outcome::Failed(failure)),
         };
@@ -317,7 +320,7 @@ impl Publishing {
         }
         let conflicts = match &self.what.edits {
             Some(edits) if context.is_guarded(Guard::RebaseOnlyWhatNobodyChanged) => {
-                edits.conflicts(fresh.value())
+                edits.conflicts(&fresh.tree())
             }
             _ => Vec::new(),
         };
@@ -345,16 +348,18 @@ impl Publishing {
         let Some(current) = &context.work.current else {
             return true;
         };
-        let mut written = current.value().clone();
+        let mut written = current.tree();
         let unix = context.view.now.unix;
-        let desired = self.what.desired(current, context.frame, context.work, unix);
-        if let Some(patch) = plan::write(part, current, &desired) {
+        let desired = self.what.desired(&written, context.frame, context.work, unix);
+        if let Some(patch) = plan::write(part, &written, &desired) {
             plan::apply(&patch, &mut written);
         }
         let mut written = Tree::new(written);
-        let generation = fresh.value()["metadata"]["generation"].clone();
-        written.set(&["metadata", "generation"], generation);
-        fresh.version() != current.version() && !path::same_content(written.value(), fresh.value())
+        match fresh.at("metadata.generation") {
+            Some(generation) => written.set(&["metadata", "generation"], generation),
+            None => written.remove(&["metadata", "generation"]),
+        }
+        fresh.version() != current.version() && !Object::new(written.into_value()).says_the_same(fresh)
     }
 
     /// The object is gone: for the removal of its last finalizer that is success.
@@ -375,10 +380,7 @@ impl Publication {
     fn of_host(frame: &Frame, condition: HostCondition) -> Self {
         Publication {
             ended: Ended::plain(Outcome::Published),
-            edits: frame
-                .snapshot
-                .clone()
-                .map(|snapshot| Edits::new(snapshot, json!({}))),
+            edits: edits(frame, json!({})),
             conditions: vec![condition],
             rebases: 0,
             pending: Drops::None,
@@ -386,12 +388,12 @@ impl Publication {
     }
 
     /// What the primary shall look like: the policies' edits, the pending entries that stand, the host's conditions.
-    fn desired(&self, current: &Object, frame: &Frame, work: &Work, unix: u64) -> Value {
+    fn desired(&self, now: &Value, frame: &Frame, work: &Work, unix: u64) -> Value {
         let mut desired = Tree::new(match &self.edits {
-            Some(edits) => edits.onto(current.value()),
-            None => current.value().clone(),
+            Some(edits) => edits.onto(now),
+            None => now.clone(),
         });
-        let pending = Pending::of(current.value());
+        let pending = Pending::standing(path::get(now, "status.pending").cloned());
         // A list that somebody emptied is left as it is.
         if self.pending != Drops::None && pending.entries().next().is_some() {
             let keep = |entry: &PendingEntry| {
@@ -404,7 +406,7 @@ impl Publication {
             }
         }
         if has_conditions(&frame.binding) {
-            set_host_conditions(&mut desired, current.value(), &self.conditions, unix);
+            set_host_conditions(&mut desired, now, &self.conditions, unix);
         }
         desired.into_value()
     }
@@ -438,10 +440,16 @@ fn warning(reason: &str, message: String) -> Event {
 }
 
 /// Whether a part needs nothing but what the API server did not keep the last time.
-fn is_futile(part: Part, current: &Object, desired: &Value, work: &Work) -> bool {
+fn is_futile(part: Part, now: &Value, desired: &Value, work: &Work) -> bool {
     work.futile.get(&part).is_some_and(|left| {
-        plan::change(part, current.value(), desired).is_some_and(|change| path::digest(&change) == *left)
+        plan::change(part, now, desired).is_some_and(|change| path::digest(&change) == *left)
     })
+}
+
+/// The edits of a patch, where there is something to be edited.
+fn edits(frame: &Frame, patch: Value) -> Option<Edits> {
+    let snapshot = frame.snapshot.as_ref()?;
+    Some(Edits::new(snapshot.tree(), patch))
 }
 
 /// Keeps the lifecycle's finalizer while a create may have happened that nobody accounted for: says if it had to.
@@ -451,7 +459,7 @@ fn keeps_finalizer(frame: &Frame, work: &Work, patch: &mut Value) -> bool {
     else {
         return false;
     };
-    let is_open = Pending::of(current.value()).is_open(|entry| work.is_resolved(entry));
+    let is_open = Pending::of(current).is_open(|entry| work.is_resolved(entry));
     if !is_open && !work.was_in_doubt() {
         return false;
     }
@@ -467,7 +475,7 @@ fn keeps_finalizer(frame: &Frame, work: &Work, patch: &mut Value) -> bool {
             removes
         }
         Value::Null => {
-            *wanted = snapshot.value()["metadata"]["finalizers"].clone();
+            *wanted = snapshot.finalizers().into();
             true
         }
         _ => false,
@@ -479,10 +487,11 @@ fn without_finalizer(frame: &Frame, patch: Value) -> Value {
     let mut patch = Tree::new(patch);
     if let (Some(snapshot), Some(finalizer)) = (&frame.snapshot, frame.finalizer()) {
         let path = ["metadata", "finalizers"];
-        let snapshot = &snapshot.value()["metadata"]["finalizers"];
-        let held = patch.get(&path).unwrap_or(snapshot).as_array().cloned();
-        let kept = held.unwrap_or_default().into_iter().filter(|f| f != finalizer);
-        let kept: Vec<Value> = kept.collect();
+        let held = match patch.get(&path) {
+            Some(held) => held.as_array().cloned().unwrap_or_default(),
+            None => snapshot.finalizers().into_iter().map(Value::from).collect(),
+        };
+        let kept: Vec<Value> = held.into_iter().filter(|f| f != finalizer).collect();
         patch.set(&path, kept);
     }
     patch.into_value()

@@ -68,11 +68,7 @@ impl Resolving {
 
 /// Asks the cloud for every entry, unless this process wrote it and never sent what it announces.
 fn ask(context: &mut Context<'_>) {
-    let pending = context
-        .work
-        .current
-        .as_ref()
-        .map(|object| Pending::of(object.value()));
+    let pending = context.work.current.as_ref().map(Pending::of);
     let entries: Vec<PendingEntry> = pending.iter().flat_map(Pending::entries).cloned().collect();
     context.work.unreadable = pending.as_ref().and_then(Pending::unreadable);
     let before = std::mem::take(&mut context.work.known);

@@ -15,7 +15,6 @@ use crate::call::{Call, Reply};
 use crate::contract::{Ask, Conclusion, Pass, Question, Request, Requests, Role, Step, Verdict};
 use crate::controller::Guard;
 use crate::fault::{Fault, FaultKind, Stepped};
-use crate::object::Object;
 use crate::record::{Discard, Outcome};
 
 /// One call into the policy of a role.
@@ -118,7 +117,7 @@ impl Stepping {
             policy: policy.id.clone(),
             role: self.run.role,
             pass: Arc::new(Pass {
-                object: frame.snapshot.as_ref().map(Object::json),
+                object: frame.snapshot.as_ref().map(|object| object.json().clone()),
                 now: frame.started.unix,
                 causes: frame.causes.clone(),
                 attempt: frame.attempt,
@@ -396,7 +395,7 @@ mod tests {
         let status = &patches(&commands)[0]["status"];
         assert_eq!(status["conditions"][0]["type"], "polity.dev/Quarantined");
         assert_eq!(status.get("pending"), None);
-        let written = crate::reconcile::fixture::answer(Ok(machine(2, json!({"status": status}))));
+        let written = crate::reconcile::fixture::found(Ok(machine(2, json!({"status": status}))));
         let (flow, _) = fixture.go_on(flow, written);
         assert_eq!(outcome(&flow), Some(&Outcome::Faulted));
     }

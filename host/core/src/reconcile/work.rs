@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::frame::Dependencies;
-use crate::call::{PendingEntry, Scope};
+use crate::call::{Found, PendingEntry, Scope};
 use crate::contract::{
-    Answer, Code, Conclusion, Effect, Entry as JournalEntry, Failure, ObjectRef, Question, Request,
+    Code, Conclusion, Effect, Entry as JournalEntry, Failure, ObjectRef, Question, Request,
     Resolution,
 };
 use crate::object::{Object, ResourceVersion};
@@ -174,9 +174,14 @@ impl Work {
 
 impl Context<'_> {
     /// Takes in what a write of the primary left: into the cache, so that its echo is no news.
-    pub(super) fn primary_written(&mut self, purpose: WritePurpose, answer: Answer) -> Result<(), Failure> {
+    pub(super) fn primary_written(&mut self, purpose: WritePurpose, found: Found) -> Result<(), Failure> {
+        // A write answers with what it wrote.
+        let answer = found.and_then(|mut found| {
+            let gone = || Failure::new(Code::NotFound, "it is gone");
+            found.pop().ok_or_else(gone)
+        });
         let (version, failure) = match &answer {
-            Ok(object) => (Some(Object::new(object.clone()).version().0), None),
+            Ok(object) => (Some(object.version().0), None),
             Err(failure) => (None, Some(failure.clone())),
         };
         self.work.writes.push(WriteRecord {
@@ -191,7 +196,7 @@ impl Context<'_> {
             Err(failure) if is_behind(failure) => known,
             _ => None,
         };
-        let object = Object::new(answer?);
+        let object = answer?;
         self.command(Command::Wrote(object.clone()));
         self.work.current = Some(object);
         Ok(())

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use jiff::{SignedDuration, Timestamp};
 use polity_kube_rules::{
-    deletion::{is_deleting, is_released},
+    deletion::is_released,
     finalizers,
     time::meta_time,
 };
@@ -98,11 +98,12 @@ struct Sweep {
 impl Sweep {
     /// The last state of the object, if it is gone.
     fn delete(&mut self, write: &mut Write<'_>, key: &Key, object: &Object, how: How) -> Option<Object> {
-        let mut value = object.value.clone();
-        let begins = !is_deleting(&value);
+        let before = object.tree();
+        let mut value = before.clone();
+        let begins = !object.is_deleting();
         let metadata = &mut value["metadata"];
         if begins {
-            let grace = grace(key, &object.value, how.grace);
+            let grace = grace(key, &before, how.grace);
             metadata["deletionTimestamp"] = json!(write.now_plus(grace));
             metadata["deletionGracePeriodSeconds"] = json!(grace);
             if let Some(generation) = metadata["generation"].as_i64() {
@@ -115,11 +116,11 @@ impl Sweep {
         if begins {
             self.begin(write, key, &mut value, how.propagation);
         }
-        if value == object.value {
+        if value == before {
             return None;
         }
         if begins && is_free_to_go(write, key, &value) {
-            return Some(self.remove(write, key, object.value.clone()));
+            return Some(self.remove(write, key, before));
         }
         let stored = self.put(write, key, value);
         self.after_begin(write, key, begins);
@@ -151,7 +152,8 @@ impl Sweep {
             self.doomed
                 .extend(content.into_iter().map(|key| (key, Propagation::Background)));
         }
-        if finalizers::has(&object.value, CRD_FINALIZER) {
+        let marked = object.tree();
+        if finalizers::has(&marked, CRD_FINALIZER) {
             let instances = write.all_of(&key.name, None);
             self.doomed.extend(
                 instances
@@ -159,7 +161,7 @@ impl Sweep {
                     .map(|(key, _)| (key, Propagation::Background)),
             );
         }
-        if finalizers::has(&object.value, FOREGROUND) {
+        if finalizers::has(&marked, FOREGROUND) {
             for (dependent, _) in write.owned_by(object.uid()) {
                 self.collect(write, &dependent);
             }
@@ -209,12 +211,8 @@ impl Sweep {
         for (dependent, _) in write.owned_by(object.uid()) {
             self.collect(write, &dependent);
         }
-        for owner in object.value["metadata"]["ownerReferences"]
-            .as_array()
-            .into_iter()
-            .flatten()
-        {
-            self.finish_foreground(write, owner["uid"].as_str().unwrap_or_default());
+        for owner in object.owners() {
+            self.finish_foreground(write, &owner);
         }
         if !key.namespace.is_empty() && write.count_in(&key.namespace) == 0 {
             self.reconsider(write, &namespaces::key(&key.namespace));
@@ -224,9 +222,9 @@ impl Sweep {
             namespace: "".into(),
             name: key.resource.clone(),
         };
-        let waits = |crd: &Object| is_deleting(&crd.value) && write.is_empty(&key.resource);
+        let waits = |crd: &Object| crd.is_deleting() && write.is_empty(&key.resource);
         if let Some(object) = write.get(&crd).filter(waits) {
-            let mut value = object.value.clone();
+            let mut value = object.tree();
             await_instances(write, &crd.name, &mut value);
             self.put(write, &crd, value);
         }
@@ -235,11 +233,14 @@ impl Sweep {
     /// Deletes a dependent whose owners are all gone, or wait for it to go first; otherwise drops its references to
     /// those. (kube-controller-manager, `attemptToDeleteItem` of the garbage collector.)
     fn collect(&mut self, write: &mut Write<'_>, key: &Key) {
-        let Some(object) = write.get(key).filter(|object| !is_deleting(&object.value)) else {
+        let Some(object) = write.get(key).filter(|object| !object.is_deleting()) else {
             return;
         };
-        let owners = object.value["metadata"]["ownerReferences"].as_array();
-        let owners = owners.into_iter().flatten().cloned();
+        let owners = match object.at("metadata.ownerReferences") {
+            Value::Array(owners) => owners,
+            _ => Vec::new(),
+        };
+        let owners = owners.into_iter();
         let owners: Vec<(OwnerState, Value)> = owners
             .map(|owner| (owners::state(write, key, &owner), owner))
             .collect();
@@ -259,7 +260,7 @@ impl Sweep {
         let kept = owners
             .into_iter()
             .filter(|(state, _)| *state == OwnerState::MayExist);
-        let mut value = object.value.clone();
+        let mut value = object.tree();
         value["metadata"]["ownerReferences"] = kept.map(|(_, owner)| owner).collect();
         self.put(write, key, value);
     }
@@ -269,13 +270,13 @@ impl Sweep {
         let Some((key, owner)) = write.with_uid(uid) else {
             return;
         };
-        if !finalizers::has(&owner.value, FOREGROUND) || !is_deleting(&owner.value) {
+        if !owner.is_deleting() || !finalizers::has(&owner.tree(), FOREGROUND) {
             return;
         }
         if !write
             .owned_by(uid)
             .iter()
-            .any(|(_, dependent)| owners::blocks(&dependent.value, uid))
+            .any(|(_, dependent)| owners::blocks(&dependent.tree(), uid))
         {
             self.drop_finalizer(write, &key, FOREGROUND);
         }
@@ -283,9 +284,10 @@ impl Sweep {
 
     fn drop_finalizer(&mut self, write: &mut Write<'_>, key: &Key, finalizer: &str) {
         let Some(object) = write.get(key) else { return };
-        let mut value = object.value.clone();
+        let before = object.tree();
+        let mut value = before.clone();
         finalizers::remove(&mut value, finalizer);
-        if value != object.value {
+        if value != before {
             self.put(write, key, value);
         }
     }
@@ -293,8 +295,9 @@ impl Sweep {
     /// Removes an object that waited for others, if they were the last thing that kept it.
     fn reconsider(&mut self, write: &mut Write<'_>, key: &Key) {
         let Some(object) = write.get(key) else { return };
-        if is_free_to_go(write, key, &object.value) {
-            self.put(write, key, object.value.clone());
+        let value = object.tree();
+        if is_free_to_go(write, key, &value) {
+            self.put(write, key, value);
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use polity_kube_rules::deletion::is_deleting;
 use serde_json::{Value, json};
 
 use crate::{
@@ -61,7 +60,7 @@ pub(crate) fn require(write: &Write<'_>, name: &str, subject: Subject<'_>) -> Re
         name,
     };
     let namespace = write.get(&key(name)).ok_or_else(|| Refusal::not_found(missing))?;
-    if is_deleting(&namespace.value) {
+    if namespace.is_deleting() {
         return Err(Refusal::namespace_terminating(subject, name));
     }
     Ok(())

@@ -36,7 +36,7 @@ pub(crate) fn state(write: &Write<'_>, dependent: &Key, reference: &Value) -> Ow
     });
     match found {
         None => OwnerState::Gone,
-        Some((_, owner)) if waits(&owner.value) => OwnerState::Waits,
+        Some((_, owner)) if waits(&owner.tree()) => OwnerState::Waits,
         Some(_) => OwnerState::MayExist,
     }
 }
@@ -48,7 +48,7 @@ fn waits(owner: &Value) -> bool {
 /// Drops every reference to an owner.
 pub(crate) fn release(write: &mut Write<'_>, uid: &str) {
     for (key, dependent) in write.owned_by(uid) {
-        let mut value = dependent.value.clone();
+        let mut value = dependent.tree();
         if let Some(owners) = value["metadata"]["ownerReferences"].as_array_mut() {
             owners.retain(|owner| owner["uid"] != uid);
         }

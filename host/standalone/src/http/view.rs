@@ -94,7 +94,7 @@ impl Presenter {
                 let row = self.row(object, include);
                 append(
                     out,
-                    &self.table(vec![row], header, &object.value["metadata"]["resourceVersion"]),
+                    &self.table(vec![row], header, &object.at("metadata.resourceVersion")),
                 );
             }
         }
@@ -125,25 +125,25 @@ impl Presenter {
     }
 
     fn write_plain(&self, object: &Object, out: &mut Vec<u8>) {
-        match self.target.kind.in_version(self.target.version(), &object.value) {
+        match self.target.kind.in_version(self.target.version(), object) {
             Some(converted) => append(out, &converted),
-            None => out.extend_from_slice(object.json()),
+            None => out.extend_from_slice(object.json().as_bytes()),
         }
     }
 
     fn served(&self, object: &Object) -> Value {
-        let converted = self.target.kind.in_version(self.target.version(), &object.value);
-        converted.unwrap_or_else(|| object.value.clone())
+        let converted = self.target.kind.in_version(self.target.version(), object);
+        converted.unwrap_or_else(|| object.tree())
     }
 
     fn row(&self, object: &Object, include: Include) -> Value {
         let columns = &self.target.version().columns;
         if include == Include::Object {
-            let mut shown = row(columns, &object.value, Include::None, self.now);
+            let mut shown = row(columns, &object.tree(), Include::None, self.now);
             shown["object"] = self.served(object);
             return shown;
         }
-        row(columns, &object.value, include, self.now)
+        row(columns, &object.tree(), include, self.now)
     }
 
     fn table(&self, rows: Vec<Value>, header: bool, revision: &Value) -> Value {

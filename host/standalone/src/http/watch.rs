@@ -77,7 +77,7 @@ pub(crate) fn watch(
             .of_namespace(selection.namespace.as_deref())
             .map(|(_, object)| object);
         objects
-            .filter(|object| selection.matches(&object.value))
+            .filter(|object| selection.matches(object))
             .cloned()
             .collect()
     } else {
@@ -197,7 +197,7 @@ impl Watch {
 
     /// What a change looks like through the selection.
     fn shown(&self, change: &Change) -> Option<(&'static str, Object)> {
-        let matches = |object: &Object| self.selection.matches(&object.value);
+        let matches = |object: &Object| self.selection.matches(object);
         let before = change.previous.as_ref().filter(|previous| matches(previous));
         let after = !change.deleted && matches(&change.object);
         match (before, after) {
@@ -278,7 +278,7 @@ fn wrap(kind: &str, out: &mut Vec<u8>, object: impl FnOnce(&mut Vec<u8>)) {
 
 /// An object that left the selection, as it last matched, with the resourceVersion of the change.
 fn at_revision(object: &Object, revision: u64) -> Object {
-    let mut value = object.value.clone();
+    let mut value = object.tree();
     value["metadata"]["resourceVersion"] = json!(revision.to_string());
     crate::store::Stored::new(value)
 }

@@ -56,6 +56,7 @@ impl Name {
                 status: false,
                 columns: vec![Column::age()],
             }],
+            unserved: Vec::new(),
             storage: resource_name(group, plural).into(),
             storage_version: api_version(group, version),
             selectable: Vec::new(),

@@ -130,7 +130,7 @@ pub(crate) fn kind_of(crd: &Value) -> Result<Kind, Vec<Cause>> {
         }
     };
     check_identity(crd, &group, &plural, &mut causes);
-    let mut versions = Vec::new();
+    let (mut versions, mut unserved) = (Vec::new(), Vec::new());
     let mut stored = Vec::new();
     for (index, version) in spec["versions"].as_array().into_iter().flatten().enumerate() {
         let path = format!("spec.versions[{index}]");
@@ -138,8 +138,9 @@ pub(crate) fn kind_of(crd: &Value) -> Result<Kind, Vec<Cause>> {
         if version["storage"] == true {
             stored.push(compiled.name.clone());
         }
-        if version["served"] == true {
-            versions.push(compiled);
+        match version["served"] == true {
+            true => versions.push(compiled),
+            false => unserved.push(compiled),
         }
     }
     if stored.len() != 1 {
@@ -161,6 +162,7 @@ pub(crate) fn kind_of(crd: &Value) -> Result<Kind, Vec<Cause>> {
         categories: texts(&names["categories"]),
         namespaced,
         versions,
+        unserved,
         storage: super::resource_name(&group, &plural).into(),
         storage_version: api_version(&group, &stored[0]),
         selectable: selectable(spec),

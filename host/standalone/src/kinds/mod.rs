@@ -19,6 +19,7 @@ use crate::{
         table::Column,
     },
     schema::Schema,
+    store::{Object, Stored},
 };
 
 /// A kind of objects, builtin or defined by a CRD.
@@ -34,6 +35,8 @@ pub(crate) struct Kind {
     pub(crate) namespaced: bool,
     /// Served versions, the preferred one first.
     pub(crate) versions: Vec<Version>,
+    /// Versions that are served no more, or not yet: objects may be stored in one.
+    pub(crate) unserved: Vec<Version>,
     /// Where its objects are stored: `plural.group`, the plural alone for core.
     /// Both kinds of events are stored as one.
     pub(crate) storage: Arc<str>,
@@ -146,15 +149,46 @@ impl Kind {
         object["apiVersion"] = Value::from(self.storage_version.as_str());
     }
 
-    /// A stored object in the form of this version; none where it is stored in that form.
-    pub(crate) fn in_version(&self, version: &Version, stored: &Value) -> Option<Value> {
+    /// Takes from a written object what the version in which it is stored does not know, and fills in what that has
+    /// defaults for.
+    pub(crate) fn keep(&self, written: &Version, object: &mut Value) {
+        if self.rules != Rules::Custom || self.api_version(written) == self.storage_version {
+            return;
+        }
+        if let Some(schema) = self.schema_of(&self.storage_version) {
+            schema.read(object);
+        }
+    }
+
+    /// A stored object as the schema of its version has it now; none where it is stored like that.
+    pub(crate) fn read(&self, stored: &Stored) -> Option<Object> {
+        let schema = self.schema_of(stored.at("apiVersion").as_str()?)?;
+        let mut object = stored.tree();
+        schema.read(&mut object);
+        let read = Stored::new(object);
+        (read.json() != stored.json()).then_some(read)
+    }
+
+    fn schema_of(&self, api_version: &str) -> Option<&Schema> {
+        let mut all = self.versions.iter().chain(&self.unserved);
+        let version = all.find(|version| self.api_version(version) == api_version)?;
+        Some(&version.schema)
+    }
+
+    /// A stored object in the form of this version; none where it is stored in that form. A custom kind shows of it what
+    /// the version knows.
+    pub(crate) fn in_version(&self, version: &Version, stored: &Stored) -> Option<Value> {
         let wanted = self.api_version(version);
-        if stored["apiVersion"] == wanted.as_str() {
+        if stored.at("apiVersion") == wanted.as_str() {
             return None;
         }
-        let mut object = stored.clone();
-        if self.rules == Rules::NewEvent {
-            events::from_core(&mut object);
+        let mut object = stored.tree();
+        match self.rules {
+            Rules::NewEvent => events::from_core(&mut object),
+            Rules::Custom => {
+                version.schema.prune(&mut object);
+            }
+            _ => {}
         }
         object["apiVersion"] = Value::from(wanted);
         Some(object)

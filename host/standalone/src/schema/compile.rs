@@ -257,7 +257,7 @@ impl Compiler {
         if let Some(default) = &schema.default {
             let mut filled = default.clone();
             schema.fill_in(&mut filled);
-            for cause in schema.validate(&filled) {
+            for cause in schema.validate(&filled, None) {
                 let field = child(path, "default");
                 let field = if cause.field.is_empty() {
                     field

@@ -5,6 +5,12 @@ use serde_json::Value;
 use super::Schema;
 
 impl Schema {
+    /// Brings a value that is stored into the form that this schema gives it.
+    pub(crate) fn read(&self, value: &mut Value) {
+        self.prune(value);
+        self.fill_in(value);
+    }
+
     /// Fills in defaults. A null where the schema allows none counts as absent, as in a real API server.
     pub(crate) fn fill_in(&self, value: &mut Value) {
         match value {

@@ -8,14 +8,18 @@ use super::{Additional, ListType, Path, Schema, Type};
 use crate::http::refusal::Cause;
 
 impl Schema {
-    /// Everything that is wrong with `value`, in the order of its fields.
-    pub(crate) fn validate(&self, value: &Value) -> Vec<Cause> {
+    /// Everything that is wrong with `value`, in the order of its fields. What stands in `old` already is not refused because
+    /// of a schema that came later (apiextensions-apiserver, ratcheting): items of a list are told apart by their keys.
+    pub(crate) fn validate(&self, value: &Value, old: Option<&Value>) -> Vec<Cause> {
         let mut causes = Vec::new();
-        self.check(&Path::ROOT, value, &mut causes);
+        self.check(&Path::ROOT, value, old, &mut causes);
         causes
     }
 
-    fn check(&self, path: &Path<'_>, value: &Value, causes: &mut Vec<Cause>) {
+    fn check(&self, path: &Path<'_>, value: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+        if old == Some(value) {
+            return;
+        }
         if value.is_null() && (self.nullable || (self.kind.is_none() && !self.int_or_string)) {
             return;
         }
@@ -30,8 +34,8 @@ impl Schema {
             causes.push(Cause::unsupported(&path.to_string(), value, &options));
         }
         match value {
-            Value::Object(fields) => self.check_object(path, value, fields, causes),
-            Value::Array(items) => self.check_list(path, value, items, causes),
+            Value::Object(fields) => self.check_object(path, value, fields, old, causes),
+            Value::Array(items) => self.check_list(path, value, items, old, causes),
             Value::String(text) => self.check_string(path, value, text, causes),
             Value::Number(number) => {
                 self.check_number(path, value, number.as_f64().unwrap_or(f64::NAN), causes);
@@ -85,6 +89,7 @@ impl Schema {
         path: &Path<'_>,
         value: &Value,
         fields: &Map<String, Value>,
+        old: Option<&Value>,
         causes: &mut Vec<Cause>,
     ) {
         for name in &self.required {
@@ -110,7 +115,8 @@ impl Schema {
                 (None, Additional::Each(schema)) => schema,
                 _ => continue,
             };
-            below.check(&path.field(name), field, causes);
+            let old = old.and_then(|old| old.get(name));
+            below.check(&path.field(name), field, old, causes);
         }
         if self.embedded {
             for name in ["apiVersion", "kind"] {
@@ -124,7 +130,14 @@ impl Schema {
         }
     }
 
-    fn check_list(&self, path: &Path<'_>, value: &Value, items: &[Value], causes: &mut Vec<Cause>) {
+    fn check_list(
+        &self,
+        path: &Path<'_>,
+        value: &Value,
+        items: &[Value],
+        old: Option<&Value>,
+        causes: &mut Vec<Cause>,
+    ) {
         let count = items.len() as u64;
         if let Some(least) = self.limits.min_items
             && count < least
@@ -138,8 +151,9 @@ impl Schema {
             causes.push(too_many(path, count, most));
         }
         if let Some(schema) = &self.items {
+            let old = old.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
             for (index, item) in items.iter().enumerate() {
-                schema.check(&path.item(index), item, causes);
+                schema.check(&path.item(index), item, self.of_same_keys(item, old), causes);
             }
         }
         let mut seen = BTreeSet::new();
@@ -155,6 +169,15 @@ impl Schema {
                 });
             }
         }
+    }
+
+    /// The item that stands for this one in another list; none where items have no keys.
+    fn of_same_keys<'a>(&self, item: &Value, others: &'a [Value]) -> Option<&'a Value> {
+        let ListType::Map(keys) = &self.list else {
+            return None;
+        };
+        let is_same = |other: &&Value| keys.iter().all(|key| other.get(key) == item.get(key));
+        others.iter().find(is_same)
     }
 
     /// What no two items of this list may share.
@@ -239,11 +262,11 @@ impl Schema {
     fn check_junctors(&self, path: &Path<'_>, value: &Value, causes: &mut Vec<Cause>) {
         let satisfies = |schema: &Schema| {
             let mut found = Vec::new();
-            schema.check(path, value, &mut found);
+            schema.check(path, value, None, &mut found);
             found.is_empty()
         };
         for schema in &self.all_of {
-            schema.check(path, value, causes);
+            schema.check(path, value, None, causes);
         }
         if !self.any_of.is_empty() && !self.any_of.iter().any(satisfies) {
             let why = format!("{path} in body must validate at least one schema (anyOf)");

@@ -165,7 +165,7 @@ fn write(database: &Database, changes: &[Change]) -> Result<(), redb::Error> {
             if change.deleted {
                 objects.remove(key)?;
             } else {
-                objects.insert(key, &change.object.json()[..])?;
+                objects.insert(key, change.object.json().as_bytes())?;
             }
             counters.insert(REVISION, change.revision)?;
         }

@@ -2,52 +2,71 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, OnceLock},
+    sync::Arc,
 };
 
-use bytes::Bytes;
 use jiff::Timestamp;
-use polity_kube_rules::deletion::is_deleting;
+use polity_kube_rules::text;
 use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::{
     controllers::budget,
     http::refusal::Refusal,
-    kinds::{CRD_RESOURCE, Registry, custom_kind},
+    kinds::{CRD_RESOURCE, Kind, Registry, custom_kind},
 };
 
 /// An object as it is stored: shared, never changed.
 pub(crate) type Object = Arc<Stored>;
 
-/// The JSON of an object, as a value and, once somebody asked, as bytes.
+/// The text of an object. Many are stored and few are written: whoever writes one makes its tree.
 #[derive(Debug)]
 pub(crate) struct Stored {
-    pub(crate) value: Value,
-    json: OnceLock<Bytes>,
+    /// Canonical.
+    json: Box<str>,
+    uid: Box<str>,
 }
 
 impl Stored {
     pub(crate) fn new(value: Value) -> Object {
-        Arc::new(Self {
-            value,
-            json: OnceLock::new(),
-        })
+        let uid = value["metadata"]["uid"].as_str().unwrap_or_default().into();
+        let json = text::canonical(value).into();
+        Arc::new(Self { json, uid })
     }
 
-    /// The bytes of the JSON.
-    pub(crate) fn json(&self) -> &Bytes {
-        self.json.get_or_init(|| {
-            // Writing to memory cannot fail, and a `Value` has only string keys.
-            serde_json::to_vec(&self.value)
-                .expect("a JSON value is serialised to memory")
-                .into()
-        })
+    /// The text of the JSON.
+    pub(crate) fn json(&self) -> &str {
+        &self.json
+    }
+
+    /// The whole object, made anew.
+    pub(crate) fn tree(&self) -> Value {
+        text::tree(&self.json)
+    }
+
+    /// What stands at a dotted path; null where nothing does.
+    pub(crate) fn at(&self, path: &str) -> Value {
+        text::value_at(&self.json, path).unwrap_or_default()
     }
 
     /// `metadata.uid`, empty where there is none.
     pub(crate) fn uid(&self) -> &str {
-        self.value["metadata"]["uid"].as_str().unwrap_or_default()
+        &self.uid
+    }
+
+    /// Whether its deletion has begun.
+    pub(crate) fn is_deleting(&self) -> bool {
+        text::at(&self.json, "metadata.deletionTimestamp").is_some()
+    }
+
+    /// The uids in its owner references.
+    pub(crate) fn owners(&self) -> Vec<String> {
+        let owners = match self.at("metadata.ownerReferences") {
+            Value::Array(owners) => owners,
+            _ => return Vec::new(),
+        };
+        let uids = owners.iter().filter_map(|owner| owner["uid"].as_str());
+        uids.map(str::to_owned).collect()
     }
 }
 
@@ -134,6 +153,16 @@ impl Table {
         self.objects
             .range(from..)
             .take_while(move |((found, _), _)| namespace.as_deref().is_none_or(|wanted| wanted == &**found))
+    }
+
+    /// Objects are read by the schema that their kind has now, whenever they were written (apiextensions-apiserver, the
+    /// defaulting and pruning of its storage codec): no resourceVersion changes by that.
+    fn read_by(&mut self, kind: &Kind) {
+        for object in self.objects.values_mut() {
+            if let Some(read) = kind.read(object) {
+                *object = read;
+            }
+        }
     }
 
     /// Tells when something changed.
@@ -315,14 +344,11 @@ impl State {
 
     fn index(&mut self, key: &Key, object: &Object) {
         self.uids.insert(object.uid().to_owned(), key.clone());
-        for owner in owner_uids(&object.value) {
-            self.owned
-                .entry(owner.to_owned())
-                .or_default()
-                .insert(key.clone());
+        for owner in object.owners() {
+            self.owned.entry(owner).or_default().insert(key.clone());
         }
         if &*key.resource == budget::RESOURCE
-            && let Some(end) = budget::earliest_end(&object.value)
+            && let Some(end) = budget::earliest_end(&object.tree())
         {
             self.budgets.insert(key.clone(), end);
         }
@@ -331,11 +357,11 @@ impl State {
     fn unindex(&mut self, key: &Key, object: &Object) {
         self.budgets.remove(key);
         self.uids.remove(object.uid());
-        for owner in owner_uids(&object.value) {
-            if let Some(keys) = self.owned.get_mut(owner) {
+        for owner in object.owners() {
+            if let Some(keys) = self.owned.get_mut(&owner) {
                 keys.remove(key);
                 if keys.is_empty() {
-                    self.owned.remove(owner);
+                    self.owned.remove(&owner);
                 }
             }
         }
@@ -343,7 +369,8 @@ impl State {
 
     /// Serves the kind of a CRD that was written, or no more that of one that is gone.
     fn serve(&mut self, change: &Change) {
-        let spec = &change.object.value["spec"];
+        let crd = change.object.tree();
+        let spec = &crd["spec"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         if change.deleted {
             Arc::make_mut(&mut self.registry).remove(&text(&spec["group"]), &text(&spec["names"]["plural"]));
@@ -354,15 +381,16 @@ impl State {
             return;
         }
         let unchanged = change.previous.as_ref().is_some_and(|previous| {
-            let value = &previous.value;
-            value["spec"] == *spec && is_deleting(value) == is_deleting(&change.object.value)
+            previous.at("spec") == *spec && previous.is_deleting() == change.object.is_deleting()
         });
         if unchanged {
             return;
         }
-        match custom_kind(&change.object.value) {
+        match custom_kind(&crd) {
             Ok(kind) => {
-                self.table_mut(&kind.storage).closed = false;
+                let table = self.table_mut(&kind.storage);
+                table.closed = false;
+                table.read_by(&kind);
                 Arc::make_mut(&mut self.registry).insert(Arc::new(kind));
             }
             Err(causes) => {
@@ -370,13 +398,4 @@ impl State {
             }
         }
     }
-}
-
-/// The uids in an object's owner references.
-pub(crate) fn owner_uids(object: &Value) -> impl Iterator<Item = &str> {
-    let owners = object["metadata"]["ownerReferences"].as_array();
-    owners
-        .into_iter()
-        .flatten()
-        .filter_map(|owner| owner["uid"].as_str())
 }

@@ -10,7 +10,7 @@ use polity_kube_rules::time::meta_time;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::state::{Change, Key, Object, State, Stored, owner_uids};
+use super::state::{Change, Key, Object, State, Stored};
 use crate::kinds::Registry;
 
 /// What is stored, with the changes so far on top.
@@ -98,7 +98,7 @@ impl<'a> Write<'a> {
     pub(crate) fn owned_by(&self, uid: &str) -> Vec<(Key, Object)> {
         let mut keys: BTreeSet<&Key> = self.state.owned_by(uid).collect();
         keys.extend(self.owned.get(uid).into_iter().flatten());
-        let owned = |object: &Object| owner_uids(&object.value).any(|owner| owner == uid);
+        let owned = |object: &Object| object.owners().iter().any(|owner| owner == uid);
         let found = keys
             .into_iter()
             .filter_map(|key| Some((key.clone(), self.get(key).filter(owned)?)));
@@ -225,11 +225,8 @@ impl<'a> Write<'a> {
         let previous = self.get(key);
         let delta = isize::from(!deleted) - isize::from(previous.is_some());
         *self.count.entry(key.namespace.clone()).or_default() += delta;
-        for owner in owner_uids(&object.value) {
-            self.owned
-                .entry(owner.to_owned())
-                .or_default()
-                .insert(key.clone());
+        for owner in object.owners() {
+            self.owned.entry(owner).or_default().insert(key.clone());
         }
         self.on_top
             .insert(key.clone(), (!deleted).then(|| object.clone()));

@@ -118,13 +118,15 @@ fn text<'a>(metadata: &'a Map<String, Value>, field: &str) -> &'a str {
     metadata.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Brings an object into the form in which it is stored. Answers warnings about fields that were ignored.
+/// Brings an object into the form in which it is stored; `old` is what stands there. Answers warnings about fields that
+/// were ignored.
 ///
 /// # Errors
 /// 422 with every violation and its path; 400 for ignored fields where they are refused, 422 for those of a patch.
 pub(crate) fn conform(
     target: &Target,
     object: &mut Value,
+    old: Option<&Value>,
     fields: FieldCheck,
     now: &str,
 ) -> Result<Vec<String>, Refusal> {
@@ -138,7 +140,7 @@ pub(crate) fn conform(
     tidy(object);
     schema.fill_in(object);
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let mut causes = schema.validate(object);
+    let mut causes = schema.validate(object, old);
     if causes.is_empty() {
         causes = problems(object, target.name_rule());
     }
@@ -148,6 +150,7 @@ pub(crate) fn conform(
     if !causes.is_empty() {
         return Err(Refusal::invalid(target.kind.invalid_subject(&name), &causes));
     }
+    target.kind.keep(target.version(), object);
     Ok(warnings)
 }
 

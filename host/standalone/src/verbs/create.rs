@@ -33,7 +33,7 @@ pub(crate) fn create(call: &Call<'_>) -> Result<Written, Refusal> {
             namespaces::require(write, namespace, target.subject(&name))?;
         }
         prepare(write, target, &mut object)?;
-        let warnings = conform(target, &mut object, fields, &write.now())?;
+        let warnings = conform(target, &mut object, None, fields, &write.now())?;
         let key = target.key(&name);
         if write.get(&key).is_some() {
             return Err(Refusal::already_exists(target.subject(&name)));

@@ -42,7 +42,7 @@ pub(crate) fn delete(call: &Call<'_>) -> Result<Answer, Refusal> {
             .get(&key)
             .ok_or_else(|| Refusal::not_found(target.subject(name)))?;
         let conflict = |why: String| Refusal::conflict(target.subject(name), &why);
-        preconditions.check(&object.value).map_err(conflict)?;
+        preconditions.check(&object.tree()).map_err(conflict)?;
         Ok(match deletion::delete(write, &key, &object, how) {
             Deleted::Going(object) => Answer::Object(object),
             Deleted::Gone(object) => Answer::Status(success(call, name, object.uid())),
@@ -59,14 +59,14 @@ pub(crate) fn delete_collection(call: &Call<'_>) -> Result<(Vec<Object>, u64), R
         let mut deleted = Vec::new();
         for (key, _) in write.all_of(&call.target.kind.storage, selection.namespace.as_deref()) {
             // What was garbage of one deleted before is gone by now.
-            let Some(object) = write.get(&key).filter(|object| selection.matches(&object.value)) else {
+            let Some(object) = write.get(&key).filter(|object| selection.matches(object)) else {
                 continue;
             };
             if call.target.kind.rules == Rules::Namespace {
                 namespaces::check_deletable(&key.name)?;
             }
             let conflict = |why: String| Refusal::conflict(call.target.subject(&key.name), &why);
-            preconditions.check(&object.value).map_err(conflict)?;
+            preconditions.check(&object.tree()).map_err(conflict)?;
             deleted.push(match deletion::delete(write, &key, &object, how) {
                 Deleted::Going(object) | Deleted::Gone(object) => object,
             });

@@ -31,11 +31,11 @@ pub(crate) fn evict(call: &Call<'_>) -> Result<(Value, Vec<String>), Refusal> {
         let pod = write
             .get(&key)
             .ok_or_else(|| Refusal::not_found(target.subject(name)))?;
-        if !is_lost_anyway(&pod.value) {
+        if !is_lost_anyway(&pod.tree()) {
             charge(write, &key, &pod)?;
         }
         let conflict = |why: String| Refusal::conflict(subject(name), &why);
-        demand(&preconditions, &pod.value).map_err(conflict)?;
+        demand(&preconditions, &pod.tree()).map_err(conflict)?;
         let pod = mark(write, &key, pod);
         deletion::delete(write, &key, &pod, how);
         let status =
@@ -110,11 +110,12 @@ fn is_lost_anyway(pod: &Value) -> bool {
 
 /// Asks the pod's budget, if it has one.
 fn charge(write: &mut Write<'_>, key: &Key, pod: &Object) -> Result<(), Refusal> {
-    let Some((at, stored)) = budget::the_one_for(write, key, &pod.value)? else {
+    let Some((at, stored)) = budget::the_one_for(write, key, pod)? else {
         return Ok(());
     };
-    if !budget::is_spared(&stored.value, &pod.value) {
-        let charged = budget::charge(&at.name, &stored.value, &key.name, write.time())?;
+    let budget = stored.tree();
+    if !budget::is_spared(&budget, &pod.tree()) {
+        let charged = budget::charge(&at.name, &budget, &key.name, write.time())?;
         write.put(&at, charged);
     }
     Ok(())
@@ -130,9 +131,10 @@ fn mark(write: &mut Write<'_>, key: &Key, pod: Object) -> Object {
         "reason": "EvictionByEvictionAPI",
         "message": "Eviction API: evicting",
     });
-    let mut value = pod.value.clone();
+    let before = pod.tree();
+    let mut value = before.clone();
     conditions::set(&mut value["status"], condition);
-    if value == pod.value {
+    if value == before {
         return pod;
     }
     write.put(key, value)

@@ -69,8 +69,8 @@ pub(crate) fn patch(call: &Call<'_>, kind: PatchKind) -> Result<Written, Refusal
         let stored = write
             .get(&key)
             .ok_or_else(|| Refusal::not_found(target.subject(name)))?;
-        let served = target.kind.in_version(target.version(), &stored.value);
-        let mut object = served.unwrap_or_else(|| stored.value.clone());
+        let served = target.kind.in_version(target.version(), &stored);
+        let mut object = served.unwrap_or_else(|| stored.tree());
         patch.apply(&mut object)?;
         check_place(target, &mut object)?;
         replace(write, target, (&key, &stored), object, fields)

@@ -69,7 +69,7 @@ pub(crate) fn list(call: &Call<'_>) -> Result<Page, Refusal> {
         .range(first..)
         .take_while(|((namespace, _), _)| in_scope(namespace))
         .filter(|(place, _)| after.as_ref().is_none_or(|after| *place > after))
-        .filter(|(_, object)| selection.matches(&object.value));
+        .filter(|(_, object)| selection.matches(object));
     let limit = call.query.number("limit")?.filter(|&limit| limit > 0);
     let limit = limit
         .and_then(|limit| usize::try_from(limit).ok())

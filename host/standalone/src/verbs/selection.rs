@@ -1,11 +1,11 @@
 //! Which objects a list, a watch or a collection delete means: namespace, labels and fields.
 
 use polity_kube_rules::{fields::FieldSelector, labels::LabelSelector};
-use serde_json::Value;
 
 use crate::{
     http::{query::Query, refusal::Refusal, target::Target},
     kinds::{Kind, Rules, core_event_field},
+    store::Object,
 };
 
 /// Which objects of a kind are meant.
@@ -29,13 +29,12 @@ impl Selection {
     }
 
     /// Whether a stored object is meant.
-    pub(crate) fn matches(&self, object: &Value) -> bool {
-        let namespace = || object["metadata"]["namespace"].as_str().unwrap_or_default();
-        self.namespace
-            .as_deref()
-            .is_none_or(|wanted| wanted == namespace())
-            && self.labels.matches(object)
-            && self.fields.matches(object)
+    pub(crate) fn matches(&self, object: &Object) -> bool {
+        let is_there = |wanted: &str| object.at("metadata.namespace").as_str().unwrap_or_default() == wanted;
+        let has_labels = || self.labels.matches_labels(&object.at("metadata.labels"));
+        self.namespace.as_deref().is_none_or(is_there)
+            && (self.labels.is_empty() || has_labels())
+            && self.fields.matches_text(object.json())
     }
 
     /// Whether labels or fields narrow it.

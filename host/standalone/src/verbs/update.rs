@@ -56,37 +56,38 @@ pub(crate) fn update(call: &Call<'_>) -> Result<Written, Refusal> {
             uid,
             resource_version: None,
         };
-        same.check(&stored.value)
+        same.check(&stored.tree())
             .map_err(|why| Refusal::conflict(target.subject(name), &why))?;
         replace(write, target, (&key, &stored), object, fields)
     })
 }
 
-/// Stores `object`, in the form of the request, in place of `stored`.
+/// Stores what is wanted, in the form of the request, in place of an object.
 pub(super) fn replace(
     write: &mut Write<'_>,
     target: &Target,
-    (key, stored): (&Key, &Object),
-    mut object: Value,
+    (key, object): (&Key, &Object),
+    mut wanted: Value,
     fields: FieldCheck,
 ) -> Result<Written, Refusal> {
-    check_version(target, key, &stored.value, &object)?;
-    check_metadata(target, key, &stored.value, &object)?;
-    target.kind.to_storage(&mut object);
-    let mut next = combine(target, &stored.value, object);
-    let warnings = conform(target, &mut next, fields, &write.now())?;
-    if next == stored.value {
+    let stored = object.tree();
+    check_version(target, key, &stored, &wanted)?;
+    check_metadata(target, key, &stored, &wanted)?;
+    target.kind.to_storage(&mut wanted);
+    let mut next = combine(target, &stored, wanted);
+    let warnings = conform(target, &mut next, Some(&stored), fields, &write.now())?;
+    if next == stored {
         return Ok(Written {
-            object: stored.clone(),
+            object: object.clone(),
             warnings,
         });
     }
-    check_change(target, key, &stored.value, &next)?;
+    check_change(target, key, &stored, &next)?;
     if target.part == Part::Whole
         && target.kind.rules.counts_generations()
-        && content_differs(target, &stored.value, &next)
+        && content_differs(target, &stored, &next)
     {
-        let generation = stored.value["metadata"]["generation"].as_i64().unwrap_or(0);
+        let generation = stored["metadata"]["generation"].as_i64().unwrap_or(0);
         next["metadata"]["generation"] = json!(generation.saturating_add(1));
     }
     let object = deletion::put(write, key, next);

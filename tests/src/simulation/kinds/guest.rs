@@ -187,7 +187,7 @@ pub fn unsettled(
     binding: &Binding,
 ) -> Option<&'static str> {
     let door = store.get(&("ConfigMap".to_owned(), at.1.clone(), DOOR.to_owned()));
-    let open = door.is_some_and(|door| is_open(door.value()));
+    let open = door.is_some_and(|door| is_open(&door.tree()));
     let status = &guest["status"];
     if is_faulty(guest) {
         return (!is_quarantined(guest)).then_some("faults and is not quarantined");

@@ -345,7 +345,7 @@ pub fn unsettled(store: &Store, at: &Place, site: &Value, binding: &Binding) -> 
     let beside = |kind: &str| {
         let of_kind = |place: &Place| place.0 == kind && place.1 == at.1;
         let all = store.all().filter(move |(place, _)| of_kind(place));
-        all.map(|(_, object)| object.value()).collect::<Vec<_>>()
+        all.map(|(_, object)| object.tree()).collect::<Vec<_>>()
     };
     let widgets = match beside("Widget").len() {
         few if few <= MANY as usize => json!(few),
@@ -353,7 +353,7 @@ pub fn unsettled(store: &Store, at: &Place, site: &Value, binding: &Binding) -> 
     };
     let wanted = wanted_maps(site);
     let maps = beside("ConfigMap");
-    let own = |map: &&&Value| map["metadata"]["labels"]["site"] == *at.2;
+    let own = |map: &&Value| map["metadata"]["labels"]["site"] == *at.2;
     let fits = |map: &Value| {
         wanted.contains(&text(&map["metadata"]["name"])) && map["data"]["value"] == site["spec"]["value"]
     };
@@ -362,7 +362,7 @@ pub fn unsettled(store: &Store, at: &Place, site: &Value, binding: &Binding) -> 
     let held_up = beside("Site")
         .iter()
         .any(|site| is_faulty(site) && site["status"]["holds"] == true);
-    let pod = |pod: &&Value| pod["spec"]["nodeName"] == *at.2;
+    let pod = |pod: &Value| pod["spec"]["nodeName"] == *at.2;
     let status = &site["status"];
     let lifecycle = binding.policy(Role::Lifecycle).map(form);
     if status["form"].as_u64() != lifecycle {

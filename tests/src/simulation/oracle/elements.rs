@@ -13,7 +13,7 @@ pub(super) fn host_owned(change: &Change) -> Verdict {
     let (Some(before), Some(after)) = (&change.before, &change.after) else {
         return Ok(());
     };
-    let (before, after) = (before.value(), after.value());
+    let (before, after) = (&before.tree(), &after.tree());
     let holds = |object: &Value, finalizer: &str| {
         let all = object["metadata"]["finalizers"].as_array();
         all.is_some_and(|all| all.iter().any(|f| f == finalizer))
@@ -69,7 +69,7 @@ pub(super) fn changed_elements(change: &Change) -> Vec<String> {
     let (Some(before), Some(after)) = (&change.before, &change.after) else {
         return Vec::new();
     };
-    let (before, after) = (elements(before.value()), elements(after.value()));
+    let (before, after) = (elements(&before.tree()), elements(&after.tree()));
     let differs = |(name, value): &(&String, &Value)| before.get(*name) != Some(*value);
     let gone = before.keys().filter(|name| !after.contains_key(*name)).cloned();
     after

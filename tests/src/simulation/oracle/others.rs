@@ -16,25 +16,25 @@ impl Oracle {
         let told = |what: &str| format!("{} {what}: {change:?}", change.author);
         match (change.place.0.as_str(), &change.before, &change.after) {
             ("ConfigMap", None, Some(made)) => {
-                let pried = !made.value()["metadata"]["labels"]["pried"].is_null();
+                let pried = !made.tree()["metadata"]["labels"]["pried"].is_null();
                 ensure(!pried, Rule::Ungranted, || told("made what is not granted"))
             }
             ("ConfigMap", Some(before), Some(after)) => {
                 // The patch says which version it is meant for.
-                let meant = after.value()["data"]["on"].as_str();
+                let meant = after.str_at("data.on");
                 let stood = before.version().0.to_string();
-                ensure(meant == Some(stood.as_str()), Rule::Others, || {
+                ensure(meant.as_deref() == Some(stood.as_str()), Rule::Others, || {
                     told("patched another version than its policy saw")
                 })
             }
             ("ConfigMap", Some(before), None) => {
-                let own = !before.value()["metadata"]["labels"]["site"].is_null();
+                let own = !before.tree()["metadata"]["labels"]["site"].is_null();
                 ensure(own, Rule::Others, || {
                     told("deleted what had been taken from its Site")
                 })
             }
             ("Pod", Some(before), None) => {
-                let kept = before.value()["spec"]["nodeName"] == KEPT;
+                let kept = before.tree()["spec"]["nodeName"] == KEPT;
                 ensure(!kept, Rule::Others, || {
                     told("evicted another Pod than its policy saw")
                 })
@@ -46,7 +46,7 @@ impl Oracle {
     /// One Site of a namespace has its turn, and a Site that is gone leaves no ConfigMaps.
     pub(super) fn turns(&mut self, change: &Change, log: &[Change]) -> Verdict {
         if change.place.0 == "Guest" && change.after.is_none() {
-            let let_go = crate::simulation::kinds::guest::may_leave_machines(change.shown.value());
+            let let_go = crate::simulation::kinds::guest::may_leave_machines(&change.shown.tree());
             self.let_go.extend(let_go.then(|| change.shown.uid().to_owned()));
         }
         // Whoever takes a finalizer away that is not theirs lets go what it holds.
@@ -61,21 +61,21 @@ impl Oracle {
             && before.kind().kind == "Site"
         {
             let owner = before.uid();
-            let owned = |object: &&Value| object["metadata"]["labels"]["owner"] == *owner;
+            let owned = |object: &Value| object["metadata"]["labels"]["owner"] == *owner;
             let left: Vec<_> = standing(log).filter(owned).collect();
             ensure(left.is_empty(), Rule::NoLeak, || {
                 format!("{:?} is gone, and {left:?} are left", change.place)
             })?;
         }
         let holds = |object: &Value| object["kind"] == "Site" && object["status"]["holds"] == true;
-        if !change.after.as_ref().is_some_and(|after| holds(after.value())) {
+        if !change.after.as_ref().is_some_and(|after| holds(&after.tree())) {
             return Ok(());
         }
         self.reached.insert("a lock was held");
-        let beside = |object: &&Value| holds(object) && object["metadata"]["namespace"] == *change.place.1;
+        let beside = |object: &Value| holds(object) && object["metadata"]["namespace"] == *change.place.1;
         let holders: Vec<_> = standing(log)
             .filter(beside)
-            .map(|o| &o["metadata"]["name"])
+            .map(|o| o["metadata"]["name"].clone())
             .collect();
         ensure(holders.len() <= 1, Rule::Lock, || {
             format!("{holders:?} of {} have their turn at once", change.place.1)
@@ -116,12 +116,12 @@ impl Oracle {
 }
 
 /// The objects that stand after these changes.
-fn standing(log: &[Change]) -> impl Iterator<Item = &Value> {
+fn standing(log: &[Change]) -> impl Iterator<Item = Value> {
     let mut last = std::collections::BTreeMap::new();
     for change in log {
         last.insert(&change.place, change);
     }
     last.into_values()
         .filter_map(|change| change.after.as_ref())
-        .map(|object| object.value())
+        .map(|object| object.tree())
 }

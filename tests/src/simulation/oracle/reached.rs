@@ -73,12 +73,12 @@ fn refused(code: Code) -> Option<&'static str> {
 /// What a write did whose answer is lost.
 pub(super) fn lost(change: &Change) -> &'static str {
     let length = |object: &Option<Object>, path: &str| {
-        let value = object.as_ref().map_or(&Value::Null, Object::value);
-        value.pointer(path).and_then(Value::as_array).map_or(0, Vec::len)
+        let stands = object.as_ref().and_then(|object| object.at(path));
+        stands.as_ref().and_then(Value::as_array).map_or(0, Vec::len)
     };
     let grows = |path: &str| length(&change.after, path).cmp(&length(&change.before, path));
-    let status = |object: &Option<Object>| object.as_ref().map(|object| object.value()["status"].clone());
-    let (finalizers, pending) = ("/metadata/finalizers", "/status/pending");
+    let status = |object: &Option<Object>| object.as_ref().and_then(|object| object.at("status"));
+    let (finalizers, pending) = ("metadata.finalizers", "status.pending");
     if change.before.is_none() {
         "the answer to a creation was lost"
     } else if change.after.is_none() || grows(finalizers).is_lt() {

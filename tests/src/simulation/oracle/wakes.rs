@@ -69,11 +69,8 @@ impl Oracle {
 
     /// A process is told by an answer how objects are: what enters its cache so is news to whoever used them.
     pub fn reads(&mut self, now: u64, host: &str, reply: &Reply) {
-        let Reply::Answer(Ok(answer)) = reply else { return };
-        let one = std::slice::from_ref(answer);
-        let objects = answer.as_array().map_or(one, Vec::as_slice);
-        let version = |object: &Value| object["metadata"]["resourceVersion"].as_str()?.parse().ok();
-        let versions = objects.iter().filter_map(version);
+        let Reply::Objects(Ok(found)) = reply else { return };
+        let versions = found.iter().map(|object| object.version().0);
         let seen = self.hosts.entry(host.to_owned()).or_default();
         seen.news
             .extend(versions.map(|version| News::version(now, version)));
@@ -280,7 +277,7 @@ impl Seen {
 
     /// Whether a change is one that a pass of this very object made, and knows to stand.
     fn is_own(&self, host: &str, record: &PassRecord, change: &Change) -> bool {
-        let shown = change.shown.value();
+        let shown = change.shown.tree();
         let of_it = shown["metadata"]["labels"]["owner"] == record.uid || change.shown.uid() == record.uid;
         let acknowledged = self.acknowledged_all.contains(&change.version);
         change.author == host && of_it && acknowledged

@@ -129,6 +129,7 @@ impl World<'_> {
                 Call::Lease(_) => Reply::Lease(Err(failure)),
                 Call::Settle { .. } => Reply::Settled(Resolution::unknown("lost")),
                 Call::Prepare(_) => Reply::Prepared(Err(failure)),
+                Call::Write(_) | Call::Read(_) => Reply::Objects(Err(failure)),
                 _ => Reply::Answer(Err(failure)),
             };
             self.answer(host, life, id, reply, 1);
@@ -199,22 +200,21 @@ impl World<'_> {
                     namespace,
                     query.object.name.clone(),
                 );
-                let found = self.store.get(&at).map(|object| object.value().clone());
+                let found = self.store.get(&at).map(|object| vec![object.clone()]);
                 let missing = || Failure::new(Code::NotFound, format!("{at:?} not found"));
-                (Some(Reply::Answer(found.ok_or_else(missing))), 0)
+                (Some(Reply::Objects(found.ok_or_else(missing))), 0)
             }
             Call::Write(write) => {
                 self.oracle.changes(&instant, identity, || describe(call))?;
                 self.oracle.tries(identity, write, || describe(call))?;
                 let answer = self.write(identity, write);
                 self.oracle.tried(identity, write, &answer);
-                (Some(Reply::Answer(answer)), 0)
+                (Some(Reply::objects(answer)), 0)
             }
             Call::Read(Question::Objects(query)) => {
                 let of_it = |object: &&Object| selects(query, object);
                 let objects = self.store.all().map(|(_, object)| object).filter(of_it);
-                let found = objects.map(|object| object.value().clone()).collect();
-                (Some(Reply::Answer(Ok(found))), 0)
+                (Some(Reply::Objects(Ok(objects.cloned().collect()))), 0)
             }
             Call::Credential { owner, .. } => (Some(self.issue(identity, owner)), 20),
             Call::Lease(write) => (Some(Reply::Lease(self.store.lease(write.as_ref()))), 0),
@@ -251,7 +251,7 @@ impl World<'_> {
                     object.name.clone(),
                 );
                 let written = self.store.patch(identity, &at, subresource.as_deref(), patch)?;
-                Ok(written.value().clone())
+                Ok(written.tree())
             }
             Write::Event { .. } => Ok(Value::Null),
             Write::Act(act) => self.act_on_another(identity, act),
@@ -310,7 +310,7 @@ impl World<'_> {
         match act {
             Act::Create(act) => {
                 let object = serde_json::from_str(&act.object).map_err(no_json)?;
-                Ok(self.store.create(identity, object)?.value().clone())
+                Ok(self.store.create(identity, object)?.tree())
             }
             Act::Patch(act) => {
                 let patch = serde_json::from_str(&act.patch).map_err(no_json)?;
@@ -318,7 +318,7 @@ impl World<'_> {
                 let written = self
                     .store
                     .patch(identity, &at, act.subresource.as_deref(), &patch)?;
-                Ok(written.value().clone())
+                Ok(written.tree())
             }
             Act::Delete(act) => {
                 let (unix, at) = (self.unix(), place(&act.object));
@@ -371,9 +371,8 @@ pub(super) fn describe(call: &Call) -> String {
 pub(super) fn told(reply: &Option<Reply>) -> String {
     match reply {
         None => "no answer".to_owned(),
-        Some(Reply::Answer(Ok(value))) if value["metadata"].is_object() => {
-            format!("version {}", value["metadata"]["resourceVersion"])
-        }
+        Some(Reply::Objects(Ok(found))) => format!("{found:?}"),
+        Some(Reply::Objects(Err(failure))) => failure.to_string(),
         Some(Reply::Answer(Ok(value))) => value.to_string(),
         Some(Reply::Answer(Err(failure))) => failure.to_string(),
         Some(Reply::Lease(Err(failure))) => failure.to_string(),
@@ -384,7 +383,7 @@ pub(super) fn told(reply: &Option<Reply>) -> String {
 /// What a write left, as its reply says.
 pub(super) fn written(reply: &Reply) -> Option<Object> {
     match reply {
-        Reply::Answer(Ok(value)) if value["metadata"].is_object() => Some(Object::new(value.clone())),
+        Reply::Objects(Ok(found)) => found.first().cloned(),
         _ => None,
     }
 }

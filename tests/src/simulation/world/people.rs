@@ -129,7 +129,7 @@ impl World<'_> {
 
     pub(super) fn condition(&mut self, at: &Place, nth: u64) {
         let Some(object) = self.store.get(at) else { return };
-        let mut all = object.value()["status"]["conditions"]
+        let mut all = object.tree()["status"]["conditions"]
             .as_array()
             .cloned()
             .unwrap_or_default();

@@ -13,7 +13,7 @@ impl World<'_> {
         let unix = self.unix();
         let vms = self.sim.vms(unix);
         for (at, object) in self.store.all() {
-            let status = &object.value()["status"];
+            let status = &object.tree()["status"];
             let problem = match at.0.as_str() {
                 // Whatever its policy did, the host goes on with it.
                 "Machine" if self.options.wild.is_some() => {
@@ -28,14 +28,14 @@ impl World<'_> {
                         continue;
                     };
                     match at.0.as_str() {
-                        "Site" => kinds::site::unsettled(&self.store, at, object.value(), binding),
-                        _ => kinds::guest::unsettled(&self.store, &vms, at, object.value(), binding),
+                        "Site" => kinds::site::unsettled(&self.store, at, &object.tree(), binding),
+                        _ => kinds::guest::unsettled(&self.store, &vms, at, &object.tree(), binding),
                     }
                 }
                 _ if object.is_deleting() => Some("is still being deleted"),
                 "Machine" => {
                     let of_it: Vec<_> = vms.iter().filter(|vm| vm.owner == object.uid()).collect();
-                    let spec = &object.value()["spec"]["network"]["devices"][0]["nameservers"][0];
+                    let spec = &object.tree()["spec"]["network"]["devices"][0]["nameservers"][0];
                     let told = |vm: &VmView| {
                         spec.as_str()
                             .is_none_or(|name| vm.metadata.as_deref().is_some_and(|m| m.contains(name)))
@@ -51,9 +51,9 @@ impl World<'_> {
                     }
                 }
                 "Widget" => {
-                    let source = object.value()["spec"]["source"].as_str().unwrap_or_default();
-                    let map = ("ConfigMap".to_owned(), at.1.clone(), source.to_owned());
-                    let value = self.store.get(&map).map(|o| o.value()["data"]["value"].clone());
+                    let source = object.str_at("spec.source").unwrap_or_default();
+                    let map = ("ConfigMap".to_owned(), at.1.clone(), source.into_owned());
+                    let value = self.store.get(&map).and_then(|o| o.at("data.value"));
                     let seen = status["seen"] == value.unwrap_or_else(|| json!("nothing"));
                     let observed = status["observedGeneration"].as_u64() == object.generation();
                     (!seen || !observed).then_some("has not seen what it looks at")
@@ -61,7 +61,7 @@ impl World<'_> {
                 _ => None,
             };
             if let Some(problem) = problem {
-                return Some(format!("{at:?} {problem}: {}", object.value()));
+                return Some(format!("{at:?} {problem}: {}", object.tree()));
             }
         }
         None

@@ -202,7 +202,7 @@ pub(super) fn shown(
 }
 
 pub(super) fn covers(scope: &Scope, at: &Place, object: &Object) -> bool {
-    let on_node = |node: &String| object.value()["spec"]["nodeName"] == **node;
+    let on_node = |node: &String| object.tree()["spec"]["nodeName"] == **node;
     scope.kind.kind == at.0
         && scope.covers_place(&(Some(at.1.clone()), at.2.clone()))
         && scope.node.as_ref().is_none_or(on_node)

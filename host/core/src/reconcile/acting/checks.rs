@@ -89,7 +89,7 @@ fn leaves_host_conditions(
         let message = format!("{} {name}: its conditions are not known here", kind.kind);
         return Err(Failure::new(Code::Unavailable, message));
     };
-    match grants::host_conditions(now.value()) == wanted {
+    match grants::host_conditions(&now.tree()) == wanted {
         true => Ok(Some(now.version())),
         false => Err(Failure::new(
             Code::PermissionDenied,
@@ -170,7 +170,7 @@ pub(super) fn done_before(act: &Act, context: &Context<'_>) -> Option<Answer> {
             }
         }
     }
-    let current = work.current.as_ref().map(|object| Pending::of(object.value()));
+    let current = work.current.as_ref().map(Pending::of);
     let mut standing = current.iter().flat_map(Pending::entries);
     let again = standing.any(|e| e.operation == *operation && e.intent == *intent && !work.is_resolved(e));
     match again {

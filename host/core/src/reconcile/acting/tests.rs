@@ -4,7 +4,7 @@ use crate::contract::{Kind, ObjectRef, Precondition, Question, Resolution, Role}
 use crate::controller::rooms::Room;
 use crate::reconcile::fixture::{
     FINALIZER, Fixture, answer, at, clone_of, config_map, entry, failure, machine, operations, outcome,
-    patches, pending, prepared, ready, stepped, stop,
+    patches, pending, prepared, ready, found, stepped, stop,
 };
 use crate::reconcile::{Work, primary_scope};
 
@@ -30,7 +30,7 @@ fn shown(version: u64, patch: &Value) -> PhaseEvent {
         &json!({"metadata": {"resourceVersion": version.to_string()}}),
         &mut value,
     );
-    answer(Ok(value))
+    found(Ok(value))
 }
 
 /// The primary changed in the cache.
@@ -119,7 +119,7 @@ fn a_write_that_fails_before_the_first_act_gives_the_pass_up() {
         &[Role::Lifecycle],
     );
     let (flow, _) = without.requests(vec![stop()]);
-    let (flow, _) = without.go_on(flow, answer(Err(failure(Code::Aborted))));
+    let (flow, _) = without.go_on(flow, found(Err(failure(Code::Aborted))));
     let given_up = |flow: &Flow| matches!(outcome(flow), Some(Outcome::Discarded(Discard::NotWritten(_))));
     assert!(given_up(&flow), "{flow:?}");
     let mut fixture = Fixture::new();
@@ -133,7 +133,7 @@ fn a_write_that_fails_after_the_first_act_refuses_what_needed_it() {
     let mut fixture = Fixture::new();
     fixture.work.acted = true;
     let (flow, _) = fixture.requests(vec![clone_of("m"), stop()]);
-    let (flow, commands) = fixture.go_on(flow, answer(Err(failure(Code::Unavailable))));
+    let (flow, commands) = fixture.go_on(flow, found(Err(failure(Code::Unavailable))));
     assert_eq!(operations(&commands), ["vm.stop"]);
     let (_, commands) = fixture.go_on(flow, answer(Ok(json!({}))));
     assert_eq!(answers(&commands), [Err(Code::Aborted), Ok("{}".into())]);
@@ -524,12 +524,12 @@ fn an_act_on_another_object_answers_its_identity_and_never_its_content() {
     let (flow, _) = fixture.requests(vec![delete("s")]);
     let deleting = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"secret": "x"}, "metadata":
         {"namespace": "default", "name": "site", "uid": "s", "resourceVersion": "7", "generation": 3}});
-    let (_, commands) = fixture.go_on(flow, answer(Ok(deleting)));
+    let (_, commands) = fixture.go_on(flow, found(Ok(deleting)));
     let told = answers(&commands).remove(0).expect("it was performed");
     assert_eq!(&*told, r#"{"generation":3,"resourceVersion":"7","uid":"s"}"#);
     assert!(commands.iter().any(|c| matches!(c, Command::Wrote(_))));
     let (flow, _) = fixture.requests(vec![delete("s")]);
-    let (_, commands) = fixture.go_on(flow, answer(Ok(Value::Null)));
+    let (_, commands) = fixture.go_on(flow, found(Ok(Value::Null)));
     assert!(
         commands.iter().any(|c| matches!(c, Command::Gone(..))),
         "{commands:?}"

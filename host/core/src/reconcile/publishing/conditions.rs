@@ -45,7 +45,7 @@ pub(super) fn of_conclusion(frame: &Frame, work: &Work, next: &Next) -> Vec<Host
     {
         conditions.push(("polity.dev/Undecodable", failure.message.clone()));
     }
-    let pending = work.current.as_ref().map(|object| Pending::of(object.value()));
+    let pending = work.current.as_ref().map(Pending::of);
     if let Some(unreadable) = pending.and_then(|pending| pending.unreadable()) {
         let message =
             format!("nothing is created while this host cannot read what is in doubt: {unreadable}");

@@ -2,14 +2,14 @@ use super::*;
 use crate::contract::Resolution;
 use crate::contract::{Conclusion, RetryClass, Role};
 use crate::reconcile::fixture::{
-    Fixture, answer, at, concluded, conclusion, entry, failure, machine, outcome, patches, pending, stepped,
+    Fixture, at, concluded, conclusion, entry, failure, machine, outcome, patches, pending, found, stepped,
 };
 use crate::reconcile::stepping::Stepping;
 use crate::reconcile::work::{Entry, Fate};
 
 /// The object as somebody left it.
 fn stands(version: u64, rest: Value) -> PhaseEvent {
-    answer(Ok(machine(version, rest)))
+    found(Ok(machine(version, rest)))
 }
 
 fn asks_again(commands: &[Command]) -> bool {
@@ -34,7 +34,7 @@ fn parts_are_written_in_order_and_the_finalizer_goes_last() {
     let all = json!({"metadata": {"labels": {"a": "b"}}, "status": {"phase": "Gone"}});
     let (flow, commands) = fixture.go_on(flow, stands(3, all));
     assert_eq!(patches(&commands)[0]["metadata"]["finalizers"], json!([]));
-    let (flow, _) = fixture.go_on(flow, answer(Err(failure(Code::NotFound))));
+    let (flow, _) = fixture.go_on(flow, found(Err(failure(Code::NotFound))));
     assert_eq!(
         outcome(&flow),
         Some(&Outcome::Published),
@@ -72,7 +72,7 @@ fn conflicting(acted: bool) -> (Fixture, Flow) {
     let mut fixture = Fixture::of(machine(1, json!({"status": {"phase": "a"}})), &[Role::Lifecycle]);
     let (flow, _) = fixture.concludes(json!({"status": {"phase": "b", "more": 1}}));
     fixture.work.acted = acted;
-    let (flow, commands) = fixture.go_on(flow, answer(Err(failure(Code::Aborted))));
+    let (flow, commands) = fixture.go_on(flow, found(Err(failure(Code::Aborted))));
     assert!(asks_again(&commands), "{commands:?}");
     (fixture, flow)
 }
@@ -134,10 +134,10 @@ fn another_object_at_the_same_name_is_left_alone() {
 #[test]
 fn an_object_that_is_gone_is_not_written_and_one_that_cannot_be_read_is_a_failure() {
     let (mut fixture, flow) = conflicting(false);
-    let (flow, commands) = fixture.go_on(flow, answer(Err(failure(Code::NotFound))));
+    let (flow, commands) = fixture.go_on(flow, found(Err(failure(Code::NotFound))));
     assert_eq!(outcome(&flow), Some(&Outcome::Discarded(Discard::Gone)));
     assert!(commands.iter().any(|c| matches!(c, Command::PrimaryGone(_))));
-    for event in [answer(Err(failure(Code::Unavailable))), PhaseEvent::Cut(0)] {
+    for event in [found(Err(failure(Code::Unavailable))), PhaseEvent::Cut(0)] {
         let (mut fixture, flow) = conflicting(false);
         let (flow, _) = fixture.go_on(flow, event);
         assert!(matches!(outcome(&flow), Some(Outcome::Failed(_))), "{flow:?}");
@@ -148,7 +148,7 @@ fn an_object_that_is_gone_is_not_written_and_one_that_cannot_be_read_is_a_failur
 fn a_refused_write_fails_the_publication_at_once() {
     let mut fixture = Fixture::new();
     let (flow, _) = fixture.concludes(json!({"status": {"phase": "b"}}));
-    let (flow, _) = fixture.go_on(flow, answer(Err(failure(Code::PermissionDenied))));
+    let (flow, _) = fixture.go_on(flow, found(Err(failure(Code::PermissionDenied))));
     assert!(matches!(outcome(&flow), Some(Outcome::Failed(f)) if f.code == Code::PermissionDenied));
 }
 
@@ -166,7 +166,7 @@ fn an_object_that_changes_faster_than_it_is_written_is_a_failure_in_the_end() {
             return;
         }
         assert_eq!(patches(&commands).len(), 1);
-        (flow, _) = fixture.go_on(next, answer(Err(failure(Code::Aborted))));
+        (flow, _) = fixture.go_on(next, found(Err(failure(Code::Aborted))));
     }
 }
 
@@ -320,8 +320,8 @@ fn a_doubt_that_an_older_driver_cannot_look_for_is_a_condition() {
 #[test]
 fn a_fault_stays_one_whatever_becomes_of_its_condition() {
     for event in [
-        answer(Err(failure(Code::PermissionDenied))),
-        answer(Err(failure(Code::NotFound))),
+        found(Err(failure(Code::PermissionDenied))),
+        found(Err(failure(Code::NotFound))),
     ] {
         let mut fixture = Fixture::new();
         let (flow, _) = fixture.requests(vec![]);
@@ -340,7 +340,7 @@ fn a_defect_of_the_host_is_said_on_its_object_and_blames_no_policy() {
         (&condition["type"], &condition["message"]),
         (&json!("polity.dev/HostDefect"), &json!("Asking got Opened"))
     );
-    let (flow, commands) = fixture.go_on(flow, answer(Err(failure(Code::PermissionDenied))));
+    let (flow, commands) = fixture.go_on(flow, found(Err(failure(Code::PermissionDenied))));
     assert_eq!(outcome(&flow), Some(&Outcome::Bug("Asking got Opened".into())));
     assert!(
         !commands

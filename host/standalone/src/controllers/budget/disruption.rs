@@ -18,10 +18,11 @@ const SOON: u32 = 10;
 pub(crate) fn the_one_for(
     write: &Write<'_>,
     pod: &Key,
-    value: &Value,
+    object: &Object,
 ) -> Result<Option<(Key, Object)>, Refusal> {
     let mut budgets = write.all_of(&RESOURCE.into(), Some(&pod.namespace));
-    budgets.retain(|(_, budget)| selector(&budget.value).is_some_and(|covered| covered.matches(value)));
+    let labels = object.at("metadata.labels");
+    budgets.retain(|(_, budget)| selector(budget).is_some_and(|covered| covered.matches_labels(&labels)));
     if budgets.len() > 1 {
         return Err(Refusal::several_budgets());
     }

@@ -5,11 +5,11 @@ use std::{
     sync::Arc,
 };
 
-use polity_kube_rules::deletion::is_deleting;
+use polity_kube_rules::labels::LabelSelector;
 use serde_json::Value;
 
 use super::{RESOURCE, is_healthy, selector, status};
-use crate::store::{Change, Key, Object, Write};
+use crate::store::{Change, Key, Object, Stored, Write};
 
 const PODS: &str = "pods";
 
@@ -50,8 +50,7 @@ fn touched(write: &Write<'_>) -> BTreeSet<Key> {
     }
     for (namespace, pods) in pods {
         for (key, budget) in write.all_of(&RESOURCE.into(), Some(&namespace)) {
-            let covered = selector(&budget.value);
-            if covered.is_some_and(|covered| pods.iter().any(|pod| covered.matches(&pod.value))) {
+            if selector(&budget).is_some_and(|covered| pods.iter().any(|pod| covers(&covered, pod))) {
                 budgets.insert(key);
             }
         }
@@ -62,13 +61,11 @@ fn touched(write: &Write<'_>) -> BTreeSet<Key> {
 /// Whether a pod's change is of something that budgets look at.
 fn matters(change: &Change) -> bool {
     let seen = |pod: &Object| {
-        let pod = &pod.value;
-        let metadata = &pod["metadata"];
         (
-            metadata["labels"].clone(),
-            metadata["ownerReferences"].clone(),
-            is_deleting(pod),
-            is_healthy(pod),
+            pod.at("metadata.labels"),
+            pod.at("metadata.ownerReferences"),
+            pod.is_deleting(),
+            is_healthy(&pod.tree()),
         )
     };
     change.deleted
@@ -79,43 +76,44 @@ fn matters(change: &Change) -> bool {
 }
 
 fn is_scaled(change: &Change) -> bool {
-    let now = replicas(&change.object.value).filter(|_| !change.deleted);
-    let before = change
-        .previous
-        .as_ref()
-        .and_then(|previous| replicas(&previous.value));
+    let now = replicas(&change.object).filter(|_| !change.deleted);
+    let before = change.previous.as_deref().and_then(replicas);
     now != before
 }
 
-fn replicas(controller: &Value) -> Option<i64> {
-    controller["spec"]["replicas"].as_i64()
+fn replicas(controller: &Stored) -> Option<i64> {
+    controller.at("spec.replicas").as_i64()
+}
+
+fn covers(selector: &LabelSelector, pod: &Object) -> bool {
+    selector.matches_labels(&pod.at("metadata.labels"))
 }
 
 fn renew(write: &mut Write<'_>, key: &Key) {
     let Some(budget) = write.get(key) else {
         return;
     };
-    let mut pods: Vec<Object> = Vec::new();
-    if let Some(covered) = selector(&budget.value) {
+    let mut pods: Vec<Value> = Vec::new();
+    if let Some(covered) = selector(&budget) {
         let here = write.all_of(&PODS.into(), Some(&key.namespace));
-        let here = here.into_iter().map(|(_, pod)| pod);
-        pods.extend(here.filter(|pod| covered.matches(&pod.value)));
+        let here = here.into_iter().filter(|(_, pod)| covers(&covered, pod));
+        pods.extend(here.map(|(_, pod)| pod.tree()));
     }
-    let status = status::of(&budget.value, &pods, scale(write, &pods), write.time());
-    if status != budget.value["status"] {
-        let mut value = budget.value.clone();
-        value["status"] = status;
-        write.put(key, value);
+    let mut budget = budget.tree();
+    let status = status::of(&budget, &pods, scale(write, &pods), write.time());
+    if status != budget["status"] {
+        budget["status"] = status;
+        write.put(key, budget);
     }
 }
 
 /// How many pods the controllers of these pods want.
-fn scale(write: &Write<'_>, pods: &[Object]) -> i64 {
+fn scale(write: &Write<'_>, pods: &[Value]) -> i64 {
     let mut controllers: BTreeMap<String, i64> = BTreeMap::new();
     let mut counted = 0;
     for pod in pods {
-        let controller = controller(&pod.value);
-        let wanted = controller.and_then(|uid| replicas(&write.with_uid(uid)?.1.value));
+        let controller = controller(pod);
+        let wanted = controller.and_then(|uid| replicas(&write.with_uid(uid)?.1));
         match (controller, wanted) {
             (Some(uid), Some(wanted)) => {
                 controllers.insert(uid.to_owned(), wanted.max(0));

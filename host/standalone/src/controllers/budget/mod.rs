@@ -33,6 +33,8 @@ pub(crate) use disruption::{charge, is_spared, the_one_for};
 pub(crate) use follow::{catch_up, follow};
 pub(crate) use status::{earliest_end, first};
 
+use crate::store::Stored;
+
 /// Where budgets are stored.
 pub(crate) const RESOURCE: &str = "poddisruptionbudgets.policy";
 
@@ -40,8 +42,8 @@ pub(crate) const RESOURCE: &str = "poddisruptionbudgets.policy";
 const DELETION: SignedDuration = SignedDuration::from_mins(2);
 
 /// Which pods of its namespace a budget covers. One without a selector covers none, one whose selector is empty all.
-fn selector(budget: &Value) -> Option<LabelSelector> {
-    LabelSelector::of_object(&budget["spec"]["selector"])
+fn selector(budget: &Stored) -> Option<LabelSelector> {
+    LabelSelector::of_object(&budget.at("spec.selector"))
         .ok()
         .flatten()
 }

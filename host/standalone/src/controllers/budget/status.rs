@@ -5,7 +5,6 @@ use polity_kube_rules::{conditions, deletion::is_deleting, time::meta_time};
 use serde_json::{Map, Value, json};
 
 use super::{DELETION, is_healthy};
-use crate::store::Object;
 
 /// The status of a budget that nobody has looked at.
 pub(crate) fn first() -> Value {
@@ -13,7 +12,7 @@ pub(crate) fn first() -> Value {
 }
 
 /// The status of `budget` over the pods that it covers, of which its controllers want `scale`.
-pub(super) fn of(budget: &Value, pods: &[Object], scale: i64, now: Timestamp) -> Value {
+pub(super) fn of(budget: &Value, pods: &[Value], scale: i64, now: Timestamp) -> Value {
     let spec = &budget["spec"];
     let covered = i64::try_from(pods.len()).unwrap_or(i64::MAX);
     let (expected, desired) = if let Some(most) = Amount::read(&spec["maxUnavailable"]) {
@@ -26,8 +25,7 @@ pub(super) fn of(budget: &Value, pods: &[Object], scale: i64, now: Timestamp) ->
         }
     };
     let disrupted = still_disrupted(budget, pods, now);
-    let counts = |pod: &&Object| {
-        let pod = &pod.value;
+    let counts = |pod: &&Value| {
         !is_deleting(pod) && is_healthy(pod) && !is_leaving(&disrupted, name(pod), now)
     };
     let healthy = i64::try_from(pods.iter().filter(counts).count()).unwrap_or(i64::MAX);
@@ -77,9 +75,9 @@ pub(crate) fn earliest_end(budget: &Value) -> Option<Timestamp> {
 }
 
 /// Those of `disruptedPods` that are there, are not being deleted, and may still be.
-fn still_disrupted(budget: &Value, pods: &[Object], now: Timestamp) -> Map<String, Value> {
+fn still_disrupted(budget: &Value, pods: &[Value], now: Timestamp) -> Map<String, Value> {
     let known = &budget["status"]["disruptedPods"];
-    let staying = pods.iter().map(|pod| &pod.value).filter(|pod| !is_deleting(pod));
+    let staying = pods.iter().filter(|pod| !is_deleting(pod));
     staying
         .filter_map(|pod| Some((name(pod).to_owned(), known.get(name(pod))?)))
         .filter(|(_, since)| end(since).is_some_and(|end| end >= now))
@@ -137,16 +135,15 @@ impl Amount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Stored;
 
-    fn pod(name: &str, ready: bool, deleting: bool) -> Object {
+    fn pod(name: &str, ready: bool, deleting: bool) -> Value {
         let mut pod = json!({ "metadata": { "name": name }, "status": { "conditions": [
             { "type": "Ready", "status": if ready { "True" } else { "False" } },
         ] } });
         if deleting {
             pod["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:30Z");
         }
-        Stored::new(pod)
+        pod
     }
 
     fn budget(spec: Value) -> Value {
@@ -170,7 +167,7 @@ mod tests {
 
     #[test]
     fn what_is_allowed_follows_from_the_spec_and_the_pods() {
-        let healthy: Vec<Object> = ["a", "b", "c", "d"].map(|name| pod(name, true, false)).into();
+        let healthy: Vec<Value> = ["a", "b", "c", "d"].map(|name| pod(name, true, false)).into();
         let mut mixed = healthy.clone();
         mixed[0] = pod("a", false, false);
         mixed[1] = pod("b", true, true);
@@ -198,7 +195,7 @@ mod tests {
 
     #[test]
     fn an_evicted_pod_counts_again_after_two_minutes() {
-        let pods: Vec<Object> = ["a", "b"].map(|name| pod(name, true, false)).into();
+        let pods: Vec<Value> = ["a", "b"].map(|name| pod(name, true, false)).into();
         let mut budget = budget(json!({ "minAvailable": 1 }));
         budget["status"]["disruptedPods"] =
             json!({ "a": "1970-01-01T00:00:10Z", "gone": "1970-01-01T00:00:10Z" });

@@ -1,0 +1,276 @@
+//! Objects as text: one spelling of each, and what stands at a path of it, without a tree.
+//!
+//! Servers spell one value in several ways (`1.0` and `1`, `<` escaped or not, fields in any order), so no text of theirs
+//! is compared. [`canonical`] is the one spelling that is: names in their order, no escape that JSON does not demand,
+//! integral numbers that a double holds exactly as integers. Whatever else is called a text here is canonical.
+//!
+//! A part of a text is a slice of it, and canonical too. Finding it reads what stands before it, and makes nothing.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::de::{DeserializeSeed, Deserializer as _, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde_json::{Value, value::RawValue};
+
+/// Beyond this a double does not tell one integer from the next: such a number stays as it is.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// The text of a value.
+pub fn canonical(mut value: Value) -> String {
+    spell_numbers(&mut value);
+    value.to_string()
+}
+
+fn spell_numbers(value: &mut Value) {
+    match value {
+        Value::Object(fields) => fields.values_mut().for_each(spell_numbers),
+        Value::Array(items) => items.iter_mut().for_each(spell_numbers),
+        Value::Number(number) if number.is_f64() => {
+            let integral = number
+                .as_f64()
+                .filter(|number| number.fract() == 0.0 && number.abs() < EXACT);
+            if let Some(integral) = integral {
+                #[allow(clippy::cast_possible_truncation, reason = "it is integral and below 2^53")]
+                let integer = integral as i64;
+                *value = integer.into();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What stands at a dotted path of a text; none where that is nothing or null.
+pub fn at<'a>(text: &'a str, path: &str) -> Option<&'a str> {
+    let found = path.split('.').try_fold(text, field)?;
+    (found != "null").then_some(found)
+}
+
+/// The text that stands at a dotted path of a text; none where it is something else.
+pub fn str_at<'a>(text: &'a str, path: &str) -> Option<Cow<'a, str>> {
+    unquoted(at(text, path)?)
+}
+
+/// The value that stands at a dotted path of a text; none where that is nothing or null.
+pub fn value_at(text: &str, path: &str) -> Option<Value> {
+    serde_json::from_str(at(text, path)?).ok()
+}
+
+/// The tree of a text; null where it is no JSON.
+pub fn tree(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+/// The text with what stands at these dotted paths, and nothing else. A path through what is no object leaves an empty one.
+pub fn projection<'a>(text: &str, paths: impl IntoIterator<Item = &'a str>) -> String {
+    let mut kept = Kept::Parts(BTreeMap::new());
+    for path in paths {
+        kept.add(path);
+    }
+    let mut out = String::with_capacity(text.len().min(1_024));
+    kept.write(text, &mut out);
+    out
+}
+
+/// What a JSON string says; none where a text is no string.
+fn unquoted(text: &str) -> Option<Cow<'_, str>> {
+    let plain = text.strip_prefix('"')?.strip_suffix('"')?;
+    match plain.contains('\\') {
+        true => serde_json::from_str(text).ok().map(Cow::Owned),
+        false => Some(Cow::Borrowed(plain)),
+    }
+}
+
+/// One field of an object.
+fn field<'a>(object: &'a str, name: &str) -> Option<&'a str> {
+    let mut found = None;
+    let seek = Seek {
+        name,
+        found: &mut found,
+    };
+    // It ends with an error where it found something: the rest is of no interest.
+    let _ = serde_json::Deserializer::from_str(object).deserialize_map(seek);
+    found
+}
+
+struct Seek<'n, 'f, 'a> {
+    name: &'n str,
+    found: &'f mut Option<&'a str>,
+}
+
+impl<'a> Visitor<'a> for Seek<'_, '_, 'a> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(is_it) = fields.next_key_seed(Is(self.name))? {
+            if is_it {
+                *self.found = Some(fields.next_value::<&RawValue>()?.get());
+                return Err(A::Error::custom(""));
+            }
+            fields.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a name is this one.
+struct Is<'n>(&'n str);
+
+impl<'a> DeserializeSeed<'a> for Is<'_> {
+    type Value = bool;
+
+    fn deserialize<D: serde::Deserializer<'a>>(self, name: D) -> Result<bool, D::Error> {
+        name.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Is<'_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<bool, E> {
+        Ok(name == self.0)
+    }
+}
+
+/// What of a value is kept.
+enum Kept<'p> {
+    Whole,
+    Parts(BTreeMap<&'p str, Kept<'p>>),
+}
+
+impl<'p> Kept<'p> {
+    fn add(&mut self, path: &'p str) {
+        let Kept::Parts(parts) = self else { return };
+        match path.split_once('.') {
+            None => {
+                parts.insert(path, Kept::Whole);
+            }
+            Some((head, rest)) => parts
+                .entry(head)
+                .or_insert_with(|| Kept::Parts(BTreeMap::new()))
+                .add(rest),
+        }
+    }
+
+    fn write(&self, text: &str, out: &mut String) {
+        match self {
+            Kept::Whole => out.push_str(text),
+            Kept::Parts(parts) => {
+                out.push('{');
+                let before = out.len();
+                let write = Write { parts, out, before };
+                // What is no object has no parts.
+                let _ = serde_json::Deserializer::from_str(text).deserialize_map(write);
+                out.push('}');
+            }
+        }
+    }
+}
+
+struct Write<'k, 'p, 'o> {
+    parts: &'k BTreeMap<&'p str, Kept<'p>>,
+    out: &'o mut String,
+    before: usize,
+}
+
+impl<'a> Visitor<'a> for Write<'_, '_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(name) = fields.next_key::<&RawValue>()? {
+            let name = name.get();
+            let Some(kept) = unquoted(name).and_then(|plain| self.parts.get(&*plain)) else {
+                fields.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            if self.out.len() > self.before {
+                self.out.push(',');
+            }
+            self.out.push_str(name);
+            self.out.push(':');
+            kept.write(fields.next_value::<&RawValue>()?.get(), self.out);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn one_value_has_one_text_however_a_server_spells_it() {
+        for (one, other) in [
+            (r#"{"a":1,"b":2}"#, r#"{ "b": 2, "a": 1 }"#),
+            (r#"{"n":1}"#, r#"{"n":1.0}"#),
+            (r#"{"n":1e2}"#, r#"{"n":100}"#),
+            (r#"{"n":-0.0}"#, r#"{"n":0}"#),
+            (r#"{"t":"<&>é/"}"#, r#"{"t":"\u003c\u0026\u003e\u00e9\/"}"#),
+            (r#"{"n":1.5}"#, r#"{"n":15e-1}"#),
+        ] {
+            let text = |text: &str| canonical(serde_json::from_str(text).expect("JSON"));
+            assert_eq!(text(one), text(other));
+        }
+    }
+
+    #[test]
+    fn integers_of_64_bits_keep_every_digit() {
+        for number in ["9223372036854775807", "-9223372036854775808", "18446744073709551615"] {
+            let text = format!("[{number}]");
+            assert_eq!(canonical(serde_json::from_str(&text).expect("JSON")), text);
+        }
+        assert_eq!(canonical(json!([9_007_199_254_740_992.0])), "[9007199254740992.0]");
+        assert_eq!(canonical(json!([9_007_199_254_740_991.0])), "[9007199254740991]");
+    }
+
+    #[test]
+    fn a_path_finds_what_stands_there_and_nothing_else() {
+        let text = canonical(json!({"a": {"b": [1, {"c": 2}], "n": null, "t": "x\"y", "u": "plain"}, "é": 1}));
+        for (path, found) in [
+            ("a.b", Some(r#"[1,{"c":2}]"#)),
+            ("a.t", Some(r#""x\"y""#)),
+            ("é", Some("1")),
+            ("a.n", None),
+            ("a.n.x", None),
+            ("a.b.c", None),
+            ("a.x", None),
+            ("b", None),
+            ("", None),
+        ] {
+            assert_eq!(at(&text, path), found, "{path}");
+        }
+        assert_eq!(str_at(&text, "a.t").as_deref(), Some("x\"y"));
+        assert_eq!(str_at(&text, "a.u").as_deref(), Some("plain"));
+        assert_eq!(str_at(&text, "a.b"), None);
+        assert_eq!(value_at(&text, "a.b"), Some(json!([1, {"c": 2}])));
+        assert_eq!(value_at("[1]", "a"), None);
+    }
+
+    #[test]
+    fn a_projection_is_canonical_and_holds_what_was_named() {
+        let text = canonical(json!({"a": {"b": 1, "c": {"d": [1], "e": 2}}, "f": 5, "g\"h": 6, "z": {}}));
+        for (paths, kept) in [
+            (vec!["a.c.d", "z"], json!({"a": {"c": {"d": [1]}}, "z": {}})),
+            (vec!["a.c", "a.c.d"], json!({"a": {"c": {"d": [1], "e": 2}}})),
+            (vec!["a.c.d", "a.c"], json!({"a": {"c": {"d": [1], "e": 2}}})),
+            (vec!["a.x", "y"], json!({"a": {}})),
+            (vec!["f.x"], json!({"f": {}})),
+            (vec!["g\"h"], json!({"g\"h": 6})),
+            (vec![], json!({})),
+        ] {
+            assert_eq!(projection(&text, paths.iter().copied()), canonical(kept), "{paths:?}");
+        }
+    }
+}
