@@ -1,5 +1,6 @@
-//! The host's clock: real, or running `speed` times as fast in standalone.
+//! The host's clock: real, or in standalone as fast as somebody wants it.
 
+use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use polity_clouds::BoxFuture;
@@ -7,14 +8,54 @@ use polity_core::key::Now;
 use tokio::sync::SetOnce;
 use tokio::time::Instant;
 
+/// How fast a clock runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Speed {
+    /// So many times as fast as real time.
+    Times(f64),
+    /// It jumps: where nothing is left to be done before some time, it is that time. Everything that it is the clock of
+    /// happens on one thread, so that the runtime knows when nothing is left.
+    Max,
+}
+
+impl Speed {
+    /// That of everybody's clocks.
+    pub const REAL: Speed = Speed::Times(1.0);
+
+    /// A clock that runs so many times as fast as real time.
+    ///
+    /// # Errors
+    /// If that is not above 0, or beyond 10,000.
+    pub fn times(times: f64) -> Result<Self, String> {
+        match times > 0.0 && times <= 10_000.0 {
+            true => Ok(Speed::Times(times)),
+            false => Err(format!(
+                "{times} is no speed: a number above 0 and up to 10000 is needed, or max"
+            )),
+        }
+    }
+}
+
+impl FromStr for Speed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.parse()) {
+            ("max", _) => Ok(Speed::Max),
+            (_, Ok(times)) => Speed::times(times),
+            (_, Err(_)) => Err(format!("{text} is no speed: a number is needed, or max")),
+        }
+    }
+}
+
 /// Milliseconds since boot and since the epoch, and sleeps in the same milliseconds.
 ///
-/// With a speed other than 1 both run that many times as fast from the moment the clock was made. What waits on the
-/// network waits in real time: only timers, leases and the simulated cloud see this clock.
+/// With another speed than the real one both run that many times as fast from the moment the clock was made. What waits on
+/// the network waits in real time: only timers, leases and the simulated cloud see this clock.
 ///
 /// A clock may be made to stand still at first, so that nothing happens while the host is getting ready.
 pub struct Clock {
-    speed: f64,
+    speed: Speed,
     boot: u64,
     unix: u64,
     /// Empty while it stands still.
@@ -30,30 +71,26 @@ enum Started {
 }
 
 impl Clock {
-    /// A clock that starts at the present moment.
-    pub fn new(speed: f64) -> Self {
-        Self::resume(speed, 0)
+    /// A real clock.
+    pub fn real() -> Self {
+        let clock = Self::standing(Speed::REAL, 0);
+        clock.start();
+        clock
     }
 
     /// A clock that starts at a given moment and follows the runtime's timer, wherever that is paused too.
     pub fn of_runtime(unix: u64) -> Self {
         Clock {
-            speed: 1.0,
+            speed: Speed::REAL,
             boot: 0,
             unix,
             started: SetOnce::new_with(Some(Started::Runtime(Instant::now()))),
         }
     }
 
-    /// A clock that goes on from a moment of virtual time, as standalone data remembers it.
-    pub fn resume(speed: f64, unix: u64) -> Self {
-        let clock = Self::standing(speed, unix);
-        clock.start();
-        clock
-    }
-
-    /// The same, standing still until it is started.
-    pub fn standing(speed: f64, unix: u64) -> Self {
+    /// A clock that stands still until it is started, and goes on from a moment of virtual time, as standalone data
+    /// remembers it.
+    pub fn standing(speed: Speed, unix: u64) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         Clock {
             speed,
@@ -64,17 +101,28 @@ impl Clock {
     }
 
     /// Lets a clock run that stands still. Whoever sleeps by it begins to sleep now.
+    ///
+    /// # Panics
+    /// If it jumps and the runtime has more than one thread.
     pub fn start(&self) {
-        let started = match self.speed == 1.0 {
-            true => Started::Boot(boot_ms()),
-            false => Started::Runtime(Instant::now()),
-        };
         // One that runs goes on running.
+        if self.started.get().is_some() {
+            return;
+        }
+        let started = match self.speed {
+            Speed::REAL => Started::Boot(boot_ms()),
+            Speed::Times(_) => Started::Runtime(Instant::now()),
+            Speed::Max => {
+                // From now on the runtime's timer jumps to the next timeout whenever nothing else is left to be done.
+                tokio::time::pause();
+                Started::Runtime(Instant::now())
+            }
+        };
         let _ = self.started.set(started);
     }
 
-    /// How many times as fast as real time.
-    pub fn speed(&self) -> f64 {
+    /// How fast it runs.
+    pub fn speed(&self) -> Speed {
         self.speed
     }
 
@@ -82,9 +130,10 @@ impl Clock {
         match self.started.get() {
             None => 0,
             Some(Started::Boot(started)) => boot_ms().saturating_sub(*started),
-            Some(Started::Runtime(started)) => {
-                (started.elapsed().as_secs_f64() * 1_000.0 * self.speed) as u64
-            }
+            Some(Started::Runtime(started)) => match self.speed {
+                Speed::Times(times) => (started.elapsed().as_secs_f64() * 1_000.0 * times) as u64,
+                Speed::Max => started.elapsed().as_millis() as u64,
+            },
         }
     }
 
@@ -100,9 +149,12 @@ impl Clock {
     /// Passes so many milliseconds of this clock.
     pub async fn sleep(&self, millis: u64) {
         self.started.wait().await;
-        // A slow clock makes more of a long time than fits.
-        let real = Duration::try_from_secs_f64(millis as f64 / 1_000.0 / self.speed);
-        tokio::time::sleep(real.unwrap_or(Duration::MAX)).await;
+        let time = match self.speed {
+            // A slow clock makes more of a long time than fits.
+            Speed::Times(times) => Duration::try_from_secs_f64(millis as f64 / 1_000.0 / times),
+            Speed::Max => Ok(Duration::from_millis(millis)),
+        };
+        tokio::time::sleep(time.unwrap_or(Duration::MAX)).await;
     }
 
     /// Waits until a time of this clock, in boot milliseconds.
@@ -141,7 +193,7 @@ mod tests {
             .build();
         runtime.expect("a runtime").block_on(async {
             let far = 9_000_000_000_000;
-            let clock = Clock::standing(60.0, far);
+            let clock = Clock::standing(Speed::Times(60.0), far);
             tokio::time::sleep(Duration::from_secs(3_600)).await;
             assert_eq!(clock.now().unix, far);
             let slept = tokio::time::timeout(Duration::from_secs(3_600), clock.sleep(1)).await;
@@ -150,5 +202,26 @@ mod tests {
             clock.sleep(60_000).await;
             assert_eq!(clock.now().unix, far + 60_000);
         });
+    }
+
+    #[test]
+    fn a_clock_that_jumps_takes_no_real_time() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let clock = Clock::standing(Speed::Max, 0);
+            let before = clock.now();
+            clock.start();
+            clock.sleep(7 * 86_400_000).await;
+            assert_eq!(clock.now().unix, before.unix + 7 * 86_400_000);
+        });
+    }
+
+    #[test]
+    fn a_speed_is_a_number_or_max() {
+        assert_eq!("max".parse(), Ok(Speed::Max));
+        assert_eq!("60".parse(), Ok(Speed::Times(60.0)));
+        for wrong in ["0", "-1", "NaN", "10001", "inf", "Max", ""] {
+            assert!(wrong.parse::<Speed>().is_err(), "{wrong}");
+        }
     }
 }

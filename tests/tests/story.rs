@@ -25,7 +25,7 @@ fn shown(output: &Output) -> String {
 fn ten_machines_converge_and_the_recording_explains_why() {
     let (folder, recording) = (folder(), tempfile::tempdir().expect("a folder"));
     let run = polity()
-        .args(["run", "--until-settled", "--record"])
+        .args(["run", "--until-settled", "--speed", "max", "--record"])
         .arg(recording.path())
         .arg(folder.path())
         .output()

@@ -111,7 +111,7 @@ impl NodeAgent {
             self.build_crates,
             Box::new(move |message| say(format, message)),
         ));
-        let clock = Arc::new(Clock::resume(1.0, 0));
+        let clock = Arc::new(Clock::real());
         let cluster = Arc::new(self.connection.connect().await?);
         let secrets = Arc::new(ClusterSecrets::new(cluster.clone()));
         let clouds = Clouds::new(clock.clone(), secrets, Some(data.clone()), unpredictable(), None);

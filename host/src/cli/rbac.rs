@@ -103,7 +103,7 @@ impl Rbac {
             true,
             Box::new(move |message| say(format, message)),
         ));
-        let clock = Arc::new(Clock::resume(1.0, 0));
+        let clock = Arc::new(Clock::real());
         let embedded = Cluster::new(
             kube::Client::new(standalone::open(&clock, None)?, "default"),
             LEASE,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use polity_clouds::Millis;
 use polity_cluster::Cluster;
@@ -15,7 +15,7 @@ use super::LEASE;
 use super::connection::Connection;
 use super::stopping::{Signals, Stopping};
 use crate::applied::Applied;
-use crate::clock::Clock;
+use crate::clock::{Clock, Speed};
 use crate::clouds::Clouds;
 use crate::data::Data;
 use crate::host::{self, Config, Host};
@@ -58,9 +58,10 @@ pub(super) struct Run {
         help_heading = "Standalone"
     )]
     write_kubeconfig: PathBuf,
-    /// How many times as fast as real time the clock runs; the default is the scenario's, otherwise 1.
-    #[arg(long, value_name = "N", help_heading = "Standalone")]
-    speed: Option<f64>,
+    /// How many times as fast as real time the clock runs; the default is the scenario's, otherwise 1. With `max` it jumps
+    /// to whatever comes next when nothing is left to be done before: an hour takes as long as what happens in it.
+    #[arg(long, value_name = "N|max", help_heading = "Standalone")]
+    speed: Option<Speed>,
     /// Replace CustomResourceDefinitions that stand in the cluster: by those of the files, and those that this host
     /// installed for a binding by those of the binding's policies. Without it what stands is left as it is.
     #[arg(long, help_heading = "Cluster")]
@@ -128,7 +129,12 @@ struct Started {
 
 impl Run {
     pub(super) fn run(self, format: Format) -> Result<ExitCode> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let runtime = match self.speed {
+            Some(Speed::Max) => tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?,
+            _ => tokio::runtime::Builder::new_multi_thread().enable_all().build()?,
+        };
         let code = runtime.block_on(async {
             let mut signals = Signals::catch()?;
             tokio::select! {
@@ -157,6 +163,26 @@ impl Run {
         }
     }
 
+    fn speed(&self, scenario: Option<&Scenario>) -> Result<Speed> {
+        if !self.is_standalone() {
+            return Ok(Speed::REAL);
+        }
+        let Some(speed) = self.speed else {
+            let speed = scenario.and_then(Scenario::speed).map(Speed::times);
+            let speed = speed
+                .transpose()
+                .map_err(|why| anyhow!("the scenario's speed: {why}"));
+            return Ok(speed?.unwrap_or(Speed::REAL));
+        };
+        if speed == Speed::Max && !self.until_settled {
+            bail!("--speed max goes with --until-settled: without an end the clock would jump on for ever");
+        }
+        if speed == Speed::Max && self.listen.is_some() {
+            bail!("--speed max does not go with --listen: whoever connects lives in real time");
+        }
+        Ok(speed)
+    }
+
     /// Applies what is given and starts the host.
     async fn start(&self, format: Format) -> Result<Started> {
         let manifests = Manifests::read(&self.paths)?;
@@ -173,16 +199,7 @@ impl Run {
             manifests.check_for_a_cluster(self.build_crates)?;
         }
         let data = self.data.as_deref().map(Data::open).transpose()?.map(Arc::new);
-        let speed = match self.is_standalone() {
-            true => self
-                .speed
-                .or(scenario.as_ref().and_then(Scenario::speed))
-                .unwrap_or(1.0),
-            false => 1.0,
-        };
-        if !(speed > 0.0 && speed <= 10_000.0) {
-            bail!("--speed {speed}: a number above 0 and up to 10000 is needed");
-        }
+        let speed = self.speed(scenario.as_ref())?;
         let sandbox = super::sandbox(self.sandbox.into())?;
         let folder = self
             .policies
@@ -205,7 +222,7 @@ impl Run {
         // It stands still until everything is ready: compiling takes real time too.
         let clock = Arc::new(match self.is_standalone() {
             true => Clock::standing(speed, saved),
-            false => Clock::new(speed),
+            false => Clock::real(),
         });
         let timekeeper = data.clone().filter(|_| self.is_standalone()).map(|data| {
             let says = move |message: &str| say(format, message);
@@ -258,7 +275,11 @@ impl Run {
             cluster: cluster.clone(),
             clouds: clouds.clone(),
             policies,
-            threads: std::thread::available_parallelism().map_or(1, |n| n.get()),
+            // Beside a clock that jumps nothing may happen that it does not know of.
+            threads: match speed {
+                Speed::Max => 0,
+                Speed::Times(_) => std::thread::available_parallelism().map_or(1, |n| n.get()),
+            },
             observer: Box::new(Progress::new(format, started, ends.clone(), Some(recorder))),
             local: None,
             kubelets: true,

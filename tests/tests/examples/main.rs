@@ -27,7 +27,7 @@ fn run(example: &str) -> Ran {
         tempfile::tempdir().expect("a folder"),
     );
     let run = polity()
-        .args(["run", "--until-settled", "--record"])
+        .args(["run", "--until-settled", "--speed", "max", "--record"])
         .arg(recording.path())
         .arg(folder.path())
         .output()

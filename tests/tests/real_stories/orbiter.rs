@@ -402,7 +402,7 @@ fn an_agent_reads_and_writes_no_other_node() {
     let server = KubeServer::start(&assets, tempfile::tempdir().expect("a folder"));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
-        let clock = Arc::new(Clock::new(1.0));
+        let clock = Arc::new(Clock::real());
         let site = Site::on(server.client().await, server.client().await, clock, 1, None);
         let binding = agent("own");
         let (namespace, account) = account_of(&binding);

@@ -101,7 +101,7 @@ pub(crate) fn alike(setting: impl Fn() -> Setting, story: impl AsyncFn(&mut Scen
     };
     let mut server = KubeServer::start(&assets, tempfile::tempdir().expect("a folder"));
     let real = real_time().block_on(async {
-        let (setting, clock) = (setting(), Arc::new(Clock::new(1.0)));
+        let (setting, clock) = (setting(), Arc::new(Clock::real()));
         let (client, hosts) = (
             server.client().await,
             server.client_of(ACCOUNT.0, ACCOUNT.1).await,
