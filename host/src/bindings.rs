@@ -286,11 +286,16 @@ impl Bindings {
                 continue;
             }
             known.written = Some(status.clone());
-            let metadata = json!({"uid": known.object.uid()});
+            // Whoever writes it beside this host changes something else.
+            let precondition = Precondition {
+                uid: known.object.uid().to_owned(),
+                resource_version: None,
+            };
             let write = Write::Patch {
                 object: known.object.reference(),
                 subresource: Some("status".into()),
-                patch: json!({"metadata": metadata, "status": status}),
+                precondition: Some(precondition),
+                patch: json!({"status": status}),
             };
             writes.push((name.clone(), write));
         }
@@ -654,14 +659,8 @@ fn status(known: &Known, health: &Health, unix: u64) -> Value {
         Some(Value::Array(conditions)) => conditions,
         _ => Vec::new(),
     };
-    let crds = crds::problems(&known.object).map(|problems| {
-        (
-            "CustomResourceDefinitions",
-            "False",
-            "NotInstalled",
-            problems,
-        )
-    });
+    let crds = crds::problems(&known.object)
+        .map(|problems| ("CustomResourceDefinitions", "False", "NotInstalled", problems));
     let conditions: Vec<Value> = [loaded, healthy, synced, ungranted, clamped, kept, overlap]
         .into_iter()
         .chain(crds)

@@ -201,6 +201,7 @@ impl Stand {
         let write = Write::Patch {
             object: object.clone(),
             subresource: Some("status".into()),
+            precondition: None,
             patch: json!({"status": status}),
         };
         self.site.cluster.write(&write).await.expect("it is there");

@@ -193,12 +193,11 @@ impl Site {
         }
     }
 
-    fn patch(&self, object: &Object, subresource: Option<&str>, mut patch: Value) -> Write {
-        patch["metadata"]["uid"] = json!(object.uid());
-        patch["metadata"]["resourceVersion"] = json!(object.version().0.to_string());
+    fn patch(&self, object: &Object, subresource: Option<&str>, patch: Value) -> Write {
         Write::Patch {
             object: object.reference(),
             subresource: subresource.map(str::to_owned),
+            precondition: Some(object.precondition()),
             patch,
         }
     }
@@ -663,6 +662,7 @@ async fn a_pod_is_evicted_unless_a_budget_forbids_it(site: Site) {
     let counted = Write::Patch {
         object: budget.reference(),
         subresource: Some("status".into()),
+        precondition: None,
         patch: json!({"status": counted}),
     };
     site.cluster.write(&counted).await.expect("counted");

@@ -644,12 +644,7 @@ fn while_a_create_is_in_doubt_the_same_create_is_refused() {
         Some(Next::After(20_000)),
         "it removed no finalizer: its wish stands"
     );
-    let object = desk
-        .store
-        .get(&at("Machine", "m"))
-        .expect("there")
-        .tree()
-        .clone();
+    let object = desk.store.get(&at("Machine", "m")).expect("there").tree().clone();
     assert_eq!(object["status"]["pending"][0]["key"], "k");
 }
 

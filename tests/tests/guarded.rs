@@ -667,6 +667,7 @@ fn answer_without(desk: &mut Desk, path: &[&str]) {
         let Call::Write(Write::Patch {
             object,
             subresource,
+            precondition,
             patch,
         }) = what
         else {
@@ -681,7 +682,9 @@ fn answer_without(desk: &mut Desk, path: &[&str]) {
             fields.remove(last);
         }
         let place = at(&object.kind.kind, &object.name);
-        let written = desk.store.patch("me", &place, subresource.as_deref(), &kept);
+        let written = desk
+            .store
+            .patch("me", &place, subresource.as_deref(), precondition.as_ref(), &kept);
         let reply = Reply::Objects(written.map(|object| vec![object]));
         desk.feed(Input::Returned { call, reply });
     }

@@ -281,6 +281,7 @@ impl Stage {
         let write = CoreWrite::Patch {
             object: node(),
             subresource: None,
+            precondition: None,
             patch: json!({"metadata": {"annotations": annotations}}),
         };
         self.cluster.write(&write).await.expect("it is there");

@@ -182,8 +182,7 @@ impl Cluster {
                 return Ok(kinds(&crd));
             }
             *trouble = "it is not established yet".to_owned();
-            if let Some(refused) =
-                conditions::find(&crd, "NamesAccepted").filter(|c| c["status"] == "False")
+            if let Some(refused) = conditions::find(&crd, "NamesAccepted").filter(|c| c["status"] == "False")
             {
                 let why = refused["message"].as_str().unwrap_or_default();
                 let message = format!("the names of the CustomResourceDefinition {name} are refused: {why}");

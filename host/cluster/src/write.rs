@@ -135,10 +135,11 @@ fn prepare(write: &Write) -> Result<Prepared, Failure> {
         Write::Patch {
             object,
             subresource,
+            precondition,
             patch,
         } => Ok(Prepared {
             subresource: subresource.clone(),
-            ..prepared(Verb::Patch, object, patch.clone())
+            ..prepared(Verb::Patch, object, guarded(patch, precondition.as_ref())?)
         }),
         Write::Act(Act::Create(act)) => {
             let body = act.object.object("create")?.clone();
@@ -150,7 +151,11 @@ fn prepare(write: &Write) -> Result<Prepared, Failure> {
         }
         Write::Act(Act::Patch(act)) => Ok(Prepared {
             subresource: act.subresource.clone(),
-            ..prepared(Verb::Patch, &act.object, guarded(act)?)
+            ..prepared(
+                Verb::Patch,
+                &act.object,
+                guarded(act.patch.object("patch")?, Some(&act.precondition))?,
+            )
         }),
         Write::Act(Act::Delete(act)) => {
             let mut options = options(&act.precondition, act.grace_period_seconds);
@@ -179,17 +184,19 @@ fn prepare(write: &Write) -> Result<Prepared, Failure> {
 }
 
 /// A patch with its precondition.
-fn guarded(act: &ObjectPatch) -> Result<Value, Failure> {
+fn guarded(patch: &Value, precondition: Option<&Precondition>) -> Result<Value, Failure> {
+    let Some(precondition) = precondition else {
+        return Ok(patch.clone());
+    };
     let invalid = |what| Failure::new(Code::InvalidArgument, format!("patch: {what} is no JSON object"));
-    let patch = act.patch.object("patch")?.as_object().cloned();
-    let mut patch = patch.ok_or_else(|| invalid("it"))?;
+    let mut patch = patch.as_object().cloned().ok_or_else(|| invalid("it"))?;
     let mut metadata = match patch.remove("metadata") {
         None | Some(Value::Null) => serde_json::Map::new(),
         Some(Value::Object(fields)) => fields,
         Some(_) => return Err(invalid("its metadata")),
     };
-    metadata.insert("uid".to_owned(), json!(act.precondition.uid));
-    if let Some(version) = &act.precondition.resource_version {
+    metadata.insert("uid".to_owned(), json!(precondition.uid));
+    if let Some(version) = &precondition.resource_version {
         metadata.insert("resourceVersion".to_owned(), json!(version));
     }
     patch.insert("metadata".to_owned(), Value::Object(metadata));
@@ -226,7 +233,8 @@ mod tests {
         Write::Patch {
             object: reference("g/v1", "Widget", "a", "x"),
             subresource: Some("status".into()),
-            patch: json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "status": {"phase": "Ready"}}),
+            precondition: Some(precondition(Some("7"))),
+            patch: json!({"status": {"phase": "Ready"}}),
         }
     }
 

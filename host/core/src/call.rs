@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::binding::{Limits, PolicyId};
 use crate::catalogue::SecretRef;
 use crate::contract::{
-    Act, Answer, Document, Failure, Json, Kind, ObjectRef, Pass, Question, Resolution, RetryRequest, Role,
-    Wait,
+    Act, Answer, Document, Failure, Json, Kind, ObjectRef, Pass, Precondition, Question, Resolution,
+    RetryRequest, Role, Wait,
 };
 pub use crate::controller::cache::KEPT_METADATA;
 use crate::fault::Stepped;
@@ -209,13 +209,15 @@ impl PendingEntry {
 /// A write to the cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
-    /// JSON merge patch. `metadata.uid` and `metadata.resourceVersion` in it are the precondition.
+    /// JSON merge patch.
     Patch {
         /// Which object.
         object: ObjectRef,
         /// `status`, or none.
         subresource: Option<String>,
-        /// The patch, precondition included.
+        /// What it must still be; none where nobody looked at it.
+        precondition: Option<Precondition>,
+        /// What is to be different.
         patch: Value,
     },
     /// An act of a policy on another object.

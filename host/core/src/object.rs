@@ -10,7 +10,7 @@ use std::sync::Arc;
 use polity_kube_rules::text;
 use serde_json::Value;
 
-use crate::contract::{Json, Kind, ObjectRef};
+use crate::contract::{Json, Kind, ObjectRef, Precondition};
 
 /// An object's version. Kubernetes promises since 1.35 that these compare as numbers.
 #[derive(
@@ -106,6 +106,14 @@ impl Object {
     /// `metadata.resourceVersion`
     pub fn version(&self) -> ResourceVersion {
         self.0.version
+    }
+
+    /// That it is still this very version.
+    pub fn precondition(&self) -> Precondition {
+        Precondition {
+            uid: self.uid().to_owned(),
+            resource_version: Some(self.version().0.to_string()),
+        }
     }
 
     /// `metadata.generation`; none for kinds without one.
@@ -222,7 +230,12 @@ mod tests {
         assert_eq!((object.name(), object.uid(), object.version().0), ("n", "u", 7));
         assert_eq!(object.finalizers(), ["a/x"]);
         assert_eq!(object.text_at("metadata.managedFields"), None);
-        for odd in [json!(null), json!([1]), json!({"metadata": "x"}), json!({"metadata": {"name": 5}})] {
+        for odd in [
+            json!(null),
+            json!([1]),
+            json!({"metadata": "x"}),
+            json!({"metadata": {"name": 5}}),
+        ] {
             let object = Object::new(odd.clone());
             assert_eq!((object.name(), object.is_deleting()), ("", false), "{odd}");
             assert_eq!(object.tree(), odd);

@@ -1,7 +1,7 @@
 //! The publication plan: what a conclusion's patch means for the object as it stands now.
 //!
 //! A patch is read against the snapshot that the pass saw, by the rules of the contract's `merge`. Everything goes out as
-//! JSON merge patches with `metadata.uid` and `metadata.resourceVersion` as the precondition.
+//! JSON merge patches, on the condition that the object is still this very version.
 
 pub use crate::contract::merge::{EditPath, declares};
 pub use polity_kube_rules::merge_patch::apply;
@@ -99,16 +99,7 @@ pub fn diff(from: &Value, to: &Value) -> Option<Value> {
     }
 }
 
-/// The patch that one part of a publication needs, precondition included; none if that part stands already.
-pub fn write(part: Part, now: &Value, desired: &Value) -> Option<Value> {
-    let mut patch = Tree::new(change(part, now, desired)?);
-    for field in ["uid", "resourceVersion"] {
-        patch.set(&["metadata", field], now["metadata"][field].clone());
-    }
-    Some(patch.into_value())
-}
-
-/// The merge patch of one part, without any precondition; none if that part stands already.
+/// The merge patch that one part of a publication needs; none if that part stands already.
 pub fn change(part: Part, now: &Value, desired: &Value) -> Option<Value> {
     match part {
         Part::Main => {
@@ -257,10 +248,7 @@ mod tests {
         }
         let edits = Edits::new(now.clone(), json!({"spec": {"empty": {}, "list": []}}));
         assert_eq!(edits.paths().len(), 2);
-        assert_eq!(
-            edits.onto(&now)["spec"],
-            json!({"x": 1, "empty": {}, "list": []})
-        );
+        assert_eq!(edits.onto(&now)["spec"], json!({"x": 1, "empty": {}, "list": []}));
     }
 
     #[test]
@@ -293,10 +281,7 @@ mod tests {
             json!({"spec": {"new": {"inner": 1}, "taints": [{"key": "a", "effect": "b"}]}}),
         );
         let theirs = machine("2", json!({"spec": {"new": 5, "taints": "x"}}));
-        assert_eq!(
-            edits.conflicts(&theirs),
-            ["spec.new.inner", "spec.taints[a:b]"]
-        );
+        assert_eq!(edits.conflicts(&theirs), ["spec.new.inner", "spec.taints[a:b]"]);
     }
 
     #[test]
@@ -308,20 +293,20 @@ mod tests {
         );
         let desired = edits.onto(&now);
         assert_eq!(
-            write(Part::Main, &now, &desired),
-            Some(json!({"metadata": {"labels": {"l": "1"}, "uid": "u", "resourceVersion": "1"}}))
+            change(Part::Main, &now, &desired),
+            Some(json!({"metadata": {"labels": {"l": "1"}}}))
         );
         assert_eq!(
-            write(Part::Status, &now, &desired),
-            Some(json!({"metadata": {"uid": "u", "resourceVersion": "1"}, "status": {"phase": "Gone"}}))
+            change(Part::Status, &now, &desired),
+            Some(json!({"status": {"phase": "Gone"}}))
         );
         assert_eq!(
-            write(Part::Finalizer, &now, &desired),
-            Some(json!({"metadata": {"finalizers": ["a"], "uid": "u", "resourceVersion": "1"}}))
+            change(Part::Finalizer, &now, &desired),
+            Some(json!({"metadata": {"finalizers": ["a"]}}))
         );
         let nothing = Edits::new(now.clone(), json!({})).onto(&now);
         for part in [Part::Main, Part::Status, Part::Finalizer] {
-            assert_eq!(write(part, &now, &nothing), None);
+            assert_eq!(change(part, &now, &nothing), None);
         }
     }
 
@@ -379,10 +364,7 @@ mod tests {
         let paths: Vec<String> = edits.paths().into_iter().map(|(path, _)| path).collect();
         assert_eq!(paths, ["metadata.finalizers[a]", "metadata.finalizers[f]"]);
         let fresh = machine("2", json!({"metadata": {"finalizers": ["a", "f", "theirs"]}}));
-        assert_eq!(
-            edits.onto(&fresh)["metadata"]["finalizers"],
-            json!(["theirs"])
-        );
+        assert_eq!(edits.onto(&fresh)["metadata"]["finalizers"], json!(["theirs"]));
         let gone = edits.onto(&machine("1", json!({})));
         assert_eq!(gone["metadata"].get("finalizers"), None);
     }
@@ -451,9 +433,6 @@ mod tests {
         let fresh = machine("2", json!({"status": {"phase": "Down"}}));
         assert_eq!(edits.conflicts(&fresh), ["status.phase"]);
         let rest = edits.without(&["status.phase".into()]);
-        assert_eq!(
-            rest.onto(&fresh)["status"],
-            json!({"phase": "Down", "note": "n"})
-        );
+        assert_eq!(rest.onto(&fresh)["status"], json!({"phase": "Down", "note": "n"}));
     }
 }

@@ -227,17 +227,25 @@ mod tests {
 
     #[test]
     fn integers_of_64_bits_keep_every_digit() {
-        for number in ["9223372036854775807", "-9223372036854775808", "18446744073709551615"] {
+        for number in [
+            "9223372036854775807",
+            "-9223372036854775808",
+            "18446744073709551615",
+        ] {
             let text = format!("[{number}]");
             assert_eq!(canonical(serde_json::from_str(&text).expect("JSON")), text);
         }
-        assert_eq!(canonical(json!([9_007_199_254_740_992.0])), "[9007199254740992.0]");
+        assert_eq!(
+            canonical(json!([9_007_199_254_740_992.0])),
+            "[9007199254740992.0]"
+        );
         assert_eq!(canonical(json!([9_007_199_254_740_991.0])), "[9007199254740991]");
     }
 
     #[test]
     fn a_path_finds_what_stands_there_and_nothing_else() {
-        let text = canonical(json!({"a": {"b": [1, {"c": 2}], "n": null, "t": "x\"y", "u": "plain"}, "é": 1}));
+        let text =
+            canonical(json!({"a": {"b": [1, {"c": 2}], "n": null, "t": "x\"y", "u": "plain"}, "é": 1}));
         for (path, found) in [
             ("a.b", Some(r#"[1,{"c":2}]"#)),
             ("a.t", Some(r#""x\"y""#)),
@@ -270,7 +278,11 @@ mod tests {
             (vec!["g\"h"], json!({"g\"h": 6})),
             (vec![], json!({})),
         ] {
-            assert_eq!(projection(&text, paths.iter().copied()), canonical(kept), "{paths:?}");
+            assert_eq!(
+                projection(&text, paths.iter().copied()),
+                canonical(kept),
+                "{paths:?}"
+            );
         }
     }
 }

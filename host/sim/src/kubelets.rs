@@ -96,14 +96,12 @@ impl Kubelets {
         });
         let found = self.objects.read(question).await.unwrap_or_default();
         if found["spec"]["providerID"] == *node.provider_id {
-            let (uid, version) = (&found["metadata"]["uid"], &found["metadata"]["resourceVersion"]);
             let conditions = beside_those_of_others(&conditions, &found);
             let write = Write::Patch {
                 object: reference(&node.name),
                 subresource: Some("status".into()),
-                patch: json!({
-                    "metadata": {"uid": uid, "resourceVersion": version}, "status": {"conditions": conditions},
-                }),
+                precondition: Some(Object::new(found).precondition()),
+                patch: json!({"status": {"conditions": conditions}}),
             };
             self.objects.write(write).await?;
         }

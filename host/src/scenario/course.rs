@@ -318,6 +318,7 @@ impl Step {
         let write = Write::Patch {
             object: patch.object.clone(),
             subresource: patch.subresource.clone(),
+            precondition: None,
             patch: patch.patch.clone(),
         };
         cluster.write(&write).await.map_err(|f| anyhow!("{f}"))?;

@@ -416,7 +416,10 @@ async fn what_a_later_schema_makes_invalid_is_refused_only_where_it_is_changed()
     for (change, code) in [
         (json!({"metadata": {"labels": {"x": "y"}}}), 200),
         (json!({"spec": {"color": "green"}}), 200),
-        (json!({"spec": {"disks": [{"name": "b", "gib": 2}, {"name": "a", "gib": 90}]}}), 200),
+        (
+            json!({"spec": {"disks": [{"name": "b", "gib": 2}, {"name": "a", "gib": 90}]}}),
+            200,
+        ),
         (json!({"spec": {"size": 8}}), 422),
         (json!({"spec": {"disks": [{"name": "a", "gib": 91}]}}), 422),
         (json!({"spec": {"disks": [{"name": "c", "gib": 90}]}}), 422),
@@ -448,7 +451,10 @@ async fn a_version_shows_what_it_knows_and_what_is_written_through_it_is_kept_as
     let merge_patch = [("content-type", "application/merge-patch+json")];
     let change = json!({"spec": {"extra": "x", "size": 2}}).to_string();
     let (code, written) = raw(&client, "PATCH", &path, &merge_patch, &change).await;
-    assert_eq!((code, &written["spec"]), (200, &json!({"size": 2, "color": "red"})));
+    assert_eq!(
+        (code, &written["spec"]),
+        (200, &json!({"size": 2, "color": "red"}))
+    );
     let (_, stored) = raw(&client, "GET", ONE, &[], "").await;
     assert_eq!(stored["spec"], json!({"size": 2, "color": "red"}));
 }

@@ -95,7 +95,7 @@ fn edits(choices: &mut Choices<'_>) {
     let left = rest.onto(&fresh);
     // Only an object has parts; the rest of what stands is as it was.
     for part in [Part::Main, Part::Status, Part::Finalizer] {
-        if let Some(write) = plan::write(part, &fresh, &left) {
+        if let Some(write) = plan::change(part, &fresh, &left) {
             let mut written = fresh.clone();
             plan::apply(&write, &mut written);
         }
@@ -152,7 +152,12 @@ fn projections(choices: &mut Choices<'_>) {
     let projected = |text: &str| project(text, paths.iter().map(String::as_str));
     let kept = projected(a.json());
     assert_eq!(projected(&kept), kept, "{paths:?} twice of {}", a.json());
-    assert_eq!(text::canonical(text::tree(&kept)), kept, "{paths:?} of {}", a.json());
+    assert_eq!(
+        text::canonical(text::tree(&kept)),
+        kept,
+        "{paths:?} of {}",
+        a.json()
+    );
     let (whole, part) = (a.tree(), text::tree(&kept));
     for path in &paths {
         let stands = get(&whole, path);

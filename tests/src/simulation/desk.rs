@@ -101,7 +101,7 @@ impl Desk {
     /// Patches an object as somebody else.
     pub fn patch(&mut self, place: &Place, subresource: Option<&str>, patch: Value) {
         self.store
-            .patch("user", place, subresource, &patch)
+            .patch("user", place, subresource, None, &patch)
             .expect("it exists");
         self.show();
     }
@@ -248,11 +248,14 @@ impl Desk {
             Call::Write(Write::Patch {
                 object,
                 subresource,
+                precondition,
                 patch,
             }) => {
                 let namespace = object.namespace.clone().unwrap_or_default();
                 let place = (object.kind.kind.clone(), namespace, object.name.clone());
-                let written = self.store.patch("me", &place, subresource.as_deref(), patch);
+                let written =
+                    self.store
+                        .patch("me", &place, subresource.as_deref(), precondition.as_ref(), patch);
                 Reply::Objects(written.map(|object| vec![object]))
             }
             Call::Write(_) => Reply::Objects(Ok(Vec::new())),

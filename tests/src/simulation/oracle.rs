@@ -529,7 +529,9 @@ impl Oracle {
             acts_once(record, &open.acts)?;
             denied_acts_not(record, &open.acts)?;
             let overlooked = open.overlooked.as_ref().filter(|_| begins_in_a_cloud(record));
-            ensure(overlooked.is_none(), Rule::Looked, || overlooked.cloned().unwrap_or_default())?;
+            ensure(overlooked.is_none(), Rule::Looked, || {
+                overlooked.cloned().unwrap_or_default()
+            })?;
         }
         self.woken(instant, host, record)?;
         let seen = self.hosts.entry(host.to_owned()).or_default();

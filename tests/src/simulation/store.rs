@@ -100,16 +100,17 @@ impl Store {
         Ok(self.put(author, place, value))
     }
 
-    /// Patches the object, or its status; what `patch` says of uid and version must hold.
+    /// Patches the object, or its status, if it is still the one that this says.
     pub fn patch(
         &mut self,
         author: &str,
         place: &Place,
         subresource: Option<&str>,
+        held: Option<&Precondition>,
         patch: &Value,
     ) -> Result<Object, Failure> {
         let current = self.objects.get(place).ok_or_else(|| gone(place))?.clone();
-        precondition(&current, patch)?;
+        held.map_or(Ok(()), |held| check(&current, held))?;
         let mut patch = patch.clone();
         if let Some(Value::Object(metadata)) = patch.get_mut("metadata") {
             metadata.remove("uid");
@@ -149,8 +150,7 @@ impl Store {
     /// Deletes an object, if it is still the one that this says.
     pub fn delete_if(&mut self, author: &str, place: &Place, held: &Precondition, unix: u64) -> Answer {
         let current = self.objects.get(place).ok_or_else(|| gone(place))?;
-        let metadata = json!({"uid": held.uid, "resourceVersion": held.resource_version});
-        precondition(current, &json!({"metadata": metadata}))?;
+        check(current, held)?;
         self.delete(author, place, unix)?;
         let left = self.objects.get(place);
         Ok(left.map_or(Value::Null, Object::tree))
@@ -248,13 +248,12 @@ fn gone(place: &Place) -> Failure {
     )
 }
 
-fn precondition(current: &Object, patch: &Value) -> Result<(), Failure> {
-    let uid = patch["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty());
-    let version = patch["metadata"]["resourceVersion"].as_str();
-    if uid.is_some_and(|uid| uid != current.uid()) {
+fn check(current: &Object, held: &Precondition) -> Result<(), Failure> {
+    if !held.uid.is_empty() && held.uid != current.uid() {
         return Err(Failure::new(Code::Aborted, "the object has another uid"));
     }
-    if version.is_some_and(|version| version != current.version().0.to_string()) {
+    let version = held.resource_version.as_ref();
+    if version.is_some_and(|version| *version != current.version().0.to_string()) {
         return Err(Failure::new(Code::Aborted, "the object has another version"));
     }
     Ok(())
@@ -327,9 +326,8 @@ pub fn selects(query: &ListQuery, object: &Object) -> bool {
         LabelSelector::parse(text).is_some_and(|selector| selector.matches(&object.tree()))
     });
     let by_field = query.field_selector.as_deref().is_none_or(|text| {
-        text.split_once('=').is_some_and(|(field, value)| {
-            object.str_at(field).is_some_and(|found| found == value)
-        })
+        text.split_once('=')
+            .is_some_and(|(field, value)| object.str_at(field).is_some_and(|found| found == value))
     });
     object.kind() == query.kind && in_namespace && by_label && by_field
 }

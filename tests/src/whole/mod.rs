@@ -361,6 +361,7 @@ impl Site {
         let write = Write::Patch {
             object: object.clone(),
             subresource: subresource.map(str::to_owned),
+            precondition: None,
             patch,
         };
         self.cluster.write(&write).await

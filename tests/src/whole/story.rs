@@ -105,6 +105,7 @@ impl Story {
         let write = Write::Patch {
             object: self.object.clone(),
             subresource: subresource.map(str::to_owned),
+            precondition: None,
             patch,
         };
         self.site.cluster.write(&write).await.expect("the patch is taken");

@@ -265,7 +265,10 @@ impl Scope {
             return object.clone();
         }
         let fields = self.fields.iter().map(String::as_str);
-        Object::new(text::tree(&path::project(object.json(), fields.chain(KEPT_METADATA))))
+        Object::new(text::tree(&path::project(
+            object.json(),
+            fields.chain(KEPT_METADATA),
+        )))
     }
 
     /// Whether an object at this place could be in scope, by namespace and name.

@@ -306,7 +306,10 @@ fn a_stale_object_that_cannot_be_read_waits_longer_each_time_and_one_that_the_wa
     let mut waits = Vec::new();
     for _ in 0..3 {
         let (id, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
-        desk.reply(id, Reply::Objects(Err(Failure::new(Code::Unavailable, "not now"))));
+        desk.reply(
+            id,
+            Reply::Objects(Err(Failure::new(Code::Unavailable, "not now"))),
+        );
         let wait = desk.wait("m").expect("it is tried again");
         waits.push(wait);
         desk.pass(wait);
@@ -315,10 +318,7 @@ fn a_stale_object_that_cannot_be_read_waits_longer_each_time_and_one_that_the_wa
     let (late, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
     desk.shown(primary(), machine("m", 9, json!({})));
     assert_eq!(desk.steps(), 1, "the watch has caught up");
-    desk.reply(
-        late,
-        Reply::Objects(Ok(vec![machine("m", 9, json!({}))])),
-    );
+    desk.reply(late, Reply::Objects(Ok(vec![machine("m", 9, json!({}))])));
     assert_eq!(desk.steps(), 1, "and no pass runs twice");
 }
 

@@ -23,7 +23,6 @@ use crate::grants;
 use crate::object::Object;
 use crate::record::{Discard, Outcome, WritePurpose};
 use crate::render::too_large;
-use crate::tree::Tree;
 
 /// The acts of a step.
 #[derive(Debug)]
@@ -609,15 +608,11 @@ fn write_primary(
     let Some(current) = context.work.current.clone() else {
         return Ok(Gate::Waiting);
     };
-    let mut patch = Tree::new(patch);
-    if context.is_guarded(Guard::Precondition) {
-        patch.set(&["metadata", "uid"], current.uid());
-        patch.set(&["metadata", "resourceVersion"], current.version().0.to_string());
-    }
     let write = Write::Patch {
         object: current.reference(),
         subresource: subresource.map(str::to_owned),
-        patch: patch.into_value(),
+        precondition: Some(context.precondition(&current)),
+        patch,
     };
     context.change(0, Call::Write(write), CLUSTER_LONGEST)
 }

@@ -439,6 +439,18 @@ pub(super) fn patches(commands: &[Command]) -> Vec<&Value> {
     calls(commands).filter_map(patch).collect()
 }
 
+/// The versions of the primary that those patches ask for.
+pub(super) fn versions(commands: &[Command]) -> Vec<&str> {
+    calls(commands).filter_map(version).collect()
+}
+
+fn version(call: &Call) -> Option<&str> {
+    match call {
+        Call::Write(Write::Patch { precondition, .. }) => precondition.as_ref()?.resource_version.as_deref(),
+        _ => None,
+    }
+}
+
 fn patch(call: &Call) -> Option<&Value> {
     match call {
         Call::Write(Write::Patch { patch, .. }) => Some(patch),

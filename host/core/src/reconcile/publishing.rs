@@ -10,9 +10,7 @@ use super::pending::Pending;
 use super::work::{Concluded, Known, Work};
 use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Gate, Phase, PhaseEvent, Report};
 use crate::call::{Call, Found, PendingEntry, Reply, Write};
-use crate::contract::{
-    Code, Effect, Event, EventType, Failure, Next, ObjectQuery, Question, RetryClass,
-};
+use crate::contract::{Code, Effect, Event, EventType, Failure, Next, ObjectQuery, Question, RetryClass};
 use crate::controller::Guard;
 use crate::object::Object;
 use crate::path;
@@ -213,23 +211,21 @@ impl Publishing {
             return Flow::End(self.what.ended);
         };
         let (object, now) = (current.reference(), current.tree());
+        let precondition = context.precondition(current);
         let desired = self.what.desired(&now, context.frame, context.work, unix);
         let parts = [Part::Main, Part::Status, Part::Finalizer];
         for part in parts.into_iter().filter(|later| *later >= part) {
             if is_futile(part, &now, &desired, context.work) {
                 continue;
             }
-            let Some(patch) = plan::write(part, &now, &desired) else {
+            let Some(patch) = plan::change(part, &now, &desired) else {
                 continue;
             };
-            let mut patch = Tree::new(patch);
-            if !context.is_guarded(Guard::Precondition) {
-                patch.remove(&["metadata", "resourceVersion"]);
-            }
             let write = Write::Patch {
                 object,
                 subresource: (part == Part::Status).then(|| "status".to_owned()),
-                patch: patch.into_value(),
+                precondition: Some(precondition),
+                patch,
             };
             return match context.change(0, Call::Write(write), CLUSTER_LONGEST) {
                 Ok(gate) => {
@@ -351,7 +347,7 @@ impl Publishing {
         let mut written = current.tree();
         let unix = context.view.now.unix;
         let desired = self.what.desired(&written, context.frame, context.work, unix);
-        if let Some(patch) = plan::write(part, &written, &desired) {
+        if let Some(patch) = plan::change(part, &written, &desired) {
             plan::apply(&patch, &mut written);
         }
         let mut written = Tree::new(written);

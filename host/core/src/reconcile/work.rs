@@ -7,9 +7,10 @@ use serde_json::Value;
 use super::frame::Dependencies;
 use crate::call::{Found, PendingEntry, Scope};
 use crate::contract::{
-    Code, Conclusion, Effect, Entry as JournalEntry, Failure, ObjectRef, Question, Request,
+    Code, Conclusion, Effect, Entry as JournalEntry, Failure, ObjectRef, Precondition, Question, Request,
     Resolution,
 };
+use crate::controller::Guard;
 use crate::object::{Object, ResourceVersion};
 use crate::path::Digest;
 use crate::plan::Part;
@@ -173,6 +174,15 @@ impl Work {
 }
 
 impl Context<'_> {
+    /// What a write of the primary asks for: that it is still the version that the pass knows.
+    pub(super) fn precondition(&self, current: &Object) -> Precondition {
+        let mut precondition = current.precondition();
+        if !self.is_guarded(Guard::Precondition) {
+            precondition.resource_version = None;
+        }
+        precondition
+    }
+
     /// Takes in what a write of the primary left: into the cache, so that its echo is no news.
     pub(super) fn primary_written(&mut self, purpose: WritePurpose, found: Found) -> Result<(), Failure> {
         // A write answers with what it wrote.

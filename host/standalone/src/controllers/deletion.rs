@@ -7,11 +7,7 @@
 use std::collections::VecDeque;
 
 use jiff::{SignedDuration, Timestamp};
-use polity_kube_rules::{
-    deletion::is_released,
-    finalizers,
-    time::meta_time,
-};
+use polity_kube_rules::{deletion::is_released, finalizers, time::meta_time};
 use serde_json::{Value, json};
 
 use crate::{

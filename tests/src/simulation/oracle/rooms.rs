@@ -30,9 +30,9 @@ impl Oracle {
 }
 
 fn precondition(host: &str, write: &Write) -> Option<(String, String, String)> {
-    let Write::Patch { patch, .. } = write else {
+    let Write::Patch { precondition, .. } = write else {
         return None;
     };
-    let text = |name: &str| patch["metadata"][name].as_str().map(str::to_owned);
-    Some((host.to_owned(), text("uid")?, text("resourceVersion")?))
+    let held = precondition.clone()?;
+    Some((host.to_owned(), held.uid, held.resource_version?))
 }

@@ -243,6 +243,7 @@ impl World<'_> {
             Write::Patch {
                 object,
                 subresource,
+                precondition,
                 patch,
             } => {
                 let at = (
@@ -250,7 +251,10 @@ impl World<'_> {
                     object.namespace.clone().unwrap_or_default(),
                     object.name.clone(),
                 );
-                let written = self.store.patch(identity, &at, subresource.as_deref(), patch)?;
+                let held = precondition.as_ref();
+                let written = self
+                    .store
+                    .patch(identity, &at, subresource.as_deref(), held, patch)?;
                 Ok(written.tree())
             }
             Write::Event { .. } => Ok(Value::Null),
@@ -298,15 +302,6 @@ impl World<'_> {
             let namespace = object.namespace.clone().unwrap_or_default();
             (object.kind.kind.clone(), namespace, object.name.clone())
         };
-        let on = |patch: &Value, precondition: &Precondition| {
-            let mut patch = patch.clone();
-            if let Some(fields) = patch.as_object_mut() {
-                let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
-                let held = json!({"uid": precondition.uid, "resourceVersion": precondition.resource_version});
-                merge(metadata, &held);
-            }
-            patch
-        };
         match act {
             Act::Create(act) => {
                 let object = serde_json::from_str(&act.object).map_err(no_json)?;
@@ -314,10 +309,10 @@ impl World<'_> {
             }
             Act::Patch(act) => {
                 let patch = serde_json::from_str(&act.patch).map_err(no_json)?;
-                let (at, patch) = (place(&act.object), on(&patch, &act.precondition));
+                let (at, held) = (place(&act.object), Some(&act.precondition));
                 let written = self
                     .store
-                    .patch(identity, &at, act.subresource.as_deref(), &patch)?;
+                    .patch(identity, &at, act.subresource.as_deref(), held, &patch)?;
                 Ok(written.tree())
             }
             Act::Delete(act) => {
@@ -360,7 +355,21 @@ pub(super) fn describe(call: &Call) -> String {
             )
         }
         Call::Settle { session, entry } => format!("settle {} of {}", entry.intent, session.owner),
-        Call::Write(Write::Patch { object, patch, .. }) => format!("patch {}: {patch}", object.name),
+        Call::Write(Write::Patch {
+            object,
+            precondition,
+            patch,
+            ..
+        }) => {
+            let held = precondition
+                .as_ref()
+                .and_then(|held| held.resource_version.as_deref());
+            format!(
+                "patch {} at {}: {patch}",
+                object.name,
+                held.unwrap_or("any version")
+            )
+        }
         Call::Lease(Some(write)) => format!("lease of {:?} on {:?}", write.holder, write.version),
         Call::Lease(None) => "read the lease".to_owned(),
         Call::Read(Question::Object(query)) => format!("read {}", query.object.name),

@@ -124,7 +124,7 @@ impl World<'_> {
     }
 
     pub(super) fn user(&mut self, at: &Place, subresource: Option<&str>, patch: Value) {
-        let _ = self.store.patch("user", at, subresource, &patch);
+        let _ = self.store.patch("user", at, subresource, None, &patch);
     }
 
     pub(super) fn condition(&mut self, at: &Place, nth: u64) {

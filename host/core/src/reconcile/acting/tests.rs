@@ -3,8 +3,8 @@ use crate::call::WatchEvent;
 use crate::contract::{Kind, ObjectRef, Precondition, Question, Resolution, Role};
 use crate::controller::rooms::Room;
 use crate::reconcile::fixture::{
-    FINALIZER, Fixture, answer, at, clone_of, config_map, entry, failure, machine, operations, outcome,
-    patches, pending, prepared, ready, found, stepped, stop,
+    FINALIZER, Fixture, answer, at, clone_of, config_map, entry, failure, found, machine, operations,
+    outcome, patches, pending, prepared, ready, stepped, stop, versions,
 };
 use crate::reconcile::{Work, primary_scope};
 
@@ -93,7 +93,7 @@ fn the_finalizer_is_written_first_and_has_to_be_seen() {
     assert!(operations(&commands).is_empty());
     let patch = patches(&commands)[0].clone();
     assert_eq!(patch["metadata"]["finalizers"], json!([FINALIZER]));
-    assert_eq!(patch["metadata"]["resourceVersion"], "1");
+    assert_eq!(versions(&commands), ["1"]);
     let (_, commands) = without.go_on(flow, shown(2, &patch));
     assert_eq!(operations(&commands), ["vm.stop"]);
 

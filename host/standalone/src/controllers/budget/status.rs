@@ -25,9 +25,8 @@ pub(super) fn of(budget: &Value, pods: &[Value], scale: i64, now: Timestamp) -> 
         }
     };
     let disrupted = still_disrupted(budget, pods, now);
-    let counts = |pod: &&Value| {
-        !is_deleting(pod) && is_healthy(pod) && !is_leaving(&disrupted, name(pod), now)
-    };
+    let counts =
+        |pod: &&Value| !is_deleting(pod) && is_healthy(pod) && !is_leaving(&disrupted, name(pod), now);
     let healthy = i64::try_from(pods.iter().filter(counts).count()).unwrap_or(i64::MAX);
     // None where none is expected: the first pods may be there before they are counted.
     let allowed = if expected > 0 {
