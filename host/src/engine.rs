@@ -382,11 +382,11 @@ impl Engine {
                     Reply::Answer(cloud.commit(commit).await)
                 });
             }
-            Call::Settle { session, entry } => {
+            Call::Resolve { session, entry } => {
                 let name = session.cloud.clone();
-                let refused = |_| Reply::Settled(Resolution::unknown("the binding has no cloud"));
+                let refused = |_| Reply::Resolved(Resolution::unknown("the binding has no cloud"));
                 self.ask_cloud(id, &name, refused, |cloud| async move {
-                    Reply::Settled(cloud.settle(&session, &entry).await)
+                    Reply::Resolved(cloud.resolve(&session, &entry).await)
                 });
             }
             Call::Credential { cloud, owner, plan } => {

@@ -19,7 +19,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// # Guarantees
 ///
 /// - A request is performed at most once. Nothing is retried.
-/// - Reads, [`Cloud::prepare`] and [`Cloud::settle`] change nothing.
+/// - Reads, [`Cloud::prepare`] and [`Cloud::resolve`] change nothing.
 /// - [`Resolution::Absent`] is a promise that the effect is not there and will not appear. It rests on a successful look
 ///   later than `since` plus the operation's `visible_within`; whatever else stands in the way is [`Resolution::Unknown`].
 /// - `not-found` is what the cloud said, never a failure to ask it.
@@ -48,7 +48,7 @@ pub trait Cloud: Send + Sync {
     }
 
     /// What came of a create whose answer was lost.
-    fn settle<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Resolution>;
+    fn resolve<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Resolution>;
 
     /// Opens a session: who it is from then on. An adapter with sessions of its own implements this; its requests then
     /// carry [`Opened::token`] as their handle. Nothing is kept here: [`Front`](crate::Front) does that.

@@ -200,7 +200,7 @@ impl<C: Cloud> Front<C> {
     async fn look(&self, session: &Session, entry: &PendingEntry) -> Result<Resolution, Failure> {
         let session = self.sessions().enter(self.clock.now_ms(), session)?;
         let there = self.cloud.site(&session).await?;
-        Ok(match self.cloud.settle(&session, entry).await {
+        Ok(match self.cloud.resolve(&session, entry).await {
             Resolution::Absent if !entry.site().is_at(&there) => {
                 Resolution::Unknown(format!("it was created {}, and looked for {there}", entry.site()))
             }
@@ -226,7 +226,7 @@ impl<C: Cloud> Cloud for Front<C> {
         Box::pin(self.checked_commit(commit))
     }
 
-    fn settle<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Resolution> {
+    fn resolve<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Resolution> {
         Box::pin(async move {
             let looked = self.look(session, entry).await;
             looked.unwrap_or_else(|failure| Resolution::Unknown(failure.to_string()))

@@ -5,7 +5,7 @@
 //! arguments are replaced by the values they name, and everything that comes back is scrubbed of those values. Sessions
 //! are kept there as well ([`Sessions`]): a policy holds a handle, the adapter sees its own token. What is left for an
 //! adapter is to open sessions, to perform, and to say, of a create whose answer was lost, what came of it
-//! ([`Cloud::settle`]).
+//! ([`Cloud::resolve`]).
 //!
 //! What clouds can do stands in [`catalogue`]: services and their operations, each defined once, for the simulated
 //! cloud and for real ones. A cloud publishes those that it performs.

@@ -49,8 +49,8 @@ pub enum Call {
     Prepare(CloudRequest),
     /// Create what was prepared and entered: one request. Reply: [`Reply::Answer`].
     Commit(Commit),
-    /// What came of a create whose answer was lost. Reply: [`Reply::Settled`].
-    Settle {
+    /// What came of a create whose answer was lost. Reply: [`Reply::Resolved`].
+    Resolve {
         /// Which cloud, as whom, for which object.
         session: Session,
         /// The entry in doubt.
@@ -278,8 +278,8 @@ pub enum Reply {
     Rendered(Rendered),
     /// Of [`Call::Prepare`]: why it cannot be, or what it found.
     Prepared(Result<Prepared, Failure>),
-    /// Of [`Call::Settle`].
-    Settled(Resolution),
+    /// Of [`Call::Resolve`].
+    Resolved(Resolution),
     /// Of [`Call::Lease`]: the lease as it stands, none if it does not exist, or why it cannot be said.
     Lease(Result<Option<LeaseRead>, Failure>),
 }

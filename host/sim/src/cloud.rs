@@ -110,7 +110,7 @@ impl SimCloud {
     }
 
     async fn look(&self, session: &Session, entry: &PendingEntry) -> Resolution {
-        let looked = self.act(|sim, now| (sim.settle(now, session, entry), sim.settling(now, session)));
+        let looked = self.act(|sim, now| (sim.resolve(now, session, entry), sim.resolving(now, session)));
         let ((doubt, after_ms), receipt) = looked;
         match self.answer_after(after_ms, receipt).await {
             Ok(()) => doubt,
@@ -158,7 +158,7 @@ impl Cloud for SimCloud {
         })
     }
 
-    fn settle<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Resolution> {
+    fn resolve<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Resolution> {
         Box::pin(self.look(session, entry))
     }
 

@@ -201,8 +201,8 @@ impl Bench {
         }
     }
 
-    pub(crate) fn settle(&mut self, owner: &str, entry: &PendingEntry) -> Resolution {
-        self.sim.settle(self.now, &session(owner), entry)
+    pub(crate) fn resolve(&mut self, owner: &str, entry: &PendingEntry) -> Resolution {
+        self.sim.resolve(self.now, &session(owner), entry)
     }
 }
 
@@ -242,9 +242,9 @@ pub(crate) fn absent_only_after_everybody_would_see_it(operation: &str, argument
     let doubted = b.entry_of(operation, text_of(arguments, "name"));
     b.reply("u", operation, arguments.clone());
     b.now += b.sim.catalogue().operations[operation].visible_within;
-    assert!(b.settle("u", &doubted).is_unknown());
+    assert!(b.resolve("u", &doubted).is_unknown());
     b.now += 1;
-    assert_eq!(b.settle("u", &doubted), Resolution::Absent);
+    assert_eq!(b.resolve("u", &doubted), Resolution::Absent);
 }
 
 /// Whatever becomes of a create: what was absent never comes, and what was done is there.
@@ -273,7 +273,7 @@ pub(crate) fn absent_never_followed_by_an_effect(operation: &str, arguments: &Va
         b.now += seed * 53 % (BEGINS_WITHIN + 1);
         b.reply("u", operation, arguments.clone());
         let said = loop {
-            match b.settle("u", &doubted) {
+            match b.resolve("u", &doubted) {
                 Resolution::Unknown(_) => b.now += 700,
                 said => break said,
             }

@@ -43,7 +43,7 @@
 //!   in another account is `not-found` either way.
 //! - A read by id never says `not-found` of a VM that exists in the account. A search may, for as long as `lag`.
 //! - `task.get` never lags.
-//! - What [`Sim::settle`] calls absent does not appear later, if the call began within
+//! - What [`Sim::resolve`] calls absent does not appear later, if the call began within
 //!   [`BEGINS_WITHIN`] of its pending entry and both were timed by one clock.
 //! - A service that panics fails its own call. The others hear all that was announced, and keep what they have.
 //!

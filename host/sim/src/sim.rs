@@ -14,7 +14,7 @@ use polity_core::catalogue::{BEGINS_WITHIN, Catalogue};
 use polity_core::contract::{Answer, Code, Failure};
 
 use crate::config::SimConfig;
-use crate::config::scenario::{ASSUME, ASSUME_BY_TOKEN, CALLER, Quirk, REACHABLE, RuleTarget, SETTLE};
+use crate::config::scenario::{ASSUME, ASSUME_BY_TOKEN, CALLER, Quirk, REACHABLE, RESOLVE, RuleTarget};
 use crate::event::{Call, Event, Kernel};
 use crate::guards::Guards;
 use crate::hypervisor::Hypervisor;
@@ -342,7 +342,7 @@ fn settings(config: &SimConfig, catalogue: &Catalogue) -> Settings<Quirk> {
         operation: name.clone(),
         starts_task: operation.answer["properties"].get("task").is_some(),
     });
-    let others = [SETTLE, REACHABLE, ASSUME, ASSUME_BY_TOKEN, CALLER].map(|name| RuleTarget {
+    let others = [RESOLVE, REACHABLE, ASSUME, ASSUME_BY_TOKEN, CALLER].map(|name| RuleTarget {
         operation: name.to_owned(),
         starts_task: false,
     });

@@ -230,7 +230,7 @@ impl Desk {
                 self.performed.push(commit.request.clone());
                 Reply::Answer((self.cloud)(&commit.request))
             }
-            Call::Settle { entry, .. } => Reply::Settled((self.doubt)(entry)),
+            Call::Resolve { entry, .. } => Reply::Resolved((self.doubt)(entry)),
             Call::Credential { plan, .. } => {
                 Reply::Answer(Ok(json!({"handle": format!("handle of {}", &**plan)})))
             }

@@ -75,7 +75,7 @@ impl Sort {
             Call::Cloud(_)
             | Call::Prepare(_)
             | Call::Commit(_)
-            | Call::Settle { .. }
+            | Call::Resolve { .. }
             | Call::Credential { .. }
             | Call::Lease(_) => Sort::Other,
         }

@@ -100,8 +100,8 @@ impl Cloud for Counted {
         self.cloud.site(session)
     }
 
-    fn settle<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Resolution> {
-        self.cloud.settle(session, entry)
+    fn resolve<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Resolution> {
+        self.cloud.resolve(session, entry)
     }
 
     fn credential<'a>(&'a self, plan: &'a Document, owner: &'a str) -> BoxFuture<'a, Answer> {

@@ -116,7 +116,7 @@ async fn scenario_03_a_crash_while_the_clone_runs_ends_with_one_vm(recording: Op
     // For a while nobody can say what became of the clone.
     let faults = json!([
         {"operation": "vm.clone", "nth": 1, "then": "loseAnswer"},
-        {"operation": "settle", "count": 3, "then": {"fail": {"code": "unavailable"}}},
+        {"operation": "resolve", "count": 3, "then": {"fail": {"code": "unavailable"}}},
     ]);
     let mut story = begin(recording, json!({"faults": faults, "lag": "3s"}), json!({})).await;
     story.create(&machine()).await;

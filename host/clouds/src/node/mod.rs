@@ -110,7 +110,7 @@ impl Cloud for NodeCloud {
         })
     }
 
-    fn settle<'a>(&'a self, _: &'a Session, _: &'a PendingEntry) -> BoxFuture<'a, Resolution> {
+    fn resolve<'a>(&'a self, _: &'a Session, _: &'a PendingEntry) -> BoxFuture<'a, Resolution> {
         // No operation here creates anything.
         Box::pin(std::future::ready(Resolution::unknown("a node creates nothing")))
     }

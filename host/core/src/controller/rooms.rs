@@ -143,7 +143,7 @@ pub(crate) fn room_of(call: &Call, binding: &str) -> Option<Room> {
         Call::Cloud(_)
         | Call::Prepare(_)
         | Call::Commit(_)
-        | Call::Settle { .. }
+        | Call::Resolve { .. }
         | Call::Credential { .. } => Some(Room::Cloud(binding.into())),
         Call::Lease(_) => None,
     }

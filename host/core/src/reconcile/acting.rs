@@ -433,7 +433,7 @@ impl Acting {
         };
         slot.answer = Some(Err(not_performed(code, why)));
         if let Some(key) = slot.entry.take() {
-            context.work.settle_entered(&key, Fate::NeverSent);
+            context.work.resolve_entered(&key, Fate::NeverSent);
         }
     }
 
@@ -467,7 +467,7 @@ impl Acting {
         if let Some(key) = &slot.entry
             && is_definite
         {
-            context.work.settle_entered(key, Fate::Answered);
+            context.work.resolve_entered(key, Fate::Answered);
         }
         slot.answer = Some(answer);
         self.enter(ActStep::Performing(index, Gate::Due))

@@ -22,7 +22,7 @@ impl Resolving {
                 self.asked_at = context.view.now.boot;
                 ask(context);
             }
-            PhaseEvent::Reply(slot, Reply::Settled(resolution)) => self.resolved(slot, resolution, context),
+            PhaseEvent::Reply(slot, Reply::Resolved(resolution)) => self.resolved(slot, resolution, context),
             // A failure to look, or no answer in time: nobody knows.
             PhaseEvent::Reply(slot, Reply::Answer(Err(failure))) => {
                 self.resolved(slot, Resolution::Unknown(failure.to_string()), context);
@@ -86,7 +86,7 @@ fn ask(context: &mut Context<'_>) {
             Ok(()) => {
                 let session = context.frame.session(context.work.handle.as_deref());
                 let entry = entry.clone();
-                context.call(slot, Call::Settle { session, entry }, CLUSTER_LONGEST);
+                context.call(slot, Call::Resolve { session, entry }, CLUSTER_LONGEST);
                 Fate::Open
             }
         };
@@ -108,7 +108,7 @@ mod tests {
     }
 
     fn settled(slot: usize, resolution: Resolution) -> PhaseEvent {
-        PhaseEvent::Reply(slot, Reply::Settled(resolution))
+        PhaseEvent::Reply(slot, Reply::Resolved(resolution))
     }
 
     fn unknown() -> Resolution {
@@ -148,7 +148,7 @@ mod tests {
             matches!(
                 c,
                 Command::Call {
-                    call: Call::Settle { .. },
+                    call: Call::Resolve { .. },
                     ..
                 }
             )
@@ -261,7 +261,7 @@ mod tests {
                 matches!(
                     command,
                     Command::Call {
-                        call: Call::Settle { .. },
+                        call: Call::Resolve { .. },
                         ..
                     }
                 )

@@ -166,7 +166,7 @@ impl Work {
     }
 
     /// Notes what came of an entry that this pass wrote.
-    pub(super) fn settle_entered(&mut self, key: &str, fate: Fate) {
+    pub(super) fn resolve_entered(&mut self, key: &str, fate: Fate) {
         if let Some(entry) = self.entered.iter_mut().find(|entry| entry.entry.key == key) {
             entry.fate = fate;
         }

@@ -16,7 +16,7 @@ use polity_clouds::Millis;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FaultRule {
-    /// The operation; `*` stands for any characters. `settle` is what the host asks about creates in doubt,
+    /// The operation; `*` stands for any characters. `resolve` is what the host asks about creates in doubt,
     /// `reachable` whether the API server answers that machines join, which any trouble denies. Sessions
     /// are opened by `sts.assume-role`, `sts.assume-role-with-web-identity` and at last `sts.get-caller-identity`.
     #[serde(default = "anything")]
@@ -319,7 +319,7 @@ pub(crate) const ASSUME_BY_TOKEN: &str = "sts.assume-role-with-web-identity";
 /// The last call of every plan: whose the credentials are.
 pub(crate) const CALLER: &str = "sts.get-caller-identity";
 /// What the host asks about creates in doubt.
-pub(crate) const SETTLE: &str = "settle";
+pub(crate) const RESOLVE: &str = "resolve";
 /// Whether the API server answers that machines join; any trouble says that it does not.
 pub(crate) const REACHABLE: &str = "reachable";
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::Kernel;
 use super::draw::chance;
 
-/// A time in which the cloud cannot be reached, not even to settle what is in doubt.
+/// A time in which the cloud cannot be reached, not even to resolve what is in doubt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Outage {

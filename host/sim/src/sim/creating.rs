@@ -7,7 +7,7 @@ use polity_core::contract::{Failure, Resolution};
 use serde_json::Value;
 
 use super::Sim;
-use crate::config::scenario::SETTLE;
+use crate::config::scenario::RESOLVE;
 use crate::guards::Guard;
 use crate::hypervisor::create::Trace;
 use crate::hypervisor::work::answer;
@@ -45,10 +45,10 @@ impl Sim {
     /// submitted since the entry was written. `absent` takes a look that succeeds later than `since` plus
     /// `visible-within`, when neither lag nor a late effect can hide it; anything else is `unknown`. A clone that
     /// failed was done: its task tells.
-    pub fn settle(&mut self, now_ms: u64, session: &Session, entry: &PendingEntry) -> Resolution {
+    pub fn resolve(&mut self, now_ms: u64, session: &Session, entry: &PendingEntry) -> Resolution {
         let now = self.advance(now_ms);
         let subject = Subject {
-            operation: SETTLE,
+            operation: RESOLVE,
             owner: &session.owner,
             tenant: &session.tenant,
             about: Some(&entry.intent),
@@ -107,7 +107,7 @@ impl Sim {
     }
 
     /// How long a look takes.
-    pub(crate) fn settling(&mut self, now: u64, session: &Session) -> u64 {
+    pub(crate) fn resolving(&mut self, now: u64, session: &Session) -> u64 {
         match self.kernel.unreachable(now) {
             Some(None) => LONGEST,
             _ => self.kernel.answer_time(&session.owner).min(LONGEST),

@@ -243,11 +243,11 @@ fn in_an_outage_nothing_is_answered_and_nothing_settled() {
         );
         assert!(b.sim.vms(b.now).is_empty());
         b.now += 99_999;
-        assert!(b.settle("u", &entry).is_unknown(), "long after visible-within");
+        assert!(b.resolve("u", &entry).is_unknown(), "long after visible-within");
         assert!(b.sim.has_unfinished_faults(b.now));
         assert_eq!(b.sim.next_event_after(b.now), Some(START + 100_000));
         b.now += 1;
-        assert_eq!(b.settle("u", &entry), Resolution::Absent);
+        assert_eq!(b.resolve("u", &entry), Resolution::Absent);
         assert!(!b.sim.has_unfinished_faults(b.now));
     }
 }
@@ -399,7 +399,7 @@ fn a_scenario_is_written_as_people_write() {
              "then": {"failTask": {"fault": "InsufficientResourcesFault"}}},
             {"operation": "vm.clone", "vm": "machine-4", "nth": 1, "then": "loseAnswer"},
             {"operation": "vm.*", "from": "1m", "until": "2m", "probability": 0.2, "then": {"answerAfter": "4s"}},
-            {"operation": "settle", "until": "30s", "then": {"fail": {"code": "unavailable", "retryAfter": "5s"}}},
+            {"operation": "resolve", "until": "30s", "then": {"fail": {"code": "unavailable", "retryAfter": "5s"}}},
         ],
         "outages": [{"from": "3m", "until": "4m", "calls": "silent"}],
         "events": [{"vm": "machine-5", "afterPowerOn": "30s", "does": "vanish"}],

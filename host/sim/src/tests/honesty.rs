@@ -29,7 +29,7 @@ fn nasty(dice: &mut Dice) -> SimConfig {
         },
         FaultRule {
             probability: Some(0.2),
-            ..rule("settle", Trouble::LoseAnswer)
+            ..rule("resolve", Trouble::LoseAnswer)
         },
         FaultRule {
             probability: Some(0.3),
@@ -126,7 +126,7 @@ fn absent_is_never_followed_by_an_effect_and_done_is_the_effect() {
         let reply = b.reply("u", "vm.clone", clone_arguments("u", "m"));
         b.now += dice.roll(120_000);
         let doubt = loop {
-            match b.settle("u", &entry) {
+            match b.resolve("u", &entry) {
                 Resolution::Unknown(_) => b.now += dice.roll(5_000),
                 said => break said,
             }
@@ -186,7 +186,7 @@ fn a_call_that_begins_too_late_can_make_absent_a_lie() {
         };
         let entry = b.entry("m");
         b.now += BEGINS_WITHIN + LONGEST + 1;
-        let said = b.settle("u", &entry);
+        let said = b.resolve("u", &entry);
         b.now += 1;
         b.clone_vm("u", "m").unwrap();
         said == Resolution::Absent
@@ -264,7 +264,7 @@ fn walk(
         };
         said.push(format!("{:?}", sim.perform(now, &request)));
         let entry = pending("vm.clone", "m1", "", now);
-        said.push(format!("{:?}", sim.settle(now, &session(owner), &entry)));
+        said.push(format!("{:?}", sim.resolve(now, &session(owner), &entry)));
         between(sim);
     }
     said

@@ -3,5 +3,5 @@
 mod faults;
 mod honesty;
 mod isolation;
+mod resolve;
 mod restarts;
-mod settle;

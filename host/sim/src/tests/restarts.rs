@@ -144,7 +144,7 @@ impl Walk {
             format!("key-{}", self.roll(40)),
         );
         let entry = pending(operation, &intent, &key, self.now - self.roll(60_000));
-        let settled = sim.settle(self.now, &session(self.owner), &entry);
+        let settled = sim.resolve(self.now, &session(self.owner), &entry);
         let nodes = sim.nodes(self.now);
         let there = (
             sim.vms(self.now),

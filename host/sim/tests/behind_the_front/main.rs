@@ -197,7 +197,7 @@ fn answers_take_their_time_and_lost_ones_the_longest_there_is() {
     clock.0.store(100_000, Ordering::SeqCst);
     let session = clone_vm(json!({})).session;
     assert!(matches!(
-        block_on(cloud.settle(&session, &entry)),
+        block_on(cloud.resolve(&session, &entry)),
         Resolution::Done(_)
     ));
 }

@@ -193,17 +193,17 @@ fn what_is_made_under_a_session_is_seen_and_settled_under_it_alone() {
     );
     let entry = pending("machine.create", 0);
     b.clock.0.store(100_000, Ordering::SeqCst);
-    let settle = |handle: Option<String>| {
+    let resolve = |handle: Option<String>| {
         let session = Session {
             handle,
             ..request("machine.status", json!({})).session
         };
-        block_on(b.cloud.settle(&session, &entry))
+        block_on(b.cloud.resolve(&session, &entry))
     };
     let handle = credential["handle"].as_str().map(str::to_owned);
-    assert!(matches!(settle(handle), Resolution::Done(_)));
+    assert!(matches!(resolve(handle), Resolution::Done(_)));
     assert!(
-        settle(Some("session-1-made-up".to_owned())).is_unknown(),
+        resolve(Some("session-1-made-up".to_owned())).is_unknown(),
         "nobody looked"
     );
 }
@@ -390,10 +390,10 @@ fn what_one_principal_does_not_see_of_what_another_created_is_not_absent() {
     };
     b.clock.0.store(10_000_000, Ordering::SeqCst);
     let session = request("machine.status", json!({})).session;
-    let settle = |entry: &PendingEntry| block_on(b.cloud.settle(&session, entry));
-    assert_eq!(settle(&entry), Resolution::Absent);
+    let resolve = |entry: &PendingEntry| block_on(b.cloud.resolve(&session, entry));
+    assert_eq!(resolve(&entry), Resolution::Absent);
     for entry in [elsewhere, another] {
-        match settle(&entry) {
+        match resolve(&entry) {
             Resolution::Unknown(why) => assert!(why.contains("in sim by host"), "{why}"),
             said => panic!("{said:?}"),
         }

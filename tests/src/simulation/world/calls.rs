@@ -127,7 +127,7 @@ impl World<'_> {
             let failure = Failure::new(Code::Unavailable, "refused");
             let reply = match call {
                 Call::Lease(_) => Reply::Lease(Err(failure)),
-                Call::Settle { .. } => Reply::Settled(Resolution::unknown("lost")),
+                Call::Resolve { .. } => Reply::Resolved(Resolution::unknown("lost")),
                 Call::Prepare(_) => Reply::Prepared(Err(failure)),
                 Call::Write(_) | Call::Read(_) => Reply::Objects(Err(failure)),
                 _ => Reply::Answer(Err(failure)),
@@ -189,9 +189,9 @@ impl World<'_> {
                 self.oracle.changes(&instant, identity, || describe(call))?;
                 self.ask_cloud(&commit.request)
             }
-            Call::Settle { session, entry } => {
+            Call::Resolve { session, entry } => {
                 let session = self.session(session);
-                (Some(Reply::Settled(self.sim.settle(unix, &session, entry))), 20)
+                (Some(Reply::Resolved(self.sim.resolve(unix, &session, entry))), 20)
             }
             Call::Read(Question::Object(query)) => {
                 let namespace = query.object.namespace.clone().unwrap_or_default();
@@ -354,7 +354,7 @@ pub(super) fn describe(call: &Call) -> String {
                 request.operation, request.arguments, request.session.owner
             )
         }
-        Call::Settle { session, entry } => format!("settle {} of {}", entry.intent, session.owner),
+        Call::Resolve { session, entry } => format!("resolve {} of {}", entry.intent, session.owner),
         Call::Write(Write::Patch {
             object,
             precondition,

@@ -137,7 +137,7 @@ async fn scenario_04_the_vm_is_found_where_even_the_pending_entry_is_lost(record
 async fn mcm_c13_a_creation_in_doubt_is_waited_for_while_the_cloud_cannot_say(recording: Option<&Path>) {
     let faults = json!([
         {"operation": "machine.create", "nth": 1, "then": "loseAnswer"},
-        {"operation": "settle", "count": 2, "then": {"fail": {"code": "unavailable"}}},
+        {"operation": "resolve", "count": 2, "then": {"fail": {"code": "unavailable"}}},
     ]);
     let story = planted(recording, json!({"faults": faults}), json!({})).await;
     story.until_is(PHASE, "Running").await;
@@ -173,7 +173,7 @@ async fn mcm_c15_a_creation_that_never_arrived_is_made_once_that_is_certain(reco
 async fn mcm_x51_a_deletion_waits_for_the_creation_in_doubt(recording: Option<&Path>) {
     let faults = json!([
         {"operation": "machine.create", "nth": 1, "then": "loseAnswer"},
-        {"operation": "settle", "until": "1m", "then": {"fail": {"code": "unavailable"}}},
+        {"operation": "resolve", "until": "1m", "then": {"fail": {"code": "unavailable"}}},
     ]);
     let story = planted(recording, json!({"faults": faults}), json!({})).await;
     story

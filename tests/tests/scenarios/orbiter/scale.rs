@@ -225,7 +225,7 @@ async fn scenario_16_a_node_without_a_machine_is_an_error_while_it_is_ready_and_
 async fn orb_29_an_addition_in_doubt_adds_no_second_machine(recording: Option<&Path>) {
     let faults = json!([
         {"operation": "pool.add-machine", "nth": 2, "then": "loseAnswer"},
-        {"operation": "settle", "count": 2, "then": {"fail": {"code": "unavailable"}}},
+        {"operation": "resolve", "count": 2, "then": {"fail": {"code": "unavailable"}}},
     ]);
     let land = Land::begin(recording, json!({"faults": faults, "lag": "3s"}), json!({}), 2).await;
     land.create(&orb(2, OLD)).await;

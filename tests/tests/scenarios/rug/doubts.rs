@@ -35,7 +35,7 @@ async fn rug_x15_a_crash_between_boot_and_answer_makes_no_second_vm(recording: O
 async fn rug_x13_a_boot_in_doubt_is_waited_for_while_the_cloud_cannot_say(recording: Option<&Path>) {
     let faults = json!([
         {"operation": "router.boot", "nth": 1, "then": "loseAnswer"},
-        {"operation": "settle", "count": 3, "then": {"fail": {"code": "unavailable"}}},
+        {"operation": "resolve", "count": 3, "then": {"fail": {"code": "unavailable"}}},
     ]);
     let story = planted(recording, json!({"faults": faults})).await;
     let doubted = story
@@ -66,7 +66,7 @@ async fn rug_x13_a_boot_in_doubt_is_waited_for_while_the_cloud_cannot_say(record
 async fn rug_x13_a_deletion_waits_for_the_boot_in_doubt(recording: Option<&Path>) {
     let faults = json!([
         {"operation": "router.boot", "nth": 1, "then": "loseAnswer"},
-        {"operation": "settle", "until": "1m", "then": {"fail": {"code": "unavailable"}}},
+        {"operation": "resolve", "until": "1m", "then": {"fail": {"code": "unavailable"}}},
     ]);
     let story = planted(recording, json!({"faults": faults})).await;
     let doubted = |passes: &[PassRecord]| passes.last().is_some_and(|pass| tell(pass) == "X13 after 1 s");

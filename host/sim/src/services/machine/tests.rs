@@ -257,7 +257,7 @@ fn a_create_in_doubt_is_done_with_what_it_would_have_answered() {
     let doubted = entry(&b, "m");
     assert_eq!(b.reply("u", "machine.create", json!({"name": "m"})).answer, None);
     let found = b.call("u", "machine.status", json!({"name": "m"})).unwrap();
-    let Resolution::Done(answer) = b.settle("u", &doubted) else {
+    let Resolution::Done(answer) = b.resolve("u", &doubted) else {
         panic!("it is there")
     };
     let answer: Value = serde_json::from_str(&answer).unwrap();
@@ -269,7 +269,7 @@ fn a_create_in_doubt_is_done_with_what_it_would_have_answered() {
         operation: "vm.clone".to_owned(),
         ..doubted
     };
-    assert!(b.settle("u", &clone).is_unknown(), "a machine is no clone");
+    assert!(b.resolve("u", &clone).is_unknown(), "a machine is no clone");
 }
 
 #[test]

@@ -244,19 +244,19 @@ fn what_came_of_an_addition_is_settled() {
     let mut b = Bench::new(with([rule("pool.add-machine", Trouble::LoseAnswer)]));
     b.call("u", "pool.ensure", pool()).unwrap();
     let pending = entry(&b, "m");
-    assert!(b.settle("u", &pending).is_unknown(), "too early to tell");
+    assert!(b.resolve("u", &pending).is_unknown(), "too early to tell");
     assert!(b.reply("u", "pool.add-machine", addition("m")).answer.is_none());
     let made = machines(&mut b, "u").remove(0);
-    assert_eq!(b.settle("u", &pending), done(made));
+    assert_eq!(b.resolve("u", &pending), done(made));
     b.now += 60_000;
-    assert!(b.settle("u", &entry(&b, "n")).is_unknown());
+    assert!(b.resolve("u", &entry(&b, "n")).is_unknown());
     let old = PendingEntry {
         since: START,
         ..entry(&b, "n")
     };
-    assert_eq!(b.settle("u", &old), Resolution::Absent);
+    assert_eq!(b.resolve("u", &old), Resolution::Absent);
     assert_eq!(
-        b.settle(
+        b.resolve(
             "thief",
             &PendingEntry {
                 since: START,
@@ -272,7 +272,7 @@ fn what_came_of_an_addition_is_settled() {
             since: START,
             ..entry(&b, "m")
         };
-        assert_eq!(b.settle("u", &other), Resolution::Absent);
+        assert_eq!(b.resolve("u", &other), Resolution::Absent);
     }
 }
 

@@ -515,15 +515,15 @@ fn a_boot_in_doubt_is_done_with_what_it_would_have_answered() {
     let doubted = entry(&b, "r");
     assert_eq!(b.reply("u", "router.boot", boot("r", &[])).answer, None);
     let found = b.call("u", "router.get", json!({"name": "r"})).unwrap();
-    assert_eq!(b.settle("u", &doubted), done(json!({"id": found["id"]})));
+    assert_eq!(b.resolve("u", &doubted), done(json!({"id": found["id"]})));
     for operation in ["vm.clone", "machine.create"] {
         let other = PendingEntry {
             operation: operation.to_owned(),
             ..doubted.clone()
         };
-        assert!(b.settle("u", &other).is_unknown(), "a router is no other thing");
+        assert!(b.resolve("u", &other).is_unknown(), "a router is no other thing");
     }
-    assert!(b.settle("thief", &doubted).is_unknown());
+    assert!(b.resolve("thief", &doubted).is_unknown());
 }
 
 #[test]

@@ -476,14 +476,14 @@ fn a_create_in_doubt_is_settled_in_the_account_of_the_session() {
     };
     b.under(Some(&here), "u", "machine.create", json!({"name": "m"}))
         .unwrap();
-    let settle = |b: &mut Bench, token: Option<&str>| {
+    let resolve = |b: &mut Bench, token: Option<&str>| {
         let mut session = session("u");
         session.handle = token.map(str::to_owned);
-        b.sim.settle(b.now, &session, &doubted)
+        b.sim.resolve(b.now, &session, &doubted)
     };
-    assert!(matches!(settle(&mut b, Some(&here)), Resolution::Done(_)));
-    assert!(settle(&mut b, None).is_unknown());
-    assert!(settle(&mut b, Some("made-up")).is_unknown());
+    assert!(matches!(resolve(&mut b, Some(&here)), Resolution::Done(_)));
+    assert!(resolve(&mut b, None).is_unknown());
+    assert!(resolve(&mut b, Some("made-up")).is_unknown());
 }
 
 #[test]

@@ -11,13 +11,13 @@ fn a_clone_whose_answer_was_lost_is_done_with_its_task() {
     b.reply("u", "vm.clone", clone_arguments("u", "m"));
     let task = b.sim.effects()[0].task.clone().unwrap();
     assert_eq!(
-        b.settle("u", &entry),
+        b.resolve("u", &entry),
         done(json!({"task": task})),
         "while it runs"
     );
     b.now += 11_000;
     assert_eq!(
-        b.settle("u", &entry),
+        b.resolve("u", &entry),
         done(json!({"task": task})),
         "after it has ended"
     );
@@ -29,7 +29,7 @@ fn where_the_task_record_has_expired_it_is_done_with_its_vm() {
     let entry = b.entry("u");
     let vm = b.vm("u");
     b.now += 600_000;
-    assert_eq!(b.settle("u", &entry), done(json!({"vm": vm["id"]})));
+    assert_eq!(b.resolve("u", &entry), done(json!({"vm": vm["id"]})));
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_clone_that_failed_was_done_so_that_its_failure_is_seen() {
     let entry = b.entry("m");
     let task = b.run("u", "vm.clone", clone_arguments("u", "m"));
     b.now += VISIBLE_WITHIN + 1;
-    assert_eq!(b.settle("u", &entry), done(json!({"task": task["id"]})));
+    assert_eq!(b.resolve("u", &entry), done(json!({"task": task["id"]})));
 }
 
 #[test]
@@ -54,9 +54,9 @@ fn absent_takes_a_look_later_than_visible_within() {
     );
     let entry = b.entry("m");
     b.now += VISIBLE_WITHIN;
-    assert!(b.settle("u", &entry).is_unknown());
+    assert!(b.resolve("u", &entry).is_unknown());
     b.now += 1;
-    assert_eq!(b.settle("u", &entry), Resolution::Absent);
+    assert_eq!(b.resolve("u", &entry), Resolution::Absent);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn what_others_made_under_that_name_settles_nothing() {
     let entry = b.entry("m");
     b.clone_vm("other", "m").unwrap();
     b.now += VISIBLE_WITHIN + 1;
-    assert_eq!(b.settle("u", &entry), Resolution::Absent);
+    assert_eq!(b.resolve("u", &entry), Resolution::Absent);
 }
 
 #[test]
@@ -95,9 +95,9 @@ fn an_earlier_clone_of_that_name_settles_nothing() {
     b.run("u", "vm.clone", clone_arguments("u", "m"));
     let entry = b.entry("m");
     b.now += 5_000;
-    assert!(b.settle("u", &entry).is_unknown());
+    assert!(b.resolve("u", &entry).is_unknown());
     let task = b.clone_vm("u", "m").unwrap();
-    assert_eq!(b.settle("u", &entry), done(task));
+    assert_eq!(b.resolve("u", &entry), done(task));
 }
 
 #[test]
@@ -109,18 +109,18 @@ fn a_failed_look_settles_nothing() {
     };
     let mut b = Bench::new(with([FaultRule {
         count: Some(1),
-        ..rule("settle", blind)
+        ..rule("resolve", blind)
     }]));
     let entry = b.entry("m");
     b.now += VISIBLE_WITHIN + 1;
-    assert!(b.settle("u", &entry).is_unknown());
+    assert!(b.resolve("u", &entry).is_unknown());
     let mut stranger = session("u");
     stranger.handle = Some("made-up".to_owned());
     assert!(
-        b.sim.settle(b.now, &stranger, &entry).is_unknown(),
+        b.sim.resolve(b.now, &stranger, &entry).is_unknown(),
         "not with that session"
     );
-    assert_eq!(b.settle("u", &entry), Resolution::Absent);
+    assert_eq!(b.resolve("u", &entry), Resolution::Absent);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn of_what_this_cloud_does_not_create_it_can_say_nothing() {
             ..b.entry("m")
         };
         b.now += 1_000_000;
-        assert!(b.settle("u", &entry).is_unknown(), "{operation}");
+        assert!(b.resolve("u", &entry).is_unknown(), "{operation}");
     }
 }
 
@@ -147,13 +147,13 @@ fn with_tokens_the_key_tells_and_the_name_does_not() {
         ..b.entry("whatever")
     };
     let task = b.clone_vm("u", "m").unwrap();
-    assert_eq!(b.settle("u", &entry), done(task));
+    assert_eq!(b.resolve("u", &entry), done(task));
     let other = PendingEntry {
         key: "another".to_owned(),
         ..b.entry("m")
     };
     b.now += VISIBLE_WITHIN + 1;
-    assert_eq!(b.settle("u", &other), Resolution::Absent);
+    assert_eq!(b.resolve("u", &other), Resolution::Absent);
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn between_the_end_of_a_task_record_and_the_first_sight_of_its_vm_nothing_is_abs
         b.clone_vm("u", "m").unwrap();
         b.now += 61_000;
         for _ in 0..24 {
-            let said = b.settle("u", &entry);
+            let said = b.resolve("u", &entry);
             assert!(
                 matches!(said, Resolution::Done(_)),
                 "seed {seed}, {} ms after the end: {said:?}",
