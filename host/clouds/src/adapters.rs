@@ -34,7 +34,7 @@ pub struct Adapter {
     pub schema: fn() -> Value,
     /// Checks a configuration without opening anything.
     pub check: fn(Option<&Value>) -> Result<(), OpenError>,
-    /// Opens it, behind a [`Front`](crate::Front).
+    /// Opens it, behind a [`Gateway`](crate::Gateway).
     pub open: fn(Opening) -> Result<Arc<dyn Cloud>, OpenError>,
 }
 

@@ -51,14 +51,14 @@ pub trait Cloud: Send + Sync {
     fn resolve<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Resolution>;
 
     /// Opens a session: who it is from then on. An adapter with sessions of its own implements this; its requests then
-    /// carry [`Opened::token`] as their handle. Nothing is kept here: [`Front`](crate::Front) does that.
+    /// carry [`Opened::token`] as their handle. Nothing is kept here: [`Gateway`](crate::Gateway) does that.
     fn open_session<'a>(&'a self, request: &'a SessionRequest) -> BoxFuture<'a, Result<Opened, Failure>> {
         let _ = request;
         failed(no_credentials())
     }
 
     /// Builds or fetches a session: `{handle, reused, attributes}`. The handle is valid for this owner only.
-    /// [`Front`](crate::Front) implements it, for every adapter.
+    /// [`Gateway`](crate::Gateway) implements it, for every adapter.
     fn credential<'a>(&'a self, plan: &'a Document, owner: &'a str) -> BoxFuture<'a, Answer> {
         let _ = (plan, owner);
         failed(no_credentials())

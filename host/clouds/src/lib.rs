@@ -1,6 +1,6 @@
 //! Clouds: what a policy's `cloud` requests reach.
 //!
-//! A [`Cloud`] publishes a catalogue of operations and performs them. A request passes through [`Front`], which every
+//! A [`Cloud`] publishes a catalogue of operations and performs them. A request passes through [`Gateway`], which every
 //! adapter gets for free: the operation is looked up, its arguments are checked against the catalogue's schema, sealed
 //! arguments are replaced by the values they name, and everything that comes back is scrubbed of those values. Sessions
 //! are kept there as well ([`Sessions`]): a policy holds a handle, the adapter sees its own token. What is left for an
@@ -21,7 +21,7 @@ pub mod catalogue;
 mod check;
 mod clock;
 mod cloud;
-mod front;
+mod gateway;
 mod millis;
 #[cfg(feature = "node")]
 pub mod node;
@@ -35,7 +35,7 @@ pub use adapters::{Adapter, ConfigError, OpenError, Opening, Storage, configurat
 pub use check::{CatalogueError, Checked, Way};
 pub use clock::Clock;
 pub use cloud::{BoxFuture, Cloud};
-pub use front::Front;
+pub use gateway::Gateway;
 pub use millis::Millis;
 pub use polity_core::catalogue::SecretRef;
 pub use redact::Redactor;

@@ -1,6 +1,6 @@
 //! Sessions that are open, shared by all bindings of a cloud.
 //!
-//! A state machine without clock and I/O: it is told the time. [`Front`](crate::Front) keeps one for every adapter; a
+//! A state machine without clock and I/O: it is told the time. [`Gateway`](crate::Gateway) keeps one for every adapter; a
 //! simulation that drives an adapter directly keeps its own.
 
 use std::collections::BTreeMap;

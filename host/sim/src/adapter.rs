@@ -8,7 +8,7 @@ use crate::config::SimConfig;
 use crate::kernel::kept;
 use crate::persist::RestoreError;
 use crate::{Sim, SimCloud};
-use polity_clouds::{Adapter, Cloud, Front, OpenError, Opening, Sessions};
+use polity_clouds::{Adapter, Cloud, Gateway, OpenError, Opening, Sessions};
 
 const SIM: &str = "sim";
 
@@ -40,9 +40,9 @@ fn open(opening: Opening) -> Result<Arc<dyn Cloud>, OpenError> {
         }
     };
     let sessions = Sessions::new(opening.seed);
-    let front = Front::new(cloud, opening.secrets, opening.clock, sessions)
+    let gateway = Gateway::new(cloud, opening.secrets, opening.clock, sessions)
         .map_err(|source| OpenError::Catalogue { cloud: SIM, source })?;
-    Ok(Arc::new(front))
+    Ok(Arc::new(gateway))
 }
 
 impl From<RestoreError> for OpenError {

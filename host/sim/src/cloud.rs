@@ -12,7 +12,7 @@ use polity_core::contract::{Answer, Code, Failure, Resolution};
 use crate::kernel::kept::{Disk, Receipt};
 use crate::{Reply, Sim, lost};
 
-/// A [`Sim`] behind the [`Cloud`] trait. Requests reach it checked and unsealed, by [`Front`](polity_clouds::Front).
+/// A [`Sim`] behind the [`Cloud`] trait. Requests reach it checked and unsealed, by [`Gateway`](polity_clouds::Gateway).
 ///
 /// # Guarantees
 ///

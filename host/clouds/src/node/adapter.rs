@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{NodeCloud, NodeConfig, Persist};
 use crate::adapters::{Adapter, OpenError, Opening, configuration};
 use crate::cloud::Cloud;
-use crate::front::Front;
+use crate::gateway::Gateway;
 use crate::sessions::Sessions;
 
 const NODE: &str = "node";
@@ -35,9 +35,9 @@ fn open(opening: Opening) -> Result<Arc<dyn Cloud>, OpenError> {
         persist
     });
     let cloud = NodeCloud::open(config, remembered.as_deref(), persist, clock).map_err(saved)?;
-    let front = Front::new(cloud, opening.secrets, opening.clock, Sessions::new(opening.seed))
+    let gateway = Gateway::new(cloud, opening.secrets, opening.clock, Sessions::new(opening.seed))
         .map_err(|source| OpenError::Catalogue { cloud: NODE, source })?;
-    Ok(Arc::new(front))
+    Ok(Arc::new(gateway))
 }
 
 fn saved(source: impl std::error::Error + Send + Sync + 'static) -> OpenError {

@@ -30,7 +30,7 @@ use crate::turns::Turns;
 ///
 /// A credential plan is answered from [`Sessions`]. For a new one the Secrets that it names are resolved; each must
 /// still have the digest by which the plan knows it.
-pub struct Front<C> {
+pub struct Gateway<C> {
     cloud: C,
     checked: Checked,
     secrets: Arc<dyn SecretResolver>,
@@ -48,7 +48,7 @@ struct Entered {
     redactor: Redactor,
 }
 
-impl<C: Cloud> Front<C> {
+impl<C: Cloud> Gateway<C> {
     /// Compiles the catalogue's schemas, once.
     pub fn new(
         cloud: C,
@@ -57,7 +57,7 @@ impl<C: Cloud> Front<C> {
         sessions: Sessions,
     ) -> Result<Self, CatalogueError> {
         let checked = Checked::new(cloud.catalogue().clone())?;
-        Ok(Front {
+        Ok(Gateway {
             cloud,
             checked,
             secrets,
@@ -209,7 +209,7 @@ impl<C: Cloud> Front<C> {
     }
 }
 
-impl<C: Cloud> Cloud for Front<C> {
+impl<C: Cloud> Cloud for Gateway<C> {
     fn catalogue(&self) -> &Arc<Catalogue> {
         self.checked.catalogue()
     }

@@ -1,4 +1,4 @@
-//! The simulated cloud as the host sees it: by name, behind the front, on a clock.
+//! The simulated cloud as the host sees it: by name, behind the gateway, on a clock.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! Credential plans through the front: Secrets go in, handles come out.
+//! Credential plans through the gateway: Secrets go in, handles come out.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
