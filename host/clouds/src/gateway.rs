@@ -16,7 +16,7 @@ use crate::redact::Redactor;
 use crate::sealed::{SecretResolver, unseal};
 use crate::session::{Opened, PlanSecret, SessionPlan, SessionRequest};
 use crate::sessions::Sessions;
-use crate::turns::Turns;
+use crate::single_flight::SingleFlight;
 
 /// A cloud behind the checks that do not depend on which cloud it is.
 ///
@@ -36,7 +36,7 @@ pub struct Gateway<C> {
     secrets: Arc<dyn SecretResolver>,
     clock: Arc<dyn Clock>,
     sessions: Mutex<Sessions>,
-    opening: Turns,
+    opening: SingleFlight,
 }
 
 /// A request as its cloud sees it.
@@ -63,7 +63,7 @@ impl<C: Cloud> Gateway<C> {
             secrets,
             clock,
             sessions: Mutex::new(sessions),
-            opening: Turns::default(),
+            opening: SingleFlight::default(),
         })
     }
 

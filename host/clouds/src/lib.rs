@@ -29,7 +29,7 @@ mod redact;
 mod sealed;
 mod session;
 mod sessions;
-mod turns;
+mod single_flight;
 
 pub use adapters::{Adapter, ConfigError, OpenError, Opening, Storage, configuration};
 pub use check::{CatalogueError, Checked, Way};

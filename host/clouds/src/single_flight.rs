@@ -7,17 +7,17 @@ use std::task::{Poll, Waker};
 
 /// Who is at what, and who waits for it.
 #[derive(Default)]
-pub(crate) struct Turns {
+pub(crate) struct SingleFlight {
     taken: Mutex<BTreeMap<[u8; 32], Vec<Waker>>>,
 }
 
 /// It is the holder's turn until this is dropped.
 pub(crate) struct Turn<'a> {
-    turns: &'a Turns,
+    flight: &'a SingleFlight,
     key: [u8; 32],
 }
 
-impl Turns {
+impl SingleFlight {
     pub(crate) async fn take(&self, key: [u8; 32]) -> Turn<'_> {
         poll_fn(|context| {
             let mut taken = self.lock();
@@ -26,7 +26,7 @@ impl Turns {
                 return Poll::Pending;
             }
             taken.insert(key, Vec::new());
-            Poll::Ready(Turn { turns: self, key })
+            Poll::Ready(Turn { flight: self, key })
         })
         .await
     }
@@ -39,7 +39,7 @@ impl Turns {
 impl Drop for Turn<'_> {
     /// Wakes all: one of them may have given up in the meantime.
     fn drop(&mut self) {
-        let waiting = self.turns.lock().remove(&self.key);
+        let waiting = self.flight.lock().remove(&self.key);
         waiting.into_iter().flatten().for_each(Waker::wake);
     }
 }
@@ -54,25 +54,25 @@ mod tests {
 
     #[test]
     fn one_at_a_time_and_only_of_the_same() {
-        let turns = Turns::default();
+        let flight = SingleFlight::default();
         let context = &mut Context::from_waker(Waker::noop());
-        let Poll::Ready(first) = turns.take([1; 32]).boxed_local().poll_unpin(context) else {
+        let Poll::Ready(first) = flight.take([1; 32]).boxed_local().poll_unpin(context) else {
             panic!("nobody is at it")
         };
-        let mut second = turns.take([1; 32]).boxed_local();
+        let mut second = flight.take([1; 32]).boxed_local();
         assert!(second.poll_unpin(context).is_pending());
-        assert!(turns.take([2; 32]).boxed_local().poll_unpin(context).is_ready());
+        assert!(flight.take([2; 32]).boxed_local().poll_unpin(context).is_ready());
         drop(first);
         assert!(second.poll_unpin(context).is_ready());
     }
 
     #[test]
     fn who_gives_up_waiting_holds_nobody_back() {
-        let turns = Turns::default();
+        let flight = SingleFlight::default();
         let context = &mut Context::from_waker(Waker::noop());
-        let first = turns.take([1; 32]).now_or_never().unwrap();
-        let mut second = turns.take([1; 32]).boxed_local();
-        let mut third = turns.take([1; 32]).boxed_local();
+        let first = flight.take([1; 32]).now_or_never().unwrap();
+        let mut second = flight.take([1; 32]).boxed_local();
+        let mut third = flight.take([1; 32]).boxed_local();
         assert!(second.poll_unpin(context).is_pending() && third.poll_unpin(context).is_pending());
         drop(second);
         drop(first);
