@@ -15,7 +15,7 @@ use crate::edges;
 use crate::engine::Observer;
 use crate::recording::Recorder;
 use crate::said::Said;
-use crate::settled::Ends;
+use crate::settled::LastOutcomes;
 
 /// How output is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -31,7 +31,7 @@ pub enum Format {
 pub struct Progress {
     format: Format,
     started: u64,
-    ends: Arc<Ends>,
+    ends: Arc<LastOutcomes>,
     recorder: Option<Recorder>,
     said: Said,
     manifests: BTreeMap<String, Manifest>,
@@ -41,7 +41,7 @@ pub struct Progress {
 
 impl Progress {
     /// `started` in boot milliseconds: lines count from there.
-    pub fn new(format: Format, started: u64, ends: Arc<Ends>, recorder: Option<Recorder>) -> Self {
+    pub fn new(format: Format, started: u64, ends: Arc<LastOutcomes>, recorder: Option<Recorder>) -> Self {
         let bold = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         Progress {
             format,

@@ -20,7 +20,7 @@ const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// What the last pass of each key came to.
 #[derive(Default)]
-pub struct Ends {
+pub struct LastOutcomes {
     ends: Mutex<BTreeMap<Key, End>>,
 }
 
@@ -31,7 +31,7 @@ struct End {
     why: String,
 }
 
-impl Ends {
+impl LastOutcomes {
     /// What is not settled, denied or gone, with the reason; empty if everything is.
     pub fn unsettled(&self, view: &View) -> Vec<String> {
         let ends = self.lock();
@@ -94,7 +94,7 @@ pub struct Settling<'a> {
     /// The host.
     pub handle: &'a Handle,
     /// What it does.
-    pub ends: &'a Ends,
+    pub ends: &'a LastOutcomes,
     /// Its clouds.
     pub clouds: &'a Clouds,
     /// The scenario that is under way.

@@ -24,7 +24,7 @@ use crate::host::{Config, Host, Running};
 use crate::policies::Policies;
 use crate::progress::{Format, Progress, say};
 use crate::secrets::ClusterSecrets;
-use crate::settled::Ends;
+use crate::settled::LastOutcomes;
 
 /// What stands for the node's name in a binding file.
 const NODE: &str = "${NODE}";
@@ -132,7 +132,7 @@ impl NodeAgent {
             observer: Box::new(Progress::new(
                 format,
                 started,
-                Arc::new(Ends::default()),
+                Arc::new(LastOutcomes::default()),
                 Some(recorder),
             )),
             local: Some(vec![binding]),

@@ -24,7 +24,7 @@ use crate::policies::Policies;
 use crate::progress::{Format, Progress, say};
 use crate::recording::{self, Recorder};
 use crate::secrets::ClusterSecrets;
-use crate::settled::{Ends, Settling};
+use crate::settled::{LastOutcomes, Settling};
 use crate::sim::{self, Position, Running, Scenario};
 use crate::standalone;
 use crate::timekeeping::{self, Timekeeper};
@@ -123,7 +123,7 @@ struct Started {
     clouds: Arc<Clouds>,
     scenario: Option<Scenario>,
     running: Option<Running>,
-    ends: Arc<Ends>,
+    ends: Arc<LastOutcomes>,
     host: host::Running,
 }
 
@@ -255,7 +255,7 @@ impl Run {
         }
 
         let recorder = recorder(self.record.as_deref(), data.as_deref(), &sandbox.engine_version())?;
-        let ends = Arc::new(Ends::default());
+        let ends = Arc::new(LastOutcomes::default());
         let now = clock.now();
         let position = scenario.as_ref().map(|s| s.position(data.as_deref(), now.unix));
         let position = position.transpose()?;

@@ -36,7 +36,7 @@ use polity::policies::Policies;
 use polity::recording::Recorder;
 use polity::scenario::{Running, Scenario};
 use polity::secrets::ClusterSecrets;
-use polity::settled::{Ends, Settling};
+use polity::settled::{LastOutcomes, Settling};
 use polity_cluster::Cluster;
 use polity_core::binding::PolicyId;
 use polity_core::call::Write;
@@ -83,7 +83,7 @@ pub struct Host {
     /// Reaches its engine.
     pub handle: Handle,
     /// What its passes came to.
-    pub ends: Arc<Ends>,
+    pub ends: Arc<LastOutcomes>,
     /// Its passes, in the order in which they ended.
     pub records: Arc<Mutex<Vec<PassRecord>>>,
     /// What lies between it and the API server.
@@ -213,7 +213,7 @@ impl Site {
 
     fn process(&self, local: Option<Object>) -> Host {
         let (ends, records) = (
-            Arc::new(Ends::default()),
+            Arc::new(LastOutcomes::default()),
             Arc::<Mutex<Vec<PassRecord>>>::default(),
         );
         let recorder = self
@@ -456,7 +456,7 @@ fn local(mut binding: Value) -> Object {
 }
 
 struct Watcher {
-    ends: Arc<Ends>,
+    ends: Arc<LastOutcomes>,
     records: Arc<Mutex<Vec<PassRecord>>>,
     recorder: Option<Recorder>,
     notes: Checker,
