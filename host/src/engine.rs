@@ -75,7 +75,7 @@ pub trait Observer: Send {
     /// A policy takes part no more.
     fn policy_forgotten(&mut self, _: &PolicyId) {}
     /// Something that a person who watches should know.
-    fn says(&mut self, message: &str);
+    fn report(&mut self, message: &str);
 }
 
 /// How a host was told to end.
@@ -249,7 +249,7 @@ impl Engine {
     /// Says what is wrong with something, or that nothing is any more, if it is news.
     fn tell(&mut self, of: &str, wrong: Option<&str>) {
         if let Some(news) = self.said.news(of, wrong, self.clock.now().boot) {
-            self.observer.says(&news);
+            self.observer.report(&news);
         }
     }
 
@@ -277,7 +277,7 @@ impl Engine {
             News::Watched(event) => {
                 self.tell_watch(&crate::bindings::scope(), &event);
                 for name in self.bindings.observe(event) {
-                    self.observer.says(&format!("binding {name} is gone"));
+                    self.observer.report(&format!("binding {name} is gone"));
                     self.step(Input::Unbound(name));
                     self.forget_policies();
                 }
@@ -301,7 +301,7 @@ impl Engine {
             }
             Some(Err(problem)) => self
                 .observer
-                .says(&format!("binding {name} is not loaded: {problem}")),
+                .report(&format!("binding {name} is not loaded: {problem}")),
         }
         self.next_status = 0;
     }

@@ -121,7 +121,7 @@ impl Observer for Progress {
         {
             tracing::error!("the policy is not recorded: {e:#}");
         }
-        self.says(&format!(
+        self.report(&format!(
             "policy {} {} is loaded ({:.12}); {}",
             manifest.name,
             manifest.version,
@@ -137,7 +137,7 @@ impl Observer for Progress {
         }
     }
 
-    fn says(&mut self, message: &str) {
+    fn report(&mut self, message: &str) {
         say(self.format, message);
     }
 }

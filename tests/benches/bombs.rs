@@ -41,7 +41,7 @@ impl Observer for Counts {
 
     fn policy_loaded(&mut self, _: &PolicyId, _: &Policy, _: &[u8]) {}
 
-    fn says(&mut self, _: &str) {}
+    fn report(&mut self, _: &str) {}
 }
 
 /// A module whose instance fills so many pages of memory, in small steps, when a step begins.

@@ -43,7 +43,7 @@ impl Observer for Counts {
 
     fn policy_loaded(&mut self, _: &PolicyId, _: &Policy, _: &[u8]) {}
 
-    fn says(&mut self, _: &str) {}
+    fn report(&mut self, _: &str) {}
 }
 
 /// Machines whose clones run for an hour, looked at again at once: each pass asks for the task and writes nothing.
@@ -156,7 +156,7 @@ impl Observer for Settled {
 
     fn policy_loaded(&mut self, _: &PolicyId, _: &Policy, _: &[u8]) {}
 
-    fn says(&mut self, _: &str) {}
+    fn report(&mut self, _: &str) {}
 }
 
 /// Where the world of a row is.

@@ -67,7 +67,7 @@ impl Observer for Waits {
 
     fn policy_loaded(&mut self, _: &PolicyId, _: &Policy, _: &[u8]) {}
 
-    fn says(&mut self, _: &str) {}
+    fn report(&mut self, _: &str) {}
 }
 
 /// KiB that a line of `/proc/self/status` says.

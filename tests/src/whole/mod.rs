@@ -480,5 +480,5 @@ impl Observer for Watcher {
         }
     }
 
-    fn says(&mut self, _: &str) {}
+    fn report(&mut self, _: &str) {}
 }

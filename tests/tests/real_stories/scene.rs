@@ -468,7 +468,7 @@ impl Observer for Witness {
 
     fn policy_loaded(&mut self, _: &PolicyId, _: &Policy, _: &[u8]) {}
 
-    fn says(&mut self, _: &str) {}
+    fn report(&mut self, _: &str) {}
 }
 
 /// Follows the deletions of these kinds from now on. Not by the host's watches: those show no Secrets.
