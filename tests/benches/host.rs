@@ -17,10 +17,10 @@ use polity_core::key::Key;
 use polity_core::record::PassRecord;
 use polity_sandbox::Policy;
 use polity_sim::{Between, Millis, SimConfig};
-use polity_tests::together::scenario::identities;
-use polity_tests::together::setting;
-use polity_tests::whole::Site;
-use polity_tests::whole::seeds::binding;
+use polity_tests::all_workflows::scenario::identities;
+use polity_tests::all_workflows::setting;
+use polity_tests::host_harness::Site;
+use polity_tests::host_harness::seeds::binding;
 use serde_json::{Value, json};
 
 /// Machines that are driven at once.

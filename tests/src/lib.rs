@@ -1,15 +1,15 @@
 //! What the tests share.
 
+pub mod all_workflows;
 pub mod convert;
 pub mod evidence;
 pub mod examples;
 pub mod fuzz;
 pub mod guests;
+pub mod host_harness;
 pub mod kubernetes;
 pub mod passes;
 pub mod simulation;
 pub mod skip;
 pub mod specified;
 pub mod stand;
-pub mod together;
-pub mod whole;

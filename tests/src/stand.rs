@@ -12,8 +12,8 @@ use polity_core::record::{Outcome, PassRecord};
 use serde_json::{Value, json};
 
 use crate::guests;
+use crate::host_harness::{Host, Site};
 use crate::simulation::bindings::MACHINES;
-use crate::whole::{Host, Site};
 
 /// The `apiVersion` of the misbehaving policy's kind.
 pub const THINGS: &str = "test.polity.example/v1";

@@ -18,8 +18,8 @@ use polity_core::contract::{
 };
 use polity_core::object::Object;
 use polity_standalone::{Api, Store};
+use polity_tests::host_harness::wire::{Frames, until_cut};
 use polity_tests::kubernetes::{Assets, KubeServer};
-use polity_tests::whole::wire::{Frames, until_cut};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tower::{BoxError, service_fn};

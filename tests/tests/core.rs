@@ -15,7 +15,7 @@ use polity_core::record::Outcome;
 use polity_tests::simulation::bindings::{
     self, FINALIZER, MACHINES, WIDGETS, binding, kind, manifest, native,
 };
-use polity_tests::simulation::desk::Desk;
+use polity_tests::simulation::core_harness::Desk;
 use polity_tests::simulation::native::{Cx, Pending, failed, step, text, widget};
 use polity_tests::simulation::store::Place;
 use serde_json::{Value, json};

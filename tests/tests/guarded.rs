@@ -17,7 +17,7 @@ use polity_sim::Sim;
 use polity_tests::simulation::bindings::{
     self, FINALIZER, MACHINES, WIDGETS, binding, kind, manifest, native, native_machine,
 };
-use polity_tests::simulation::desk::Desk;
+use polity_tests::simulation::core_harness::Desk;
 use polity_tests::simulation::native::{Cx, Pending, step};
 use polity_tests::simulation::store::{Place, merge};
 use serde_json::{Value, json};

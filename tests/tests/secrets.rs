@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use polity_core::contract::{Code, ObjectQuery, ObjectRef, Question};
 use polity_sim::{FaultRule, SimConfig, Simulated as _, Trouble};
-use polity_tests::together::scenario::{Workflow, identities};
-use polity_tests::together::setting::{self, TRUSTED};
-use polity_tests::whole::capa::CAPA;
-use polity_tests::whole::mcm::MCM;
-use polity_tests::whole::{Host, Site};
+use polity_tests::all_workflows::scenario::{Workflow, identities};
+use polity_tests::all_workflows::setting::{self, TRUSTED};
+use polity_tests::host_harness::capa::CAPA;
+use polity_tests::host_harness::mcm::MCM;
+use polity_tests::host_harness::{Host, Site};
 use serde_json::{Value, json};
 
 /// With everything that is spelled differently somewhere.

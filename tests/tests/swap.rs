@@ -12,11 +12,11 @@ use polity_core::controller::Input;
 use polity_core::record::{Outcome, PassRecord};
 use polity_core::retry::default_wait;
 use polity_tests::guests;
+use polity_tests::host_harness::{Host, Site};
 use polity_tests::simulation::bindings::{self, MACHINES, WIDGETS, manifest, native};
-use polity_tests::simulation::desk::Desk;
+use polity_tests::simulation::core_harness::Desk;
 use polity_tests::simulation::native::{failed, step};
 use polity_tests::stand::reference;
-use polity_tests::whole::{Host, Site};
 use serde_json::{Value, json};
 
 const SWAPS: usize = 100;

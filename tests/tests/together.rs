@@ -7,9 +7,9 @@
 
 use polity_core::controller::{Guard, Guards};
 use polity_sim::{Between, FaultRule, Intervention, Millis, Trouble, WorldEvent};
-use polity_tests::together::orb;
-use polity_tests::together::scenario::{Deed, Scenario, Workflow};
-use polity_tests::together::{Options, run};
+use polity_tests::all_workflows::orb;
+use polity_tests::all_workflows::scenario::{Deed, Scenario, Workflow};
+use polity_tests::all_workflows::{Options, run};
 
 /// Seeds of the test command, of all together and of each alone.
 const SEEDS: u64 = 6;

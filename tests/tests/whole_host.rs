@@ -3,7 +3,7 @@
 //!
 //! `POLITY_SEEDS` sets how many seeds there are, `POLITY_SEED` runs one alone.
 
-use polity_tests::whole::seeds;
+use polity_tests::host_harness::seeds;
 
 /// Seeds of the test command: what a core does in some ten seconds.
 const SEEDS: u64 = 60;

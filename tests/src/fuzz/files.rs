@@ -15,7 +15,7 @@ use polity_core::record::PassRecord;
 use polity_sim::{Sim, SimConfig};
 
 use super::Choices;
-use crate::whole::{BEGIN, Site};
+use crate::host_harness::{BEGIN, Site};
 
 /// How long a scenario is played; of the runtime's time.
 const PLAYED: Duration = Duration::from_secs(3_600);

@@ -16,7 +16,7 @@
 //! emits it, and arrives before its longest duration is over or not at all. That is what fencing assumes.
 
 pub mod bindings;
-pub mod desk;
+pub mod core_harness;
 pub mod host;
 pub mod kinds;
 pub mod native;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use polity::manifests::{Manifests, Target};
 use polity_sandbox::{Compiler, Confined, Sandbox, SandboxConfig};
 use polity_tests::guests;
+use polity_tests::host_harness::{Host, Site};
 use polity_tests::simulation::bindings::MACHINES;
 use polity_tests::stand::{condition_of, machine, machines, reference, things};
-use polity_tests::whole::{Host, Site};
 use serde_json::{Value, json};
 
 /// Enough for the shipped policies, and little for a bomb.

@@ -3,9 +3,9 @@
 
 use polity_core::contract::{Answer, Code, ObjectRef, Question, Request};
 use polity_core::record::{Outcome, PassRecord};
+use polity_tests::host_harness::story::Story;
+use polity_tests::host_harness::{Site, mcm};
 use polity_tests::stand::{Stand, condition_of, machine, machines, reference};
-use polity_tests::whole::story::Story;
-use polity_tests::whole::{Site, mcm};
 use serde_json::{Value, json};
 
 use super::wishes::{all_refused, answers, codes, granting, namespace, wish, wishing};

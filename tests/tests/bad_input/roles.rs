@@ -7,7 +7,7 @@ use polity_core::plan::Part;
 use polity_core::record::{Outcome, PassRecord, WritePurpose};
 use polity_core::retry::default_wait;
 use polity_tests::simulation::bindings::{MACHINES, WIDGETS, binding, manifest, native};
-use polity_tests::simulation::desk::Desk;
+use polity_tests::simulation::core_harness::Desk;
 use polity_tests::simulation::native::{failed, step};
 use polity_tests::stand::{Stand, condition_of, machine, machines, reference, thing, things};
 use serde_json::{Value, json};

@@ -293,5 +293,5 @@ impl Stage {
 
 /// An entry of a create that was begun when the world was.
 pub(crate) fn pending_entry() -> Value {
-    json!({"operation": "vm.clone", "intent": "begun", "key": "k", "since": polity_tests::whole::BEGIN, "service": "vm@1", "stamp": 1, "place": ["sim"], "principal": "host"})
+    json!({"operation": "vm.clone", "intent": "begun", "key": "k", "since": polity_tests::host_harness::BEGIN, "service": "vm@1", "stamp": 1, "place": ["sim"], "principal": "host"})
 }

@@ -3,9 +3,9 @@
 
 use polity_core::contract::{Kind, ObjectRef};
 use polity_core::record::{Outcome, PassRecord};
+use polity_tests::host_harness::capa::{CAPA, grants};
 use polity_tests::simulation::bindings::MACHINES;
 use polity_tests::stand::{condition_of, reference};
-use polity_tests::whole::capa::{CAPA, grants};
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, Setting, alike, calls, changes, condition, named, session, took};

@@ -11,10 +11,10 @@ use polity_core::call::Write;
 use polity_core::contract::{Act, Event, EventType, ObjectRef, Request as PolicyRequest};
 use polity_core::record::PassRecord;
 use polity_sim::{Happened, PoolMachine, Simulated as _};
+use polity_tests::host_harness::orbiter::{self, ORBITER};
+use polity_tests::host_harness::{LEASE, Site};
 use polity_tests::kubernetes::{Assets, KubeServer};
 use polity_tests::stand::reference;
-use polity_tests::whole::orbiter::{self, ORBITER};
-use polity_tests::whole::{LEASE, Site};
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, Setting, account_of, alike, allow_agent, condition, named, took};

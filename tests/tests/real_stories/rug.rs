@@ -3,8 +3,8 @@
 use polity_core::call::{CloudRequest, Session};
 use polity_core::contract::{Next, ObjectRef};
 use polity_sim::{RouterView, Sim, Simulated as _};
+use polity_tests::host_harness::rug::{RUG, binding, mac, port, ports, router};
 use polity_tests::stand::reference;
-use polity_tests::whole::rug::{RUG, binding, mac, port, ports, router};
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, Setting, alike, changes, condition, named};

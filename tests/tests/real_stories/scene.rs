@@ -25,9 +25,9 @@ use polity_core::record::PassRecord;
 use polity_sandbox::Policy;
 use polity_tests::evidence::wrong_notes;
 use polity_tests::guests;
+use polity_tests::host_harness::wire::Wire;
+use polity_tests::host_harness::{LEASE, Site};
 use polity_tests::kubernetes::{Assets, KubeServer};
-use polity_tests::whole::wire::Wire;
-use polity_tests::whole::{LEASE, Site};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use polity_core::contract::{Code, Next, RetryClass, Verdict};
 use polity_core::record::{Outcome, PassRecord};
+use polity_tests::host_harness::mcm;
+use polity_tests::host_harness::story::Story;
 use polity_tests::specified::capa as specified;
-use polity_tests::whole::mcm;
-use polity_tests::whole::story::Story;
 use serde_json::{Value, json};
 
 use crate::scenarios;

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use polity_core::contract::{Code, Next};
+use polity_tests::host_harness::Site;
+use polity_tests::host_harness::seeds::binding;
+use polity_tests::host_harness::story::{Story, edges};
 use polity_tests::specified::capv;
-use polity_tests::whole::Site;
-use polity_tests::whole::seeds::binding;
-use polity_tests::whole::story::{Story, edges};
 use serde_json::{Value, json};
 
 use crate::scenarios;

@@ -8,8 +8,8 @@ use polity_core::contract::Code;
 use polity_core::fault::FaultKind;
 use polity_core::plan::Part;
 use polity_core::record::{Outcome, PassRecord, WritePurpose};
+use polity_tests::host_harness::story::Story;
 use polity_tests::specified::capa as specified;
-use polity_tests::whole::story::Story;
 use serde_json::{Value, json};
 
 use super::tenancy::*;

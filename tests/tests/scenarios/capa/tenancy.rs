@@ -7,13 +7,13 @@ use polity::manifests::Manifests;
 use polity_core::path;
 use polity_core::record::PassRecord;
 use polity_sim::{Effect, VmView};
+pub(crate) use polity_tests::host_harness::capa::CAPA;
+use polity_tests::host_harness::story::{Story, edges};
+use polity_tests::host_harness::{Site, capa, mcm, seeds};
 use polity_tests::passes::edges_of;
 pub(crate) use polity_tests::passes::{calls, lifecycle_ran, session};
 use polity_tests::simulation::bindings::MACHINES;
 use polity_tests::stand::{condition_of, reference};
-pub(crate) use polity_tests::whole::capa::CAPA;
-use polity_tests::whole::story::{Story, edges};
-use polity_tests::whole::{Site, capa, mcm, seeds};
 use serde_json::{Value, json};
 
 pub(crate) const CONTROLLER: &str = "AWSClusterControllerIdentity";

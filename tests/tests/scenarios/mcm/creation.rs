@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use polity_tests::host_harness::BEGIN;
 use polity_tests::specified::mcm as specified;
-use polity_tests::whole::BEGIN;
 use serde_json::json;
 
 use super::garden::*;

@@ -72,7 +72,7 @@ async fn scenario_09_a_deletion_goes_on_after_a_crash_in_any_step(recording: Opt
 async fn without_its_vm(
     recording: Option<&Path>,
     configuration: Value,
-) -> (polity_tests::whole::story::Story, usize) {
+) -> (polity_tests::host_harness::story::Story, usize) {
     let vanishes = json!({"vm": "m-1", "at": "5m", "does": "vanish"});
     let story = running(recording, json!({"events": [vanishes]}), configuration).await;
     story.until_vms(<[_]>::is_empty).await;

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use polity_tests::host_harness::story::Story;
 use polity_tests::specified::mcm as specified;
 use polity_tests::stand::{condition_of, reference};
-use polity_tests::whole::story::Story;
 use serde_json::{Value, json};
 
 use super::garden::*;

@@ -7,10 +7,10 @@ use polity::manifests::Manifests;
 use polity_core::contract::{Next, RetryClass};
 use polity_core::record::PassRecord;
 use polity_sim::Happened;
+use polity_tests::host_harness::story::{Story, edges};
+use polity_tests::host_harness::{Site, mcm};
 use polity_tests::simulation::store::merge;
 use polity_tests::stand::reference;
-use polity_tests::whole::story::{Story, edges};
-use polity_tests::whole::{Site, mcm};
 use serde_json::{Value, json};
 
 /// Where the phase of a machine stands.

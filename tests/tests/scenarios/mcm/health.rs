@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use polity_core::record::PassRecord;
+use polity_tests::host_harness::mcm;
 use polity_tests::specified::mcm as specified;
 use polity_tests::stand::reference;
-use polity_tests::whole::mcm;
 use serde_json::json;
 
 use super::garden::*;

@@ -14,13 +14,13 @@ use polity_cluster::Cluster;
 use polity_core::contract::{Act, Next, Request};
 use polity_core::record::PassRecord;
 use polity_sim::{Happened, PoolMachine, Simulated as _};
+use polity_tests::host_harness::orbiter::{self, ORBITER};
+use polity_tests::host_harness::story::{Story, edges};
+use polity_tests::host_harness::{self, Site};
 use polity_tests::simulation::scenario::Rates;
 use polity_tests::simulation::seed::Chance;
 use polity_tests::simulation::store::merge;
 use polity_tests::stand::{condition_of, reference};
-use polity_tests::whole::orbiter::{self, ORBITER};
-use polity_tests::whole::story::{Story, edges};
-use polity_tests::whole::{self, Site};
 use serde_json::{Value, json};
 
 /// The annotations by which orbiter and the agents talk.

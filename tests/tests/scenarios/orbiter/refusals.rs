@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use polity_tests::whole::story::Story;
+use polity_tests::host_harness::story::Story;
 use serde_json::{Value, json};
 
 use super::land::*;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use polity_tests::host_harness::story::Story;
 use polity_tests::specified::rug;
-use polity_tests::whole::story::Story;
 use serde_json::{Value, json};
 
 use super::network::*;

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use polity_core::record::PassRecord;
+use polity_tests::host_harness::story::Story;
 use polity_tests::specified::rug;
-use polity_tests::whole::story::Story;
 use serde_json::{Value, json};
 
 use super::network::*;

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use polity_tests::whole::story::Story;
+use polity_tests::host_harness::story::Story;
 use serde_json::{Value, json};
 
 use super::network::*;

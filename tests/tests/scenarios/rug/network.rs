@@ -6,11 +6,11 @@ use std::time::Duration;
 use polity_core::contract::Next;
 use polity_core::record::PassRecord;
 use polity_sim::{Happened, PortView, RouterView, Sim, Simulated as _};
+pub(crate) use polity_tests::host_harness::rug::{mac, port};
+use polity_tests::host_harness::story::{Story, edges};
+use polity_tests::host_harness::{Site, rug};
 use polity_tests::simulation::store::merge;
 use polity_tests::stand::condition_of;
-pub(crate) use polity_tests::whole::rug::{mac, port};
-use polity_tests::whole::story::{Story, edges};
-use polity_tests::whole::{Site, rug};
 use serde_json::{Value, json};
 
 /// A poll of a router that is as it should be.

@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use polity_tests::host_harness::rug;
+use polity_tests::host_harness::story::Story;
 use polity_tests::stand::reference;
-use polity_tests::whole::rug;
-use polity_tests::whole::story::Story;
 use serde_json::{Value, json};
 
 use super::network::*;

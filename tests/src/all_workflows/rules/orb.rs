@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::Verdicts;
-use crate::together::orb;
-use crate::together::sight::Sight;
+use crate::all_workflows::orb;
+use crate::all_workflows::sight::Sight;
 
 /// The taint with which orbiter marks what it cordoned itself.
 const UPDATING: &str = "orbiter.polity.dev/updating";

@@ -4,12 +4,12 @@ use polity_sim::{PoolMachine, PortView, RouterView, VmView};
 use serde_json::Value;
 
 use super::scenario::Workflow;
+use crate::host_harness::Site;
+use crate::host_harness::capa::CAPA;
+use crate::host_harness::mcm::{DEPLOYMENT, MCM};
+use crate::host_harness::orbiter::ORBITER;
+use crate::host_harness::rug::RUG;
 use crate::simulation::bindings::MACHINES as CAPV;
-use crate::whole::Site;
-use crate::whole::capa::CAPA;
-use crate::whole::mcm::{DEPLOYMENT, MCM};
-use crate::whole::orbiter::ORBITER;
-use crate::whole::rug::RUG;
 
 /// What there is.
 pub struct Sight {

@@ -15,9 +15,9 @@ use serde_json::Value;
 use super::scenario::Workflow;
 use super::setting::{SHIFTY, SHUT, TRUSTED, WORKERS};
 use super::sight::{Sight, is_deleting};
+use crate::host_harness::story::edges;
+use crate::host_harness::{BEGIN, Site};
 use crate::stand::condition_of;
-use crate::whole::story::edges;
-use crate::whole::{BEGIN, Site};
 
 /// How long after a tenant lost its trust something may still be done for it: until every host has heard of it, and
 /// what was under way has arrived.

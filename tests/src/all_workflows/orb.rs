@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::rules::Rules;
 use super::setting::reference;
+use crate::host_harness::Site;
+use crate::host_harness::orbiter::{self, ORBITER};
 use crate::simulation::seed::Chance;
-use crate::whole::Site;
-use crate::whole::orbiter::{self, ORBITER};
 
 /// The Orb.
 pub const NAME: &str = "o";

@@ -6,9 +6,9 @@ use polity_core::record::{Outcome, PassRecord};
 use serde_json::Value;
 
 use super::{Verdicts, text};
-use crate::together::orb;
-use crate::together::setting::HEALTHY;
-use crate::together::sight::{Sight, is_deleting, phase};
+use crate::all_workflows::orb;
+use crate::all_workflows::setting::HEALTHY;
+use crate::all_workflows::sight::{Sight, is_deleting, phase};
 
 /// What was seen so far.
 #[derive(Default)]

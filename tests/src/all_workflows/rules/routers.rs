@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Verdicts;
-use crate::together::sight::{Sight, is_deleting};
+use crate::all_workflows::sight::{Sight, is_deleting};
 
 /// Each router is alive and configured, with the ports that it wants and no other; or it has ended, and nothing is left.
 pub fn compare(sight: &Sight) -> Verdicts {

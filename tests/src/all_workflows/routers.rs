@@ -4,8 +4,8 @@ use polity_core::contract::ObjectRef;
 use serde_json::{Value, json};
 
 use super::setting::reference;
-use crate::whole::Site;
-use crate::whole::rug::{self, RUG};
+use crate::host_harness::Site;
+use crate::host_harness::rug::{self, RUG};
 
 /// Where they stand.
 pub const NAMESPACE: &str = "networks";

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::scenario::Workflow;
 use super::{orb, routers};
+use crate::host_harness::Site;
+use crate::host_harness::capa::{self, CAPA};
+use crate::host_harness::mcm::{self, MCM};
 use crate::simulation::bindings::MACHINES as CAPV;
-use crate::whole::Site;
-use crate::whole::capa::{self, CAPA};
-use crate::whole::mcm::{self, MCM};
 
 /// The tenant whom the identity trusts.
 pub const TRUSTED: &str = "trusted";

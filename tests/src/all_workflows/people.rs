@@ -11,10 +11,10 @@ use super::setting::{
 };
 use super::sight::{Sight, is_deleting, is_worker, phase};
 use super::{orb, routers};
+use crate::host_harness::Site;
+use crate::host_harness::mcm::DEPLOYMENT;
 use crate::simulation::bindings::MACHINES as CAPV;
 use crate::simulation::seed::Chance;
-use crate::whole::Site;
-use crate::whole::mcm::DEPLOYMENT;
 
 /// What people did so far.
 pub struct People {

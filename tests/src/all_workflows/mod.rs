@@ -30,10 +30,10 @@ use polity_core::controller::Guards;
 use polity_core::record::PassRecord;
 use polity_sim::Millis;
 
+use crate::host_harness::agents::Agents;
+use crate::host_harness::hosts::Hosts;
+use crate::host_harness::{BEGIN, Site};
 use crate::simulation::seed::Chance;
-use crate::whole::agents::Agents;
-use crate::whole::hosts::Hosts;
-use crate::whole::{BEGIN, Site};
 use people::People;
 use rules::Rules;
 use scenario::{Scenario, Workflow};
