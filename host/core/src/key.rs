@@ -4,6 +4,49 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::contract::ObjectRef;
+use crate::object::Object;
+
+/// Which object of a kind: its texts are shared by all that name it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectKey {
+    /// None for cluster-scoped kinds.
+    pub namespace: Option<Arc<str>>,
+    /// `metadata.name`
+    pub name: Arc<str>,
+}
+
+impl ObjectKey {
+    /// The object of this namespace and name.
+    pub fn new(namespace: Option<&str>, name: &str) -> Self {
+        ObjectKey {
+            namespace: namespace.map(Arc::from),
+            name: Arc::from(name),
+        }
+    }
+}
+
+impl From<&Object> for ObjectKey {
+    fn from(object: &Object) -> Self {
+        ObjectKey::new(object.namespace(), object.name())
+    }
+}
+
+impl From<&ObjectRef> for ObjectKey {
+    fn from(object: &ObjectRef) -> Self {
+        ObjectKey::new(object.namespace.as_deref(), &object.name)
+    }
+}
+
+impl From<&Key> for ObjectKey {
+    fn from(key: &Key) -> Self {
+        ObjectKey {
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+        }
+    }
+}
+
 /// One object under one binding. Every event, timer and restart is reduced to a key and nothing else.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {

@@ -51,7 +51,6 @@ use crate::record::Outcome;
 #[cfg(test)]
 pub(crate) use fixture::{binding as fixture_binding, stop as fixture_stop};
 
-pub(crate) use asking::place;
 pub(crate) use deciding::{Finished, answer_of, taken};
 pub(crate) use frame::{Dependency, Frame, LastPass, Moved, Questions, primary_scope};
 pub(crate) use publishing::{Ended, MESSAGE};

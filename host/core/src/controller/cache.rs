@@ -9,6 +9,7 @@ use polity_kube_rules::text;
 
 use crate::call::{Scope, WatchEvent};
 use crate::contract::{ListQuery, ObjectRef};
+use crate::key::ObjectKey;
 use crate::object::{Object, ResourceVersion};
 use crate::path;
 
@@ -22,16 +23,13 @@ pub const KEPT_METADATA: [&str; 3] = [
 /// How many ends of objects that a scope never showed it remembers: they may come in late, and need not exist at all.
 const UNSEEN: usize = 1_024;
 
-/// Namespace and name of an object within a kind.
-pub type Place = (Option<String>, String);
-
 /// An object before and after an event.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// In which scope.
     pub scope: Scope,
     /// Where.
-    pub place: Place,
+    pub place: ObjectKey,
     /// None if it was not there.
     pub before: Option<Object>,
     /// None if it is not there.
@@ -49,12 +47,12 @@ struct Watched {
     synced: bool,
     /// Why it is not synced, where its watch said so.
     watch_error: Option<String>,
-    objects: BTreeMap<Place, Object>,
+    objects: BTreeMap<ObjectKey, Object>,
     /// The latest version that its watch showed, of any object, its end too: it shows them in their order.
     shown: ResourceVersion,
     /// What this host saw end, by place and uid: a watch that lags must not bring it back. By both, because a policy that
     /// deletes an object may name the uid of any other one.
-    ended: BTreeSet<(Place, String)>,
+    ended: BTreeSet<(ObjectKey, String)>,
     /// Boot milliseconds since nobody depends on it; none while somebody does.
     idle_since: Option<u64>,
 }
@@ -132,7 +130,7 @@ impl Cache {
     /// Enters an object that this host just wrote or read into every scope that covers it. A watch that has shown a later
     /// version showed this one before, and perhaps its end since: there a late answer changes nothing.
     pub fn own_write(&mut self, object: &Object) -> Vec<Change> {
-        let (kind, place) = (object.kind(), place(object));
+        let (kind, place) = (object.kind(), ObjectKey::from(object));
         let node = object.str_at("spec.nodeName");
         let ended = object.is_deleting() && is_ended(&object.tree());
         self.scopes
@@ -149,7 +147,7 @@ impl Cache {
 
     /// Enters that this host saw an object gone.
     pub fn own_delete(&mut self, reference: &ObjectRef, uid: &str) -> Vec<Change> {
-        let place = (reference.namespace.clone(), reference.name.clone());
+        let place = ObjectKey::from(reference);
         self.scopes
             .iter_mut()
             .filter(|(scope, _)| scope.kind == reference.kind && scope.covers_place(&place))
@@ -158,7 +156,7 @@ impl Cache {
     }
 
     /// One object, as the given scope shows it.
-    pub fn get(&self, scope: &Scope, place: &Place) -> Lookup<Option<Object>> {
+    pub fn get(&self, scope: &Scope, place: &ObjectKey) -> Lookup<Option<Object>> {
         match self.scopes.get(scope) {
             None => Lookup::Unwatched,
             Some(watched) if !watched.synced => Lookup::Unsynced,
@@ -167,13 +165,13 @@ impl Cache {
     }
 
     /// One object as it was last shown, synced or not.
-    pub fn last_known(&self, scope: &Scope, place: &Place) -> Option<&Object> {
+    pub fn last_known(&self, scope: &Scope, place: &ObjectKey) -> Option<&Object> {
         self.scopes.get(scope)?.objects.get(place)
     }
 
     /// One object as any scope shows it.
     pub fn find(&self, reference: &ObjectRef) -> Option<Object> {
-        let place = (reference.namespace.clone(), reference.name.clone());
+        let place = ObjectKey::from(reference);
         self.scopes
             .iter()
             .filter(|(scope, _)| scope.kind == reference.kind)
@@ -213,10 +211,6 @@ impl Cache {
             .into_iter()
             .flat_map(|watched| watched.objects.values())
     }
-}
-
-fn place(object: &Object) -> Place {
-    (object.namespace().map(str::to_owned), object.name().to_owned())
 }
 
 /// Whether a query selects an object of its kind.
@@ -272,15 +266,15 @@ impl Scope {
     }
 
     /// Whether an object at this place could be in scope, by namespace and name.
-    pub fn covers_place(&self, place: &Place) -> bool {
-        (self.namespace.is_none() || self.namespace == place.0)
-            && self.name.as_deref().is_none_or(|name| name == place.1)
+    pub fn covers_place(&self, place: &ObjectKey) -> bool {
+        (self.namespace.is_none() || self.namespace.as_deref() == place.namespace.as_deref())
+            && self.name.as_deref().is_none_or(|name| *name == *place.name)
     }
 }
 
 impl Watched {
     fn apply(&mut self, scope: &Scope, object: Object) -> Option<Change> {
-        let place = place(&object);
+        let place = ObjectKey::from(&object);
         let stale = self
             .objects
             .get(&place)
@@ -298,7 +292,7 @@ impl Watched {
     }
 
     fn delete(&mut self, scope: &Scope, object: &Object) -> Option<Change> {
-        let place = place(object);
+        let place = ObjectKey::from(object);
         self.ended.remove(&(place.clone(), object.uid().to_owned()));
         let known = self.objects.get(&place)?;
         if known.uid() != object.uid() || known.version() > object.version() {
@@ -307,7 +301,7 @@ impl Watched {
         Some(self.remove(scope, place))
     }
 
-    fn remove(&mut self, scope: &Scope, place: Place) -> Change {
+    fn remove(&mut self, scope: &Scope, place: ObjectKey) -> Change {
         let before = self.objects.remove(&place);
         Change {
             scope: scope.clone(),
@@ -317,12 +311,12 @@ impl Watched {
         }
     }
 
-    fn has_ended(&self, place: &Place, uid: &str) -> bool {
+    fn has_ended(&self, place: &ObjectKey, uid: &str) -> bool {
         // Most scopes remember none, and need not build a key.
         !self.ended.is_empty() && self.ended.contains(&(place.clone(), uid.to_owned()))
     }
 
-    fn end(&mut self, scope: &Scope, place: Place, uid: &str) -> Option<Change> {
+    fn end(&mut self, scope: &Scope, place: ObjectKey, uid: &str) -> Option<Change> {
         let is_known = self.objects.get(&place).is_some_and(|known| known.uid() == uid);
         if is_known || self.ended.len() < UNSEEN {
             self.ended.insert((place.clone(), uid.to_owned()));
@@ -336,8 +330,10 @@ impl Watched {
     fn list(&mut self, scope: &Scope, objects: Vec<Object>, version: ResourceVersion) -> Vec<Change> {
         self.synced = true;
         self.watch_error = None;
-        let listed: BTreeMap<Place, String> =
-            objects.iter().map(|o| (place(o), o.uid().to_owned())).collect();
+        let listed: BTreeMap<ObjectKey, String> = objects
+            .iter()
+            .map(|o| (ObjectKey::from(o), o.uid().to_owned()))
+            .collect();
         let gone: Vec<Object> = self
             .objects
             .iter()
@@ -348,7 +344,7 @@ impl Watched {
             .collect();
         let mut changes = Vec::new();
         for known in gone {
-            changes.push(self.remove(scope, place(&known)));
+            changes.push(self.remove(scope, ObjectKey::from(&known)));
         }
         self.ended
             .retain(|(place, uid)| listed.get(place).is_some_and(|listed| listed == uid));
@@ -363,7 +359,7 @@ impl Watched {
 
     /// Whether the watch has shown this version before, and since then that the object is gone.
     fn was_gone(&self, object: &Object) -> bool {
-        object.version() <= self.shown && !self.objects.contains_key(&place(object))
+        object.version() <= self.shown && !self.objects.contains_key(&ObjectKey::from(object))
     }
 }
 
@@ -403,7 +399,7 @@ mod tests {
     }
 
     fn version(cache: &Cache) -> Option<u64> {
-        match cache.get(&scope(), &(None, "n".into())) {
+        match cache.get(&scope(), &ObjectKey::new(None, "n")) {
             Lookup::Known(object) => object.map(|o| o.version().0),
             other => panic!("{other:?}"),
         }
@@ -536,7 +532,7 @@ mod tests {
     #[test]
     fn not_found_is_said_only_by_a_synced_watch() {
         let mut cache = cache();
-        assert_eq!(cache.get(&scope(), &(None, "n".into())), Lookup::Unsynced);
+        assert_eq!(cache.get(&scope(), &ObjectKey::new(None, "n")), Lookup::Unsynced);
         cache.observe(
             &scope(),
             WatchEvent::Listed {
@@ -544,10 +540,13 @@ mod tests {
                 version: ResourceVersion(1),
             },
         );
-        assert_eq!(cache.get(&scope(), &(None, "n".into())), Lookup::Known(None));
+        assert_eq!(
+            cache.get(&scope(), &ObjectKey::new(None, "n")),
+            Lookup::Known(None)
+        );
         assert_eq!(cache.watch_error(&scope()), None);
         cache.observe(&scope(), WatchEvent::Failed("cut".into()));
-        assert_eq!(cache.get(&scope(), &(None, "n".into())), Lookup::Unsynced);
+        assert_eq!(cache.get(&scope(), &ObjectKey::new(None, "n")), Lookup::Unsynced);
         assert_eq!(cache.watch_error(&scope()), Some("cut"));
     }
 }

@@ -13,9 +13,9 @@ use crate::binding::KindGrant;
 use crate::call::Scope;
 use crate::contract::{Cause, ListQuery, Question};
 use crate::grants;
-use crate::key::Key;
+use crate::key::{Key, ObjectKey};
 use crate::object::Object;
-use crate::reconcile::{Dependency, Moved, Questions, Work, place as place_of};
+use crate::reconcile::{Dependency, Moved, Questions, Work};
 use crate::render::digest_of_item;
 
 /// Who depends on a scope.
@@ -76,7 +76,9 @@ impl<'a> Seen<'a> {
         [before, after].map(|object| {
             let object = object.as_ref()?;
             let wanted = match question {
-                Question::Object(query) => (place_of(query) == *place).then_some(&query.projection),
+                Question::Object(query) => {
+                    (ObjectKey::from(&query.object) == *place).then_some(&query.projection)
+                }
                 Question::Objects(query) => selects(query, object).then_some(&query.projection),
                 _ => None,
             };
@@ -191,7 +193,9 @@ impl Controller {
         let related = |primary: Option<&Object>| -> Vec<Object> {
             let found = match question {
                 Question::Object(query) => {
-                    let known = self.cache.last_known(&dependency.scope, &place_of(query));
+                    let known = self
+                        .cache
+                        .last_known(&dependency.scope, &ObjectKey::from(&query.object));
                     known.cloned().into_iter().collect()
                 }
                 Question::Objects(query) => self.list_now(&dependency.scope, query),

@@ -10,7 +10,7 @@ use crate::binding::Binding;
 use crate::call::Scope;
 use crate::contract::{Code, Failure, Kind};
 use crate::controller::cache::{Change, Lookup};
-use crate::key::{Key, PassId};
+use crate::key::{Key, ObjectKey, PassId};
 use crate::object::{Object, ResourceVersion};
 use crate::reconcile::{
     CLUSTER_LONGEST, Command, Context, Dependency, Ended, Finished, Flow, Frame, Phase, PhaseEvent, Report,
@@ -49,7 +49,7 @@ impl Controller {
         let Some(binding) = self.bindings.get(&key.binding).cloned() else {
             return;
         };
-        let place = (key.namespace.as_deref().map(str::to_owned), key.name.to_string());
+        let place = ObjectKey::from(key);
         let snapshot = match self.cache.get(&primary_scope(&binding), &place) {
             Lookup::Known(object) => object,
             // The watch lists again and wakes the key then.

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::cache::{Change, Place};
+use super::cache::Change;
 use super::keys::{KeyState, Waiting};
 use super::rate_limit::Bucket;
 use super::{Controller, Guard, Output};
 use crate::binding::{Binding, Tenant};
 use crate::call::{Scope, WatchEvent};
 use crate::contract::{Cause, Role};
-use crate::key::Key;
+use crate::key::{Key, ObjectKey};
 use crate::object::Object;
 use crate::reconcile::primary_scope;
 
@@ -112,15 +112,10 @@ impl Controller {
                 .find(|other| outranks(other, binding) && meet(other, binding));
             self.health.entry(name.clone()).or_default().overlapped_by = older.map(|o| o.name.clone());
             let scope = primary_scope(binding);
-            let mut places: Vec<(Place, Option<Object>)> = self
+            let mut places: Vec<(ObjectKey, Option<Object>)> = self
                 .cache
                 .all(&scope)
-                .map(|o| {
-                    (
-                        (o.namespace().map(str::to_owned), o.name().to_owned()),
-                        Some(o.clone()),
-                    )
-                })
+                .map(|o| (ObjectKey::from(o), Some(o.clone())))
                 .collect();
             if let Some(one) = absent_place(binding)
                 && self.cache.is_synced(&scope)
@@ -139,7 +134,7 @@ impl Controller {
     }
 
     /// Whether a binding governs what stands at a place: no older binding with a lifecycle does.
-    fn governs(&self, binding: &Binding, place: &Place) -> bool {
+    fn governs(&self, binding: &Binding, place: &ObjectKey) -> bool {
         primary_scope(binding).covers_place(place)
             && !self
                 .bindings
@@ -197,7 +192,7 @@ impl Controller {
         let Some(binding) = self.bindings.get(&key.binding).cloned() else {
             return self.forget(key);
         };
-        let place = place_of(key);
+        let place = ObjectKey::from(key);
         let now = self.cache.last_known(&primary_scope(&binding), &place).cloned();
         let waits = state.waiting;
         if now.is_none() && binding.spec.governs.name.is_none() {
@@ -374,9 +369,10 @@ fn meet(a: &Binding, b: &Binding) -> bool {
 }
 
 /// Where the one object that a binding names would stand.
-fn absent_place(binding: &Binding) -> Option<Place> {
-    let name = binding.spec.governs.name.clone()?;
-    Some((binding.spec.governs.namespace.clone(), name))
+fn absent_place(binding: &Binding) -> Option<ObjectKey> {
+    let governs = &binding.spec.governs;
+    let name = governs.name.as_deref()?;
+    Some(ObjectKey::new(governs.namespace.as_deref(), name))
 }
 
 /// Shares a name as the maps of the controller hold it.
@@ -384,16 +380,12 @@ fn shared(name: &str) -> Arc<str> {
     Arc::from(name)
 }
 
-fn key_at(binding: &Arc<str>, place: &Place) -> Key {
+fn key_at(binding: &Arc<str>, place: &ObjectKey) -> Key {
     Key {
         binding: binding.clone(),
-        namespace: place.0.as_deref().map(Arc::from),
-        name: Arc::from(place.1.as_str()),
+        namespace: place.namespace.clone(),
+        name: place.name.clone(),
     }
-}
-
-fn place_of(key: &Key) -> Place {
-    (key.namespace.as_deref().map(str::to_owned), key.name.to_string())
 }
 
 fn tenant(binding: &Binding, key: &Key, object: Option<&Object>) -> Arc<str> {

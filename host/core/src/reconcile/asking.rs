@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::frame::{Dependency, Frame, Moved, Questions};
 use super::role::RoleRun;
@@ -15,10 +15,11 @@ use super::work::Work;
 use super::{Awaited, CLUSTER_LONGEST, Command, Context, Flow, Phase, PhaseEvent, Report};
 use crate::binding::KindGrant;
 use crate::call::{Call, CloudRequest, Found, Reply, Scope};
-use crate::contract::{Answer, Ask, Code, Failure, Json, ListQuery, ObjectQuery, Question, Request, Role};
+use crate::contract::{Answer, Ask, Code, Failure, Json, ListQuery, Question, Request, Role};
 use crate::controller::Guard;
-use crate::controller::cache::{Lookup, Place};
+use crate::controller::cache::Lookup;
 use crate::grants::{self, Admitted};
+use crate::key::ObjectKey;
 use crate::object::Object;
 use crate::render::{Render, Rendered, answer_of_object, too_large};
 
@@ -459,7 +460,11 @@ impl Look {
         let Question::Object(query) = &self.asked.1 else {
             return None;
         };
-        let found = match context.view.cache.get(&self.scope, &place(query)) {
+        let found = match context
+            .view
+            .cache
+            .get(&self.scope, &ObjectKey::from(&query.object))
+        {
             Lookup::Known(object) => object,
             _ if !context.is_guarded(Guard::NotFoundNeedsASyncedWatch) => None,
             _ => return None,
@@ -481,7 +486,10 @@ impl Look {
         };
         let primary = context.frame.snapshot.as_ref();
         let answer = answer_of_object(&self.grant, primary, query, found.as_ref());
-        let known = context.view.cache.last_known(&self.scope, &place(query));
+        let known = context
+            .view
+            .cache
+            .last_known(&self.scope, &ObjectKey::from(&query.object));
         let is_behind = match (&found, known) {
             (Some(found), Some(known)) => known.version() > found.version(),
             _ => false,
@@ -538,11 +546,6 @@ impl Context<'_> {
     }
 }
 
-/// Where the object of a question stands.
-pub(crate) fn place(query: &ObjectQuery) -> Place {
-    (query.object.namespace.clone(), query.object.name.clone())
-}
-
 fn not_a_list() -> Failure {
     Failure::new(Code::Internal, "several objects answer a question for one")
 }
@@ -589,6 +592,7 @@ mod tests {
     use crate::key::PassId;
     use crate::object::ResourceVersion;
     use crate::reconcile::fixture::{Fixture, answer, ask, config_map, failure, found, get};
+    use serde_json::Value;
 
     /// What the journal holds when the policy is called again.
     fn journal(commands: &[Command]) -> Option<Vec<Result<Json, Failure>>> {

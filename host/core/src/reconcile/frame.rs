@@ -6,8 +6,7 @@ use std::sync::Arc;
 use crate::binding::{Binding, KindGrant};
 use crate::call::{Scope, Session};
 use crate::contract::{Cause, Question, Role};
-use crate::controller::cache::Place;
-use crate::key::{Key, Now, PassId};
+use crate::key::{Key, Now, ObjectKey, PassId};
 use crate::object::Object;
 use crate::render::limit;
 
@@ -108,11 +107,8 @@ impl Dependency {
 pub(super) type Dependencies = BTreeMap<Questions, Dependency>;
 
 impl Frame {
-    pub(crate) fn place(&self) -> Place {
-        (
-            self.key.namespace.as_deref().map(str::to_owned),
-            self.key.name.to_string(),
-        )
+    pub(crate) fn place(&self) -> ObjectKey {
+        ObjectKey::from(&self.key)
     }
 
     pub(crate) fn uid(&self) -> &str {

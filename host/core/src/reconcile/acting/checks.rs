@@ -10,6 +10,7 @@ use crate::contract::{
 };
 use crate::controller::Guard;
 use crate::grants;
+use crate::key::ObjectKey;
 use crate::object::ResourceVersion;
 use crate::reconcile::frame::primary_scope;
 use crate::reconcile::pending::Pending;
@@ -68,19 +69,14 @@ fn leaves_host_conditions(
     if patch["status"].get("conditions").is_none() {
         return Ok(None);
     }
-    let ObjectRef {
-        kind,
-        namespace,
-        name,
-        ..
-    } = &act.object;
+    let ObjectRef { kind, name, .. } = &act.object;
     let governs = |binding: &&Arc<Binding>| binding.spec.governs.kind() == *kind && has_conditions(binding);
     let governing: Vec<_> = context.view.bindings.values().filter(governs).collect();
     let wanted = grants::host_conditions(patch);
     if governing.is_empty() && wanted.is_empty() {
         return Ok(None);
     }
-    let place = (namespace.clone(), name.clone());
+    let place = ObjectKey::from(&act.object);
     let cache = context.view.cache;
     let mut shown = governing
         .iter()
