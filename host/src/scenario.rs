@@ -85,7 +85,7 @@ pub struct Step {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Condition {
-    /// Which object.
+    /// The object, by kind, namespace and name.
     pub object: ObjectRef,
     /// Dotted path; `status.conditions[Ready]` is the condition of that type.
     pub path: String,
@@ -98,7 +98,7 @@ pub struct Condition {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Patch {
-    /// Which object.
+    /// The object, by kind, namespace and name.
     pub object: ObjectRef,
     /// JSON merge patch.
     pub patch: Value,

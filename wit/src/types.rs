@@ -156,7 +156,7 @@ impl std::fmt::Display for Failure {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectQuery {
-    /// Which object.
+    /// The object that is meant.
     pub object: ObjectRef,
     /// Dotted paths to keep; empty keeps all.
     pub projection: Vec<String>,
@@ -285,7 +285,7 @@ pub struct Precondition {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectPatch {
-    /// Which object.
+    /// The object that is meant.
     pub object: ObjectRef,
     /// What must still hold of it.
     pub precondition: Precondition,
@@ -300,7 +300,7 @@ pub struct ObjectPatch {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectDelete {
-    /// Which object.
+    /// The object that is meant.
     pub object: ObjectRef,
     /// What must still hold of it.
     pub precondition: Precondition,
@@ -746,7 +746,7 @@ impl RetryRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wait {
-    /// So long.
+    /// For so many milliseconds, or until something new is wanted.
     After(u64),
     /// Until something changes, at the latest after so long.
     OnChange(Option<u64>),

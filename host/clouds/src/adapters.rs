@@ -79,7 +79,7 @@ pub enum OpenError {
     Saved {
         /// The adapter.
         cloud: &'static str,
-        /// Why.
+        /// What the adapter said.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
@@ -88,7 +88,7 @@ pub enum OpenError {
     Catalogue {
         /// The adapter.
         cloud: &'static str,
-        /// Which.
+        /// The violations of its schema.
         #[source]
         source: CatalogueError,
     },

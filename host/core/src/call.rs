@@ -24,22 +24,22 @@ pub struct CallId(pub u64);
 pub enum Call {
     /// Call a policy. Reply: [`Reply::Stepped`].
     Step {
-        /// Which.
+        /// The policy.
         policy: PolicyId,
-        /// In which role.
+        /// The role in which it is called.
         role: Role,
-        /// With what.
+        /// The snapshot and the journal so far.
         pass: Arc<Pass>,
-        /// Within what: as the pass's binding says.
+        /// The limits of the pass's binding.
         limits: Limits,
     },
     /// Ask the retry policy. Reply: [`Reply::Decided`].
     Decide {
-        /// Which.
+        /// The retry policy.
         policy: PolicyId,
-        /// Of what.
+        /// What is to be tried again.
         request: RetryRequest,
-        /// Within what: as the binding says.
+        /// The limits of the binding.
         limits: Limits,
     },
     /// Read or change something in a cloud. Reply: [`Reply::Answer`].
@@ -211,7 +211,7 @@ impl PendingEntry {
 pub enum Write {
     /// JSON merge patch.
     Patch {
-        /// Which object.
+        /// The object that is meant.
         object: ObjectRef,
         /// `status`, or none.
         subresource: Option<String>,

@@ -16,7 +16,7 @@ pub const BEGINS_WITHIN: u64 = 10_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OperationEffect {
-    /// Nothing.
+    /// It changes nothing.
     Read,
     /// Changes something that exists; doing it twice is harmless or refused.
     Change,

@@ -65,16 +65,16 @@ pub enum Input {
     Unbound(String),
     /// A watch said something.
     Watched {
-        /// Which.
+        /// What the watch covers.
         scope: Scope,
-        /// What.
+        /// What it says.
         event: WatchEvent,
     },
     /// A call ended.
     Returned {
-        /// Which.
+        /// The call that is answered.
         call: CallId,
-        /// How.
+        /// Its reply.
         reply: Reply,
     },
     /// Finish what is in flight, give the lease up, and stop.
@@ -95,7 +95,7 @@ pub enum Output {
     Call {
         /// Names it.
         id: CallId,
-        /// What.
+        /// What is to be done.
         call: Call,
     },
     /// A call took too long, or nobody waits for it any more.

@@ -30,7 +30,7 @@ pub enum FaultKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{kind:?}: {message}")]
 pub struct Fault {
-    /// How.
+    /// Which rule of the contract was broken.
     pub kind: FaultKind,
     /// For people: what trapped where, with the panic's message if there was one.
     pub message: String,

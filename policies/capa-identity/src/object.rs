@@ -25,7 +25,7 @@ pub struct AwsCluster {
     pub metadata: Metadata,
     /// What is wanted.
     pub spec: ClusterSpec,
-    /// What is.
+    /// The observed state.
     pub status: ClusterStatus,
 }
 
@@ -115,7 +115,7 @@ pub struct AwsMachine {
     pub metadata: Metadata,
     /// What is wanted.
     pub spec: AwsMachineSpec,
-    /// What is.
+    /// The observed state.
     pub status: AwsMachineStatus,
 }
 

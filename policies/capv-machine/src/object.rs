@@ -20,7 +20,7 @@ pub struct Machine {
     pub metadata: Metadata,
     /// What is wanted.
     pub spec: MachineSpec,
-    /// What is.
+    /// The observed state.
     #[serde(default)]
     pub status: MachineStatus,
 }

@@ -54,7 +54,7 @@ pub struct NodeCapacity {
     pub capacity: BTreeMap<String, String>,
     /// The cloud's name for the size.
     pub instance_type: String,
-    /// Where.
+    /// The region of the cloud.
     pub region: String,
     /// Where in the region.
     pub zone: String,

@@ -27,7 +27,7 @@ pub struct Machine {
     /// What is wanted.
     #[serde(default)]
     pub spec: MachineSpec,
-    /// What is.
+    /// The observed state.
     #[serde(default)]
     pub status: MachineStatus,
 }

@@ -45,7 +45,7 @@ pub struct SafetyStatus {
     /// When they were frozen or thawed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// Why.
+    /// The reason, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Since when the API server has not answered.

@@ -24,7 +24,7 @@ pub struct Orb {
     pub metadata: Metadata,
     /// What is wanted.
     pub spec: OrbSpec,
-    /// What is.
+    /// The observed state.
     #[serde(default)]
     pub status: OrbStatus,
 }

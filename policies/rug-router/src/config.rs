@@ -30,7 +30,7 @@ pub struct Config {
     pub debug: bool,
     /// The same for the routers of these namespaces.
     pub debug_tenants: Vec<String>,
-    /// Why.
+    /// The reason, for people.
     pub debug_reason: Option<String>,
 }
 

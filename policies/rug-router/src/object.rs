@@ -17,7 +17,7 @@ pub struct Router {
     pub metadata: Metadata,
     /// What is wanted.
     pub spec: RouterSpec,
-    /// What is.
+    /// The observed state.
     #[serde(default)]
     pub status: RouterStatus,
 }
@@ -47,7 +47,7 @@ pub struct RouterSpec {
     /// Somebody works on the router by hand: nothing is asked and nothing is done.
     #[serde(default)]
     pub debug: bool,
-    /// Why.
+    /// The reason, for people.
     #[serde(default)]
     pub debug_reason: Option<String>,
 }
@@ -95,7 +95,7 @@ pub struct RouterStatus {
     pub plugging: bool,
     /// The traffic that was read last.
     pub traffic: Vec<Traffic>,
-    /// When.
+    /// When traffic was seen last.
     pub traffic_time: Option<Time>,
     /// `Ready`, `PortsPlugged`, `RebuildTaken` and `Debugging`.
     pub conditions: Conditions,

@@ -206,7 +206,7 @@ impl<C> RetryRequest<C> {
 }
 
 impl Wait {
-    /// So long.
+    /// Waits this long, or until something new is wanted.
     pub fn after(length: impl Into<Duration>) -> Wait {
         Wait::After(millis(length.into()))
     }

@@ -93,9 +93,9 @@ pub enum Rule {
 /// A rule was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The rule that was broken.
     pub rule: Rule,
-    /// How.
+    /// What was seen.
     pub message: String,
 }
 

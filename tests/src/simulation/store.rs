@@ -18,7 +18,7 @@ pub type Place = (String, String, String);
 pub struct Change {
     /// The version that it made.
     pub version: u64,
-    /// Where.
+    /// Kind, namespace and name.
     pub place: Place,
     /// Who wrote: the identity of a host, or `user`.
     pub author: String,

@@ -28,7 +28,7 @@ const UNSEEN: usize = 1_024;
 pub struct Change {
     /// In which scope.
     pub scope: Scope,
-    /// Where.
+    /// Namespace and name.
     pub place: ObjectKey,
     /// None if it was not there.
     pub before: Option<Object>,

@@ -556,7 +556,7 @@ pub(super) enum Remembered {
     Answer(Result<Json, Failure>),
     /// A long list: it is asked for beforehand, and rendered by a thread.
     Long,
-    /// Nothing.
+    /// No watch knows it.
     Unknown,
 }
 

@@ -31,7 +31,7 @@ pub enum Unreachable {
     /// `unavailable` at once, effect none.
     #[default]
     Refused,
-    /// Nothing.
+    /// The call gets no answer.
     Silent,
 }
 

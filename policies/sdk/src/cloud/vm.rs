@@ -187,7 +187,7 @@ pub struct VmSpec<'a> {
     pub instance_uuid: &'a str,
     /// What to clone.
     pub template: &'a str,
-    /// Where.
+    /// The place in the cloud.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datacenter: Option<&'a str>,
     /// Where in the inventory.
