@@ -43,15 +43,7 @@ fn check(said: &[String]) -> usize {
 /// What a process says until it has said this, and is killed, or until its end.
 fn said_until(folder: &Path, data: &Path, point: Option<Point>) -> Vec<String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_polity-under-test"));
-    let command = command.args([
-        "run",
-        "--until-settled",
-        "--speed",
-        "max",
-        "--deadline",
-        "3h",
-        "--data",
-    ]);
+    let command = command.args(["run", "--until-settled", "--deadline", "3h", "--data"]);
     let command = command
         .arg(data)
         .arg(folder)
