@@ -9,7 +9,7 @@ use polity_core::binding::{
     self, API_VERSION, Binding, BindingSpec, KIND, Limits, LoadedPolicy, PolicySource,
 };
 use polity_core::call::{Scope, WatchEvent, Write};
-use polity_core::contract::{Kind, ListQuery, Manifest, Question, Role};
+use polity_core::contract::{Kind, ListQuery, Manifest, Precondition, Question, Role};
 use polity_core::controller::Health;
 use polity_core::grants::{self, Grants};
 use polity_core::object::Object;

@@ -1,7 +1,7 @@
 //! Writes: patches of primaries, acts on other objects. Each is sent at most once.
 
 use polity_core::call::Write;
-use polity_core::contract::{Act, Answer, Code, Eviction, Failure, ObjectPatch, ObjectRef, Precondition};
+use polity_core::contract::{Act, Answer, Code, Eviction, Failure, ObjectRef, Precondition};
 use polity_core::object::Object;
 use polity_kube_rules::deletion::{is_deleting, is_ended};
 use serde_json::{Value, json};
@@ -227,7 +227,7 @@ fn eviction(act: &Eviction) -> Value {
 mod tests {
     use super::*;
     use crate::fake::{Fake, Reply, not_found, not_served, reference, refusal, widget};
-    use polity_core::contract::{Effect, ObjectCreate, ObjectDelete};
+    use polity_core::contract::{Effect, ObjectCreate, ObjectDelete, ObjectPatch};
 
     fn patch() -> Write {
         Write::Patch {

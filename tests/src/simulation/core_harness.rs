@@ -9,7 +9,7 @@ use polity_core::call::{
 use polity_core::contract::{Answer, Code, Failure, Pass, Question, Resolution, Wait};
 use polity_core::controller::{Controller, Input, Output};
 use polity_core::fault::Stepped;
-use polity_core::key::{Key, Now};
+use polity_core::key::{Key, Now, ObjectKey};
 use polity_core::object::Object;
 use polity_core::record::PassRecord;
 use serde_json::{Value, json};
@@ -301,5 +301,5 @@ impl Default for Desk {
 }
 
 fn covers(scope: &Scope, place: &Place) -> bool {
-    scope.kind.kind == place.0 && scope.covers_place(&(Some(place.1.clone()), place.2.clone()))
+    scope.kind.kind == place.0 && scope.covers_place(&ObjectKey::new(Some(&place.1), &place.2))
 }

@@ -45,7 +45,7 @@ pub(crate) enum Expect {
     /// Nothing of the conclusion is published: a fault, or the API server refuses.
     NotTaken,
     /// The pass ends, however.
-    LastOutcomes,
+    Ends,
     /// The identity is denied, and the lifecycle is not asked.
     Denied,
     /// The conclusion is published, and so many passes are as many as it gets while the table is played.

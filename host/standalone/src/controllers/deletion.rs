@@ -60,7 +60,7 @@ pub(crate) enum Deleted {
 pub(crate) fn delete(write: &mut Write<'_>, key: &Key, object: &Object, how: How) -> Deleted {
     let mut sweep = Sweep::default();
     let gone = sweep.delete(write, key, object, how);
-    sweep.resolve(write);
+    sweep.settle(write);
     if let Some(gone) = gone {
         return Deleted::Gone(gone);
     }
@@ -80,7 +80,7 @@ pub(crate) fn put(write: &mut Write<'_>, key: &Key, value: Value) -> Object {
     if has_owners {
         sweep.collect(write, key);
     }
-    sweep.resolve(write);
+    sweep.settle(write);
     stored
 }
 

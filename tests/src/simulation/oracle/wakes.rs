@@ -5,7 +5,6 @@ use polity_core::call::Reply;
 use polity_core::contract::{Cause, Json, Question, Request, Role};
 use polity_core::key::Key;
 use polity_core::record::{Outcome, PassRecord};
-use serde_json::Value;
 
 use super::{Instant, Last, Meta, Oracle, Rule, Seen, Verdict, ensure};
 use crate::simulation::kinds;

@@ -2,7 +2,7 @@
 
 use polity_core::call::{Call, CallId, CloudRequest, Reply, Session, Write};
 use polity_core::catalogue::OperationEffect;
-use polity_core::contract::{Act, Answer, Code, Failure, ObjectRef, Precondition, Question, Resolution};
+use polity_core::contract::{Act, Answer, Code, Failure, ObjectRef, Question, Resolution};
 use polity_core::controller::Input;
 use polity_core::object::Object;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Happening, World};
 use crate::simulation::host::Sort;
 use crate::simulation::oracle::{Instant, Verdict, Violation};
-use crate::simulation::store::{merge, selects};
+use crate::simulation::store::selects;
 
 /// A call on its way.
 pub(super) struct Arrival {

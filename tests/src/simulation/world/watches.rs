@@ -1,6 +1,7 @@
 //! Watches: they lag, break and list again.
 
 use polity_core::call::{Scope, WatchEvent};
+use polity_core::key::ObjectKey;
 use polity_core::object::{Object, ResourceVersion};
 
 use super::{Happening, World};
@@ -204,6 +205,6 @@ pub(super) fn shown(
 pub(super) fn covers(scope: &Scope, at: &Place, object: &Object) -> bool {
     let on_node = |node: &String| object.tree()["spec"]["nodeName"] == **node;
     scope.kind.kind == at.0
-        && scope.covers_place(&(Some(at.1.clone()), at.2.clone()))
+        && scope.covers_place(&ObjectKey::new(Some(&at.1), &at.2))
         && scope.node.as_ref().is_none_or(on_node)
 }

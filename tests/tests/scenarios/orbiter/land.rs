@@ -499,7 +499,7 @@ fn watch(cluster: Arc<Cluster>, clouds: Arc<Clouds>) -> Arc<Mutex<BTreeSet<Strin
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            let nodes = whole::list(&cluster, "v1", "Node").await;
+            let nodes = host_harness::list(&cluster, "v1", "Node").await;
             if let Some(broke) = touched(&nodes, &clouds) {
                 found.lock().unwrap_or_else(PoisonError::into_inner).insert(broke);
             }
