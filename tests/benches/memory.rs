@@ -48,8 +48,12 @@ fn bytes() -> usize {
     BYTES.load(Ordering::Relaxed)
 }
 
-/// A Widget of so many bytes.
 fn widget(number: usize) -> Object {
+    Object::new(tree(number))
+}
+
+/// A Widget of so many bytes.
+fn tree(number: usize) -> Value {
     let mut value = json!({
         "apiVersion": bindings::WIDGETS, "kind": "Widget",
         "metadata": {
@@ -65,7 +69,7 @@ fn widget(number: usize) -> Object {
     });
     let missing = SIZE.saturating_sub(value.to_string().len());
     value["metadata"]["annotations"]["filling"] = "x".repeat(missing).into();
-    Object::new(value)
+    value
 }
 
 /// A machine of core, and what it waits for.
@@ -121,7 +125,7 @@ impl Bench {
             })))),
             Call::Write(Write::Patch { object, patch, .. }) => {
                 let number = object.name.trim_start_matches("widget-").parse().unwrap_or(0);
-                let mut value: Value = widget(number).tree();
+                let mut value = tree(number);
                 merge(&mut value, &patch);
                 self.version += 1;
                 value["metadata"]["resourceVersion"] = self.version.to_string().into();
@@ -174,6 +178,11 @@ fn main() {
     let scope = scope.expect("the binding's kind is watched");
 
     let empty = bytes();
+    let trees: Vec<Value> = (0..OBJECTS).map(tree).collect();
+    let tree = (bytes() - empty) / OBJECTS;
+    drop(trees);
+
+    let empty = bytes();
     let objects: Vec<Object> = (0..OBJECTS).map(widget).collect();
     let object = (bytes() - empty) / OBJECTS;
     bench.feed(listed(scope, objects));
@@ -201,7 +210,7 @@ fn main() {
     let waiting = (bytes() - empty) / OBJECTS - object;
 
     println!("bytes of the heap, {OBJECTS} objects of {SIZE} bytes of JSON, beyond the object itself:");
-    println!("  object itself, parsed      {object:>8}");
+    println!("  object itself              {object:>8}   as a tree {tree}");
     println!("  queued                     {queued:>8}");
     println!("  in flight ({passes:>4} at once)   {in_flight:>8}   beyond queued");
     println!("  waiting                    {waiting:>8}");

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use polity_core::contract::{Act, Code, Json, Next, Pass, Question, Request, RetryRequest, Wait};
+use polity_core::contract::{Act, Code, Json, Next, Pass, Question, Request, RetryRequest, Role, Wait};
 use polity_core::key::Key;
 use polity_core::object::Object;
 use polity_core::record::{Outcome, PassRecord};
@@ -528,7 +528,8 @@ impl Oracle {
         if let Some(open) = &open {
             acts_once(record, &open.acts)?;
             denied_acts_not(record, &open.acts)?;
-            let overlooked = open.overlooked.as_ref().filter(|_| begins_in_a_cloud(record));
+            let first = open.acts.first().is_some_and(|first| begins_with(record, first));
+            let overlooked = open.overlooked.as_ref().filter(|_| first);
             ensure(overlooked.is_none(), Rule::Looked, || {
                 overlooked.cloned().unwrap_or_default()
             })?;
@@ -640,14 +641,20 @@ fn acts_once(record: &PassRecord, emitted: &[(String, String)]) -> Verdict {
     Ok(())
 }
 
-/// Whether the first act of a pass was one on a cloud.
-fn begins_in_a_cloud(record: &PassRecord) -> bool {
-    let mut journal = record.roles.iter().flat_map(|role| &role.journal);
-    let first = journal.find_map(|entry| match &entry.request {
-        Request::Act(act) => Some(act),
-        Request::Ask(_) => None,
+/// Whether the first act of a pass was this one, on a cloud. What an identity policy wants of a cloud is refused.
+fn begins_with(record: &PassRecord, emitted: &(String, String)) -> bool {
+    let acts = record.roles.iter().flat_map(|role| {
+        role.journal.iter().filter_map(|entry| match &entry.request {
+            Request::Act(Act::Cloud(_)) if role.role == Role::Identity => None,
+            Request::Act(act) => Some(act),
+            Request::Ask(_) => None,
+        })
     });
-    matches!(first, None | Some(Act::Cloud(_)))
+    let mut before = acts.take_while(|act| match act {
+        Act::Cloud(act) => act.operation != emitted.0,
+        _ => true,
+    });
+    !before.any(|act| !matches!(act, Act::Cloud(_)))
 }
 
 /// The request annotations of an object.
