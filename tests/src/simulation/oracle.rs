@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use polity_core::contract::{Act, Code, Json, Next, Pass, Question, Request, RetryRequest, Role, Wait};
+use polity_core::contract::{Act, CloudAct, Code, Json, Next, Pass, Question, Request, RetryRequest, Wait};
 use polity_core::key::Key;
 use polity_core::object::Object;
 use polity_core::record::{Outcome, PassRecord};
@@ -625,10 +625,7 @@ fn acts_once(record: &PassRecord, emitted: &[(String, String)]) -> Verdict {
     let journal = record.roles.iter().flat_map(|role| &role.journal);
     for entry in journal {
         if let Request::Act(Act::Cloud(act)) = &entry.request {
-            let arguments: Value = serde_json::from_str(&act.arguments).unwrap_or_default();
-            *asked
-                .entry((act.operation.clone(), arguments.to_string()))
-                .or_default() += 1;
+            *asked.entry((act.operation.clone(), arguments(act))).or_default() += 1;
         }
     }
     for act in emitted {
@@ -641,20 +638,25 @@ fn acts_once(record: &PassRecord, emitted: &[(String, String)]) -> Verdict {
     Ok(())
 }
 
-/// Whether the first act of a pass was this one, on a cloud. What an identity policy wants of a cloud is refused.
+/// Whether the first act of a pass was this one, on a cloud. What was refused never left the host.
 fn begins_with(record: &PassRecord, emitted: &(String, String)) -> bool {
-    let acts = record.roles.iter().flat_map(|role| {
-        role.journal.iter().filter_map(|entry| match &entry.request {
-            Request::Act(Act::Cloud(_)) if role.role == Role::Identity => None,
-            Request::Act(act) => Some(act),
-            Request::Ask(_) => None,
-        })
+    let journal = record.roles.iter().flat_map(|role| &role.journal);
+    let mut acts = journal.filter_map(|entry| match &entry.request {
+        Request::Act(act) => Some(act),
+        Request::Ask(_) => None,
     });
-    let mut before = acts.take_while(|act| match act {
-        Act::Cloud(act) => act.operation != emitted.0,
+    let is_it = |act: &&Act| match act {
+        Act::Cloud(act) => act.operation == emitted.0 && arguments(act) == emitted.1,
+        // On another object, or a token: that counts, too.
         _ => true,
-    });
-    !before.any(|act| !matches!(act, Act::Cloud(_)))
+    };
+    acts.find(is_it).is_none_or(|act| matches!(act, Act::Cloud(_)))
+}
+
+/// The arguments of an act as they are sent.
+fn arguments(act: &CloudAct) -> String {
+    let arguments: Value = serde_json::from_str(&act.arguments).unwrap_or_default();
+    arguments.to_string()
 }
 
 /// The request annotations of an object.

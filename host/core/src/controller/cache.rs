@@ -8,7 +8,7 @@ use polity_kube_rules::labels::LabelSelector;
 use polity_kube_rules::text;
 
 use crate::call::{Scope, WatchEvent};
-use crate::contract::{ListQuery, ObjectRef};
+use crate::contract::{Kind, ListQuery, ObjectRef};
 use crate::key::ObjectKey;
 use crate::object::{Object, ResourceVersion};
 use crate::path;
@@ -167,6 +167,15 @@ impl Cache {
     /// One object as it was last shown, synced or not.
     pub fn last_known(&self, scope: &Scope, place: &ObjectKey) -> Option<&Object> {
         self.scopes.get(scope)?.objects.get(place)
+    }
+
+    /// One object as the scope shows it that is furthest: each has a watch of its own, and they lag by themselves.
+    pub fn newest(&self, kind: &Kind, place: &ObjectKey) -> Option<&Object> {
+        self.scopes
+            .iter()
+            .filter(|(scope, _)| scope.kind == *kind)
+            .filter_map(|(_, watched)| watched.objects.get(place))
+            .max_by_key(|object| object.version())
     }
 
     /// One object as any scope shows it.
@@ -366,7 +375,6 @@ impl Watched {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::Kind;
     use serde_json::{Value, json};
 
     fn scope() -> Scope {

@@ -509,8 +509,11 @@ fn may_begin(context: &Context<'_>) -> bool {
     if context.work.acted || !context.is_guarded(Guard::LookBeforeTheFirstAct) {
         return true;
     }
+    let (cache, place) = (context.view.cache, context.frame.place());
     let scope = primary_scope(&context.frame.binding);
-    let now = context.view.cache.last_known(&scope, &context.frame.place());
+    // Gone is what its own watch shows gone; that it changed, another watch may have shown before.
+    let now = cache.last_known(&scope, &place);
+    let now = now.and_then(|_| cache.newest(&scope.kind, &place));
     match (&context.frame.snapshot, now) {
         (Some(then), Some(now)) => {
             then.uid() == now.uid()

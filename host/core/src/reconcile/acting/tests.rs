@@ -1,5 +1,5 @@
 use super::*;
-use crate::call::WatchEvent;
+use crate::call::{Scope, WatchEvent};
 use crate::contract::{Kind, ObjectRef, Precondition, Question, Resolution, Role};
 use crate::controller::rooms::Room;
 use crate::reconcile::fixture::{
@@ -400,6 +400,21 @@ fn on_a_deleting_object_without_its_finalizer_nothing_is_done() {
     let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
     let mut fixture = Fixture::of(machine(1, deleting), &[Role::Lifecycle]);
     assert_eq!(operations(&fixture.requests(vec![stop()]).1), ["vm.stop"]);
+}
+
+#[test]
+fn a_change_that_another_watch_showed_first_counts_before_the_first_act() {
+    let mut fixture = Fixture::new();
+    let narrower = Scope {
+        namespace: Some("default".into()),
+        ..primary_scope(&fixture.frame.binding)
+    };
+    fixture.cache.open(&narrower);
+    let newer = machine(9, json!({"metadata": {"generation": 2}}));
+    let event = WatchEvent::Applied(Object::new(newer));
+    fixture.cache.observe(&narrower, event);
+    let (flow, _) = fixture.requests(vec![stop()]);
+    assert_eq!(outcome(&flow), Some(&Outcome::Discarded(Discard::Changed)));
 }
 
 #[test]
