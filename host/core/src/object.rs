@@ -209,6 +209,7 @@ mod tests {
         assert!(object("1", 1).says_the_same(&object("20", 1)));
         assert!(!object("1", 1).says_the_same(&object("1", 2)));
         assert_ne!(object("1", 1), object("2", 1));
+        assert_eq!(object("1", 1), object("1", 1));
         let none = Object::new(json!({"metadata": {"name": "a"}, "spec": 1}));
         assert!(!object("1", 1).says_the_same(&none));
         assert!(none.says_the_same(&none.clone()));
@@ -222,7 +223,12 @@ mod tests {
         assert_eq!((object.name(), object.uid(), object.version().0), ("n", "u", 7));
         assert_eq!(object.finalizers(), ["a/x"]);
         assert_eq!(object.text_at("metadata.managedFields"), None);
-        for odd in [json!(null), json!([1]), json!({"metadata": "x"}), json!({"metadata": {"name": 5}})] {
+        for odd in [
+            json!(null),
+            json!([1]),
+            json!({"metadata": "x"}),
+            json!({"metadata": {"name": 5}}),
+        ] {
             let object = Object::new(odd.clone());
             assert_eq!((object.name(), object.is_deleting()), ("", false), "{odd}");
             assert_eq!(object.tree(), odd);

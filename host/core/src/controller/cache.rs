@@ -265,7 +265,10 @@ impl Scope {
             return object.clone();
         }
         let fields = self.fields.iter().map(String::as_str);
-        Object::new(text::tree(&path::project(object.json(), fields.chain(KEPT_METADATA))))
+        Object::new(text::tree(&path::project(
+            object.json(),
+            fields.chain(KEPT_METADATA),
+        )))
     }
 
     /// Whether an object at this place could be in scope, by namespace and name.
@@ -496,6 +499,10 @@ mod tests {
         assert!(cache.own_delete(&elsewhere, "u").is_empty());
         cache.observe(&scope(), WatchEvent::Applied(node(5, json!({}))));
         assert_eq!(version(&cache), Some(5));
+        for (version, gone) in [(4, 0), (5, 1)] {
+            let deleted = WatchEvent::Deleted(node(version, json!({})));
+            assert_eq!(cache.observe(&scope(), deleted).len(), gone, "{version}");
+        }
     }
 
     #[test]
@@ -546,5 +553,44 @@ mod tests {
         cache.observe(&scope(), WatchEvent::Failed("cut".into()));
         assert_eq!(cache.get(&scope(), &(None, "n".into())), Lookup::Unsynced);
         assert_eq!(cache.watch_error(&scope()), Some("cut"));
+    }
+
+    #[test]
+    fn what_this_host_wrote_enters_the_scopes_that_cover_it_and_no_others() {
+        let pod = Object::new(
+            json!({"apiVersion": "v1", "kind": "Pod", "spec": {"nodeName": "n"},
+            "metadata": {"name": "p", "namespace": "a", "uid": "u", "resourceVersion": "1"}}),
+        );
+        let of = |namespace: Option<&str>, name: Option<&str>, node: Option<&str>| Scope {
+            kind: pod.kind(),
+            namespace: namespace.map(str::to_owned),
+            name: name.map(str::to_owned),
+            node: node.map(str::to_owned),
+            fields: vec![],
+        };
+        for (scope, covers) in [
+            (of(None, None, None), true),
+            (of(Some("a"), Some("p"), Some("n")), true),
+            (of(Some("b"), None, None), false),
+            (of(None, Some("q"), None), false),
+            (of(None, None, Some("m")), false),
+            (scope(), false),
+        ] {
+            let mut cache = Cache::default();
+            cache.open(&scope);
+            assert_eq!(cache.own_write(&pod).len(), usize::from(covers), "{scope:?}");
+            let gone = cache.own_delete(&pod.reference(), "u");
+            assert_eq!(gone.len(), usize::from(covers), "{scope:?}");
+        }
+    }
+
+    #[test]
+    fn a_scope_is_idle_from_when_nobody_depends_on_it_any_more() {
+        let mut cache = cache();
+        for (now, depended_on, idle) in [(10, false, 0), (15, false, 5), (16, true, 0), (20, false, 0)] {
+            assert_eq!(cache.idle(&scope(), now, depended_on), idle, "{now}");
+        }
+        assert!(!cache.open(&scope()), "it is open");
+        assert_eq!(cache.idle(&scope(), 30, false), 0);
     }
 }

@@ -661,4 +661,24 @@ mod tests {
                 .has_place(&house.room, &"a".into(), &house.binding, PassId(9))
         );
     }
+
+    #[test]
+    fn of_many_lines_those_that_wait_are_remembered_and_those_that_are_idle_are_not() {
+        let mut house = House::of(
+            Room::Reads,
+            RoomSizes {
+                reads: 1,
+                ..RoomSizes::default()
+            },
+        );
+        let count = REMEMBERED + 9;
+        (0..count).for_each(|number| house.come(&format!("line {number}"), 1));
+        let mut served = 0;
+        while let Some((taken, _)) = house.rooms.next(&house.room) {
+            served += 1;
+            house.end(taken, 1);
+        }
+        assert_eq!(served, count);
+        assert_eq!(house.rooms.rooms[&Room::Reads].lines.len(), REMEMBERED);
+    }
 }

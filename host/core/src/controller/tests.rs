@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::call::{LeaseRead, Write};
 use crate::contract::{
-    Ask, Code, Conclusion, Event, EventType, Failure, ListQuery, Next, Question, Request, RetryClass, Role,
-    Step,
+    Act, Ask, Code, Conclusion, Event, EventType, Failure, ListQuery, Next, ObjectDelete, Precondition,
+    Question, Request, RetryClass, RetryRequest, Role, Step, Wait,
 };
 use crate::fault::{FaultKind, Stepped};
 use crate::object::Object;
@@ -21,6 +21,7 @@ struct Desk {
     now: u64,
     calls: VecDeque<(CallId, Call)>,
     records: Vec<PassRecord>,
+    others: Vec<Output>,
 }
 
 fn machine(name: &str, version: u64, rest: Value) -> Object {
@@ -81,6 +82,34 @@ fn conclusion(patch: Value, next: Next, used: Vec<u32>) -> Step {
     }
 }
 
+/// Deletes the ConfigMap of this name.
+fn delete(name: &str) -> Request {
+    let object = map(name, 1, json!({}));
+    Request::Act(Act::Delete(ObjectDelete {
+        object: object.reference(),
+        precondition: Precondition {
+            uid: object.uid().to_owned(),
+            resource_version: None,
+        },
+        grace_period_seconds: None,
+        propagation_policy: None,
+    }))
+}
+
+/// A conclusion that says this in an Event; the next pass comes after a second.
+fn says(reason: &str) -> Step {
+    let event = Event {
+        kind: EventType::Normal,
+        reason: reason.into(),
+        message: "said".into(),
+    };
+    let mut said = conclusion(json!(null), Next::After(1_000), vec![]);
+    if let Step::Concluded { conclusion, .. } = &mut said {
+        conclusion.events.push(event);
+    }
+    said
+}
+
 fn retry() -> Next {
     Next::Retry {
         class: RetryClass::Short,
@@ -91,15 +120,21 @@ fn retry() -> Next {
 impl Desk {
     /// With these Machines, under a lifecycle policy.
     fn with(machines: Vec<Object>) -> Self {
+        Desk::under(fixture_binding(&[Role::Lifecycle]), machines)
+    }
+
+    /// With these Machines, under this binding of them.
+    fn under(binding: Binding, machines: Vec<Object>) -> Self {
         let mut desk = Desk {
             controller: Controller::new("me"),
             now: 1_000_000,
             calls: VecDeque::new(),
             records: Vec::new(),
+            others: Vec::new(),
         };
-        desk.feed(Input::Bound(Box::new(fixture_binding(&[Role::Lifecycle]))));
+        let scope = primary_scope(&binding);
+        desk.feed(Input::Bound(Box::new(binding)));
         desk.answer_leases();
-        let scope = primary_scope(&fixture_binding(&[]));
         desk.listed(scope, machines);
         desk
     }
@@ -125,7 +160,7 @@ impl Desk {
                 Output::Call { id, call } => self.calls.push_back((id, call)),
                 Output::Cancel(id) => self.calls.retain(|(call, _)| *call != id),
                 Output::Recorded(record) => self.records.push(*record),
-                _ => {}
+                other => self.others.push(other),
             }
         }
     }
@@ -191,6 +226,27 @@ impl Desk {
         self.reply(id, Reply::Stepped(Stepped { outcome, fuel: 1 }));
     }
 
+    /// What a retry policy is asked next.
+    fn asked(&mut self) -> (CallId, PolicyId, RetryRequest) {
+        let (id, call) = self.take("question", |call| matches!(call, Call::Decide { .. }));
+        match call {
+            Call::Decide { policy, request, .. } => (id, policy, request),
+            call => panic!("{call:?}"),
+        }
+    }
+
+    /// A retry policy says how long the key waits.
+    fn decides(&mut self, call: CallId, wait: Wait) {
+        self.reply(call, Reply::Decided(Ok(wait)));
+    }
+
+    /// The binding has another retry policy from now on.
+    fn swaps_retry(&mut self, id: &str) {
+        let mut binding = retrying();
+        binding.policies.get_mut(&Role::Retry).expect("a policy").id = PolicyId(id.into());
+        self.feed(Input::Bound(Box::new(binding)));
+    }
+
     fn patch(&mut self) -> (CallId, Value) {
         let (id, call) = self.take("patch", |call| matches!(call, Call::Write(Write::Patch { .. })));
         match call {
@@ -223,10 +279,36 @@ impl Desk {
         self.calls.iter().filter(|(_, call)| is_event(call)).count()
     }
 
-    fn wait(&self, name: &str) -> Option<u64> {
+    fn view(&self, name: &str) -> Option<KeyView> {
         let (_, view) = self.controller.keys().find(|(key, _)| &*key.name == name)?;
-        Some(view.due? - self.now)
+        Some(view)
     }
+
+    /// Why the next pass runs; its policy concludes at once.
+    fn causes(&mut self) -> Vec<Cause> {
+        let place = self
+            .calls
+            .iter()
+            .find(|(_, call)| matches!(call, Call::Step { .. }));
+        let Some((_, Call::Step { pass, .. })) = place else {
+            panic!("no step: {:?}", self.calls)
+        };
+        let causes = pass.causes.clone();
+        self.step(conclusion(json!(null), Next::Settled(None), vec![]));
+        causes
+    }
+
+    fn wait(&self, name: &str) -> Option<u64> {
+        Some(self.view(name)?.due? - self.now)
+    }
+}
+
+/// A binding with a retry policy, of whose keys each has one pass in a burst.
+fn retrying() -> Binding {
+    let mut binding = fixture_binding(&[Role::Lifecycle, Role::Retry]);
+    binding.spec.limits.burst = 1;
+    binding.spec.limits.refill = 60_000;
+    binding
 }
 
 fn primary() -> Scope {
@@ -306,7 +388,10 @@ fn a_stale_object_that_cannot_be_read_waits_longer_each_time_and_one_that_the_wa
     let mut waits = Vec::new();
     for _ in 0..3 {
         let (id, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
-        desk.reply(id, Reply::Objects(Err(Failure::new(Code::Unavailable, "not now"))));
+        desk.reply(
+            id,
+            Reply::Objects(Err(Failure::new(Code::Unavailable, "not now"))),
+        );
         let wait = desk.wait("m").expect("it is tried again");
         waits.push(wait);
         desk.pass(wait);
@@ -315,10 +400,7 @@ fn a_stale_object_that_cannot_be_read_waits_longer_each_time_and_one_that_the_wa
     let (late, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
     desk.shown(primary(), machine("m", 9, json!({})));
     assert_eq!(desk.steps(), 1, "the watch has caught up");
-    desk.reply(
-        late,
-        Reply::Objects(Ok(vec![machine("m", 9, json!({}))])),
-    );
+    desk.reply(late, Reply::Objects(Ok(vec![machine("m", 9, json!({}))])));
     assert_eq!(desk.steps(), 1, "and no pass runs twice");
 }
 
@@ -384,24 +466,8 @@ fn faults_back_off_and_a_changed_policy_begins_anew() {
 #[test]
 fn an_event_is_written_when_it_is_news_and_not_with_every_pass() {
     let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-    let said = |reason: &str| {
-        let Step::Concluded { conclusion, .. } = conclusion(json!(null), Next::After(1_000), vec![]) else {
-            panic!("a conclusion")
-        };
-        let event = Event {
-            kind: EventType::Normal,
-            reason: reason.into(),
-            message: "said".into(),
-        };
-        let events = vec![event];
-        let conclusion = Conclusion { events, ..conclusion };
-        Step::Concluded {
-            verdict: None,
-            conclusion,
-        }
-    };
     for (reason, events) in [("Started", 1), ("Started", 1), ("Stopped", 2), ("Started", 3)] {
-        desk.step(said(reason));
+        desk.step(says(reason));
         assert_eq!(desk.events(), events, "{reason}");
         desk.pass(1_000);
     }
@@ -514,4 +580,282 @@ fn an_object_that_goes_while_it_stands_in_line_for_a_lock_holds_up_nobody_behind
         desk.step_of("a", waits);
         desk.step_of("c", asks);
     }
+}
+
+#[test]
+fn a_host_that_stops_begins_nothing_more_and_keeps_the_lease_until_what_it_writes_is_answered() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    desk.step(says("Started"));
+    desk.feed(Input::Stop);
+    desk.pass(2_000);
+    assert_eq!(desk.steps(), 0);
+    assert!(!desk.others.contains(&Output::Stopped));
+    let (id, _) = desk.take("Event", |call| matches!(call, Call::Write(Write::Event { .. })));
+    desk.reply(id, Reply::Objects(Ok(vec![])));
+    desk.answer_leases();
+    assert!(desk.others.contains(&Output::Stopped));
+}
+
+#[test]
+fn a_tenant_has_so_many_passes_under_way_and_no_more() {
+    let mut binding = fixture_binding(&[Role::Lifecycle]);
+    binding.spec.limits.passes_per_tenant = 2;
+    let machines = ["a", "b", "c"].map(|name| machine(name, 1, json!({})));
+    let mut desk = Desk::under(binding, machines.to_vec());
+    assert_eq!(desk.steps(), 2);
+    assert_eq!(desk.view("c").map(|view| view.waiting), Some(WaitsFor::Turn));
+    desk.step_of("a", conclusion(json!(null), Next::Settled(None), vec![]));
+    assert_eq!(desk.steps(), 2);
+    assert_eq!(desk.view("c").map(|view| view.waiting), Some(WaitsFor::Call));
+}
+
+#[test]
+fn an_act_that_would_outlast_the_lease_waits_for_its_renewal_and_then_for_its_answer() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    desk.now += lease::DURATION - 1;
+    desk.step(pending(vec![stop()]));
+    let waiting = |desk: &Desk| desk.view("m").map(|view| view.waiting);
+    assert_eq!(waiting(&desk), Some(WaitsFor::Renewal));
+    desk.answer_leases();
+    assert_eq!(waiting(&desk), Some(WaitsFor::Call));
+    desk.take("act", |call| matches!(call, Call::Cloud(_)));
+}
+
+#[test]
+fn a_pass_that_is_cut_waits_for_nothing_any_more() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    assert_eq!(desk.steps(), 1);
+    desk.feed(Input::Cut);
+    assert_eq!(desk.steps(), 0);
+    assert_eq!(desk.records[0].outcome, Outcome::Stopped);
+}
+
+#[test]
+fn health_counts_what_passes_came_to() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    desk.step(pending(vec![stop()]));
+    let (id, _) = desk.take("act", |call| matches!(call, Call::Cloud(_)));
+    desk.reply(id, Reply::Answer(Ok(json!({}))));
+    desk.step(conclusion(json!(null), Next::After(1_000), vec![0]));
+    desk.pass(1_000);
+    desk.fault();
+    let health = desk.controller.health("machines").expect("it is bound");
+    assert_eq!((health.passes, health.acts, health.faults), (1, 1, 1));
+    let (id, _) = desk.patch();
+    desk.reply(id, Reply::Objects(Err(Failure::new(Code::NotFound, "gone"))));
+    let health = desk.controller.health("machines").expect("it is bound");
+    assert_eq!((health.passes, health.discarded), (2, 0));
+}
+
+#[test]
+fn what_a_pass_deletes_is_no_news_to_it_and_what_changes_beside_it_is() {
+    for changes in [false, true] {
+        let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+        desk.step(pending(vec![list("a=b")]));
+        desk.listed(maps(), vec![map("one", 2, json!({})), map("two", 3, json!({}))]);
+        desk.step(pending(vec![delete("one")]));
+        if changes {
+            desk.shown(maps(), map("two", 4, json!({"data": {"x": "2"}})));
+        }
+        let (id, _) = desk.take("act", |call| matches!(call, Call::Write(Write::Act(_))));
+        desk.reply(id, Reply::Objects(Ok(vec![])));
+        desk.step(conclusion(json!(null), Next::Settled(None), vec![0, 1]));
+        assert_eq!(desk.steps(), usize::from(changes));
+    }
+}
+
+#[test]
+fn a_binding_is_told_what_it_does_not_grant_and_no_more_than_so_much_of_it() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let lock = |n| {
+        Request::Ask(Ask {
+            round: 0,
+            question: Question::Lock(format!("other-{n}")),
+        })
+    };
+    let ungranted = |desk: &Desk| desk.controller.health("machines").map(|health| health.ungranted);
+    desk.step(pending(vec![lock(1), list("no selector")]));
+    let one = BTreeSet::from(["not granted: lock other-1".to_owned()]);
+    assert_eq!(
+        ungranted(&desk),
+        Some(one),
+        "a selector that is none is another mistake"
+    );
+    desk.step(pending((2..100).map(lock).collect()));
+    assert_eq!(ungranted(&desk).map(|all| all.len()), Some(16));
+}
+
+/// A key that waits for 10 s, as its retry policy says, and has done so for 4 s.
+fn waiting() -> Desk {
+    let mut desk = Desk::under(retrying(), vec![machine("m", 1, json!({}))]);
+    desk.step(conclusion(json!(null), retry(), vec![]));
+    let (id, ..) = desk.asked();
+    desk.decides(id, Wait::After(10_000));
+    desk.pass(4_000);
+    assert_eq!(desk.wait("m"), Some(6_000));
+    desk
+}
+
+#[test]
+fn a_changed_retry_policy_says_anew_how_long_a_key_waits_that_waits_already() {
+    let mut desk = waiting();
+    desk.swaps_retry("second");
+    let (second, policy, request) = desk.asked();
+    assert_eq!((policy, request.attempt), (PolicyId("second".into()), 0));
+    desk.swaps_retry("third");
+    let (third, ..) = desk.asked();
+    desk.decides(second, Wait::After(1_000_000));
+    assert_eq!(desk.wait("m"), Some(6_000), "it is not the policy any more");
+    desk.decides(third, Wait::After(30_000));
+    assert_eq!(desk.wait("m"), Some(26_000), "what it has waited counts");
+    desk.swaps_retry("third");
+    assert!(
+        !desk
+            .calls
+            .iter()
+            .any(|(_, call)| matches!(call, Call::Decide { .. })),
+        "it is the same"
+    );
+    let without = fixture_binding(&[Role::Lifecycle]);
+    desk.feed(Input::Bound(Box::new(without)));
+    desk.pass(1);
+    assert_eq!(desk.steps(), 1, "the ladder's first rung is over");
+}
+
+#[test]
+fn what_a_retry_policy_says_of_a_wait_that_has_ended_is_dropped() {
+    let mut desk = waiting();
+    desk.swaps_retry("second");
+    let (late, ..) = desk.asked();
+    desk.shown(primary(), machine("m", 2, json!({"metadata": {"generation": 2}})));
+    desk.pass(60_000);
+    desk.decides(late, Wait::After(1));
+    desk.step(conclusion(json!(null), Next::Settled(None), vec![]));
+    desk.decides(late, Wait::After(1));
+    assert_eq!(desk.wait("m"), None);
+}
+
+#[test]
+fn a_key_whose_turn_is_coming_anyway_is_no_business_of_a_changed_retry_policy() {
+    let mut desk = waiting();
+    desk.shown(primary(), machine("m", 2, json!({"metadata": {"generation": 2}})));
+    let turn = desk.wait("m");
+    assert!(turn > Some(50_000), "its bucket is empty: {turn:?}");
+    desk.swaps_retry("second");
+    assert!(
+        !desk
+            .calls
+            .iter()
+            .any(|(_, call)| matches!(call, Call::Decide { .. }))
+    );
+    assert_eq!(desk.wait("m"), turn);
+}
+
+#[test]
+fn a_pass_is_told_why_it_runs() {
+    let mut binding = fixture_binding(&[Role::Lifecycle]);
+    binding.spec.governs.name = Some("m".into());
+    binding.spec.governs.namespace = Some("default".into());
+    let scope = primary_scope(&binding);
+    let mut desk = Desk::under(binding, vec![]);
+    assert_eq!(desk.causes(), [Cause::Resync], "it is absent");
+    let request = json!({"metadata": {"annotations": {"request.polity.dev/now": "1"}}});
+    let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    for (version, rest, cause) in [
+        (1, json!({}), Cause::Created),
+        (2, json!({"spec": {"x": 1}}), Cause::Changed),
+        (3, request, Cause::Requested),
+        (4, deleting, Cause::Deleted),
+        (
+            5,
+            json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "labels": {}}}),
+            Cause::Changed,
+        ),
+    ] {
+        desk.shown(scope.clone(), machine("m", version, rest));
+        assert_eq!(desk.causes(), [cause], "version {version}");
+    }
+    let event = WatchEvent::Deleted(machine("m", 6, json!({})));
+    desk.feed(Input::Watched { scope, event });
+    assert_eq!(desk.causes(), [Cause::Deleted], "it is gone");
+}
+
+#[test]
+fn several_changes_of_what_a_pass_used_are_one_cause() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    desk.step(pending(vec![list("a=b")]));
+    desk.listed(maps(), vec![map("one", 2, json!({}))]);
+    for version in [3, 4] {
+        desk.shown(
+            maps(),
+            map("one", version, json!({"data": {"x": version.to_string()}})),
+        );
+    }
+    desk.step(conclusion(json!(null), Next::Settled(None), vec![0]));
+    let one = map("one", 4, json!({})).reference();
+    assert_eq!(desk.causes(), [Cause::Dependency(Some(one))]);
+}
+
+#[test]
+fn of_bindings_that_meet_the_oldest_governs_and_the_others_are_told() {
+    let older = fixture_binding(&[Role::Lifecycle]);
+    let younger = |change: fn(&mut Binding)| {
+        let mut binding = fixture_binding(&[Role::Lifecycle]);
+        (binding.name, binding.created) = ("younger".into(), 1);
+        change(&mut binding);
+        binding
+    };
+    for (binding, is_overlapped) in [
+        (younger(|_| {}), true),
+        (
+            younger(|b| b.spec.governs.namespace = Some("default".into())),
+            true,
+        ),
+        (younger(|b| b.spec.governs.kind = "Disk".into()), false),
+        (younger(|b| b.policies.clear()), false),
+    ] {
+        let mut desk = Desk::under(older.clone(), vec![machine("m", 1, json!({}))]);
+        desk.feed(Input::Bound(Box::new(binding.clone())));
+        let told = |name: &str| {
+            desk.controller
+                .health(name)
+                .and_then(|health| health.overlapped_by)
+        };
+        let expected = is_overlapped.then(|| "machines".to_owned());
+        assert_eq!(
+            (told("machines"), told("younger")),
+            (None, expected),
+            "{:?}",
+            binding.spec.governs
+        );
+    }
+    let mut apart = older.clone();
+    apart.spec.governs.namespace = Some("other".into());
+    let mut desk = Desk::under(
+        younger(|b| b.spec.governs.namespace = Some("default".into())),
+        vec![],
+    );
+    desk.feed(Input::Bound(Box::new(apart)));
+    assert_eq!(
+        desk.controller
+            .health("younger")
+            .and_then(|health| health.overlapped_by),
+        None
+    );
+}
+
+#[test]
+fn a_watch_is_open_for_as_long_as_a_conclusion_rests_on_it() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    desk.step(pending(vec![list("a=b")]));
+    desk.listed(maps(), vec![]);
+    desk.step(conclusion(json!(null), Next::Settled(None), vec![0]));
+    desk.pass(700_000);
+    let closed = |desk: &Desk| desk.others.contains(&Output::Unwatch(maps()));
+    assert!(!closed(&desk));
+    desk.shown(primary(), machine("m", 2, json!({"spec": {"x": 1}})));
+    desk.step(conclusion(json!(null), Next::Settled(None), vec![]));
+    desk.pass(700_000);
+    assert!(closed(&desk));
+    assert!(!desk.others.contains(&Output::Unwatch(primary())));
 }
