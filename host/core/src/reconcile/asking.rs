@@ -1005,4 +1005,23 @@ mod tests {
         let (flow, _) = fixture.go_on(flow, PhaseEvent::Opened);
         assert!(matches!(flow, Flow::Bug(_)), "{flow:?}");
     }
+
+    #[test]
+    fn a_read_that_is_older_than_what_a_watch_showed_is_looked_at_again() {
+        for (read, is_news) in [("4", true), ("5", false), ("6", false)] {
+            let mut fixture = Fixture::new();
+            listed(&mut fixture, vec![site("v")]);
+            let (flow, _) = fixture.requests(vec![config_map(true)]);
+            let mut older = site("v");
+            crate::plan::apply(&json!({"metadata": {"resourceVersion": read}}), &mut older);
+            fixture.go_on(flow, found(Ok(older)));
+            let moved = fixture
+                .work
+                .dependencies
+                .values()
+                .map(|dependency| dependency.moved);
+            let expected = if is_news { Moved::SOMEHOW } else { Moved::default() };
+            assert_eq!(moved.collect::<Vec<_>>(), [expected], "version {read}");
+        }
+    }
 }

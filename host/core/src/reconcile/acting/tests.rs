@@ -3,10 +3,10 @@ use crate::call::WatchEvent;
 use crate::contract::{Kind, ObjectRef, Precondition, Question, Resolution, Role};
 use crate::controller::rooms::Room;
 use crate::reconcile::fixture::{
-    FINALIZER, Fixture, answer, at, clone_of, config_map, entry, failure, machine, operations, outcome,
-    patches, pending, prepared, ready, found, stepped, stop,
+    FINALIZER, Fixture, answer, at, clone_of, config_map, entry, failure, found, machine, operations,
+    outcome, patches, pending, prepared, ready, stepped, stop,
 };
-use crate::reconcile::{Work, primary_scope};
+use crate::reconcile::{Awaited, Work, primary_scope};
 
 /// The answers that the policy gets when it is called again.
 fn answers(commands: &[Command]) -> Vec<Result<Json, Code>> {
@@ -614,4 +614,27 @@ fn an_identity_policy_changes_nothing_in_a_cloud() {
     let (_, commands) = fixture.go_on(flow, stepped(pending(vec![stop()])));
     assert!(operations(&commands).is_empty(), "{commands:?}");
     assert_eq!(answers(&commands), [Err(Code::PermissionDenied)]);
+}
+
+#[test]
+fn what_is_on_its_way_may_land_and_what_waits_or_reads_will_not() {
+    let state = |flow: &Flow| match flow {
+        Flow::Wait(phase) => (
+            phase.has_effect_in_flight(),
+            matches!(phase.awaited(), Awaited::Gate),
+        ),
+        flow => panic!("{flow:?}"),
+    };
+    let mut fixture = Fixture::new();
+    let (flow, _) = fixture.requests_unprepared(vec![clone_of("m")]);
+    assert_eq!(state(&flow), (false, false), "it is prepared");
+    fixture.now = at(15_001);
+    let (flow, _) = fixture.go_on(flow, prepared(0, Ok(ready())));
+    assert_eq!(state(&flow), (false, true), "its entry waits for the lease");
+    fixture.now = at(0);
+    let (flow, commands) = fixture.go_on(flow, PhaseEvent::Opened);
+    assert_eq!(state(&flow), (true, false), "its entry is written");
+    let patch = patches(&commands)[0].clone();
+    let (flow, _) = fixture.go_on(flow, shown(2, &patch));
+    assert_eq!(state(&flow), (true, false), "it is sent");
 }
