@@ -1024,4 +1024,28 @@ mod tests {
             assert_eq!(moved.collect::<Vec<_>>(), [expected], "version {read}");
         }
     }
+
+    #[test]
+    fn what_the_last_pass_used_and_does_not_fit_any_more_is_left_to_be_asked_for() {
+        let Request::Ask(asked) = config_map(false) else {
+            panic!("a question")
+        };
+        let mut fixture = Fixture::new();
+        listed(&mut fixture, vec![site("v")]);
+        let look = fixture
+            .with(|context| Look::of(Role::Lifecycle, &asked.question, context))
+            .0;
+        let Look { asked, grant, scope } = look.expect("it is granted");
+        fixture.frame.last.used = [(asked, Dependency::new(grant, scope))].into();
+        let bytes = Object::new(site("v")).json().len() as u64;
+        for (limit, known) in [(bytes, 1), (bytes - 1, 0)] {
+            fixture.bind(|binding| binding.spec.limits.answer = limit);
+            let (_, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
+            assert_eq!(
+                journal(&commands).map(|journal| journal.len()),
+                Some(known),
+                "{limit}"
+            );
+        }
+    }
 }

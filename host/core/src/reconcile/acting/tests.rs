@@ -638,3 +638,48 @@ fn what_is_on_its_way_may_land_and_what_waits_or_reads_will_not() {
     let (flow, _) = fixture.go_on(flow, shown(2, &patch));
     assert_eq!(state(&flow), (true, false), "it is sent");
 }
+
+#[test]
+fn a_patch_of_another_object_keeps_the_conditions_of_hosts_on_the_version_that_holds_them() {
+    let theirs = json!({"type": "polity.dev/Slowed", "status": "True"});
+    let ready = json!({"type": "Ready", "status": "True"});
+    let patched = |patch: Value, shows: bool| {
+        let mut fixture = Fixture::new();
+        let machines = json!({"apiVersion": "example.com/v1", "kind": "Machine"});
+        let grant = crate::binding::Grant::Patch(serde_json::from_value(machines).expect("a grant"));
+        fixture.bind(|binding| *binding = binding.clone().with_grants(vec![grant]));
+        let rest = json!({"metadata": {"name": "n"}, "status": {"conditions": [theirs]}});
+        let other = Object::new(machine(7, rest));
+        if shows {
+            let scope = primary_scope(&fixture.frame.binding);
+            fixture.cache.observe(&scope, WatchEvent::Applied(other.clone()));
+        }
+        let (_, commands) = fixture.requests(vec![Request::Act(Act::Patch(crate::contract::ObjectPatch {
+            object: other.reference(),
+            precondition: Precondition {
+                uid: "u".into(),
+                resource_version: None,
+            },
+            subresource: None,
+            patch: patch.to_string().into(),
+        }))]);
+        let sent = commands.iter().find_map(|command| match command {
+            Command::Call {
+                call: Call::Write(Write::Act(Act::Patch(patch))),
+                ..
+            } => Some(patch.precondition.resource_version.clone()),
+            _ => None,
+        });
+        sent.ok_or_else(|| answers(&commands)[0].clone().expect_err("it is refused"))
+    };
+    let conditions = |list: Value| json!({"status": {"conditions": list}});
+    let kept = conditions(json!([theirs, ready]));
+    assert_eq!(patched(kept.clone(), true), Ok(Some("7".into())));
+    assert_eq!(patched(kept, false), Err(Code::Unavailable));
+    assert_eq!(
+        patched(conditions(json!([ready])), true),
+        Err(Code::PermissionDenied)
+    );
+    assert_eq!(patched(conditions(json!([])), true), Err(Code::PermissionDenied));
+    assert_eq!(patched(json!({"spec": {"x": 1}}), false), Ok(None));
+}
