@@ -527,6 +527,8 @@ mod tests {
                 version: ResourceVersion(1),
             },
         );
+        cache.own_write(&node(8, deleting.clone()));
+        assert_eq!(version(&cache), Some(8), "its finalizer holds it");
         cache.own_write(&node(9, json!({"deletionTimestamp": "t"})));
         assert_eq!(version(&cache), None);
         assert!(

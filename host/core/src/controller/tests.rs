@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::call::{LeaseRead, Write};
 use crate::contract::{
-    Act, Ask, Code, Conclusion, Event, EventType, Failure, ListQuery, Next, ObjectDelete, Precondition,
-    Question, Request, RetryClass, RetryRequest, Role, Step, Wait,
+    Act, Ask, CloudAct, Code, Conclusion, Event, EventType, Failure, ListQuery, Next, ObjectDelete,
+    Precondition, Question, Request, RetryClass, RetryRequest, Role, Step, Wait,
 };
 use crate::fault::{FaultKind, Stepped};
 use crate::object::Object;
@@ -243,7 +243,8 @@ impl Desk {
     /// The binding has another retry policy from now on.
     fn swaps_retry(&mut self, id: &str) {
         let mut binding = retrying();
-        binding.policies.get_mut(&Role::Retry).expect("a policy").id = PolicyId(id.into());
+        let policy = binding.policies.get_mut(&Role::Retry).expect("a policy");
+        (policy.id, policy.config) = (PolicyId(id.into()), json!(id).to_string().into());
         self.feed(Input::Bound(Box::new(binding)));
     }
 
@@ -600,12 +601,13 @@ fn a_host_that_stops_begins_nothing_more_and_keeps_the_lease_until_what_it_write
 fn a_tenant_has_so_many_passes_under_way_and_no_more() {
     let mut binding = fixture_binding(&[Role::Lifecycle]);
     binding.spec.limits.passes_per_tenant = 2;
-    let machines = ["a", "b", "c"].map(|name| machine(name, 1, json!({})));
-    let mut desk = Desk::under(binding, machines.to_vec());
-    assert_eq!(desk.steps(), 2);
+    let mut machines = ["a", "b", "c"].map(|name| machine(name, 1, json!({}))).to_vec();
+    machines.push(machine("d", 1, json!({"metadata": {"namespace": "another"}})));
+    let mut desk = Desk::under(binding, machines);
+    assert_eq!((desk.steps(), desk.controller.passes_in_flight()), (3, 3));
     assert_eq!(desk.view("c").map(|view| view.waiting), Some(WaitsFor::Turn));
     desk.step_of("a", conclusion(json!(null), Next::Settled(None), vec![]));
-    assert_eq!(desk.steps(), 2);
+    assert_eq!(desk.steps(), 3);
     assert_eq!(desk.view("c").map(|view| view.waiting), Some(WaitsFor::Call));
 }
 
@@ -642,9 +644,17 @@ fn health_counts_what_passes_came_to() {
     let health = desk.controller.health("machines").expect("it is bound");
     assert_eq!((health.passes, health.acts, health.faults), (1, 1, 1));
     let (id, _) = desk.patch();
-    desk.reply(id, Reply::Objects(Err(Failure::new(Code::NotFound, "gone"))));
+    desk.reply(id, Reply::Objects(Ok(vec![machine("m", 2, json!({}))])));
+    desk.pass(1_000);
+    desk.step(conclusion(
+        json!({"status": {"phase": "x"}}),
+        Next::Settled(None),
+        vec![],
+    ));
+    assert_eq!(desk.view("m").map(|view| view.waiting), Some(WaitsFor::Call));
+    desk.refused(Failure::new(Code::NotFound, "gone"));
     let health = desk.controller.health("machines").expect("it is bound");
-    assert_eq!((health.passes, health.discarded), (2, 0));
+    assert_eq!((health.passes, health.discarded), (3, 1));
 }
 
 #[test]
@@ -701,7 +711,10 @@ fn a_changed_retry_policy_says_anew_how_long_a_key_waits_that_waits_already() {
     let mut desk = waiting();
     desk.swaps_retry("second");
     let (second, policy, request) = desk.asked();
-    assert_eq!((policy, request.attempt), (PolicyId("second".into()), 0));
+    assert_eq!(
+        (policy, &*request.config),
+        (PolicyId("second".into()), "\"second\"")
+    );
     desk.swaps_retry("third");
     let (third, ..) = desk.asked();
     desk.decides(second, Wait::After(1_000_000));
@@ -858,4 +871,79 @@ fn a_watch_is_open_for_as_long_as_a_conclusion_rests_on_it() {
     desk.pass(700_000);
     assert!(closed(&desk));
     assert!(!desk.others.contains(&Output::Unwatch(primary())));
+}
+
+#[test]
+fn time_is_wanted_when_the_first_of_all_that_waits_is_due() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let after = |desk: &Desk| desk.controller.deadline() - desk.now;
+    assert_eq!(after(&desk), lease::RENEW_EVERY);
+    desk.step(conclusion(json!(null), Next::After(1_000), vec![]));
+    assert_eq!(after(&desk), 1_000);
+    desk.pass(1_000);
+    desk.step(pending(vec![list("a=b")]));
+    desk.feed(Input::Cut);
+    assert_eq!(after(&desk), 5_000, "the lease is being given up");
+}
+
+#[test]
+fn who_loses_the_lease_ends_its_passes_and_who_gets_it_again_looks_at_everything() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
+    desk.step_of("n", conclusion(json!(null), Next::After(1_000), vec![]));
+    desk.now += 2 * lease::DURATION;
+    desk.feed(Input::Tick);
+    assert_eq!(desk.records[1].outcome, Outcome::LeaseLost);
+    assert!(!desk.controller.is_holder());
+    assert_eq!(desk.steps(), 0, "nothing begins, although its time has come");
+    assert_eq!(desk.view("n").map(|view| view.waiting), Some(WaitsFor::Lease));
+    desk.answer_leases();
+    assert_eq!(desk.steps(), 2);
+    assert!(desk.causes().contains(&Cause::Resync));
+}
+
+#[test]
+fn a_recording_tells_what_its_policies_noted() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let mut step = conclusion(json!(null), Next::Settled(None), vec![]);
+    if let Step::Concluded { conclusion, .. } = &mut step {
+        conclusion.notes = vec!["A-01".into(), "A-02".into()];
+    }
+    desk.step(step);
+    assert_eq!(desk.records[0].notes().collect::<Vec<_>>(), ["A-01", "A-02"]);
+}
+
+#[test]
+fn what_the_api_server_did_not_keep_is_not_written_again_by_the_next_pass() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let wanted = json!({"status": {"phase": "x", "pruned": 1}});
+    desk.step(conclusion(wanted.clone(), Next::After(1_000), vec![]));
+    desk.taken(&machine("m", 2, json!({"status": {"phase": "x"}})));
+    desk.pass(1_000);
+    desk.step(conclusion(wanted, Next::Settled(None), vec![]));
+    assert_eq!(desk.records.len(), 2, "{:?}", desk.calls);
+    let health = desk.controller.health("machines").expect("it is bound");
+    assert!(health.not_kept.contains_key("status.pruned"));
+}
+
+#[test]
+fn a_create_that_never_left_the_host_is_not_asked_for_by_the_next_pass() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    desk.step(pending(vec![Request::Act(Act::Cloud(CloudAct {
+        operation: "vm.clone".into(),
+        arguments: "{}".into(),
+        intent: Some("m".into()),
+    }))]));
+    let (id, _) = desk.take("read", |call| matches!(call, Call::Prepare(_)));
+    desk.reply(id, Reply::Prepared(Ok(crate::reconcile::fixture::ready())));
+    let (_, patch) = desk.patch();
+    // Nobody answers whether the entry stands. It does, as the watch shows.
+    desk.pass(5_000);
+    assert!(matches!(desk.records[0].outcome, Outcome::Discarded(_)));
+    desk.shown(primary(), machine("m", 2, json!({"status": patch["status"]})));
+    desk.pass(1_000);
+    let (_, call) = desk.take("step", |call| !matches!(call, Call::Lease(_)));
+    let Call::Step { pass, .. } = call else {
+        panic!("{call:?}")
+    };
+    assert_eq!(pass.pending[0].resolution, crate::contract::Resolution::Absent);
 }

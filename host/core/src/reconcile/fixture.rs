@@ -460,7 +460,7 @@ pub(super) fn prepared(slot: usize, found: Result<Prepared, Failure>) -> PhaseEv
 }
 
 /// A create that has all that it needs.
-pub(super) fn ready() -> Prepared {
+pub(crate) fn ready() -> Prepared {
     Prepared {
         site: Site {
             place: vec!["sim".into()],
