@@ -497,6 +497,9 @@ mod tests {
         let mut elsewhere = node(3, json!({})).reference();
         elsewhere.name = "m".into();
         assert!(cache.own_delete(&elsewhere, "u").is_empty());
+        let mut another = node(3, json!({})).reference();
+        another.kind.kind = "Machine".into();
+        assert!(cache.own_delete(&another, "u").is_empty());
         cache.observe(&scope(), WatchEvent::Applied(node(5, json!({}))));
         assert_eq!(version(&cache), Some(5));
         for (version, gone) in [(4, 0), (5, 1)] {

@@ -178,4 +178,22 @@ mod tests {
         journals.hold(&"c".into(), PassId(4), 1, false);
         assert_eq!(journals.end(&"c".into(), PassId(4)), BTreeSet::from([PassId(2)]));
     }
+
+    #[test]
+    fn a_bound_is_reached_by_its_last_byte() {
+        for (of_line, of_others, may) in [
+            (LINE - 1, 0, true),
+            (LINE, 0, false),
+            (SMALL, HOST - SMALL - 1, true),
+            (SMALL, HOST - SMALL, false),
+            (SMALL - 1, HOST, true),
+        ] {
+            let journals = journals(&[("a", 1, of_others), ("b", 2, of_line), ("b", 3, 0)]);
+            assert_eq!(
+                journals.may_hold_more("b", PassId(3)),
+                may,
+                "{of_line} {of_others}"
+            );
+        }
+    }
 }

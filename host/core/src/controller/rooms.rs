@@ -681,4 +681,40 @@ mod tests {
         assert_eq!(served, count);
         assert_eq!(house.rooms.rooms[&Room::Reads].lines.len(), REMEMBERED);
     }
+
+    #[test]
+    fn a_list_counts_as_much_of_the_threads_as_it_has_objects() {
+        let object = crate::object::Object::new(serde_json::json!({}));
+        let grant: crate::binding::KindGrant =
+            serde_json::from_value(serde_json::json!({"apiVersion": "v1", "kind": "Node"})).expect("a grant");
+        let render = |count: usize| crate::render::Render {
+            objects: vec![object.clone(); count],
+            primary: None,
+            query: crate::contract::ListQuery {
+                cluster: None,
+                page: None,
+                kind: grant.kind(),
+                namespace: None,
+                label_selector: None,
+                field_selector: None,
+                projection: Vec::new(),
+                limit: 0,
+                latest: false,
+            },
+            grant: grant.clone().into(),
+            limit: 0,
+        };
+        let mut house = House::of(Room::Threads, sizes(2));
+        for (count, charged) in [(1, SHORTEST), (50, 50 * PER_OBJECT)] {
+            let waiter = Waiter::Call {
+                target: Target::Nobody,
+                call: Box::new(Call::Render(Box::new(render(count)))),
+                longest: 1,
+            };
+            house
+                .rooms
+                .line_up(&house.room, &"a".into(), &house.binding, waiter);
+            assert_eq!(house.begin()[0].charged, charged);
+        }
+    }
 }

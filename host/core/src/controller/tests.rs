@@ -370,6 +370,7 @@ fn after_a_conflict_the_object_is_read_before_the_next_pass() {
     desk.pass(1_000);
     let (id, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
     assert_eq!(desk.steps(), 0);
+    assert_eq!(desk.view("m").map(|view| view.waiting), Some(WaitsFor::Refresh));
     desk.reply(id, Reply::Objects(Ok(vec![machine("m", 7, json!({}))])));
     let (_, call) = desk.take("step", |call| matches!(call, Call::Step { .. }));
     let Call::Step { pass, .. } = call else { return };
@@ -523,10 +524,14 @@ fn a_binding_says_which_watch_it_waits_for() {
     desk.listed(maps(), vec![]);
     assert_eq!(unsynced(&desk), Some(0));
     let event = WatchEvent::Failed("forbidden".into());
+    desk.step(conclusion(json!(null), Next::Settled(None), vec![]));
+    assert_eq!(desk.view("m").map(|view| view.waiting), Some(WaitsFor::Change));
     desk.feed(Input::Watched {
         scope: primary(),
         event,
     });
+    let watch = WaitsFor::Watch(primary(), Some("forbidden".into()));
+    assert_eq!(desk.view("m").map(|view| view.waiting), Some(watch));
     let health = desk.controller.health("machines").expect("it is bound");
     assert!(
         health
@@ -659,18 +664,27 @@ fn health_counts_what_passes_came_to() {
 
 #[test]
 fn what_a_pass_deletes_is_no_news_to_it_and_what_changes_beside_it_is() {
-    for changes in [false, true] {
+    let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"]}});
+    let held = map("one", 5, deleting);
+    let other = map("two", 4, json!({"data": {"x": "2"}}));
+    for (shown, left, is_news) in [
+        (vec![], vec![], false),
+        (vec![other.clone()], vec![], true),
+        (vec![], vec![held.clone()], false),
+        (vec![held.clone()], vec![held.clone()], false),
+        (vec![other], vec![held], true),
+    ] {
         let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
         desk.step(pending(vec![list("a=b")]));
         desk.listed(maps(), vec![map("one", 2, json!({})), map("two", 3, json!({}))]);
         desk.step(pending(vec![delete("one")]));
-        if changes {
-            desk.shown(maps(), map("two", 4, json!({"data": {"x": "2"}})));
+        for shown in &shown {
+            desk.shown(maps(), shown.clone());
         }
         let (id, _) = desk.take("act", |call| matches!(call, Call::Write(Write::Act(_))));
-        desk.reply(id, Reply::Objects(Ok(vec![])));
+        desk.reply(id, Reply::Objects(Ok(left.clone())));
         desk.step(conclusion(json!(null), Next::Settled(None), vec![0, 1]));
-        assert_eq!(desk.steps(), usize::from(changes));
+        assert_eq!(desk.steps(), usize::from(is_news), "{shown:?} {left:?}");
     }
 }
 
@@ -721,6 +735,13 @@ fn a_changed_retry_policy_says_anew_how_long_a_key_waits_that_waits_already() {
     assert_eq!(desk.wait("m"), Some(6_000), "it is not the policy any more");
     desk.decides(third, Wait::After(30_000));
     assert_eq!(desk.wait("m"), Some(26_000), "what it has waited counts");
+    desk.swaps_retry("fourth");
+    let (fourth, ..) = desk.asked();
+    desk.decides(fourth, Wait::OnChange(Some(40_000)));
+    assert_eq!(desk.wait("m"), Some(36_000), "nothing has changed meanwhile");
+    desk.swaps_retry("third");
+    let (third, ..) = desk.asked();
+    desk.decides(third, Wait::After(30_000));
     desk.swaps_retry("third");
     assert!(
         !desk
@@ -946,4 +967,69 @@ fn a_create_that_never_left_the_host_is_not_asked_for_by_the_next_pass() {
         panic!("{call:?}")
     };
     assert_eq!(pass.pending[0].resolution, crate::contract::Resolution::Absent);
+}
+
+#[test]
+fn an_event_that_would_outlast_the_lease_is_dropped_when_its_turn_comes() {
+    let machines = (0..20).map(|n| machine(&format!("m-{n}"), n + 1, json!({})));
+    let mut desk = Desk::with(machines.collect());
+    while desk.steps() > 0 {
+        desk.step(says("Started"));
+    }
+    let waiting = desk.events();
+    assert!(waiting < 20, "{waiting}");
+    let reply = |desk: &mut Desk| {
+        let (id, _) = desk.take("Event", |call| matches!(call, Call::Write(Write::Event { .. })));
+        desk.reply(id, Reply::Objects(Ok(vec![])));
+    };
+    reply(&mut desk);
+    assert_eq!(desk.events(), waiting, "the next one has its turn");
+    desk.now += lease::DURATION - 4_000;
+    desk.calls
+        .retain(|(_, call)| matches!(call, Call::Write(Write::Event { .. }) | Call::Lease(_)));
+    desk.feed(Input::Tick);
+    assert_eq!(desk.events(), 0, "those under way are cut, and no other begins");
+}
+
+#[test]
+fn of_two_who_asked_the_same_one_is_woken_when_the_other_asks_no_more() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
+    let rests = conclusion(json!(null), Next::Settled(None), vec![0]);
+    desk.step_of("m", pending(vec![list("a=b")]));
+    desk.step_of("n", pending(vec![list("a=b")]));
+    desk.listed(maps(), vec![map("one", 2, json!({}))]);
+    desk.step_of("m", rests.clone());
+    desk.step_of("n", rests.clone());
+    desk.shown(primary(), machine("n", 2, json!({"spec": {"x": 1}})));
+    desk.step_of("n", conclusion(json!(null), Next::Settled(None), vec![]));
+    desk.shown(maps(), map("one", 3, json!({"data": {"x": "2"}})));
+    desk.step_of("m", rests);
+    assert_eq!(desk.steps(), 0, "the other one is left alone");
+}
+
+#[test]
+fn what_a_pass_writes_of_its_object_may_relate_it_to_what_it_asked_for() {
+    let object = Request::Ask(Ask {
+        round: 0,
+        question: Question::Object(crate::contract::ObjectQuery {
+            object: map("one", 1, json!({})).reference(),
+            projection: vec![],
+            latest: false,
+        }),
+    });
+    for ask in [object, list("a=b")] {
+        for (site, is_related) in [("b", true), ("c", false)] {
+            let grants = json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap",
+                "relation": {"ours": "status.site", "theirs": "metadata.labels.a"}}}]);
+            let grants = serde_json::from_value(grants).expect("grants");
+            let binding = fixture_binding(&[Role::Lifecycle]).with_grants(grants);
+            let mut desk = Desk::under(binding, vec![machine("m", 1, json!({}))]);
+            desk.step(pending(vec![ask.clone()]));
+            desk.listed(maps(), vec![map("one", 2, json!({}))]);
+            let status = json!({"status": {"site": site}});
+            desk.step(conclusion(status.clone(), Next::Settled(None), vec![0]));
+            desk.taken(&machine("m", 3, status));
+            assert_eq!(desk.steps(), usize::from(is_related), "{site} {ask:?}");
+        }
+    }
 }

@@ -643,12 +643,12 @@ fn what_is_on_its_way_may_land_and_what_waits_or_reads_will_not() {
 fn a_patch_of_another_object_keeps_the_conditions_of_hosts_on_the_version_that_holds_them() {
     let theirs = json!({"type": "polity.dev/Slowed", "status": "True"});
     let ready = json!({"type": "Ready", "status": "True"});
-    let patched = |patch: Value, shows: bool| {
+    let patched_of = |kind: &str, patch: Value, shows: bool| {
         let mut fixture = Fixture::new();
-        let machines = json!({"apiVersion": "example.com/v1", "kind": "Machine"});
-        let grant = crate::binding::Grant::Patch(serde_json::from_value(machines).expect("a grant"));
+        let kinds = json!({"apiVersion": "example.com/v1", "kind": kind});
+        let grant = crate::binding::Grant::Patch(serde_json::from_value(kinds).expect("a grant"));
         fixture.bind(|binding| *binding = binding.clone().with_grants(vec![grant]));
-        let rest = json!({"metadata": {"name": "n"}, "status": {"conditions": [theirs]}});
+        let rest = json!({"kind": kind, "metadata": {"name": "n"}, "status": {"conditions": [theirs]}});
         let other = Object::new(machine(7, rest));
         if shows {
             let scope = primary_scope(&fixture.frame.binding);
@@ -672,6 +672,7 @@ fn a_patch_of_another_object_keeps_the_conditions_of_hosts_on_the_version_that_h
         });
         sent.ok_or_else(|| answers(&commands)[0].clone().expect_err("it is refused"))
     };
+    let patched = |patch: Value, shows: bool| patched_of("Machine", patch, shows);
     let conditions = |list: Value| json!({"status": {"conditions": list}});
     let kept = conditions(json!([theirs, ready]));
     assert_eq!(patched(kept.clone(), true), Ok(Some("7".into())));
@@ -682,4 +683,9 @@ fn a_patch_of_another_object_keeps_the_conditions_of_hosts_on_the_version_that_h
     );
     assert_eq!(patched(conditions(json!([])), true), Err(Code::PermissionDenied));
     assert_eq!(patched(json!({"spec": {"x": 1}}), false), Ok(None));
+    assert_eq!(
+        patched_of("Disk", conditions(json!([ready])), false),
+        Ok(None),
+        "no host governs it"
+    );
 }

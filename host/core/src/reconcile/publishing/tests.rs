@@ -2,7 +2,7 @@ use super::*;
 use crate::contract::Resolution;
 use crate::contract::{Conclusion, RetryClass, Role};
 use crate::reconcile::fixture::{
-    Fixture, at, concluded, conclusion, entry, failure, machine, outcome, patches, pending, found, stepped,
+    Fixture, at, concluded, conclusion, entry, failure, found, machine, outcome, patches, pending, stepped,
 };
 use crate::reconcile::stepping::Stepping;
 use crate::reconcile::work::{Entry, Fate};
@@ -327,6 +327,10 @@ fn a_fault_stays_one_whatever_becomes_of_its_condition() {
         let (flow, _) = fixture.requests(vec![]);
         let (flow, _) = fixture.go_on(flow, event);
         assert_eq!(outcome(&flow), Some(&Outcome::Faulted));
+        let Flow::End(ended) = flow else {
+            panic!("{flow:?}")
+        };
+        assert_eq!(ended.events[0].reason, "PolicyFault");
     }
 }
 
@@ -411,4 +415,58 @@ fn after_a_write_ahead_that_met_a_conflict_the_object_is_read_before_it_is_writt
     );
     let (_, commands) = fixture.go_on(flow, stands(5, json!({})));
     assert_eq!(patches(&commands)[0]["metadata"]["resourceVersion"], "5");
+}
+
+#[test]
+fn only_the_status_is_written_as_a_subresource_and_a_write_on_its_way_may_land() {
+    let mut fixture = Fixture::new();
+    let patch = json!({"status": {"phase": "x"}, "metadata": {"labels": {"a": "b"}}});
+    let subresource = |commands: &[Command]| {
+        commands.iter().find_map(|command| match command {
+            Command::Call {
+                call: Call::Write(Write::Patch { subresource, .. }),
+                ..
+            } => Some(subresource.clone()),
+            _ => None,
+        })
+    };
+    let in_flight = |flow: &Flow| matches!(flow, Flow::Wait(phase) if phase.has_effect_in_flight());
+    let (flow, commands) = fixture.concludes(patch);
+    assert_eq!(subresource(&commands), Some(None));
+    assert!(in_flight(&flow));
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    let (flow, commands) = fixture.go_on(flow, stands(2, labels));
+    assert_eq!(subresource(&commands), Some(Some("status".into())));
+    let (flow, _) = fixture.go_on(flow, found(Err(failure(Code::Aborted))));
+    assert!(!in_flight(&flow), "it is read");
+}
+
+#[test]
+fn an_object_that_its_policy_cannot_read_says_so() {
+    let undecodable = |class, code, notes: Vec<String>| {
+        let mut fixture = Fixture::new();
+        let (flow, _) = fixture.enter(Stepping::begin(Role::Lifecycle));
+        let next = Next::Retry {
+            class,
+            failure: Some(failure(code)),
+        };
+        let conclusion = Conclusion {
+            next,
+            notes,
+            ..conclusion(json!(null))
+        };
+        let (_, commands) = fixture.go_on(flow, concluded(None, conclusion));
+        let patch = patches(&commands)
+            .first()
+            .map(|patch| patch["status"]["conditions"][0]["type"].clone());
+        patch.is_some_and(|kind| kind == "polity.dev/Undecodable")
+    };
+    let wrong = Code::InvalidArgument;
+    assert!(undecodable(RetryClass::Long, wrong, vec![]));
+    assert!(
+        !undecodable(RetryClass::Long, wrong, vec!["A-01".into()]),
+        "it has read something"
+    );
+    assert!(!undecodable(RetryClass::Short, wrong, vec![]));
+    assert!(!undecodable(RetryClass::Long, Code::Unavailable, vec![]));
 }
