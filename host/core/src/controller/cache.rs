@@ -598,4 +598,23 @@ mod tests {
         assert!(!cache.open(&scope()), "it is open");
         assert_eq!(cache.idle(&scope(), 30, false), 0);
     }
+
+    #[test]
+    fn of_ends_that_were_never_shown_so_many_are_remembered_and_of_others_all() {
+        let named = |number: usize| {
+            let (name, uid) = (format!("n-{number}"), format!("u-{number}"));
+            node(1, json!({"name": name, "uid": uid}))
+        };
+        let mut cache = cache();
+        cache.observe(&scope(), WatchEvent::Applied(named(0)));
+        for number in 1..UNSEEN + 9 {
+            cache.own_delete(&named(number).reference(), named(number).uid());
+        }
+        let remembered = |cache: &Cache| cache.scopes[&scope()].ended.len();
+        assert_eq!(remembered(&cache), UNSEEN);
+        assert_eq!(cache.own_delete(&named(0).reference(), "u-0").len(), 1);
+        assert_eq!(remembered(&cache), UNSEEN + 1);
+        let mut shows = |object| cache.observe(&scope(), WatchEvent::Applied(object)).len();
+        assert_eq!((shows(named(1)), shows(node(2, json!({})))), (0, 1));
+    }
 }

@@ -613,7 +613,12 @@ fn a_tenant_has_so_many_passes_under_way_and_no_more() {
     assert_eq!(desk.view("c").map(|view| view.waiting), Some(WaitsFor::Turn));
     desk.step_of("a", conclusion(json!(null), Next::Settled(None), vec![]));
     assert_eq!(desk.steps(), 3);
-    assert_eq!(desk.view("c").map(|view| view.waiting), Some(WaitsFor::Call));
+    let waiting = |desk: &Desk| desk.view("c").map(|view| view.waiting);
+    assert_eq!(waiting(&desk), Some(WaitsFor::Call));
+    let id = desk.controller.last_pass;
+    let line = "machines default".into();
+    desk.controller.journals.hold(&line, PassId(id), 0, true);
+    assert_eq!(waiting(&desk), Some(WaitsFor::Memory));
 }
 
 #[test]
@@ -1032,4 +1037,50 @@ fn what_a_pass_writes_of_its_object_may_relate_it_to_what_it_asked_for() {
             assert_eq!(desk.steps(), usize::from(is_related), "{site} {ask:?}");
         }
     }
+}
+
+#[test]
+fn a_retry_after_a_time_is_not_ended_early_by_what_the_pass_used() {
+    for (wait, steps) in [(Wait::After(50_000), 0), (Wait::OnChange(None), 1)] {
+        let binding = fixture_binding(&[Role::Lifecycle, Role::Retry]);
+        let mut desk = Desk::under(binding, vec![machine("m", 1, json!({}))]);
+        desk.step(pending(vec![list("a=b")]));
+        desk.listed(maps(), vec![map("one", 2, json!({}))]);
+        desk.step(conclusion(json!(null), retry(), vec![0]));
+        let (id, ..) = desk.asked();
+        desk.decides(id, wait);
+        desk.shown(maps(), map("one", 3, json!({"data": {"x": "2"}})));
+        assert_eq!(desk.steps(), steps, "{wait:?}");
+    }
+}
+
+/// How long `n` waits, which was to wait for 10 s when `m` faulted.
+fn wait_beside_a_fault(guards: Guards) -> Option<u64> {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
+    desk.controller.guards = guards;
+    desk.step_of("n", conclusion(json!(null), Next::After(10_000), vec![]));
+    desk.fault();
+    desk.refused(Failure::new(Code::PermissionDenied, "forbidden"));
+    assert_eq!(desk.records[1].outcome, Outcome::Faulted);
+    desk.wait("n")
+}
+
+#[test]
+fn a_fault_delays_no_other_object() {
+    assert_eq!(wait_beside_a_fault(Guards::default()), Some(10_000));
+}
+
+#[cfg(feature = "simulation")]
+#[test]
+fn a_guard_that_is_taken_away_guards_nothing() {
+    let delayed = wait_beside_a_fault(Guards::without(Guard::FaultsDelayNoOther));
+    assert_eq!(delayed, Some(70_000));
+    let machines = (0..40).map(|n| machine(&format!("m-{n}"), n + 1, json!({})));
+    let mut desk = Desk::with(machines.collect());
+    desk.controller
+        .set_guards(Guards::without(Guard::RoomsAreBounded));
+    while desk.steps() > 0 {
+        desk.step(says("Started"));
+    }
+    assert_eq!(desk.events(), 40);
 }
