@@ -572,13 +572,38 @@ mod tests {
     #[test]
     fn one_short_step_does_not_hide_that_a_line_takes_long_ones() {
         let mut house = House::of(Room::Threads, sizes(3));
-        for cost in [4 * LONG, 1] {
+        // What took nothing at all says nothing of the next.
+        for (cost, expected) in [(4 * LONG, 4 * LONG), (0, 4 * LONG), (1, 3 * LONG)] {
             house.come("a", 1);
             let taken = house.begin().remove(0);
             house.end(taken, cost);
+            assert_eq!(house.rooms.rooms[&house.room].lines["a"].expected, expected);
         }
         house.come("a", 1);
         assert!(house.begin()[0].is_long);
+    }
+
+    #[test]
+    fn a_step_costs_its_fuel_and_the_bytes_that_it_returns() {
+        let stepped = |outcome| {
+            let fuel = 100;
+            cost_of(&Reply::Stepped(crate::fault::Stepped { outcome, fuel }))
+        };
+        let fault = crate::fault::Fault::new(crate::fault::FaultKind::Trap, "x");
+        assert_eq!(stepped(Err(fault)), Some(100));
+        let requests = crate::reconcile::fixture::pending(vec![crate::reconcile::fixture_stop()]);
+        let Step::Pending(wanted) = &requests else {
+            panic!("requests")
+        };
+        let bytes = wanted.bytes();
+        assert_eq!(stepped(Ok(requests)), Some(100 + bytes * PER_BYTE));
+        let conclusion = crate::reconcile::fixture::conclusion(serde_json::json!({"a": 1}));
+        let concluded = Step::Concluded {
+            verdict: None,
+            conclusion,
+        };
+        assert_eq!(stepped(Ok(concluded)), Some(100 + 7 * PER_BYTE));
+        assert_eq!(cost_of(&Reply::Objects(Ok(vec![]))), None);
     }
 
     #[test]
@@ -614,7 +639,7 @@ mod tests {
                 ..RoomSizes::default()
             },
         );
-        house.come("a", 2);
+        house.come("a", 3);
         let (taken, _) = house.rooms.next(&house.room).expect("a place");
         house.rooms.keep(PassId(1), taken);
         assert!(
@@ -627,8 +652,9 @@ mod tests {
                 .rooms
                 .has_place(&house.room, &"b".into(), &house.binding, PassId(9))
         );
-        assert_eq!(house.rooms.waiting().keys().collect::<Vec<_>>(), [&PassId(2)]);
         assert_eq!(house.rooms.forget(PassId(2)), None);
+        assert_eq!(house.rooms.waiting().keys().collect::<Vec<_>>(), [&PassId(3)]);
+        assert_eq!(house.rooms.forget(PassId(3)), None);
         assert_eq!(house.rooms.forget(PassId(1)), Some(Room::Reads));
         assert!(house.begin().is_empty());
         assert!(

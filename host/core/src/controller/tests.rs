@@ -1049,7 +1049,9 @@ fn a_retry_after_a_time_is_not_ended_early_by_what_the_pass_used() {
         desk.step(conclusion(json!(null), retry(), vec![0]));
         let (id, ..) = desk.asked();
         desk.decides(id, wait);
-        desk.shown(maps(), map("one", 3, json!({"data": {"x": "2"}})));
+        let changed = map("one", 3, json!({"data": {"x": "2"}}));
+        desk.shown(maps(), changed.clone());
+        desk.listed(maps(), vec![changed]);
         assert_eq!(desk.steps(), steps, "{wait:?}");
     }
 }
@@ -1083,4 +1085,129 @@ fn a_guard_that_is_taken_away_guards_nothing() {
         desk.step(says("Started"));
     }
     assert_eq!(desk.events(), 40);
+}
+
+fn settled() -> Step {
+    conclusion(json!(null), Next::Settled(None), vec![])
+}
+
+fn forgotten(desk: &Desk) -> usize {
+    let is_forgotten = |output: &&Output| matches!(output, Output::Forgotten(_));
+    desk.others.iter().filter(is_forgotten).count()
+}
+
+#[test]
+fn a_binding_that_governs_something_else_or_is_gone_forgets_its_keys_when_their_passes_have_ended() {
+    let mut other = fixture_binding(&[Role::Lifecycle]);
+    other.spec.governs.kind = "Disk".into();
+    let disks = primary_scope(&other);
+    for (input, passes) in [
+        (Input::Bound(Box::new(other)), Some(2)),
+        (Input::Unbound("machines".into()), Some(1)),
+    ] {
+        let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
+        desk.step_of("n", settled());
+        let is_unbound = matches!(input, Input::Unbound(_));
+        desk.feed(input);
+        assert_eq!((forgotten(&desk), desk.controller.keys().count()), (1, 0));
+        assert_eq!(desk.controller.health("machines").is_none(), is_unbound);
+        assert_eq!(desk.others.contains(&Output::Watch(disks.clone())), !is_unbound);
+        desk.step_of("m", settled());
+        assert_eq!(forgotten(&desk), 2);
+        assert_eq!(
+            desk.controller.health("machines").map(|health| health.passes),
+            passes
+        );
+    }
+}
+
+#[test]
+fn a_key_whose_time_comes_while_its_watch_cannot_say_passes_when_it_can() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    desk.step(conclusion(json!(null), Next::After(1_000), vec![]));
+    let event = WatchEvent::Failed("cut".into());
+    let scope = primary();
+    desk.feed(Input::Watched { scope, event });
+    desk.pass(2_000);
+    assert_eq!(desk.steps(), 0);
+    desk.listed(primary(), vec![machine("m", 1, json!({}))]);
+    assert!(desk.causes().contains(&Cause::Due));
+}
+
+#[test]
+fn a_tenant_is_what_stands_at_the_path_that_the_binding_names() {
+    let mut binding = fixture_binding(&[Role::Lifecycle]);
+    binding.spec.tenant = crate::binding::Tenant::Path("spec.team".into());
+    binding.spec.limits.passes_per_tenant = 1;
+    let of = |name: &str, team: &str| machine(name, 1, json!({"spec": {"team": team}}));
+    let desk = Desk::under(binding, vec![of("a", "x"), of("b", "x"), of("c", "y")]);
+    assert_eq!(desk.steps(), 2);
+    assert_eq!(desk.view("b").map(|view| view.waiting), Some(WaitsFor::Turn));
+}
+
+#[test]
+fn what_changes_of_an_object_during_its_pass_is_looked_at_afterwards_and_what_the_pass_wrote_is_not() {
+    let status = json!({"status": {"phase": "x"}});
+    for theirs in [None, Some(json!({"status": {"phase": "x"}, "spec": {"x": 1}}))] {
+        let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+        desk.step(conclusion(status.clone(), Next::Settled(None), vec![]));
+        // The watch shows the write before it is answered.
+        desk.shown(primary(), machine("m", 2, status.clone()));
+        if let Some(theirs) = &theirs {
+            desk.shown(primary(), machine("m", 3, theirs.clone()));
+        }
+        assert_eq!(desk.steps(), 0, "one pass at a time");
+        desk.taken(&machine("m", 2, status.clone()));
+        assert_eq!(desk.steps(), usize::from(theirs.is_some()));
+    }
+}
+
+#[test]
+fn an_object_that_is_made_anew_while_a_pass_of_the_old_one_is_under_way_waits_for_its_end() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let event = WatchEvent::Deleted(machine("m", 2, json!({})));
+    let scope = primary();
+    desk.feed(Input::Watched { scope, event });
+    desk.shown(
+        primary(),
+        machine("m", 3, json!({"metadata": {"uid": "another"}})),
+    );
+    assert_eq!((desk.steps(), desk.controller.keys().count()), (1, 1));
+    desk.step(settled());
+    assert_eq!(desk.steps(), 1);
+    assert_eq!(
+        desk.causes(),
+        [Cause::Changed],
+        "there is another one of this name"
+    );
+    assert_eq!(forgotten(&desk), 0);
+}
+
+#[test]
+fn a_stale_object_that_is_gone_is_forgotten() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
+    desk.step(pending(vec![stop()]));
+    desk.refused(Failure::new(Code::Aborted, "the object has another version"));
+    desk.pass(1_000);
+    let (id, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
+    desk.reply(id, Reply::Objects(Err(Failure::new(Code::NotFound, "gone"))));
+    assert_eq!((desk.steps(), forgotten(&desk)), (0, 1));
+}
+
+#[test]
+fn what_this_host_wrote_while_a_watch_could_not_say_wakes_when_it_lists_again() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
+    desk.step_of("m", pending(vec![list("a=b")]));
+    desk.listed(maps(), vec![map("one", 2, json!({}))]);
+    desk.step_of("m", conclusion(json!(null), Next::Settled(None), vec![0]));
+    desk.step_of("n", pending(vec![delete("one")]));
+    let event = WatchEvent::Failed("cut".into());
+    let scope = maps();
+    desk.feed(Input::Watched { scope, event });
+    let (id, _) = desk.take("act", |call| matches!(call, Call::Write(Write::Act(_))));
+    desk.reply(id, Reply::Objects(Ok(vec![])));
+    desk.step_of("n", conclusion(json!(null), Next::Settled(None), vec![0]));
+    assert_eq!(desk.steps(), 0, "nobody can say what the list is now");
+    desk.listed(maps(), vec![]);
+    desk.step_of("m", settled());
 }

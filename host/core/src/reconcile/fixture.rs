@@ -411,7 +411,7 @@ pub(super) fn concluded(verdict: Option<Verdict>, conclusion: Conclusion) -> Pha
 }
 
 /// A conclusion with this patch that rests on nothing and is settled.
-pub(super) fn conclusion(patch: Value) -> Conclusion {
+pub(crate) fn conclusion(patch: Value) -> Conclusion {
     Conclusion {
         patch: (!patch.is_null()).then(|| patch.to_string().as_str().into()),
         events: Vec::new(),
