@@ -431,6 +431,7 @@ fn a_request_and_a_deletion_end_a_retry_early() {
     for rest in [
         json!({"metadata": {"annotations": {"request.polity.dev/now": "1"}}}),
         json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+        json!({"metadata": {"uid": "of a successor"}}),
     ] {
         let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
         desk.step(conclusion(json!(null), retry(), vec![]));
@@ -846,6 +847,7 @@ fn of_bindings_that_meet_the_oldest_governs_and_the_others_are_told() {
     };
     for (binding, is_overlapped) in [
         (younger(|_| {}), true),
+        (younger(|b| b.created = 0), true),
         (
             younger(|b| b.spec.governs.namespace = Some("default".into())),
             true,
@@ -868,19 +870,25 @@ fn of_bindings_that_meet_the_oldest_governs_and_the_others_are_told() {
             binding.spec.governs
         );
     }
-    let mut apart = older.clone();
-    apart.spec.governs.namespace = Some("other".into());
-    let mut desk = Desk::under(
-        younger(|b| b.spec.governs.namespace = Some("default".into())),
-        vec![],
-    );
-    desk.feed(Input::Bound(Box::new(apart)));
-    assert_eq!(
-        desk.controller
+    for (a, b, meets) in [
+        ((None, Some("x")), (None, Some("y")), false),
+        ((None, Some("x")), (Some("t"), Some("x")), true),
+        ((Some("t"), None), (Some("u"), None), false),
+        ((Some("t"), None), (Some("t"), Some("x")), true),
+    ] {
+        let governing = |mut binding: Binding, (namespace, name): (Option<&str>, Option<&str>)| {
+            let governs = &mut binding.spec.governs;
+            (governs.namespace, governs.name) = (namespace.map(str::to_owned), name.map(str::to_owned));
+            binding
+        };
+        let mut desk = Desk::under(governing(younger(|_| {}), b), vec![]);
+        desk.feed(Input::Bound(Box::new(governing(older.clone(), a))));
+        let told = desk
+            .controller
             .health("younger")
-            .and_then(|health| health.overlapped_by),
-        None
-    );
+            .and_then(|health| health.overlapped_by);
+        assert_eq!(told.is_some(), meets, "{a:?} {b:?}");
+    }
 }
 
 #[test]
@@ -1210,4 +1218,49 @@ fn what_this_host_wrote_while_a_watch_could_not_say_wakes_when_it_lists_again() 
     assert_eq!(desk.steps(), 0, "nobody can say what the list is now");
     desk.listed(maps(), vec![]);
     desk.step_of("m", settled());
+}
+
+#[test]
+fn a_binding_with_another_lifecycle_identity_or_other_grants_wakes_its_keys_within_a_minute() {
+    let policy = |binding: &mut Binding, role| {
+        binding.policies.get_mut(&role).expect("a policy").id = PolicyId("another".into());
+    };
+    for (change, wakes) in [
+        (
+            &(|binding: &mut Binding| policy(binding, Role::Lifecycle)) as &dyn Fn(&mut Binding),
+            true,
+        ),
+        (&|binding| policy(binding, Role::Identity), true),
+        (&|binding| binding.spec.grants.clear(), true),
+        (&|binding| policy(binding, Role::Retry), false),
+        (&|binding| binding.spec.limits.burst = 7, false),
+        (&|_| {}, false),
+    ] {
+        let binding = fixture_binding(&[Role::Identity, Role::Lifecycle, Role::Retry]);
+        let machines = ["m", "n", "o"].map(|name| machine(name, 1, json!({})));
+        let mut desk = Desk::under(binding.clone(), machines.to_vec());
+        let denied = || {
+            let Step::Concluded { conclusion, .. } = settled() else {
+                panic!("a conclusion")
+            };
+            let verdict = Some(crate::contract::Verdict::Denied);
+            Step::Concluded { verdict, conclusion }
+        };
+        desk.step_of("m", denied());
+        desk.step_of("n", denied());
+        let mut changed = binding;
+        change(&mut changed);
+        desk.feed(Input::Bound(Box::new(changed)));
+        let waits = ["m", "n", "o"].map(|name| desk.wait(name));
+        assert_eq!(waits[0].is_some_and(|wait| wait < 60_000), wakes);
+        assert_eq!(waits[0] != waits[1], wakes, "not all at once: {waits:?}");
+        assert_eq!(waits[2], None, "its pass is under way");
+        desk.step_of("o", denied());
+        assert_eq!(desk.steps(), usize::from(wakes), "it passes again");
+        if wakes {
+            desk.step_of("o", denied());
+        }
+        desk.pass(60_000);
+        assert_eq!(desk.steps(), 2 * usize::from(wakes));
+    }
 }

@@ -310,6 +310,8 @@ mod tests {
             secrets_of(&every, &all(None, None)).expect("granted").namespace,
             None
         );
+        let one = secrets_of(&every, &all(Some("other"), None)).expect("granted");
+        assert_eq!(one.namespace, None, "one watch shows all namespaces");
         let named = grants(json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap", "name": "one"}}]));
         assert!(secrets_of(&named, &all(None, None)).is_err(), "a name is no list");
     }
@@ -536,5 +538,20 @@ mod tests {
                 "{question:?}"
             );
         }
+    }
+
+    #[test]
+    fn pods_of_a_node_are_watched_by_themselves() {
+        let of = |kind: &str, selector: &str| {
+            let grants = grants(json!([{"ask": {"apiVersion": "v1", "kind": kind}}]));
+            let mut query = all(None, Some(selector));
+            query.kind.kind = kind.into();
+            secrets_of(&grants, &query).expect("granted").node
+        };
+        let node = Some("n".to_owned());
+        assert_eq!(of("Pod", "spec.nodeName=n"), node);
+        assert_eq!(of("Pod", "status.phase!=Failed,spec.nodeName==n"), node);
+        assert_eq!(of("Pod", "status.phase!=Failed"), None);
+        assert_eq!(of("ConfigMap", "spec.nodeName=n"), None);
     }
 }

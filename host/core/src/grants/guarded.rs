@@ -229,6 +229,12 @@ mod tests {
             (json!([]), finalizer("a/b"), false),
             (granted(), finalizer("a/b"), true),
             (granted(), finalizer("e/f"), false),
+            (
+                json!([{"write": ["metadata.ownerReferences"]}]),
+                finalizer("a/b"),
+                false,
+            ),
+            (json!([{"write": ["metadata"]}]), finalizer("a/b"), false),
             (json!([]), owner.clone(), false),
             (granted(), owner, true),
         ] {
