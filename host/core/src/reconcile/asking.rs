@@ -1051,4 +1051,29 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn what_an_api_server_does_not_have_is_not_found_and_depended_on() {
+        let mut fixture = Fixture::new();
+        let (flow, _) = fixture.requests(vec![config_map(true)]);
+        let (_, commands) = fixture.go_on(flow, found(Err(failure(Code::NotFound))));
+        assert_eq!(code(&commands), Some(Code::NotFound));
+        assert_eq!(fixture.work.dependencies.len(), 1, "it wakes when there is one");
+    }
+
+    #[test]
+    fn while_one_list_is_read_no_other_is_looked_at() {
+        let mut fixture = Fixture::new();
+        many(&mut fixture, 40);
+        let Request::Ask(mut latest) = labelled("b") else {
+            panic!("a question")
+        };
+        if let Question::Objects(query) = &mut latest.question {
+            query.latest = true;
+        }
+        let (flow, commands) = fixture.requests(vec![Request::Ask(latest), labelled("b")]);
+        assert!(renders(&commands).is_empty(), "{commands:?}");
+        let (_, commands) = fixture.go_on(flow, found(Ok(json!([]))));
+        assert_eq!(renders(&commands).len(), 1);
+    }
 }
