@@ -1264,3 +1264,74 @@ fn a_binding_with_another_lifecycle_identity_or_other_grants_wakes_its_keys_with
         assert_eq!(desk.steps(), 2 * usize::from(wakes));
     }
 }
+
+#[test]
+fn a_question_that_is_cut_leaves_others_to_the_list_that_they_wait_for() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
+    desk.step_of("m", pending(vec![list("a=b")]));
+    desk.pass(3_000);
+    desk.step_of("n", pending(vec![list("a=b")]));
+    assert!(matches!(
+        desk.view("n").map(|view| view.waiting),
+        Some(WaitsFor::Watch(..))
+    ));
+    desk.pass(2_000);
+    desk.step_of("m", settled());
+    assert_eq!(desk.steps(), 0);
+    desk.listed(maps(), vec![]);
+    desk.step_of("n", settled());
+}
+
+#[test]
+fn a_pass_that_ends_after_its_retry_policy_was_swapped_waits_as_the_new_one_says() {
+    let mut desk = Desk::under(retrying(), vec![machine("m", 1, json!({}))]);
+    desk.swaps_retry("second");
+    desk.step(conclusion(json!(null), retry(), vec![]));
+    let (first, policy, _) = desk.asked();
+    assert_eq!(policy, PolicyId("retry".into()), "with which it began");
+    desk.decides(first, Wait::After(10_000));
+    let (second, policy, _) = desk.asked();
+    assert_eq!(policy, PolicyId("second".into()));
+    desk.decides(second, Wait::After(20_000));
+    assert_eq!(desk.wait("m"), Some(20_000));
+}
+
+#[test]
+fn an_answer_changes_by_what_its_grant_relates_and_by_a_refusal_that_ends() {
+    let object = Request::Ask(Ask {
+        round: 0,
+        question: Question::Object(crate::contract::ObjectQuery {
+            object: map("one", 1, json!({})).reference(),
+            projection: vec![],
+            latest: false,
+        }),
+    });
+    let mut all = list("x");
+    if let Request::Ask(Ask {
+        question: Question::Objects(query),
+        ..
+    }) = &mut all
+    {
+        query.label_selector = None;
+    }
+    let shows = |rest: Value| WatchEvent::Applied(map("one", 3, rest));
+    for (event, of_object, of_list) in [
+        (shows(json!({"data": {"x": "2"}})), 0, 0),
+        (shows(json!({"metadata": {"labels": {"a": "m"}}})), 1, 1),
+        (WatchEvent::Deleted(map("one", 3, json!({}))), 1, 0),
+    ] {
+        for (ask, steps) in [(&object, of_object), (&all, of_list)] {
+            let grants = json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap",
+                "relation": {"ours": "metadata.name", "theirs": "metadata.labels.a"}}}]);
+            let grants = serde_json::from_value(grants).expect("grants");
+            let binding = fixture_binding(&[Role::Lifecycle]).with_grants(grants);
+            let mut desk = Desk::under(binding, vec![machine("m", 1, json!({}))]);
+            desk.step(pending(vec![ask.clone()]));
+            desk.listed(maps(), vec![map("one", 2, json!({}))]);
+            desk.step(conclusion(json!(null), Next::Settled(None), vec![0]));
+            let (scope, event) = (maps(), event.clone());
+            desk.feed(Input::Watched { scope, event });
+            assert_eq!(desk.steps(), steps, "{ask:?}");
+        }
+    }
+}

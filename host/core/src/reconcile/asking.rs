@@ -1039,7 +1039,17 @@ mod tests {
             .with(|context| Look::of(Role::Lifecycle, &asked.question, context))
             .0;
         let Look { asked, grant, scope } = look.expect("it is granted");
-        fixture.frame.last.used = [(asked, Dependency::new(grant, scope))].into();
+        let dependency = Dependency::new(grant, scope);
+        let Request::Ask(latest) = config_map(true) else {
+            panic!("a question")
+        };
+        // What is to be read, and what another role used, is not remembered at all.
+        fixture.frame.last.used = [
+            ((Role::Identity, asked.1.clone()), dependency.clone()),
+            (asked, dependency.clone()),
+            ((Role::Lifecycle, latest.question), dependency),
+        ]
+        .into();
         let bytes = Object::new(site("v")).json().len() as u64;
         for (limit, known) in [(bytes, 1), (bytes - 1, 0)] {
             fixture.bind(|binding| binding.spec.limits.answer = limit);

@@ -313,6 +313,12 @@ mod tests {
         fixture.work.roles.clear();
         let (_, commands) = fixture.concludes(json!(null));
         assert_eq!(fault(&commands), None);
+        // A journal may be full.
+        let mut fixture = Fixture::new();
+        fixture.bind(|binding| binding.spec.limits.entries = 1);
+        let (flow, _) = fixture.requests(vec![get()]);
+        let (_, commands) = fixture.go_on(flow, crate::reconcile::fixture::answer(Ok(json!({}))));
+        assert_eq!(fault(&commands), None);
     }
 
     #[test]

@@ -692,3 +692,19 @@ fn a_patch_of_another_object_keeps_the_conditions_of_hosts_on_the_version_that_h
         "no host governs it"
     );
 }
+
+#[test]
+fn a_doubt_holds_up_the_same_create_and_no_other() {
+    let pending = json!({"status": {"pending": [entry("a")]}});
+    let mut fixture = Fixture::of(machine(1, pending), &[Role::Lifecycle]);
+    let doubted = serde_json::from_value(entry("a")).expect("an entry");
+    let unknown = Fate::Resolved(Resolution::Unknown("why".into()));
+    fixture.work.found = vec![Entry {
+        entry: doubted,
+        fate: unknown,
+    }];
+    let (_, commands) = fixture.requests(vec![clone_of("m"), clone_of("other")]);
+    let written = &patches(&commands)[0]["status"]["pending"];
+    let intents = [&written[0]["intent"], &written[1]["intent"], &written[2]];
+    assert_eq!(intents, [&json!("m"), &json!("other"), &Value::Null]);
+}
