@@ -179,7 +179,8 @@ impl Grants {
 /// Whether a grant reaches what a request names, and names what it has to name.
 fn admits(grant: &KindGrant, own: Option<&str>, target: &Target<'_>) -> bool {
     let names = |granted: &Option<Vec<String>>, name: &str| granted.iter().flatten().any(|g| g == name);
-    let by_name = !target.by_name || (grant.name.is_some() && grant.name.as_deref() == target.name);
+    // Which one it names is compared with the rest of what it reaches.
+    let by_name = !target.by_name || grant.name.is_some();
     by_name
         && reaches(grant, own, target.namespace, target.name)
         && target
@@ -463,5 +464,13 @@ mod tests {
             );
             assert_eq!(seen, (own, other), "{grant}");
         }
+    }
+
+    #[test]
+    fn a_refusal_names_what_was_refused() {
+        let kind = grant(json!({})).kind();
+        let told = |namespace| refused(named(&kind, namespace, "one")).message;
+        assert_eq!(told(Some("team")), "not granted: Any team/one");
+        assert_eq!(told(None), "not granted: Any one");
     }
 }
