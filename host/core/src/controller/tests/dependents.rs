@@ -177,3 +177,26 @@ fn an_answer_changes_by_what_its_grant_relates_and_by_a_refusal_that_ends() {
         }
     }
 }
+
+#[test]
+fn several_locks_that_came_free_are_one_cause() {
+    let asks = |names: &[&str]| {
+        let ask = |name: &&str| {
+            let question = Question::Lock((*name).to_owned());
+            Request::Ask(Ask { round: 0, question })
+        };
+        pending(names.iter().map(ask).collect())
+    };
+    let grants = json!([{"lock": ["*"]}]);
+    let grants = serde_json::from_value(grants).expect("grants");
+    let binding = fixture_binding(&[Role::Lifecycle]).with_grants(grants);
+    let mut desk = Desk::under(
+        binding,
+        vec![machine("m", 1, json!({})), machine("n", 1, json!({}))],
+    );
+    desk.step_of("m", asks(&["one", "two"]));
+    desk.step_of("n", asks(&["one", "two"]));
+    desk.step_of("n", conclusion(json!(null), Next::Settled(None), vec![0, 1]));
+    desk.step_of("m", settled());
+    assert_eq!(desk.causes(), [Cause::Lock("one".into())]);
+}
