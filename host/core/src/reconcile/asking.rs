@@ -417,8 +417,6 @@ impl Look {
     /// would count what its relation leaves out.
     fn latest(&self, query: &ListQuery) -> Question {
         Question::Objects(ListQuery {
-            cluster: None,
-            page: None,
             namespace: self.scope.namespace.clone(),
             limit: 0,
             ..query.clone()
@@ -1081,7 +1079,9 @@ mod tests {
         if let Question::Objects(query) = &mut latest.question {
             query.latest = true;
         }
-        let (flow, commands) = fixture.requests(vec![Request::Ask(latest), labelled("b")]);
+        let (flow, _) = fixture.requests(vec![Request::Ask(latest), labelled("b"), get()]);
+        let cloud = PhaseEvent::Reply(2, Reply::Answer(Ok(json!({}))));
+        let (flow, commands) = fixture.go_on(flow, cloud);
         assert!(renders(&commands).is_empty(), "{commands:?}");
         let (_, commands) = fixture.go_on(flow, found(Ok(json!([]))));
         assert_eq!(renders(&commands).len(), 1);

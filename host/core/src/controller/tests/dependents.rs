@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn what_a_pass_deletes_is_no_news_to_it_and_what_changes_beside_it_is() {
-    let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"]}});
+    let deleting = json!({"data": {"x": "3"}, "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"]}});
     let held = map("one", 5, deleting);
     let other = map("two", 4, json!({"data": {"x": "2"}}));
     for (shown, left, is_news) in [

@@ -136,15 +136,20 @@ fn a_guard_that_is_taken_away_guards_nothing() {
 
 #[test]
 fn a_key_whose_time_comes_while_its_watch_cannot_say_passes_when_it_can() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
+    desk.step_of("n", settled());
     desk.step(conclusion(json!(null), Next::After(1_000), vec![]));
     let event = WatchEvent::Failed("cut".into());
     let scope = primary();
     desk.feed(Input::Watched { scope, event });
     desk.pass(2_000);
     assert_eq!(desk.steps(), 0);
-    desk.listed(primary(), vec![machine("m", 1, json!({}))]);
+    desk.listed(
+        primary(),
+        vec![machine("m", 1, json!({})), machine("n", 1, json!({}))],
+    );
     assert!(desk.causes().contains(&Cause::Due));
+    assert_eq!(desk.steps(), 0, "of the others nothing is new");
 }
 
 #[test]
