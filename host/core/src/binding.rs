@@ -417,3 +417,44 @@ impl Binding {
         self.policies.get(&role)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn each_role_has_a_policy_of_its_own() {
+        let source = |file: &str| json!({"file": file});
+        let policies: Policies = serde_json::from_value(
+            json!({"identity": source("identity"), "lifecycle": source("lifecycle"), "retry": source("retry")}),
+        )
+        .expect("policies");
+        for role in [Role::Identity, Role::Lifecycle, Role::Retry] {
+            let file = policies.source(role).and_then(|source| source.file.as_deref());
+            assert_eq!(file, Some(role.as_str()));
+        }
+        assert_eq!(Policies::default().source(Role::Retry), None);
+    }
+
+    #[test]
+    fn a_grant_to_mint_has_its_own_bounds_or_those_of_everybody() {
+        let plain: MintGrant = serde_json::from_value(json!("password")).expect("a grant");
+        let all = (
+            plain.kind(),
+            plain.groups().len(),
+            plain.longest_ttl(),
+            plain.count(),
+        );
+        assert_eq!(all, ("password", 0, 86_400_000, 16));
+        let bounds = json!({"kind": "bootstrap-token", "groups": ["g"], "longestTtl": 5, "count": 3});
+        let bounded: MintGrant = serde_json::from_value(bounds).expect("a grant");
+        let all = (
+            bounded.kind(),
+            bounded.groups(),
+            bounded.longest_ttl(),
+            bounded.count(),
+        );
+        assert_eq!(all, ("bootstrap-token", &["g".to_owned()][..], 5, 3));
+    }
+}

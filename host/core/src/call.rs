@@ -347,3 +347,35 @@ pub enum WatchEvent {
     /// The watch cannot say now: answers from its cache may be old.
     Failed(String),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_entry_is_found_by_the_same_principal_at_the_same_server() {
+        let site = |place: &[&str], principal: &str| Site {
+            place: place.iter().map(|part| (*part).to_owned()).collect(),
+            principal: principal.into(),
+        };
+        let entered = site(&["server", "folder"], "host");
+        assert!(entered.is_at(&site(&["server"], "host")));
+        assert!(!entered.is_at(&site(&["server"], "another")));
+        assert!(!entered.is_at(&site(&["another"], "host")));
+        assert!(!site(&["server"], "host").is_at(&entered));
+    }
+
+    #[test]
+    fn an_answer_without_metadata_is_no_object() {
+        let count = |answer: Value| match Reply::objects(Ok(answer)) {
+            Reply::Objects(Ok(found)) => found.len(),
+            reply => panic!("{reply:?}"),
+        };
+        assert_eq!(count(json!([{"metadata": {}}, {"metadata": {}}])), 2);
+        assert_eq!(count(json!({"metadata": {"name": "a"}})), 1);
+        assert_eq!(count(json!({"kind": "Status"})), 0);
+        assert_eq!(count(json!({"metadata": null})), 0);
+        assert_eq!(count(json!("gone")), 0);
+    }
+}

@@ -179,7 +179,8 @@ impl Grants {
 /// Whether a grant reaches what a request names, and names what it has to name.
 fn admits(grant: &KindGrant, own: Option<&str>, target: &Target<'_>) -> bool {
     let names = |granted: &Option<Vec<String>>, name: &str| granted.iter().flatten().any(|g| g == name);
-    let by_name = !target.by_name || (grant.name.is_some() && grant.name.as_deref() == target.name);
+    // Which one it names is compared with the rest of what it reaches.
+    let by_name = !target.by_name || grant.name.is_some();
     by_name
         && reaches(grant, own, target.namespace, target.name)
         && target
@@ -387,5 +388,89 @@ mod tests {
         assert!(!reaches(&own, None, Some("team"), Some("one")));
         assert!(reaches(&own, Some("team"), Some("team"), Some("one")));
         assert!(!reaches(&own, Some("team"), Some("victim"), Some("one")));
+    }
+
+    #[test]
+    fn what_decides_over_rights_is_closed_whatever_the_grants() {
+        for (api_version, kind, is_closed_to_policies) in [
+            ("rbac.authorization.k8s.io/v1", "Role", true),
+            ("authorization/v1", "Any", true),
+            ("polity.dev/v1", "PolicyBinding", true),
+            ("v1", "Secret", true),
+            ("v1", "ServiceAccount", true),
+            ("v1", "Pod", false),
+            ("example.com/v1", "Secret", false),
+            ("apps/v1", "Deployment", false),
+        ] {
+            let kind = Kind {
+                api_version: api_version.into(),
+                kind: kind.into(),
+            };
+            assert_eq!(is_closed(&kind), is_closed_to_policies, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn of_several_grants_one_without_a_relation_comes_first() {
+        let related = json!({"apiVersion": "v1", "kind": "Any", "relation": {"theirs": "a", "ours": "b"}});
+        let plain = json!({"apiVersion": "v1", "kind": "Any"});
+        let all: Vec<Grant> =
+            serde_json::from_value(json!([{"ask": related}, {"ask": plain}])).expect("grants");
+        let target = Target {
+            namespace: Some("team"),
+            name: Some("one"),
+            ..Target::default()
+        };
+        let grants = Grants::compile(&all);
+        let admitted = grants.admits(Verb::Ask, &grant(json!({})).kind(), Some("team"), &target);
+        assert_eq!(admitted.map(|grant| grant.relation.is_some()), Some(false));
+    }
+
+    #[test]
+    fn an_object_is_related_by_what_both_say_and_where_the_grant_reaches() {
+        let related = grant(json!({"relation": {"theirs": "spec.of", "ours": "metadata.name"}}));
+        let primary = Object::new(json!({"metadata": {"namespace": "team", "name": "m"}}));
+        for (namespace, of, is_related) in [("team", "m", true), ("team", "n", false), ("other", "m", false)]
+        {
+            let other = json!({"metadata": {"namespace": namespace, "name": "one"}, "spec": {"of": of}});
+            let told = check_relation(&related, Some(&primary), &Object::new(other));
+            assert_eq!(told.is_ok(), is_related, "{namespace} {of}");
+        }
+        let nobody = Object::new(json!({"metadata": {"name": "one"}}));
+        assert!(
+            check_relation(&related, Some(&primary), &nobody).is_err(),
+            "it says nothing"
+        );
+        assert!(check_relation(&related, None, &nobody).is_err());
+    }
+
+    #[test]
+    fn a_secret_is_seen_in_the_namespaces_of_its_grant() {
+        let covers = |grant: Value, namespace: &str, name: &str| {
+            let all: Vec<Grant> = serde_json::from_value(json!([{"secrets": grant}])).expect("grants");
+            Grants::compile(&all).covers_secret(Some("team"), Some(namespace), name)
+        };
+        for (grant, own, other) in [
+            (json!({}), true, false),
+            (json!({"name": "s"}), true, false),
+            (json!({"name": "t"}), false, false),
+            (json!({"namespaces": ["other"]}), false, true),
+            (json!({"namespaces": ["*"]}), true, true),
+            (json!({"namespaces": ["*"], "name": "t"}), false, false),
+        ] {
+            let seen = (
+                covers(grant.clone(), "team", "s"),
+                covers(grant.clone(), "other", "s"),
+            );
+            assert_eq!(seen, (own, other), "{grant}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_what_was_refused() {
+        let kind = grant(json!({})).kind();
+        let told = |namespace| refused(named(&kind, namespace, "one")).message;
+        assert_eq!(told(Some("team")), "not granted: Any team/one");
+        assert_eq!(told(None), "not granted: Any one");
     }
 }

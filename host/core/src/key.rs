@@ -79,3 +79,19 @@ pub struct Now {
     /// Unix milliseconds: what policies see and objects say.
     pub unix: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_called_as_its_object_is() {
+        let key = |namespace: Option<&str>| Key {
+            binding: "b".into(),
+            namespace: namespace.map(Arc::from),
+            name: "m".into(),
+        };
+        assert_eq!(key(Some("team")).to_string(), "team/m");
+        assert_eq!(key(None).to_string(), "m");
+    }
+}

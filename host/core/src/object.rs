@@ -217,6 +217,7 @@ mod tests {
         assert!(object("1", 1).says_the_same(&object("20", 1)));
         assert!(!object("1", 1).says_the_same(&object("1", 2)));
         assert_ne!(object("1", 1), object("2", 1));
+        assert_eq!(object("1", 1), object("1", 1));
         let none = Object::new(json!({"metadata": {"name": "a"}, "spec": 1}));
         assert!(!object("1", 1).says_the_same(&none));
         assert!(none.says_the_same(&none.clone()));

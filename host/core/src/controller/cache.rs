@@ -501,8 +501,15 @@ mod tests {
         let mut elsewhere = node(3, json!({})).reference();
         elsewhere.name = "m".into();
         assert!(cache.own_delete(&elsewhere, "u").is_empty());
+        let mut another = node(3, json!({})).reference();
+        another.kind.kind = "Machine".into();
+        assert!(cache.own_delete(&another, "u").is_empty());
         cache.observe(&scope(), WatchEvent::Applied(node(5, json!({}))));
         assert_eq!(version(&cache), Some(5));
+        for (version, gone) in [(4, 0), (5, 1)] {
+            let deleted = WatchEvent::Deleted(node(version, json!({})));
+            assert_eq!(cache.observe(&scope(), deleted).len(), gone, "{version}");
+        }
     }
 
     #[test]
@@ -527,6 +534,8 @@ mod tests {
                 version: ResourceVersion(1),
             },
         );
+        cache.own_write(&node(8, deleting.clone()));
+        assert_eq!(version(&cache), Some(8), "its finalizer holds it");
         cache.own_write(&node(9, json!({"deletionTimestamp": "t"})));
         assert_eq!(version(&cache), None);
         assert!(
@@ -556,5 +565,63 @@ mod tests {
         cache.observe(&scope(), WatchEvent::Failed("cut".into()));
         assert_eq!(cache.get(&scope(), &ObjectKey::new(None, "n")), Lookup::Unsynced);
         assert_eq!(cache.watch_error(&scope()), Some("cut"));
+    }
+
+    #[test]
+    fn what_this_host_wrote_enters_the_scopes_that_cover_it_and_no_others() {
+        let pod = Object::new(
+            json!({"apiVersion": "v1", "kind": "Pod", "spec": {"nodeName": "n"},
+            "metadata": {"name": "p", "namespace": "a", "uid": "u", "resourceVersion": "1"}}),
+        );
+        let of = |namespace: Option<&str>, name: Option<&str>, node: Option<&str>| Scope {
+            kind: pod.kind(),
+            namespace: namespace.map(str::to_owned),
+            name: name.map(str::to_owned),
+            node: node.map(str::to_owned),
+            fields: vec![],
+        };
+        for (scope, covers) in [
+            (of(None, None, None), true),
+            (of(Some("a"), Some("p"), Some("n")), true),
+            (of(Some("b"), None, None), false),
+            (of(None, Some("q"), None), false),
+            (of(None, None, Some("m")), false),
+            (scope(), false),
+        ] {
+            let mut cache = Cache::default();
+            cache.open(&scope);
+            assert_eq!(cache.own_write(&pod).len(), usize::from(covers), "{scope:?}");
+            let gone = cache.own_delete(&pod.reference(), "u");
+            assert_eq!(gone.len(), usize::from(covers), "{scope:?}");
+        }
+    }
+
+    #[test]
+    fn a_scope_is_idle_from_when_nobody_depends_on_it_any_more() {
+        let mut cache = cache();
+        for (now, depended_on, idle) in [(10, false, 0), (15, false, 5), (16, true, 0), (20, false, 0)] {
+            assert_eq!(cache.idle(&scope(), now, depended_on), idle, "{now}");
+        }
+        assert!(!cache.open(&scope()), "it is open");
+        assert_eq!(cache.idle(&scope(), 30, false), 0);
+    }
+
+    #[test]
+    fn of_ends_that_were_never_shown_so_many_are_remembered_and_of_others_all() {
+        let named = |number: usize| {
+            let (name, uid) = (format!("n-{number}"), format!("u-{number}"));
+            node(1, json!({"name": name, "uid": uid}))
+        };
+        let mut cache = cache();
+        cache.observe(&scope(), WatchEvent::Applied(named(0)));
+        for number in 1..UNSEEN + 9 {
+            cache.own_delete(&named(number).reference(), named(number).uid());
+        }
+        let remembered = |cache: &Cache| cache.scopes[&scope()].ended.len();
+        assert_eq!(remembered(&cache), UNSEEN);
+        assert_eq!(cache.own_delete(&named(0).reference(), "u-0").len(), 1);
+        assert_eq!(remembered(&cache), UNSEEN + 1);
+        let mut shows = |object| cache.observe(&scope(), WatchEvent::Applied(object)).len();
+        assert_eq!((shows(named(1)), shows(node(2, json!({})))), (0, 1));
     }
 }

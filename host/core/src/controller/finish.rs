@@ -222,3 +222,81 @@ pub(super) fn time_of(wait: Wait) -> Option<u64> {
         Wait::OnChange(at_latest) => at_latest,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::{Code, Failure, RetryClass};
+    use crate::controller::rate_limit::Bucket;
+    use crate::reconcile::{Ended, fixture::retry_request};
+    use crate::record::Discard;
+
+    fn key() -> KeyState {
+        KeyState::new("t".into(), "l".into(), None, Bucket::full(1, 0))
+    }
+
+    fn ended(next: Next) -> Finished {
+        Finished {
+            ended: Ended {
+                next: Some(next),
+                ..Ended::plain(Outcome::Published)
+            },
+            ..Finished::plain(Outcome::Published)
+        }
+    }
+
+    fn waited(wait: Wait, outcome: Outcome) -> Finished {
+        let failure = matches!(outcome, Outcome::Failed(_));
+        let mut request = retry_request(RetryClass::Short, 0);
+        request.failure = failure.then(|| Failure::new(Code::Unavailable, "cut"));
+        Finished {
+            waited: Some((wait, request)),
+            ..Finished::plain(outcome)
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_pass_says_when_the_next_one_comes_and_what_brings_it_earlier() {
+        use Waiting::{ForAnyChange, ForSomethingNew};
+        let failed = || Outcome::Failed(Failure::new(Code::Unavailable, "cut"));
+        let discarded = Outcome::Discarded(Discard::Changed);
+        for (finished, next, waiting) in [
+            (ended(Next::Settled(None)), None, ForAnyChange),
+            (ended(Next::Settled(Some(7))), Some(7), ForAnyChange),
+            (ended(Next::After(8)), Some(8), ForAnyChange),
+            (
+                Finished::plain(Outcome::Bug("x".into())),
+                Some(AFTER_DEFECT),
+                ForAnyChange,
+            ),
+            (
+                Finished::plain(Outcome::Faulted),
+                Some(quarantine(1, "u")),
+                ForSomethingNew,
+            ),
+            (waited(Wait::After(9), failed()), Some(9), ForSomethingNew),
+            (waited(Wait::OnChange(Some(9)), failed()), Some(9), ForAnyChange),
+            (waited(Wait::After(9), discarded), Some(9), ForAnyChange),
+        ] {
+            let mut state = key();
+            assert_eq!(state.ends(&finished, 5, "u"), next, "{finished:?}");
+            assert_eq!(state.waiting, waiting, "{finished:?}");
+        }
+    }
+
+    #[test]
+    fn failures_in_a_row_are_counted_until_a_pass_concludes() {
+        let mut state = key();
+        let failed = Outcome::Failed(Failure::new(Code::Unavailable, "cut"));
+        for started in [5, 6] {
+            state.ends(&waited(Wait::After(9), failed.clone()), started, "u");
+        }
+        let counts = |state: &KeyState| (state.attempt, state.last.failing_since, state.last.waited);
+        assert_eq!(counts(&state), (2, Some(5), Some(9)));
+        state.ends(&Finished::plain(Outcome::Faulted), 7, "u");
+        state.ends(&Finished::plain(Outcome::Faulted), 8, "u");
+        assert_eq!((state.attempt, state.faults), (2, 2), "a fault is another matter");
+        state.ends(&ended(Next::Settled(None)), 9, "u");
+        assert_eq!(counts(&state), (0, None, None));
+    }
+}

@@ -157,11 +157,43 @@ mod tests {
     fn what_a_pass_holds_is_counted_once_and_given_back() {
         let mut journals = journals(&[("a", 1, 10)]);
         journals.hold(&"a".into(), PassId(1), 30, false);
-        assert_eq!(journals.bytes, 30);
+        assert_eq!(
+            (journals.bytes, journals.passes("a"), journals.all_passes()),
+            (30, 1, 1)
+        );
         journals.end(&"a".into(), PassId(1));
         assert_eq!(
             (journals.bytes, journals.passes("a"), journals.all_passes()),
             (0, 0, 0)
         );
+    }
+
+    #[test]
+    fn a_pass_that_gives_memory_back_lets_those_of_other_tenants_look_again() {
+        let mut journals = journals(&[("a", 1, 70 << 20), ("b", 2, 70 << 20), ("c", 3, 0)]);
+        journals.hold(&"b".into(), PassId(2), 70 << 20, true);
+        assert!(journals.is_waiting("b", PassId(2)) && !journals.is_waiting("c", PassId(3)));
+        assert!(journals.end(&"c".into(), PassId(3)).is_empty(), "it held nothing");
+        journals.begin(&"c".into(), PassId(4));
+        journals.hold(&"c".into(), PassId(4), 1, false);
+        assert_eq!(journals.end(&"c".into(), PassId(4)), BTreeSet::from([PassId(2)]));
+    }
+
+    #[test]
+    fn a_bound_is_reached_by_its_last_byte() {
+        for (of_line, of_others, may) in [
+            (LINE - 1, 0, true),
+            (LINE, 0, false),
+            (SMALL, HOST - SMALL - 1, true),
+            (SMALL, HOST - SMALL, false),
+            (SMALL - 1, HOST, true),
+        ] {
+            let journals = journals(&[("a", 1, of_others), ("b", 2, of_line), ("b", 3, 0)]);
+            assert_eq!(
+                journals.may_hold_more("b", PassId(3)),
+                may,
+                "{of_line} {of_others}"
+            );
+        }
     }
 }

@@ -328,4 +328,52 @@ mod tests {
         assert!(lease.is_held(at(19_999)));
         assert!(!lease.is_held(at(20_000)));
     }
+
+    /// A lease that this host holds from a write that it sent at 0.
+    fn held() -> Lease {
+        let mut lease = Lease::new("me".into());
+        lease.poll(at(0));
+        lease.answered(at(0), false, Ok(None));
+        lease.poll(at(0));
+        let mine = LeaseRead {
+            holder: "me".into(),
+            ..foreign("1")
+        };
+        lease.answered(at(0), true, Ok(Some(mine)));
+        lease
+    }
+
+    #[test]
+    fn a_lease_is_given_up_by_a_write_while_it_is_held_and_left_alone_afterwards() {
+        let mut lease = held();
+        lease.give_up();
+        let LeaseAction::Call(Some(write)) = lease.poll(at(1_000)) else {
+            panic!("no write")
+        };
+        assert_eq!((write.holder.as_str(), write.transitions), ("", 0));
+        assert!(!lease.is_given_up(), "the write is on its way");
+        let mut late = held();
+        late.give_up();
+        assert_eq!(late.poll(at(DURATION)), LeaseAction::Wait(u64::MAX));
+        assert!(late.is_given_up());
+    }
+
+    #[test]
+    fn it_is_looked_at_again_when_a_renewal_is_due_and_when_a_call_is_given_up() {
+        let mut lease = held();
+        assert_eq!(lease.deadline(), RENEW_EVERY);
+        assert_eq!(lease.poll(at(1)), LeaseAction::Wait(RENEW_EVERY));
+        assert!(matches!(lease.poll(at(RENEW_EVERY)), LeaseAction::Call(Some(_))));
+        let cut = RENEW_EVERY + CALL_LONGEST;
+        assert_eq!(lease.deadline(), cut);
+        assert_eq!(lease.poll(at(cut - 1)), LeaseAction::Wait(cut));
+        assert_eq!(
+            lease.poll(at(cut)),
+            LeaseAction::Call(None),
+            "it may have been written"
+        );
+        lease.poll(at(cut + CALL_LONGEST));
+        lease.poll(at(cut + 2 * CALL_LONGEST));
+        assert_eq!(lease.deadline(), DURATION, "it ends then");
+    }
 }

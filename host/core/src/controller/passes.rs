@@ -331,3 +331,15 @@ fn message_of(panic: &(dyn std::any::Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("without a message")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_says_what_it_was_told() {
+        assert_eq!(message_of(&"a text"), "a text");
+        assert_eq!(message_of(&String::from("a longer one")), "a longer one");
+        assert_eq!(message_of(&7), "without a message");
+    }
+}

@@ -164,4 +164,20 @@ mod tests {
         assert_eq!(queue.pop(|tenant, _| &**tenant != "full"), None);
         assert_eq!(queue.pop(|_, _| true), Some(key("a")));
     }
+
+    #[test]
+    fn a_key_that_is_forgotten_leaves_those_behind_it_their_turn() {
+        let mut queue = Queue::default();
+        for (tenant, name) in [("t", "a"), ("t", "b"), ("u", "c")] {
+            queue.push(&tenant.into(), key(name));
+        }
+        queue.push_at(7, key("d"));
+        for name in ["a", "c", "d"] {
+            queue.forget(&key(name));
+            assert!(!queue.is_queued(&key(name)));
+        }
+        assert_eq!((queue.next_timer(), queue.turn.len()), (None, 1));
+        assert_eq!(queue.pop(|_, _| true), Some(key("b")));
+        assert_eq!(queue.pop(|_, _| true), None);
+    }
 }

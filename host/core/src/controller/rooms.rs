@@ -572,13 +572,38 @@ mod tests {
     #[test]
     fn one_short_step_does_not_hide_that_a_line_takes_long_ones() {
         let mut house = House::of(Room::Threads, sizes(3));
-        for cost in [4 * LONG, 1] {
+        // What took nothing at all says nothing of the next.
+        for (cost, expected) in [(4 * LONG, 4 * LONG), (0, 4 * LONG), (1, 3 * LONG)] {
             house.come("a", 1);
             let taken = house.begin().remove(0);
             house.end(taken, cost);
+            assert_eq!(house.rooms.rooms[&house.room].lines["a"].expected, expected);
         }
         house.come("a", 1);
         assert!(house.begin()[0].is_long);
+    }
+
+    #[test]
+    fn a_step_costs_its_fuel_and_the_bytes_that_it_returns() {
+        let stepped = |outcome| {
+            let fuel = 100;
+            cost_of(&Reply::Stepped(crate::fault::Stepped { outcome, fuel }))
+        };
+        let fault = crate::fault::Fault::new(crate::fault::FaultKind::Trap, "x");
+        assert_eq!(stepped(Err(fault)), Some(100));
+        let requests = crate::reconcile::fixture::pending(vec![crate::reconcile::fixture_stop()]);
+        let Step::Pending(wanted) = &requests else {
+            panic!("requests")
+        };
+        let bytes = wanted.bytes();
+        assert_eq!(stepped(Ok(requests)), Some(100 + bytes * PER_BYTE));
+        let conclusion = crate::reconcile::fixture::conclusion(serde_json::json!({"a": 1}));
+        let concluded = Step::Concluded {
+            verdict: None,
+            conclusion,
+        };
+        assert_eq!(stepped(Ok(concluded)), Some(100 + 7 * PER_BYTE));
+        assert_eq!(cost_of(&Reply::Objects(Ok(vec![]))), None);
     }
 
     #[test]
@@ -614,7 +639,7 @@ mod tests {
                 ..RoomSizes::default()
             },
         );
-        house.come("a", 2);
+        house.come("a", 3);
         let (taken, _) = house.rooms.next(&house.room).expect("a place");
         house.rooms.keep(PassId(1), taken);
         assert!(
@@ -627,8 +652,9 @@ mod tests {
                 .rooms
                 .has_place(&house.room, &"b".into(), &house.binding, PassId(9))
         );
-        assert_eq!(house.rooms.waiting().keys().collect::<Vec<_>>(), [&PassId(2)]);
         assert_eq!(house.rooms.forget(PassId(2)), None);
+        assert_eq!(house.rooms.waiting().keys().collect::<Vec<_>>(), [&PassId(3)]);
+        assert_eq!(house.rooms.forget(PassId(3)), None);
         assert_eq!(house.rooms.forget(PassId(1)), Some(Room::Reads));
         assert!(house.begin().is_empty());
         assert!(
@@ -660,5 +686,61 @@ mod tests {
                 .rooms
                 .has_place(&house.room, &"a".into(), &house.binding, PassId(9))
         );
+    }
+
+    #[test]
+    fn of_many_lines_those_that_wait_are_remembered_and_those_that_are_idle_are_not() {
+        let mut house = House::of(
+            Room::Reads,
+            RoomSizes {
+                reads: 1,
+                ..RoomSizes::default()
+            },
+        );
+        let count = REMEMBERED + 9;
+        (0..count).for_each(|number| house.come(&format!("line {number}"), 1));
+        let mut served = 0;
+        while let Some((taken, _)) = house.rooms.next(&house.room) {
+            served += 1;
+            house.end(taken, 1);
+        }
+        assert_eq!(served, count);
+        assert_eq!(house.rooms.rooms[&Room::Reads].lines.len(), REMEMBERED);
+    }
+
+    #[test]
+    fn a_list_counts_as_much_of_the_threads_as_it_has_objects() {
+        let object = crate::object::Object::new(serde_json::json!({}));
+        let grant: crate::binding::KindGrant =
+            serde_json::from_value(serde_json::json!({"apiVersion": "v1", "kind": "Node"})).expect("a grant");
+        let render = |count: usize| crate::render::Render {
+            objects: vec![object.clone(); count],
+            primary: None,
+            query: crate::contract::ListQuery {
+                cluster: None,
+                page: None,
+                kind: grant.kind(),
+                namespace: None,
+                label_selector: None,
+                field_selector: None,
+                projection: Vec::new(),
+                limit: 0,
+                latest: false,
+            },
+            grant: grant.clone().into(),
+            limit: 0,
+        };
+        let mut house = House::of(Room::Threads, sizes(2));
+        for (count, charged) in [(1, SHORTEST), (50, 50 * PER_OBJECT)] {
+            let waiter = Waiter::Call {
+                target: Target::Nobody,
+                call: Box::new(Call::Render(Box::new(render(count)))),
+                longest: 1,
+            };
+            house
+                .rooms
+                .line_up(&house.room, &"a".into(), &house.binding, waiter);
+            assert_eq!(house.begin()[0].charged, charged);
+        }
     }
 }

@@ -1,5 +1,11 @@
 //! What the controller does with several keys and over time. The test answers every call itself.
 
+mod bindings;
+mod dependents;
+mod leases;
+mod passes;
+mod retries;
+
 use std::collections::VecDeque;
 
 use serde_json::{Value, json};
@@ -7,8 +13,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::call::{LeaseRead, Write};
 use crate::contract::{
-    Ask, Code, Conclusion, Event, EventType, Failure, ListQuery, Next, Question, Request, RetryClass, Role,
-    Step,
+    Act, Ask, CloudAct, Code, Conclusion, Event, EventType, Failure, ListQuery, Next, ObjectDelete,
+    Precondition, Question, Request, RetryClass, RetryRequest, Role, Step, Wait,
 };
 use crate::fault::{FaultKind, Stepped};
 use crate::object::Object;
@@ -21,6 +27,7 @@ struct Desk {
     now: u64,
     calls: VecDeque<(CallId, Call)>,
     records: Vec<PassRecord>,
+    others: Vec<Output>,
 }
 
 fn machine(name: &str, version: u64, rest: Value) -> Object {
@@ -81,6 +88,39 @@ fn conclusion(patch: Value, next: Next, used: Vec<u32>) -> Step {
     }
 }
 
+/// A conclusion that changes nothing and rests on nothing.
+fn settled() -> Step {
+    conclusion(json!(null), Next::Settled(None), vec![])
+}
+
+/// Deletes the ConfigMap of this name.
+fn delete(name: &str) -> Request {
+    let object = map(name, 1, json!({}));
+    Request::Act(Act::Delete(ObjectDelete {
+        object: object.reference(),
+        precondition: Precondition {
+            uid: object.uid().to_owned(),
+            resource_version: None,
+        },
+        grace_period_seconds: None,
+        propagation_policy: None,
+    }))
+}
+
+/// A conclusion that says this in an Event; the next pass comes after a second.
+fn says(reason: &str) -> Step {
+    let event = Event {
+        kind: EventType::Normal,
+        reason: reason.into(),
+        message: "said".into(),
+    };
+    let mut said = conclusion(json!(null), Next::After(1_000), vec![]);
+    if let Step::Concluded { conclusion, .. } = &mut said {
+        conclusion.events.push(event);
+    }
+    said
+}
+
 fn retry() -> Next {
     Next::Retry {
         class: RetryClass::Short,
@@ -91,15 +131,21 @@ fn retry() -> Next {
 impl Desk {
     /// With these Machines, under a lifecycle policy.
     fn with(machines: Vec<Object>) -> Self {
+        Desk::under(fixture_binding(&[Role::Lifecycle]), machines)
+    }
+
+    /// With these Machines, under this binding of them.
+    fn under(binding: Binding, machines: Vec<Object>) -> Self {
         let mut desk = Desk {
             controller: Controller::new("me"),
             now: 1_000_000,
             calls: VecDeque::new(),
             records: Vec::new(),
+            others: Vec::new(),
         };
-        desk.feed(Input::Bound(Box::new(fixture_binding(&[Role::Lifecycle]))));
+        let scope = primary_scope(&binding);
+        desk.feed(Input::Bound(Box::new(binding)));
         desk.answer_leases();
-        let scope = primary_scope(&fixture_binding(&[]));
         desk.listed(scope, machines);
         desk
     }
@@ -125,7 +171,7 @@ impl Desk {
                 Output::Call { id, call } => self.calls.push_back((id, call)),
                 Output::Cancel(id) => self.calls.retain(|(call, _)| *call != id),
                 Output::Recorded(record) => self.records.push(*record),
-                _ => {}
+                other => self.others.push(other),
             }
         }
     }
@@ -191,6 +237,28 @@ impl Desk {
         self.reply(id, Reply::Stepped(Stepped { outcome, fuel: 1 }));
     }
 
+    /// What a retry policy is asked next.
+    fn asked(&mut self) -> (CallId, PolicyId, RetryRequest) {
+        let (id, call) = self.take("question", |call| matches!(call, Call::Decide { .. }));
+        match call {
+            Call::Decide { policy, request, .. } => (id, policy, request),
+            call => panic!("{call:?}"),
+        }
+    }
+
+    /// A retry policy says how long the key waits.
+    fn decides(&mut self, call: CallId, wait: Wait) {
+        self.reply(call, Reply::Decided(Ok(wait)));
+    }
+
+    /// The binding has another retry policy from now on.
+    fn swaps_retry(&mut self, id: &str) {
+        let mut binding = retrying();
+        let policy = binding.policies.get_mut(&Role::Retry).expect("a policy");
+        (policy.id, policy.config) = (PolicyId(id.into()), json!(id).to_string().into());
+        self.feed(Input::Bound(Box::new(binding)));
+    }
+
     fn patch(&mut self) -> (CallId, Value) {
         let (id, call) = self.take("patch", |call| matches!(call, Call::Write(Write::Patch { .. })));
         match call {
@@ -223,10 +291,42 @@ impl Desk {
         self.calls.iter().filter(|(_, call)| is_event(call)).count()
     }
 
-    fn wait(&self, name: &str) -> Option<u64> {
-        let (_, view) = self.controller.keys().find(|(key, _)| &*key.name == name)?;
-        Some(view.due? - self.now)
+    /// How many keys need not be remembered any more.
+    fn forgotten(&self) -> usize {
+        let is_forgotten = |output: &&Output| matches!(output, Output::Forgotten(_));
+        self.others.iter().filter(is_forgotten).count()
     }
+
+    fn view(&self, name: &str) -> Option<KeyView> {
+        let (_, view) = self.controller.keys().find(|(key, _)| &*key.name == name)?;
+        Some(view)
+    }
+
+    /// Why the next pass runs; its policy concludes at once.
+    fn causes(&mut self) -> Vec<Cause> {
+        let place = self
+            .calls
+            .iter()
+            .find(|(_, call)| matches!(call, Call::Step { .. }));
+        let Some((_, Call::Step { pass, .. })) = place else {
+            panic!("no step: {:?}", self.calls)
+        };
+        let causes = pass.causes.clone();
+        self.step(conclusion(json!(null), Next::Settled(None), vec![]));
+        causes
+    }
+
+    fn wait(&self, name: &str) -> Option<u64> {
+        Some(self.view(name)?.due? - self.now)
+    }
+}
+
+/// A binding with a retry policy, of whose keys each has one pass in a burst.
+fn retrying() -> Binding {
+    let mut binding = fixture_binding(&[Role::Lifecycle, Role::Retry]);
+    binding.spec.limits.burst = 1;
+    binding.spec.limits.refill = 60_000;
+    binding
 }
 
 fn primary() -> Scope {
@@ -287,6 +387,7 @@ fn after_a_conflict_the_object_is_read_before_the_next_pass() {
     desk.pass(1_000);
     let (id, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
     assert_eq!(desk.steps(), 0);
+    assert_eq!(desk.view("m").map(|view| view.waiting), Some(WaitsFor::Refresh));
     desk.reply(id, Reply::Objects(Ok(vec![machine("m", 7, json!({}))])));
     let (_, call) = desk.take("step", |call| matches!(call, Call::Step { .. }));
     let Call::Step { pass, .. } = call else { return };
@@ -347,6 +448,7 @@ fn a_request_and_a_deletion_end_a_retry_early() {
     for rest in [
         json!({"metadata": {"annotations": {"request.polity.dev/now": "1"}}}),
         json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+        json!({"metadata": {"uid": "of a successor"}}),
     ] {
         let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
         desk.step(conclusion(json!(null), retry(), vec![]));
@@ -384,24 +486,8 @@ fn faults_back_off_and_a_changed_policy_begins_anew() {
 #[test]
 fn an_event_is_written_when_it_is_news_and_not_with_every_pass() {
     let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-    let said = |reason: &str| {
-        let Step::Concluded { conclusion, .. } = conclusion(json!(null), Next::After(1_000), vec![]) else {
-            panic!("a conclusion")
-        };
-        let event = Event {
-            kind: EventType::Normal,
-            reason: reason.into(),
-            message: "said".into(),
-        };
-        let events = vec![event];
-        let conclusion = Conclusion { events, ..conclusion };
-        Step::Concluded {
-            verdict: None,
-            conclusion,
-        }
-    };
     for (reason, events) in [("Started", 1), ("Started", 1), ("Stopped", 2), ("Started", 3)] {
-        desk.step(said(reason));
+        desk.step(says(reason));
         assert_eq!(desk.events(), events, "{reason}");
         desk.pass(1_000);
     }
@@ -456,10 +542,14 @@ fn a_binding_says_which_watch_it_waits_for() {
     desk.listed(maps(), vec![]);
     assert_eq!(unsynced(&desk), Some(0));
     let event = WatchEvent::Failed("forbidden".into());
+    desk.step(conclusion(json!(null), Next::Settled(None), vec![]));
+    assert_eq!(desk.view("m").map(|view| view.waiting), Some(WaitsFor::Change));
     desk.feed(Input::Watched {
         scope: primary(),
         event,
     });
+    let watch = WaitsFor::Watch(primary(), Some("forbidden".into()));
+    assert_eq!(desk.view("m").map(|view| view.waiting), Some(watch));
     let health = desk.controller.health("machines").expect("it is bound");
     assert!(
         health
@@ -514,4 +604,9 @@ fn an_object_that_goes_while_it_stands_in_line_for_a_lock_holds_up_nobody_behind
         desk.step_of("a", waits);
         desk.step_of("c", asks);
     }
+}
+
+#[test]
+fn nobody_outside_knows_with_what_a_host_makes_digests() {
+    assert_ne!(digest_key("one"), digest_key("another"));
 }

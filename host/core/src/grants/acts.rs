@@ -207,3 +207,295 @@ fn check_intent(operation: &Operation, name: &str, arguments: &Value, intent: &s
         )),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::binding::Grant;
+    use crate::contract::{Eviction, Kind, ObjectDelete, Precondition};
+    use crate::reconcile::fixture_binding;
+    use serde_json::json;
+
+    /// What becomes of an act for the Machine `m` of the namespace `team`, under these grants.
+    fn check(grants: &Value, act: &Act) -> Result<(), Code> {
+        let grants: Vec<Grant> = serde_json::from_value(grants.clone()).expect("grants");
+        let mut binding = fixture_binding(&[]).with_grants(grants);
+        let catalogue = Arc::make_mut(&mut binding.catalogue);
+        if let Some(clone) = catalogue.operations.get_mut("vm.clone") {
+            (clone.intent, clone.sealed) = (Some("name".into()), vec!["password".into()]);
+        }
+        let primary = Object::new(json!({"metadata": {"namespace": "team", "name": "m"}}));
+        let checked = check_act(&binding, Role::Lifecycle, Some(&primary), act);
+        checked.map(drop).map_err(|failure| failure.code)
+    }
+
+    fn object(kind: &str, namespace: &str, name: &str) -> ObjectRef {
+        ObjectRef {
+            cluster: None,
+            kind: Kind {
+                api_version: "v1".into(),
+                kind: kind.into(),
+            },
+            namespace: Some(namespace.into()),
+            name: name.into(),
+        }
+    }
+
+    fn standing() -> Precondition {
+        Precondition {
+            uid: "u".into(),
+            resource_version: None,
+        }
+    }
+
+    #[test]
+    fn an_act_in_a_cloud_is_granted_fits_its_effect_and_creates_what_it_says() {
+        let (longest, longer) = ("m".repeat(INTENT), "m".repeat(INTENT + 1));
+        let sealed = |name: &str| json!({"name": "m", "password": {"$secret": {"name": name, "key": "k"}}});
+        let of = |name: &str| json!({"name": name});
+        for (operation, arguments, intent, expected) in [
+            ("vm.stop", json!({}), None, Ok(())),
+            ("vm.stop", json!({}), Some("m"), Err(Code::InvalidArgument)),
+            ("vm.get", json!({}), None, Err(Code::InvalidArgument)),
+            ("vm.grow", json!({}), None, Err(Code::Unimplemented)),
+            ("disk.stop", json!({}), None, Err(Code::PermissionDenied)),
+            ("vm.clone", of("m"), Some("m"), Ok(())),
+            ("vm.clone", of("m"), None, Err(Code::InvalidArgument)),
+            ("vm.clone", of("n"), Some("m"), Err(Code::InvalidArgument)),
+            ("vm.clone", of(""), Some(""), Err(Code::InvalidArgument)),
+            ("vm.clone", of(&longest), Some(&longest), Ok(())),
+            ("vm.clone", of(&longer), Some(&longer), Err(Code::InvalidArgument)),
+            ("vm.clone", sealed("granted"), Some("m"), Ok(())),
+            ("vm.clone", sealed("minted:t"), Some("m"), Ok(())),
+            (
+                "vm.clone",
+                sealed("other"),
+                Some("m"),
+                Err(Code::PermissionDenied),
+            ),
+            ("vm.clone", sealed(""), Some("m"), Err(Code::InvalidArgument)),
+        ] {
+            let act = Act::Cloud(CloudAct {
+                operation: operation.into(),
+                arguments: arguments.to_string().into(),
+                intent: intent.map(str::to_owned),
+            });
+            let grants = json!([{"cloud": ["vm.*"]}, {"secrets": {"name": "granted"}}]);
+            assert_eq!(check(&grants, &act), expected, "{act:?}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_minted_within_the_bounds_of_their_grant_and_taken_back_by_who_may_mint() {
+        let grants = json!([{"mint": ["password", {"kind": "bootstrap-token", "longestTtl": 10}]}]);
+        for (kind, ttl, expected) in [
+            ("password", 24 * 3_600_000, Ok(())),
+            ("password", 24 * 3_600_000 + 1, Err(Code::InvalidArgument)),
+            ("bootstrap-token", 0, Err(Code::InvalidArgument)),
+            ("bootstrap-token", 10, Ok(())),
+            ("bootstrap-token", 11, Err(Code::InvalidArgument)),
+            ("another", 1, Err(Code::PermissionDenied)),
+        ] {
+            let (cluster, kind) = (None, kind.into());
+            let act = Act::Mint(Mint { cluster, kind, ttl });
+            assert_eq!(check(&grants, &act), expected, "{act:?}");
+        }
+        let revoke =
+            |name: &str| Act::Revoke(json!({"$secret": {"name": name, "key": "k"}}).to_string().into());
+        assert_eq!(check(&grants, &revoke("minted:t")), Ok(()));
+        assert_eq!(check(&grants, &revoke("t")), Err(Code::InvalidArgument));
+        assert_eq!(
+            check(&json!([]), &revoke("minted:t")),
+            Err(Code::PermissionDenied)
+        );
+    }
+
+    #[test]
+    fn an_object_is_deleted_or_evicted_where_a_grant_of_that_sort_reaches_it() {
+        let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod"});
+        let secret = json!({"apiVersion": "v1", "kind": "Secret"});
+        let grants = json!([{"delete": config_map}, {"evict": pod}, {"delete": secret}]);
+        let mut elsewhere = object("ConfigMap", "team", "a");
+        elsewhere.cluster = Some("other".into());
+        for (object, deleted, evicted) in [
+            (
+                object("ConfigMap", "team", "a"),
+                Ok(()),
+                Err(Code::PermissionDenied),
+            ),
+            (object("Pod", "team", "a"), Err(Code::PermissionDenied), Ok(())),
+            (
+                object("ConfigMap", "other", "a"),
+                Err(Code::PermissionDenied),
+                Err(Code::PermissionDenied),
+            ),
+            (
+                object("Secret", "team", "a"),
+                Err(Code::PermissionDenied),
+                Err(Code::PermissionDenied),
+            ),
+            (
+                object("ConfigMap", "team", "a/b"),
+                Err(Code::InvalidArgument),
+                Err(Code::InvalidArgument),
+            ),
+            (elsewhere, Err(Code::Unimplemented), Err(Code::Unimplemented)),
+        ] {
+            let delete = Act::Delete(ObjectDelete {
+                object: object.clone(),
+                precondition: standing(),
+                grace_period_seconds: None,
+                propagation_policy: None,
+            });
+            let evict = Act::Evict(Eviction {
+                object: object.clone(),
+                precondition: standing(),
+                grace_period_seconds: None,
+            });
+            assert_eq!(
+                (check(&grants, &delete), check(&grants, &evict)),
+                (deleted, evicted),
+                "{object:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_created_belongs_to_nobody_else_and_a_workload_is_granted_by_name() {
+        let created = |grant: Value, kind: &str, rest: Value| {
+            let mut grant_of = json!({"apiVersion": "v1", "kind": kind});
+            plan::apply(&grant, &mut grant_of);
+            let mut content =
+                json!({"apiVersion": "v1", "kind": kind, "metadata": {"namespace": "team", "name": "a"}});
+            plan::apply(&rest, &mut content);
+            check(&json!([{"create": grant_of}]), &Act::create(content.to_string()))
+        };
+        let denied = Err(Code::PermissionDenied);
+        let metadata = |rest: Value| json!({"metadata": rest});
+        let none = || json!({});
+        let related = || json!({"relation": {"theirs": "data.machine", "ours": "metadata.name"}});
+        for (grant, kind, rest, expected) in [
+            (none(), "ConfigMap", none(), Ok(())),
+            (
+                none(),
+                "ConfigMap",
+                metadata(json!({"namespace": "other"})),
+                denied,
+            ),
+            (
+                none(),
+                "ConfigMap",
+                metadata(json!({"finalizers": ["a/b"]})),
+                denied,
+            ),
+            (
+                none(),
+                "ConfigMap",
+                metadata(json!({"finalizers": "a/b"})),
+                denied,
+            ),
+            (none(), "ConfigMap", metadata(json!({"finalizers": []})), Ok(())),
+            (
+                none(),
+                "ConfigMap",
+                metadata(json!({"ownerReferences": [{"uid": "u"}]})),
+                Ok(()),
+            ),
+            (
+                json!({"metadata": ["finalizers"]}),
+                "ConfigMap",
+                metadata(json!({"finalizers": ["a/b"]})),
+                Ok(()),
+            ),
+            (none(), "ConfigMap", json!({"status": {"pending": []}}), denied),
+            (
+                none(),
+                "ConfigMap",
+                json!({"status": {"conditions": [{"type": "polity.dev/Forged"}]}}),
+                denied,
+            ),
+            (
+                none(),
+                "ConfigMap",
+                json!({"status": {"conditions": [{"type": "Ready"}]}}),
+                Ok(()),
+            ),
+            (related(), "ConfigMap", json!({"data": {"machine": "m"}}), Ok(())),
+            (related(), "ConfigMap", json!({"data": {"machine": "n"}}), denied),
+            (none(), "Pod", none(), denied),
+            (json!({"name": "a"}), "Pod", none(), Ok(())),
+            (json!({"name": "b"}), "Pod", none(), denied),
+        ] {
+            assert_eq!(
+                created(grant.clone(), kind, rest.clone()),
+                expected,
+                "{grant} {kind} {rest}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_patch_leaves_alone_what_its_grant_does_not_name() {
+        let patched = |grant: Value, subresource: Option<&str>, patch: Value| {
+            let mut grant_of = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+            plan::apply(&grant, &mut grant_of);
+            let act = Act::Patch(ObjectPatch {
+                object: object("ConfigMap", "team", "a"),
+                precondition: standing(),
+                subresource: subresource.map(str::to_owned),
+                patch: patch.to_string().into(),
+            });
+            check(&json!([{"patch": grant_of}]), &act)
+        };
+        let denied = Err(Code::PermissionDenied);
+        let wrong = Err(Code::InvalidArgument);
+        let none = || json!({});
+        for (grant, subresource, patch, expected) in [
+            (none(), None, json!({"data": {"a": "b"}}), Ok(())),
+            (json!({"name": "b"}), None, none(), denied),
+            (none(), Some("status"), none(), Ok(())),
+            (none(), Some("scale"), none(), Ok(())),
+            (none(), Some("resize"), none(), denied),
+            (
+                json!({"subresources": ["resize", "a-b"]}),
+                Some("resize"),
+                none(),
+                Ok(()),
+            ),
+            (
+                json!({"subresources": ["resize", "a-b"]}),
+                Some("a-b"),
+                none(),
+                Ok(()),
+            ),
+            (none(), Some(""), none(), wrong),
+            (none(), Some("../x"), none(), wrong),
+            (none(), None, json!({"metadata": {"finalizers": []}}), denied),
+            (none(), None, json!({"metadata": {"ownerReferences": []}}), denied),
+            (
+                json!({"metadata": ["ownerReferences"]}),
+                None,
+                json!({"metadata": {"ownerReferences": []}}),
+                Ok(()),
+            ),
+            (
+                json!({"metadata": ["ownerReferences"]}),
+                None,
+                json!({"metadata": {"finalizers": []}}),
+                denied,
+            ),
+            (
+                none(),
+                Some("status"),
+                json!({"status": {"pending": null}}),
+                denied,
+            ),
+            (none(), None, json!({"metadata": 5}), wrong),
+            (none(), None, json!([]), wrong),
+        ] {
+            let told = patched(grant.clone(), subresource, patch.clone());
+            assert_eq!(told, expected, "{grant} {subresource:?} {patch}");
+        }
+    }
+}

@@ -310,6 +310,8 @@ mod tests {
             secrets_of(&every, &all(None, None)).expect("granted").namespace,
             None
         );
+        let one = secrets_of(&every, &all(Some("other"), None)).expect("granted");
+        assert_eq!(one.namespace, None, "one watch shows all namespaces");
         let named = grants(json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap", "name": "one"}}]));
         assert!(secrets_of(&named, &all(None, None)).is_err(), "a name is no list");
     }
@@ -390,5 +392,166 @@ mod tests {
         // A watch shows what the relation is judged by, and no more.
         let shown = scope(&grant, Some("team"), Some("team"), None).fields;
         assert_eq!(shown, ["data.open", "data.machine"]);
+    }
+
+    fn code(binding: &Binding, role: Role, question: &Question) -> Result<(), Code> {
+        let primary = Object::new(json!({"metadata": {"namespace": "team", "name": "m"}}));
+        let told = check_question(binding, role, Some(&primary), question);
+        told.map(drop).map_err(|failure| failure.code)
+    }
+
+    fn bound(all: Value) -> Binding {
+        let all: Vec<Grant> = serde_json::from_value(all).expect("grants");
+        crate::reconcile::fixture_binding(&[]).with_grants(all)
+    }
+
+    fn secret(namespace: &str, name: &str) -> ObjectRef {
+        ObjectRef {
+            cluster: None,
+            kind: Kind {
+                api_version: "v1".into(),
+                kind: "Secret".into(),
+            },
+            namespace: Some(namespace.into()),
+            name: name.into(),
+        }
+    }
+
+    #[test]
+    fn a_question_has_so_many_bytes_of_paths_and_of_selectors_and_no_more() {
+        let binding = bound(json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap"}}]));
+        let labels = format!("k in (a{})", ",a".repeat(1_000));
+        for (bytes, expected) in [(QUESTION, Ok(())), (QUESTION + 1, Err(Code::InvalidArgument))] {
+            // A path counts a byte more than it has.
+            let projection = vec!["a".repeat(9), "b".repeat(bytes - 11)];
+            let query = ListQuery {
+                projection: projection.clone(),
+                ..all(None, None)
+            };
+            let object = ObjectQuery {
+                object: ObjectRef {
+                    kind: query.kind.clone(),
+                    ..secret("team", "a")
+                },
+                projection,
+                latest: false,
+            };
+            let name = "n".repeat(bytes - labels.len() - "metadata.name=".len());
+            let labelled = ListQuery {
+                label_selector: Some(labels.clone()),
+                ..all(None, Some(&format!("metadata.name={name}")))
+            };
+            for question in [
+                Question::Objects(query),
+                Question::Object(object),
+                Question::Objects(labelled),
+            ] {
+                assert_eq!(code(&binding, Role::Lifecycle, &question), expected, "{bytes}");
+            }
+        }
+        for (labels, fields) in [(Some("a in"), None), (None, Some("a"))] {
+            let query = ListQuery {
+                label_selector: labels.map(str::to_owned),
+                ..all(None, fields)
+            };
+            let told = code(&binding, Role::Lifecycle, &Question::Objects(query));
+            assert_eq!(told, Err(Code::InvalidArgument), "{labels:?} {fields:?}");
+        }
+    }
+
+    #[test]
+    fn a_plan_names_no_credentials_of_others() {
+        let mut binding = bound(json!([{"credential": true}, {"secrets": {"name": "granted"}}]));
+        Arc::make_mut(&mut binding.catalogue).credential = Some(crate::catalogue::Credential {
+            schema: Value::Null,
+            secrets: vec!["secret".into()],
+            service_accounts: vec!["account".into()],
+        });
+        let denied = Err(Code::PermissionDenied);
+        for (plan, expected) in [
+            (json!({}), Ok(())),
+            (
+                json!({"secret": {"namespace": "team", "name": "granted"}}),
+                Ok(()),
+            ),
+            (
+                json!({"secret": {"namespace": "other", "name": "granted"}}),
+                denied,
+            ),
+            (json!({"secret": {"namespace": "team", "name": "other"}}), denied),
+            (json!({"account": {"namespace": "team"}}), Ok(())),
+            (json!({"account": {"namespace": "other"}}), denied),
+            (json!({"account": {}}), denied),
+        ] {
+            let question = Question::Credential(plan.to_string().into());
+            assert_eq!(code(&binding, Role::Identity, &question), expected, "{plan}");
+            assert_eq!(code(&binding, Role::Lifecycle, &question), denied, "{plan}");
+        }
+        let account = Question::Credential(r#"{"account": {}}"#.into());
+        let nobody = check_question(&binding, Role::Identity, None, &account);
+        assert!(nobody.is_err(), "what has no namespace has no service accounts");
+    }
+
+    #[test]
+    fn what_no_watch_answers_takes_a_grant_of_its_own() {
+        let cloud = |operation: &str| {
+            Question::Cloud(crate::contract::CloudCall {
+                operation: operation.into(),
+                arguments: "{}".into(),
+            })
+        };
+        let denied = Err(Code::PermissionDenied);
+        let some =
+            bound(json!([{"secrets": {}}, {"lock": ["one"]}, {"reachable": true}, {"cloud": ["vm.*"]}]));
+        let elsewhere = ObjectRef {
+            cluster: Some("other".into()),
+            ..secret("team", "a")
+        };
+        for (question, expected, ungranted) in [
+            (Question::Secret(secret("team", "a")), Ok(()), denied),
+            (Question::Secret(secret("other", "a")), denied, denied),
+            (
+                Question::Secret(secret("team", "")),
+                Err(Code::InvalidArgument),
+                Err(Code::InvalidArgument),
+            ),
+            (
+                Question::Secret(elsewhere),
+                Err(Code::Unimplemented),
+                Err(Code::Unimplemented),
+            ),
+            (Question::Lock("one".into()), Ok(()), denied),
+            (Question::Lock("ones".into()), denied, denied),
+            (Question::Reachable(None), Ok(()), denied),
+            (
+                Question::Reachable(Some("other".into())),
+                Err(Code::Unimplemented),
+                Err(Code::Unimplemented),
+            ),
+            (cloud("vm.get"), Ok(()), denied),
+            (cloud("vm.stop"), Err(Code::InvalidArgument), denied),
+        ] {
+            assert_eq!(code(&some, Role::Lifecycle, &question), expected, "{question:?}");
+            assert_eq!(
+                code(&bound(json!([])), Role::Lifecycle, &question),
+                ungranted,
+                "{question:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn pods_of_a_node_are_watched_by_themselves() {
+        let of = |kind: &str, selector: &str| {
+            let grants = grants(json!([{"ask": {"apiVersion": "v1", "kind": kind}}]));
+            let mut query = all(None, Some(selector));
+            query.kind.kind = kind.into();
+            secrets_of(&grants, &query).expect("granted").node
+        };
+        let node = Some("n".to_owned());
+        assert_eq!(of("Pod", "spec.nodeName=n"), node);
+        assert_eq!(of("Pod", "status.phase!=Failed,spec.nodeName==n"), node);
+        assert_eq!(of("Pod", "status.phase!=Failed"), None);
+        assert_eq!(of("ConfigMap", "spec.nodeName=n"), None);
     }
 }

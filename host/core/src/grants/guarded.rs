@@ -176,3 +176,80 @@ pub(super) fn writes_guarded(spec: &BindingSpec, path: &str) -> bool {
     };
     spec.grants.iter().any(named)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reconcile::fixture_binding;
+    use serde_json::json;
+
+    /// Whether a lifecycle with these grants may conclude with a patch of its Machine.
+    fn may_write(grants: Value, narrowed: Option<Value>, patch: &Value) -> bool {
+        let grants: Vec<Grant> = serde_json::from_value(grants).expect("grants");
+        let mut binding = fixture_binding(&[Role::Lifecycle]).with_grants(grants);
+        let policy = binding.policies.get_mut(&Role::Lifecycle).expect("a policy");
+        let writes = [
+            "status",
+            "metadata.labels",
+            "metadata.ownerReferences",
+            "metadata.finalizers[a/b]",
+        ];
+        Arc::make_mut(&mut policy.manifest).writes = writes.map(str::to_owned).to_vec();
+        if let Some(writes) = narrowed {
+            let source = json!({"lifecycle": {"file": "x", "writes": writes}});
+            binding.spec.policies = serde_json::from_value(source).expect("policies");
+        }
+        let snapshot = Object::new(json!({"metadata": {"name": "m", "finalizers": ["c/d"]}}));
+        check_writes(&binding, Role::Lifecycle, &snapshot, patch).is_none()
+    }
+
+    #[test]
+    fn a_conclusion_writes_what_its_manifest_declares_and_nothing_that_is_of_others() {
+        let owner = json!({"metadata": {"ownerReferences": [{"uid": "o"}]}});
+        let finalizer = |name: &str| json!({"metadata": {"finalizers": ["c/d", name]}});
+        let granted = || json!([{"write": ["metadata.ownerReferences", "metadata.finalizers", "spec"]}]);
+        for (grants, patch, may) in [
+            (json!([]), json!({"status": {"phase": "x"}}), true),
+            (json!([]), json!({"spec": {"x": 1}}), false),
+            (granted(), json!({"spec": {"x": 1}}), false),
+            (json!([]), json!({"status": {"pending": []}}), false),
+            (
+                json!([]),
+                json!({"status": {"conditions": [{"type": "polity.dev/X"}]}}),
+                false,
+            ),
+            (
+                json!([]),
+                json!({"status": {"conditions": [{"type": "Ready"}]}}),
+                true,
+            ),
+            (json!([]), json!({"kind": "Disk"}), false),
+            (json!([]), json!({"metadata": {"uid": "x"}}), false),
+            (json!([]), finalizer("example.com/machine"), true),
+            (json!([]), finalizer("a/b"), false),
+            (granted(), finalizer("a/b"), true),
+            (granted(), finalizer("e/f"), false),
+            (
+                json!([{"write": ["metadata.ownerReferences"]}]),
+                finalizer("a/b"),
+                false,
+            ),
+            (json!([{"write": ["metadata"]}]), finalizer("a/b"), false),
+            (json!([]), owner.clone(), false),
+            (granted(), owner, true),
+        ] {
+            assert_eq!(may_write(grants.clone(), None, &patch), may, "{grants} {patch}");
+        }
+        let phase = json!(["status.phase"]);
+        assert!(may_write(
+            json!([]),
+            Some(phase.clone()),
+            &json!({"status": {"phase": "x"}})
+        ));
+        assert!(!may_write(
+            json!([]),
+            Some(phase),
+            &json!({"status": {"other": "x"}})
+        ));
+    }
+}

@@ -220,6 +220,7 @@ fn overlap(a: &str, b: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reconcile::fixture_binding;
     use serde_json::json;
 
     #[test]
@@ -256,5 +257,172 @@ mod tests {
         ] {
             assert_eq!(keeps_pending(&version(status.clone())), keeps, "{status}");
         }
+        for (properties, keeps) in [(json!({}), true), (json!({"status": {"type": "object"}}), false)] {
+            let schema = json!({"x-kubernetes-preserve-unknown-fields": true, "properties": properties});
+            let version = json!({"schema": {"openAPIV3Schema": schema}});
+            assert_eq!(keeps_pending(&version), keeps, "{version}");
+        }
+    }
+
+    fn manifest(rest: Value) -> Manifest {
+        let mut manifest = json!({"name": "p", "version": "1", "role": "lifecycle"});
+        crate::plan::apply(&rest, &mut manifest);
+        serde_json::from_value(manifest).expect("a manifest")
+    }
+
+    fn spec(grants: Value) -> BindingSpec {
+        let grants: Vec<Grant> = serde_json::from_value(grants).expect("grants");
+        fixture_binding(&[]).with_grants(grants).spec
+    }
+
+    /// How many things stop a policy.
+    fn wrong(spec: &BindingSpec, rest: Value) -> usize {
+        check_load(spec, &fixture_binding(&[]).catalogue, &manifest(rest), &[]).len()
+    }
+
+    #[test]
+    fn each_need_takes_a_grant_of_its_own_sort() {
+        let kind = |name: &str| json!({"apiVersion": "v1", "kind": name});
+        let all = [
+            (json!({"objects": kind("Pod")}), json!({"ask": kind("Pod")})),
+            (json!({"create": kind("Pod")}), json!({"create": kind("Pod")})),
+            (json!({"patch": kind("Pod")}), json!({"patch": kind("Pod")})),
+            (json!({"delete": kind("Pod")}), json!({"delete": kind("Pod")})),
+            (json!("secrets"), json!({"secrets": {}})),
+            (json!("evict"), json!({"evict": kind("Pod")})),
+            (json!({"cloud": "vm.stop"}), json!({"cloud": ["vm.*"]})),
+            (json!({"lock": "one"}), json!({"lock": ["one"]})),
+            (json!("credential"), json!({"credential": true})),
+            (json!({"mint": "password"}), json!({"mint": ["password"]})),
+            (json!("reachable"), json!({"reachable": true})),
+        ];
+        for (need, own) in &all {
+            for (_, grant) in &all {
+                let told = wrong(&spec(json!([grant])), json!({"needs": [need]}));
+                assert_eq!(told, usize::from(grant != own), "{need} {grant}");
+            }
+        }
+        for (need, grant) in [
+            (json!({"objects": kind("Pod")}), json!({"ask": kind("Node")})),
+            (json!({"cloud": "disk.stop"}), json!({"cloud": ["vm.*"]})),
+            (json!({"mint": "password"}), json!({"mint": ["bootstrap-token"]})),
+            (json!("credential"), json!({"credential": false})),
+            (json!("reachable"), json!({"reachable": false})),
+        ] {
+            assert_eq!(
+                wrong(&spec(json!([grant])), json!({"needs": [need]})),
+                1,
+                "{need} {grant}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_policy_governs_what_its_binding_names_unless_that_is_closed() {
+        let kinds = |kind: &str| json!({"governs": [{"apiVersion": "example.com/v1", "kind": kind}]});
+        assert_eq!(wrong(&spec(json!([])), json!({})), 0);
+        assert_eq!(wrong(&spec(json!([])), kinds("Machine")), 0);
+        assert_eq!(wrong(&spec(json!([])), kinds("Disk")), 1);
+        let mut closed = spec(json!([]));
+        closed.governs.api_version = "rbac.authorization.k8s.io/v1".into();
+        assert_eq!(wrong(&closed, json!({})), 1);
+        let groups = json!([{"mint": [{"kind": "bootstrap-token", "groups": ["system:masters"]}]}]);
+        assert_eq!(wrong(&spec(groups), json!({})), 1);
+    }
+
+    #[test]
+    fn guarded_paths_are_written_by_a_grant_or_left_out_by_the_binding() {
+        let finalizer = "example.com/own";
+        let told = |grants: Value, narrowed: Option<&str>, path: &str| {
+            let mut spec = spec(grants);
+            if let Some(narrowed) = narrowed {
+                let source = json!({"lifecycle": {"file": "x", "writes": [narrowed]}});
+                spec.policies = serde_json::from_value(source).expect("policies");
+            }
+            wrong(&spec, json!({"writes": ["status", path], "finalizer": finalizer}))
+        };
+        let granted = json!([{"write": ["metadata.ownerReferences"]}]);
+        for (path, without) in [
+            ("metadata.labels", 0),
+            ("metadata.finalizers", 0),
+            ("metadata.finalizers[example.com/own]", 0),
+            ("metadata.finalizers[example.com/other]", 1),
+            ("metadata.ownerReferences", 1),
+        ] {
+            assert_eq!(told(json!([]), None, path), without, "{path}");
+            assert_eq!(told(json!([]), Some("status"), path), 0, "{path} is left out");
+            assert_eq!(told(json!([]), Some(path), path), without, "{path} is left");
+        }
+        assert_eq!(told(granted, None, "metadata.ownerReferences"), 0);
+    }
+
+    #[test]
+    fn a_finalizer_is_qualified_and_none_of_kubernetes() {
+        let long = format!("example.com/{}", "x".repeat(242));
+        for (name, is_own) in [
+            ("example.com/machine", true),
+            ("machine", false),
+            ("/machine", false),
+            ("example.com/", false),
+            (&long[..253], true),
+            (&long, false),
+            ("kubernetes.io/pv-protection", false),
+            ("volume.kubernetes.io/x", false),
+            ("k8s.io/x", false),
+            ("apps.k8s.io/x", false),
+            ("cluster.x-k8s.io/x", true),
+            ("notkubernetes.io/x", true),
+        ] {
+            assert_eq!(is_own_finalizer(name), is_own, "{name}");
+            let told = wrong(&spec(json!([])), json!({"finalizer": name}));
+            assert_eq!(told, usize::from(!is_own), "{name}");
+        }
+    }
+
+    #[test]
+    fn two_policies_of_a_binding_write_different_paths() {
+        for (a, b, overlaps) in [
+            ("status", "status.phase", true),
+            ("status.phase", "status", true),
+            ("status.phase", "status.phase", true),
+            ("status.conditions", "status.conditions[Ready]", true),
+            ("status.conditions[A]", "status.conditions[B]", false),
+            ("status.phase", "status.phases", false),
+        ] {
+            let (one, other) = (manifest(json!({"writes": [a]})), manifest(json!({"writes": [b]})));
+            let told = check_load(&spec(json!([])), &Catalogue::default(), &one, &[&other]);
+            assert_eq!(told.len(), usize::from(overlaps), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn a_policy_that_creates_takes_a_definition_that_keeps_entries() {
+        let crd = |version: &str, pending: &str| {
+            let status = json!({"properties": {"pending": {"type": pending}}});
+            let schema = json!({"openAPIV3Schema": {"properties": {"status": status}}});
+            json!({"metadata": {"name": "machines"}, "spec": {"versions": [{"name": version, "schema": schema}]}})
+        };
+        let spec = spec(json!([{"cloud": ["vm.*"]}]));
+        let catalogue = &fixture_binding(&[]).catalogue;
+        for (need, version, pending, is_wrong) in [
+            ("vm.clone", "v1", "array", false),
+            ("vm.clone", "v1", "string", true),
+            ("vm.*", "v1", "string", true),
+            ("vm.stop", "v1", "string", false),
+        ] {
+            let needs = json!([{"cloud": need}]);
+            let told = wrong(&spec, json!({"needs": needs, "crd": crd(version, pending)}));
+            assert_eq!(told, usize::from(is_wrong), "{need} {pending}");
+            let stands = crd(version, pending);
+            let told = check_definition(&spec, catalogue, &manifest(json!({"needs": needs})), &stands);
+            assert_eq!(told.is_some(), is_wrong, "{need} {pending}");
+        }
+        let creates = manifest(json!({"needs": [{"cloud": "vm.clone"}]}));
+        let other = crd("v2", "string");
+        assert_eq!(
+            check_definition(&spec, catalogue, &creates, &other),
+            None,
+            "it is not served"
+        );
     }
 }

@@ -418,8 +418,6 @@ impl Look {
     /// would count what its relation leaves out.
     fn latest(&self, query: &ListQuery) -> Question {
         Question::Objects(ListQuery {
-            cluster: None,
-            page: None,
             namespace: self.scope.namespace.clone(),
             limit: 0,
             ..query.clone()
@@ -1007,6 +1005,89 @@ mod tests {
         let mut fixture = Fixture::new();
         let (flow, _) = fixture.requests(vec![get()]);
         let (flow, _) = fixture.go_on(flow, PhaseEvent::Opened);
-        assert!(matches!(flow, Flow::Bug(_)), "{flow:?}");
+        assert!(
+            matches!(&flow, Flow::Bug(what) if what.starts_with("Asking got Opened")),
+            "{flow:?}"
+        );
+    }
+
+    #[test]
+    fn a_read_that_is_older_than_what_a_watch_showed_is_looked_at_again() {
+        for (read, is_news) in [("4", true), ("5", false), ("6", false)] {
+            let mut fixture = Fixture::new();
+            listed(&mut fixture, vec![site("v")]);
+            let (flow, _) = fixture.requests(vec![config_map(true)]);
+            let mut older = site("v");
+            crate::plan::apply(&json!({"metadata": {"resourceVersion": read}}), &mut older);
+            fixture.go_on(flow, found(Ok(older)));
+            let moved = fixture
+                .work
+                .dependencies
+                .values()
+                .map(|dependency| dependency.moved);
+            let expected = if is_news { Moved::SOMEHOW } else { Moved::default() };
+            assert_eq!(moved.collect::<Vec<_>>(), [expected], "version {read}");
+        }
+    }
+
+    #[test]
+    fn what_the_last_pass_used_and_does_not_fit_any_more_is_left_to_be_asked_for() {
+        let Request::Ask(asked) = config_map(false) else {
+            panic!("a question")
+        };
+        let mut fixture = Fixture::new();
+        listed(&mut fixture, vec![site("v")]);
+        let look = fixture
+            .with(|context| Look::of(Role::Lifecycle, &asked.question, context))
+            .0;
+        let Look { asked, grant, scope } = look.expect("it is granted");
+        let dependency = Dependency::new(grant, scope);
+        let Request::Ask(latest) = config_map(true) else {
+            panic!("a question")
+        };
+        // What is to be read, and what another role used, is not remembered at all.
+        fixture.frame.last.used = [
+            ((Role::Identity, asked.1.clone()), dependency.clone()),
+            (asked, dependency.clone()),
+            ((Role::Lifecycle, latest.question), dependency),
+        ]
+        .into();
+        let bytes = Object::new(site("v")).json().len() as u64;
+        for (limit, known) in [(bytes, 1), (bytes - 1, 0)] {
+            fixture.bind(|binding| binding.spec.limits.answer = limit);
+            let (_, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
+            assert_eq!(
+                journal(&commands).map(|journal| journal.len()),
+                Some(known),
+                "{limit}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_an_api_server_does_not_have_is_not_found_and_depended_on() {
+        let mut fixture = Fixture::new();
+        let (flow, _) = fixture.requests(vec![config_map(true)]);
+        let (_, commands) = fixture.go_on(flow, found(Err(failure(Code::NotFound))));
+        assert_eq!(code(&commands), Some(Code::NotFound));
+        assert_eq!(fixture.work.dependencies.len(), 1, "it wakes when there is one");
+    }
+
+    #[test]
+    fn while_one_list_is_read_no_other_is_looked_at() {
+        let mut fixture = Fixture::new();
+        many(&mut fixture, 40);
+        let Request::Ask(mut latest) = labelled("b") else {
+            panic!("a question")
+        };
+        if let Question::Objects(query) = &mut latest.question {
+            query.latest = true;
+        }
+        let (flow, _) = fixture.requests(vec![Request::Ask(latest), labelled("b"), get()]);
+        let cloud = PhaseEvent::Reply(2, Reply::Answer(Ok(json!({}))));
+        let (flow, commands) = fixture.go_on(flow, cloud);
+        assert!(renders(&commands).is_empty(), "{commands:?}");
+        let (_, commands) = fixture.go_on(flow, found(Ok(json!([]))));
+        assert_eq!(renders(&commands).len(), 1);
     }
 }

@@ -360,7 +360,14 @@ mod tests {
 
     #[test]
     fn what_the_retry_policy_says_is_held_within_the_limits_of_the_binding() {
-        for (said, waited) in [(7_000, 7_000), (1, 100), (u64::MAX / 2, 24 * 3_600_000)] {
+        let day = 24 * 3_600_000;
+        for (said, waited) in [
+            (7_000, 7_000),
+            (1, 100),
+            (100, 100),
+            (day, day),
+            (u64::MAX / 2, day),
+        ] {
             let mut fixture = fixture();
             let flow = deciding(&mut fixture);
             let (flow, commands) =

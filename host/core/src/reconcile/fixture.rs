@@ -411,7 +411,7 @@ pub(super) fn concluded(verdict: Option<Verdict>, conclusion: Conclusion) -> Pha
 }
 
 /// A conclusion with this patch that rests on nothing and is settled.
-pub(super) fn conclusion(patch: Value) -> Conclusion {
+pub(crate) fn conclusion(patch: Value) -> Conclusion {
     Conclusion {
         patch: (!patch.is_null()).then(|| patch.to_string().as_str().into()),
         events: Vec::new(),
@@ -472,7 +472,7 @@ pub(super) fn prepared(slot: usize, found: Result<Prepared, Failure>) -> PhaseEv
 }
 
 /// A create that has all that it needs.
-pub(super) fn ready() -> Prepared {
+pub(crate) fn ready() -> Prepared {
     Prepared {
         site: Site {
             place: vec!["sim".into()],

@@ -151,3 +151,61 @@ pub(crate) fn primary_scope(binding: &Binding) -> Scope {
         fields: Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::ListQuery;
+    use crate::reconcile::fixture::binding;
+    use serde_json::json;
+
+    #[test]
+    fn a_list_that_was_too_long_and_still_is_has_the_same_answer() {
+        let grant = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+        let grant: KindGrant = serde_json::from_value(grant).expect("a grant");
+        let question = Question::Objects(ListQuery {
+            cluster: None,
+            page: None,
+            kind: grant.kind(),
+            namespace: None,
+            label_selector: None,
+            field_selector: None,
+            projection: Vec::new(),
+            limit: 2,
+            latest: false,
+        });
+        let moved = |before: Option<u128>, after: Option<u128>| {
+            let mut moved = Moved::default();
+            moved.by(before, after);
+            moved
+        };
+        let (changed, more, less) = (
+            moved(Some(1), Some(2)),
+            moved(None, Some(3)),
+            moved(Some(3), None),
+        );
+        for (count, moved, is_other) in [
+            (1, Moved::default(), false),
+            (1, changed, true),
+            (2, changed, true),
+            (2, more, true),
+            (3, changed, false),
+            (3, more, false),
+            (3, less, true),
+        ] {
+            let mut dependency = Dependency::new(grant.clone().into(), primary_scope(&binding(&[])));
+            dependency.count = count;
+            assert_eq!(
+                dependency.is_other(&question, moved),
+                is_other,
+                "{count} {moved:?}"
+            );
+            let lock = Question::Lock("one".into());
+            assert_eq!(dependency.is_other(&lock, moved), moved != Moved::default());
+            dependency.moved = moved;
+            dependency.absorb();
+            assert_eq!(dependency.count, count.saturating_add_signed(moved.count));
+            assert_eq!(dependency.moved, Moved::default());
+        }
+    }
+}

@@ -191,3 +191,37 @@ impl RoleRun {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reconcile::Entry;
+    use crate::reconcile::fixture::entry;
+
+    #[test]
+    fn a_lifecycle_is_told_what_came_of_each_create_in_doubt() {
+        let done = Resolution::Done("{}".into());
+        let unknown = |why: &str| Resolution::Unknown(why.into());
+        let fates = [
+            (Fate::Resolved(done.clone()), done),
+            (Fate::Resolved(unknown("why")), unknown("why")),
+            (Fate::NeverSent, Resolution::Absent),
+            (Fate::Open, unknown("it was not asked for")),
+        ];
+        let found = fates.iter().map(|(fate, _)| Entry {
+            entry: serde_json::from_value(entry("a")).expect("an entry"),
+            fate: fate.clone(),
+        });
+        let work = Work {
+            found: found.collect(),
+            ..Work::default()
+        };
+        let told = RoleRun::in_doubt(&work);
+        assert_eq!(
+            (told[0].operation.as_str(), told[0].intent.as_str()),
+            ("vm.clone", "m")
+        );
+        let told: Vec<Resolution> = told.into_iter().map(|told| told.resolution).collect();
+        assert_eq!(told, fates.map(|(_, resolution)| resolution));
+    }
+}

@@ -289,10 +289,13 @@ mod tests {
         fixture.bind(|binding| binding.spec.limits.entries = 1);
         let (_, commands) = fixture.requests(vec![get(), config_map(false)]);
         assert_eq!(fault(&commands), Some(FaultKind::TooLong));
-        let mut fixture = Fixture::new();
-        fixture.bind(|binding| binding.spec.limits.journal = 100);
-        let (_, commands) = fixture.requests(vec![get(), config_map(false)]);
-        assert_eq!(fault(&commands), Some(FaultKind::TooLong));
+        let requests = || vec![get(), config_map(false)];
+        let bytes: u64 = requests().iter().map(Request::bytes).sum();
+        for (journal, expected) in [(bytes, None), (bytes - 1, Some(FaultKind::TooLong))] {
+            let mut fixture = Fixture::new();
+            fixture.bind(|binding| (binding.spec.limits.journal, binding.spec.limits.entries) = (journal, 2));
+            assert_eq!(fault(&fixture.requests(requests()).1), expected, "{journal}");
+        }
     }
 
     #[test]
@@ -305,6 +308,17 @@ mod tests {
         fixture.bind(|binding| binding.spec.limits.pass_fuel = 0);
         let (_, commands) = fixture.concludes(json!(null));
         assert_eq!(fault(&commands), Some(FaultKind::OutOfFuel));
+        // Its one step takes one.
+        fixture.bind(|binding| (binding.spec.limits.pass_fuel, binding.spec.limits.steps) = (1, 1));
+        fixture.work.roles.clear();
+        let (_, commands) = fixture.concludes(json!(null));
+        assert_eq!(fault(&commands), None);
+        // A journal may be full.
+        let mut fixture = Fixture::new();
+        fixture.bind(|binding| binding.spec.limits.entries = 1);
+        let (flow, _) = fixture.requests(vec![get()]);
+        let (_, commands) = fixture.go_on(flow, crate::reconcile::fixture::answer(Ok(json!({}))));
+        assert_eq!(fault(&commands), None);
     }
 
     #[test]

@@ -95,3 +95,41 @@ pub(super) fn set_host_conditions(desired: &mut Tree, current: &Value, wanted: &
     }
     desired.set(&["status", "conditions"], list);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::Role;
+    use crate::reconcile::fixture_binding;
+
+    #[test]
+    fn the_host_has_conditions_where_the_definition_of_the_governed_kind_has_a_list_of_them() {
+        let version = |conditions: Value| {
+            let status = json!({"properties": {"conditions": conditions}});
+            json!({"schema": {"openAPIV3Schema": {"properties": {"status": status}}}})
+        };
+        let list = || version(json!({"type": "array"}));
+        let crd =
+            |kind: Value, versions: Value| json!({"spec": {"names": {"kind": kind}, "versions": versions}});
+        let machine = || json!("Machine");
+        for (crd, has) in [
+            (Some(crd(machine(), json!([list()]))), true),
+            (Some(crd(Value::Null, json!([list()]))), true),
+            (
+                Some(crd(
+                    machine(),
+                    json!([version(json!({"type": "object"})), list()]),
+                )),
+                true,
+            ),
+            (Some(crd(machine(), json!([version(Value::Null)]))), false),
+            (Some(crd(json!("Disk"), json!([list()]))), false),
+            (None, false),
+        ] {
+            let mut binding = fixture_binding(&[Role::Lifecycle]);
+            let policy = binding.policies.get_mut(&Role::Lifecycle).expect("a policy");
+            std::sync::Arc::make_mut(&mut policy.manifest).crd = crd.clone();
+            assert_eq!(has_conditions(&binding), has, "{crd:?}");
+        }
+    }
+}

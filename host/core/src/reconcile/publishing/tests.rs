@@ -92,6 +92,33 @@ fn after_a_conflict_what_nobody_else_changed_is_written_on_the_new_version() {
 }
 
 #[test]
+fn what_stood_before_the_first_of_several_conflicts_was_seen_by_the_pass() {
+    let (mut fixture, mut flow) = conflicting(false);
+    for version in [5, 6] {
+        let theirs = json!({"status": {"phase": "a", "theirs": version}});
+        (flow, _) = fixture.go_on(flow, stands(version, theirs));
+        (flow, _) = fixture.go_on(flow, found(Err(failure(Code::Aborted))));
+    }
+    let stands_already = json!({"status": {"phase": "b", "more": 1}});
+    let (flow, _) = fixture.go_on(flow, stands(7, stands_already));
+    let unseen = match flow {
+        Flow::End(ended) => ended.unseen.map(|object| object.version().0),
+        flow => panic!("{flow:?}"),
+    };
+    assert_eq!(unseen, Some(1));
+}
+
+#[test]
+fn an_object_of_which_the_lease_is_lost_is_not_read_to_be_written() {
+    let mut fixture = Fixture::new();
+    let (flow, _) = fixture.concludes(json!({"status": {"phase": "b"}}));
+    fixture.now = at(20_000);
+    let (flow, commands) = fixture.go_on(flow, found(Err(failure(Code::Aborted))));
+    assert!(!asks_again(&commands), "{commands:?}");
+    assert_eq!(outcome(&flow), Some(&Outcome::LeaseLost));
+}
+
+#[test]
 fn after_a_conflict_a_value_that_somebody_else_changed_is_never_overwritten() {
     let theirs = json!({"status": {"phase": "theirs"}});
     let (mut fixture, flow) = conflicting(false);
@@ -194,12 +221,12 @@ fn what_the_api_server_did_not_keep_is_said_once_and_not_written_again() {
 }
 
 /// A pass of an object that is being deleted, with an entry of this fate, whose lifecycle removes its finalizer.
-fn removing(fate: Fate) -> (Flow, Vec<Command>) {
+fn removing(fate: Fate, finalizers: &Value) -> (Flow, Vec<Command>) {
     let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"pending": [entry("a")]}});
     let mut fixture = Fixture::of(machine(1, deleting), &[Role::Lifecycle]);
     let entry = serde_json::from_value(entry("a")).expect("an entry");
     fixture.work.found = vec![Entry { entry, fate }];
-    let (flow, commands) = fixture.concludes(json!({"metadata": {"finalizers": []}}));
+    let (flow, commands) = fixture.concludes(json!({"metadata": {"finalizers": finalizers}}));
     match flow {
         Flow::Wait(_) => fixture.go_on(
             flow,
@@ -214,11 +241,12 @@ fn removing(fate: Fate) -> (Flow, Vec<Command>) {
 
 #[test]
 fn the_finalizer_stays_while_a_create_may_have_happened_that_nobody_accounted_for() {
-    for fate in [
-        Fate::Resolved(Resolution::Unknown("why".into())),
-        Fate::Resolved(Resolution::Done("{}".into())),
+    for (fate, finalizers) in [
+        (Fate::Resolved(Resolution::Unknown("why".into())), json!([])),
+        (Fate::Resolved(Resolution::Done("{}".into())), json!([])),
+        (Fate::Resolved(Resolution::Done("{}".into())), json!(null)),
     ] {
-        let (flow, commands) = removing(fate.clone());
+        let (flow, commands) = removing(fate.clone(), &finalizers);
         assert!(
             patches(&commands)
                 .iter()
@@ -235,9 +263,15 @@ fn the_finalizer_stays_while_a_create_may_have_happened_that_nobody_accounted_fo
         assert_eq!(ended.next, medium);
     }
     for fate in [Fate::Resolved(Resolution::Absent), Fate::NeverSent] {
-        let (_, commands) = removing(fate);
+        let (_, commands) = removing(fate, &json!([]));
         assert_eq!(patches(&commands)[0]["metadata"]["finalizers"], json!([]));
     }
+    let kept = json!([crate::reconcile::fixture::FINALIZER]);
+    let (flow, _) = removing(Fate::Resolved(Resolution::Done("{}".into())), &kept);
+    assert!(
+        matches!(&flow, Flow::End(ended) if ended.next == Some(Next::Settled(None))),
+        "it was not to go: {flow:?}"
+    );
 }
 
 #[test]
@@ -325,6 +359,10 @@ fn a_fault_stays_one_whatever_becomes_of_its_condition() {
         let (flow, _) = fixture.requests(vec![]);
         let (flow, _) = fixture.go_on(flow, event);
         assert_eq!(outcome(&flow), Some(&Outcome::Faulted));
+        let Flow::End(ended) = flow else {
+            panic!("{flow:?}")
+        };
+        assert_eq!(ended.events[0].reason, "PolicyFault");
     }
 }
 
@@ -395,7 +433,10 @@ fn an_event_that_fits_no_row_is_a_defect() {
     let mut fixture = Fixture::new();
     let (flow, _) = fixture.concludes(json!({"status": {"phase": "x"}}));
     let (flow, _) = fixture.go_on(flow, PhaseEvent::Listed(0));
-    assert!(matches!(flow, Flow::Bug(_)), "{flow:?}");
+    assert!(
+        matches!(&flow, Flow::Bug(what) if what.starts_with("Publishing got Listed")),
+        "{flow:?}"
+    );
 }
 
 #[test]
@@ -409,4 +450,105 @@ fn after_a_write_ahead_that_met_a_conflict_the_object_is_read_before_it_is_writt
     );
     let (_, commands) = fixture.go_on(flow, stands(5, json!({})));
     assert_eq!(versions(&commands), ["5"]);
+}
+
+#[test]
+fn only_the_status_is_written_as_a_subresource_and_a_write_on_its_way_may_land() {
+    let mut fixture = Fixture::new();
+    let patch = json!({"status": {"phase": "x"}, "metadata": {"labels": {"a": "b"}}});
+    let subresource = |commands: &[Command]| {
+        commands.iter().find_map(|command| match command {
+            Command::Call {
+                call: Call::Write(Write::Patch { subresource, .. }),
+                ..
+            } => Some(subresource.clone()),
+            _ => None,
+        })
+    };
+    let in_flight = |flow: &Flow| matches!(flow, Flow::Wait(phase) if phase.has_effect_in_flight());
+    let (flow, commands) = fixture.concludes(patch);
+    assert_eq!(subresource(&commands), Some(None));
+    assert!(in_flight(&flow));
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    let (flow, commands) = fixture.go_on(flow, stands(2, labels));
+    assert_eq!(subresource(&commands), Some(Some("status".into())));
+    let (flow, _) = fixture.go_on(flow, found(Err(failure(Code::Aborted))));
+    assert!(!in_flight(&flow), "it is read");
+}
+
+#[test]
+fn an_object_that_its_policy_cannot_read_says_so() {
+    let undecodable = |class, code, notes: Vec<String>| {
+        let mut fixture = Fixture::new();
+        let (flow, _) = fixture.enter(Stepping::begin(Role::Lifecycle));
+        let next = Next::Retry {
+            class,
+            failure: Some(failure(code)),
+        };
+        let conclusion = Conclusion {
+            next,
+            notes,
+            ..conclusion(json!(null))
+        };
+        let (_, commands) = fixture.go_on(flow, concluded(None, conclusion));
+        let patch = patches(&commands)
+            .first()
+            .map(|patch| patch["status"]["conditions"][0]["type"].clone());
+        patch.is_some_and(|kind| kind == "polity.dev/Undecodable")
+    };
+    let wrong = Code::InvalidArgument;
+    assert!(undecodable(RetryClass::Long, wrong, vec![]));
+    assert!(
+        !undecodable(RetryClass::Long, wrong, vec!["A-01".into()]),
+        "it has read something"
+    );
+    assert!(!undecodable(RetryClass::Short, wrong, vec![]));
+    assert!(!undecodable(RetryClass::Long, Code::Unavailable, vec![]));
+}
+
+#[test]
+fn an_object_that_is_released_loses_every_entry_and_the_finalizer_of_its_lifecycle_alone() {
+    let finalizers = json!([crate::reconcile::fixture::FINALIZER, "other/x"]);
+    let deleting = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers});
+    let object = json!({"metadata": deleting, "status": {"pending": [entry("a")]}});
+    let mut fixture = Fixture::of(machine(1, object), &[Role::Identity, Role::Lifecycle]);
+    let (flow, _) = fixture.enter(Stepping::begin(Role::Identity));
+    let released = Some(crate::contract::Verdict::Released);
+    let (flow, commands) = fixture.go_on(flow, concluded(released, conclusion(json!(null))));
+    assert_eq!(patches(&commands)[0]["status"], json!({"pending": null}));
+    let (flow, commands) = fixture.go_on(flow, stands(2, json!({"metadata": deleting})));
+    assert_eq!(
+        patches(&commands)[0]["metadata"]["finalizers"],
+        json!(["other/x"])
+    );
+    let left = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["other/x"]}});
+    let (flow, _) = fixture.go_on(flow, stands(3, left));
+    let Flow::End(ended) = flow else {
+        panic!("{flow:?}")
+    };
+    assert_eq!(
+        (ended.outcome, ended.events[0].reason.as_str()),
+        (Outcome::Released, "Released")
+    );
+}
+
+#[test]
+fn what_stands_in_the_way_of_an_object_is_said_on_it() {
+    let kinds = |fixture: &mut Fixture| -> Vec<Value> {
+        let (_, commands) = fixture.concludes(json!(null));
+        let written = patches(&commands)
+            .first()
+            .map(|patch| patch["status"]["conditions"].clone());
+        let all = written
+            .and_then(|all| all.as_array().cloned())
+            .unwrap_or_default();
+        all.iter().map(|condition| condition["type"].clone()).collect()
+    };
+    let mut fixture = Fixture::new();
+    assert!(kinds(&mut fixture).is_empty());
+    fixture.frame.slowed = true;
+    assert_eq!(kinds(&mut fixture), [json!("polity.dev/Slowed")]);
+    let unreadable = json!({"status": {"pending": ["x"]}});
+    let mut fixture = Fixture::of(machine(1, unreadable), &[Role::Lifecycle]);
+    assert_eq!(kinds(&mut fixture), [json!("polity.dev/PendingUnreadable")]);
 }

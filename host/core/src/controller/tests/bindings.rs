@@ -1,0 +1,194 @@
+//! What bindings govern, and what happens when they change.
+
+use super::*;
+
+#[test]
+fn a_tenant_has_so_many_passes_under_way_and_no_more() {
+    let mut binding = fixture_binding(&[Role::Lifecycle]);
+    binding.spec.limits.passes_per_tenant = 2;
+    let mut machines = ["a", "b", "c"].map(|name| machine(name, 1, json!({}))).to_vec();
+    machines.push(machine("d", 1, json!({"metadata": {"namespace": "another"}})));
+    let mut desk = Desk::under(binding, machines);
+    assert_eq!((desk.steps(), desk.controller.passes_in_flight()), (3, 3));
+    assert_eq!(desk.view("c").map(|view| view.waiting), Some(WaitsFor::Turn));
+    desk.step_of("a", conclusion(json!(null), Next::Settled(None), vec![]));
+    assert_eq!(desk.steps(), 3);
+    let waiting = |desk: &Desk| desk.view("c").map(|view| view.waiting);
+    assert_eq!(waiting(&desk), Some(WaitsFor::Call));
+    let id = desk.controller.last_pass;
+    let line = "machines default".into();
+    desk.controller.journals.hold(&line, PassId(id), 0, true);
+    assert_eq!(waiting(&desk), Some(WaitsFor::Memory));
+}
+
+#[test]
+fn a_binding_is_told_what_it_does_not_grant_and_no_more_than_so_much_of_it() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let lock = |n| {
+        Request::Ask(Ask {
+            round: 0,
+            question: Question::Lock(format!("other-{n}")),
+        })
+    };
+    let ungranted = |desk: &Desk| desk.controller.health("machines").map(|health| health.ungranted);
+    desk.step(pending(vec![lock(1), list("no selector")]));
+    let one = BTreeSet::from(["not granted: lock other-1".to_owned()]);
+    assert_eq!(
+        ungranted(&desk),
+        Some(one),
+        "a selector that is none is another mistake"
+    );
+    desk.step(pending((2..100).map(lock).collect()));
+    assert_eq!(ungranted(&desk).map(|all| all.len()), Some(16));
+}
+
+#[test]
+fn of_bindings_that_meet_the_oldest_governs_and_the_others_are_told() {
+    let older = fixture_binding(&[Role::Lifecycle]);
+    let younger = |change: fn(&mut Binding)| {
+        let mut binding = fixture_binding(&[Role::Lifecycle]);
+        (binding.name, binding.created) = ("younger".into(), 1);
+        change(&mut binding);
+        binding
+    };
+    for (binding, is_overlapped) in [
+        (younger(|_| {}), true),
+        (younger(|b| b.created = 0), true),
+        (
+            younger(|b| b.spec.governs.namespace = Some("default".into())),
+            true,
+        ),
+        (younger(|b| b.spec.governs.kind = "Disk".into()), false),
+        (younger(|b| b.policies.clear()), false),
+    ] {
+        let mut desk = Desk::under(older.clone(), vec![machine("m", 1, json!({}))]);
+        desk.feed(Input::Bound(Box::new(binding.clone())));
+        let told = |name: &str| {
+            desk.controller
+                .health(name)
+                .and_then(|health| health.overlapped_by)
+        };
+        let expected = is_overlapped.then(|| "machines".to_owned());
+        assert_eq!(
+            (told("machines"), told("younger")),
+            (None, expected),
+            "{:?}",
+            binding.spec.governs
+        );
+        let governed = |desk: &Desk, name: &str| {
+            let keys = desk.controller.keys().filter(|(key, _)| &*key.binding == name);
+            keys.count()
+        };
+        let is_without = binding.policies.is_empty();
+        assert_eq!(governed(&desk, "machines"), 1);
+        assert_eq!(governed(&desk, "younger"), usize::from(is_without), "it looks on");
+        desk.feed(Input::Unbound("machines".into()));
+        // Of another scope nothing is listed.
+        let is_shown = binding.spec.governs == older.spec.governs;
+        assert_eq!(
+            governed(&desk, "younger"),
+            usize::from(is_shown),
+            "it is the only one"
+        );
+    }
+    for (a, b, meets) in [
+        ((None, Some("x")), (None, Some("y")), false),
+        ((None, Some("x")), (Some("t"), Some("x")), true),
+        ((Some("t"), None), (Some("u"), None), false),
+        ((Some("t"), None), (Some("t"), Some("x")), true),
+    ] {
+        let governing = |mut binding: Binding, (namespace, name): (Option<&str>, Option<&str>)| {
+            let governs = &mut binding.spec.governs;
+            (governs.namespace, governs.name) = (namespace.map(str::to_owned), name.map(str::to_owned));
+            binding
+        };
+        let mut desk = Desk::under(governing(younger(|_| {}), b), vec![]);
+        desk.feed(Input::Bound(Box::new(governing(older.clone(), a))));
+        let told = desk
+            .controller
+            .health("younger")
+            .and_then(|health| health.overlapped_by);
+        assert_eq!(told.is_some(), meets, "{a:?} {b:?}");
+    }
+}
+
+#[test]
+fn a_binding_that_governs_something_else_or_is_gone_forgets_its_keys_when_their_passes_have_ended() {
+    let mut other = fixture_binding(&[Role::Lifecycle]);
+    other.spec.governs.kind = "Disk".into();
+    let disks = primary_scope(&other);
+    for (input, passes) in [
+        (Input::Bound(Box::new(other)), Some(2)),
+        (Input::Unbound("machines".into()), Some(1)),
+    ] {
+        let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
+        desk.step_of("n", settled());
+        let is_unbound = matches!(input, Input::Unbound(_));
+        desk.feed(input);
+        assert_eq!((desk.forgotten(), desk.controller.keys().count()), (1, 0));
+        assert_eq!(desk.controller.health("machines").is_none(), is_unbound);
+        assert_eq!(desk.others.contains(&Output::Watch(disks.clone())), !is_unbound);
+        desk.step_of("m", settled());
+        assert_eq!(desk.forgotten(), 2);
+        assert_eq!(
+            desk.controller.health("machines").map(|health| health.passes),
+            passes
+        );
+    }
+}
+
+#[test]
+fn a_tenant_is_what_stands_at_the_path_that_the_binding_names() {
+    let mut binding = fixture_binding(&[Role::Lifecycle]);
+    binding.spec.tenant = crate::binding::Tenant::Path("spec.team".into());
+    binding.spec.limits.passes_per_tenant = 1;
+    let of = |name: &str, team: &str| machine(name, 1, json!({"spec": {"team": team}}));
+    let desk = Desk::under(binding, vec![of("a", "x"), of("b", "x"), of("c", "y")]);
+    assert_eq!(desk.steps(), 2);
+    assert_eq!(desk.view("b").map(|view| view.waiting), Some(WaitsFor::Turn));
+}
+
+#[test]
+fn a_binding_with_another_lifecycle_identity_or_other_grants_wakes_its_keys_within_a_minute() {
+    let policy = |binding: &mut Binding, role| {
+        binding.policies.get_mut(&role).expect("a policy").id = PolicyId("another".into());
+    };
+    for (change, wakes) in [
+        (
+            &(|binding: &mut Binding| policy(binding, Role::Lifecycle)) as &dyn Fn(&mut Binding),
+            true,
+        ),
+        (&|binding| policy(binding, Role::Identity), true),
+        (&|binding| binding.spec.grants.clear(), true),
+        (&|binding| policy(binding, Role::Retry), false),
+        (&|binding| binding.spec.limits.burst = 7, false),
+        (&|_| {}, false),
+    ] {
+        let binding = fixture_binding(&[Role::Identity, Role::Lifecycle, Role::Retry]);
+        let machines = ["m", "n", "o"].map(|name| machine(name, 1, json!({})));
+        let mut desk = Desk::under(binding.clone(), machines.to_vec());
+        let denied = || {
+            let Step::Concluded { conclusion, .. } = settled() else {
+                panic!("a conclusion")
+            };
+            let verdict = Some(crate::contract::Verdict::Denied);
+            Step::Concluded { verdict, conclusion }
+        };
+        desk.step_of("m", denied());
+        desk.step_of("n", denied());
+        let mut changed = binding;
+        change(&mut changed);
+        desk.feed(Input::Bound(Box::new(changed)));
+        let waits = ["m", "n", "o"].map(|name| desk.wait(name));
+        assert_eq!(waits[0].is_some_and(|wait| wait < 60_000), wakes);
+        assert_eq!(waits[0] != waits[1], wakes, "not all at once: {waits:?}");
+        assert_eq!(waits[2], None, "its pass is under way");
+        desk.step_of("o", denied());
+        assert_eq!(desk.steps(), usize::from(wakes), "it passes again");
+        if wakes {
+            desk.step_of("o", denied());
+        }
+        desk.pass(60_000);
+        assert_eq!(desk.steps(), 2 * usize::from(wakes));
+    }
+}

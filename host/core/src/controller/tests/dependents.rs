@@ -1,0 +1,202 @@
+//! Which changes wake a key, and which do not.
+
+use super::*;
+
+#[test]
+fn what_a_pass_deletes_is_no_news_to_it_and_what_changes_beside_it_is() {
+    let deleting = json!({"data": {"x": "3"}, "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"]}});
+    let held = map("one", 5, deleting);
+    let other = map("two", 4, json!({"data": {"x": "2"}}));
+    for (shown, left, is_news) in [
+        (vec![], vec![], false),
+        (vec![other.clone()], vec![], true),
+        (vec![], vec![held.clone()], false),
+        (vec![held.clone()], vec![held.clone()], false),
+        (vec![other], vec![held], true),
+    ] {
+        let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+        desk.step(pending(vec![list("a=b")]));
+        desk.listed(maps(), vec![map("one", 2, json!({})), map("two", 3, json!({}))]);
+        desk.step(pending(vec![delete("one")]));
+        for shown in &shown {
+            desk.shown(maps(), shown.clone());
+        }
+        let (id, _) = desk.take("act", |call| matches!(call, Call::Write(Write::Act(_))));
+        desk.reply(id, Reply::Objects(Ok(left.clone())));
+        desk.step(conclusion(json!(null), Next::Settled(None), vec![0, 1]));
+        assert_eq!(desk.steps(), usize::from(is_news), "{shown:?} {left:?}");
+    }
+}
+
+#[test]
+fn several_changes_of_what_a_pass_used_are_one_cause() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    desk.step(pending(vec![list("a=b")]));
+    desk.listed(maps(), vec![map("one", 2, json!({}))]);
+    for version in [3, 4] {
+        desk.shown(
+            maps(),
+            map("one", version, json!({"data": {"x": version.to_string()}})),
+        );
+    }
+    desk.step(conclusion(json!(null), Next::Settled(None), vec![0]));
+    let one = map("one", 4, json!({})).reference();
+    assert_eq!(desk.causes(), [Cause::Dependency(Some(one))]);
+}
+
+#[test]
+fn a_watch_is_open_for_as_long_as_a_conclusion_rests_on_it() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    desk.step(pending(vec![list("a=b")]));
+    desk.listed(maps(), vec![]);
+    desk.step(conclusion(json!(null), Next::Settled(None), vec![0]));
+    desk.pass(700_000);
+    let closed = |desk: &Desk| desk.others.contains(&Output::Unwatch(maps()));
+    assert!(!closed(&desk));
+    desk.shown(primary(), machine("m", 2, json!({"spec": {"x": 1}})));
+    desk.step(conclusion(json!(null), Next::Settled(None), vec![]));
+    desk.pass(700_000);
+    assert!(closed(&desk));
+    assert!(!desk.others.contains(&Output::Unwatch(primary())));
+}
+
+#[test]
+fn of_two_who_asked_the_same_one_is_woken_when_the_other_asks_no_more() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
+    let rests = conclusion(json!(null), Next::Settled(None), vec![0]);
+    desk.step_of("m", pending(vec![list("a=b")]));
+    desk.step_of("n", pending(vec![list("a=b")]));
+    desk.listed(maps(), vec![map("one", 2, json!({}))]);
+    desk.step_of("m", rests.clone());
+    desk.step_of("n", rests.clone());
+    desk.shown(primary(), machine("n", 2, json!({"spec": {"x": 1}})));
+    desk.step_of("n", conclusion(json!(null), Next::Settled(None), vec![]));
+    desk.shown(maps(), map("one", 3, json!({"data": {"x": "2"}})));
+    desk.step_of("m", rests);
+    assert_eq!(desk.steps(), 0, "the other one is left alone");
+}
+
+#[test]
+fn what_a_pass_writes_of_its_object_may_relate_it_to_what_it_asked_for() {
+    let object = Request::Ask(Ask {
+        round: 0,
+        question: Question::Object(crate::contract::ObjectQuery {
+            object: map("one", 1, json!({})).reference(),
+            projection: vec![],
+            latest: false,
+        }),
+    });
+    for ask in [object, list("a=b")] {
+        for (site, is_related) in [("b", true), ("c", false)] {
+            let grants = json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap",
+                "relation": {"ours": "status.site", "theirs": "metadata.labels.a"}}}]);
+            let grants = serde_json::from_value(grants).expect("grants");
+            let binding = fixture_binding(&[Role::Lifecycle]).with_grants(grants);
+            let mut desk = Desk::under(binding, vec![machine("m", 1, json!({}))]);
+            desk.step(pending(vec![ask.clone()]));
+            desk.listed(maps(), vec![map("one", 2, json!({}))]);
+            let status = json!({"status": {"site": site}});
+            desk.step(conclusion(status.clone(), Next::Settled(None), vec![0]));
+            desk.taken(&machine("m", 3, status));
+            assert_eq!(desk.steps(), usize::from(is_related), "{site} {ask:?}");
+        }
+    }
+}
+
+#[test]
+fn what_this_host_wrote_while_a_watch_could_not_say_wakes_when_it_lists_again() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
+    desk.step_of("m", pending(vec![list("a=b")]));
+    desk.listed(maps(), vec![map("one", 2, json!({}))]);
+    desk.step_of("m", conclusion(json!(null), Next::Settled(None), vec![0]));
+    desk.step_of("n", pending(vec![delete("one")]));
+    let event = WatchEvent::Failed("cut".into());
+    let scope = maps();
+    desk.feed(Input::Watched { scope, event });
+    let (id, _) = desk.take("act", |call| matches!(call, Call::Write(Write::Act(_))));
+    desk.reply(id, Reply::Objects(Ok(vec![])));
+    desk.step_of("n", conclusion(json!(null), Next::Settled(None), vec![0]));
+    assert_eq!(desk.steps(), 0, "nobody can say what the list is now");
+    desk.listed(maps(), vec![]);
+    desk.step_of("m", settled());
+}
+
+#[test]
+fn a_question_that_is_cut_leaves_others_to_the_list_that_they_wait_for() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
+    desk.step_of("m", pending(vec![list("a=b")]));
+    desk.pass(3_000);
+    desk.step_of("n", pending(vec![list("a=b")]));
+    assert!(matches!(
+        desk.view("n").map(|view| view.waiting),
+        Some(WaitsFor::Watch(..))
+    ));
+    desk.pass(2_000);
+    desk.step_of("m", settled());
+    assert_eq!(desk.steps(), 0);
+    desk.listed(maps(), vec![]);
+    desk.step_of("n", settled());
+}
+
+#[test]
+fn an_answer_changes_by_what_its_grant_relates_and_by_a_refusal_that_ends() {
+    let object = Request::Ask(Ask {
+        round: 0,
+        question: Question::Object(crate::contract::ObjectQuery {
+            object: map("one", 1, json!({})).reference(),
+            projection: vec![],
+            latest: false,
+        }),
+    });
+    let mut all = list("x");
+    if let Request::Ask(Ask {
+        question: Question::Objects(query),
+        ..
+    }) = &mut all
+    {
+        query.label_selector = None;
+    }
+    let shows = |rest: Value| WatchEvent::Applied(map("one", 3, rest));
+    for (event, of_object, of_list) in [
+        (shows(json!({"data": {"x": "2"}})), 0, 0),
+        (shows(json!({"metadata": {"labels": {"a": "m"}}})), 1, 1),
+        (WatchEvent::Deleted(map("one", 3, json!({}))), 1, 0),
+    ] {
+        for (ask, steps) in [(&object, of_object), (&all, of_list)] {
+            let grants = json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap",
+                "relation": {"ours": "metadata.name", "theirs": "metadata.labels.a"}}}]);
+            let grants = serde_json::from_value(grants).expect("grants");
+            let binding = fixture_binding(&[Role::Lifecycle]).with_grants(grants);
+            let mut desk = Desk::under(binding, vec![machine("m", 1, json!({}))]);
+            desk.step(pending(vec![ask.clone()]));
+            desk.listed(maps(), vec![map("one", 2, json!({}))]);
+            desk.step(conclusion(json!(null), Next::Settled(None), vec![0]));
+            let (scope, event) = (maps(), event.clone());
+            desk.feed(Input::Watched { scope, event });
+            assert_eq!(desk.steps(), steps, "{ask:?}");
+        }
+    }
+}
+
+#[test]
+fn several_locks_that_came_free_are_one_cause() {
+    let asks = |names: &[&str]| {
+        let ask = |name: &&str| {
+            let question = Question::Lock((*name).to_owned());
+            Request::Ask(Ask { round: 0, question })
+        };
+        pending(names.iter().map(ask).collect())
+    };
+    let grants = json!([{"lock": ["*"]}]);
+    let grants = serde_json::from_value(grants).expect("grants");
+    let binding = fixture_binding(&[Role::Lifecycle]).with_grants(grants);
+    let mut desk = Desk::under(
+        binding,
+        vec![machine("m", 1, json!({})), machine("n", 1, json!({}))],
+    );
+    desk.step_of("m", asks(&["one", "two"]));
+    desk.step_of("n", asks(&["one", "two"]));
+    desk.step_of("n", conclusion(json!(null), Next::Settled(None), vec![0, 1]));
+    desk.step_of("m", settled());
+    assert_eq!(desk.causes(), [Cause::Lock("one".into())]);
+}

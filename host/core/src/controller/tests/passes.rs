@@ -1,0 +1,202 @@
+//! Why a pass runs, what it leaves to the next one, and what is said of it.
+
+use super::*;
+
+#[test]
+fn health_counts_what_passes_came_to() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    desk.step(pending(vec![stop()]));
+    let (id, _) = desk.take("act", |call| matches!(call, Call::Cloud(_)));
+    desk.reply(id, Reply::Answer(Ok(json!({}))));
+    desk.step(conclusion(json!(null), Next::After(1_000), vec![0]));
+    desk.pass(1_000);
+    desk.fault();
+    let health = desk.controller.health("machines").expect("it is bound");
+    assert_eq!((health.passes, health.acts, health.faults), (1, 1, 1));
+    let (id, _) = desk.patch();
+    desk.reply(id, Reply::Objects(Ok(vec![machine("m", 2, json!({}))])));
+    desk.pass(1_000);
+    desk.step(conclusion(
+        json!({"status": {"phase": "x"}}),
+        Next::Settled(None),
+        vec![],
+    ));
+    assert_eq!(desk.view("m").map(|view| view.waiting), Some(WaitsFor::Call));
+    desk.refused(Failure::new(Code::NotFound, "gone"));
+    let health = desk.controller.health("machines").expect("it is bound");
+    assert_eq!((health.passes, health.discarded), (3, 1));
+}
+
+#[test]
+fn a_pass_is_told_why_it_runs() {
+    let mut binding = fixture_binding(&[Role::Lifecycle]);
+    binding.spec.governs.name = Some("m".into());
+    binding.spec.governs.namespace = Some("default".into());
+    let scope = primary_scope(&binding);
+    let mut desk = Desk::under(binding, vec![]);
+    assert_eq!(desk.causes(), [Cause::Resync], "it is absent");
+    let request = json!({"metadata": {"annotations": {"request.polity.dev/now": "1"}}});
+    let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    for (version, rest, cause) in [
+        (1, json!({}), Cause::Created),
+        (2, json!({"spec": {"x": 1}}), Cause::Changed),
+        (3, request, Cause::Requested),
+        (4, deleting, Cause::Deleted),
+        (
+            5,
+            json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "labels": {}}}),
+            Cause::Changed,
+        ),
+    ] {
+        desk.shown(scope.clone(), machine("m", version, rest));
+        assert_eq!(desk.causes(), [cause], "version {version}");
+    }
+    let event = WatchEvent::Deleted(machine("m", 6, json!({})));
+    desk.feed(Input::Watched { scope, event });
+    assert_eq!(desk.causes(), [Cause::Deleted], "it is gone");
+}
+
+#[test]
+fn a_recording_tells_what_its_policies_noted() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let mut step = conclusion(json!(null), Next::Settled(None), vec![]);
+    if let Step::Concluded { conclusion, .. } = &mut step {
+        conclusion.notes = vec!["A-01".into(), "A-02".into()];
+    }
+    desk.step(step);
+    assert_eq!(desk.records[0].notes().collect::<Vec<_>>(), ["A-01", "A-02"]);
+}
+
+#[test]
+fn what_the_api_server_did_not_keep_is_not_written_again_by_the_next_pass() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let wanted = json!({"status": {"phase": "x", "pruned": 1}});
+    desk.step(conclusion(wanted.clone(), Next::After(1_000), vec![]));
+    desk.taken(&machine("m", 2, json!({"status": {"phase": "x"}})));
+    desk.pass(1_000);
+    desk.step(conclusion(wanted, Next::Settled(None), vec![]));
+    assert_eq!(desk.records.len(), 2, "{:?}", desk.calls);
+    let health = desk.controller.health("machines").expect("it is bound");
+    assert!(health.not_kept.contains_key("status.pruned"));
+}
+
+#[test]
+fn a_create_that_never_left_the_host_is_not_asked_for_by_the_next_pass() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    desk.step(pending(vec![Request::Act(Act::Cloud(CloudAct {
+        operation: "vm.clone".into(),
+        arguments: "{}".into(),
+        intent: Some("m".into()),
+    }))]));
+    let (id, _) = desk.take("read", |call| matches!(call, Call::Prepare(_)));
+    desk.reply(id, Reply::Prepared(Ok(crate::reconcile::fixture::ready())));
+    let (_, patch) = desk.patch();
+    // Nobody answers whether the entry stands. It does, as the watch shows.
+    desk.pass(5_000);
+    assert!(matches!(desk.records[0].outcome, Outcome::Discarded(_)));
+    desk.shown(primary(), machine("m", 2, json!({"status": patch["status"]})));
+    desk.pass(1_000);
+    let (_, call) = desk.take("step", |call| !matches!(call, Call::Lease(_)));
+    let Call::Step { pass, .. } = call else {
+        panic!("{call:?}")
+    };
+    assert_eq!(pass.pending[0].resolution, crate::contract::Resolution::Absent);
+}
+
+/// How long `n` waits, which was to wait for 10 s when `m` faulted.
+fn wait_beside_a_fault(guards: Guards) -> Option<u64> {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
+    desk.controller.guards = guards;
+    desk.step_of("n", conclusion(json!(null), Next::After(10_000), vec![]));
+    desk.fault();
+    desk.refused(Failure::new(Code::PermissionDenied, "forbidden"));
+    assert_eq!(desk.records[1].outcome, Outcome::Faulted);
+    desk.wait("n")
+}
+
+#[test]
+fn a_fault_delays_no_other_object() {
+    assert_eq!(wait_beside_a_fault(Guards::default()), Some(10_000));
+}
+
+#[cfg(feature = "simulation")]
+#[test]
+fn a_guard_that_is_taken_away_guards_nothing() {
+    let delayed = wait_beside_a_fault(Guards::without(Guard::FaultsDelayNoOther));
+    assert_eq!(delayed, Some(70_000));
+    let machines = (0..40).map(|n| machine(&format!("m-{n}"), n + 1, json!({})));
+    let mut desk = Desk::with(machines.collect());
+    desk.controller
+        .set_guards(Guards::without(Guard::RoomsAreBounded));
+    while desk.steps() > 0 {
+        desk.step(says("Started"));
+    }
+    assert_eq!(desk.events(), 40);
+}
+
+#[test]
+fn a_key_whose_time_comes_while_its_watch_cannot_say_passes_when_it_can() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
+    desk.step_of("n", settled());
+    desk.step(conclusion(json!(null), Next::After(1_000), vec![]));
+    let event = WatchEvent::Failed("cut".into());
+    let scope = primary();
+    desk.feed(Input::Watched { scope, event });
+    desk.pass(2_000);
+    assert_eq!(desk.steps(), 0);
+    desk.listed(
+        primary(),
+        vec![machine("m", 1, json!({})), machine("n", 1, json!({}))],
+    );
+    assert!(desk.causes().contains(&Cause::Due));
+    assert_eq!(desk.steps(), 0, "of the others nothing is new");
+}
+
+#[test]
+fn what_changes_of_an_object_during_its_pass_is_looked_at_afterwards_and_what_the_pass_wrote_is_not() {
+    let status = json!({"status": {"phase": "x"}});
+    for theirs in [None, Some(json!({"status": {"phase": "x"}, "spec": {"x": 1}}))] {
+        let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+        desk.step(conclusion(status.clone(), Next::Settled(None), vec![]));
+        // The watch shows the write before it is answered.
+        desk.shown(primary(), machine("m", 2, status.clone()));
+        if let Some(theirs) = &theirs {
+            desk.shown(primary(), machine("m", 3, theirs.clone()));
+        }
+        assert_eq!(desk.steps(), 0, "one pass at a time");
+        desk.taken(&machine("m", 2, status.clone()));
+        assert_eq!(desk.steps(), usize::from(theirs.is_some()));
+    }
+}
+
+#[test]
+fn an_object_that_is_made_anew_while_a_pass_of_the_old_one_is_under_way_waits_for_its_end() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let event = WatchEvent::Deleted(machine("m", 2, json!({})));
+    let scope = primary();
+    desk.feed(Input::Watched { scope, event });
+    desk.shown(
+        primary(),
+        machine("m", 3, json!({"metadata": {"uid": "another"}})),
+    );
+    assert_eq!((desk.steps(), desk.controller.keys().count()), (1, 1));
+    desk.step(settled());
+    assert_eq!(desk.steps(), 1);
+    assert_eq!(
+        desk.causes(),
+        [Cause::Changed],
+        "there is another one of this name"
+    );
+    assert_eq!(desk.forgotten(), 0);
+}
+
+#[test]
+fn a_stale_object_that_is_gone_is_forgotten() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
+    desk.step(pending(vec![stop()]));
+    desk.refused(Failure::new(Code::Aborted, "the object has another version"));
+    desk.pass(1_000);
+    let (id, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
+    desk.reply(id, Reply::Objects(Err(Failure::new(Code::NotFound, "gone"))));
+    assert_eq!((desk.steps(), desk.forgotten()), (0, 1));
+}
