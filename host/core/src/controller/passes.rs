@@ -342,4 +342,15 @@ mod tests {
         assert_eq!(message_of(&String::from("a longer one")), "a longer one");
         assert_eq!(message_of(&7), "without a message");
     }
+
+    #[test]
+    fn a_binding_is_told_of_refusals_by_its_grants_and_of_no_others() {
+        let told = |code, message: &str| is_ungranted(&Failure::new(code, message));
+        assert!(told(Code::PermissionDenied, "not granted: lock one"));
+        assert!(!told(
+            Code::PermissionDenied,
+            "an identity policy changes nothing in a cloud"
+        ));
+        assert!(!told(Code::InvalidArgument, "not granted: lock one"));
+    }
 }

@@ -743,4 +743,23 @@ mod tests {
             assert_eq!(house.begin()[0].charged, charged);
         }
     }
+
+    #[test]
+    fn events_that_wait_are_told_from_passes_that_do_and_can_be_dropped() {
+        let mut house = House::of(Room::Writes, RoomSizes::default());
+        house.come("a", 1);
+        assert!(!house.rooms.has_events());
+        let event = Waiter::Call {
+            target: Target::Nobody,
+            call: Box::new(Call::Lease(None)),
+            longest: 1,
+        };
+        house
+            .rooms
+            .line_up(&house.room, &"a".into(), &house.binding, event);
+        assert!(house.rooms.has_events());
+        house.rooms.drop_events();
+        assert!(!house.rooms.has_events());
+        assert_eq!(house.begin().len(), 1, "the pass still waits");
+    }
 }

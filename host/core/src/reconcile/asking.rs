@@ -1090,4 +1090,19 @@ mod tests {
         let (_, commands) = fixture.go_on(flow, found(Ok(json!([]))));
         assert_eq!(renders(&commands).len(), 1);
     }
+
+    #[test]
+    fn a_question_that_is_being_read_counts_among_those_of_its_pass() {
+        let mut fixture = Fixture::new();
+        fixture.bind(|binding| binding.spec.limits.dependencies = 1);
+        many(&mut fixture, 1);
+        let (flow, _) = fixture.requests(vec![config_map(true), labelled("b")]);
+        let (_, commands) = fixture.go_on(flow, found(Ok(site("v"))));
+        let journal = journal(&commands).expect("the policy is called again");
+        let refused = journal[1].as_ref().err().map(|failure| failure.code);
+        assert_eq!(
+            (journal[0].is_ok(), refused),
+            (true, Some(Code::ResourceExhausted))
+        );
+    }
 }
