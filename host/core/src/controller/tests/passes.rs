@@ -200,3 +200,28 @@ fn a_stale_object_that_is_gone_is_forgotten() {
     desk.reply(id, Reply::Objects(Err(Failure::new(Code::NotFound, "gone"))));
     assert_eq!((desk.steps(), desk.forgotten()), (0, 1));
 }
+
+#[test]
+fn a_late_read_of_an_object_that_has_become_stale_again_since_is_not_taken_for_the_one_that_is_waited_for() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
+    desk.step(pending(vec![stop()]));
+    desk.refused(Failure::new(Code::Aborted, "the object has another version"));
+    desk.pass(1_000);
+    let (late, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
+    desk.shown(
+        primary(),
+        machine(
+            "m",
+            5,
+            json!({"metadata": {"finalizers": []}, "status": {"news": 1}}),
+        ),
+    );
+    desk.step(pending(vec![stop()]));
+    desk.refused(Failure::new(Code::Aborted, "the object has another version"));
+    desk.pass(1_000);
+    let (read, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
+    desk.reply(late, Reply::Objects(Ok(vec![machine("m", 4, json!({}))])));
+    assert_eq!(desk.steps(), 0, "it is stale");
+    desk.reply(read, Reply::Objects(Ok(vec![machine("m", 7, json!({}))])));
+    assert_eq!(desk.steps(), 1);
+}

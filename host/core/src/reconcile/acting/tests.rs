@@ -403,6 +403,24 @@ fn on_a_deleting_object_without_its_finalizer_nothing_is_done() {
 }
 
 #[test]
+fn what_is_absent_and_stays_so_is_acted_for() {
+    let mut fixture = Fixture::new();
+    let scope = primary_scope(&fixture.frame.binding);
+    let gone = WatchEvent::Deleted(Object::new(machine(5, json!({}))));
+    fixture.cache.observe(&scope, gone);
+    let (flow, _) = fixture.requests(vec![stop()]);
+    assert_eq!(
+        outcome(&flow),
+        Some(&Outcome::Discarded(Discard::Changed)),
+        "it was there"
+    );
+    fixture.frame.snapshot = None;
+    fixture.work.current = None;
+    let (_, commands) = fixture.requests(vec![stop()]);
+    assert_eq!(operations(&commands), ["vm.stop"]);
+}
+
+#[test]
 fn a_change_that_another_watch_showed_first_counts_before_the_first_act() {
     let mut fixture = Fixture::new();
     let narrower = Scope {
