@@ -86,12 +86,8 @@ fn changes() -> [Named; 4] {
             "Sets a VM's guest metadata, whatever its power.",
             metadata,
         ),
-        task(POWER_ON, "SingleFlight a VM on.", id()),
-        task(
-            POWER_OFF,
-            "SingleFlight a VM off, without asking its guest.",
-            id(),
-        ),
+        task(POWER_ON, "Turns a VM on.", id()),
+        task(POWER_OFF, "Turns a VM off, without asking its guest.", id()),
         task(DESTROY, "Removes a VM that is not on.", id()),
     ]
 }

@@ -169,22 +169,15 @@ impl Cache {
         self.scopes.get(scope)?.objects.get(place)
     }
 
-    /// One object as the scope shows it that is furthest: each has a watch of its own, and they lag by themselves.
+    /// One object as the scope shows it that is furthest: each has a watch of its own, and they lag by themselves. Of two
+    /// that are as far, the one that keeps all fields.
     pub fn newest(&self, kind: &Kind, place: &ObjectKey) -> Option<&Object> {
         self.scopes
             .iter()
+            .rev()
             .filter(|(scope, _)| scope.kind == *kind)
             .filter_map(|(_, watched)| watched.objects.get(place))
             .max_by_key(|object| object.version())
-    }
-
-    /// One object as any scope shows it.
-    pub fn find(&self, reference: &ObjectRef) -> Option<Object> {
-        let place = ObjectKey::from(reference);
-        self.scopes
-            .iter()
-            .filter(|(scope, _)| scope.kind == reference.kind)
-            .find_map(|(_, watched)| watched.objects.get(&place).cloned())
     }
 
     /// Whether a scope's watch has listed and did not fail since.
@@ -518,7 +511,7 @@ mod tests {
         cache.observe(&scope(), WatchEvent::Applied(node(3, json!({}))));
         cache.observe(&scope(), WatchEvent::Deleted(node(7, json!({}))));
         assert!(cache.own_write(&node(5, json!({}))).is_empty());
-        assert!(cache.find(&node(5, json!({})).reference()).is_none());
+        assert!(cache.newest(&scope().kind, &ObjectKey::new(None, "n")).is_none());
         // What was written later than anything shown is another matter.
         assert_eq!(cache.own_write(&node(9, json!({}))).len(), 1);
     }
@@ -604,6 +597,30 @@ mod tests {
         }
         assert!(!cache.open(&scope()), "it is open");
         assert_eq!(cache.idle(&scope(), 30, false), 0);
+    }
+
+    #[test]
+    fn the_scope_that_is_furthest_says_how_an_object_is_and_of_two_the_one_with_all_fields() {
+        let narrow = Scope {
+            fields: vec!["spec.size".into()],
+            ..scope()
+        };
+        let mut cache = cache();
+        cache.open(&narrow);
+        let show = |cache: &mut Cache, scope: &Scope, version| {
+            let object = node(version, json!({"annotations": {"a": "b"}}));
+            cache.observe(scope, WatchEvent::Applied(scope.trimmed(&object)));
+        };
+        let newest = |cache: &Cache| {
+            let object = cache.newest(&scope().kind, &ObjectKey::new(None, "n"))?;
+            Some((object.version().0, object.at("metadata.annotations").is_some()))
+        };
+        assert_eq!(newest(&cache), None);
+        show(&mut cache, &scope(), 3);
+        show(&mut cache, &narrow, 3);
+        assert_eq!(newest(&cache), Some((3, true)));
+        show(&mut cache, &narrow, 4);
+        assert_eq!(newest(&cache), Some((4, false)));
     }
 
     #[test]

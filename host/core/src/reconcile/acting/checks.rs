@@ -48,7 +48,7 @@ fn check_relation(
     }
     let (kind, name) = (&object.kind.kind, &object.name);
     // What nobody has seen, or is another object by now, may stand in any relation.
-    let Some(other) = context.view.cache.find(object) else {
+    let Some(other) = context.view.cache.newest(&object.kind, &ObjectKey::from(object)) else {
         let message = format!("{kind} {name} was not looked at: nobody knows whose it is");
         return Err(Failure::new(Code::Unavailable, message));
     };
@@ -56,7 +56,7 @@ fn check_relation(
         let message = format!("{kind} {name} is not the one with the uid {uid}");
         return Err(Failure::new(Code::Aborted, message));
     }
-    grants::check_relation(grant, context.frame.snapshot.as_ref(), &other)
+    grants::check_relation(grant, context.frame.snapshot.as_ref(), other)
 }
 
 /// Whether a patch of another object leaves the conditions of hosts as they are. Lists are replaced whole by it: so
