@@ -371,7 +371,7 @@ pub fn unsettled(store: &Store, at: &Place, site: &Value, binding: &Binding) -> 
         Some("has not seen what is wanted")
     } else if status["widgets"] != widgets {
         Some("has not counted its Widgets")
-    } else if !maps.iter().filter(own).all(|map| fits(map)) || !wanted.iter().all(there) {
+    } else if !maps.iter().filter(own).all(fits) || !wanted.iter().all(there) {
         Some("has not the ConfigMaps that it wants")
     } else if site["spec"]["drain"] == true && beside("Pod").iter().any(pod) {
         Some("has not drained its Pods")
