@@ -386,18 +386,11 @@ fn load_guarded(policies: &Policies, clouds: &Clouds, object: &Object) -> Result
 /// The bindings that stand in a cluster; none if they cannot be listed.
 pub(crate) async fn standing(cluster: &Cluster) -> Vec<Value> {
     let query = ListQuery {
-        cluster: None,
-        page: None,
-        kind: Kind {
+        latest: true,
+        ..ListQuery::all(Kind {
             api_version: API_VERSION.into(),
             kind: KIND.into(),
-        },
-        namespace: None,
-        label_selector: None,
-        field_selector: None,
-        projection: Vec::new(),
-        limit: 0,
-        latest: true,
+        })
     };
     match cluster.read(&Question::Objects(query)).await {
         Ok(Value::Array(bindings)) => bindings,

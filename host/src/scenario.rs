@@ -425,18 +425,12 @@ impl Expectation {
 impl Objects {
     async fn list(&self, cluster: &Cluster) -> Result<Vec<Value>> {
         let question = Question::Objects(ListQuery {
-            cluster: None,
-            page: None,
-            kind: Kind {
+            namespace: self.namespace.clone(),
+            latest: true,
+            ..ListQuery::all(Kind {
                 api_version: self.api_version.clone(),
                 kind: self.kind.clone(),
-            },
-            namespace: self.namespace.clone(),
-            label_selector: None,
-            field_selector: None,
-            projection: Vec::new(),
-            limit: 0,
-            latest: true,
+            })
         });
         match cluster.read(&question).await {
             Ok(Value::Array(objects)) => Ok(objects),

@@ -427,15 +427,12 @@ async fn lists_select_and_are_bounded(site: Site) {
     }
     let list = |label: Option<&str>, field: Option<&str>, limit| {
         Question::Objects(ListQuery {
-            cluster: None,
-            page: None,
-            kind: widget_kind(),
             namespace: Some(site.namespace.clone()),
             label_selector: label.map(str::to_owned),
             field_selector: field.map(str::to_owned),
-            projection: Vec::new(),
             limit,
             latest: true,
+            ..ListQuery::all(widget_kind())
         })
     };
     let names = async |question: Question| {
@@ -584,15 +581,10 @@ async fn an_event_that_comes_again_is_counted(site: Site) {
             .expect("written");
     }
     let all = Question::Objects(ListQuery {
-        cluster: None,
-        page: None,
-        kind: kind("v1", "Event"),
         namespace: Some(site.namespace.clone()),
-        label_selector: None,
-        field_selector: None,
-        projection: Vec::new(),
         limit: 10,
         latest: true,
+        ..ListQuery::all(kind("v1", "Event"))
     });
     let events = site.cluster.read(&all).await.expect("a list");
     assert_eq!(events.as_array().map(Vec::len), Some(1));

@@ -889,18 +889,13 @@ fn an_act_with_arguments_that_are_not_json_is_refused_and_a_thousand_of_them_are
 fn what_a_policy_says_of_a_question_is_bounded_and_so_is_all_that_it_requests() {
     let list = |selector: String, projection: Vec<String>| {
         polity_core::contract::Question::Objects(polity_core::contract::ListQuery {
-            cluster: None,
-            page: None,
-            kind: Kind {
-                api_version: "v1".into(),
-                kind: "ConfigMap".into(),
-            },
             namespace: Some("default".into()),
             label_selector: Some(selector),
-            field_selector: None,
             projection,
-            limit: 0,
-            latest: false,
+            ..polity_core::contract::ListQuery::all(Kind {
+                api_version: "v1".into(),
+                kind: "ConfigMap".into(),
+            })
         })
     };
     let mut desk = Desk::new();

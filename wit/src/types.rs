@@ -211,6 +211,33 @@ pub struct ListQuery {
     pub latest: bool,
 }
 
+impl ListQuery {
+    /// Every object of a kind, wherever the grant reaches, as the watch shows it.
+    pub fn all(kind: Kind) -> Self {
+        ListQuery {
+            cluster: None,
+            kind,
+            namespace: None,
+            label_selector: None,
+            field_selector: None,
+            projection: Vec::new(),
+            limit: 0,
+            page: None,
+            latest: false,
+        }
+    }
+}
+
+/// What identifies an object: a projection keeps these dotted paths, whatever it names beside them.
+pub const IDENTITY: [&str; 6] = [
+    "apiVersion",
+    "kind",
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "metadata.resourceVersion",
+];
+
 /// Asks a cloud.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CloudCall {

@@ -181,15 +181,11 @@ mod tests {
 
     fn list(limit: u32) -> Question {
         Question::Objects(ListQuery {
-            cluster: None,
-            page: None,
-            kind: kind("g/v1", "Widget"),
-            namespace: None,
             label_selector: Some("a in (b, c)".into()),
             field_selector: Some("metadata.name=x".into()),
-            projection: Vec::new(),
             limit,
             latest: true,
+            ..ListQuery::all(kind("g/v1", "Widget"))
         })
     }
 

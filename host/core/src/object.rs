@@ -63,6 +63,25 @@ impl Object {
         Object(Arc::new(inner))
     }
 
+    /// The same object with a part of its text, which holds all that identifies it and [`KEPT_METADATA`].
+    ///
+    /// [`KEPT_METADATA`]: crate::call::KEPT_METADATA
+    pub(crate) fn with_part(&self, part: String) -> Self {
+        let whole = &self.0;
+        Object(Arc::new(Inner {
+            version_at: version_at(&part),
+            json: part.into(),
+            version: whole.version,
+            generation: whole.generation,
+            is_deleting: whole.is_deleting,
+            api_version: whole.api_version.clone(),
+            kind: whole.kind.clone(),
+            namespace: whole.namespace.clone(),
+            name: whole.name.clone(),
+            uid: whole.uid.clone(),
+        }))
+    }
+
     /// The whole object as text.
     pub fn json(&self) -> &Json {
         &self.0.json

@@ -4,15 +4,7 @@ use polity_kube_rules::text;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// What identifies an object, and is kept of it whatever is asked for.
-const IDENTITY: [&str; 6] = [
-    "apiVersion",
-    "kind",
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.uid",
-    "metadata.resourceVersion",
-];
+use crate::contract::IDENTITY;
 
 /// The value at a dotted path; none where it is absent or null.
 pub fn get<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {

@@ -174,17 +174,7 @@ mod tests {
             subresources: None,
             metadata: None,
         };
-        let query = ListQuery {
-            cluster: None,
-            page: None,
-            kind,
-            namespace: None,
-            label_selector: None,
-            field_selector: None,
-            projection: Vec::new(),
-            limit: 0,
-            latest: false,
-        };
+        let query = ListQuery::all(kind);
         let mut render = Render {
             objects,
             primary: None,

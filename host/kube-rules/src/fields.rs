@@ -3,7 +3,6 @@
 //! Nothing is trimmed: a space belongs to the field or the value that it stands in. Which fields a kind is selected by is
 //! for whoever serves it.
 
-use std::borrow::Cow;
 use std::str::FromStr;
 
 use serde_json::Value;
@@ -59,16 +58,16 @@ impl FieldSelector {
     /// Whether the fields of an object meet every requirement.
     pub fn matches(&self, object: &Value) -> bool {
         let at = |path: &str| path.split('.').try_fold(object, |value, part| value.get(part));
-        self.is_met(|path| at(path).map(Cow::Borrowed))
+        self.is_met(|path| at(path).cloned())
     }
 
     /// Whether the fields of an object, given as its text, meet every requirement.
     pub fn matches_text(&self, object: &str) -> bool {
-        self.is_met(|path| text::value_at(object, path).map(Cow::Owned))
+        self.is_met(|path| text::value_at(object, path))
     }
 
     /// `at` has what stands at a dotted path.
-    fn is_met<'v>(&self, at: impl Fn(&str) -> Option<Cow<'v, Value>>) -> bool {
+    fn is_met(&self, at: impl Fn(&str) -> Option<Value>) -> bool {
         let is_met = |requirement: &Requirement| {
             let is_same = text_of(&at, &requirement.field) == requirement.value;
             is_same == requirement.is_equal
@@ -153,27 +152,23 @@ fn unescaped(value: &str) -> Option<String> {
 }
 
 /// A field as selectors see it.
-fn text_of<'v>(at: &impl Fn(&str) -> Option<Cow<'v, Value>>, field: &str) -> Cow<'v, str> {
+fn text_of(at: &impl Fn(&str) -> Option<Value>, field: &str) -> String {
     match at(field) {
-        None => absent(at, field).into(),
-        Some(Cow::Borrowed(Value::String(text))) => text.into(),
-        Some(value) => match &*value {
-            Value::Null => absent(at, field).into(),
-            Value::String(text) => text.clone().into(),
-            other => other.to_string().into(),
-        },
+        None | Some(Value::Null) => absent(at, field).to_owned(),
+        Some(Value::String(text)) => text,
+        Some(other) => other.to_string(),
     }
 }
 
 /// A field that is not there counts as empty, and a flag of a builtin kind as not set (kube-apiserver, the
 /// `ToSelectableFields` of Node and Pod).
-fn absent<'v>(at: &impl Fn(&str) -> Option<Cow<'v, Value>>, field: &str) -> &'static str {
+fn absent(at: &impl Fn(&str) -> Option<Value>, field: &str) -> &'static str {
     let kind = match field {
         "spec.unschedulable" => "Node",
         "spec.hostNetwork" => "Pod",
         _ => return "",
     };
-    let is = |path: &str, wanted: &str| at(path).is_some_and(|value| *value == wanted);
+    let is = |path: &str, wanted: &str| at(path).is_some_and(|value| value == wanted);
     match is("apiVersion", "v1") && is("kind", kind) {
         true => "false",
         false => "",

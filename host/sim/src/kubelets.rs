@@ -112,15 +112,8 @@ impl Kubelets {
     /// Ends the pods whose time is over, where somebody is there to end them.
     async fn end_pods(&self, nodes: &[NodeView], unix: u64) -> Result<(), Failure> {
         let query = ListQuery {
-            cluster: None,
-            page: None,
-            kind: kind("Pod"),
-            namespace: None,
-            label_selector: None,
-            field_selector: None,
-            projection: Vec::new(),
-            limit: 0,
             latest: true,
+            ..ListQuery::all(kind("Pod"))
         };
         let pods = self.objects.read(Question::Objects(query)).await?;
         // Times of the API server are written alike, to the second.

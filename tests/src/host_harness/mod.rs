@@ -394,18 +394,11 @@ impl Site {
 /// If they cannot be listed.
 pub async fn list(cluster: &Cluster, api_version: &str, kind: &str) -> Vec<Value> {
     let query = ListQuery {
-        cluster: None,
-        page: None,
-        kind: Kind {
+        latest: true,
+        ..ListQuery::all(Kind {
             api_version: api_version.into(),
             kind: kind.into(),
-        },
-        namespace: None,
-        label_selector: None,
-        field_selector: None,
-        projection: Vec::new(),
-        limit: 0,
-        latest: true,
+        })
     };
     match cluster.read(&Question::Objects(query)).await {
         Ok(Value::Array(objects)) => objects,

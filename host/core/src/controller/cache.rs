@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use polity_kube_rules::deletion::is_ended;
 use polity_kube_rules::fields::FieldSelector;
 use polity_kube_rules::labels::LabelSelector;
-use polity_kube_rules::text;
 
 use crate::call::{Scope, WatchEvent};
 use crate::contract::{Kind, ListQuery, ObjectRef};
@@ -261,10 +260,7 @@ impl Scope {
             return object.clone();
         }
         let fields = self.fields.iter().map(String::as_str);
-        Object::new(text::tree(&path::project(
-            object.json(),
-            fields.chain(KEPT_METADATA),
-        )))
+        object.with_part(path::project(object.json(), fields.chain(KEPT_METADATA)))
     }
 
     /// Whether an object at this place could be in scope, by namespace and name.
@@ -412,15 +408,10 @@ mod tests {
             "metadata": {"name": "p", "namespace": "a", "labels": {"app": "web"}},
             "spec": {"nodeName": "n"}, "status": {"phase": "Running"}}));
         let query = |label: Option<&str>, field: Option<&str>| ListQuery {
-            cluster: None,
-            page: None,
-            kind: pod.kind(),
             namespace: Some("a".into()),
             label_selector: label.map(str::to_owned),
             field_selector: field.map(str::to_owned),
-            projection: vec![],
-            limit: 0,
-            latest: false,
+            ..ListQuery::all(pod.kind())
         };
         for (label, field, expected) in [
             (None, None, true),

@@ -312,17 +312,7 @@ mod tests {
 
     #[test]
     fn a_lease_that_cannot_be_renewed_ends() {
-        let mut lease = Lease::new("me".into());
-        lease.poll(at(0));
-        lease.answered(at(0), false, Ok(None));
-        lease.poll(at(0));
-        let mine = LeaseRead {
-            holder: "me".into(),
-            duration: 20_000,
-            version: "1".into(),
-            transitions: 1,
-        };
-        lease.answered(at(0), true, Ok(Some(mine)));
+        let mut lease = held();
         assert!(lease.is_held(at(19_999)));
         lease.answered(at(5_000), false, Err(unreachable()));
         assert!(lease.is_held(at(19_999)));

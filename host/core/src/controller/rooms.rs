@@ -716,17 +716,7 @@ mod tests {
         let render = |count: usize| crate::render::Render {
             objects: vec![object.clone(); count],
             primary: None,
-            query: crate::contract::ListQuery {
-                cluster: None,
-                page: None,
-                kind: grant.kind(),
-                namespace: None,
-                label_selector: None,
-                field_selector: None,
-                projection: Vec::new(),
-                limit: 0,
-                latest: false,
-            },
+            query: crate::contract::ListQuery::all(grant.kind()),
             grant: grant.clone().into(),
             limit: 0,
         };

@@ -61,15 +61,10 @@ fn maps() -> Scope {
 /// A list of ConfigMaps by label, of which only `data` is wanted.
 fn list(label: &str) -> Request {
     let query = ListQuery {
-        cluster: None,
-        page: None,
-        kind: maps().kind,
         namespace: Some("default".into()),
         label_selector: Some(label.into()),
-        field_selector: None,
         projection: vec!["data".into()],
-        limit: 0,
-        latest: false,
+        ..ListQuery::all(maps().kind)
     };
     let question = Question::Objects(query);
     Request::Ask(Ask { round: 0, question })

@@ -280,18 +280,12 @@ mod tests {
 
     fn all(namespace: Option<&str>, field_selector: Option<&str>) -> ListQuery {
         ListQuery {
-            cluster: None,
-            page: None,
-            kind: Kind {
+            namespace: namespace.map(str::to_owned),
+            field_selector: field_selector.map(str::to_owned),
+            ..ListQuery::all(Kind {
                 api_version: "v1".into(),
                 kind: "ConfigMap".into(),
-            },
-            namespace: namespace.map(str::to_owned),
-            label_selector: None,
-            field_selector: field_selector.map(str::to_owned),
-            projection: Vec::new(),
-            limit: 0,
-            latest: false,
+            })
         }
     }
 

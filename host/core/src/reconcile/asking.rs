@@ -793,15 +793,9 @@ mod tests {
     /// A list of ConfigMaps that a label selects.
     fn labelled(label: &str) -> Request {
         ask(Question::Objects(ListQuery {
-            cluster: None,
-            page: None,
-            kind: config_maps().kind,
             namespace: Some("default".into()),
             label_selector: Some(format!("a={label}")),
-            field_selector: None,
-            projection: Vec::new(),
-            limit: 0,
-            latest: false,
+            ..ListQuery::all(config_maps().kind)
         }))
     }
 
@@ -973,15 +967,10 @@ mod tests {
     fn a_list_that_reads_through_is_asked_for_no_more_than_the_grant_reaches() {
         let mut fixture = Fixture::new();
         let query = ListQuery {
-            cluster: None,
-            page: None,
-            kind: config_maps().kind,
-            namespace: None,
             label_selector: Some("a=b".into()),
-            field_selector: None,
-            projection: Vec::new(),
             limit: 1,
             latest: true,
+            ..ListQuery::all(config_maps().kind)
         };
         let (flow, commands) = fixture.requests(vec![ask(Question::Objects(query))]);
         let read = commands.iter().find_map(|command| match command {

@@ -164,15 +164,8 @@ mod tests {
         let grant = json!({"apiVersion": "v1", "kind": "ConfigMap"});
         let grant: KindGrant = serde_json::from_value(grant).expect("a grant");
         let question = Question::Objects(ListQuery {
-            cluster: None,
-            page: None,
-            kind: grant.kind(),
-            namespace: None,
-            label_selector: None,
-            field_selector: None,
-            projection: Vec::new(),
             limit: 2,
-            latest: false,
+            ..ListQuery::all(grant.kind())
         });
         let moved = |before: Option<u128>, after: Option<u128>| {
             let mut moved = Moved::default();

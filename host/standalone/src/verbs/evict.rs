@@ -31,11 +31,12 @@ pub(crate) fn evict(call: &Call<'_>) -> Result<(Value, Vec<String>), Refusal> {
         let pod = write
             .get(&key)
             .ok_or_else(|| Refusal::not_found(target.subject(name)))?;
-        if !is_lost_anyway(&pod.tree()) {
-            charge(write, &key, &pod)?;
+        let seen = pod.tree();
+        if !is_lost_anyway(&seen) {
+            charge(write, &key, (&pod, &seen))?;
         }
         let conflict = |why: String| Refusal::conflict(subject(name), &why);
-        demand(&preconditions, &pod.tree()).map_err(conflict)?;
+        demand(&preconditions, &seen).map_err(conflict)?;
         let pod = mark(write, &key, pod);
         deletion::delete(write, &key, &pod, how);
         let status =
@@ -109,12 +110,12 @@ fn is_lost_anyway(pod: &Value) -> bool {
 }
 
 /// Asks the pod's budget, if it has one.
-fn charge(write: &mut Write<'_>, key: &Key, pod: &Object) -> Result<(), Refusal> {
+fn charge(write: &mut Write<'_>, key: &Key, (pod, seen): (&Object, &Value)) -> Result<(), Refusal> {
     let Some((at, stored)) = budget::the_one_for(write, key, pod)? else {
         return Ok(());
     };
     let budget = stored.tree();
-    if !budget::is_spared(&budget, &pod.tree()) {
+    if !budget::is_spared(&budget, seen) {
         let charged = budget::charge(&at.name, &budget, &key.name, write.time())?;
         write.put(&at, charged);
     }

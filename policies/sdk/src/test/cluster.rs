@@ -3,9 +3,10 @@
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 
+use polity_contract::IDENTITY;
 use polity_kube_rules::fields::FieldSelector;
 use polity_kube_rules::labels::LabelSelector;
-use polity_kube_rules::merge_patch;
+use polity_kube_rules::{merge_patch, text};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -122,27 +123,12 @@ const ANSWER: usize = 1 << 20;
 
 /// Keeps these paths and what identifies the object, as the host does.
 fn project(object: &Value, paths: &[String]) -> Value {
-    const ALWAYS: [&str; 6] = [
-        "apiVersion",
-        "kind",
-        "metadata.name",
-        "metadata.namespace",
-        "metadata.uid",
-        "metadata.resourceVersion",
-    ];
     if paths.is_empty() {
         return object.clone();
     }
-    let mut kept = json!({});
-    for path in ALWAYS.into_iter().chain(paths.iter().map(String::as_str)) {
-        let pointer = format!("/{}", path.replace('.', "/"));
-        let Some(value) = object.pointer(&pointer) else {
-            continue;
-        };
-        let slot = path.split('.').fold(&mut kept, |slot, field| &mut slot[field]);
-        *slot = value.clone();
-    }
-    kept
+    let paths = IDENTITY.into_iter().chain(paths.iter().map(String::as_str));
+    let whole = text::canonical(object.clone());
+    text::tree(&text::projection(&whole, paths))
 }
 
 fn is_held(object: &Value) -> bool {

@@ -233,18 +233,11 @@ fn leave(cx: &mut Cx<'_>) -> Result<Next, Pending> {
 
 fn query(cx: &Cx<'_>, api_version: &str, kind: &str) -> ListQuery {
     ListQuery {
-        cluster: None,
-        page: None,
-        kind: Kind {
+        namespace: Some(text(&cx.object["metadata"]["namespace"])),
+        ..ListQuery::all(Kind {
             api_version: api_version.to_owned(),
             kind: kind.to_owned(),
-        },
-        namespace: Some(text(&cx.object["metadata"]["namespace"])),
-        label_selector: None,
-        field_selector: None,
-        projection: Vec::new(),
-        limit: 0,
-        latest: false,
+        })
     }
 }
 

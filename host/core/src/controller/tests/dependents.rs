@@ -2,6 +2,17 @@
 
 use super::*;
 
+/// A question for one of the ConfigMaps.
+fn get(name: &str) -> Request {
+    let query = crate::contract::ObjectQuery {
+        object: map(name, 1, json!({})).reference(),
+        projection: vec![],
+        latest: false,
+    };
+    let question = Question::Object(query);
+    Request::Ask(Ask { round: 0, question })
+}
+
 #[test]
 fn what_a_pass_deletes_is_no_news_to_it_and_what_changes_beside_it_is() {
     let deleting = json!({"data": {"x": "3"}, "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"]}});
@@ -78,14 +89,7 @@ fn of_two_who_asked_the_same_one_is_woken_when_the_other_asks_no_more() {
 
 #[test]
 fn what_a_pass_writes_of_its_object_may_relate_it_to_what_it_asked_for() {
-    let object = Request::Ask(Ask {
-        round: 0,
-        question: Question::Object(crate::contract::ObjectQuery {
-            object: map("one", 1, json!({})).reference(),
-            projection: vec![],
-            latest: false,
-        }),
-    });
+    let object = get("one");
     for ask in [object, list("a=b")] {
         for (site, is_related) in [("b", true), ("c", false)] {
             let grants = json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap",
@@ -140,14 +144,7 @@ fn a_question_that_is_cut_leaves_others_to_the_list_that_they_wait_for() {
 
 #[test]
 fn an_answer_changes_by_what_its_grant_relates_and_by_a_refusal_that_ends() {
-    let object = Request::Ask(Ask {
-        round: 0,
-        question: Question::Object(crate::contract::ObjectQuery {
-            object: map("one", 1, json!({})).reference(),
-            projection: vec![],
-            latest: false,
-        }),
-    });
+    let object = get("one");
     let mut all = list("x");
     if let Request::Ask(Ask {
         question: Question::Objects(query),
