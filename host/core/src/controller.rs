@@ -150,7 +150,8 @@ pub struct Controller {
     bindings: BTreeMap<Arc<str>, Arc<Binding>>,
     health: BTreeMap<Arc<str>, Health>,
     cache: Cache,
-    keys: BTreeMap<Key, KeyState>,
+    /// Each in a box: the nodes of a map that keys enter in their order stay half empty.
+    keys: BTreeMap<Key, Box<KeyState>>,
     /// Keys that were forgotten while a pass of theirs was under way: should they come back, they wait for its end.
     orphans: BTreeMap<Key, PassId>,
     /// Which keys depend on what a scope shows.

@@ -86,7 +86,8 @@ impl Controller {
             uid,
             stale,
         } = asked;
-        let waits = |state: &&mut KeyState| state.freshness.reading && state.freshness.stale == Some(*stale);
+        let waits =
+            |state: &&mut Box<KeyState>| state.freshness.reading && state.freshness.stale == Some(*stale);
         // Where the watch was faster, its pass has begun, or ended since.
         let Some(state) = self.keys.get_mut(key).filter(waits) else {
             return;

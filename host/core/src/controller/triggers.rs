@@ -150,7 +150,7 @@ impl Controller {
         let line = format!("{} {tenant}", binding.name).into();
         let bucket = Bucket::full(binding.spec.limits.burst, self.now.boot);
         let state = KeyState::new(tenant, line, self.orphans.remove(&key), bucket);
-        self.keys.insert(key.clone(), state);
+        self.keys.insert(key.clone(), Box::new(state));
         self.wake(&key, cause);
     }
 
