@@ -318,7 +318,7 @@ impl Engine {
         let mut stopped = false;
         for output in outputs {
             match output {
-                Output::Call { id, call } => self.call(id, call),
+                Output::Call { id, call, is_long } => self.call(id, call, is_long),
                 Output::Cancel(id) => {
                     if let Some(call) = self.calls.remove(&id) {
                         call.abort();
@@ -339,7 +339,7 @@ impl Engine {
         stopped
     }
 
-    fn call(&mut self, id: CallId, call: Call) {
+    fn call(&mut self, id: CallId, call: Call, is_long: bool) {
         let cluster = self.cluster.clone();
         match call {
             Call::Step {
@@ -348,7 +348,7 @@ impl Engine {
                 pass,
                 limits,
             } => {
-                let done = self.workers.step(id, &policy, pass, limits);
+                let done = self.workers.step((id, is_long), &policy, pass, limits);
                 self.own.extend(done);
             }
             Call::Decide {
@@ -356,11 +356,11 @@ impl Engine {
                 request,
                 limits,
             } => {
-                let done = self.workers.decide(id, &policy, request, limits);
+                let done = self.workers.decide((id, is_long), &policy, request, limits);
                 self.own.extend(done);
             }
             Call::Render(render) => {
-                let done = self.workers.render(id, render);
+                let done = self.workers.render((id, is_long), render);
                 self.own.extend(done);
             }
             Call::Cloud(request) => {

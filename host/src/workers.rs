@@ -1,7 +1,11 @@
 //! Threads that call policies and render long answers, fed in order.
+//!
+//! One thread is kept for what is short, and the others step further back: the scheduler of the machine gives whoever
+//! wakes a processor at once when the one who computes there counts for less. Without it a short step waits for a time
+//! slice of a long one that it shares a processor with, which is several times what it takes itself.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use polity_core::binding::{Limits, PolicyId};
 use polity_core::call::{CallId, Reply};
@@ -12,8 +16,10 @@ use polity_core::render::{Render, Rendered};
 use polity_sandbox::Policy;
 use tokio::sync::mpsc;
 
-/// How far the threads for policies step back: the others get about three times their share of a processor.
+/// How far a thread for short steps steps back: the event loop gets about three times its share of a processor.
 const NICE: i32 = 5;
+/// How far a thread steps back that takes long steps, too: a tenth of the share of one for short steps.
+const NICE_WHEN_LONG: i32 = 15;
 
 /// The threads that call policies.
 pub(crate) struct Workers {
@@ -23,20 +29,35 @@ pub(crate) struct Workers {
     inline: bool,
 }
 
+#[derive(Default)]
 struct Line {
     jobs: Mutex<Jobs>,
-    come: Condvar,
+    /// Something came for a thread that takes everything.
+    any: Condvar,
+    /// Something short came for the thread that is kept for it.
+    short: Condvar,
 }
 
 #[derive(Default)]
 struct Jobs {
-    waiting: std::collections::VecDeque<Job>,
+    waiting: VecDeque<Job>,
+    /// The thread for what is short has nothing to do, and was not told of anything since.
+    is_idle: bool,
     closed: bool,
 }
 
 struct Job {
     id: CallId,
+    /// Whether it is expected to take long.
+    is_long: bool,
     work: Work,
+}
+
+/// What a thread takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    Everything,
+    WhatIsShort,
 }
 
 enum Work {
@@ -49,16 +70,18 @@ impl Workers {
     /// Starts threads, which send what comes of each call. Without any thread the caller makes it itself, at once: in a
     /// simulation nothing happens beside it.
     pub(crate) fn start(threads: usize, replies: &mpsc::Sender<Input>) -> Self {
-        let line = Arc::new(Line {
-            jobs: Mutex::default(),
-            come: Condvar::new(),
-        });
+        let line = Arc::<Line>::default();
         for number in 0..threads {
             let (line, replies) = (line.clone(), replies.clone());
+            let (takes, nice) = match number {
+                0 if threads > 1 => (Takes::WhatIsShort, NICE),
+                _ if threads > 1 => (Takes::Everything, NICE_WHEN_LONG),
+                _ => (Takes::Everything, NICE),
+            };
             let named = std::thread::Builder::new().name(format!("policy-{number}"));
             let started = named.spawn(move || {
-                step_back();
-                while let Some(job) = line.next() {
+                step_back(nice);
+                while let Some(job) = line.next(takes) {
                     if replies.blocking_send(job.done()).is_err() {
                         return;
                     }
@@ -99,33 +122,33 @@ impl Workers {
         self.policies.keys()
     }
 
-    /// Has a policy called. What came of it, where nobody else calls it.
+    /// Has a policy called, for long or not. What came of it, where nobody else calls it.
     pub(crate) fn step(
         &self,
-        id: CallId,
+        call: (CallId, bool),
         policy: &PolicyId,
         pass: Arc<Pass>,
         limits: Limits,
     ) -> Option<Input> {
         let policy = self.known(policy)?;
-        self.push(id, Work::Step(policy, limits, pass))
+        self.push(call, Work::Step(policy, limits, pass))
     }
 
     /// The same of a retry policy.
     pub(crate) fn decide(
         &self,
-        id: CallId,
+        call: (CallId, bool),
         policy: &PolicyId,
         request: RetryRequest,
         limits: Limits,
     ) -> Option<Input> {
         let policy = self.known(policy)?;
-        self.push(id, Work::Decide(policy, limits, Box::new(request)))
+        self.push(call, Work::Decide(policy, limits, Box::new(request)))
     }
 
     /// The same of a long list.
-    pub(crate) fn render(&self, id: CallId, render: Box<Render>) -> Option<Input> {
-        self.push(id, Work::Render(render))
+    pub(crate) fn render(&self, call: (CallId, bool), render: Box<Render>) -> Option<Input> {
+        self.push(call, Work::Render(render))
     }
 
     /// A binding reaches the controller only after its policies were made known here.
@@ -133,48 +156,67 @@ impl Workers {
         self.policies.get(policy).cloned()
     }
 
-    fn push(&self, id: CallId, work: Work) -> Option<Input> {
-        let job = Job { id, work };
+    fn push(&self, (id, is_long): (CallId, bool), work: Work) -> Option<Input> {
+        let job = Job { id, is_long, work };
         if self.inline {
             return Some(job.done());
         }
-        let mut jobs = self.line.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.waiting.push_back(job);
-        self.line.come.notify_one();
+        self.line.push(job);
         None
     }
 }
 
 /// The event loop and what answers people come before policies, which may compute for as long as they are let.
-fn step_back() {
-    if let Err(e) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE) {
+fn step_back(nice: i32) {
+    if let Err(e) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), nice) {
         tracing::debug!(%e, "a thread for policies does not step back");
     }
 }
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        self.line
-            .jobs
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .closed = true;
-        self.line.come.notify_all();
+        self.line.jobs().closed = true;
+        self.line.any.notify_all();
+        self.line.short.notify_all();
     }
 }
 
 impl Line {
-    fn next(&self) -> Option<Job> {
-        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+    fn push(&self, job: Job) {
+        let mut jobs = self.jobs();
+        // Whoever was told and has not woken yet counts as busy: what comes next is for the others.
+        let is_for_it = !job.is_long && std::mem::take(&mut jobs.is_idle);
+        jobs.waiting.push_back(job);
+        match is_for_it {
+            true => self.short.notify_one(),
+            false => self.any.notify_one(),
+        }
+    }
+
+    fn next(&self, takes: Takes) -> Option<Job> {
+        let mut jobs = self.jobs();
         loop {
             if jobs.closed {
                 return None;
             }
-            if let Some(job) = jobs.waiting.pop_front() {
+            let fits = |job: &Job| takes == Takes::Everything || !job.is_long;
+            let first = jobs.waiting.iter().position(fits);
+            if let Some(job) = first.and_then(|at| jobs.waiting.remove(at)) {
                 return Some(job);
             }
-            jobs = self.come.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+            let come = match takes {
+                Takes::Everything => &self.any,
+                Takes::WhatIsShort => {
+                    jobs.is_idle = true;
+                    &self.short
+                }
+            };
+            jobs = come.wait(jobs).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, Jobs> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -214,6 +256,66 @@ impl Job {
                 let answer = Err(Failure::new(Code::Internal, message));
                 Reply::Rendered(Rendered { answer, count: 0 })
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(id: u64, is_long: bool) -> Job {
+        let query = polity_core::contract::ListQuery::all(polity_core::contract::Kind {
+            api_version: "v1".into(),
+            kind: "ConfigMap".into(),
+        });
+        let grant = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap"});
+        let grant: polity_core::binding::KindGrant = serde_json::from_value(grant).expect("a grant");
+        let render = Render {
+            objects: Vec::new(),
+            primary: None,
+            query,
+            grant: grant.into(),
+            limit: 0,
+        };
+        Job {
+            id: CallId(id),
+            is_long,
+            work: Work::Render(Box::new(render)),
+        }
+    }
+
+    #[test]
+    fn the_thread_for_what_is_short_passes_over_what_is_long_and_the_others_pass_over_nothing() {
+        let line = Line::default();
+        for (id, is_long) in [(1, true), (2, true), (3, false), (4, false)] {
+            line.push(job(id, is_long));
+        }
+        let next = |takes| line.next(takes).map(|job| job.id.0);
+        assert_eq!(next(Takes::WhatIsShort), Some(3));
+        assert_eq!(next(Takes::Everything), Some(1));
+        assert_eq!(next(Takes::Everything), Some(2));
+        assert_eq!(next(Takes::Everything), Some(4));
+        line.jobs().closed = true;
+        assert_eq!(next(Takes::WhatIsShort), None);
+    }
+
+    #[test]
+    fn everything_is_done_whoever_is_told_of_it() {
+        for threads in 1..4 {
+            let (replies, mut done) = mpsc::channel(256);
+            let workers = Workers::start(threads, &replies);
+            for id in 0..200 {
+                workers.line.push(job(id, id % 3 == 0));
+            }
+            let mut calls: Vec<u64> = (0..200)
+                .map(|_| match done.blocking_recv() {
+                    Some(Input::Returned { call, .. }) => call.0,
+                    other => panic!("{other:?}"),
+                })
+                .collect();
+            calls.sort_unstable();
+            assert_eq!(calls, (0..200).collect::<Vec<_>>(), "{threads} threads");
         }
     }
 }

@@ -89,7 +89,7 @@ impl Bench {
         while let Some(input) = inputs.pop() {
             for output in self.machine.step(self.now, input) {
                 match output {
-                    Output::Call { id, call } => {
+                    Output::Call { id, call, .. } => {
                         if let Some(reply) = self.answer(id, call) {
                             inputs.push(Input::Returned { call: id, reply });
                         }

@@ -97,6 +97,9 @@ pub enum Output {
         id: CallId,
         /// What is to be done.
         call: Call,
+        /// Whether it is expected to hold a thread for more than a millisecond. So many of these are under way at once
+        /// that one thread is free of them.
+        is_long: bool,
     },
     /// A call took too long, or nobody waits for it any more.
     Cancel(CallId),

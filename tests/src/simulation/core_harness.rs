@@ -165,11 +165,11 @@ impl Desk {
 
     fn output(&mut self, output: Output) -> Option<Input> {
         match output {
-            Output::Call { id, call } if (self.hold)(&call) => {
+            Output::Call { id, call, .. } if (self.hold)(&call) => {
                 self.held.push((id, call));
                 None
             }
-            Output::Call { id, call } => self
+            Output::Call { id, call, .. } => self
                 .answer(&call)
                 .map(|reply| Input::Returned { call: id, reply }),
             Output::Cancel(id) => {

@@ -102,8 +102,9 @@ impl Controller {
     }
 
     pub(super) fn send(&mut self, target: Target, call: Call, longest: u64, taken: Option<Taken>) {
+        let is_long = taken.as_ref().is_some_and(Taken::is_long);
         let id = self.expect(target, longest, taken);
-        self.out.push(Output::Call { id, call });
+        self.out.push(Output::Call { id, call, is_long });
     }
 
     /// Registers a reply, which comes from within where nothing is sent: a watch that lists.

@@ -88,6 +88,13 @@ pub(crate) struct Taken {
     is_long: bool,
 }
 
+impl Taken {
+    /// Whether the call is expected to hold a thread for long.
+    pub(super) fn is_long(&self) -> bool {
+        self.is_long
+    }
+}
+
 /// What waits for a place.
 #[derive(Debug)]
 pub(crate) enum Waiter {

@@ -163,7 +163,7 @@ impl Desk {
         };
         for output in self.controller.step(now, input) {
             match output {
-                Output::Call { id, call } => self.calls.push_back((id, call)),
+                Output::Call { id, call, .. } => self.calls.push_back((id, call)),
                 Output::Cancel(id) => self.calls.retain(|(call, _)| *call != id),
                 Output::Recorded(record) => self.records.push(*record),
                 other => self.others.push(other),
