@@ -3,26 +3,33 @@
 use anyhow::{Result, anyhow};
 use polity_clouds::{Adapter, node};
 
-use crate::sim;
+/// What bindings call the simulated cloud, also in a build that does not have it.
+pub(crate) const SIM: &str = "sim";
+/// What to do about such a build.
+pub(crate) const WITH_SIM: &str = "build polity with its feature `sim`";
 
 /// Every cloud that a binding can name here.
-const ADAPTERS: [&[Adapter]; 2] = [sim::ADAPTERS, &[node::ADAPTER]];
+const ADAPTERS: &[&Adapter] = &[
+    #[cfg(feature = "sim")]
+    &polity_sim::ADAPTER,
+    &node::ADAPTER,
+];
 
 /// The adapter of this name.
 pub(crate) fn adapter(name: &str) -> Result<&'static Adapter> {
     let found = all().find(|adapter| adapter.name == name);
     found.ok_or_else(|| match name {
-        sim::NAME => anyhow!(
+        SIM => anyhow!(
             "this build has no simulated cloud, only {}: {}",
             names(),
-            sim::WITH_IT
+            WITH_SIM
         ),
         _ => anyhow!("unknown cloud {name:?}; this host has: {}", names()),
     })
 }
 
 fn all() -> impl Iterator<Item = &'static Adapter> {
-    ADAPTERS.into_iter().flatten()
+    ADAPTERS.iter().copied()
 }
 
 fn names() -> String {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::data::Data;
-use crate::policies::hex;
+use crate::display::hex;
 
 /// The file in the data folder that remembers them.
 const FILE: &str = "applied";

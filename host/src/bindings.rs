@@ -22,8 +22,8 @@ use tokio::time::Instant;
 use crate::clouds::Clouds;
 use crate::configuration::configuration;
 use crate::crds;
+use crate::display::{printable, shortened};
 use crate::policies::{Policies, Stamp};
-use crate::progress::{printable, shortened};
 use crate::turns::Later;
 
 /// Real seconds between looks at whether a policy's file was replaced.

@@ -10,10 +10,9 @@ use polity_clouds::{Cloud, Opening, SecretResolver, Storage, node};
 use polity_core::binding::CloudRef;
 use serde_json::Value;
 
-use crate::adapters::adapter;
+use crate::adapters::{SIM, adapter};
 use crate::clock::Clock;
 use crate::data::Data;
-use crate::sim;
 
 /// The clouds that are open.
 ///
@@ -138,7 +137,7 @@ impl Clouds {
             storage,
         };
         let opened = (adapter.open)(opening)?;
-        if let (Some(tells), true) = (&self.tells, sim::is_simulated(&*opened)) {
+        if let (Some(tells), true) = (&self.tells, cloud.name == SIM) {
             tells(&simulated(&cloud.name, self.data.as_deref()));
         }
         open.insert(

@@ -11,8 +11,8 @@ use polity_sandbox::{Bounds, Compiler, Stopped};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::policies::{Policies, hex};
-use crate::progress::shortened;
+use crate::display::{hex, shortened};
+use crate::policies::Policies;
 use crate::turns::Ended;
 
 /// What checking may use. The schemas of the shipped policies take some milliseconds.

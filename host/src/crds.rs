@@ -14,7 +14,7 @@ use polity_core::grants::is_closed;
 use polity_core::object::Object;
 use serde_json::{Map, Value, json};
 
-use crate::progress::shortened;
+use crate::display::shortened;
 
 /// The annotation of a definition that names the binding for which it was installed.
 pub const BINDING: &str = "polity.dev/binding";

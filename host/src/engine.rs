@@ -23,7 +23,8 @@ use tokio::task::AbortHandle;
 use crate::bindings::{Bindings, Loaded, News};
 use crate::clock::Clock;
 use crate::clouds::Clouds;
-use crate::host::Config;
+use crate::config::Config;
+use crate::observer::Observer;
 use crate::said::Said;
 use crate::sim;
 use crate::workers::Workers;
@@ -62,20 +63,6 @@ pub struct View {
     pub passes: usize,
     /// Policies that are held ready: those of the bindings, and those that a pass in flight began with.
     pub policies: Vec<PolicyId>,
-}
-
-/// Sees every pass that ends, in order.
-pub trait Observer: Send {
-    /// A pass ended.
-    fn passed(&mut self, record: &PassRecord);
-    /// An object is gone, or is governed no more.
-    fn forgotten(&mut self, _: &Key) {}
-    /// A policy takes part from now on.
-    fn policy_loaded(&mut self, id: &PolicyId, policy: &polity_sandbox::Policy, bytes: &[u8]);
-    /// A policy takes part no more.
-    fn policy_forgotten(&mut self, _: &PolicyId) {}
-    /// Something that a person who watches should know.
-    fn report(&mut self, message: &str);
 }
 
 /// How a host was told to end.

@@ -4,18 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail};
-use polity_cluster::{Cluster, Stands};
-use polity_core::contract::{Code, Failure, Kind};
+use anyhow::{Context, Result, bail};
+use polity_cluster::Cluster;
+use polity_core::contract::Code;
 use polity_core::object::Object;
 use serde::Deserialize as _;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use crate::applied::Applied;
 use crate::bindings::{self, Ready, is_binding};
 use crate::clouds::Clouds;
-use crate::crds::{self, Brought};
+use crate::crds;
+use crate::install::{Target, apply, cannot_apply, install, install_own, name};
 use crate::policies::Policies;
 use crate::sim::Scenario;
 use crate::turns::Later;
@@ -245,25 +246,6 @@ fn is_scenario(manifest: &Value) -> bool {
     manifest["apiVersion"] == "polity.dev/v1alpha1" && manifest["kind"] == "Scenario"
 }
 
-/// What manifests are applied to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// The host's own API, whose definitions it keeps up to date.
-    Standalone,
-    /// A cluster, whose definitions are somebody's: they are left as they stand, unless whoever runs the host says
-    /// otherwise.
-    Cluster {
-        /// Definitions that stand are replaced by those given.
-        replace_crds: bool,
-    },
-}
-
-impl Target {
-    fn replaces_crds(self) -> bool {
-        self != Target::Cluster { replace_crds: false }
-    }
-}
-
 /// What went wrong with bindings and their definitions. It is nobody else's problem.
 #[derive(Default)]
 struct Problems {
@@ -302,112 +284,6 @@ fn group_kind(of: &Value) -> (String, String) {
         .and_then(|version| version.split_once('/'));
     let kind = of["kind"].as_str().unwrap_or_default();
     (group.map_or("", |(group, _)| group).to_owned(), kind.to_owned())
-}
-
-/// Installs a definition that whoever runs the host gave, or that is the host's own.
-async fn install_own(
-    cluster: &Cluster,
-    definition: &Value,
-    target: Target,
-    says: &(dyn Fn(&str) + Sync),
-) -> Result<()> {
-    let merged = |standing: &Value| {
-        target.replaces_crds().then(|| {
-            let mut definition = definition.clone();
-            if crds::installed_for(standing).is_some()
-                && let Some(Value::Object(metadata)) = definition.get_mut("metadata")
-            {
-                // From now on it is theirs, and no policy's.
-                let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
-                if let Some(annotations) = annotations.as_object_mut() {
-                    annotations.entry(crds::BINDING).or_insert(Value::Null);
-                }
-            }
-            definition
-        })
-    };
-    let stands = cluster.apply_where(definition, merged).await;
-    let stands = stands.map_err(|failure| cannot_apply(definition, &failure))?;
-    if let Stands::Kept(standing) = stands
-        && !crds::says_all(&standing, definition)
-    {
-        says(&format!(
-            "CustomResourceDefinition {}: another one stands in the cluster, and is left as it is; --replace-crds \
-             replaces it",
-            name(definition)
-        ));
-    }
-    let served = cluster.wait_established(name(definition)).await;
-    served.map_err(|f| anyhow!("{f}"))
-}
-
-/// Installs a definition that a policy brings: where there is none, and in place of what was installed for the same
-/// binding.
-async fn install(cluster: &Cluster, brought: &Brought, target: Target) -> Result<(), String> {
-    let definition = &brought.definition;
-    let crd = name(definition);
-    serves_nothing_else(cluster, definition).await?;
-    let own = |standing: &Value| crds::installed_for(standing) == Some(&brought.binding);
-    let merged = |standing: &Value| (own(standing) && target.replaces_crds()).then(|| definition.clone());
-    let stands = cluster.apply_where(definition, merged).await;
-    if let Stands::Kept(standing) = stands.map_err(|failure| format!("{crd}: {failure}"))?
-        && !crds::says_all(&standing["spec"], &definition["spec"])
-    {
-        let binding = &brought.binding;
-        return Err(match crds::installed_for(&standing) {
-            Some(owner) if owner == binding => format!(
-                "{crd}: an older one stands, and is left as it is; `polity run --replace-crds` replaces it"
-            ),
-            Some(owner) => format!(
-                "{crd}: another one was installed for the binding {owner:?}, and is left as it is; both bindings need \
-                 policies that agree on it"
-            ),
-            None => format!(
-                "{crd}: another one stands, which this host did not install, and is left as it is; to hand it over to \
-                 this binding, annotate it {}={binding}",
-                crds::BINDING
-            ),
-        });
-    }
-    let served = cluster.wait_established(crd).await;
-    served.map_err(|failure| format!("{crd}: {failure}"))
-}
-
-/// A second definition of a kind would come before the first, or stand in its way.
-async fn serves_nothing_else(cluster: &Cluster, definition: &Value) -> Result<(), String> {
-    let (group, kind) = crds::defined(definition);
-    let plural = &definition["spec"]["names"]["plural"];
-    let versions = definition["spec"]["versions"].as_array().into_iter().flatten();
-    for version in versions.filter_map(|version| version["name"].as_str()) {
-        let kind = Kind {
-            api_version: format!("{group}/{version}"),
-            kind: kind.clone(),
-        };
-        if let Ok((served, _)) = cluster.served(&kind).await
-            && *plural != *served
-        {
-            return Err(format!(
-                "{}: {} is served already, as {served}.{group}",
-                name(definition),
-                kind.kind
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Applies an object of whoever runs the host.
-#[cfg(feature = "sim")]
-pub(crate) async fn apply_one(
-    cluster: &Cluster,
-    object: &Value,
-    target: Target,
-    says: &(dyn Fn(&str) + Sync),
-) -> Result<()> {
-    match crds::is_crd(object) {
-        true => install_own(cluster, object, target, says).await,
-        false => apply(cluster, object).await,
-    }
 }
 
 impl Manifests {
@@ -454,22 +330,6 @@ async fn follow(
             Err(_) => return,
         }
     }
-}
-
-async fn apply(cluster: &Cluster, object: &Value) -> Result<()> {
-    let applied = cluster.apply(object).await;
-    applied
-        .map(|_| ())
-        .map_err(|failure| cannot_apply(object, &failure))
-}
-
-fn cannot_apply(object: &Value, failure: &Failure) -> anyhow::Error {
-    let kind = object["kind"].as_str().unwrap_or_default();
-    anyhow!("{failure}").context(format!("cannot apply {kind} {}", name(object)))
-}
-
-fn name(object: &Value) -> &str {
-    object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
 /// The order in which objects are applied.

@@ -3,25 +3,16 @@
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use polity_clouds::{Adapter, Cloud, Millis};
+use polity_clouds::{Cloud, Millis};
 use polity_cluster::Cluster;
 use polity_core::contract::{Answer, Failure};
 use serde_json::Value;
 
+use crate::adapters::WITH_SIM;
 use crate::clock::Clock;
 use crate::clouds::Clouds;
 use crate::data::Data;
-use crate::manifests::Target;
-
-/// What bindings call the cloud that this build does not have.
-pub const NAME: &str = "sim";
-/// What to do about that.
-pub(crate) const WITH_IT: &str = "build polity with its feature `sim`";
-pub(crate) const ADAPTERS: &[Adapter] = &[];
-
-pub(crate) fn is_simulated(_: &dyn Cloud) -> bool {
-    false
-}
+use crate::install::Target;
 
 pub(crate) fn has_unfinished_faults(_: &dyn Cloud) -> bool {
     false
@@ -46,7 +37,7 @@ impl Scenario {
     /// Refuses a manifest that is a scenario.
     pub(crate) fn read(_: Value) -> Result<Self> {
         bail!(
-            "this build has no simulated cloud, so it plays no scenario: {WITH_IT}, or leave the scenario away"
+            "this build has no simulated cloud, so it plays no scenario: {WITH_SIM}, or leave the scenario away"
         )
     }
 

@@ -14,6 +14,7 @@ use polity_core::binding::{PolicyId, PolicySource};
 use polity_sandbox::{Compiler, Policy, Sandbox};
 use sha2::{Digest, Sha256};
 
+use crate::display::hex;
 use crate::turns::{Ended, Try, Turns};
 
 /// The target that policies are compiled for.
@@ -234,9 +235,4 @@ impl Policies {
 fn shown_from_here(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     path.strip_prefix(here).unwrap_or(path).display().to_string()
-}
-
-/// Lower-case hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -211,7 +211,7 @@ fn said(error: io::Error) -> io::Error {
 fn unforeseen() -> io::Result<String> {
     let mut random = [0; 16];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-    Ok(crate::policies::hex(&random))
+    Ok(crate::display::hex(&random))
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ impl Allowed {
         let simulated = spec
             .cloud
             .as_ref()
-            .is_some_and(|cloud| cloud.name == crate::sim::NAME);
+            .is_some_and(|cloud| cloud.name == crate::adapters::SIM);
         if simulated && spec.grants.iter().any(makes_nodes) {
             self.play_kubelets();
         }

@@ -20,8 +20,8 @@ use crate::bindings::is_binding;
 use crate::clock::Clock;
 use crate::clouds::Clouds;
 use crate::data::Data;
-use crate::manifests::Target;
-use crate::policies::hex;
+use crate::display::hex;
+use crate::install::Target;
 
 use course::Course;
 pub use course::{Position, Running};

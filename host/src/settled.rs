@@ -11,8 +11,8 @@ use polity_core::record::{Outcome, PassRecord};
 
 use crate::clock::Clock;
 use crate::clouds::Clouds;
+use crate::display::then;
 use crate::engine::{Handle, View};
-use crate::progress::then;
 use crate::sim::{self, Running};
 
 /// Between looks at whether everything is settled.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use polity_clouds::{Adapter, BoxFuture, Cloud};
+use polity_clouds::{BoxFuture, Cloud};
 use polity_cluster::Cluster;
 use polity_core::call::Write;
 use polity_core::contract::{Answer, Code, Failure, Question};
@@ -15,18 +15,6 @@ use crate::clock::Clock;
 use crate::clouds::Clouds;
 
 pub use crate::scenario::{Position, Running, Scenario};
-
-/// What bindings call the simulated cloud.
-pub const NAME: &str = polity_sim::ADAPTER.name;
-/// What to do about a build without it.
-pub(crate) const WITH_IT: &str = "build polity with its feature `sim`";
-/// The clouds that it adds.
-pub(crate) const ADAPTERS: &[Adapter] = &[polity_sim::ADAPTER];
-
-/// Whether a cloud is only simulated.
-pub(crate) fn is_simulated(cloud: &dyn Cloud) -> bool {
-    cloud.simulation().is_some()
-}
 
 /// Whether the scenario of a cloud has faults that have not happened yet.
 pub(crate) fn has_unfinished_faults(cloud: &dyn Cloud) -> bool {

@@ -76,7 +76,7 @@ pub async fn serve(api: Api, port: u16, kubeconfig: &std::path::Path) -> Result<
     let mut secret = [0; 32];
     rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())
         .context("the system has no randomness")?;
-    let access = Access::new(&crate::policies::hex(&secret)).context("cannot make a certificate")?;
+    let access = Access::new(&crate::display::hex(&secret)).context("cannot make a certificate")?;
     private::write(kubeconfig, access.kubeconfig(address).as_bytes())
         .with_context(|| format!("cannot write {}", kubeconfig.display()))?;
     let task = tokio::spawn(async move {

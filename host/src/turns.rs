@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::progress::duration;
+use crate::display::duration;
 
 /// Work at once that is tried for the first time. Each may have as much memory as compiling takes.
 const FIRST: usize = 4;

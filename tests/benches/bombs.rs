@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use polity::engine::Observer;
 use polity::manifests::Manifests;
+use polity::observer::Observer;
 use polity_core::binding::PolicyId;
 use polity_core::record::{Outcome, PassRecord};
 use polity_sandbox::{Compiler, Confined, Policy, Sandbox, SandboxConfig};

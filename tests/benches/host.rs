@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use polity::engine::Observer;
 use polity::manifests::Manifests;
+use polity::observer::Observer;
 use polity_core::binding::PolicyId;
 use polity_core::contract::Next;
 use polity_core::controller::{Guard, Guards};

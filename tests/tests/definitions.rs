@@ -1,7 +1,8 @@
 //! The CustomResourceDefinitions that policies carry: which of them reach a cluster, and what becomes of the others.
 
 use polity::crds;
-use polity::manifests::{Manifests, Target};
+use polity::install::Target;
+use polity::manifests::Manifests;
 use polity_core::contract::ObjectRef;
 use polity_tests::guests;
 use polity_tests::stand::{Stand, condition_of, machine, machines, reference};

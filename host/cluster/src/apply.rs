@@ -13,8 +13,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::Cluster;
 use crate::error::Verb;
-use crate::request::{named, until};
-use crate::write::MANAGER;
+use crate::request::{MANAGER, named, until};
 
 /// How long applying one object may take. Nobody's lease hangs on it; admission webhooks may take 30 s.
 const LONGEST: Duration = Duration::from_secs(40);

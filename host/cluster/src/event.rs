@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::Cluster;
-use crate::write::MANAGER;
+use crate::request::MANAGER;
 
 /// Bytes of a message and of a reason that an API server takes: `NoteLengthLimit` and `ReasonLengthLimit` of Kubernetes
 /// 1.36.3, `pkg/apis/core/validation/events.go`, which holds them against events.k8s.io/v1. An Event is one object in

@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::error::Verb;
-use crate::request::{named, until};
-use crate::write::MANAGER;
+use crate::request::{MANAGER, named, until};
 use crate::{Cluster, LONGEST};
 
 impl Cluster {

@@ -1,8 +1,8 @@
-//! URLs of the Kubernetes API.
+//! References to objects, and URLs of the Kubernetes API.
 
 use std::fmt::Write as _;
 
-use polity_core::contract::{Code, Failure};
+use polity_core::contract::{Code, Failure, Kind, ObjectRef};
 use polity_kube_rules::names::{LONGEST_SUBDOMAIN, is_path_segment};
 
 /// How a kind is served.
@@ -95,6 +95,19 @@ fn escaped(text: &str) -> String {
         }
     }
     escaped
+}
+
+/// A reference to an object of the core group.
+pub(crate) fn core_object(kind: &str, namespace: Option<&str>, name: &str) -> ObjectRef {
+    ObjectRef {
+        cluster: None,
+        kind: Kind {
+            api_version: "v1".into(),
+            kind: kind.into(),
+        },
+        namespace: namespace.map(str::to_owned),
+        name: name.to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::error::Verb;
+use crate::path::core_object;
 use crate::request::{LARGEST, named, too_large, until};
-use crate::secret::core_object;
 use crate::{Cluster, LONGEST, path};
 
 /// Objects in one page of a list.

@@ -17,6 +17,8 @@ const MERGE_PATCH: &str = "application/merge-patch+json";
 /// Bytes of an answer that are read. An object has 1.5 MiB at most, which is what etcd takes in one request: a page of a list
 /// that has more is asked for again, half as long.
 pub(crate) const LARGEST: usize = 16 << 20;
+/// How a write names its writer.
+pub(crate) const MANAGER: (&str, &str) = ("fieldManager", "polity");
 /// What requests call themselves.
 const AGENT: &str = concat!("polity/", env!("CARGO_PKG_VERSION"));
 

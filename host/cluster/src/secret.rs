@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use polity_core::contract::{Answer, Code, Failure, Kind, ObjectRef};
+use polity_core::contract::{Answer, Code, Failure, ObjectRef};
 use polity_core::grants::MINTED;
 use polity_kube_rules::{names::LONGEST_LABEL, time::rfc3339};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout};
 
 use crate::error::Verb;
+use crate::path::core_object;
 use crate::read::{PAGE, Page};
 use crate::request::{named, until};
 use crate::{Cluster, LONGEST};
@@ -386,19 +387,6 @@ fn random() -> Result<[u8; 32], Failure> {
     match getrandom(&mut bytes, GetRandomFlags::empty()) {
         Ok(32) => Ok(bytes),
         _ => Err(Failure::new(Code::Internal, "the system gives no random bytes")),
-    }
-}
-
-/// A reference to an object of the core group.
-pub(crate) fn core_object(kind: &str, namespace: Option<&str>, name: &str) -> ObjectRef {
-    ObjectRef {
-        cluster: None,
-        kind: Kind {
-            api_version: "v1".into(),
-            kind: kind.into(),
-        },
-        namespace: namespace.map(str::to_owned),
-        name: name.to_owned(),
     }
 }
 

@@ -8,11 +8,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::error::Verb;
-use crate::request::{named, until};
+use crate::request::{MANAGER, named, until};
 use crate::{Cluster, LONGEST, event, path};
-
-/// How a write names its writer.
-pub(crate) const MANAGER: (&str, &str) = ("fieldManager", "polity");
 
 impl Cluster {
     /// Writes. The answer is the object as it stands then, `null` if it is gone.

@@ -7,8 +7,8 @@ use wasmtime::Engine;
 use wasmtime::component::Component;
 
 use crate::confined::{self, Bounds, Confined, Stopped};
-use crate::engine::{Allocation, compiling_config};
-use crate::load::{LoadError, cut};
+use crate::error::{LoadError, cut};
+use crate::settings::{Allocation, compiling_config};
 use crate::shape;
 
 /// Who compiles policies.

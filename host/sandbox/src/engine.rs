@@ -1,4 +1,4 @@
-//! The engine: how guests are compiled and where their memory comes from, and the policies compiled so far.
+//! The sandbox: an engine, who compiles for it, and the policies compiled so far.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,40 +7,14 @@ use std::time::Duration;
 
 use polity_core::binding::PolicyId;
 use sha2::{Digest, Sha256};
-use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig};
+use wasmtime::Engine;
 
 use crate::compile::Compiler;
 use crate::confined::Bounds;
-use crate::load::{self, LoadError};
-use crate::memory::Memories;
+use crate::error::LoadError;
+use crate::load;
 use crate::policy::Policy;
-use crate::state::{INSTANCES, MEMORIES, TABLES};
-
-/// Real milliseconds between epochs: how exact the wall limit is.
-pub(crate) const EPOCH: u64 = 10;
-/// Bytes of stack a guest may use: Rust code that decides needs little, and recursion ends early.
-const STACK: usize = 256 << 10;
-
-/// Where a step's memory comes from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Allocation {
-    /// A thread's own, cleared after each step, with explicit bounds checks: scales with threads. Cranelift's mitigations against
-    /// Spectre in heap accesses are off with it; a guest has no clock and no threads to measure with.
-    #[default]
-    OnDemand,
-    /// From a pool of reserved slots with guard pages, and with the mitigations.
-    Pooling,
-}
-
-impl Allocation {
-    /// As the command line and recordings name it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Allocation::OnDemand => "on-demand",
-            Allocation::Pooling => "pooling",
-        }
-    }
-}
+use crate::settings::{Allocation, EPOCH, engine_config};
 
 /// How a sandbox is set up.
 #[derive(Clone, Debug)]
@@ -220,74 +194,6 @@ impl Compiled {
         let oldest = kept.min_by_key(|known| known.used);
         oldest.is_some_and(|known| known.kept.take().is_some())
     }
-}
-
-/// What both the machine code and the memory of guests depend on.
-fn common_config(allocation: Allocation) -> Config {
-    let mut config = Config::new();
-    config
-        .wasm_component_model(true)
-        // Calls of async functions are not part of the contract; without them a call costs a third.
-        .concurrency_support(false)
-        .consume_fuel(true)
-        .epoch_interruption(true)
-        .cranelift_nan_canonicalization(true)
-        .wasm_relaxed_simd(false)
-        .max_wasm_stack(STACK);
-    if allocation == Allocation::OnDemand {
-        config
-            .signals_based_traps(false)
-            .memory_guard_size(0)
-            .memory_reservation(0)
-            .memory_reservation_for_growth(0)
-            .memory_init_cow(false);
-    }
-    config
-}
-
-/// An engine that only compiles: it reserves no address space for guests.
-pub(crate) fn compiling_config(allocation: Allocation) -> Config {
-    common_config(allocation)
-}
-
-fn engine_config(allocation: Allocation) -> Config {
-    let mut config = common_config(allocation);
-    match allocation {
-        Allocation::OnDemand => {
-            config.with_host_memory(Arc::new(Memories));
-        }
-        Allocation::Pooling => {
-            config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool()));
-        }
-    }
-    config
-}
-
-/// Room for every step that can run at once, whatever it makes of its limits: no step takes another's.
-fn pool() -> PoolingAllocationConfig {
-    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
-    // A step for each thread that calls policies, and for each that loads one.
-    let steps = count(2 * threads + 8);
-    let (instances, tables, memories) = (count(INSTANCES), count(TABLES), count(MEMORIES));
-    let mut pool = PoolingAllocationConfig::default();
-    pool.total_component_instances(steps)
-        .total_core_instances(steps * instances)
-        .total_memories(steps * memories)
-        .total_tables(steps * tables)
-        .max_core_instances_per_component(instances)
-        .max_memories_per_component(memories)
-        .max_memories_per_module(memories)
-        .max_tables_per_component(tables)
-        .max_tables_per_module(tables)
-        .linear_memory_keep_resident(512 << 10)
-        .table_keep_resident(16 << 10)
-        .pagemap_scan(Enabled::Auto);
-    pool
-}
-
-/// No machine has so many threads that this is cut.
-fn count(count: usize) -> u32 {
-    u32::try_from(count).unwrap_or(1 << 12)
 }
 
 /// Address space in which a policy of such a size compiles: two to four times what the shipped ones take.

@@ -8,10 +8,10 @@ use polity_core::fault::{Fault, FaultKind, Stepped};
 use wasmtime::{Engine, Store, Trap, WasmBacktrace};
 
 use crate::convert;
-use crate::engine::EPOCH;
-use crate::load::cut;
+use crate::error::cut;
 use crate::manifest;
 use crate::memory::NoMemory;
+use crate::settings::EPOCH;
 use crate::state::{HANDLES, OutOfMemory, State};
 use crate::wit::{identity, lifecycle, retry};
 

@@ -9,7 +9,8 @@ use clap::Args;
 use polity_core::contract::Edge;
 use serde_json::json;
 
-use crate::progress::{Format, print, print_json, printable, say};
+use crate::display::printable;
+use crate::progress::{Format, print, print_json, say};
 use crate::recording::Recording;
 
 /// Count which edges of the policies' workflows recordings took.

@@ -10,7 +10,8 @@ use polity_core::contract::{Act, Entry, Manifest, Question, Request, Resolution,
 use polity_core::record::{PassRecord, RoleRecord, WritePurpose};
 use polity_kube_rules::time::rfc3339;
 
-use crate::progress::{Format, duration, print, print_json, printable, say, then};
+use crate::display::{duration, printable, then};
+use crate::progress::{Format, print, print_json, say};
 use crate::recording::{self, Recording};
 
 /// Characters of an answer that are shown unless all are asked for.

@@ -15,7 +15,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
+use polity_clouds::Millis;
 use polity_sandbox::{Allocation, Compiler, Confined, Sandbox, SandboxConfig};
+use serde_json::Value;
 
 use crate::progress::Format;
 
@@ -60,6 +62,11 @@ fn sandbox(allocation: Allocation) -> anyhow::Result<Arc<Sandbox>> {
         ..SandboxConfig::default()
     })?;
     Ok(Arc::new(sandbox))
+}
+
+/// A time as options are given one: `90s`, `10m`.
+fn millis(text: &str) -> Result<Millis, String> {
+    serde_json::from_value(Value::String(text.to_owned())).map_err(|e| e.to_string())
 }
 
 impl Cli {

@@ -11,15 +11,17 @@ use polity_cluster::Cluster;
 use polity_sandbox::Allocation;
 use serde_json::Value;
 
-use super::LEASE;
 use super::connection::Connection;
 use super::stopping::{Signals, Stopping};
+use super::{LEASE, millis};
 use crate::applied::Applied;
 use crate::clock::{Clock, Speed};
 use crate::clouds::Clouds;
+use crate::config::Config;
 use crate::data::Data;
-use crate::host::{self, Config, Host};
-use crate::manifests::{Manifests, Target};
+use crate::host::{self, Host};
+use crate::install::Target;
+use crate::manifests::Manifests;
 use crate::policies::Policies;
 use crate::progress::{Format, Progress, say};
 use crate::recording::{self, Recorder};
@@ -107,10 +109,6 @@ impl From<Memory> for Allocation {
             Memory::Pooling => Allocation::Pooling,
         }
     }
-}
-
-pub(super) fn millis(text: &str) -> Result<Millis, String> {
-    serde_json::from_value(Value::String(text.to_owned())).map_err(|e| e.to_string())
 }
 
 /// A host that runs, and what stands around it.
@@ -401,7 +399,7 @@ async fn report(
     if !stuck.is_empty() {
         say(
             format,
-            &format!("not settled after {}:", crate::progress::duration(deadline.0)),
+            &format!("not settled after {}:", crate::display::duration(deadline.0)),
         );
         stuck.iter().for_each(|one| say(format, &format!("  {one}")));
         return Ok(ExitCode::FAILURE);
@@ -441,5 +439,5 @@ pub(super) fn identity() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut random = [0; 4];
     let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
-    format!("{host}-{}-{}", std::process::id(), crate::policies::hex(&random))
+    format!("{host}-{}-{}", std::process::id(), crate::display::hex(&random))
 }

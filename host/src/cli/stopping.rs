@@ -8,9 +8,10 @@ use polity_clouds::Millis;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::sleep;
 
-use super::run::millis;
+use super::millis;
+use crate::display::duration;
 use crate::host::{Running, Stage};
-use crate::progress::{Format, duration, say};
+use crate::progress::{Format, say};
 
 /// How long what was sent before the cut may still take, and then the lease to be given up: five seconds each.
 const LAST: Duration = Duration::from_secs(12);

@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 use super::{Condition, Step, named};
 use crate::clock::Clock;
 use crate::data::Data;
-use crate::manifests::{self, Target};
+use crate::install::{self, Target};
 
 /// The file in the data folder that remembers where a scenario stands.
 const FILE: &str = "scenario";
@@ -309,7 +309,7 @@ impl Step {
         says: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<String> {
         if let Some(object) = &self.apply {
-            manifests::apply_one(cluster, object, target, says).await?;
+            install::apply_one(cluster, object, target, says).await?;
             let applied = named(&Object::new(object.clone()).reference());
             return Ok(format!("applied {applied}"));
         }

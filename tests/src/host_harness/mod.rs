@@ -29,9 +29,12 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use polity::clock::Clock;
 use polity::clouds::Clouds;
-use polity::engine::{Handle, Observer};
-use polity::host::{self, Config};
-use polity::manifests::{Manifests, Target};
+use polity::config::Config;
+use polity::engine::Handle;
+use polity::host;
+use polity::install::Target;
+use polity::manifests::Manifests;
+use polity::observer::Observer;
 use polity::policies::Policies;
 use polity::recording::Recorder;
 use polity::scenario::{Running, Scenario};

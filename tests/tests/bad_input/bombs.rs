@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use polity::manifests::{Manifests, Target};
+use polity::install::Target;
+use polity::manifests::Manifests;
 use polity_sandbox::{Compiler, Confined, Sandbox, SandboxConfig};
 use polity_tests::guests;
 use polity_tests::host_harness::{Host, Site};

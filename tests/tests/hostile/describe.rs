@@ -318,7 +318,7 @@ async fn install(stage: &Stage, row: &Describe) {
     let _ = stage
         .stand
         .site
-        .try_apply(&manifests, polity::manifests::Target::Standalone)
+        .try_apply(&manifests, polity::install::Target::Standalone)
         .await;
     let _ = stage.stand.try_apply(&with_retry(row.name)).await;
 }

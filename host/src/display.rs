@@ -1,0 +1,112 @@
+//! What people read: texts, times and digests in words that are safe on a terminal and no longer than anybody reads.
+
+use polity_core::contract::Next;
+use polity_core::record::{Outcome, PassRecord};
+
+/// JSON in which no character is one that terminals act on: its own rules leave some of them as they are.
+pub(crate) fn escaped_json(document: &impl serde::Serialize) -> String {
+    let text = serde_json::to_string(document).unwrap_or_default();
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match acts_on_terminals(c) {
+            true => escaped.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// What comes of an object's text on a terminal: what would act on it is escaped, so that no name can move the cursor
+/// or turn the text around.
+pub fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match acts_on_terminals(c) {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// Control characters, and those that change the direction of text.
+fn acts_on_terminals(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}')
+}
+
+/// At most so many characters of a text, and a sign that there is more.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// What comes after a pass, in words.
+pub fn then(record: &PassRecord) -> String {
+    let wait = record.wait.map(duration);
+    let in_time = |what: &str| {
+        wait.as_ref()
+            .map_or_else(|| what.to_owned(), |wait| format!("{what} in {wait}"))
+    };
+    match (&record.outcome, &record.next) {
+        (Outcome::Discarded(why), _) => format!("{} (discarded: {why})", in_time("again")),
+        (Outcome::Faulted, _) => {
+            let fault = record.roles.iter().find_map(|role| role.fault.as_ref());
+            let fault = fault.map_or_else(String::new, |fault| format!(": {fault}"));
+            format!("{} (quarantined{fault})", in_time("again"))
+        }
+        (Outcome::Failed(failure), _) => format!("{} (not published: {failure})", in_time("again")),
+        (Outcome::Bug(what), _) => format!("{} (a defect of Polity: {what})", in_time("again")),
+        (Outcome::LeaseLost, _) => "when the lease is held again".into(),
+        (Outcome::Stopped, _) => "when a host runs again".into(),
+        (Outcome::Denied, _) => in_time("denied, looks again"),
+        (Outcome::Released, _) => "released".into(),
+        (Outcome::Published, Some(Next::Settled(_))) => in_time("settled, looks again"),
+        (
+            Outcome::Published,
+            Some(Next::Retry {
+                failure: Some(failure),
+                ..
+            }),
+        ) => {
+            format!("{} ({failure})", in_time("retries"))
+        }
+        (Outcome::Published, _) => in_time("next"),
+    }
+}
+
+/// Milliseconds in words: `20s`, `1m30s`, `250ms`.
+pub fn duration(ms: u64) -> String {
+    match (ms / 60_000, ms % 60_000) {
+        (0, ms) if ms < 1_000 => format!("{ms}ms"),
+        (0, ms) if ms % 1_000 == 0 => format!("{}s", ms / 1_000),
+        (0, ms) => format!("{:.1}s", ms as f64 / 1_000.0),
+        (minutes, 0) => format!("{minutes}m"),
+        (minutes, ms) => format!("{minutes}m{}s", ms / 1_000),
+    }
+}
+
+/// Lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn what_terminals_act_on_is_escaped_in_text_and_in_json() {
+        let evil = "a\u{1b}[2J\u{9b}31m\0\n\u{202e}é";
+        assert_eq!(printable(evil), "a\\u{1b}[2J\\u{9b}31m\\u{0}\\n\\u{202e}é");
+        let document = json!({ "name": evil });
+        let line = escaped_json(&document);
+        assert!(!line.chars().any(acts_on_terminals), "{line}");
+        let read: Value = serde_json::from_str(&line).expect("it is still JSON");
+        assert_eq!(read, document);
+    }
+}
