@@ -15,7 +15,6 @@ use polity_core::controller::lease::LeaseTrouble;
 use polity_core::controller::{Controller, Health, Input, KeyView, Output, RoomSizes};
 use polity_core::key::Key;
 use polity_core::object::{Object, ResourceVersion};
-use polity_core::record::PassRecord;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;

@@ -1,16 +1,10 @@
 //! A host: the one assembly of its parts, and how it ends.
 
-use std::sync::Arc;
-
 use anyhow::{Context as _, Result, anyhow};
-use polity_cluster::Cluster;
-use polity_core::object::Object;
 use tokio::task::{AbortHandle, JoinHandle};
 
-use crate::clock::Clock;
-use crate::clouds::Clouds;
+use crate::config::Config;
 use crate::engine::{Engine, Handle};
-use crate::policies::Policies;
 use crate::sim;
 
 /// A host.

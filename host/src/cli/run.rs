@@ -9,7 +9,6 @@ use clap::{Args, ValueEnum};
 use polity_clouds::Millis;
 use polity_cluster::Cluster;
 use polity_sandbox::Allocation;
-use serde_json::Value;
 
 use super::connection::Connection;
 use super::stopping::{Signals, Stopping};

@@ -95,6 +95,11 @@ impl Store {
             ));
         }
         self.uids += 1;
+        if let Some(metadata) = value["metadata"].as_object_mut() {
+            // Nothing begins by ending: `rest.BeforeCreate` of kube-apiserver drops these.
+            metadata.remove("deletionTimestamp");
+            metadata.remove("deletionGracePeriodSeconds");
+        }
         value["metadata"]["uid"] = json!(format!("uid-{}", self.uids));
         value["metadata"]["generation"] = json!(1);
         Ok(self.put(author, place, value))
