@@ -1,4 +1,5 @@
-//! Applying manifests: create, or merge into what stands there. Unknown fields are refused, not dropped.
+//! Applies manifests: creates an object, or merges into the one that exists. Unknown fields are refused and
+//! not dropped.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -15,40 +16,42 @@ use crate::Cluster;
 use crate::error::Verb;
 use crate::request::{MANAGER, named, until};
 
-/// How long applying one object may take. Nobody's lease hangs on it; admission webhooks may take 30 s.
+/// The longest time that applying one object may take. Admission webhooks may take 30 s. No lease depends on
+/// this time.
 const LONGEST: Duration = Duration::from_secs(40);
-/// How long a new CRD may take to be served.
+/// The longest time until a new CRD is served.
 const ESTABLISHED: Duration = Duration::from_secs(30);
-/// Between looks at whether an established kind is in the discovery: servers write no event when it is.
+/// The interval between looks at discovery for an established kind. Servers send no event for it.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const STRICT: (&str, &str) = ("fieldValidation", "Strict");
 
-/// How often a merge is tried again that somebody else's write came before.
+/// How often a merge is tried when other writes come first.
 const TRIES: u32 = 5;
 
-/// What applying an object did.
+/// The result of applying an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// It was not there.
+    /// The object did not exist.
     Created,
-    /// It was there and is another now.
+    /// The object existed, and the merge changed it.
     Changed,
-    /// It was there just so.
+    /// The object existed, and the merge changed nothing.
     Unchanged,
 }
 
-/// What applying an object did that may be left as it stands.
+/// The result of applying an object that the caller may leave as it is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stands {
-    /// It was applied.
+    /// The object was created or merged.
     Applied(Applied),
-    /// It was left alone: this is how it stands.
+    /// The object was left alone. This is its present state.
     Kept(Value),
 }
 
 impl Cluster {
-    /// Creates an object, or merges it into the one that stands at its name: lists are replaced, and what the manifest
-    /// does not name stays. A namespaced object that names no namespace goes to the client's default one.
+    /// Creates an object, or merges it into the object that has its name. Lists are replaced, and fields that
+    /// the manifest does not name stay. A namespaced object without a namespace goes to the client's default
+    /// namespace.
     pub async fn apply(&self, object: &Value) -> Result<Applied, Failure> {
         match self.apply_in_time(object, |_| Some(object.clone())).await? {
             Stands::Applied(applied) => Ok(applied),
@@ -56,8 +59,9 @@ impl Cluster {
         }
     }
 
-    /// Creates an object. One that stands at its name decides what is merged into it; none leaves it alone. The merge is
-    /// of the very one that was looked at: if somebody else writes in between, it decides again.
+    /// Creates an object. If an object of this name exists, `merged` decides from it which patch is merged;
+    /// `None` leaves the object alone. The patch carries the uid and version that `merged` saw. If somebody
+    /// else writes in between, the patch fails and `merged` decides again.
     pub async fn apply_where(
         &self,
         object: &Value,
@@ -124,7 +128,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until a CustomResourceDefinition is established and its kind is served.
+    /// Waits until a CustomResourceDefinition is established and its kinds are served.
     pub async fn wait_established(&self, name: &str) -> Result<(), Failure> {
         let end = Instant::now() + ESTABLISHED;
         let mut trouble = String::new();
@@ -148,7 +152,7 @@ impl Cluster {
         }
     }
 
-    /// The kinds that an established CRD serves. `trouble` is what stands in the way so far.
+    /// The kinds that a CRD serves, once it is established. Meanwhile `trouble` says why it is not.
     async fn established(&self, name: &str, trouble: &mut String) -> Result<Vec<Kind>, Failure> {
         let kind = Kind {
             api_version: "apiextensions.k8s.io/v1".into(),
@@ -173,7 +177,7 @@ impl Cluster {
                 }
             };
             let Some(crd) = crd else {
-                *trouble = "it is not there".to_owned();
+                *trouble = "it does not exist".to_owned();
                 continue;
             };
             let crd = crd.tree();
@@ -200,12 +204,12 @@ fn change(before: &Value, after: &Value) -> Applied {
     }
 }
 
-/// The metadata of an object that is applied, which comes from outside and may be anything.
+/// The metadata of the object to apply. The object comes from outside, so it may have any shape.
 fn metadata_of(object: &mut Value) -> Result<&mut Map<String, Value>, Failure> {
     let fields = object.as_object_mut();
     let metadata = fields.map(|fields| field_of(fields, "metadata"));
     metadata.and_then(Value::as_object_mut).ok_or_else(|| {
-        let message = "what is applied is no object with metadata";
+        let message = "the manifest is not an object with metadata";
         Failure::new(Code::InvalidArgument, message)
     })
 }

@@ -1,4 +1,4 @@
-//! Finding the cluster: a kubeconfig, a context in it, or the service account of this process.
+//! Connects to the cluster by a kubeconfig, by a context in it, or by the service account of this process.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,35 +16,40 @@ use tower::{BoxError, ServiceBuilder};
 
 use crate::Cluster;
 
-/// Between two questions whether the other side of the connection is still there, and how long it has for its answer.
+/// The interval between HTTP/2 pings, and how long the server has to answer one. A dead connection is noticed
+/// by them.
 const PING_EVERY: Duration = Duration::from_secs(10);
 const PING_WITHIN: Duration = Duration::from_secs(5);
-/// How long connecting may take: well below the longest call, so that what was not sent is known not to have been.
+/// The longest time that connecting may take. It is well below [`crate::LONGEST`], so that a request which
+/// was never sent ends as "not sent" and not as a cut call with an unknown effect.
 const CONNECT: Duration = Duration::from_secs(3);
 
-/// Why there is no connection.
+/// Why the host cannot connect to a cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// This file cannot be used.
+    /// The named kubeconfig cannot be used.
     #[error("the kubeconfig {0} cannot be used")]
     Kubeconfig(String, #[source] KubeconfigError),
-    /// This context of the default kubeconfig cannot be used.
+    /// The named context of the default kubeconfig cannot be used.
     #[error("the context {0:?} of the kubeconfig cannot be used")]
     Context(String, #[source] KubeconfigError),
-    /// There is neither a kubeconfig nor a service account.
-    #[error("there is neither a kubeconfig nor a service account")]
+    /// Neither a kubeconfig nor a service account was found.
+    #[error(
+        "no cluster is configured: there is neither a kubeconfig nor a service account; name a kubeconfig with --kubeconfig"
+    )]
     Infer(#[source] InferConfigError),
-    /// This process has no service account.
+    /// The service account of this process is missing or cannot be used.
     #[error("the service account of this process cannot be used")]
     ServiceAccount(#[source] InClusterError),
-    /// The client cannot be made.
+    /// The HTTP client could not be built.
     #[error("a client for {0} cannot be made")]
     Client(String, #[source] Box<kube::Error>),
 }
 
 impl Cluster {
-    /// Connects by this kubeconfig, otherwise by `$KUBECONFIG` or the default file, in the context given or the
-    /// current one. Without all of them it connects as the service account of this pod.
+    /// Connects with `kubeconfig` if it is given, otherwise with `$KUBECONFIG` or the default file. The
+    /// context is `context` or the file's current one. If none of these exist, it connects as the service
+    /// account of this pod.
     pub async fn connect(
         kubeconfig: Option<&Path>,
         context: Option<&str>,
@@ -70,7 +75,7 @@ impl Cluster {
         Cluster::with_config(config, lease)
     }
 
-    /// Connects as the service account of this pod, whatever kubeconfig there is.
+    /// Connects as the service account of this pod. A kubeconfig is ignored.
     pub fn in_cluster(lease: (&str, &str)) -> Result<Self, ConnectError> {
         let config = Config::incluster().map_err(ConnectError::ServiceAccount)?;
         Cluster::with_config(config, lease)
@@ -83,8 +88,9 @@ impl Cluster {
     }
 }
 
-/// A client that makes all its calls, watches too, over one connection, where the server speaks HTTP/2: kube's own opens a
-/// connection for each call that is under way.
+/// Builds a client that makes all its calls, watches included, over one connection if the server speaks
+/// HTTP/2. The client that kube builds opens one connection for each call under way. Behind a proxy kube's
+/// own client is used, because it knows how to speak to proxies.
 fn client(config: Config) -> Result<Client, kube::Error> {
     if config.proxy_url.is_some() {
         return Client::try_from(config);
@@ -94,7 +100,8 @@ fn client(config: Config) -> Result<Client, kube::Error> {
     let mut https = HttpsConnectorBuilder::new()
         .with_tls_config(config.rustls_client_config()?)
         .https_or_http();
-    // Kube refuses a name that is none when it makes its own connector, which is done for that alone.
+    // The connector that kube builds here is dropped. It is built only because kube then refuses an invalid
+    // server name, which the code below would ignore.
     config.rustls_https_connector()?;
     if let Some(name) = config
         .tls_server_name

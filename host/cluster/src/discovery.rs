@@ -1,4 +1,5 @@
-//! Which kinds are served, and how: asked for once, and again when a kind is missing.
+//! Discovery: which kinds the API server serves, and under which paths. A group is asked for once, and asked
+//! again when a kind is missing.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
@@ -10,7 +11,7 @@ use crate::Cluster;
 use crate::error::Verb;
 use crate::path::{self, Resource};
 
-/// Kinds that are known to be served.
+/// The kinds that the API server is known to serve.
 #[derive(Default)]
 pub(crate) struct Discovery(RwLock<BTreeMap<Kind, Resource>>);
 
@@ -23,7 +24,7 @@ impl Discovery {
             .cloned()
     }
 
-    /// Enters what a group and version serves.
+    /// Stores the kinds that one group and version serves.
     fn enter(&self, root: &str, list: &Value, api_version: &str) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for resource in list["resources"].as_array().into_iter().flatten() {
@@ -47,7 +48,8 @@ impl Discovery {
         }
     }
 
-    /// Forgets the group and version that a path lies in: the server does not serve that path.
+    /// Forgets the group and version that this path belongs to. The server answered that it does not serve
+    /// the path, so what is known is out of date.
     pub(crate) fn forget(&self, path: &str) {
         let lies_in = |resource: &Resource| {
             path.strip_prefix(&resource.root)
@@ -59,19 +61,19 @@ impl Discovery {
 }
 
 impl Cluster {
-    /// The plural by which a kind is served, and whether its objects live in namespaces.
+    /// The plural name of a kind, and whether the kind is namespaced.
     ///
     /// # Errors
-    /// `unimplemented` if it is not served.
+    /// `unimplemented` if the API server does not serve the kind.
     pub async fn served(&self, kind: &Kind) -> Result<(String, bool), Failure> {
         let resource = self.resource(kind).await?;
         Ok((resource.plural, resource.namespaced))
     }
 
-    /// The CustomResourceDefinition that serves a kind, as it stands now; none for a kind that is built in or not served.
+    /// The CustomResourceDefinition of a kind, read now; `None` if the kind is built in or not served.
     ///
     /// # Errors
-    /// Whatever keeps this host from looking: `permission-denied`, `unavailable`.
+    /// The failure of the read, for example `permission-denied` or `unavailable`.
     pub async fn definition(&self, kind: &Kind) -> Result<Option<Value>, Failure> {
         let plural = match self.served(kind).await {
             Ok((plural, _)) => plural,
@@ -97,7 +99,10 @@ impl Cluster {
         }
     }
 
-    /// How a kind is served; `unimplemented` if it is not.
+    /// How the API server serves a kind.
+    ///
+    /// # Errors
+    /// `unimplemented` if the API server does not serve the kind.
     pub(crate) async fn resource(&self, kind: &Kind) -> Result<Resource, Failure> {
         if let Some(resource) = self.discovery.get(kind) {
             return Ok(resource);

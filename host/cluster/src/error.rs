@@ -1,4 +1,4 @@
-//! From what an API server says to the contract's codes, by the table of `wit/ERRORS.md`.
+//! Translates the errors of an API server into the codes of the contract, by the table in `wit/ERRORS.md`.
 
 use std::error::Error as StdError;
 
@@ -7,7 +7,7 @@ use kube::client::AuthError;
 use polity_core::contract::{Code, Failure};
 use serde_json::Value;
 
-/// What a request wanted: some errors mean different things.
+/// The kind of request. The same HTTP status means different things for different kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,
@@ -27,7 +27,8 @@ impl Verb {
         }
     }
 
-    /// The failure as it is for this verb when nobody knows whether the request was carried out.
+    /// Marks the failure as `effect: unknown`, unless this verb only reads. Used when nobody knows whether
+    /// the server carried the request out.
     pub(crate) fn unknown(self, failure: Failure) -> Failure {
         match self {
             Verb::Get => failure,
@@ -36,11 +37,11 @@ impl Verb {
     }
 }
 
-/// Bytes of what a server says that are passed on.
+/// The most bytes of a server's message that are passed on.
 const SAID: usize = 4_096;
 
-/// A failure from an HTTP response that is not a success. `body` is a `Status` where the server sent one;
-/// `retry_after` are the seconds of that header.
+/// The failure for an HTTP response that is not a success. `body` is the `Status` object if the server sent
+/// one. `retry_after` is the value of that header in seconds.
 pub(crate) fn from_response(
     verb: Verb,
     what: &str,
@@ -53,10 +54,12 @@ pub(crate) fn from_response(
         .filter(|said| !said.is_empty())
         .or(status.canonical_reason())
         .unwrap_or("no message");
-    // An object can be wrong in thousands of places.
+    // Cut the message: an invalid object can have thousands of errors.
     let said = &said[..said.floor_char_boundary(SAID)];
     let (code, is_definite) = match status.as_u16() {
-        // A patch can state a uid only as a value: another object's is an immutable field that changes.
+        // A patch states its uid precondition as the value of `metadata.uid`. If another object has the name
+        // now, the server sees a change of an immutable field and answers 422. That is a failed precondition
+        // and no bad request.
         422 if concerns_uid(body) => (Code::Aborted, true),
         400 | 413 | 422 => (Code::InvalidArgument, true),
         401 => (Code::Unauthenticated, true),
@@ -87,19 +90,20 @@ pub(crate) fn from_response(
     }
 }
 
-/// A missing object is named in the `Status`; a path that nothing serves is not.
+/// Whether a 404 is about the path and not about an object: a `Status` for a missing object names the object.
 fn is_path_unknown(body: &Value) -> bool {
     body["details"]["name"].as_str().unwrap_or_default().is_empty()
 }
 
-/// A pod that more than one disruption budget covers is not evicted: nothing was tried, and nothing but an edit of the
-/// budgets mends it. The server says so by a 500 that has no reason, unlike its own errors (Kubernetes 1.36.3,
-/// `pkg/registry/core/pod/storage/eviction.go`).
+/// Whether the server refuses to evict a pod because more than one disruption budget covers it. Nothing was
+/// tried, and only an edit of the budgets helps. The server answers with a 500 without a reason, unlike its
+/// own errors (Kubernetes 1.36.3, `pkg/registry/core/pod/storage/eviction.go`).
 fn has_several_budgets(said: &str) -> bool {
     said.starts_with("This pod has more than one PodDisruptionBudget")
 }
 
-/// A disruption budget allows no more for now, or is not counted yet. A server that is overloaded says 429 as well.
+/// Whether a 429 comes from a disruption budget that allows no eviction now, or is not computed yet. An
+/// overloaded server also answers 429.
 fn is_budget_spent(body: &Value) -> bool {
     causes_of(body).any(|cause| cause["reason"] == "DisruptionBudget")
 }
@@ -112,7 +116,7 @@ fn causes_of(body: &Value) -> impl Iterator<Item = &Value> {
     body["details"]["causes"].as_array().into_iter().flatten()
 }
 
-/// A failure to get any response: refused before anything was sent, or cut in the middle.
+/// The failure for a request that got no response: nothing was sent, or the connection was cut.
 pub(crate) fn from_transport(verb: Verb, what: &str, error: &kube::Error) -> Failure {
     let why = innermost(error);
     if matches!(error, kube::Error::Auth(_)) || causes(error).any(|e| e.is::<AuthError>()) {
@@ -126,13 +130,13 @@ pub(crate) fn from_transport(verb: Verb, what: &str, error: &kube::Error) -> Fai
     cut(verb, what, error)
 }
 
-/// A connection that ended before its answer did.
+/// The failure for a connection that ended before the answer did.
 pub(crate) fn cut(verb: Verb, what: &str, error: &(dyn StdError + 'static)) -> Failure {
     let message = format!("{what}: the connection was cut: {}", innermost(error));
     verb.unknown(Failure::new(Code::DeadlineExceeded, message))
 }
 
-/// A call that took too long.
+/// The failure for a call that reached its time limit.
 pub(crate) fn too_long(verb: Verb, what: &str) -> Failure {
     verb.unknown(Failure::new(
         Code::DeadlineExceeded,
@@ -153,7 +157,8 @@ fn innermost(error: &(dyn StdError + 'static)) -> String {
     causes(error).last().map(ToString::to_string).unwrap_or_default()
 }
 
-/// Whether there never was a connection: name not resolved, refused, no TLS.
+/// Whether no connection was made: the name was not resolved, the connection was refused, or TLS failed. Then
+/// the request was not sent, and its effect is none.
 fn is_unsent(error: &(dyn StdError + 'static)) -> bool {
     let http = error.downcast_ref::<hyper_util::client::legacy::Error>();
     let io = error.downcast_ref::<std::io::Error>();
@@ -246,7 +251,8 @@ mod tests {
         assert_eq!(failure.retry_after, Some(u64::MAX));
     }
 
-    /// The refusals of evictions as kube-apiserver 1.36.3 sends them: `tests/tests/evictions.rs` sees them there.
+    /// The refusals of evictions as kube-apiserver 1.36.3 sends them. `tests/tests/evictions.rs` checks them
+    /// against a real one.
     #[test]
     fn an_eviction_is_refused_for_now_or_until_somebody_edits_the_budgets() {
         let spent = |cause: &str, seconds: Option<u64>| {

@@ -1,4 +1,5 @@
-//! Kubernetes Events: one object for each reason and message of an object, counted when it comes again.
+//! Kubernetes Events. Each pair of reason and message of an object is one Event object, which is counted up
+//! when it happens again.
 
 use polity_core::contract::{Answer, Event, EventType, ObjectRef};
 use polity_kube_rules::time::rfc3339;
@@ -8,18 +9,19 @@ use sha2::{Digest, Sha256};
 use crate::Cluster;
 use crate::request::MANAGER;
 
-/// Bytes of a message and of a reason that an API server takes: `NoteLengthLimit` and `ReasonLengthLimit` of Kubernetes
-/// 1.36.3, `pkg/apis/core/validation/events.go`, which holds them against events.k8s.io/v1. An Event is one object in
-/// both versions.
+/// The most bytes of a message and of a reason that an API server accepts: `NoteLengthLimit` and
+/// `ReasonLengthLimit` of Kubernetes 1.36.3 (`pkg/apis/core/validation/events.go`). They apply to
+/// events.k8s.io/v1; an Event is the same object in both API versions.
 const MESSAGE: usize = 1_024;
 const REASON: usize = 128;
-/// The most that an Event is counted to: the field has 32 bits.
+/// The highest count of an Event: the field has 32 bits.
 const COUNT: u64 = i32::MAX as u64;
-/// Characters of an object's name in the name of its Event: with the hash it stays below 253.
+/// The most characters of the object's name in the name of its Event. With the hash the whole stays below the
+/// 253 that a name may have.
 const NAME: usize = 200;
 
 impl Cluster {
-    /// Says of an Event that is there that it happened again.
+    /// Counts up an Event object that exists already.
     pub(crate) async fn count(&self, event: &ObjectRef, now: u64) -> Answer {
         let known = self.get(event).await?;
         let count = known["count"].as_u64().unwrap_or(1).saturating_add(1).min(COUNT);
@@ -28,7 +30,8 @@ impl Cluster {
     }
 }
 
-/// The Event as it is when it happens first. Its name is made of what it says, so that it is found when it comes again.
+/// The Event object for a first occurrence. Its name is a hash of its content, so that the next occurrence
+/// finds the same object.
 pub(crate) fn fresh(object: &ObjectRef, uid: &str, event: &Event, now: u64) -> Value {
     let (reason, message) = (reason(&event.reason), cut(&event.message, MESSAGE));
     let hash = Sha256::new_with_prefix(uid)
@@ -40,7 +43,7 @@ pub(crate) fn fresh(object: &ObjectRef, uid: &str, event: &Event, now: u64) -> V
     let hash: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     let name: String = object.name.chars().take(NAME).collect();
     let name = name.trim_end_matches(['.', '-']);
-    // Events of cluster-scoped objects stand in `default`, as everywhere in Kubernetes.
+    // Kubernetes puts Events of cluster-scoped objects into the namespace `default`.
     let namespace = object.namespace.as_deref().unwrap_or("default");
     json!({
         "apiVersion": "v1", "kind": "Event",
@@ -56,7 +59,7 @@ pub(crate) fn fresh(object: &ObjectRef, uid: &str, event: &Event, now: u64) -> V
     })
 }
 
-/// A reason as people and programs read it: a word of letters, digits and what joins them.
+/// Turns a text into a valid reason: one word of letters, digits and `-_.:/`.
 fn reason(said: &str) -> String {
     let joins = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/');
     let word: String = said.chars().filter(joins).take(REASON).collect();
@@ -66,7 +69,7 @@ fn reason(said: &str) -> String {
     }
 }
 
-/// So many bytes of a text, and no part of a character.
+/// At most `most` bytes of a text, cut between two characters.
 fn cut(text: &str, most: usize) -> &str {
     let end = text.floor_char_boundary(most);
     &text[..end]

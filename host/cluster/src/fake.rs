@@ -1,4 +1,4 @@
-//! An API server for tests: answers by a script, and remembers what it was asked.
+//! An API server for tests. It answers by a script and remembers the requests.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,15 +20,15 @@ use crate::Cluster;
 /// The body of a response.
 type Answered = UnsyncBoxBody<Bytes, BoxError>;
 
-/// What a request is answered with.
+/// The answer to a request.
 pub(crate) enum Reply {
     /// A status and a JSON body.
     Json(u16, HeaderMap, Value),
-    /// A status and some other body.
+    /// A status and a body that is not JSON.
     Text(u16, String),
-    /// A watch: these lines, and then.
+    /// A watch: these lines, and how it ends.
     Watch(Vec<Value>, Then),
-    /// Nobody listens.
+    /// The connection is refused.
     Refused,
     /// The connection ends before the answer.
     Reset,
@@ -64,14 +64,14 @@ impl Reply {
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) method: String,
-    /// With its query.
+    /// The path with its query.
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Value,
     pub(crate) at: tokio::time::Instant,
 }
 
-/// The server. Once its script is used up it answers nothing.
+/// The server. When its script is used up, it no longer answers.
 #[derive(Clone)]
 pub(crate) struct Fake {
     script: Arc<Mutex<VecDeque<Reply>>>,
@@ -80,7 +80,7 @@ pub(crate) struct Fake {
 }
 
 impl Fake {
-    /// Answers each request by the next reply.
+    /// Answers each request with the next reply of the script.
     pub(crate) fn answering(script: impl IntoIterator<Item = Reply>) -> Self {
         Fake {
             script: Arc::new(Mutex::new(script.into_iter().collect())),
@@ -89,7 +89,7 @@ impl Fake {
         }
     }
 
-    /// The same, except that discovery is answered by itself and not remembered.
+    /// The same, but answers discovery by itself and does not remember those requests.
     pub(crate) fn serving(script: impl IntoIterator<Item = Reply>) -> Self {
         Fake {
             discovers: true,
@@ -97,7 +97,7 @@ impl Fake {
         }
     }
 
-    /// A cluster that speaks to it; its lease is `polity-system/polity`.
+    /// A cluster that uses this server. Its lease is `polity-system/polity`.
     pub(crate) fn cluster(&self) -> Cluster {
         let fake = self.clone();
         let service = service_fn(move |request| fake.clone().answer(request));
@@ -158,7 +158,7 @@ fn whole(text: String) -> Answered {
     Full::from(text).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// The lines in pieces that end anywhere but where the lines do.
+/// The lines in pieces of seven bytes, so that pieces and lines end at different places.
 fn watch_body(lines: &[Value], then: Then) -> Answered {
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let pieces = text.as_bytes().chunks(7).map(Bytes::copy_from_slice);
@@ -174,7 +174,7 @@ fn watch_body(lines: &[Value], then: Then) -> Answered {
     }
 }
 
-/// Kinds for tests.
+/// The kinds that tests use.
 fn resources(path: &str) -> Option<Value> {
     let kinds: &[(&str, &str, bool)] = match path {
         "/api/v1" => &[
@@ -219,7 +219,7 @@ pub(crate) fn widget(name: &str, version: u64) -> Value {
     })
 }
 
-/// A `Status`, as API servers refuse.
+/// A `Status` with which API servers refuse.
 pub(crate) fn refusal(code: u16, reason: &str, name: &str) -> Reply {
     let body = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
@@ -232,7 +232,7 @@ pub(crate) fn not_found(name: &str) -> Reply {
     refusal(404, "NotFound", name)
 }
 
-/// What an API server says of a path that it does not serve.
+/// The answer of an API server for a path that it does not serve.
 pub(crate) fn not_served() -> Reply {
     Reply::Text(404, "404 page not found\n".into())
 }

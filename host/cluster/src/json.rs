@@ -1,18 +1,19 @@
-//! Reading JSON of an API server: objects may nest deeper than anything can be done with.
+//! Reads JSON from an API server and limits how deep it nests.
 //!
-//! A real API server takes objects that nest ten thousand values deep; to walk one ends the stack, and a parser that
-//! refuses it refuses the list or the watch that it is in, and with it every other object of its kind. So what lies too
-//! deep is read as null: nobody looks there.
+//! A real API server accepts objects that nest ten thousand values deep. Walking such an object would
+//! overflow the stack. A parser that refuses it would refuse the whole list or watch, and hide every other
+//! object of that kind. So a value that lies too deep is read as null. No policy reads that deep.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// How deep an object is read. Parsers of policies stop at 128 (serde_json's limit), with answers and patches around it.
+/// How many levels of an object are read. Policies parse at most 128 levels (the limit of serde_json), which
+/// include the answer or patch around the object.
 const DEPTH: usize = 100;
 
-/// Reads a document in which objects stand below so many values.
+/// Parses a document whose objects stand `above` levels deep in it.
 pub(crate) fn parse(bytes: &[u8], above: usize) -> Result<Value, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let value = Below(DEPTH + above).deserialize(&mut deserializer)?;
@@ -20,7 +21,7 @@ pub(crate) fn parse(bytes: &[u8], above: usize) -> Result<Value, serde_json::Err
     Ok(value)
 }
 
-/// A value that may nest so deep.
+/// Parses a value that may have this many levels.
 #[derive(Clone, Copy)]
 struct Below(usize);
 
@@ -69,7 +70,7 @@ impl<'de> Visitor<'de> for Below {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let Some(deeper) = self.0.checked_sub(1) else {
-            // Skipping recurses no more.
+            // `IgnoredAny` skips without recursion, so depth does no harm here.
             while seq.next_element::<IgnoredAny>()?.is_some() {}
             return Ok(Value::Null);
         };
@@ -125,7 +126,7 @@ mod tests {
             let list = parse(text.as_bytes(), 2).expect("JSON");
             assert_eq!(depth(&list["items"][0]), DEPTH);
             assert_eq!(list["items"][1]["spec"], 7);
-            // The same object, however it comes.
+            // The same object, once in a list and once in a watch.
             let alone = parse(format!("{{\"spec\":{deep}}}").as_bytes(), 0).expect("JSON");
             assert_eq!(alone, list["items"][0]);
         }

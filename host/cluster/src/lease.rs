@@ -1,4 +1,4 @@
-//! The lease: one object, written on the version that was read.
+//! The lease: one object, always written with the version that was read.
 
 use polity_core::call::{LeaseRead, LeaseWrite};
 use polity_core::contract::{Code, Failure, Kind, ObjectRef};
@@ -11,8 +11,9 @@ use crate::request::{MANAGER, named, until};
 use crate::{Cluster, LONGEST};
 
 impl Cluster {
-    /// Reads the lease (none), or writes it. None is a lease that does not exist. A write is acknowledged or it is a
-    /// failure, `aborted` if somebody else wrote: what stands there then says nothing of when this host renewed it.
+    /// Reads the lease if `write` is `None`, otherwise writes it. The answer is `None` if the lease does not
+    /// exist. A write is acknowledged, or it fails. The failure is `aborted` if somebody else wrote first;
+    /// the host must not read that other write as a renewal of its own.
     pub async fn lease(&self, write: Option<&LeaseWrite>) -> Result<Option<LeaseRead>, Failure> {
         let end = Instant::now() + LONGEST;
         let reference = self.lease_reference();
@@ -34,8 +35,8 @@ impl Cluster {
     }
 
     async fn write_lease(&self, reference: &ObjectRef, write: &LeaseWrite) -> Result<Value, Failure> {
-        // With its milliseconds: a renewal that wrote the same time as the last would change nothing, and others would
-        // count from the one before it.
+        // `micro_time` keeps the milliseconds. If two renewals wrote the same time, the second would change
+        // nothing, and other hosts would count the lease's duration from the first.
         let now = micro_time(of_unix_ms(write.now));
         let mut lease = json!({
             "metadata": {},
@@ -88,7 +89,8 @@ fn read(lease: &Value) -> LeaseRead {
     }
 }
 
-/// A number of a lease has 32 bits. Somebody else wrote it: it is never more than one that can be counted on from.
+/// A number of a lease. The field has 32 bits, and somebody else wrote it. One less than the largest value is
+/// returned at most, so that the caller can add one.
 fn number(value: &Value) -> u64 {
     const MOST: u64 = i32::MAX as u64 - 1;
     value.as_u64().unwrap_or(0).min(MOST)

@@ -45,28 +45,31 @@ pub use secret::{MintLimits, SecretValues, Wanted};
 
 use discovery::Discovery;
 
-/// Lists whose answers are read at a time.
+/// How many list answers the host reads at the same time. A list answer is large, and at a start all kinds
+/// are listed at once.
 const LISTS: usize = 4;
-/// The longest that a read or a write takes before it is cut.
+/// The longest time that a read or a write may take. The host cuts it then.
 pub const LONGEST: Duration = Duration::from_secs(5);
 
-/// A cluster, or what looks like one.
+/// A Kubernetes API server, or the embedded API of standalone.
 #[derive(Clone)]
 pub struct Cluster {
     client: kube::Client,
     discovery: Arc<Discovery>,
     lease: (String, String),
-    /// Keys the digests of Secrets, so that they mean nothing outside this installation. Read when first needed.
+    /// The key for digests of Secrets, so that a digest means nothing outside this installation. Read on
+    /// first use.
     installation: Arc<OnceCell<Vec<u8>>>,
-    /// Where the next look for minted tokens that are of no use begins; none: at the first.
+    /// The `continue` token at which the next sweep for expired tokens begins; `None` begins at the first
+    /// token.
     swept: Arc<Mutex<Option<String>>>,
-    /// Lists whose answers are read at a time.
+    /// Limits how many list answers are read at the same time.
     lists: Arc<Semaphore>,
 }
 
 impl Cluster {
-    /// Speaks through this client, which must not repeat requests by itself. The lease stands at this namespace and
-    /// name, and beside it the Secret `NAME-installation`.
+    /// Uses this client, which must not repeat requests by itself: core retries. `lease` is the namespace and
+    /// name of the lease. The Secret `NAME-installation` stands beside the lease.
     pub fn new(client: kube::Client, lease: (&str, &str)) -> Self {
         Cluster {
             client,

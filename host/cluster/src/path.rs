@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use polity_core::contract::{Code, Failure, Kind, ObjectRef};
 use polity_kube_rules::names::{LONGEST_SUBDOMAIN, is_path_segment};
 
-/// How a kind is served.
+/// Where the API server serves a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Resource {
     /// `/api/v1` or `/apis/G/V`
@@ -16,7 +16,7 @@ pub(crate) struct Resource {
 }
 
 impl Resource {
-    /// The collection, of one namespace or of all.
+    /// The path of a collection, in one namespace or in all.
     pub(crate) fn collection(&self, namespace: Option<&str>) -> Result<String, Failure> {
         match namespace.filter(|_| self.namespaced) {
             Some(namespace) => Ok(format!(
@@ -29,7 +29,7 @@ impl Resource {
         }
     }
 
-    /// One object, or a subresource of it.
+    /// The path of one object or of a subresource.
     pub(crate) fn object(
         &self,
         namespace: Option<&str>,
@@ -49,7 +49,7 @@ impl Resource {
     }
 }
 
-/// `/api/v1` or `/apis/G/V`
+/// The path of a group and version: `/api/v1` or `/apis/G/V`.
 pub(crate) fn root(api_version: &str) -> Result<String, Failure> {
     match api_version.split_once('/') {
         None => Ok(format!("/api/{}", segment("apiVersion", api_version)?)),
@@ -61,18 +61,19 @@ pub(crate) fn root(api_version: &str) -> Result<String, Failure> {
     }
 }
 
-/// A path segment. API servers undo escapes before they split a path, so a name that would split it, walk up it or
-/// vanish (which turns an object's URL into that of all objects) is refused and not only escaped.
+/// A checked and escaped path segment. API servers undo escapes before they split a path. So escaping is not
+/// enough: a name that contains `/`, is `..`, or is empty (which turns the URL of an object into the URL of
+/// all objects) is refused.
 fn segment(what: &str, text: &str) -> Result<String, Failure> {
     if !is_path_segment(text) || text.len() > LONGEST_SUBDOMAIN {
         let shown: String = text.chars().take(LONGEST_SUBDOMAIN).collect();
-        let message = format!("{shown:?} cannot be the {what} of an object");
+        let message = format!("{shown:?} is not a valid {what} of an object");
         return Err(Failure::new(Code::InvalidArgument, message));
     }
     Ok(escaped(text))
 }
 
-/// A query: `?a=b&c=d`.
+/// The query part of a URL: `?a=b&c=d`.
 pub(crate) fn query(pairs: &[(&str, &str)]) -> String {
     let mut text = String::new();
     for (name, value) in pairs {

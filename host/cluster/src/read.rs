@@ -1,4 +1,4 @@
-//! Reads that go through to the API server.
+//! Reads that go to the API server and not to the cache.
 
 use polity_core::contract::{Answer, Code, Failure, Kind, ListQuery, ObjectRef, Question};
 use serde_json::{Value, json};
@@ -9,14 +9,15 @@ use crate::path::core_object;
 use crate::request::{LARGEST, named, too_large, until};
 use crate::{Cluster, LONGEST, path};
 
-/// Objects in one page of a list.
+/// The most objects in one page of a list.
 pub(crate) const PAGE: usize = 500;
-/// Bytes of all pages of a list that is read through: what is watched takes less, and is trimmed.
+/// The most bytes of all pages of a list that is read with `latest`. Lists for the cache have no such limit:
+/// they are trimmed as they come in.
 const LONGEST_LIST: usize = 64 << 20;
 
 impl Cluster {
-    /// Answers a question of the cluster: the object, an array of objects by namespace and name, or
-    /// `{exists, keys, digest}` of a Secret.
+    /// Answers a question about the cluster. The answer is the object, an array of objects sorted by
+    /// namespace and name, or `{exists, keys, digest}` of a Secret.
     pub async fn read(&self, question: &Question) -> Answer {
         let end = Instant::now() + LONGEST;
         match question {
@@ -36,17 +37,17 @@ impl Cluster {
             Question::Reachable(_) => self.answers().await,
             Question::Cloud(_) | Question::Lock(_) | Question::Credential(_) => Err(Failure::new(
                 Code::Unimplemented,
-                "not a question to the API server",
+                "the API server does not answer questions of this kind",
             )),
         }
     }
 
-    /// Whether the API server answers and is ready: `true`, or why not.
+    /// Whether the API server answers and is ready: `true`, or the reason why not.
     async fn answers(&self) -> Answer {
         let (end, what) = (Instant::now() + LONGEST, "/readyz");
         let look = async { self.open(what, what).await.map(drop) };
         match until(end, Verb::Get, what, look).await {
-            // Who refuses to say it answers.
+            // An API server that refuses the question answers, so it is reachable.
             Err(failure) if !matches!(failure.code, Code::PermissionDenied | Code::Unauthenticated) => {
                 Err(Failure::new(Code::Unavailable, failure.message))
             }
@@ -65,7 +66,7 @@ impl Cluster {
             0 => usize::MAX,
             limit => limit as usize,
         };
-        // One more than the limit tells that there are too many.
+        // Ask for one object more than the limit: if it comes, there are too many.
         let size = PAGE.min(limit.saturating_add(1));
         let (mut objects, mut next): (Vec<Value>, Option<String>) = (Vec::new(), None);
         let mut bytes = 0;
@@ -83,7 +84,7 @@ impl Cluster {
             }
             objects.extend(page.objects);
             if objects.len() > limit {
-                let message = format!("{what}: more than the {limit} that were asked for");
+                let message = format!("{what}: there are more objects than the limit of {limit}");
                 return Err(Failure::new(Code::ResourceExhausted, message));
             }
             next = page.next;
@@ -99,7 +100,8 @@ impl Cluster {
         Ok(Value::Array(objects))
     }
 
-    /// A page of so many objects, or fewer where they are large; none is as many as the server likes.
+    /// One page with at most `size` objects. With `None` the server chooses. If an answer is too large, the
+    /// page is asked for again with half as many objects.
     pub(crate) async fn page(
         &self,
         kind: &Kind,
@@ -136,13 +138,13 @@ impl Cluster {
 pub(crate) struct Page {
     pub(crate) objects: Vec<Value>,
     pub(crate) version: String,
-    /// Where the next page begins; none after the last.
+    /// The token of the next page; `None` on the last page.
     pub(crate) next: Option<String>,
-    /// Of its text.
+    /// The length of the page's text.
     pub(crate) bytes: usize,
 }
 
-/// The objects of a list, with the kind that lists leave out of their items.
+/// The objects of a list. Kind and apiVersion are added, because servers leave them out of list items.
 fn items(list: &mut Value, kind: &Kind) -> Vec<Value> {
     let Some(Value::Array(mut items)) = list.get_mut("items").map(Value::take) else {
         return Vec::new();
@@ -154,12 +156,13 @@ fn items(list: &mut Value, kind: &Kind) -> Vec<Value> {
     items
 }
 
-/// Secrets are seen through [`Question::Secret`] alone.
+/// Refuses to read Secrets as objects: their content leaves the host in no answer. [`Question::Secret`]
+/// answers what may be known of one.
 pub(crate) fn refuse_secrets(kind: &Kind) -> Result<(), Failure> {
     match (kind.api_version.as_str(), kind.kind.as_str()) {
         ("v1", "Secret") => Err(Failure::new(
             Code::PermissionDenied,
-            "the content of Secrets is not shown",
+            "the content of a Secret is never shown to a policy: ask the question `secret` instead",
         )),
         _ => Ok(()),
     }
@@ -224,7 +227,7 @@ mod tests {
         );
     }
 
-    /// A page of one object that has so many MiB.
+    /// A page with one object of this many MiB.
     fn large(token: &str, name: &str, mib: usize) -> Reply {
         let mut item = widget(name, 1);
         item["spec"] = json!({"x": "x".repeat(mib << 20)});
@@ -251,7 +254,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_too_large_to_be_read_is_refused() {
-        // Pages of 500, 250, 125, 62, 31, 15, 7, 3 and 1.
+        // Page sizes: 500, 250, 125, 62, 31, 15, 7, 3 and 1.
         let fake = Fake::serving((0..9).map(|_| large("", "one", 16)));
         let failure = fake.cluster().read(&list(0)).await.expect_err("no page fits");
         assert_eq!(failure.code, Code::ResourceExhausted);

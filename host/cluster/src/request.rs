@@ -14,16 +14,16 @@ use crate::{Cluster, json};
 
 /// The content type of JSON merge patches.
 const MERGE_PATCH: &str = "application/merge-patch+json";
-/// Bytes of an answer that are read. An object has 1.5 MiB at most, which is what etcd takes in one request: a page of a list
-/// that has more is asked for again, half as long.
+/// The most bytes of an answer that are read. An object has at most 1.5 MiB, because etcd takes no more in
+/// one request. A list page that is larger is asked for again with half as many objects.
 pub(crate) const LARGEST: usize = 16 << 20;
-/// How a write names its writer.
+/// The query parameter that names this host as the writer.
 pub(crate) const MANAGER: (&str, &str) = ("fieldManager", "polity");
-/// What requests call themselves.
+/// The user agent of all requests.
 const AGENT: &str = concat!("polity/", env!("CARGO_PKG_VERSION"));
 
 impl Cluster {
-    /// Sends JSON and reads JSON; a PATCH is a merge patch. How long it may take is the caller's to say.
+    /// Sends JSON and reads JSON. A PATCH is a merge patch. The caller limits the time.
     pub(crate) async fn call(&self, verb: Verb, what: &str, path: &str, body: Option<&Value>) -> Answer {
         let response = self.send(verb, what, path, body).await?;
         match read(verb, what, response, 0).await? {
@@ -32,16 +32,18 @@ impl Cluster {
         }
     }
 
-    /// Gets a list, and its bytes; none if it has too many. So many are read at a time that those of many kinds, which
-    /// all come when a host starts, are not all in memory at once. Who has not begun to answer holds up nobody.
+    /// Gets a list and the length of its text; `None` if the text is too long. A semaphore limits how many
+    /// answers are read at the same time: when a host starts, the lists of all kinds arrive together and
+    /// would fill the memory. The semaphore is taken after the answer has begun, so that a server which is
+    /// slow to begin blocks no other list.
     pub(crate) async fn call_list(&self, what: &str, path: &str) -> Result<Option<(Value, usize)>, Failure> {
         let response = self.send(Verb::Get, what, path, None).await?;
         let _turn = self.lists.acquire().await;
-        // The list and its items are above each object.
+        // A list and its `items` are two levels above each object.
         read(Verb::Get, what, response, 2).await
     }
 
-    /// The body of a successful response, unread.
+    /// The unread body of a successful response.
     pub(crate) async fn open(&self, what: &str, path: &str) -> Result<Body, Failure> {
         self.send(Verb::Get, what, path, None)
             .await
@@ -64,7 +66,7 @@ impl Cluster {
             return Ok(response);
         }
         let (head, body) = response.into_parts();
-        // A refusal whose reason is cut off is one all the same.
+        // The status alone makes this a refusal. If its body is cut off, only the reason is missing.
         let bytes = Limited::new(body, LARGEST).collect().await;
         let bytes = bytes.map(http_body_util::Collected::to_bytes);
         let value = json::parse(&bytes.unwrap_or_default(), 0).unwrap_or(Value::Null);
@@ -76,7 +78,8 @@ impl Cluster {
     }
 }
 
-/// Reads an answer, in which objects stand below so many values: its bytes, too. None if it has too many.
+/// Reads an answer in which objects stand `above` levels deep, and its length in bytes. `None` if the answer
+/// is too long.
 async fn read(
     verb: Verb,
     what: &str,
@@ -99,13 +102,13 @@ async fn read(
     }
 }
 
-/// What is said of an answer that has more bytes than are read.
+/// The failure for an answer that is longer than the host reads.
 pub(crate) fn too_large(what: &str, most: usize) -> Failure {
     let message = format!("{what}: the answer has more than {} MiB", most >> 20);
     Failure::new(Code::ResourceExhausted, message)
 }
 
-/// Cuts what takes longer than until then.
+/// Runs a call and cuts it at `end`.
 pub(crate) async fn until<T>(
     end: Instant,
     verb: Verb,
@@ -118,7 +121,7 @@ pub(crate) async fn until<T>(
     }
 }
 
-/// An object as messages name it.
+/// The name of an object as messages show it.
 pub(crate) fn named(object: &ObjectRef) -> String {
     match &object.namespace {
         Some(namespace) => format!("{} {namespace}/{}", object.kind.kind, object.name),

@@ -1,8 +1,9 @@
-//! Secrets: what a policy may know of them, what only clouds get, and tokens that the host makes.
+//! Secrets: what a policy may know of them, values for clouds, and tokens that the host mints.
 //!
 //! # Guarantees
 //!
-//! - A value leaves this file only by [`Cluster::secret_values`], which the host calls to unseal what a cloud is told.
+//! - A value leaves this file only through [`Cluster::secret_values`]. The host calls it to unseal the values
+//!   that a cloud is sent.
 
 use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
@@ -24,43 +25,44 @@ use crate::read::{PAGE, Page};
 use crate::request::{named, until};
 use crate::{Cluster, LONGEST};
 
-/// The entry of the installation's Secret.
+/// The entry of the installation's Secret that holds its key.
 const KEY: &str = "key";
 /// The entry of a minted Secret that holds the token.
 const TOKEN: &str = "token";
-/// Whose token it is: the uid of the primary for which it was made.
+/// The label that holds the owner of a token: the uid of the primary for which it was minted.
 const OWNER: &str = "polity.dev/minted-for";
-/// Until when it is of use: Unix milliseconds.
+/// The annotation that says when a token expires, in Unix milliseconds.
 const EXPIRES: &str = "polity.dev/expires";
-/// The longest that a token may be of use, whatever is granted: what waits longer for a token asks for another one.
+/// The longest lifetime of a token, whatever is granted. A policy that needs a token for longer mints another
+/// one.
 const LONGEST_TTL: u64 = 24 * 3_600_000;
-/// The most tokens of one owner that are of use, where no grant says otherwise: a cluster of some hundred machines joins
+/// The most valid tokens of one owner, if no grant says otherwise. A cluster of some hundred machines joins
 /// them a few at a time.
 const TOKENS: usize = 128;
-/// Tokens that are looked at in one page, and removed at most by one mint.
+/// The most tokens that one mint looks at to remove expired ones.
 const SWEPT: usize = 100;
-/// How long one mint may take to remove old tokens: most of its time is for the new one.
+/// The longest time that one mint spends on removing expired tokens. Most of its time is for the new token.
 const SWEEP: Duration = Duration::from_secs(2);
 
-/// A token that is wanted.
+/// A token that a policy wants.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     /// `bootstrap-token`, with which a node joins this cluster, or `password`.
     pub kind: &'a str,
-    /// Bootstrap tokens: the groups of whoever joins, beside `system:bootstrappers`.
+    /// For bootstrap tokens: the groups of the node that joins, in addition to `system:bootstrappers`.
     pub groups: &'a [String],
-    /// Milliseconds that it is of use.
+    /// The lifetime in milliseconds.
     pub ttl: u64,
-    /// The uid of the primary that it is for.
+    /// The uid of the primary that the token is for.
     pub owner: &'a str,
 }
 
-/// How much a grant lets its policy mint.
+/// How much a grant allows its policy to mint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MintLimits {
-    /// Milliseconds that a token may be of use; never more than a day.
+    /// The longest lifetime of a token in milliseconds; at most one day.
     pub longest_ttl: u64,
-    /// Tokens of one owner that may be of use at the same time.
+    /// The most valid tokens that one owner may have at the same time.
     pub count: usize,
 }
 
@@ -73,18 +75,19 @@ impl Default for MintLimits {
     }
 }
 
-/// What a Secret holds.
+/// The content of a Secret.
 pub struct SecretValues {
-    /// As [`Question::Secret`](polity_core::contract::Question::Secret) answers it.
+    /// The digest that [`Question::Secret`](polity_core::contract::Question::Secret) answers.
     pub digest: String,
-    /// By key.
+    /// Decoded values by key.
     pub values: BTreeMap<String, Vec<u8>>,
 }
 
 impl Cluster {
-    /// The values of a Secret, for those who unseal what a cloud is told, and for nobody else.
+    /// The values of a Secret. Only the code that unseals values for a cloud may call this.
     ///
-    /// A name that a [mint](Cluster::mint) answered is a token of the host, for the primary of that uid alone.
+    /// A name that begins with [`MINTED`] names a token that the host [minted](Cluster::mint). It is answered
+    /// only if `owner` is the uid of the primary for which it was minted.
     pub async fn secret_values(
         &self,
         namespace: Option<&str>,
@@ -103,7 +106,8 @@ impl Cluster {
         let found = match (minted, found) {
             (None, found) => found?,
             (Some(_), Ok(found)) if found["metadata"]["labels"][OWNER] == *owner => found,
-            // One word for all that is not the owner's: whether a Secret of the host has this name is nobody's business.
+            // The same answer whether the token belongs to somebody else or does not exist. Otherwise a
+            // policy could find out which Secrets stand in the host's namespace.
             (Some(name), Ok(_)) => return Err(not_minted(name)),
             (Some(name), Err(failure)) if failure.code == Code::NotFound => return Err(not_minted(name)),
             (Some(_), Err(failure)) => return Err(failure),
@@ -115,7 +119,7 @@ impl Cluster {
             let value = value.map_err(|_| {
                 Failure::new(
                     Code::DataLoss,
-                    format!("{what}: its entry {name:?} is not base64"),
+                    format!("{what}: the value of {name:?} is not base64"),
                 )
             })?;
             values.insert(name.clone(), value);
@@ -126,12 +130,13 @@ impl Cluster {
         })
     }
 
-    /// Makes a token. The answer is a sealed reference. The token stands in a Secret beside the host's lease; after its
-    /// time it may be removed by whoever makes the next, and a bootstrap token is refused by the cluster.
+    /// Mints a token and answers a sealed reference to it. The token stands in a Secret beside the host's
+    /// lease. Once it has expired, the cluster refuses a bootstrap token, and a later mint removes the
+    /// Secret.
     ///
     /// # Errors
-    /// `invalid-argument` for a time that is longer than the limits let, `resource-exhausted` if the owner has as many
-    /// tokens as they let.
+    /// `invalid-argument` if the lifetime is longer than the limits allow, `resource-exhausted` if the owner
+    /// already has as many valid tokens as they allow.
     ///
     /// Source of the form of bootstrap tokens:
     /// <https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/>.
@@ -140,11 +145,13 @@ impl Cluster {
         let end = Instant::now() + LONGEST;
         let longest = limits.longest_ttl.min(LONGEST_TTL);
         if ttl > longest {
-            let message = format!("a token for {ttl} ms is not minted: {longest} ms is the longest");
+            let message = format!(
+                "a token with a lifetime of {ttl} ms is not minted: the longest allowed lifetime is {longest} ms"
+            );
             return Err(Failure::new(Code::InvalidArgument, message));
         }
         if owner.len() > LONGEST_LABEL || !owner.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
-            let message = "nothing is minted for an owner whose uid is none";
+            let message = "no token is minted: the uid of the owner is not a valid label value";
             return Err(Failure::new(Code::InvalidArgument, message));
         }
         let expires = unix.saturating_add(ttl);
@@ -153,8 +160,9 @@ impl Cluster {
         let counted = until(end, Verb::Get, what, self.count_minted(owner, unix, limits.count));
         if counted.await? >= limits.count {
             let count = limits.count;
-            let message =
-                format!("there are {count} tokens of this object that are of use: no more are minted");
+            let message = format!(
+                "this object has {count} valid tokens, as many as its grant allows: revoke one or wait until one expires"
+            );
             return Err(Failure::new(Code::ResourceExhausted, message));
         }
         let _ = timeout(SWEEP, self.sweep(unix)).await;
@@ -169,11 +177,12 @@ impl Cluster {
         Ok(json!({"$secret": {"name": format!("{MINTED}{name}"), "key": TOKEN}}))
     }
 
-    /// Makes a token useless that was minted for this owner, by removing it. Its value, for whoever plays the cluster that
-    /// would take it; none if it is gone already.
+    /// Revokes a token that was minted for this owner, by removing its Secret. Answers the token's value;
+    /// `None` if the token is gone already. The simulation needs the value, because it plays the cluster that
+    /// would accept the token.
     ///
     /// # Errors
-    /// `not-found` for one that was minted for somebody else.
+    /// `not-found` for a token that was minted for another owner.
     pub async fn revoke(&self, name: &str, owner: &str) -> Result<Option<String>, Failure> {
         let end = Instant::now() + LONGEST;
         let name = name.strip_prefix(MINTED).ok_or_else(|| not_minted(name))?;
@@ -197,7 +206,7 @@ impl Cluster {
         }
     }
 
-    /// How many tokens of this owner are of use, counted up to `most`.
+    /// The number of this owner's valid tokens, counted up to `most`.
     async fn count_minted(&self, owner: &str, unix: u64, most: usize) -> Result<usize, Failure> {
         let (mut count, mut next) = (0, None);
         let selector = format!("{OWNER}={owner}");
@@ -215,12 +224,13 @@ impl Cluster {
         }
     }
 
-    /// Removes minted tokens whose time is over: one page of all tokens for each mint, and the page after it for the
-    /// next. What cannot be removed now is removed in the next round.
+    /// Removes expired tokens: each mint looks at one page of all tokens, and the next mint at the page after
+    /// it. A token that cannot be removed now is removed in a later round.
     async fn sweep(&self, unix: u64) {
         let from = self.swept().take();
         let Ok(page) = self.minted(OWNER, SWEPT, from.as_deref()).await else {
-            // A place that the server has forgotten is none: the next begins at the first.
+            // The server may have forgotten the `continue` token. `take` above has cleared it, so the next
+            // sweep begins at the first token.
             return;
         };
         let over = page.objects.into_iter().filter(|secret| expires(secret) <= unix);
@@ -232,7 +242,7 @@ impl Cluster {
         *self.swept() = page.next;
     }
 
-    /// A page of the minted tokens that this selects.
+    /// One page of the minted tokens that the selector matches.
     async fn minted(&self, selector: &str, size: usize, from: Option<&str>) -> Result<Page, Failure> {
         let kind = core_object("Secret", None, "").kind;
         let mut pairs = vec![("labelSelector", selector)];
@@ -245,7 +255,7 @@ impl Cluster {
         self.swept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What may be known of a Secret: `{exists, keys, digest}`.
+    /// What a policy may know of a Secret: `{exists, keys, digest}`.
     pub(crate) async fn secret(&self, secret: &ObjectRef) -> Answer {
         let found = match self.get(secret).await {
             Err(failure) if failure.code == Code::NotFound => {
@@ -264,8 +274,8 @@ impl Cluster {
         key.await
     }
 
-    /// The bytes of this installation's own Secret, made when there is none: every replica and every start has the
-    /// same, and nobody else does.
+    /// The key in this installation's own Secret, which is created if it is missing. Every replica and every
+    /// start uses the same key, and nobody else knows it.
     async fn installation_key(&self) -> Result<Vec<u8>, Failure> {
         let (namespace, lease) = &self.lease;
         let reference = core_object("Secret", Some(namespace), &format!("{lease}-installation"));
@@ -277,7 +287,7 @@ impl Cluster {
                     "data": {KEY: STANDARD.encode(random()?)},
                 });
                 match self.create(&fresh, &[]).await {
-                    // Another replica was faster.
+                    // Another replica created the Secret first: its key is the one.
                     Err(failure) if failure.code == Code::AlreadyExists => self.get(&reference).await?,
                     other => other?,
                 }
@@ -288,14 +298,17 @@ impl Cluster {
         match STANDARD.decode(key) {
             Ok(key) if !key.is_empty() => Ok(key),
             _ => {
-                let message = format!("{} has no entry {KEY:?}", named(&reference));
+                let message = format!(
+                    "{} has no entry {KEY:?}: restore it, or delete the Secret and the host makes a new key",
+                    named(&reference)
+                );
                 Err(Failure::new(Code::DataLoss, message))
             }
         }
     }
 }
 
-/// When a minted token is of no use any more; never, if that cannot be read: it is not removed on a guess.
+/// When a minted token expires. If that cannot be read, it never does: no token is removed on a guess.
 fn expires(secret: &Value) -> u64 {
     let at = secret["metadata"]["annotations"][EXPIRES].as_str();
     at.and_then(|at| at.parse().ok()).unwrap_or(u64::MAX)
@@ -308,7 +321,7 @@ fn not_minted(name: &str) -> Failure {
     )
 }
 
-/// The entries of a Secret in the order of their names, as they are encoded.
+/// The entries of a Secret, still encoded, sorted by name.
 fn entries(secret: &Value) -> Vec<(&str, &str)> {
     let data = secret["data"].as_object();
     let mut entries: Vec<(&str, &str)> = data
@@ -320,7 +333,7 @@ fn entries(secret: &Value) -> Vec<(&str, &str)> {
     entries
 }
 
-/// A name, a type and the entries of a token.
+/// The name, the type and the entries of a new token.
 fn fresh(wanted: &Wanted<'_>, expires: u64) -> Result<(String, &'static str, Value), Failure> {
     match wanted.kind {
         "bootstrap-token" => {
@@ -344,13 +357,14 @@ fn fresh(wanted: &Wanted<'_>, expires: u64) -> Result<(String, &'static str, Val
             Ok((name, "Opaque", json!({TOKEN: letters(32)?})))
         }
         kind => {
-            let message = format!("{kind:?} is not minted: bootstrap-token and password are");
+            let message =
+                format!("tokens of kind {kind:?} are not minted: the kinds are bootstrap-token and password");
             Err(Failure::new(Code::Unimplemented, message))
         }
     }
 }
 
-/// Random letters and digits, each as likely as the others.
+/// Random letters and digits. All 32 are equally likely, because 32 divides 256.
 fn letters(count: usize) -> Result<String, Failure> {
     const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let bytes = random()?;
@@ -358,10 +372,13 @@ fn letters(count: usize) -> Result<String, Failure> {
     Ok(bytes.iter().take(count).map(letter).collect())
 }
 
-/// SHA-256 of the key and of everything else with its length before it: the Secret's place first, so that two tenants
-/// whose Secrets hold the same are not told so. The lengths make two different Secrets different inputs. A credential
-/// plan names a Secret by its digest, so whoever was not answered it cannot use the Secret; a digest that somebody
-/// extends, which is all that HMAC would prevent, is that of no Secret there is.
+/// SHA-256 of the key, the Secret's namespace and name, and its entries, each with its length before it.
+/// Namespace and name are part of it so that equal Secrets of two tenants have different digests. The lengths
+/// make sure that two different Secrets are different inputs.
+///
+/// A credential plan names a Secret by its digest, so only a policy that was answered the digest can use the
+/// Secret. HMAC would add protection against extending a digest; an extended digest belongs to no Secret, so
+/// HMAC is not needed.
 fn digest(key: &[u8], secret: &ObjectRef, entries: &[(&str, &str)]) -> String {
     let mut digest = Sha256::new();
     let mut add = |part: &[u8]| {
@@ -386,7 +403,10 @@ fn random() -> Result<[u8; 32], Failure> {
     let mut bytes = [0; 32];
     match getrandom(&mut bytes, GetRandomFlags::empty()) {
         Ok(32) => Ok(bytes),
-        _ => Err(Failure::new(Code::Internal, "the system gives no random bytes")),
+        _ => Err(Failure::new(
+            Code::Internal,
+            "the operating system returned no random bytes",
+        )),
     }
 }
 
@@ -604,7 +624,7 @@ mod tests {
             assert!(failure.message.contains("is the longest"), "{failure}");
             assert!(fake.seen().is_empty());
         }
-        // A clock at the end of its numbers ends no process.
+        // A clock near the largest time must not overflow.
         let fake = Fake::serving([none(), none(), Reply::json(201, json!({}))]);
         assert!(mint(&fake.cluster(), 1_000, u64::MAX, ever).await.is_ok());
     }

@@ -1,4 +1,5 @@
-//! Watches: a full list, then every change; again from the start when the server forgot where we were.
+//! Watches: a full list, then every change. If the server has forgotten the last version, the watch lists
+//! again.
 //!
 //! # Flow
 //!
@@ -11,20 +12,23 @@
 //!              └────────── the version is forgotten ─────┘
 //! ```
 //!
-//! The server ends a watch after some minutes, a network sooner: it is opened again at the last version that an event or
-//! a bookmark brought, and nobody notices. When that fails, `Failed` says that answers from the cache may be old, and
-//! after a wait everything is listed again.
+//! A server ends a watch after some minutes, and a network may end it sooner. The watch is then opened again
+//! at the last version that an event or a bookmark brought. Core does not notice. If the watch cannot be
+//! opened again, `Failed` says that answers from the cache may be old. After a wait everything is listed
+//! again.
 //!
 //! # Guarantees
 //!
-//! - `Failed` comes once until the next `Listed`, and what follows it is always a `Listed`.
-//! - A version that the server forgot (410) is no failure: the next list tells all. Twice in a row, it is one.
-//! - The waits grow as long as no watch shows anything, also when each list succeeds.
+//! - `Failed` comes once for each new reason until the next `Listed`. After a `Failed` no event comes before
+//!   a `Listed`.
+//! - A version that the server has forgotten (410) is no failure: the watch lists again. Twice in a row it is
+//!   a failure.
+//! - The waits grow as long as no watch shows anything, even if each list succeeds.
 //!
 //! # Caveats
 //!
-//! - A connection that dies in silence is noticed after [`SILENT`] where the server sends bookmarks, otherwise at the
-//!   watch's end.
+//! - A connection that dies in silence is noticed after [`SILENT`] if the server sends bookmarks, otherwise
+//!   when the watch should end.
 
 mod lines;
 
@@ -45,25 +49,25 @@ use crate::request::until;
 use crate::{Cluster, path};
 use lines::{Line, Lines};
 
-/// How long a watch lasts before it is begun anew: below the five minutes after which load balancers cut.
+/// How long a watch lasts before it is opened again. Load balancers cut connections after five minutes.
 const LASTS: Duration = Duration::from_secs(290);
-/// How much later than that the server may end it.
+/// How much later than [`LASTS`] the server may end a watch.
 const LATE: Duration = Duration::from_secs(15);
-/// The longest silence of a server that sends bookmarks: it does so about once a minute.
+/// The longest silence of a server that sends bookmarks. It sends one about every minute.
 const SILENT: Duration = Duration::from_secs(150);
-/// A watch that lasted so long is one that works, even if it had nothing to show.
+/// A watch that lasted this long works, even if it showed no event.
 const STEADY: Duration = Duration::from_secs(30);
-/// How long one page of a list may take. Nothing waits for it but this watch.
+/// The longest time for one page of a list. Only this watch waits for it.
 const LIST_LONGEST: Duration = Duration::from_secs(30);
-/// How long a watch may take to begin.
+/// The longest time for opening a watch.
 const OPEN_LONGEST: Duration = Duration::from_secs(10);
 /// The first and the longest wait after a failure.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(800), Duration::from_secs(30));
-/// The longest wait that a server may ask for: one that says more would never be looked at again.
+/// The longest wait that a server can ask for. Without this limit a server could stop a watch for ever.
 const LONGEST_ASKED: Duration = Duration::from_secs(300);
 
 impl Cluster {
-    /// Shows what is in scope, for ever.
+    /// Shows the objects in scope and their changes, without end.
     pub fn watch(&self, scope: Scope) -> impl Stream<Item = WatchEvent> + Send + use<> {
         let watch = Watch {
             cluster: self.clone(),
@@ -81,7 +85,8 @@ impl Cluster {
     async fn list_scope(&self, scope: &Scope) -> Result<(Vec<Object>, String), Failure> {
         refuse_secrets(&scope.kind)?;
         match self.list_pages(scope, Some(PAGE)).await {
-            // The server forgot the version of the first page before it was asked for the last: all at once, then.
+            // The server forgot the version of the first page before the last page was asked for. One page
+            // with everything cannot be forgotten half-way.
             Err(failure) if failure.code == Code::OutOfRange => self.list_pages(scope, None).await,
             other => other,
         }
@@ -129,18 +134,18 @@ impl Cluster {
     }
 }
 
-/// A watch of one scope: its state, and what outlives each state.
+/// A watch of one scope: its state, and what all states share.
 struct Watch {
     cluster: Cluster,
     scope: Scope,
     state: State,
-    /// Lists and watches in a row that came to nothing.
+    /// Lists and watches that failed in a row.
     failures: u32,
-    /// What `Failed` said since the last list; none if it said nothing.
+    /// The reason that the last `Failed` gave since the last list; `None` if there was no `Failed`.
     said: Option<String>,
 }
 
-/// What a watch does. Each state holds what is valid in that state alone.
+/// What a watch is doing. Each state holds only what is valid in it.
 enum State {
     /// The watch asks for everything in scope.
     Listing,
@@ -148,19 +153,19 @@ enum State {
     Opening(Progress),
     /// The server shows what comes after a version.
     Following(Progress, Lines),
-    /// The watch leaves the server alone for so long, then lists.
+    /// The watch waits this long, then lists.
     BackingOff(Duration),
 }
 
-/// How far a watch came since the last list.
+/// How far a watch has come since the last list.
 struct Progress {
-    /// The version that the list, an event or a bookmark brought last.
+    /// The newest version that the list, an event or a bookmark brought.
     version: String,
-    /// Whether the server showed anything since the list, or at least kept the watch open for a while.
+    /// Whether the server has sent an event or a bookmark since the list, or kept the watch open for a while.
     works: bool,
 }
 
-/// The next state, and the event that the transition shows, if any.
+/// The next state, and the event to show, if any.
 type Transition = (State, Option<WatchEvent>);
 
 impl Watch {
@@ -207,7 +212,7 @@ impl Watch {
                 Err(failure) => self.on_end(&progress, &failure),
             },
             Ok(None) => {
-                let failure = Failure::new(Code::Unavailable, "it ended as soon as it began");
+                let failure = Failure::new(Code::Unavailable, "the server ended it at once without an event");
                 self.on_cut(progress, &lines, failure)
             }
             Err(failure) => self.on_cut(progress, &lines, failure),
@@ -227,9 +232,10 @@ impl Watch {
         (State::Opening(progress), Some(listed))
     }
 
-    /// The lines ended, as all do some time: the watch is opened again at their last version.
+    /// The lines ended, as they all do some time. The watch is opened again at their last version.
     fn on_cut(&mut self, progress: Progress, lines: &Lines, failure: Failure) -> Transition {
-        // A watch that ended at once, without news, would end at once again.
+        // A watch that ended at once and brought no news would end at once again. Opening it again without a
+        // wait would be an endless loop against the server.
         if lines.began_at == progress.version && lines.opened.elapsed() < STEADY {
             let what = format!("watch of {}: {}", self.scope.kind.kind, failure.message);
             return self.on_end(&progress, &Failure::new(failure.code, what));
@@ -238,7 +244,7 @@ impl Watch {
         (State::Opening(Progress { works, ..progress }), None)
     }
 
-    /// The watch cannot go on from its version.
+    /// The watch cannot be opened or followed from its version.
     fn on_end(&mut self, progress: &Progress, failure: &Failure) -> Transition {
         if progress.works {
             self.failures = 0;
@@ -282,8 +288,8 @@ fn selector(scope: &Scope) -> Option<String> {
     (!terms.is_empty()).then(|| terms.join(","))
 }
 
-/// The wait after so many failures in a row: doubled each time, up to a third shorter so that not every watch comes
-/// back at once, and as long as the server asks for.
+/// The wait after this many failures in a row. It doubles each time, and is up to a third shorter at random
+/// so that not all watches return at once. It is at least as long as the server asks for.
 fn wait(failures: u32, failure: &Failure) -> Duration {
     let full = (BACKOFF.0 * 2u32.pow(failures.saturating_sub(1).min(6))).min(BACKOFF.1);
     let percent = (RandomState::new().hash_one(failures) % 100) as u32;
@@ -330,7 +336,7 @@ mod tests {
         line("ERROR", status)
     }
 
-    /// What a watch says until it waits for the server, an hour without news; each event as text.
+    /// The events of a watch as text, until the watch has shown nothing for an hour.
     async fn said(fake: &Fake, scope: Scope) -> Vec<String> {
         let mut events = std::pin::pin!(fake.cluster().watch(scope));
         let mut said = Vec::new();
@@ -348,7 +354,7 @@ mod tests {
         said
     }
 
-    /// The versions that watches began at, `list` for a list.
+    /// The versions at which watches were opened; `list` for a list.
     fn began(fake: &Fake) -> Vec<String> {
         let paths = fake.paths();
         let version = |path: &String| match path.split_once("resourceVersion=") {
@@ -358,7 +364,7 @@ mod tests {
         paths.iter().map(version).collect()
     }
 
-    /// Seconds between the first and the other requests.
+    /// The seconds from the first request to each later one.
     fn times(fake: &Fake) -> Vec<f64> {
         let seen = fake.seen();
         seen.iter().map(|s| (s.at - seen[0].at).as_secs_f64()).collect()
@@ -513,7 +519,7 @@ mod tests {
         let times = times(&fake);
         let waits: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
         for (wait, full) in waits.iter().zip([0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]) {
-            // Timers are good to a millisecond.
+            // Timers are exact to a millisecond.
             assert!(*wait > full * 0.66 && *wait <= full + 0.002, "{wait} of {full}");
         }
     }

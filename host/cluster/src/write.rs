@@ -1,4 +1,4 @@
-//! Writes: patches of primaries, acts on other objects. Each is sent at most once.
+//! Writes: patches of primaries, and acts on other objects. Each is sent at most once.
 
 use polity_core::call::Write;
 use polity_core::contract::{Act, Answer, Code, Eviction, Failure, ObjectRef, Precondition};
@@ -12,12 +12,13 @@ use crate::request::{MANAGER, named, until};
 use crate::{Cluster, LONGEST, event, path};
 
 impl Cluster {
-    /// Writes. The answer is the object as it stands then, `null` if it is gone.
+    /// Performs a write. The answer is the object after the write; `null` if the object is gone.
     pub async fn write(&self, write: &Write) -> Answer {
         let end = Instant::now() + LONGEST;
         let prepared = prepare(write)?;
         let what = named(&prepared.object);
-        // Looking the kind up first is no part of what may have been performed.
+        // Discovery comes first and counts as a read: if it is cut, nothing was sent, and the effect is not
+        // unknown.
         until(end, Verb::Get, &what, self.resource(&prepared.object.kind)).await?;
         until(end, prepared.verb, &what, self.perform(prepared)).await
     }
@@ -55,7 +56,8 @@ impl Cluster {
             .await
     }
 
-    /// A JSON merge patch; `metadata.uid` and `metadata.resourceVersion` in it are the precondition.
+    /// Sends a JSON merge patch. `metadata.uid` and `metadata.resourceVersion` in the patch are its
+    /// precondition.
     pub(crate) async fn merge(
         &self,
         object: &ObjectRef,
@@ -75,7 +77,8 @@ impl Cluster {
         let answer = self
             .call(Verb::Delete, &named(object), &path, Some(options))
             .await?;
-        // Servers answer with the object that they are about to remove, or with a Status, also when it is gone.
+        // The answer to a deletion is the object that waits for its finalizers, the object as it was before
+        // its removal, or a Status. Only the first still exists.
         Ok(if is_deleting(&answer) && !is_ended(&answer) {
             answer
         } else {
@@ -85,21 +88,22 @@ impl Cluster {
 
     async fn evict(&self, object: &ObjectRef, eviction: &Value) -> Answer {
         let what = named(object);
-        // API servers try an eviction whose precondition fails again for ten seconds: one that cannot succeed is better
-        // not begun. The precondition is sent all the same.
+        // API servers retry an eviction whose precondition fails for ten seconds. This check ends an eviction
+        // that cannot succeed at once. The precondition is sent as well, because the Pod can change after the
+        // check.
         let precondition = &eviction["deleteOptions"]["preconditions"];
         let before = self.get(object).await?;
         for field in ["uid", "resourceVersion"] {
             if !precondition[field].is_null() && precondition[field] != before["metadata"][field] {
-                let message = format!("{what}: the {field} of the precondition does not hold");
+                let message = format!("{what}: the precondition failed: another {field}");
                 return Err(Failure::new(Code::Aborted, message));
             }
         }
         let resource = self.resource(&object.kind).await?;
         let path = resource.object(object.namespace.as_deref(), &object.name, Some("eviction"))?;
         self.call(Verb::Evict, &what, &path, Some(eviction)).await?;
-        // An eviction is answered with a Status: how the Pod stands is another question. It is evicted all the same
-        // if that cannot be said.
+        // The answer to an eviction is a Status and not the Pod, so the Pod is read afterwards. If that read
+        // fails, the Pod is evicted all the same: the effect is unknown.
         match self.get(object).await {
             Ok(pod) if pod["metadata"]["uid"] == precondition["uid"] => Ok(pod),
             Ok(_) => Ok(Value::Null),
@@ -109,14 +113,14 @@ impl Cluster {
     }
 }
 
-/// A write as it is sent.
+/// A write in the form in which it is sent.
 #[derive(Debug)]
 struct Prepared {
     verb: Verb,
     object: ObjectRef,
     subresource: Option<String>,
     body: Value,
-    /// An Event: one that is there is counted, at this time.
+    /// Set for an Event: if the Event object exists, it is counted up with this time.
     counted: Option<u64>,
 }
 
@@ -162,9 +166,10 @@ fn prepare(write: &Write) -> Result<Prepared, Failure> {
             Ok(prepared(Verb::Delete, &act.object, options))
         }
         Write::Act(Act::Evict(act)) => Ok(prepared(Verb::Evict, &act.object, eviction(act))),
-        Write::Act(Act::Cloud(_) | Act::Mint(_) | Act::Revoke(_)) => {
-            Err(Failure::new(Code::Unimplemented, "not a write of the cluster"))
-        }
+        Write::Act(Act::Cloud(_) | Act::Mint(_) | Act::Revoke(_)) => Err(Failure::new(
+            Code::Unimplemented,
+            "the API server does not perform acts of this kind",
+        )),
         Write::Event {
             object,
             uid,
@@ -180,17 +185,17 @@ fn prepare(write: &Write) -> Result<Prepared, Failure> {
     }
 }
 
-/// A patch with its precondition.
+/// A patch with its precondition in `metadata`.
 fn guarded(patch: &Value, precondition: Option<&Precondition>) -> Result<Value, Failure> {
     let Some(precondition) = precondition else {
         return Ok(patch.clone());
     };
-    let invalid = |what| Failure::new(Code::InvalidArgument, format!("patch: {what} is no JSON object"));
-    let mut patch = patch.as_object().cloned().ok_or_else(|| invalid("it"))?;
+    let invalid = |what| Failure::new(Code::InvalidArgument, format!("the {what} is not a JSON object"));
+    let mut patch = patch.as_object().cloned().ok_or_else(|| invalid("patch"))?;
     let mut metadata = match patch.remove("metadata") {
         None | Some(Value::Null) => serde_json::Map::new(),
         Some(Value::Object(fields)) => fields,
-        Some(_) => return Err(invalid("its metadata")),
+        Some(_) => return Err(invalid("metadata of the patch")),
     };
     metadata.insert("uid".to_owned(), json!(precondition.uid));
     if let Some(version) = &precondition.resource_version {

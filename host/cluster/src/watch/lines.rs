@@ -1,4 +1,4 @@
-//! The body of a watch: one JSON document a line.
+//! The body of a watch: one JSON document in each line.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use http_body_util::BodyExt as _;
@@ -13,19 +13,19 @@ use super::{LASTS, LATE, SILENT};
 use crate::error::{self, Verb};
 use crate::json;
 
-/// Bytes of one event: an object is at most 3 MiB in etcd.
+/// The most bytes of one event. An object has at most 3 MiB in etcd.
 const LARGEST: usize = 8 << 20;
 
-/// The lines of one watch, as they come in.
+/// The lines of one watch, in the order in which they arrive.
 pub(super) struct Lines {
     body: Body,
     buffer: BytesMut,
-    /// Bytes of the buffer that hold no end of a line.
+    /// The bytes at the buffer's start that are known to hold no line end.
     scanned: usize,
     pub(super) opened: Instant,
-    /// The version that the watch was opened at.
+    /// The version at which the watch was opened.
     pub(super) began_at: String,
-    /// Whether the server sends bookmarks.
+    /// Whether the server has sent a bookmark.
     pub(super) bookmarks: bool,
 }
 
@@ -41,7 +41,7 @@ impl Lines {
         }
     }
 
-    /// The next line; none at the end.
+    /// The next line; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
         let end = self.opened + LASTS + LATE;
         let end = match self.bookmarks {
@@ -57,31 +57,36 @@ impl Lines {
             }
             self.scanned = self.buffer.len();
             if self.scanned > LARGEST {
-                return Err(Failure::new(Code::Internal, "an event is too large"));
+                return Err(Failure::new(Code::Internal, "an event is larger than 8 MiB"));
             }
             let frame = timeout_at(end, self.body.frame()).await;
-            match frame.map_err(|_| Failure::new(Code::Unavailable, "it fell silent"))? {
+            match frame.map_err(|_| Failure::new(Code::Unavailable, "the server sent nothing in time"))? {
                 None => return Ok(None),
                 Some(Ok(frame)) => {
                     if let Some(data) = frame.data_ref() {
                         self.buffer.extend_from_slice(data);
                     }
                 }
-                Some(Err(e)) => return Err(Failure::new(Code::Unavailable, format!("it was cut: {e}"))),
+                Some(Err(e)) => {
+                    return Err(Failure::new(
+                        Code::Unavailable,
+                        format!("the connection was cut: {e}"),
+                    ));
+                }
             }
         }
     }
 }
 
-/// What a line says.
+/// The content of a line.
 pub(super) struct Line {
-    /// The version that it brings; empty for none.
+    /// The version that the line brings; empty if it brings none.
     pub(super) version: String,
-    /// None for a bookmark.
+    /// `None` for a bookmark.
     pub(super) event: Option<WatchEvent>,
 }
 
-/// Reads a line. One that tells of an error is that failure.
+/// Reads a line. A line that holds an error becomes that failure.
 pub(super) fn decode(line: &[u8], scope: &Scope) -> Result<Line, Failure> {
     let what = format!("watch of {}", scope.kind.kind);
     let mut event = json::parse(line, 1)
