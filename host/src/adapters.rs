@@ -1,4 +1,4 @@
-//! Which clouds this build has.
+//! The clouds of this build.
 
 use anyhow::{Result, anyhow};
 use polity_clouds::{Adapter, node};
@@ -8,14 +8,14 @@ pub(crate) const SIM: &str = "sim";
 /// What to do about such a build.
 pub(crate) const WITH_SIM: &str = "build polity with its feature `sim`";
 
-/// Every cloud that a binding can name here.
+/// Every cloud that a binding can name in this build.
 const ADAPTERS: &[&Adapter] = &[
     #[cfg(feature = "sim")]
     &polity_sim::ADAPTER,
     &node::ADAPTER,
 ];
 
-/// The adapter of this name.
+/// Finds an adapter by its name.
 pub(crate) fn adapter(name: &str) -> Result<&'static Adapter> {
     let found = all().find(|adapter| adapter.name == name);
     found.ok_or_else(|| match name {

@@ -1,5 +1,5 @@
-//! Which manifests were applied to the objects of a data folder, so that a restart leaves alone what people have changed
-//! since: a manifest is applied again only after it has changed itself.
+//! Remembers which manifests were applied to a data folder. A restart applies a manifest again only if the
+//! manifest has changed, so changes that people made to the objects since then stay.
 
 use std::collections::BTreeMap;
 
@@ -12,43 +12,43 @@ use sha2::{Digest as _, Sha256};
 use crate::data::Data;
 use crate::display::hex;
 
-/// The file in the data folder that remembers them.
+/// The file in the data folder that holds the digests.
 const FILE: &str = "applied";
 
-/// Manifests by what they are of, each by its digest.
+/// The digest of each applied manifest, by its object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied(BTreeMap<String, String>);
 
 impl Applied {
-    /// Those that earlier processes applied.
+    /// Reads the manifests that earlier processes applied.
     pub(crate) fn read(data: &Data) -> Result<Self> {
         let text = data.read(FILE);
         let text = text.with_context(|| format!("cannot read {FILE} in the data folder"))?;
         let applied = text.map(|text| serde_json::from_str(&text)).transpose();
         let applied =
-            applied.with_context(|| format!("{FILE} in the data folder is no list of manifests"))?;
+            applied.with_context(|| format!("{FILE} in the data folder is not a list of manifests; remove the file to apply all manifests again"))?;
         Ok(applied.unwrap_or_default())
     }
 
-    /// Remembers them, for the processes to come.
+    /// Saves the digests for later processes.
     pub(crate) fn save(&self, data: &Data) -> Result<()> {
         let text = serde_json::to_string(self)?;
         data.replace(FILE, &text)
-            .context("what was applied is not remembered")
+            .context("cannot save which manifests were applied")
     }
 
-    /// Whether a manifest was applied as it is.
+    /// Whether this very manifest was applied.
     pub(crate) fn has(&self, manifest: &Value) -> bool {
         self.0.get(&of(manifest)) == Some(&digest(manifest))
     }
 
-    /// It is applied now.
+    /// Notes that a manifest was applied.
     pub(crate) fn note(&mut self, manifest: &Value) {
         self.0.insert(of(manifest), digest(manifest));
     }
 }
 
-/// What a manifest is of, with the version left out as in Kubernetes.
+/// The object that a manifest describes. The API version is left out: it does not identify an object.
 fn of(manifest: &Value) -> String {
     let object = Object::new(manifest.clone()).reference();
     let group = object

@@ -1,4 +1,4 @@
-//! Bindings: from an object of the cluster to policies that run, and back to its status.
+//! Bindings: from a PolicyBinding in the cluster to running policies, and back to its status.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,16 +26,16 @@ use crate::display::{printable, shortened};
 use crate::policies::{Policies, Stamp};
 use crate::turns::Later;
 
-/// Real seconds between looks at whether a policy's file was replaced.
+/// How often the files of policies are looked at, in real time.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Bytes of a manifest's name or version: as many as a name in Kubernetes has.
+/// The most bytes of a manifest's name or version: the same as for a name in Kubernetes.
 const NAME: usize = 253;
 
-/// Real time between looks at a CRD that keeps a binding from being loaded.
+/// How often a CRD is looked at that keeps a binding from being loaded, in real time.
 const LOOK_AT_CRD_EVERY: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// What is watched to know the bindings.
+/// The scope of the watch for bindings.
 pub(crate) fn scope() -> Scope {
     Scope {
         kind: Kind {
@@ -49,33 +49,33 @@ pub(crate) fn scope() -> Scope {
     }
 }
 
-/// A binding that can run, and the policies it runs.
+/// A binding that can run, and its policies.
 pub(crate) struct Ready {
     pub(crate) binding: Binding,
     pub(crate) policies: Vec<(Arc<Policy>, Arc<[u8]>)>,
 }
 
-/// What came of loading a binding.
+/// The result of loading a binding.
 pub(crate) struct Loaded {
     pub(crate) name: String,
     serial: u64,
     result: Result<Ready, Problem>,
 }
 
-/// What is said of bindings, to whoever holds them.
+/// News about bindings for the event loop.
 pub(crate) enum News {
-    /// By their watch.
+    /// An event of the watch for bindings.
     Watched(WatchEvent),
-    /// The policies of one are loaded, or cannot be.
+    /// The policies of a binding are loaded, or loading failed.
     Loaded(Box<Loaded>),
-    /// It is time to look at the files that they name.
+    /// It is time to check whether policy files were replaced.
     FilesMayHaveChanged,
 }
 
-/// Why a binding is not loaded.
+/// The reason why a binding is not loaded.
 struct Problem {
     words: String,
-    /// When it is tried again although nothing changed.
+    /// When loading is tried again even though nothing changed.
     again: Option<Instant>,
 }
 
@@ -86,21 +86,22 @@ pub(crate) struct Bindings {
     clouds: Arc<Clouds>,
     sender: mpsc::Sender<News>,
     known: BTreeMap<String, Known>,
-    /// The names of those that are being loaded: one at a time of each name, whatever becomes of it meanwhile.
+    /// The names of the bindings that are being loaded. Only one load per name runs at a time, even if the
+    /// binding changes or goes meanwhile.
     busy: BTreeSet<String>,
     serial: u64,
-    /// Whether the watch has listed: before that nobody knows which bindings there are.
+    /// Whether the watch has listed. Before that it is not known which bindings there are.
     listed: bool,
 }
 
 struct Known {
     object: Object,
-    /// The newest attempt to load it: results of older ones come too late.
+    /// The number of the newest attempt to load the binding. Results of older attempts are dropped.
     serial: u64,
     loading: bool,
     problem: Option<String>,
     again: Option<Instant>,
-    /// What runs, as the status shows it.
+    /// The loaded policies, as the status shows them.
     running: Value,
     stamps: Vec<Option<Stamp>>,
     written: Option<Value>,
@@ -125,7 +126,7 @@ impl Bindings {
         }
     }
 
-    /// Looks once a second whether a policy's file was replaced.
+    /// Sends `FilesMayHaveChanged` once a second.
     pub(crate) fn watch_files(&self) {
         let sender = self.sender.clone();
         tokio::spawn(async move {
@@ -139,7 +140,7 @@ impl Bindings {
         });
     }
 
-    /// Takes in what the watch of bindings says; the names of those that are gone.
+    /// Takes in an event of the watch for bindings. Returns the names of bindings that are gone.
     pub(crate) fn observe(&mut self, event: WatchEvent) -> Vec<String> {
         let mut gone = Vec::new();
         match event {
@@ -189,7 +190,8 @@ impl Bindings {
         }
     }
 
-    /// Loads again what names a file that was replaced, and what was stopped when its time has come.
+    /// Reloads the bindings whose policy files were replaced, and those whose earlier load was stopped and is
+    /// due again.
     pub(crate) fn reload_changed(&mut self) {
         let now = Instant::now();
         let changed: Vec<String> = self
@@ -213,7 +215,7 @@ impl Bindings {
         }
     }
 
-    /// Starts loading a binding as it stands, unless it is being loaded as it stood: then that comes to an end first.
+    /// Starts loading a binding as it stands. If an older state of it is being loaded, that ends first.
     fn start(&mut self, name: &str) {
         let Some(known) = self.known.get_mut(name).filter(|_| !self.busy.contains(name)) else {
             return;
@@ -229,7 +231,7 @@ impl Bindings {
                 Ok(Ok(ready)) => fits_the_cluster(&cluster, ready).await,
                 Ok(Err(problem)) => Err(problem),
                 Err(e) => Err(Problem {
-                    words: format!("loading it was stopped: {e}"),
+                    words: format!("loading was stopped: {e}"),
                     again: None,
                 }),
             };
@@ -238,7 +240,7 @@ impl Bindings {
         });
     }
 
-    /// Takes in what came of loading; none if it comes too late.
+    /// Takes in the result of loading a binding. `None` if the binding has changed since that load began.
     pub(crate) fn loaded(&mut self, loaded: Loaded) -> Option<Result<Ready, String>> {
         self.busy.remove(&loaded.name);
         let known = self.known.get_mut(&loaded.name)?;
@@ -260,7 +262,7 @@ impl Bindings {
         }
     }
 
-    /// Why bindings are not loaded, by name.
+    /// The reasons why bindings are not loaded, by name.
     pub(crate) fn problems(&self) -> BTreeMap<String, String> {
         self.known
             .iter()
@@ -268,12 +270,12 @@ impl Bindings {
             .collect()
     }
 
-    /// Bindings that are being loaded.
+    /// The number of bindings that are being loaded.
     pub(crate) fn loading(&self) -> usize {
         self.known.values().filter(|known| known.loading).count() + usize::from(!self.listed)
     }
 
-    /// The statuses that have news, as writes.
+    /// The writes for all statuses that changed.
     pub(crate) fn statuses(
         &mut self,
         health: impl Fn(&str) -> Option<Health>,
@@ -286,7 +288,8 @@ impl Bindings {
                 continue;
             }
             known.written = Some(status.clone());
-            // Whoever writes it beside this host changes something else.
+            // Only the uid is a precondition. Other writers change other fields of the status, and their
+            // writes must not make this one fail.
             let precondition = Precondition {
                 uid: known.object.uid().to_owned(),
                 resource_version: None,
@@ -324,7 +327,7 @@ fn sources(policies: &binding::Policies) -> Vec<(Role, &PolicySource)> {
     .collect()
 }
 
-/// Builds the crates that a binding names, or a patch of one, so that loading it takes no time.
+/// Builds the crates that a binding, or a patch of one, names. Loading the binding then takes no build time.
 pub(crate) fn build(policies: &Policies, object: &Value) {
     let named = object["spec"]["policies"].clone();
     let Ok(named) = serde_json::from_value::<binding::Policies>(named) else {
@@ -338,7 +341,8 @@ pub(crate) fn build(policies: &Policies, object: &Value) {
     }
 }
 
-/// Compiles the policies that a binding or a patch of one names. What is wrong with one is said when it is loaded.
+/// Compiles the policies that a binding, or a patch of one, names. Errors are reported when the binding is
+/// loaded.
 pub(crate) fn compile(policies: &Policies, object: &Value) {
     let named = object["spec"]["policies"].clone();
     let named = serde_json::from_value::<binding::Policies>(named).unwrap_or_default();
@@ -347,8 +351,8 @@ pub(crate) fn compile(policies: &Policies, object: &Value) {
     }
 }
 
-/// A binding whose policies find in the cluster what they rest on. What cannot be looked at now is found out when
-/// it is written.
+/// Checks that the cluster has what the binding's policies need. If that cannot be read now, the first write
+/// will show it.
 async fn fits_the_cluster(cluster: &Cluster, ready: Ready) -> Result<Ready, Problem> {
     let Binding { spec, catalogue, .. } = &ready.binding;
     let crd = match cluster.definition(&spec.governs.kind()).await {
@@ -371,19 +375,19 @@ async fn fits_the_cluster(cluster: &Cluster, ready: Ready) -> Result<Ready, Prob
     }
 }
 
-/// Loads a binding; a bug of ours that it meets is its problem and nobody else's.
+/// Loads a binding and catches panics. A bug that one binding triggers must not stop the others.
 fn load_guarded(policies: &Policies, clouds: &Clouds, object: &Object) -> Result<Ready, Problem> {
     let load = || load(policies, clouds, object);
     let loaded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(load));
     loaded
-        .unwrap_or_else(|_| bail!("loading it failed; this is a bug of Polity"))
+        .unwrap_or_else(|_| bail!("loading failed; this is a bug of Polity"))
         .map_err(|e| Problem {
             words: format!("{e:#}"),
             again: e.downcast_ref::<Later>().map(|later| later.at),
         })
 }
 
-/// The bindings that stand in a cluster; none if they cannot be listed.
+/// The bindings in the cluster; empty if they cannot be listed.
 pub(crate) async fn standing(cluster: &Cluster) -> Vec<Value> {
     let query = ListQuery {
         latest: true,
@@ -398,7 +402,7 @@ pub(crate) async fn standing(cluster: &Cluster) -> Vec<Value> {
     }
 }
 
-/// Loads everything that a binding names, and checks that it fits together.
+/// Loads all that a binding names, and checks that it fits together.
 pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Result<Ready> {
     let spec = object.at("spec").unwrap_or_default();
     let mut spec: BindingSpec = serde_path_to_error::deserialize(spec).map_err(|e| {
@@ -407,7 +411,7 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
     })?;
     let sources = sources(&spec.policies);
     if spec.policies.lifecycle.is_none() && spec.policies.identity.is_none() {
-        bail!("spec.policies: a lifecycle or an identity policy is needed");
+        bail!("spec.policies: name a lifecycle policy, an identity policy, or both");
     }
     check_limits(&spec.limits)?;
     spec.limits = within_reason(spec.limits);
@@ -428,7 +432,7 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
             if text.len() > NAME {
                 let bytes = text.len();
                 bail!(
-                    "{}: describe: its {what} has {bytes} bytes, at most {NAME} are taken",
+                    "{}: describe: {what} has {bytes} bytes; the limit is {NAME}",
                     at()
                 );
             }
@@ -446,7 +450,8 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
         );
         kept.push((policy, bytes));
     }
-    // Last: what a binding that cannot run says of a cloud binds nobody else.
+    // The cloud is opened last: bindings that name a cloud must agree on its configuration, so a binding that
+    // cannot run must not fix it for the others.
     let catalogue = match &spec.cloud {
         Some(cloud) => clouds.open(cloud).context("spec.cloud")?.catalogue().clone(),
         None => Arc::default(),
@@ -478,7 +483,8 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
     })
 }
 
-/// A bound of nothing would hold up this binding for ever, and `passesPerTenant` those of others too.
+/// Refuses limits of zero, and waits that contradict each other. A limit of zero would block this binding for
+/// ever; zero for `passesPerTenant` would block other bindings too.
 fn check_limits(limits: &Limits) -> Result<()> {
     let bounds = [
         ("stepFuel", limits.step_fuel),
@@ -497,17 +503,19 @@ fn check_limits(limits: &Limits) -> Result<()> {
         ("longestWait", limits.longest_wait),
     ];
     if let Some((name, _)) = bounds.iter().find(|(_, bound)| *bound == 0) {
-        bail!("spec.limits.{name}: 0 would let nothing through");
+        bail!("spec.limits.{name}: 0 would stop every pass; use 1 or more");
     }
     let (shortest, longest) = (limits.shortest_wait, limits.longest_wait);
     if shortest > longest {
-        bail!("spec.limits.shortestWait: {shortest} ms is longer than longestWait, {longest} ms");
+        bail!(
+            "spec.limits.shortestWait: {shortest} ms is more than longestWait ({longest} ms); lower shortestWait or raise longestWait"
+        );
     }
     Ok(())
 }
 
-/// The most that a limit is taken for: thousands of years of milliseconds, more bytes and instructions than any machine
-/// has. Sums and products of such limits with what is measured do not overflow.
+/// Larger limits count as this one: thousands of years in milliseconds, and more bytes and instructions than
+/// any machine has. Sums and products with such limits do not overflow.
 const REASON: u64 = 1 << 48;
 
 fn within_reason(mut limits: Limits) -> Limits {
@@ -528,7 +536,8 @@ fn within_reason(mut limits: Limits) -> Limits {
     limits
 }
 
-/// The order of creation. Kubernetes tells it to the second, in fourteen digits; names order what was created within one.
+/// The creation time as a number that sorts: Kubernetes gives it in seconds, in fourteen digits. Objects of
+/// the same second are sorted by name.
 fn created(object: &Object) -> u64 {
     let text = object.str_at("metadata.creationTimestamp");
     text.unwrap_or_default()
@@ -561,7 +570,7 @@ fn running(ready: &Ready) -> Value {
 
 fn status(known: &Known, health: &Health, unix: u64) -> Value {
     let loaded = match &known.problem {
-        None => ("Loaded", "True", "Loaded", "every policy is loaded".to_owned()),
+        None => ("Loaded", "True", "Loaded", "all policies are loaded".to_owned()),
         Some(problem) => ("Loaded", "False", "CannotLoad", problem.clone()),
     };
     let healthy = match &health.last_fault {
@@ -569,7 +578,7 @@ fn status(known: &Known, health: &Health, unix: u64) -> Value {
             "Healthy",
             "True",
             "NoFault",
-            "no policy broke its contract since it was loaded".to_owned(),
+            "no policy has broken its contract since it was loaded".to_owned(),
         ),
         Some((key, fault)) => ("Healthy", "False", "PolicyFault", format!("on {key}: {fault}")),
     };
@@ -578,7 +587,7 @@ fn status(known: &Known, health: &Health, unix: u64) -> Value {
             "Ungranted",
             "False",
             "EverythingGranted",
-            "nothing was refused".to_owned(),
+            "every request was granted".to_owned(),
         ),
         false => {
             let all: Vec<&str> = health.ungranted.iter().map(String::as_str).collect();
@@ -590,7 +599,7 @@ fn status(known: &Known, health: &Health, unix: u64) -> Value {
             "Synced",
             "True",
             "Listed",
-            "every watch that it needs has listed".to_owned(),
+            "every watch of this binding has listed its objects".to_owned(),
         ),
         false => {
             let all: Vec<&str> = health.unsynced.iter().map(String::as_str).collect();
@@ -607,7 +616,7 @@ fn status(known: &Known, health: &Health, unix: u64) -> Value {
             "WaitClamped",
             "False",
             "WithinLimits",
-            "every wait was taken as the retry policy said it".to_owned(),
+            "every wait of the retry policy was within the limits".to_owned(),
         ),
         Some((key, wrong)) => ("WaitClamped", "True", "OutOfLimits", format!("on {key}: {wrong}")),
     };
@@ -616,7 +625,7 @@ fn status(known: &Known, health: &Health, unix: u64) -> Value {
             "Kept",
             "True",
             "EverythingKept",
-            "the API server kept what was written".to_owned(),
+            "the API server kept every field that was written".to_owned(),
         ),
         false => {
             let each = health
@@ -625,7 +634,7 @@ fn status(known: &Known, health: &Health, unix: u64) -> Value {
                 .map(|(path, key)| format!("{path} (of {key})"));
             let all = each.collect::<Vec<_>>().join(", ");
             let message = format!(
-                "the API server did not keep {all}: its CustomResourceDefinition lacks the field or sets another value"
+                "the API server did not keep {all}: the CustomResourceDefinition lacks the field, or something sets another value"
             );
             ("Kept", "False", "NotKept", message)
         }
@@ -641,7 +650,7 @@ fn status(known: &Known, health: &Health, unix: u64) -> Value {
             "Overlap",
             "True",
             "OlderBinding",
-            format!("objects of both are governed by {older}"),
+            format!("objects that both bindings match are governed by {older}"),
         ),
     };
     let before = match &known.written {
@@ -677,7 +686,7 @@ fn status(known: &Known, health: &Health, unix: u64) -> Value {
     })
 }
 
-/// The binding that a manifest file holds; none for other kinds.
+/// Whether a manifest is a PolicyBinding.
 pub(crate) fn is_binding(object: &Value) -> bool {
     object["apiVersion"] == binding::API_VERSION && object["kind"] == binding::KIND
 }

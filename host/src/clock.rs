@@ -1,4 +1,4 @@
-//! The host's clock: real, or in standalone as fast as somebody wants it.
+//! The host's clock: real time, or in standalone a faster one.
 
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,21 +11,21 @@ use tokio::time::Instant;
 /// How fast a clock runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Speed {
-    /// So many times as fast as real time.
+    /// This many times as fast as real time.
     Times(f64),
-    /// It jumps: where nothing is left to be done before some time, it is that time. Everything that it is the clock of
-    /// happens on one thread, so that the runtime knows when nothing is left.
+    /// The clock jumps: if nothing is left to do before the next timer, it goes to that timer at once. All
+    /// that uses the clock must run on one thread, so that the runtime knows when nothing is left to do.
     Max,
 }
 
 impl Speed {
-    /// That of everybody's clocks.
+    /// The speed of real time.
     pub const REAL: Speed = Speed::Times(1.0);
 
-    /// A clock that runs so many times as fast as real time.
+    /// A speed of so many times real time.
     ///
     /// # Errors
-    /// If that is not above 0, or beyond 10,000.
+    /// If `times` is not above 0 or is more than 10,000.
     pub fn times(times: f64) -> Result<Self, String> {
         match times > 0.0 && times <= 10_000.0 {
             true => Ok(Speed::Times(times)),
@@ -48,25 +48,25 @@ impl FromStr for Speed {
     }
 }
 
-/// Milliseconds since boot and since the epoch, and sleeps in the same milliseconds.
+/// Milliseconds since boot and since 1970, and sleeps by the same clock.
 ///
-/// With another speed than the real one both run that many times as fast from the moment the clock was made. What waits on
-/// the network waits in real time: only timers, leases and the simulated cloud see this clock.
+/// Both readings run at the clock's speed from the moment at which it starts. Network calls take real time;
+/// only timers, leases and the simulated cloud use this clock.
 ///
-/// A clock may be made to stand still at first, so that nothing happens while the host is getting ready.
+/// A clock can be made to stand still at first, so that no time passes while the host gets ready.
 pub struct Clock {
     speed: Speed,
     boot: u64,
     unix: u64,
-    /// Empty while it stands still.
+    /// Empty while the clock stands still.
     started: SetOnce<Started>,
 }
 
-/// Since when a clock runs, and by what.
+/// The moment at which a clock was started, by the system clock that it follows.
 enum Started {
-    /// The system's boot clock, for which suspends count: a lease goes on ending while the machine sleeps.
+    /// The system's boot clock. It counts suspends: a lease expires while the machine sleeps.
     Boot(u64),
-    /// The runtime's timer, wherever that is paused too.
+    /// The runtime's timer, which tests can pause.
     Runtime(Instant),
 }
 
@@ -78,7 +78,7 @@ impl Clock {
         clock
     }
 
-    /// A clock that starts at a given moment and follows the runtime's timer, wherever that is paused too.
+    /// A clock that starts at this time and follows the runtime's timer, which tests can pause.
     pub fn of_runtime(unix: u64) -> Self {
         Clock {
             speed: Speed::REAL,
@@ -88,8 +88,8 @@ impl Clock {
         }
     }
 
-    /// A clock that stands still until it is started, and goes on from a moment of virtual time, as standalone data
-    /// remembers it.
+    /// A clock that stands still until it is started, and then continues from this virtual time, which the
+    /// data folder remembers.
     pub fn standing(speed: Speed, unix: u64) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         Clock {
@@ -100,12 +100,12 @@ impl Clock {
         }
     }
 
-    /// Lets a clock run that stands still. Whoever sleeps by it begins to sleep now.
+    /// Starts a clock that stands still. Sleeps that began before count from now.
     ///
     /// # Panics
-    /// If it jumps and the runtime has more than one thread.
+    /// If the clock jumps and the runtime has more than one thread.
     pub fn start(&self) {
-        // One that runs goes on running.
+        // Starting a second time changes nothing.
         if self.started.get().is_some() {
             return;
         }
@@ -113,7 +113,7 @@ impl Clock {
             Speed::REAL => Started::Boot(boot_ms()),
             Speed::Times(_) => Started::Runtime(Instant::now()),
             Speed::Max => {
-                // From now on the runtime's timer jumps to the next timeout whenever nothing else is left to be done.
+                // From now on the runtime's timer jumps to the next timeout whenever all tasks wait.
                 tokio::time::pause();
                 Started::Runtime(Instant::now())
             }
@@ -121,7 +121,7 @@ impl Clock {
         let _ = self.started.set(started);
     }
 
-    /// How fast it runs.
+    /// The clock's speed.
     pub fn speed(&self) -> Speed {
         self.speed
     }
@@ -146,20 +146,21 @@ impl Clock {
         }
     }
 
-    /// Passes so many milliseconds of this clock.
+    /// Sleeps for this many milliseconds of this clock.
     pub async fn sleep(&self, millis: u64) {
         self.started.wait().await;
         let time = match self.speed {
-            // A slow clock makes more of a long time than fits.
+            // At a slow speed a long sleep may be longer than a `Duration` can hold.
             Speed::Times(times) => Duration::try_from_secs_f64(millis as f64 / 1_000.0 / times),
             Speed::Max => Ok(Duration::from_millis(millis)),
         };
         tokio::time::sleep(time.unwrap_or(Duration::MAX)).await;
     }
 
-    /// Waits until a time of this clock, in boot milliseconds.
+    /// Sleeps until a time of this clock, in milliseconds since boot.
     pub async fn sleep_until(&self, boot: u64) {
-        // A deadline may lie centuries ahead; the timer takes no more than some years.
+        // A deadline may lie centuries ahead, and the runtime's timer takes some years at most. So it sleeps
+        // a day at a time.
         const DAY: u64 = 86_400_000;
         self.sleep(boot.saturating_sub(self.now().boot).min(DAY)).await;
     }
@@ -213,7 +214,7 @@ mod tests {
             clock.start();
             let week = 7 * 86_400_000;
             clock.sleep(week).await;
-            // The timer of the runtime knows no less than a millisecond.
+            // The runtime's timer is exact to a millisecond.
             let slept = clock.now().unix - before.unix;
             assert!((week..=week + 1).contains(&slept), "{slept}");
         });

@@ -1,4 +1,4 @@
-//! The clouds that are open, by the name that sessions carry.
+//! The open clouds, by the name that a binding gives.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,29 +14,29 @@ use crate::adapters::{SIM, adapter};
 use crate::clock::Clock;
 use crate::data::Data;
 
-/// The clouds that are open.
+/// The open clouds.
 ///
-/// Bindings that name a cloud share it, and must agree on its configuration.
+/// Bindings that name the same cloud share it, and must give it the same configuration.
 #[derive(Clone)]
 pub struct Clouds {
     clock: Arc<Clock>,
     secrets: Arc<dyn SecretResolver>,
     data: Option<Arc<Data>>,
     seed: u64,
-    /// A scenario's configuration of the simulated cloud, in place of the bindings'.
+    /// The scenario's configuration of the simulated cloud. It replaces that of the bindings.
     scenario: Option<Value>,
-    /// Whether this host may govern the machine that it runs on.
+    /// Whether this host may govern the machine on which it runs.
     own_node: bool,
-    /// Told what is only simulated, where objects are real.
+    /// Reports that a cloud is only simulated. Set where objects are those of a real cluster.
     tells: Option<Arc<Tells>>,
     open: Arc<Mutex<BTreeMap<String, Open>>>,
     through: Option<Arc<Through>>,
 }
 
-/// Tells whoever runs the host.
+/// A function that reports a message to the person who runs the host.
 type Tells = dyn Fn(&str) + Send + Sync;
 
-/// What stands between a host and a cloud.
+/// A function that wraps a cloud.
 type Through = dyn Fn(Arc<dyn Cloud>) -> Arc<dyn Cloud> + Send + Sync;
 
 struct Open {
@@ -45,7 +45,7 @@ struct Open {
 }
 
 impl Clouds {
-    /// No cloud is open yet. With `data`, the simulated cloud is kept in it.
+    /// No cloud is open yet. With `data`, the simulated cloud is stored in that folder.
     pub fn new(
         clock: Arc<Clock>,
         secrets: Arc<dyn SecretResolver>,
@@ -66,19 +66,19 @@ impl Clouds {
         }
     }
 
-    /// This host is the agent of the machine that it runs on.
+    /// Allows the cloud `node`: this host is the agent of the machine on which it runs.
     pub fn with_own_node(mut self) -> Self {
         self.own_node = true;
         self
     }
 
-    /// Objects are those of a cluster, so whoever runs the host is told of a cloud that is only simulated.
+    /// Objects are those of a real cluster: `tells` is called for each cloud that is only simulated.
     pub fn among_real_objects(mut self, tells: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.tells = Some(Arc::new(tells));
         self
     }
 
-    /// The same clouds, performing what they are asked through this: tests stand between a host and them.
+    /// The same clouds, each wrapped by this function. Tests use it to stand between a host and its clouds.
     #[cfg(feature = "simulation")]
     pub fn reached_through(
         &self,
@@ -89,7 +89,7 @@ impl Clouds {
         clouds
     }
 
-    /// The cloud of this name.
+    /// The open cloud of this name.
     pub fn get(&self, name: &str) -> Option<Arc<dyn Cloud>> {
         let cloud = self.lock().get(name).map(|open| open.cloud.clone())?;
         Some(match &self.through {
@@ -98,16 +98,16 @@ impl Clouds {
         })
     }
 
-    /// Opens the cloud that a binding names, unless it is open.
+    /// Opens the cloud that a binding names, if it is not open yet.
     pub fn open(&self, cloud: &CloudRef) -> Result<Arc<dyn Cloud>> {
         if cloud.name == node::ADAPTER.name && !self.own_node {
             bail!(
-                "{} is the machine that a host runs on: `polity node-agent` governs it, and no other host",
+                "the cloud {} is the machine on which the process runs: use it with `polity node-agent`",
                 cloud.name
             );
         }
         let configuration = self.scenario.clone().or_else(|| cloud.configuration.clone());
-        // Before anything is read or shared by its name.
+        // The name is checked before a file is read or a cloud is shared under it.
         let adapter = adapter(&cloud.name)?;
         (adapter.check)(configuration.as_ref())?;
         let mut open = self.lock();
@@ -160,7 +160,7 @@ impl Clouds {
     }
 }
 
-/// What people must know of a cloud that is none.
+/// The message that a cloud is only simulated.
 fn simulated(cloud: &str, data: Option<&Data>) -> String {
     match data {
         Some(data) => format!(
@@ -174,7 +174,7 @@ fn simulated(cloud: &str, data: Option<&Data>) -> String {
     }
 }
 
-/// The part of the data folder that one cloud has.
+/// The part of the data folder that belongs to one cloud.
 struct Kept {
     data: Arc<Data>,
     cloud: String,

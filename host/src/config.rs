@@ -10,25 +10,26 @@ use crate::clouds::Clouds;
 use crate::observer::Observer;
 use crate::policies::Policies;
 
-/// What a host is made of.
+/// The parts of a host.
 pub struct Config {
     /// Differs between processes.
     pub identity: String,
-    /// Its clock; one that stands still begins to run with the host.
+    /// The clock. If it stands still, it starts with the host.
     pub clock: Arc<Clock>,
-    /// Its cluster.
+    /// The cluster to watch and to write to.
     pub cluster: Arc<Cluster>,
     /// Its clouds.
     pub clouds: Arc<Clouds>,
-    /// Loads policies.
+    /// Loads the policies that bindings name.
     pub policies: Arc<Policies>,
-    /// Threads that call policies; 0: the engine's own, in order, as a simulation needs it.
+    /// The number of threads that call policies. With 0 the event loop calls them itself, in order, as a
+    /// simulation needs it.
     pub threads: usize,
     /// Sees every pass.
     pub observer: Box<dyn Observer>,
-    /// Bindings of this host alone: the cluster's are left alone, their status is written nowhere, and there is no lease.
-    /// Whoever starts it sees to it that nobody else acts on what they govern.
+    /// Bindings of this host alone. Those of the cluster are ignored, no status is written, and there is no
+    /// lease. The caller must make sure that no other host acts on the same objects.
     pub local: Option<Vec<Object>>,
-    /// Whether it plays the kubelets of simulated machines.
+    /// Whether the host plays the kubelets of simulated machines.
     pub kubelets: bool,
 }

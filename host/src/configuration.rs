@@ -1,4 +1,4 @@
-//! Configurations of policies: checked against schemas that policies bring, which nobody vouches for.
+//! Checks the configurations of policies against the schemas that policies bring. A schema is untrusted.
 
 use std::process::ExitCode;
 use std::sync::mpsc;
@@ -15,19 +15,19 @@ use crate::display::{hex, shortened};
 use crate::policies::Policies;
 use crate::turns::Ended;
 
-/// What checking may use. The schemas of the shipped policies take some milliseconds.
+/// The limits of one check. The schemas of the shipped policies take some milliseconds.
 const BOUNDS: Bounds = Bounds {
     processor: Duration::from_secs(2),
     memory: 512 << 20,
     answer: 64 << 10,
 };
-/// Mistakes that are said at once.
+/// The most errors that are reported at once.
 const MISTAKES: usize = 20;
-/// Characters of a mistake: it may quote the configuration.
+/// The most characters of one error, which may quote the configuration.
 const MISTAKE: usize = 500;
 
-/// A policy's configuration as its schema wants it, defaults filled in. The error is a [`crate::turns::Later`] if the
-/// schema could not be evaluated within its bounds.
+/// The configuration after the policy's schema has checked it and filled in defaults. The error is a
+/// [`crate::turns::Later`] if the check did not end within its limits.
 pub(crate) fn configuration(
     policies: &Policies,
     manifest: &Manifest,
@@ -53,7 +53,7 @@ pub(crate) fn configuration(
     Ok(config)
 }
 
-/// On a thread that is left behind when it takes too long: for tests.
+/// Checks on a thread, which is left behind if it takes too long. For tests only.
 fn in_process(input: &str) -> Result<Result<Vec<u8>, String>, Stopped> {
     let (sender, receiver) = mpsc::channel();
     let input = input.as_bytes().to_vec();
@@ -62,7 +62,8 @@ fn in_process(input: &str) -> Result<Result<Vec<u8>, String>, Stopped> {
     checked.map_err(|_| Stopped::Time(BOUNDS.processor))
 }
 
-/// The confined process: reads a schema and a configuration, and writes nothing or what is wrong.
+/// The confined process: reads a schema and a configuration, and writes the configuration's errors or
+/// nothing.
 pub(crate) fn answer(bounds: Bounds) -> ExitCode {
     polity_sandbox::answer_confined(bounds, |input| check(&input))
 }
@@ -72,7 +73,7 @@ fn check(input: &[u8]) -> Result<Vec<u8>, String> {
     let (schema, config) = (&input["schema"], &input["configuration"]);
     let validator = jsonschema::options()
         .with_retriever(Nowhere)
-        // These take a time that grows with the text alone.
+        // These patterns take time linear in the text. Others can take exponential time.
         .with_pattern_options(PatternOptions::regex())
         .build(schema)
         .map_err(|e| shortened(&format!("its schema is not valid: {e}"), MISTAKE))?;
@@ -91,7 +92,7 @@ fn check(input: &[u8]) -> Result<Vec<u8>, String> {
     }
 }
 
-/// A schema names nothing outside itself: no address is fetched and no file is read for a policy.
+/// Resolves no reference outside the schema: nothing is fetched and no file is read for a policy.
 struct Nowhere;
 
 impl jsonschema::Retrieve for Nowhere {

@@ -1,12 +1,12 @@
-//! The CustomResourceDefinitions that a host needs: its own, and those that policies carry.
+//! The CustomResourceDefinitions that a host installs: its own, and those that policies carry.
 //!
-//! What a policy carries comes out of a sandbox, and may say anything. A definition reaches a cluster only if
+//! A policy is untrusted, so its definitions may say anything. One of them is installed only if
 //!
-//! - it is a CustomResourceDefinition, called `PLURAL.GROUP`, of an open group, without conversion: otherwise its policy
-//!   does not load;
-//! - the binding governs its kind, names it in a grant, or lists it in `spec.crds`;
-//! - nobody else defined that kind: what this host installs carries the name of its binding in an annotation, and only
-//!   that binding changes it.
+//! - it is a CustomResourceDefinition called `PLURAL.GROUP`, its group is open to policies, and it has no
+//!   conversion; otherwise the policy does not load;
+//! - the binding governs its kind, names the kind in a grant, or lists it in `spec.crds`;
+//! - nobody else defined the kind. A definition that the host installs names its binding in an annotation,
+//!   and only that binding changes it.
 
 use polity_core::binding::{Binding, BindingSpec, Grant};
 use polity_core::contract::{Kind, Manifest};
@@ -16,18 +16,19 @@ use serde_json::{Map, Value, json};
 
 use crate::display::shortened;
 
-/// The annotation of a definition that names the binding for which it was installed.
+/// The annotation of a definition that names the binding for which the host installed it.
 pub const BINDING: &str = "polity.dev/binding";
-/// The annotation of a binding that says which definitions of its policies are not in the cluster, and why.
+/// The annotation of a binding that says which of its policies' definitions are not installed, and why.
 pub const NOT_INSTALLED: &str = "polity.dev/crds-not-installed";
 
 const API_VERSION: &str = "apiextensions.k8s.io/v1";
 const KIND: &str = "CustomResourceDefinition";
-/// Versions of one definition: each is looked up. Those in use have three or four.
+/// The most versions of one definition. Each is looked up; definitions in use have three or four.
 const VERSIONS: usize = 16;
-/// Characters of what a manifest says that are shown.
+/// The most characters of a manifest's text that a message shows.
 const SHOWN: usize = 300;
-/// Characters of all that is wrong with the definitions of a binding: well below what a condition takes.
+/// The most characters of all problems with the definitions of one binding. A condition's message may have
+/// 32,768.
 const PROBLEMS: usize = 4_000;
 
 /// The CRD of PolicyBinding.
@@ -41,16 +42,16 @@ pub fn is_crd(object: &Value) -> bool {
     object["kind"] == KIND
 }
 
-/// The definitions that a manifest carries, and nothing but what defines their kinds: no labels, annotations, owners or
-/// finalizers, by which others would be told to do something with them.
+/// The definitions that a manifest carries, reduced to the fields that define their kinds. Labels,
+/// annotations, owners and finalizers are dropped, because other controllers act on them.
 ///
 /// # Errors
-/// What no manifest may carry, with the name of it.
+/// The manifest carries something that no manifest may carry. The message names it.
 pub fn carried(manifest: &Manifest) -> Result<Vec<Value>, String> {
     if let Some(list) = manifest.crd.as_ref().filter(|crd| crd["kind"] == "List")
         && !list["items"].is_array()
     {
-        return Err("the manifest's crd is a List without items".to_owned());
+        return Err("crd in the manifest is a List without items".to_owned());
     }
     let mut carried = Vec::<Value>::new();
     for crd in manifest.crds() {
@@ -68,7 +69,7 @@ fn checked(crd: &Value) -> Result<Value, String> {
     if crd["apiVersion"] != API_VERSION || !is_crd(crd) {
         let (kind, version) = (shown(&crd["kind"]), shown(&crd["apiVersion"]));
         return Err(format!(
-            "the manifest's crd is {kind} of {version}; a policy may bring nothing but a {KIND} of {API_VERSION}"
+            "crd in the manifest is {kind} of {version}; expected a {KIND} of {API_VERSION}"
         ));
     }
     let name = shown(&crd["metadata"]["name"]);
@@ -97,7 +98,8 @@ fn checked(crd: &Value) -> Result<Value, String> {
     }))
 }
 
-/// Whether a policy may define kinds of this group. Those of Kubernetes itself are its own, whatever is not served yet.
+/// Whether a policy may define kinds of this group. Groups of Kubernetes are closed, also for kinds that
+/// Kubernetes does not serve yet.
 fn is_open(group: &str, kind: &str) -> bool {
     let group = group.to_ascii_lowercase();
     let of_kubernetes = |domain: &str| group == domain || group.ends_with(&format!(".{domain}"));
@@ -108,29 +110,30 @@ fn is_open(group: &str, kind: &str) -> bool {
     group.contains('.') && !of_kubernetes("k8s.io") && !of_kubernetes("kubernetes.io") && !is_closed(&kind)
 }
 
-/// A definition that a policy of a binding brings, and that the binding lets in.
+/// A definition that a policy carries and that its binding allows.
 pub(crate) struct Brought {
     /// The name of the binding.
     pub(crate) binding: String,
-    /// Whether the binding governs its kind. It has more to say of it than who is merely granted something.
+    /// Whether the binding governs the kind. Its definition is preferred to that of a binding which is only
+    /// granted access to the kind.
     pub(crate) governed: bool,
-    /// What is applied, with the mark of the binding.
+    /// The definition to apply, annotated with the binding.
     pub(crate) definition: Value,
 }
 
-/// A definition that a policy brings, and that its binding does not let in.
+/// A definition that a policy carries and that its binding does not allow.
 pub(crate) struct LeftOut {
     /// Group and kind.
     pub(crate) kind: (String, String),
-    /// What is said of it.
+    /// The reason.
     pub(crate) why: String,
 }
 
-/// The definitions that the policies of a binding bring: what the binding lets in, and what it does not.
+/// The definitions that a binding's policies carry: those that the binding allows, and the others.
 pub(crate) fn brought(binding: &Binding) -> (Vec<Brought>, Vec<LeftOut>) {
     let (mut brought, mut left_out) = (Vec::<Brought>::new(), Vec::<LeftOut>::new());
     for policy in binding.policies.values() {
-        // What no manifest may carry keeps the binding from loading.
+        // An error here keeps the binding from loading, where it is reported.
         for mut definition in carried(&policy.manifest).unwrap_or_default() {
             let (group, kind) = defined(&definition);
             let governed = is_of(&binding.spec.governs.kind(), &group, &kind);
@@ -178,20 +181,20 @@ fn is_of(of: &Kind, group: &str, kind: &str) -> bool {
     of.kind == kind && of.api_version.split_once('/').is_some_and(|(of, _)| of == group)
 }
 
-/// The group and the kind that a definition defines.
+/// The group and kind of a definition.
 pub(crate) fn defined(definition: &Value) -> (String, String) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let spec = &definition["spec"];
     (text(&spec["group"]), text(&spec["names"]["kind"]))
 }
 
-/// The binding for which a definition was installed; none for what a person installed.
+/// The binding for which a definition was installed; `None` if a person installed it.
 pub(crate) fn installed_for(definition: &Value) -> Option<&str> {
     definition["metadata"]["annotations"][BINDING].as_str()
 }
 
-/// Whether what stands says all that is wanted. What a server fills in beside that counts as little as the fields
-/// that say nothing, which it leaves out.
+/// Whether the standing object has all that is wanted. Fields that a server filled in are ignored. So are
+/// wanted fields with an empty value, which servers leave out.
 pub(crate) fn says_all(standing: &Value, wanted: &Value) -> bool {
     match (standing, wanted) {
         (Value::Object(standing), Value::Object(wanted)) => wanted.iter().all(|(field, wanted)| {
@@ -216,8 +219,8 @@ fn says_nothing(value: &Value) -> bool {
     }
 }
 
-/// The binding with what is wrong with the definitions of its policies. Where nothing is, what was said of it at its
-/// last start is taken back from the one that stands.
+/// The binding with an annotation that lists the problems of its definitions. If there are none, the
+/// annotation that an earlier start left on the standing binding is removed.
 pub(crate) fn with_problems(binding: &Value, problems: &[String], standing: Option<&Value>) -> Value {
     let mut object = binding.clone();
     let was_said =
@@ -235,7 +238,7 @@ pub(crate) fn with_problems(binding: &Value, problems: &[String], standing: Opti
     object
 }
 
-/// What a condition says of the definitions that are not installed.
+/// The message about definitions that are not installed; `None` if all are.
 pub(crate) fn problems(binding: &Object) -> Option<String> {
     let annotations = binding.at("metadata.annotations")?;
     annotations.get(NOT_INSTALLED)?.as_str().map(str::to_owned)

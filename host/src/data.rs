@@ -1,4 +1,4 @@
-//! The data folder of standalone: everything that outlives the process, opened through a capability.
+//! The data folder: all state that outlives the process. It is opened through a capability.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,30 +9,34 @@ use cap_std::fs::{Dir, OpenOptions};
 
 use crate::private;
 
-/// The file of the database of the embedded API.
+/// The database file of the embedded API.
 pub(crate) const OBJECTS: &str = "objects.redb";
-/// What the names of the files of clouds begin with.
+/// The prefix of the files in which clouds keep their state.
 const CLOUD: &str = "cloud-";
 
-/// The data folder, this user's alone. No name in it is taken from an object, and none can leave it.
+/// The data folder, which belongs to this user alone. No file name in it comes from an object, and no name
+/// can lead out of it.
 pub struct Data {
     path: PathBuf,
     dir: Dir,
-    /// Who replaces a file: two of them would write it aside under the same name.
+    /// Held while a file is replaced: two writers would use the same name for the new file.
     replaces: Mutex<()>,
     _lock: cap_std::fs::File,
 }
 
 impl Data {
-    /// Opens or creates the folder, for this process alone.
+    /// Opens or creates the folder and locks it for this process.
     pub fn open(path: &Path) -> Result<Self> {
         let dir = private::folder(path, is_own)?;
         let mut options = OpenOptions::new();
         let lock = private::open(&dir, "lock", options.create(true).write(true));
         let lock = lock.with_context(|| format!("cannot open {}", path.join("lock").display()))?;
-        // Held until the process ends, however it ends.
+        // The lock is held until the process ends, however it ends.
         if rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
-            bail!("{} is in use by another process", path.display());
+            bail!(
+                "{} is in use by another process: stop that process or name another folder",
+                path.display()
+            );
         }
         Ok(Data {
             path: path.to_owned(),
@@ -42,7 +46,7 @@ impl Data {
         })
     }
 
-    /// The folder's path.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -53,14 +57,14 @@ impl Data {
         file.with_context(|| format!("cannot open {}", self.path.join(OBJECTS).display()))
     }
 
-    /// Opens a file for a database to read and write, and creates it if it is not there.
+    /// Opens a database file for reading and writing, and creates it if it is missing.
     pub(crate) fn open_database(&self, name: &str) -> io::Result<std::fs::File> {
         let mut options = OpenOptions::new();
         let options = options.create(true).read(true).write(true);
         Ok(private::open(&self.dir, name, options)?.into_std())
     }
 
-    /// Whether there is a database, and the files of which clouds there are.
+    /// Whether there is a database of objects, and for which clouds there are files.
     pub fn holds(&self) -> Result<(bool, Vec<String>)> {
         let at = || format!("cannot read {}", self.path.display());
         let mut clouds = Vec::new();
@@ -73,19 +77,19 @@ impl Data {
         Ok((self.dir.exists(OBJECTS), clouds))
     }
 
-    /// Reads a whole file; none if it does not exist.
+    /// Reads a file; `None` if it does not exist.
     pub fn read(&self, name: &str) -> io::Result<Option<String>> {
         private::read(&self.dir, name)
     }
 
-    /// Replaces a whole file: afterwards either the old or the new content is there, whenever the process dies.
+    /// Replaces a file as a whole: whenever the process dies, the file has either the old or the new content.
     pub fn replace(&self, name: &str, content: &str) -> io::Result<()> {
         let _one = self.replaces.lock().unwrap_or_else(PoisonError::into_inner);
         private::replace(&self.dir, name, content.as_bytes())
     }
 }
 
-/// Whether a name in the folder is one that is written here.
+/// Whether this program writes a file of this name.
 fn is_own(name: &str) -> bool {
     let name = name.strip_suffix(".new").unwrap_or(name);
     matches!(

@@ -3,7 +3,7 @@
 use polity_core::contract::Next;
 use polity_core::record::{Outcome, PassRecord};
 
-/// JSON in which no character is one that terminals act on: its own rules leave some of them as they are.
+/// JSON without characters that act on a terminal. JSON's own escapes leave some of them in.
 pub(crate) fn escaped_json(document: &impl serde::Serialize) -> String {
     let text = serde_json::to_string(document).unwrap_or_default();
     let mut escaped = String::with_capacity(text.len());
@@ -16,8 +16,8 @@ pub(crate) fn escaped_json(document: &impl serde::Serialize) -> String {
     escaped
 }
 
-/// What comes of an object's text on a terminal: what would act on it is escaped, so that no name can move the cursor
-/// or turn the text around.
+/// A text that is safe to print: characters that act on a terminal are escaped, so that an object's name
+/// cannot move the cursor or reverse the text.
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -29,13 +29,13 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
-/// Control characters, and those that change the direction of text.
+/// Whether a character is a control character or changes the direction of text.
 fn acts_on_terminals(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}')
 }
 
-/// At most so many characters of a text, and a sign that there is more.
+/// At most `most` characters of a text, with a mark if it was cut.
 pub(crate) fn shortened(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -43,7 +43,7 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// What comes after a pass, in words.
+/// What follows a pass, in words.
 pub fn then(record: &PassRecord) -> String {
     let wait = record.wait.map(duration);
     let in_time = |what: &str| {

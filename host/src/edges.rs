@@ -1,11 +1,12 @@
-//! Which edges of its workflow a pass took: the notes of the policy, and what the host derives from the recording.
+//! The edges of the workflow that a pass took: those that the policy noted, and those that the host derives
+//! from the recording.
 
 use std::collections::BTreeMap;
 
 use polity_core::contract::{Manifest, Next};
 use polity_core::record::{Outcome, PassRecord};
 
-/// Whether something that an edge is derived from holds of a pass.
+/// Whether the source of a derived edge applies to a pass.
 fn holds(what: &str, record: &PassRecord, taken: &[String]) -> bool {
     let published = record.outcome.is_concluded();
     match what {
@@ -21,7 +22,7 @@ fn holds(what: &str, record: &PassRecord, taken: &[String]) -> bool {
     }
 }
 
-/// The edges that a pass took, in the order of notes, then derived ones in the order of the manifest.
+/// The edges that a pass took: its notes in their order, then derived edges in the order of the manifest.
 pub fn taken(record: &PassRecord, manifests: &BTreeMap<String, Manifest>) -> Vec<String> {
     let mut taken: Vec<String> = record.notes().map(str::to_owned).collect();
     let policies: Vec<&Manifest> = record
@@ -32,7 +33,7 @@ pub fn taken(record: &PassRecord, manifests: &BTreeMap<String, Manifest>) -> Vec
     for manifest in policies {
         for edge in &manifest.edges {
             let derived = edge.derived_from.as_deref().is_some_and(|what| {
-                // `requeued failed`: any of the words.
+                // A source such as `requeued failed` applies if one of its words applies.
                 what.split_whitespace().any(|what| holds(what, record, &taken))
             });
             if derived && !taken.contains(&edge.id) {

@@ -1,4 +1,4 @@
-//! The only event loop: turns outputs of core into futures, and their results into inputs.
+//! The only event loop: it turns outputs of core into futures, and their results into inputs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::ready;
@@ -28,48 +28,50 @@ use crate::said::Said;
 use crate::sim;
 use crate::workers::Workers;
 
-/// Inputs that are taken in before the outputs of the first are looked at again: bounds how long one turn takes.
+/// The most inputs that one turn of the loop takes in before it looks at everything else again. It bounds the
+/// length of a turn.
 const TURN: usize = 256;
-/// Milliseconds of the clock between looks at whether a binding's status has news.
+/// The time between checks for changed statuses of bindings, in milliseconds of the clock.
 const STATUS_EVERY: u64 = 2_000;
 
-/// Before a watch that came to an end begins again.
+/// The wait before a watch that ended is started again.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Inputs that wait to be taken in; whoever has more waits.
+/// The most inputs that wait for the loop. A sender that has more waits for room.
 const INPUTS: usize = 1024;
-/// The same of what is said of bindings, and of questions.
+/// The most messages about bindings, and the most questions, that wait for the loop.
 const NEWS: usize = 64;
 
-/// How a host stands.
+/// The state of a host.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// Every key, and how it waits.
+    /// Every key with its state.
     pub keys: Vec<(Key, KeyView)>,
-    /// How each binding does.
+    /// The health of each binding.
     pub health: BTreeMap<String, Health>,
-    /// Bindings that could not be loaded, with the reason.
+    /// The bindings that could not be loaded, with the reason.
     pub unloaded: BTreeMap<String, String>,
-    /// Bindings that are still being loaded; one while it is not known which there are.
+    /// The number of bindings that are still being loaded. It is one as long as the watch of bindings has not
+    /// listed.
     pub loading: usize,
-    /// Bindings whose objects are not all known yet.
+    /// The bindings whose objects are not all known yet.
     pub unsynced: Vec<String>,
     /// Whether this host holds the lease.
     pub holder: bool,
-    /// What stands in the way of holding it.
+    /// The reason why this host cannot get or renew the lease, if there is one.
     pub lease: Option<LeaseTrouble>,
-    /// Passes in flight.
+    /// The number of passes in flight.
     pub passes: usize,
-    /// Policies that are held ready: those of the bindings, and those that a pass in flight began with.
+    /// The policies that are kept ready: those of the bindings, and those with which a pass in flight began.
     pub policies: Vec<PolicyId>,
 }
 
-/// How a host was told to end.
+/// How a host is told to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
-    /// What is in flight is finished first.
+    /// Passes in flight are finished first.
     Finish,
-    /// What is in flight ends in the middle.
+    /// Passes in flight are cut.
     Cut,
 }
 
@@ -81,26 +83,26 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// How it stands; none once it has stopped.
+    /// The state of the host; `None` once it has stopped.
     pub async fn view(&self) -> Option<View> {
         let (answer, view) = oneshot::channel();
         self.questions.send(answer).await.ok()?;
         view.await.ok()
     }
 
-    /// Lets it finish what is in flight, give its lease up and stop.
+    /// Makes the host finish its passes in flight, give up its lease and stop.
     pub fn stop(&self) {
         self.stopping
             .send_if_modified(|stop| stop.replace(stop.unwrap_or(Stop::Finish)).is_none());
     }
 
-    /// Has it end what is in flight in the middle, give its lease up and stop.
+    /// Makes the host cut its passes in flight, give up its lease and stop.
     pub fn cut(&self) {
         self.stopping.send_replace(Some(Stop::Cut));
     }
 }
 
-/// The event loop and what it drives.
+/// The event loop, and the parts that it drives.
 pub(crate) struct Engine {
     machine: Controller,
     clock: Arc<Clock>,
@@ -111,7 +113,8 @@ pub(crate) struct Engine {
     observer: Box<dyn Observer>,
     inputs: mpsc::Receiver<Input>,
     sender: mpsc::Sender<Input>,
-    /// What it has answered itself: nobody else waits before that is taken in.
+    /// Results of calls that the engine made itself. They are taken in before the loop waits for anything
+    /// else.
     own: VecDeque<Input>,
     news: mpsc::Receiver<News>,
     tells: mpsc::Sender<News>,
@@ -120,14 +123,14 @@ pub(crate) struct Engine {
     calls: BTreeMap<CallId, AbortHandle>,
     watches: BTreeMap<Scope, AbortHandle>,
     next_status: u64,
-    /// What is wrong with the lease and the watches.
+    /// The present problems of the lease and the watches.
     said: Said,
-    /// Bindings of this host alone, in place of the cluster's.
+    /// Bindings of this host alone. They replace those of the cluster.
     local: Option<Vec<Object>>,
 }
 
 impl Engine {
-    /// An engine of these parts, and what reaches it while it runs.
+    /// An engine made of these parts, and its handle.
     pub(crate) fn new(parts: Config) -> (Self, Handle) {
         let (sender, inputs) = mpsc::channel(INPUTS);
         let (tells, news) = mpsc::channel(NEWS);
@@ -172,7 +175,7 @@ impl Engine {
         self.machine.set_guards(guards);
     }
 
-    /// Runs until it is told to stop and nothing is in flight any more.
+    /// Runs until it is told to stop and no pass is in flight any more.
     pub(crate) async fn run(mut self) {
         self.watch_bindings();
         let mut turn = Vec::with_capacity(TURN);
@@ -205,8 +208,8 @@ impl Engine {
         }
     }
 
-    /// Takes in what waits at this moment, so that whoever asks sees what came of what they did before; true once the
-    /// machine has stopped.
+    /// Takes in all inputs that wait now, so that a caller who asks for the state sees the effect of what it
+    /// did before. `true` once core has stopped.
     fn catch_up(&mut self) -> bool {
         for _ in 0..self.news.len() {
             if let Ok(news) = self.news.try_recv() {
@@ -232,7 +235,7 @@ impl Engine {
         turn.extend((told == Some(Stop::Cut)).then_some(Input::Cut));
     }
 
-    /// Says what is wrong with something, or that nothing is any more, if it is news.
+    /// Reports a problem, or its end, if that is news.
     fn tell(&mut self, of: &str, wrong: Option<&str>) {
         if let Some(news) = self.said.news(of, wrong, self.clock.now().boot) {
             self.observer.report(&news);
@@ -247,7 +250,7 @@ impl Engine {
         }
     }
 
-    /// Takes in one input; true once the machine has stopped.
+    /// Takes in one input. `true` once core has stopped.
     fn take_in(&mut self, input: Input) -> bool {
         match &input {
             Input::Returned { call, .. } => drop(self.calls.remove(call)),
@@ -257,7 +260,7 @@ impl Engine {
         self.step(input)
     }
 
-    /// Something is said of bindings.
+    /// Takes in news about bindings.
     fn hear(&mut self, news: News) {
         match news {
             News::Watched(event) => {
@@ -292,7 +295,8 @@ impl Engine {
         self.next_status = 0;
     }
 
-    /// What no binding names any more is let go, unless a pass in flight began with it: then when bindings change next.
+    /// Forgets the policies that no binding names any more. A policy with which a pass in flight began is
+    /// kept until bindings change the next time.
     fn forget_policies(&mut self) {
         for id in self.workers.keep(&self.machine.policies()) {
             self.observer.policy_forgotten(&id);
@@ -415,7 +419,8 @@ impl Engine {
                 };
                 match played {
                     Some(answer) => self.reply(id, Reply::Answer(answer)),
-                    // Objects are taken in where they arrive, not on the loop.
+                    // Objects are converted to text in this task and not on the event loop, because
+                    // converting a large list takes long.
                     None => self.spawn(id, async move {
                         let answer = cluster.read(&question).await;
                         match question {
@@ -446,7 +451,7 @@ impl Engine {
         }
     }
 
-    /// Calls a cloud, or says that it is not there.
+    /// Calls the cloud of a binding, or answers that the cloud is not open.
     fn ask_cloud<F: Future<Output = Reply> + Send + 'static>(
         &mut self,
         id: CallId,
@@ -482,8 +487,9 @@ impl Engine {
         self.watch_into(scope, self.sender.clone(), input);
     }
 
-    /// Watches a scope for as long as the engine lives. A watch has no end: one that comes to one all the same, be it by
-    /// a panic, says so and begins again, because nobody would notice that it says nothing any more.
+    /// Watches a scope as long as the engine lives. A watch should have no end. If one ends all the same, for
+    /// example by a panic, core is told `Failed` and the watch starts again. Otherwise nobody would notice
+    /// that it is silent.
     fn watch_into<T: Send + 'static>(
         &mut self,
         scope: Scope,
@@ -504,9 +510,9 @@ impl Engine {
                 };
                 let panicked = AssertUnwindSafe(all).catch_unwind().await.is_err();
                 let why = if panicked {
-                    "it failed; this is a bug of Polity"
+                    "the watch failed; this is a bug of Polity"
                 } else {
-                    "it came to an end"
+                    "the watch ended"
                 };
                 let failed = said(WatchEvent::Failed(why.into()));
                 if sender.send(failed).await.is_err() {
@@ -551,7 +557,8 @@ impl Engine {
         }
     }
 
-    /// Writes the statuses of bindings that have news. Only the lease holder does.
+    /// Writes the statuses of bindings that changed. Only the lease holder does this, so that two hosts do
+    /// not overwrite each other's.
     fn write_statuses(&mut self) {
         let now = self.clock.now();
         if now.boot < self.next_status {
@@ -596,7 +603,7 @@ fn refused(failure: Failure) -> Reply {
     Reply::Answer(Err(failure))
 }
 
-/// Makes a token useless, in the cluster and for machines that are only simulated.
+/// Revokes a token, in the cluster and for simulated machines.
 async fn revoke(cluster: &Cluster, clouds: &Clouds, token: &str, owner: &str) -> Answer {
     if let Some(value) = cluster.revoke(token, owner).await? {
         sim::revoke(clouds, &value).await?;

@@ -1,4 +1,4 @@
-//! A host: the one assembly of its parts, and how it ends.
+//! The one assembly of a host from its parts, and how a host ends.
 
 use anyhow::{Context as _, Result, anyhow};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -7,16 +7,16 @@ use crate::config::Config;
 use crate::engine::{Engine, Handle};
 use crate::sim;
 
-/// A host.
+/// Starts hosts.
 pub struct Host;
 
 impl Host {
-    /// Starts one, which runs until it is told to stop and nothing is in flight any more.
+    /// Starts a host. It runs until it is told to stop and no pass is in flight any more.
     pub fn start(config: Config) -> Running {
         Host::start_changed(config, |_| {})
     }
 
-    /// Starts one without a guard of its core.
+    /// Starts a host whose core lacks one of its guards, for negative tests.
     #[cfg(feature = "simulation")]
     pub fn start_unguarded(config: Config, guards: polity_core::controller::Guards) -> Running {
         Host::start_changed(config, |engine| engine.set_guards(guards))
@@ -40,33 +40,33 @@ impl Host {
     }
 }
 
-/// A host that runs.
+/// A running host.
 pub struct Running {
     engine: JoinHandle<()>,
     kubelets: Option<AbortHandle>,
     handle: Handle,
 }
 
-/// How far a shutdown has come.
+/// The stage of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// What is in flight is being finished.
+    /// Passes in flight are being finished.
     Finishing,
-    /// What is still in flight is cut: what was sent may still land, then the lease is given up.
+    /// Passes in flight are cut. Requests that were sent may still take effect; then the lease is given up.
     Cutting,
 }
 
 impl Running {
-    /// Reaches it.
+    /// A handle to the host.
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// Waits for the end of a host that nobody told to stop: it does nothing from then on, and whoever started it must not go
-    /// on as if it did.
+    /// Waits for the end of a host that nobody told to stop. It then does nothing any more, so the caller
+    /// must end, too, and not go on as if the host ran.
     pub async fn ended_by_itself(&mut self) -> anyhow::Error {
         let why = match (&mut self.engine).await {
-            Ok(()) => "nothing reaches it any more".to_owned(),
+            Ok(()) => "all its inputs are closed".to_owned(),
             Err(ended) => match ended.try_into_panic() {
                 Ok(panic) => format!("it panicked: {}", said(&*panic)),
                 Err(ended) => ended.to_string(),
@@ -75,8 +75,9 @@ impl Running {
         anyhow!("the event loop of the host ended before it was told to; this is a bug of Polity: {why}")
     }
 
-    /// Ends it: what is in flight is finished as long as `patience` for that lasts, and then cut. True once it has ended and
-    /// given its lease up; false if patience for what was cut came to its end, too.
+    /// Ends the host. Passes in flight are finished as long as `patience` lasts for that stage, and then cut.
+    /// `true` if the host ended and gave up its lease; `false` if `patience` for the second stage ran out,
+    /// too.
     ///
     /// # Errors
     /// If it failed on its way.
@@ -106,17 +107,17 @@ impl Running {
         ended.context("the event loop of the host failed while it stopped")
     }
 
-    /// Whether it has ended.
+    /// Whether the host has ended.
     pub fn is_finished(&self) -> bool {
         self.engine.is_finished()
     }
 
-    /// Ends it in the middle, as a crash does.
+    /// Ends the host at once, as a crash does.
     pub fn abort(&self) {
         self.engine.abort();
     }
 
-    /// What ends it in the middle.
+    /// A handle that ends the host at once.
     pub fn abort_handle(&self) -> AbortHandle {
         self.engine.abort_handle()
     }
@@ -128,9 +129,9 @@ impl Drop for Running {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn said(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("without a word")
+        .unwrap_or("no message")
 }

@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 
 use crate::crds::{self, Brought};
 
-/// What manifests are applied to.
+/// Where manifests are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// The host's own API, whose definitions it keeps up to date.
+    /// To the embedded API. The host keeps its definitions up to date.
     Standalone,
-    /// A cluster, whose definitions are somebody's: they are left as they stand, unless whoever runs the host says
-    /// otherwise.
+    /// To a cluster. Its definitions belong to somebody, so they stay as they are unless the person who runs
+    /// the host says otherwise.
     Cluster {
-        /// Definitions that stand are replaced by those given.
+        /// Whether existing definitions are replaced by the given ones.
         replace_crds: bool,
     },
 }
@@ -26,7 +26,7 @@ impl Target {
     }
 }
 
-/// Installs a definition that whoever runs the host gave, or that is the host's own.
+/// Installs a definition that is the host's own or that the person who runs the host gave.
 pub(crate) async fn install_own(
     cluster: &Cluster,
     definition: &Value,
@@ -39,7 +39,8 @@ pub(crate) async fn install_own(
             if crds::installed_for(standing).is_some()
                 && let Some(Value::Object(metadata)) = definition.get_mut("metadata")
             {
-                // From now on it is theirs, and no policy's.
+                // The definition now belongs to the person who gave it, so the mark of a binding is removed:
+                // no policy may change it.
                 let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
                 if let Some(annotations) = annotations.as_object_mut() {
                     annotations.entry(crds::BINDING).or_insert(Value::Null);
@@ -54,8 +55,8 @@ pub(crate) async fn install_own(
         && !crds::says_all(&standing, definition)
     {
         says(&format!(
-            "CustomResourceDefinition {}: another one stands in the cluster, and is left as it is; --replace-crds \
-             replaces it",
+            "CustomResourceDefinition {}: the cluster has another one, which stays as it is; replace it with \
+             --replace-crds",
             name(definition)
         ));
     }
@@ -63,8 +64,8 @@ pub(crate) async fn install_own(
     served.map_err(|f| anyhow!("{f}"))
 }
 
-/// Installs a definition that a policy brings: where there is none, and in place of what was installed for the same
-/// binding.
+/// Installs a definition that a policy carries, if the kind has none or its definition was installed for the
+/// same binding.
 pub(crate) async fn install(cluster: &Cluster, brought: &Brought, target: Target) -> Result<(), String> {
     let definition = &brought.definition;
     let crd = name(definition);
@@ -78,15 +79,15 @@ pub(crate) async fn install(cluster: &Cluster, brought: &Brought, target: Target
         let binding = &brought.binding;
         return Err(match crds::installed_for(&standing) {
             Some(owner) if owner == binding => format!(
-                "{crd}: an older one stands, and is left as it is; `polity run --replace-crds` replaces it"
+                "{crd}: the cluster has an older definition, which stays as it is; replace it with `polity run --replace-crds`"
             ),
             Some(owner) => format!(
-                "{crd}: another one was installed for the binding {owner:?}, and is left as it is; both bindings need \
-                 policies that agree on it"
+                "{crd}: the cluster has another definition, installed for the binding {owner:?}, which stays as it is; \
+                 use policies that agree on the definition in both bindings"
             ),
             None => format!(
-                "{crd}: another one stands, which this host did not install, and is left as it is; to hand it over to \
-                 this binding, annotate it {}={binding}",
+                "{crd}: the cluster has another definition, which this host did not install and which stays as it is; to \
+                 hand it over to this binding, annotate it with {}={binding}",
                 crds::BINDING
             ),
         });
@@ -95,7 +96,8 @@ pub(crate) async fn install(cluster: &Cluster, brought: &Brought, target: Target
     served.map_err(|failure| format!("{crd}: {failure}"))
 }
 
-/// A second definition of a kind would come before the first, or stand in its way.
+/// Refuses a definition if another definition serves the kind already: the API server would not establish it,
+/// or would serve it in place of the first.
 async fn serves_nothing_else(cluster: &Cluster, definition: &Value) -> Result<(), String> {
     let (group, kind) = crds::defined(definition);
     let plural = &definition["spec"]["names"]["plural"];
@@ -109,7 +111,7 @@ async fn serves_nothing_else(cluster: &Cluster, definition: &Value) -> Result<()
             && *plural != *served
         {
             return Err(format!(
-                "{}: {} is served already, as {served}.{group}",
+                "{}: {} is served already, by the definition {served}.{group}",
                 name(definition),
                 kind.kind
             ));
@@ -118,7 +120,7 @@ async fn serves_nothing_else(cluster: &Cluster, definition: &Value) -> Result<()
     Ok(())
 }
 
-/// Applies an object of whoever runs the host.
+/// Applies an object that the person who runs the host gave.
 #[cfg(feature = "sim")]
 pub(crate) async fn apply_one(
     cluster: &Cluster,

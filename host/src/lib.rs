@@ -1,10 +1,11 @@
-//! The Polity host: wiring only. Decisions are made by policies, what follows from them by `polity-core`.
+//! The Polity host. It only connects parts: policies make decisions, and `polity-core` makes sure that they
+//! are carried out.
 //!
 //! ```text
 //! cli/run.rs ─ standalone.rs or a kubeconfig ─ engine.rs ─┬─ bindings.rs, policies.rs   which policies run
 //!                                                         ├─ workers.rs                 steps
 //!                                                         ├─ clouds.rs                  cloud calls
-//!                                                         └─ progress.rs, recording.rs  what is seen and kept
+//!                                                         └─ progress.rs, recording.rs  what is shown and kept
 //! ```
 
 mod adapters;

@@ -1,4 +1,4 @@
-//! Parse, call, print the error chain once, exit code.
+//! The `polity` command: parses its arguments, runs it, and sets the exit code.
 
 use clap::Parser as _;
 

@@ -1,4 +1,4 @@
-//! Manifest files: what `run` is given, read and applied.
+//! Reads and applies the manifest files that `run` is given.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -21,21 +21,21 @@ use crate::policies::Policies;
 use crate::sim::Scenario;
 use crate::turns::Later;
 
-/// Everything that the given files hold.
+/// The content of the given files.
 #[derive(Default)]
 pub struct Manifests {
     /// Bindings.
     pub bindings: Vec<Value>,
-    /// Other objects, as in the files.
+    /// All other objects, in the order of the files.
     pub objects: Vec<Value>,
-    /// At most one scenario.
+    /// The scenario, if there is one.
     pub scenario: Option<Scenario>,
-    /// The folder that paths in bindings start from: that of the first argument.
+    /// The folder from which relative paths in bindings start: that of the first argument.
     pub folder: Option<PathBuf>,
 }
 
 impl Manifests {
-    /// Reads files, and folders with their `.yaml`, `.yml` and `.json` files in the order of names.
+    /// Reads files, and in folders all `.yaml`, `.yml` and `.json` files in the order of their names.
     pub fn read(paths: &[PathBuf]) -> Result<Self> {
         let mut all = Manifests::default();
         for path in paths {
@@ -64,14 +64,17 @@ impl Manifests {
             if is_scenario(&value) {
                 let scenario = Scenario::read(value).with_context(at)?;
                 if self.scenario.replace(scenario).is_some() {
-                    bail!("{}: there is more than one scenario", at());
+                    bail!("{}: this is a second scenario; give only one", at());
                 }
             } else if is_binding(&value) {
                 self.bindings.push(value);
             } else if value["kind"].is_string() && value["metadata"]["name"].is_string() {
                 self.objects.push(value);
             } else {
-                bail!("{}: no object: it needs apiVersion, kind and metadata.name", at());
+                bail!(
+                    "{}: not an object: it needs apiVersion, kind and metadata.name",
+                    at()
+                );
             }
         }
         Ok(())
@@ -79,15 +82,15 @@ impl Manifests {
 }
 
 impl Manifests {
-    /// Whether everything that is given can run against a cluster, where `builds` says that crates may be built.
+    /// Checks that all manifests can run against a cluster. `builds` says whether policy crates may be built.
     ///
     /// # Errors
-    /// What stands in the way, and what to do about it: before anything is built or applied.
+    /// What prevents it, and what to do about it. Nothing has been built or applied yet.
     pub fn check_for_a_cluster(&self, builds: bool) -> Result<()> {
         if let Some(speed) = self.scenario.as_ref().and_then(Scenario::speed) {
             bail!(
-                "the scenario's `speed: {speed}` is for standalone, because the time of a cluster is its own: leave the \
-                 scenario away by naming the other files, or remove its speed"
+                "the scenario's `speed: {speed}` is for standalone, because a cluster has its own time: name only the \
+                 other files, or remove the speed from the scenario"
             );
         }
         let later = self.scenario.iter().flat_map(Scenario::bindings);
@@ -104,20 +107,21 @@ impl Manifests {
         Ok(())
     }
 
-    /// Builds the crates that bindings name, now or in the course of the scenario. What cannot be built is said when
-    /// they are applied.
+    /// Builds the crates that bindings name, now or later in the scenario. A build error is reported when the
+    /// binding is applied.
     pub async fn build(&self, policies: &Arc<Policies>) {
         let later = self.scenario.iter().flat_map(Scenario::bindings);
         for binding in self.bindings.iter().chain(later) {
             let (policies, binding) = (policies.clone(), binding.clone());
             let built = tokio::task::spawn_blocking(move || bindings::build(&policies, &binding));
-            // A panic of it comes again when the binding is loaded.
+            // If this panics, the same panic comes again when the binding is loaded, and is reported there.
             let _ = built.await;
         }
     }
 
-    /// Compiles the policies that the scenario brings later, and those of the bindings that stand in the cluster: compiling
-    /// takes real time, of which a fast clock would make hours. What cannot be compiled is said when it is loaded.
+    /// Compiles the policies that the scenario brings later, and those of the bindings that stand in the
+    /// cluster. Compiling takes real time, which a fast clock would turn into hours. Errors are reported when
+    /// the policy is loaded.
     pub(crate) async fn compile(&self, cluster: &Cluster, policies: &Arc<Policies>) {
         let standing = bindings::standing(cluster).await;
         let later = self.scenario.iter().flat_map(Scenario::bindings);
@@ -129,8 +133,8 @@ impl Manifests {
         futures::future::join_all(all).await;
     }
 
-    /// Applies everything but the scenario: CRDs first, those of the bindings' policies among them. What is wrong with
-    /// one of the latter is said on its binding, and keeps nothing else from being applied.
+    /// Applies everything but the scenario. CRDs come first, those of the bindings' policies among them. A
+    /// problem with one of those is reported on its binding, and everything else is still applied.
     pub async fn apply(
         &self,
         cluster: &Arc<Cluster>,
@@ -144,8 +148,8 @@ impl Manifests {
             .await
     }
 
-    /// The same, leaving alone what was applied before; what is applied now is noted. Definitions are brought up to date
-    /// all the same.
+    /// Applies everything but the scenario and the manifests that were applied before. Newly applied
+    /// manifests are noted. Definitions are always brought up to date.
     pub(crate) async fn apply_beside(
         &self,
         before: &mut Applied,
@@ -158,7 +162,7 @@ impl Manifests {
         let mut brought = Vec::new();
         let mut problems = Problems::default();
         for (binding, loaded) in self.bindings.iter().zip(self.load(policies, clouds).await?) {
-            // A binding that does not load is applied all the same: its status says what is wrong.
+            // A binding that does not load is applied all the same: its status then shows the problem.
             match loaded {
                 Ok(ready) => {
                     let (let_in, left_out) = crds::brought(&ready.binding);
@@ -178,13 +182,15 @@ impl Manifests {
                 }
             }
         }
-        // Whoever runs the host comes before the policies: what they define stands when those look.
+        // Definitions given by the person who runs the host come before those of policies, which find them
+        // standing.
         let own = (target == Target::Standalone || !self.bindings.is_empty()).then(crds::policy_binding);
         let given = self.objects.iter().filter(|object| rank(object) == CRD);
         for definition in own.iter().chain(given) {
             install_own(cluster, definition, target, says).await?;
         }
-        // Who governs a kind defines it, and not who is only granted something of it.
+        // The definition of the binding that governs a kind comes before those of bindings that are only
+        // granted access to it.
         brought.sort_by_key(|one| !one.governed);
         for one in &brought {
             let kind = crds::defined(&one.definition);
@@ -241,19 +247,19 @@ impl Manifests {
     }
 }
 
-/// Whether a manifest says what happens in an example, which is no object.
+/// Whether a manifest is a scenario. A scenario is no object of the cluster.
 fn is_scenario(manifest: &Value) -> bool {
     manifest["apiVersion"] == "polity.dev/v1alpha1" && manifest["kind"] == "Scenario"
 }
 
-/// What went wrong with bindings and their definitions. It is nobody else's problem.
+/// Problems with bindings and their definitions. They do not keep other manifests from being applied.
 #[derive(Default)]
 struct Problems {
-    /// What is said of each binding's definitions.
+    /// The problems with each binding's definitions.
     of_crds: BTreeMap<String, Vec<String>>,
-    /// Kinds whose definition was not to be had from who governs them: group and kind.
+    /// Kinds, as group and kind, whose governing binding brought a definition that was refused.
     refused: BTreeSet<(String, String)>,
-    /// Kinds that may not be served because of what went wrong.
+    /// Kinds that may not be served because of a problem.
     unserved: BTreeSet<(String, String)>,
 }
 
@@ -263,13 +269,13 @@ impl Problems {
         self.unserved.insert(kind);
     }
 
-    /// Whether they may be why the kind of an object is not served.
+    /// Whether the problems may be the reason why the kind of an object is not served.
     fn explain(&self, object: &Value) -> bool {
         self.unserved.contains(&group_kind(object))
     }
 }
 
-/// The kinds that a binding names which cannot be read as a whole.
+/// The kinds that a binding names. It is used for bindings that cannot be parsed.
 fn mentioned(binding: &Value) -> impl Iterator<Item = (String, String)> {
     let spec = &binding["spec"];
     let grants = spec["grants"].as_array().into_iter().flatten();
@@ -277,7 +283,7 @@ fn mentioned(binding: &Value) -> impl Iterator<Item = (String, String)> {
     [&spec["governs"]].into_iter().chain(granted).map(group_kind)
 }
 
-/// The group and the kind of what says its apiVersion and kind.
+/// The group and the kind of a value with `apiVersion` and `kind`.
 fn group_kind(of: &Value) -> (String, String) {
     let group = of["apiVersion"]
         .as_str()
@@ -287,7 +293,8 @@ fn group_kind(of: &Value) -> (String, String) {
 }
 
 impl Manifests {
-    /// What comes of each binding, all at once: none waits for another. What is stopped is not tried again here.
+    /// Loads all bindings at the same time, so that none waits for another. A load that is stopped is not
+    /// tried again here.
     async fn load(&self, policies: &Arc<Policies>, clouds: &Arc<Clouds>) -> Result<Vec<Result<Ready>>> {
         let loads = self
             .bindings
@@ -297,13 +304,14 @@ impl Manifests {
     }
 }
 
-/// Loads a binding off the threads that everything else shares. The outer error is a bug of ours.
+/// Loads a binding on a thread for blocking work. The outer error is a bug of Polity.
 async fn load(policies: &Arc<Policies>, clouds: &Arc<Clouds>, binding: &Value) -> Result<Result<Ready>> {
     let (policies, clouds, object) = (policies.clone(), clouds.clone(), Object::new(binding.clone()));
     Ok(tokio::task::spawn_blocking(move || bindings::load(&policies, &clouds, &object)).await?)
 }
 
-/// Tries a binding again that was stopped, as often as it is, and applies the definitions that its policies bring.
+/// Loads a binding again whose load was stopped, until it ends, and then applies the definitions of its
+/// policies.
 async fn follow(
     cluster: Arc<Cluster>,
     policies: Arc<Policies>,

@@ -1,4 +1,4 @@
-//! A build without the feature `sim`: no cloud is simulated, and no scenario can be read.
+//! Stands in for the feature `sim` in builds without it: no cloud is simulated, and no scenario can be read.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(crate) async fn revoke(_: &Clouds, _: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// There is none.
+/// No scenario can be read, so this type has no values.
 #[derive(Clone)]
 pub enum Scenario {}
 
@@ -81,7 +81,7 @@ impl Scenario {
     }
 }
 
-/// Nor has it a position.
+/// There is no scenario, so there is no position in it.
 pub enum Position {}
 
 impl Position {
@@ -90,7 +90,7 @@ impl Position {
     }
 }
 
-/// Of which nothing can be expected.
+/// There is no scenario, so there are no expectations.
 pub enum Verdict {}
 
 impl Verdict {
@@ -103,7 +103,7 @@ impl Verdict {
     }
 }
 
-/// Nor does one run.
+/// There is no scenario, so none is under way.
 pub enum Running {}
 
 impl Running {
@@ -116,5 +116,5 @@ impl Running {
     }
 }
 
-/// Ends at once: there is no machine to play for.
+/// Returns at once: there are no simulated machines.
 pub async fn play_kubelets(_: Arc<Clock>, _: Arc<Cluster>, _: Arc<Clouds>) {}

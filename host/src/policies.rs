@@ -1,4 +1,4 @@
-//! Where policies come from: files of the policy folder, and for development crates that cargo builds.
+//! The sources of policies: files in the policy folder, and for development crates that cargo builds.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read as _};
@@ -17,10 +17,10 @@ use sha2::{Digest, Sha256};
 use crate::display::hex;
 use crate::turns::{Ended, Try, Turns};
 
-/// The target that policies are compiled for.
+/// The Rust target of policies.
 const TARGET: &str = "wasm32-unknown-unknown";
-/// How policies are built: small modules compile and instantiate fast. Said to cargo itself, because a crate outside of
-/// this workspace has no such profile; in it, `Cargo.toml` says the same.
+/// The build profile of policies: small modules compile and start fast. It is given on cargo's command line,
+/// because a crate outside this workspace does not have the profile of this workspace's `Cargo.toml`.
 const PROFILE: [&str; 7] = [
     "inherits='release'",
     "opt-level=3",
@@ -30,12 +30,13 @@ const PROFILE: [&str; 7] = [
     "debug=false",
     "strip='debuginfo'",
 ];
-/// Bytes of a policy file: the sandbox's own limit is lower, this one bounds what is read at all.
+/// The most bytes of a policy file that are read. The sandbox has a lower limit of its own.
 const LARGEST: u64 = 16 << 20;
-/// How long a policy may compile that was not stopped before: so long do others wait for it at most. It gets more later.
+/// The time limit of a policy's first compilation. New policies may have to wait this long for it. A later
+/// try has more time.
 const FIRST_TRY: Duration = Duration::from_secs(20);
 
-/// Which file stands at a name, and in which state.
+/// Identifies a file and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     inode: u64,
@@ -50,14 +51,14 @@ pub struct Policies {
     folder: Option<Dir>,
     turns: Turns,
     builds_crates: bool,
-    /// The crates that were built before: several bindings may name one, and it is said once.
+    /// The crates that were built. Several bindings may name the same crate, and the build is reported once.
     built: Mutex<BTreeSet<PathBuf>>,
     says: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Policies {
-    /// Loads files from `folder`, and from nowhere else. `builds_crates` allows bindings to name crates by paths
-    /// relative to it, which run their build scripts: for development only.
+    /// Loads files from `folder` and from nowhere else. `builds_crates` allows bindings to name crates by
+    /// paths relative to `folder`. Building runs the crate's build scripts, so this is for development only.
     pub fn new(
         sandbox: Arc<Sandbox>,
         folder: &Path,
@@ -76,12 +77,12 @@ impl Policies {
         }
     }
 
-    /// Loads what a binding names: the policy and its bytes.
+    /// Loads the policy that a binding names, and its bytes.
     pub fn load(&self, source: &PolicySource) -> Result<(Arc<Policy>, Arc<[u8]>)> {
         let (name, bytes) = match (&source.file, &source.krate) {
             (Some(file), None) => (file, self.read(file)?),
             (None, Some(krate)) => (krate, self.build(krate)?),
-            _ => bail!("exactly one of `file` and `crate` is needed"),
+            _ => bail!("name either `file` or `crate`"),
         };
         let found = hex(&Sha256::digest(&bytes));
         if let Some(wanted) = source
@@ -89,7 +90,7 @@ impl Policies {
             .as_ref()
             .filter(|wanted| !wanted.eq_ignore_ascii_case(&found))
         {
-            bail!("{name:?} has sha256 {found}, the binding wants {wanted:?}");
+            bail!("{name:?} has the sha256 {found}, but the binding demands {wanted:?}");
         }
         let policy = self
             .compiled(found, &bytes)
@@ -97,7 +98,7 @@ impl Policies {
         Ok((policy, bytes.into()))
     }
 
-    /// Compiles; whoever wants the same policy meanwhile waits for it rather than compile it too.
+    /// Compiles a policy. If the same policy is already being compiled, this waits for the result.
     fn compiled(&self, digest: String, bytes: &[u8]) -> Result<Arc<Policy>> {
         let id = PolicyId(digest.as_str().into());
         if let Some(known) = self.sandbox.known(&id) {
@@ -115,17 +116,18 @@ impl Policies {
         })
     }
 
-    /// Who compiles policies and checks their configurations.
+    /// Compiles policies and checks their configurations.
     pub(crate) fn compiler(&self) -> &Compiler {
         self.sandbox.compiler()
     }
 
-    /// Who has work done on what policies bring.
+    /// Orders the work on untrusted bytes.
     pub(crate) fn turns(&self) -> &Turns {
         &self.turns
     }
 
-    /// What changes when a policy's file is replaced or written to. None for crates and missing files.
+    /// The state of a policy's file. It changes when the file is replaced or written to. `None` for crates
+    /// and missing files.
     pub(crate) fn stamp(&self, source: &PolicySource) -> Option<Stamp> {
         let metadata = self.folder.as_ref()?.metadata(source.file.as_ref()?).ok()?;
         let modified = metadata.modified().ok()?.into_std();
@@ -146,13 +148,17 @@ impl Policies {
             .metadata(file)
             .with_context(|| format!("cannot open {}", shown()))?;
         if !metadata.is_file() || metadata.len() > LARGEST {
-            bail!("{} is no file of at most {LARGEST} bytes", shown());
+            bail!(
+                "{} is not a file, or is larger than {} MiB",
+                shown(),
+                LARGEST >> 20
+            );
         }
         let open = folder
             .open(file)
             .with_context(|| format!("cannot open {}", shown()))?;
         let mut bytes = Vec::new();
-        // It may have become longer meanwhile.
+        // The file may have grown since its size was read.
         let read = open.take(LARGEST).read_to_end(&mut bytes);
         read.with_context(|| format!("cannot read {}", shown()))?;
         Ok(bytes)
@@ -164,7 +170,10 @@ impl Policies {
         }
         let folder = self.path.join(krate);
         if !folder.join("Cargo.toml").is_file() {
-            bail!("there is no policy crate at {}", folder.display());
+            bail!(
+                "no policy crate found at {}: the folder has no Cargo.toml",
+                folder.display()
+            );
         }
         let folder = folder.canonicalize().unwrap_or(folder);
         let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
@@ -188,7 +197,7 @@ impl Policies {
         let mut artifact = None;
         for line in BufReader::new(stdout).lines() {
             let message: serde_json::Value = serde_json::from_str(&line?).unwrap_or_default();
-            // Dependencies report artifacts of their own; the policy's comes last.
+            // Cargo reports the artifacts of dependencies too. The policy's own comes last.
             let files = message["filenames"].as_array().into_iter().flatten();
             for file in files.filter_map(|f| f.as_str()).filter(|f| f.ends_with(".wasm")) {
                 artifact = Some(PathBuf::from(file));
@@ -199,14 +208,14 @@ impl Policies {
         }
         let artifact = artifact.ok_or_else(|| {
             anyhow!(
-                "{} makes no wasm file: its [lib] needs crate-type = [\"cdylib\", \"rlib\"]",
+                "{} builds no wasm file: add crate-type = [\"cdylib\", \"rlib\"] to its [lib]",
                 folder.display()
             )
         })?;
         std::fs::read(&artifact).with_context(|| format!("cannot read {}", artifact.display()))
     }
 
-    /// Brings the wasm target where rustup can and it is missing.
+    /// Installs the wasm target if it is missing and rustup can install it.
     fn add_target(&self, folder: &Path) -> Result<()> {
         let sysroot = Command::new("rustc")
             .args(["--print", "sysroot"])
@@ -225,13 +234,13 @@ impl Policies {
         match added {
             Ok(status) if status.success() => Ok(()),
             _ => bail!(
-                "the Rust target {TARGET} is missing and rustup could not add it; the README says how to go without rustup"
+                "the Rust target {TARGET} is missing and rustup could not add it; the README says how to build without rustup"
             ),
         }
     }
 }
 
-/// A path as people who stand in the current folder write it.
+/// A path relative to the current folder if possible.
 fn shown_from_here(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     path.strip_prefix(here).unwrap_or(path).display().to_string()

@@ -1,12 +1,13 @@
-//! Files and folders that are the host user's alone: what they hold (objects with their Secrets, tokens, recordings) is
-//! nobody else's to read, and nobody else's to write.
+//! Files and folders that only the host's user may read and write. They hold objects with their Secrets,
+//! tokens, and recordings.
 //!
-//! - Folders have mode 0700, files 0600, from the moment they exist and whatever the umask says.
-//! - No symbolic link is followed where somebody else could have put one: only a path that the user named may lead
-//!   through some.
-//! - What was there before must be this user's. Its mode is narrowed, except of a folder that holds other things too:
-//!   that is refused, because those may be shared for a reason.
-//! - A file that is replaced is written aside and renamed: whoever reads it sees the old or the new one, whole.
+//! - Folders have mode 0700 and files mode 0600 from the moment they are created, whatever the umask is.
+//! - A symbolic link is not followed where another user could have put it. Only a path that the user named
+//!   may lead through links.
+//! - A file or folder that existed before must belong to this user. Its mode is narrowed. A folder that also
+//!   holds other things is refused instead, because it may be shared for a reason.
+//! - A replaced file is first written under another name and then renamed, so a reader sees the old or the
+//!   new file as a whole.
 
 use std::fs::DirBuilder;
 use std::io::{self, Read as _, Write as _};
@@ -19,17 +20,18 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{FileType, Mode, OFlags, fchmod, fstat};
 
-/// What a folder's owner may do.
+/// The mode of folders.
 const FOLDER: u32 = 0o700;
-/// What a file's owner may do.
+/// The mode of files.
 const FILE: u32 = 0o600;
-/// What nobody else may.
+/// The bits that give rights to other users.
 const OTHERS: u32 = 0o077;
 
-/// Opens a folder that the user named, and creates it if it is not there. `is_own` says which names in it are ours.
+/// Opens a folder that the user named, and creates it if it is missing. `is_own` tells which names in it this
+/// program writes.
 ///
 /// # Errors
-/// A folder of somebody else, or one that others may enter and that holds other things beside ours.
+/// The folder belongs to another user, or others may enter it and it holds other things as well.
 pub(crate) fn folder(path: &Path, is_own: fn(&str) -> bool) -> Result<Dir> {
     let at = || path.display().to_string();
     let mut builder = DirBuilder::new();
@@ -53,10 +55,11 @@ pub(crate) fn folder(path: &Path, is_own: fn(&str) -> bool) -> Result<Dir> {
     Ok(dir)
 }
 
-/// Opens a folder of ours in a place where others may have been first, and creates it if it is not there.
+/// Opens a folder of this program in a place where other users may write, for example `/tmp`, and creates it
+/// if it is missing.
 ///
 /// # Errors
-/// What stands there is a symbolic link, no folder, or somebody else's.
+/// The path is a symbolic link, not a folder, or belongs to another user.
 pub(crate) fn folder_among_others(path: &Path) -> io::Result<Dir> {
     match DirBuilder::new().mode(FOLDER).create(path) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
@@ -67,26 +70,27 @@ pub(crate) fn folder_among_others(path: &Path) -> io::Result<Dir> {
     Ok(dir)
 }
 
-/// A folder that is open itself: a mere name of one, as cap-std would make it, cannot be narrowed.
+/// Opens a folder itself. cap-std would open it with `O_PATH`, and the mode of such a handle cannot be
+/// changed.
 fn opened(path: &Path, more: OFlags) -> io::Result<Dir> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | more;
     let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| said(e.into()))?;
     Ok(Dir::from_std_file(opened.into()))
 }
 
-/// Makes a folder that was not there, under a name that nobody can foresee.
+/// Creates a new folder with an unpredictable name.
 pub(crate) fn fresh_folder(within: &Path, prefix: &str) -> io::Result<PathBuf> {
     let path = within.join(format!("{prefix}-{}", unforeseen()?));
     DirBuilder::new().mode(FOLDER).create(&path)?;
     Ok(path)
 }
 
-/// Whether a folder, and no link to one, is this user's.
+/// Whether a path is a folder of this user, and no link to one.
 pub(crate) fn is_own_folder(path: &Path) -> bool {
     opened(path, OFlags::NOFOLLOW).is_ok_and(|dir| owned(&dir, FileType::Directory).is_ok())
 }
 
-/// Opens a folder in one of ours, and creates it if it is not there.
+/// Opens a folder inside a private folder, and creates it if it is missing.
 pub(crate) fn subfolder(dir: &Dir, name: &str) -> io::Result<Dir> {
     use cap_std::fs::DirBuilderExt as _;
     let mut builder = cap_std::fs::DirBuilder::new();
@@ -102,12 +106,12 @@ pub(crate) fn subfolder(dir: &Dir, name: &str) -> io::Result<Dir> {
     Ok(opened)
 }
 
-/// Opens a file in one of our folders; one that is created has the right mode at once.
+/// Opens a file in a private folder. A new file has the right mode from the start.
 ///
 /// # Errors
-/// What stands there is a symbolic link, no file, or somebody else's.
+/// The path is a symbolic link, not a file, or belongs to another user.
 pub(crate) fn open(dir: &Dir, name: &str, options: &mut OpenOptions) -> io::Result<File> {
-    // A pipe would not let itself be opened until somebody speaks into it.
+    // Without `NONBLOCK`, opening a named pipe would block until somebody writes to it.
     let flags = bits(OFlags::NOFOLLOW | OFlags::NONBLOCK);
     let file = dir.open_with(name, options.mode(FILE).custom_flags(flags));
     let file = file.map_err(said)?;
@@ -115,7 +119,7 @@ pub(crate) fn open(dir: &Dir, name: &str, options: &mut OpenOptions) -> io::Resu
     Ok(file)
 }
 
-/// Reads a whole file; none if it does not exist.
+/// Reads a file; `None` if it does not exist.
 pub(crate) fn read(dir: &Dir, name: &str) -> io::Result<Option<String>> {
     let mut text = String::new();
     match open(dir, name, OpenOptions::new().read(true)) {
@@ -125,8 +129,8 @@ pub(crate) fn read(dir: &Dir, name: &str) -> io::Result<Option<String>> {
     }
 }
 
-/// Replaces a whole file in one of our folders: afterwards either the old or the new content is there, whenever the
-/// process dies.
+/// Replaces a file in a private folder as a whole: whenever the process dies, the file has either the old or
+/// the new content.
 pub(crate) fn replace(dir: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
     let aside = format!("{name}.new");
     match dir.remove_file(&aside) {
@@ -136,11 +140,11 @@ pub(crate) fn replace(dir: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
     put(dir, &aside, name, content)
 }
 
-/// Replaces a file that the user named, in a folder that may be anybody's. A symbolic link at its name is replaced, not
-/// followed.
+/// Replaces a file that the user named, in a folder that may belong to anybody. A symbolic link at its name
+/// is replaced and not followed.
 pub(crate) fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     let name = path.file_name().and_then(|name| name.to_str());
-    let name = name.ok_or_else(|| io::Error::other("this is no name of a file"))?;
+    let name = name.ok_or_else(|| io::Error::other("the path does not name a file"))?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let dir = Dir::open_ambient_dir(parent.unwrap_or(Path::new(".")), ambient_authority())?;
     let aside = format!(".{name}.{}", unforeseen()?);
@@ -158,7 +162,8 @@ fn put(dir: &Dir, aside: &str, name: &str, content: &[u8]) -> io::Result<()> {
     dir.rename(aside, dir, name)
 }
 
-/// Makes sure that what was opened is of this kind and this user's, and nobody else's to enter.
+/// Checks that an opened file or folder is of this kind and belongs to this user, and takes the rights of
+/// other users away.
 fn own(opened: &impl AsFd, kind: FileType, mode: u32) -> io::Result<()> {
     match owned(opened, kind)? & OTHERS {
         0 => Ok(()),
@@ -166,21 +171,21 @@ fn own(opened: &impl AsFd, kind: FileType, mode: u32) -> io::Result<()> {
     }
 }
 
-/// The mode of what was opened, if it is of this kind and this user's.
+/// The mode of an opened file or folder, if it is of this kind and belongs to this user.
 fn owned(opened: &impl AsFd, kind: FileType) -> io::Result<u32> {
     let stat = fstat(opened)?;
     let (owner, user) = (stat.st_uid, rustix::process::geteuid().as_raw());
     if FileType::from_raw_mode(stat.st_mode) != kind {
         return Err(io::Error::other(match kind {
-            FileType::Directory => "this is no folder",
-            _ => "this is no file",
+            FileType::Directory => "this is not a folder",
+            _ => "this is not a regular file",
         }));
     }
     if owner != user {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             format!(
-                "this belongs to user {owner}, and the host runs as user {user}: nobody else may own what it keeps"
+                "this belongs to user {owner}, but the host runs as user {user}: it keeps its data only in files of its own"
             ),
         ));
     }
@@ -195,14 +200,14 @@ fn bits(flags: OFlags) -> i32 {
     flags.bits().cast_signed()
 }
 
-/// The system's word for a link that was not followed says something else.
+/// A clearer message for a link that was not followed: the system's own speaks of too many levels of links.
 fn said(error: io::Error) -> io::Error {
     use rustix::io::Errno;
     match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::LOOP) => io::Error::other("this is a symbolic link, and is not followed"),
-        // So Linux says it where a folder is wanted.
+        Some(Errno::LOOP) => io::Error::other("this is a symbolic link, which is not followed"),
+        // Linux reports this for a link where a folder is expected.
         Some(Errno::NOTDIR) => {
-            io::Error::other("this is a symbolic link, which is not followed, or no folder")
+            io::Error::other("this is not a folder, or a symbolic link, which is not followed")
         }
         _ => error,
     }
@@ -312,7 +317,7 @@ mod tests {
 
     #[test]
     fn what_belongs_to_somebody_else_is_refused() {
-        // Everything of the system is, unless this runs as root.
+        // The system's files belong to root, unless the test itself runs as root.
         if rustix::process::geteuid().is_root() {
             let place = tempfile::tempdir().expect("a folder");
             let path = place.path().join("theirs");

@@ -1,4 +1,4 @@
-//! What a person sees while a host runs: a line for each change of an object.
+//! What a person sees while a host runs: one line for each change of an object.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
@@ -18,17 +18,17 @@ use crate::recording::Recorder;
 use crate::said::Said;
 use crate::settled::LastOutcomes;
 
-/// How output is written.
+/// The output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// Text for people.
     #[default]
     Text,
-    /// One JSON document a line.
+    /// One JSON document per line.
     Json,
 }
 
-/// Prints what happens and records every pass.
+/// Prints the progress and records every pass.
 pub struct Progress {
     format: Format,
     started: u64,
@@ -41,7 +41,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// `started` in boot milliseconds: lines count from there.
+    /// `started` is the time in milliseconds since boot from which the printed times count.
     pub fn new(format: Format, started: u64, ends: Arc<LastOutcomes>, recorder: Option<Recorder>) -> Self {
         let bold = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         Progress {
@@ -60,7 +60,7 @@ impl Progress {
         let phase = phase(record, &self.manifests);
         let edges = edges::taken(record, &self.manifests);
         let then = then(record);
-        // A pass that found everything as the one before it is no news.
+        // A pass with the same result as the one before is no news.
         let news = format!("{phase} {} {then}", edges.join(" "));
         if self.last.insert(record.key.clone(), news.clone()) == Some(news) {
             return;
@@ -99,7 +99,7 @@ impl Observer for Progress {
             let wrong = recorder
                 .pass(record)
                 .err()
-                .map(|e| format!("passes are lost: {e:#}"));
+                .map(|e| format!("passes are not recorded: {e:#}"));
             let news = self
                 .said
                 .news("the recording", wrong.as_deref(), record.ended.boot);
@@ -143,8 +143,8 @@ impl Observer for Progress {
     }
 }
 
-/// What the memory of a policy costs, in words. Its steps begin in fresh memory, all of which is cleared or looked at
-/// each time; the linker's own choice of a stack is most of it.
+/// The memory use of a policy in words. Each step begins with fresh memory, and all of it is cleared or
+/// checked each time. Most of it is the stack, whose size the linker chooses.
 fn memory(bytes: u64) -> String {
     const STACK: u64 = 1 << 20;
     let begins = format!("a step begins with {} KiB of memory", bytes.div_ceil(1 << 10));
@@ -157,10 +157,10 @@ fn memory(bytes: u64) -> String {
     }
 }
 
-/// Characters of one message: a name can be longer than anybody reads.
+/// The most characters of one message: an object's name can be very long.
 const MESSAGE: usize = 4_096;
 
-/// Says something to whoever watches: on standard error, so that standard output stays a list of changes.
+/// Prints a message on standard error, so that standard output is only a list of changes.
 pub fn say(format: Format, message: &str) {
     let message = shortened(message, MESSAGE);
     match format {
@@ -169,17 +169,17 @@ pub fn say(format: Format, message: &str) {
     }
 }
 
-/// Writes a line to standard output; a reader that went away is no error.
+/// Prints a line on standard output. That the reader went away is no error.
 pub fn print(line: &dyn std::fmt::Display) {
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
-/// Writes a JSON document as a line to standard output.
+/// Prints a JSON document as one line on standard output.
 pub fn print_json(document: &impl serde::Serialize) {
     print(&escaped_json(document));
 }
 
-/// Writes a manifest to standard output, ready for `kubectl apply -f -`.
+/// Prints a manifest on standard output, ready for `kubectl apply -f -`.
 pub fn show(manifest: &Value, format: Format) -> anyhow::Result<()> {
     match format {
         Format::Json => print_json(manifest),
@@ -191,7 +191,7 @@ pub fn show(manifest: &Value, format: Format) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The object's phase after a pass.
+/// The phase of an object after a pass.
 fn phase(record: &PassRecord, manifests: &BTreeMap<String, Manifest>) -> String {
     let policies = record.roles.iter().map(|role| &*role.policy.0);
     let crds = policies
@@ -214,7 +214,7 @@ fn phase(record: &PassRecord, manifests: &BTreeMap<String, Manifest>) -> String 
         .unwrap_or_else(|| "-".into())
 }
 
-/// Where the phase of a kind stands: what its definition has kubectl show in the column `Phase`.
+/// The path of a kind's phase: the path that its definition names for kubectl's column `Phase`.
 fn phase_path<'a>(kind: &str, crds: impl Iterator<Item = &'a Value>) -> &'a str {
     let all = |value: &'a Value| value.as_array().into_iter().flatten();
     crds.filter(|crd| crd["spec"]["names"]["kind"] == *kind)

@@ -1,8 +1,8 @@
-//! The least that a host must be allowed in a cluster, derived from what its bindings grant.
+//! The least RBAC rules that a host needs, derived from the grants of its bindings.
 //!
-//! What a binding governs and what its grants reach in the primary's own namespace is allowed in every namespace, unless
-//! the binding governs one namespace only. Kubernetes cannot narrow some of it: a `create`, and a list of minted tokens,
-//! name no object.
+//! The governed kind, and what grants reach in the primary's own namespace, is allowed in all namespaces,
+//! unless the binding governs one namespace only. Kubernetes cannot narrow some rules: `create` and a list of
+//! minted tokens name no object.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,23 +12,23 @@ use polity_core::binding::{API_VERSION, BindingSpec, Grant, KindGrant, SecretGra
 use polity_core::contract::{Kind, Manifest};
 use serde_json::{Value, json};
 
-/// Looking at objects, and hearing of their changes.
+/// The verbs for reading and watching objects.
 const LOOK: [&str; 3] = ["get", "list", "watch"];
 
-/// Everything that is allowed, and where.
+/// All rules: what is allowed, and where.
 #[derive(Debug, Default)]
 pub struct Allowed(BTreeMap<(Place, Target), BTreeSet<&'static str>>);
 
 /// Where something is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
-    /// Everywhere, and for objects without a namespace.
+    /// In all namespaces, and for cluster-scoped objects.
     Cluster,
     /// In one namespace.
     Namespace(String),
 }
 
-/// What something is allowed on.
+/// The resource, and the name if there is one, that a rule allows access to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Target {
     group: String,
@@ -37,7 +37,7 @@ struct Target {
     name: Option<String>,
 }
 
-/// How a kind is served.
+/// How the cluster serves a kind.
 struct Served {
     group: String,
     plural: String,
@@ -45,7 +45,7 @@ struct Served {
 }
 
 impl Allowed {
-    /// What every host needs: bindings, their status, and its lease.
+    /// The rules for any host: bindings, their status, and the lease.
     pub fn for_any_host((namespace, lease): (&str, &str)) -> Self {
         let mut allowed = Allowed::default();
         let (group, _) = API_VERSION.split_once('/').unwrap_or_default();
@@ -59,16 +59,16 @@ impl Allowed {
         allowed
     }
 
-    /// What every node agent needs: nothing. Its binding is a file of its own, whose status is written nowhere, and there
-    /// is no lease.
+    /// The rules for any node agent: none. Its binding is a local file without a status, and there is no
+    /// lease.
     pub fn for_a_node_agent() -> Self {
         Allowed::default()
     }
 
-    /// What a binding needs beside that. `cluster` says how kinds are served.
+    /// Adds the rules for a binding. `cluster` tells how kinds are served.
     ///
     /// # Errors
-    /// A kind that the cluster does not serve.
+    /// The cluster does not serve a kind.
     pub async fn bind(
         &mut self,
         cluster: &Cluster,
@@ -90,13 +90,13 @@ impl Allowed {
                 self.add(place.clone(), governed.on("", name), &["patch"]);
             }
         }
-        // Whether the CRD in the cluster keeps what the host writes ahead.
+        // The host reads the CRD to check that it keeps the `status.pending` entries.
         if let Some((group, _)) = spec.governs.api_version.split_once('/') {
             let crd = format!("{}.{group}", governed.plural);
             let definition = target("apiextensions.k8s.io", "customresourcedefinitions", Some(&crd));
             self.add(Place::Cluster, definition, &["get"]);
         }
-        // Events stand beside their object, those of objects without a namespace in `default`.
+        // Events stand in the namespace of their object; Events of cluster-scoped objects stand in `default`.
         let beside = match governed.namespaced {
             true => here,
             false => vec![Place::Namespace("default".to_owned())],
@@ -145,7 +145,8 @@ impl Allowed {
                 self.add(there, target("", "secrets", None), &verbs);
                 return Ok(());
             }
-            // Whether it answers an API server tells everybody who has an account (`system:public-info-viewer`).
+            // Every account may ask an API server whether it is ready (`system:public-info-viewer`), so this
+            // needs no rule.
             Grant::Reachable(_)
             | Grant::Cloud(_)
             | Grant::Lock(_)
@@ -155,19 +156,19 @@ impl Allowed {
         let served = served(cluster, &kind.kind()).await?;
         for place in places(kind.namespaces.as_deref(), own, served.namespaced) {
             for subresource in &subresources {
-                // What is created has no name yet that could be compared.
+                // A `create` names no object yet, so Kubernetes cannot compare a name.
                 let name = kind.name.as_deref().filter(|_| !verbs.contains(&"create"));
                 self.add(place.clone(), served.on(subresource, name), verbs);
             }
             if matches!(grant, Grant::Evict(_)) {
-                // An eviction is answered with a Status: how the pod stands is another question.
+                // An eviction is answered with a Status, so the host reads the pod afterwards.
                 self.add(place, served.on("", None), &["get"]);
             }
         }
         Ok(())
     }
 
-    /// Secrets that may be seen, and the host's own, by which it tells them apart.
+    /// Adds the Secrets of a grant, and the host's own Secret with the key of their digests.
     fn secrets(&mut self, (namespace, lease): (&str, &str), own: Option<&str>, grant: &SecretGrant) {
         for place in places(grant.namespaces.as_deref(), own, true) {
             self.add(place, target("", "secrets", grant.name.as_deref()), &["get"]);
@@ -178,7 +179,7 @@ impl Allowed {
         self.add(there(), target("", "secrets", None), &["create"]);
     }
 
-    /// The nodes of simulated machines are the host's to write.
+    /// Adds the Nodes of simulated machines, which the host writes as their kubelets.
     fn play_kubelets(&mut self) {
         let on = |resource: &str| target("", resource, None);
         self.add(Place::Cluster, on("nodes"), &["get", "create", "patch", "delete"]);
@@ -190,7 +191,7 @@ impl Allowed {
         self.0.entry((place, target)).or_default().extend(verbs);
     }
 
-    /// ClusterRole, Roles, and what binds them to a service account.
+    /// The ClusterRole and Roles, and their bindings to a service account.
     pub fn objects(&self, name: &str, (namespace, account): (&str, &str)) -> Vec<Value> {
         let places: BTreeSet<&Place> = self.0.keys().map(|(place, _)| place).collect();
         let subject = json!({"kind": "ServiceAccount", "namespace": namespace, "name": account});
@@ -214,7 +215,7 @@ impl Allowed {
         objects
     }
 
-    /// Resources of which the same is allowed share a rule.
+    /// The rules of one place. Resources with the same name and verbs share a rule.
     fn rules(&self, place: &Place) -> Vec<Value> {
         let mut rules: BTreeMap<Same<'_>, Vec<&str>> = BTreeMap::new();
         for ((_, target), verbs) in self.0.iter().filter(|((at, _), _)| at == place) {
@@ -237,7 +238,8 @@ impl Allowed {
         rules.collect()
     }
 
-    /// What is allowed everywhere is not said again for a place, nor what is allowed for every object again for one.
+    /// Whether a rule is covered already: by one for the whole cluster, or by one for all objects of the
+    /// resource.
     fn is_said_already(&self, place: &Place, target: &Target, verb: &str) -> bool {
         let all = Target {
             name: None,
@@ -251,7 +253,7 @@ impl Allowed {
     }
 }
 
-/// Group, name and verbs: what the resources of one rule have in common.
+/// Group, name and verbs, which all resources of one rule share.
 type Same<'a> = (&'a str, Option<&'a str>, Vec<&'a str>);
 
 impl Served {
@@ -281,7 +283,7 @@ async fn served(cluster: &Cluster, kind: &Kind) -> Result<Served> {
     })
 }
 
-/// Where a grant reaches: the primary's own namespace, these, or all of them.
+/// The places that a grant reaches: the primary's own namespace, the named namespaces, or all.
 fn places(namespaces: Option<&[String]>, own: Option<&str>, namespaced: bool) -> Vec<Place> {
     let named: Vec<&str> = match namespaces {
         None => own.into_iter().collect(),
@@ -296,13 +298,13 @@ fn places(namespaces: Option<&[String]>, own: Option<&str>, namespaced: bool) ->
     }
 }
 
-/// Whether machines of the simulated cloud become nodes by this.
+/// Whether a grant lets machines of the simulated cloud become nodes.
 fn makes_nodes(grant: &Grant) -> bool {
     let does = |name: &String| name == "*" || ["machine.", "kubeadm."].iter().any(|of| name.starts_with(of));
     matches!(grant, Grant::Cloud(names) if names.iter().any(does))
 }
 
-/// Whether more than the status of a primary is written: its finalizer, or what the policy says it writes.
+/// Whether the policy writes more of a primary than its status: a finalizer or other paths.
 fn writes_the_object_itself(manifest: &Manifest) -> bool {
     let beside_status = |path: &String| path != "status" && !path.starts_with("status.");
     manifest.finalizer.is_some() || manifest.writes.iter().any(beside_status)

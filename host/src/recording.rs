@@ -1,12 +1,12 @@
-//! Recordings: every pass as one line of JSON, and the policies that took part.
+//! Recordings: each pass as one line of JSON, and the policies that took part.
 //!
 //! ```text
 //! DIR/policies/<sha256>.json    the manifest
 //! DIR/policies/<sha256>.wasm    the policy's bytes
-//! DIR/passes/<number>.jsonl     a header line, then passes in the order they ended
+//! DIR/passes/<number>.jsonl     a segment: a header line, then passes in the order in which they ended
 //! ```
 //!
-//! The ring keeps the newest segments; a full recording keeps all.
+//! A ring keeps only the newest segments; a full recording keeps all.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
@@ -23,51 +23,51 @@ use serde::{Deserialize, Serialize};
 
 use crate::private;
 
-/// Bytes of one segment before the next one is begun.
+/// The most bytes of one segment. Then the next segment begins.
 const SEGMENT: u64 = 4 << 20;
-/// Segments that a ring keeps: 64 MiB in all.
+/// The number of segments that a ring keeps: 64 MiB in all.
 const KEPT: u64 = 16;
 
 /// The first line of a segment.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Header {
-    /// The version of this format.
+    /// The version of the recording's format.
     format: u32,
-    /// The contract that its requests and answers are of.
+    /// The version of the contract that the requests and answers follow.
     contract: String,
-    /// The host's version.
+    /// The version of the host.
     polity: String,
-    /// The engine that ran the policies: the same version gives the same bytes.
+    /// The version of the engine that ran the policies. A replay with the same version gives the same bytes.
     engine: String,
 }
 
 /// The version of the format: 2 since contract 0.2.
 const FORMAT: u32 = 2;
 
-/// What a recording's folder holds.
+/// The folders inside a recording's folder.
 const FOLDERS: [&str; 2] = ["policies", "passes"];
 
-/// Writes a recording. What cannot be written is lost, and the next pass is tried again: into the same folder, which is
-/// made anew if somebody deleted it.
+/// Writes a recording. A pass that cannot be written is lost, and the next pass is tried again. If somebody
+/// deleted the folder, it is created again.
 pub struct Recorder {
     path: PathBuf,
     keep_all: bool,
     header: String,
-    /// The policies that take part: what is kept of each, by digest.
+    /// The policies that take part, by digest. They are written again if the folder is created again.
     policies: BTreeMap<String, Kept>,
     open: Open,
     _temporary: Option<Temporary>,
 }
 
-/// A policy's manifest as JSON, and its code.
+/// The parts of a policy that a recording holds: its manifest as JSON, and its code.
 struct Kept {
     manifest: Vec<u8>,
     code: Vec<u8>,
 }
 
 impl Recorder {
-    /// Records into a folder, after what it may hold already. `keep_all` is false for a ring.
+    /// Records into a folder, after the passes that it holds already. `keep_all` is false for a ring.
     pub fn open(path: &Path, keep_all: bool, engine: &str) -> Result<Self> {
         let header = Header {
             format: FORMAT,
@@ -86,7 +86,7 @@ impl Recorder {
         })
     }
 
-    /// Records into a folder that nobody named: the newest of them is kept for `explain`, the others are removed.
+    /// Records into a new temporary folder. `explain` reads the newest one; older ones are removed.
     pub fn temporary(engine: &str) -> Result<Self> {
         let temporary = Temporary::new()?;
         let recorder = Recorder::open(&temporary.path, false, engine)?;
@@ -96,12 +96,12 @@ impl Recorder {
         })
     }
 
-    /// Where it records.
+    /// The folder of the recording.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Keeps what a policy says of itself, and its bytes, for `edges` and replay.
+    /// Records a policy's manifest and bytes, for `edges` and for replay.
     pub fn policy(&mut self, digest: &str, manifest: &Manifest, bytes: &[u8]) -> Result<()> {
         let kept = Kept {
             manifest: serde_json::to_vec_pretty(manifest)?,
@@ -112,7 +112,8 @@ impl Recorder {
         written
     }
 
-    /// A policy takes part no more: what was kept of it stays, but is not made again.
+    /// Forgets a policy that takes no further part. Its files stay, but they are not written again if the
+    /// folder is created again.
     pub fn policy_forgotten(&mut self, digest: &str) {
         self.policies.remove(digest);
     }
@@ -124,7 +125,7 @@ impl Recorder {
         if self.open.append(&line, &self.header, self.keep_all).is_ok() {
             return Ok(());
         }
-        // Whatever broke, a new file in a folder that is there may do.
+        // A new segment helps whatever the cause was: a deleted file, a deleted folder, a torn line.
         self.open = Open::new(&self.path, &self.header)?;
         for (digest, kept) in &self.policies {
             self.open.policy(digest, kept)?;
@@ -179,7 +180,9 @@ impl Open {
                 self.drop_old()?;
             }
         }
-        self.file.write_all(line).context("cannot write the recording")?;
+        self.file
+            .write_all(line)
+            .context("cannot write to the recording")?;
         self.written += line.len() as u64;
         if rustix::fs::fstat(&self.file)?.st_nlink == 0 {
             bail!("the file of the recording was deleted");
@@ -208,7 +211,7 @@ fn create(passes: &Dir, segment: u64, header: &str) -> Result<File> {
     let mut file = private::open(passes, &name, options.append(true).create_new(true))
         .with_context(|| format!("cannot create passes/{name}"))?;
     if let Err(e) = writeln!(file, "{header}") {
-        // A full disk takes names without content.
+        // A full disk still takes names. An empty segment must not stay behind.
         let _ = passes.remove_file(&name);
         return Err(e).with_context(|| format!("cannot write passes/{name}"));
     }
@@ -231,7 +234,8 @@ fn segments(passes: &Dir) -> Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// Whether this host knows what a file holds. What a crash left of a header says nothing: its passes are tried.
+/// Refuses a segment of another format. If a crash damaged the header, its format is unknown, and reading its
+/// passes is tried.
 fn check_format(header: &[u8]) -> Result<()> {
     #[derive(Deserialize)]
     struct Known {
@@ -240,8 +244,8 @@ fn check_format(header: &[u8]) -> Result<()> {
     }
     match serde_json::from_slice::<Known>(header) {
         Ok(Known { format, polity }) if format != FORMAT => bail!(
-            "it is a recording of format {format}, written by polity {polity}, and this host reads format {FORMAT}: \
-             read it with a host of that version"
+            "the recording has format {format} and was written by polity {polity}, but this host reads format {FORMAT}: \
+             read it with polity {polity}"
         ),
         _ => Ok(()),
     }
@@ -253,20 +257,20 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Opens a recording's folder.
+    /// Opens the folder of a recording.
     pub fn open(path: &Path) -> Result<Self> {
         let dir = Dir::open_ambient_dir(path, ambient_authority())
             .with_context(|| format!("cannot open the recording {}", path.display()))?;
         Ok(Recording { dir })
     }
 
-    /// Hands every pass to `see`, oldest first; says how many lines cannot be read. A last line that a crash cut short
-    /// is no such line.
+    /// Hands every pass to `see`, oldest first, and returns how many lines cannot be read. A last line that a
+    /// crash cut short does not count.
     pub fn passes(&self, mut see: impl FnMut(PassRecord)) -> Result<u64> {
         let passes = self
             .dir
             .open_dir("passes")
-            .context("this folder holds no recording: it has no `passes`")?;
+            .context("this folder is not a recording: it has no folder `passes`")?;
         let mut damaged = 0;
         for segment in segments(&passes)? {
             let name = name(segment);
@@ -277,7 +281,8 @@ impl Recording {
             if let Some(Ok(header)) = lines.next() {
                 check_format(&header).with_context(|| format!("cannot read {name}"))?;
             }
-            // Whether the last line was one that cannot be read: it counts once another one follows.
+            // Whether the last line could not be read. It counts as damaged only once another line follows
+            // it.
             let mut torn = false;
             for line in lines {
                 let line = line.with_context(|| format!("cannot read {name}"))?;
@@ -303,7 +308,7 @@ impl Recording {
         for entry in self
             .dir
             .read_dir("policies")
-            .context("this folder holds no recording: it has no `policies`")?
+            .context("this folder is not a recording: it has no folder `policies`")?
         {
             let name = entry?.file_name();
             let Some(digest) = name.to_str().and_then(|n| n.strip_suffix(".json")) else {
@@ -316,7 +321,7 @@ impl Recording {
                     manifests.insert(digest.to_owned(), manifest);
                 }
                 Err(e) => {
-                    tracing::warn!("{at} is damaged, and what the policy says of itself not known: {e}")
+                    tracing::warn!("{at} is damaged, so the policy's manifest is missing: {e}")
                 }
             }
         }
@@ -324,22 +329,22 @@ impl Recording {
     }
 }
 
-/// A folder for a recording that nobody named. Of those only the newest is kept when its host has ended.
+/// A temporary folder for a recording. When its host has ended, only the newest such folder stays.
 struct Temporary {
     path: PathBuf,
-    /// Held while the host runs: nobody else removes the folder meanwhile.
+    /// Locked while the host runs, so that no other process removes the folder.
     _lock: std::fs::File,
 }
 
-/// What the names of such folders begin with.
+/// The prefix of the names of temporary folders.
 const TEMPORARY: &str = "polity-recordings";
-/// Folders younger than this are left alone: whoever made one may not have locked it yet.
+/// Folders younger than this are not removed: their process may not have locked them yet.
 const YOUNG: Duration = Duration::from_secs(60);
 
 impl Temporary {
     fn new() -> Result<Self> {
         let place = std::env::temp_dir();
-        // The last one showed `explain` what its host did; it makes room for what this one does.
+        // The last recording was kept for `explain`. The new one replaces it.
         if let Ok(last) = latest() {
             remove(&place, &last);
         }
@@ -354,14 +359,14 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // The newest one is what `explain` shows.
+        // The newest recording stays for `explain`.
         if latest().is_ok_and(|latest| latest != self.path) {
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// Removes what hosts left behind that have ended.
+/// Removes the temporary folders of hosts that have ended.
 fn sweep(place: &Path) {
     let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
     for entry in entries {
@@ -372,7 +377,7 @@ fn sweep(place: &Path) {
     }
 }
 
-/// Removes one of these folders, unless its host still runs.
+/// Removes one temporary folder, unless its host still runs.
 fn remove(place: &Path, folder: &Path) {
     let name = folder.file_name().and_then(|name| name.to_str());
     let is_one = folder.parent() == Some(place) && name.is_some_and(|name| name.starts_with(TEMPORARY));
@@ -381,15 +386,15 @@ fn remove(place: &Path, folder: &Path) {
     }
 }
 
-/// Locks a folder for as long as the file is open, which is at most as long as the process lives.
+/// Locks a folder as long as the returned file is open. The system unlocks it when the process ends.
 fn lock(folder: &Path) -> io::Result<std::fs::File> {
     let folder = std::fs::File::open(folder)?;
     rustix::fs::flock(&folder, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
     Ok(folder)
 }
 
-/// Where `explain` looks for the last recording: in a place that everybody may write to, so what stands there is taken
-/// only if it is this user's.
+/// The folder that says which recording is the latest. It lies where every user may write, so it is used only
+/// if it belongs to this user.
 fn pointers() -> PathBuf {
     let user = rustix::process::geteuid().as_raw();
     std::env::temp_dir().join(format!("polity-{user}"))
@@ -397,7 +402,7 @@ fn pointers() -> PathBuf {
 
 const LATEST: &str = "latest";
 
-/// Remembers the folder of the newest recording for `explain`.
+/// Notes that this is the newest recording, for `explain`.
 pub fn remember_latest(folder: &Path) -> Result<()> {
     let pointers = pointers();
     let text = folder.as_os_str().as_encoded_bytes();
@@ -409,9 +414,8 @@ pub fn remember_latest(folder: &Path) -> Result<()> {
 /// The folder of the newest recording.
 pub fn latest() -> Result<PathBuf> {
     let pointers = pointers();
-    let unknown = || {
-        "no recording is known: name its folder with --recordings DIR, or start `polity run` first".to_owned()
-    };
+    let unknown =
+        || "no recording found: name its folder with --recordings DIR, or use `polity run` first".to_owned();
     let text = match pointers.exists() {
         true => private::folder_among_others(&pointers)
             .and_then(|dir| private::read(&dir, LATEST))

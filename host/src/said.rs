@@ -1,15 +1,15 @@
-//! What is wrong at the moment, said once and again when it changes: whoever watches a host must see what keeps it, and
-//! not the same line a thousand times.
+//! Reports present problems: once, and again when they change. A person who watches a host must see what is
+//! wrong, and not the same line a thousand times.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Milliseconds in which the same is not said twice of one thing, also where something else was said between: what comes
-/// and goes all the time is no news.
+/// For this many milliseconds the same line about one subject is not reported again, even if other lines came
+/// between. A problem that comes and goes all the time is no news.
 const SILENT: u64 = 600_000;
-/// Different things that are remembered of one.
+/// The most different lines that are remembered for one subject.
 const KEPT: usize = 8;
 
-/// What was said of each thing that is or was in trouble.
+/// The lines that were reported for each subject.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
     topics: BTreeMap<String, Topic>,
@@ -22,8 +22,8 @@ struct Topic {
 }
 
 impl Said {
-    /// What is wrong with something, or that nothing is any more: the line to say, if it is news. `now` in milliseconds of
-    /// any clock that does not go back.
+    /// Takes in the present problem of a subject, or `None` if it has none, and returns the line to report if
+    /// that is news. `now` is in milliseconds of any clock that never goes back.
     pub(crate) fn news(&mut self, of: &str, wrong: Option<&str>, now: u64) -> Option<String> {
         if wrong.is_none() && !self.topics.contains_key(of) {
             return None;
@@ -48,7 +48,7 @@ impl Said {
         Some(line)
     }
 
-    /// Nobody asks for this any more.
+    /// Forgets a subject that no longer exists.
     pub(crate) fn forget(&mut self, of: &str) {
         self.topics.remove(of);
     }

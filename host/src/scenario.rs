@@ -26,7 +26,7 @@ use crate::install::Target;
 use course::Course;
 pub use course::{Position, Running};
 
-/// A scenario file. Times count from the start, on the host's clock.
+/// A scenario file. Its times count from the start of the scenario, by the host's clock.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scenario {
@@ -34,16 +34,16 @@ pub struct Scenario {
     pub api_version: String,
     /// `Scenario`
     pub kind: String,
-    /// For whatever is drawn by chance.
+    /// The seed for everything that is random.
     #[serde(default)]
     pub seed: u64,
-    /// How many times as fast as real time; `run --speed` overrides it.
+    /// The speed of the clock, as a multiple of real time; `run --speed` overrides it.
     #[serde(default)]
     pub speed: Option<f64>,
     /// When `--until-settled` gives up.
     #[serde(default)]
     pub deadline: Option<Millis>,
-    /// How the simulated cloud behaves: in place of the bindings' configuration.
+    /// The configuration of the simulated cloud. It replaces the one in the bindings.
     #[serde(default)]
     pub cloud: Option<Value>,
     /// What happens to objects.
@@ -52,25 +52,26 @@ pub struct Scenario {
     /// What must hold in the end.
     #[serde(default)]
     pub expect: Vec<Expectation>,
-    /// Of its steps, as they were written.
+    /// The digest of the steps as they are written in the file.
     #[serde(skip)]
     digest: String,
 }
 
-/// Something that a person or another program does. It waits for `at`, then for `when`, then for `after`.
+/// An action of a person or another program. The step waits until `at`, then until `when` holds, then for
+/// `after`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Step {
-    /// Not before this time.
+    /// The earliest time of the step.
     #[serde(default)]
     pub at: Option<Millis>,
-    /// Not before this holds.
+    /// The condition that must hold once.
     #[serde(default)]
     pub when: Option<Condition>,
-    /// This long after that.
+    /// The wait after `at` and `when`.
     #[serde(default)]
     pub after: Option<Millis>,
-    /// Create an object, or merge it into the one that stands at its name.
+    /// Create this object, or merge it into the object that has its name.
     #[serde(default)]
     pub apply: Option<Value>,
     /// Patch an object.
@@ -81,15 +82,15 @@ pub struct Step {
     pub delete: Option<ObjectRef>,
 }
 
-/// A value of an object.
+/// A condition on one value of an object.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Condition {
     /// The object, by kind, namespace and name.
     pub object: ObjectRef,
-    /// Dotted path; `status.conditions[Ready]` is the condition of that type.
+    /// A dotted path. `status.conditions[Ready]` is the condition of that type.
     pub path: String,
-    /// The value; none: any value at all.
+    /// The value; without it any value will do.
     #[serde(default)]
     pub equals: Option<Value>,
 }
@@ -102,24 +103,25 @@ pub struct Patch {
     pub object: ObjectRef,
     /// JSON merge patch.
     pub patch: Value,
-    /// `status`, or none.
+    /// `status` to patch the status; otherwise the object.
     #[serde(default)]
     pub subresource: Option<String>,
 }
 
-/// What must hold in the end. One that would hold of nothing at all is refused when it is read.
+/// Something that must hold in the end. An expectation that would hold without any object is refused when it
+/// is read.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Expectation {
-    /// For people: what is expected.
+    /// The expectation in words.
     pub that: String,
-    /// Of these objects.
+    /// Expectations of these objects.
     pub objects: Option<Objects>,
-    /// Of the simulated cloud's VMs.
+    /// Expectations of the simulated cloud's VMs.
     pub vms: Option<Vms>,
 }
 
-/// An expectation as it stands in the file.
+/// An expectation as it is written in the file.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Written {
@@ -130,7 +132,7 @@ struct Written {
     vms: Option<Vms>,
 }
 
-/// Objects of a kind.
+/// All objects of a kind.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Objects {
@@ -138,50 +140,51 @@ pub struct Objects {
     pub api_version: String,
     /// The kind.
     pub kind: String,
-    /// None: all namespaces.
+    /// The namespace; without it all namespaces count.
     #[serde(default)]
     pub namespace: Option<String>,
-    /// How many there are. An expectation says so: what holds of each holds of none as well.
+    /// The number of objects. Every expectation states it, because checks of each object also hold if there
+    /// is none.
     #[serde(default)]
     pub count: Option<usize>,
-    /// What holds of each.
+    /// Checks that must hold for each object.
     #[serde(default)]
     pub each: Vec<Check>,
 }
 
-/// What holds of a value; at least one of the three.
+/// A check of one value. At least one of the three kinds is needed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Check {
-    /// As in [`Condition`].
+    /// A dotted path, as in [`Condition`].
     pub path: String,
-    /// Equal to this.
+    /// The value must equal this.
     #[serde(default)]
     pub equals: Option<Value>,
-    /// A list that holds this.
+    /// The value must be a list that contains this.
     #[serde(default)]
     pub contains: Option<Value>,
-    /// Present and not empty, or absent.
+    /// `true`: the value must exist and not be empty. `false`: it must be absent or empty.
     #[serde(default)]
     pub present: Option<bool>,
 }
 
-/// VMs of the simulated cloud.
+/// The VMs of the simulated cloud.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Vms {
-    /// Only those of this account.
+    /// Only the VMs of this account.
     #[serde(default)]
     pub account: Option<String>,
     /// How many there are.
     pub count: usize,
-    /// Exactly one for each object of this kind, by its uid, and none without one.
+    /// Exactly one VM for each object of this kind, by its uid, and no VM without such an object.
     #[serde(default)]
     pub one_for_each: Option<Objects>,
 }
 
 impl Scenario {
-    /// Reads a manifest.
+    /// Reads a scenario from its manifest.
     pub(crate) fn read(manifest: Value) -> Result<Self> {
         let digest = hex(&Sha256::digest(manifest["steps"].to_string()));
         let scenario: Scenario =
@@ -205,7 +208,7 @@ impl Scenario {
         self.cloud.as_ref()
     }
 
-    /// What each of its expectations comes to.
+    /// Checks every expectation.
     pub(crate) async fn verdicts(&self, cluster: &Cluster, clouds: &Clouds) -> Result<Vec<Verdict>> {
         let mut verdicts = Vec::new();
         for expectation in &self.expect {
@@ -214,7 +217,7 @@ impl Scenario {
         Ok(verdicts)
     }
 
-    /// The bindings that its steps apply, and their patches.
+    /// The bindings that the steps apply, and the patches of bindings.
     pub(crate) fn bindings(&self) -> impl Iterator<Item = &Value> {
         let of_binding = |patch: &&Patch| {
             let kind = &patch.object.kind;
@@ -227,8 +230,8 @@ impl Scenario {
         })
     }
 
-    /// Where it stands: at its beginning, at this moment (Unix milliseconds), or where an earlier process left it in this
-    /// data folder.
+    /// The position: where an earlier process left the scenario in this data folder, or else its beginning at
+    /// `now` (Unix milliseconds).
     pub(crate) fn position(&self, data: Option<&Data>, now: u64) -> Result<Position> {
         match data {
             Some(data) => Position::resume(&self.digest, &self.steps, data, now),
@@ -236,7 +239,7 @@ impl Scenario {
         }
     }
 
-    /// Takes its steps from the beginning, each at its moment.
+    /// Starts the scenario from its beginning.
     pub fn start(
         &self,
         clock: &Arc<Clock>,
@@ -248,7 +251,8 @@ impl Scenario {
         self.course(position, clock, cluster, target, says, None).start()
     }
 
-    /// Takes the steps that are left, once it has looked at what stands now: before anything else changes that.
+    /// Continues the scenario from a position. It first looks which conditions hold now, before anything else
+    /// changes the objects.
     pub(crate) async fn go_on(
         &self,
         position: Position,
@@ -314,7 +318,7 @@ impl Condition {
     }
 }
 
-/// The value at a path; none where it is absent or null.
+/// The value at a path; `None` if it is absent or null.
 fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     let mut inside = false;
     let between = |c| {
@@ -340,12 +344,12 @@ fn named(object: &ObjectRef) -> String {
     }
 }
 
-/// What an expectation came to.
+/// The result of checking an expectation.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Verdict {
-    /// What was expected.
+    /// The expectation in words.
     pub that: String,
-    /// What is wrong; empty if it holds.
+    /// What is wrong; empty if the expectation holds.
     pub wrong: Vec<String>,
 }
 
@@ -371,7 +375,7 @@ impl TryFrom<Written> for Expectation {
         }) = &objects
         {
             return Err(format!(
-                "{that:?} would hold without any {kind}: add to objects how many there are, as count: 1"
+                "{that:?} would hold without any {kind}: add the number of objects, for example count: 1"
             ));
         }
         let each = objects.iter().flat_map(|objects| &objects.each);
@@ -384,14 +388,14 @@ impl TryFrom<Written> for Expectation {
         {
             if equals.is_none() && contains.is_none() && present.is_none() {
                 return Err(format!(
-                    "{that:?} expects nothing of {path}: add equals, contains or present"
+                    "{that:?} checks nothing of {path}: add equals, contains or present"
                 ));
             }
         }
         let unused = |of: &Objects| of.count.is_some() || !of.each.is_empty();
         if vms.iter().filter_map(|vms| vms.one_for_each.as_ref()).any(unused) {
             return Err(format!(
-                "{that:?}: oneForEach takes neither count nor each: vms has the count"
+                "{that:?}: remove count and each from oneForEach; the number belongs to vms"
             ));
         }
         Ok(Expectation { that, objects, vms })
@@ -399,7 +403,7 @@ impl TryFrom<Written> for Expectation {
 }
 
 impl Expectation {
-    /// Looks whether it holds.
+    /// Checks whether the expectation holds.
     pub async fn check(&self, cluster: &Cluster, clouds: &Clouds) -> Result<Verdict> {
         let mut wrong = Vec::new();
         if let Some(objects) = &self.objects {
@@ -434,7 +438,10 @@ impl Objects {
         });
         match cluster.read(&question).await {
             Ok(Value::Array(objects)) => Ok(objects),
-            Ok(other) => Err(anyhow!("a list of {} is {other}", self.kind)),
+            Ok(other) => Err(anyhow!(
+                "the API server answered a list of {} with {other}",
+                self.kind
+            )),
             Err(failure) if failure.code == Code::NotFound => Ok(Vec::new()),
             Err(failure) => Err(anyhow!("{failure}")),
         }
@@ -528,7 +535,7 @@ mod tests {
         assert_eq!(scenario.bindings().collect::<Vec<_>>(), [&binding, &patch]);
     }
 
-    /// What is said of a scenario with this expectation.
+    /// The error about a scenario with this expectation.
     fn said_of(expectation: &Value) -> String {
         let scenario =
             json!({"apiVersion": "polity.dev/v1alpha1", "kind": "Scenario", "expect": [expectation]});
@@ -550,15 +557,15 @@ mod tests {
             (json!({}), "add objects or vms"),
             (
                 json!({"objects": objects(json!({"each": ready}))}),
-                "without any Node: add to objects",
+                "without any Node: add the number",
             ),
             (
                 json!({"objects": objects(json!({"count": 1, "each": [{"path": "a"}]}))}),
-                "expects nothing of a",
+                "checks nothing of a",
             ),
             (
                 json!({"vms": {"count": 1, "oneForEach": objects(json!({"count": 1}))}}),
-                "oneForEach takes neither",
+                "remove count and each from oneForEach",
             ),
             (json!({"vms": {"count": 1, "oneForEach": objects(json!({}))}}), ""),
             (json!({"objects": objects(json!({"count": 0}))}), ""),

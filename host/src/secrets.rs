@@ -1,5 +1,5 @@
-//! The values that sealed references and credential plans name: read from the cluster when a cloud is called, and kept
-//! nowhere.
+//! Resolves the values behind sealed references and credential plans. Values are read from the cluster at
+//! each cloud call and are not kept.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub struct ClusterSecrets {
 }
 
 impl ClusterSecrets {
-    /// Those of this cluster.
+    /// Resolves the Secrets of this cluster.
     pub fn new(cluster: Arc<Cluster>) -> Self {
         ClusterSecrets { cluster }
     }
@@ -32,7 +32,7 @@ impl ClusterSecrets {
     }
 
     async fn content(&self, secret: &PlanSecret) -> Result<SecretContent, Failure> {
-        // A minted token is no credential of anybody.
+        // The empty owner makes sure that no minted token is used as a credential: no token has that owner.
         let found = self
             .cluster
             .secret_values(Some(&secret.namespace), &secret.name, "");

@@ -1,4 +1,5 @@
-//! Whether everything is settled: what the last pass of each key came to, and what the scenario still has to do.
+//! Decides whether everything is settled, from the last pass of each key and the steps that are left of the
+//! scenario.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -15,16 +16,16 @@ use crate::display::then;
 use crate::engine::{Handle, View};
 use crate::sim::{self, Running};
 
-/// Between looks at whether everything is settled.
+/// The interval between checks.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// What the last pass of each key came to.
+/// The result of each key's last pass.
 #[derive(Default)]
 pub struct LastOutcomes {
     ends: Mutex<BTreeMap<Key, End>>,
 }
 
-/// What a pass came to.
+/// The result of a pass.
 #[derive(Clone, Debug)]
 struct End {
     settled: bool,
@@ -32,7 +33,7 @@ struct End {
 }
 
 impl LastOutcomes {
-    /// What is not settled, denied or gone, with the reason; empty if everything is.
+    /// All that is not settled, denied or gone, with the reasons; empty if everything is.
     pub fn unsettled(&self, view: &View) -> Vec<String> {
         let ends = self.lock();
         let mut stuck: Vec<String> = view
@@ -58,7 +59,7 @@ impl LastOutcomes {
                 Some(end) if end.settled && !state.running && !state.queued => {}
                 Some(end) if !end.settled => stuck.push(match &state.waiting {
                     WaitsFor::Time(_) | WaitsFor::Change => format!("{key}: {}", end.why),
-                    waiting => format!("{key}: {}; it waits for {waiting}", end.why),
+                    waiting => format!("{key}: {}; waits for {waiting}", end.why),
                 }),
                 _ => stuck.push(format!("{key} waits for {}", state.waiting)),
             }
@@ -79,7 +80,7 @@ impl LastOutcomes {
         self.lock().insert(record.key.clone(), end);
     }
 
-    /// Its object is gone, or is governed no more.
+    /// Forgets an object that is gone or no longer governed.
     pub fn forgotten(&self, key: &Key) {
         self.lock().remove(key);
     }
@@ -89,20 +90,20 @@ impl LastOutcomes {
     }
 }
 
-/// Waits until everything is settled, or the deadline.
+/// Waits until everything is settled, or until the deadline.
 pub struct Settling<'a> {
-    /// The host.
+    /// A handle to the host.
     pub handle: &'a Handle,
-    /// What it does.
+    /// The result of each key's last pass.
     pub ends: &'a LastOutcomes,
-    /// Its clouds.
+    /// The open clouds.
     pub clouds: &'a Clouds,
     /// The scenario that is under way.
     pub running: Option<&'a Running>,
 }
 
 impl Settling<'_> {
-    /// What is stuck at the deadline; empty if everything settled before.
+    /// Waits. Returns what is stuck at the deadline, or an empty list if everything settled before.
     pub async fn wait(&self, clock: &Clock, deadline: Millis) -> Vec<String> {
         let end = clock.now().boot.saturating_add(deadline.0);
         loop {

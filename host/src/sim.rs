@@ -1,5 +1,5 @@
-//! What a build with the feature `sim` adds to the host: the simulated cloud, the kubelets of its machines, scenarios.
-//! `no_sim.rs` stands in its place in a build without it.
+//! The parts that the feature `sim` adds to the host: the simulated cloud, the kubelets of its machines, and
+//! scenarios. `no_sim.rs` stands in for it in builds without the feature.
 
 use std::sync::Arc;
 
@@ -22,7 +22,8 @@ pub(crate) fn has_unfinished_faults(cloud: &dyn Cloud) -> bool {
     sim.is_some_and(|sim| sim.inspect(|sim, now| sim.has_unfinished_faults(now)))
 }
 
-/// The times of a scenario count from this moment (Unix milliseconds), whatever it took to open the cloud.
+/// Lets the times of each scenario count from this moment (Unix milliseconds), however long it took to open
+/// the cloud.
 pub(crate) fn begin(clouds: &Clouds, start: u64) {
     for cloud in clouds.all() {
         if let Some(sim) = cloud.simulation() {
@@ -31,7 +32,7 @@ pub(crate) fn begin(clouds: &Clouds, start: u64) {
     }
 }
 
-/// Whether the API server answers that simulated machines join; none if none are simulated.
+/// Whether the API server that simulated machines join answers; `None` if no machines are simulated.
 pub(crate) fn reachable(clouds: &Clouds) -> Option<Answer> {
     let all = clouds.all();
     let sims = all.iter().filter_map(|cloud| cloud.simulation());
@@ -43,10 +44,10 @@ pub(crate) fn reachable(clouds: &Clouds) -> Option<Answer> {
     })
 }
 
-/// No simulated machine joins with this token any more.
+/// Revokes a token: no simulated machine can join with it any more.
 ///
 /// # Errors
-/// That could not be stored.
+/// The revocation could not be stored.
 pub(crate) async fn revoke(clouds: &Clouds, token: &str) -> Result<(), Failure> {
     for cloud in clouds.all() {
         if let Some(sim) = cloud.simulation() {
@@ -56,7 +57,7 @@ pub(crate) async fn revoke(clouds: &Clouds, token: &str) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Plays the kubelets of simulated machines, for as long as it is polled.
+/// Plays the kubelets of simulated machines as long as the future is polled.
 pub async fn play_kubelets(clock: Arc<Clock>, cluster: Arc<Cluster>, clouds: Arc<Clouds>) {
     kubelets::play(clock, Arc::new(ApiServer(cluster)), move || clouds.all()).await;
 }

@@ -1,4 +1,5 @@
-//! Standalone: the embedded API on the host's clock, in memory or in the data folder, served if asked for.
+//! Standalone: the embedded API on the host's clock. It keeps objects in memory or in the data folder, and
+//! can be served to kubectl.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,10 +12,10 @@ use crate::clock::Clock;
 use crate::data::{Data, OBJECTS};
 use crate::private;
 
-/// The simulated cloud as older versions kept it.
+/// The file in which older versions kept the simulated cloud.
 const OLD_SIM: &str = "cloud-sim.json";
 
-/// Opens the embedded API: in the data folder if there is one.
+/// Opens the embedded API, in the data folder if one is given.
 pub fn open(clock: &Arc<Clock>, data: Option<&Data>) -> Result<Api> {
     let now = clock.clone();
     let clock: polity_standalone::Clock =
@@ -32,30 +33,31 @@ pub fn open(clock: &Arc<Clock>, data: Option<&Data>) -> Result<Api> {
     Ok(Api::new(Arc::new(store)))
 }
 
-/// A simulated cloud whose objects are gone would keep machines that nobody knows any more, or lose those of others. So
-/// would objects whose cloud begins anew, because it stands in a file that is read no more.
+/// Refuses a data folder that holds only one of two parts that belong together. Machines of a simulated cloud
+/// without their objects would be orphans, or be taken for those of other objects. Objects without their
+/// cloud would lose all their machines; the cloud in an old file is not read, so it counts as missing.
 fn refuse_what_does_not_go_together(data: &Data) -> Result<()> {
     let (has_objects, clouds) = data.holds()?;
     let path = data.path().display();
     if clouds.iter().any(|cloud| cloud == OLD_SIM) {
         bail!(
-            "{path} holds {OLD_SIM}, which an older version wrote and this one does not read: begin anew with an empty folder"
+            "{path} holds {OLD_SIM}, which an older version wrote and this version cannot read: start with an empty folder"
         );
     }
     if let (false, Some(cloud)) = (has_objects, clouds.first()) {
         bail!(
-            "{path} holds {cloud} but no {OBJECTS}, which has the objects that go with it: put {OBJECTS} back, or begin \
-             anew with an empty folder"
+            "{path} holds {cloud} but not {OBJECTS}, the objects that belong to it: put {OBJECTS} back, or start with \
+             an empty folder"
         );
     }
     Ok(())
 }
 
-/// A server that kubectl can talk to.
+/// The embedded API, served to kubectl.
 pub struct Served {
-    /// Where the kubeconfig was written.
+    /// The file of the kubeconfig.
     pub kubeconfig: std::path::PathBuf,
-    /// Where it listens.
+    /// The address on which the server listens.
     pub address: SocketAddr,
     task: tokio::task::JoinHandle<()>,
 }
@@ -67,7 +69,8 @@ impl Served {
     }
 }
 
-/// Serves the API on loopback with a fresh token, and writes a kubeconfig that only this user can read.
+/// Serves the API on the loopback interface with a new token, and writes a kubeconfig that only this user can
+/// read.
 pub async fn serve(api: Api, port: u16, kubeconfig: &std::path::Path) -> Result<Served> {
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port))
         .await

@@ -1,4 +1,4 @@
-//! Virtual time that outlives the process: a standalone host goes on when it left off.
+//! Saves virtual time, so that a standalone host continues at the time at which it stopped.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use crate::clock::{Clock, Speed};
 use crate::data::Data;
 use crate::said::Said;
 
-/// Milliseconds of real time between saves of virtual time.
+/// How often virtual time is saved, in milliseconds of real time.
 const SAVE_EVERY: u64 = 250;
-/// Milliseconds of a clock that jumps, of which an hour is over in a moment.
+/// How often it is saved if the clock jumps, in milliseconds of that clock: an hour of it passes in a moment.
 const JUMPING_SAVE_EVERY: u64 = 10_000;
 /// The last time that Kubernetes can write, in Unix milliseconds: the end of the year 9999.
 const LAST: u64 = 253_402_300_799_999;
-/// The file in the data folder that remembers virtual time.
+/// The file in the data folder that holds virtual time.
 const TIME: &str = "time";
 
-/// The virtual time at which a host goes on: where the last run left it, and never before what a killed run may have seen
-/// after it saved its time for the last time, because times in objects must not lie in the future.
+/// The virtual time at which a host continues: the saved time plus four intervals. A killed run may have
+/// written later times than the one it saved last, and times in objects must not lie in the future.
 pub(crate) fn saved(data: Option<&Data>, speed: Speed) -> Result<u64> {
     let text = data.map(|data| data.read(TIME)).transpose();
     let text = text.with_context(|| format!("cannot read {TIME} in the data folder"))?;
@@ -27,11 +27,12 @@ pub(crate) fn saved(data: Option<&Data>, speed: Speed) -> Result<u64> {
         return Ok(0);
     };
     let saved: Option<u64> = text.trim().parse().ok().filter(|saved| *saved <= LAST);
-    let saved = saved.with_context(|| format!("{TIME} in the data folder holds no time"))?;
+    let saved =
+        saved.with_context(|| format!("{TIME} in the data folder is not a time in Unix milliseconds"))?;
     Ok(saved.saturating_add(save_every(speed).saturating_mul(4)))
 }
 
-/// Saves virtual time again and again.
+/// Saves virtual time at regular intervals.
 pub(crate) struct Timekeeper {
     data: Arc<Data>,
     clock: Arc<Clock>,
@@ -39,7 +40,7 @@ pub(crate) struct Timekeeper {
 }
 
 impl Timekeeper {
-    /// Begins to save, and says when that fails.
+    /// Starts to save. `says` is told when saving fails or works again.
     pub(crate) fn start(data: Arc<Data>, clock: Arc<Clock>, says: impl Fn(&str) + Send + 'static) -> Self {
         let (of, at) = (data.clone(), clock.clone());
         let task = tokio::spawn(async move {
@@ -55,7 +56,7 @@ impl Timekeeper {
         Timekeeper { data, clock, task }
     }
 
-    /// Saves the time at the end, when nobody else does any more.
+    /// Stops the task and saves the time at the end.
     pub(crate) async fn stop(self) -> Result<()> {
         self.task.abort();
         let _ = self.task.await;
@@ -63,7 +64,7 @@ impl Timekeeper {
     }
 }
 
-/// Milliseconds of a clock between two saves of its time.
+/// The milliseconds of the clock between two saves.
 fn save_every(speed: Speed) -> u64 {
     match speed {
         Speed::Times(times) => ((SAVE_EVERY as f64 * times) as u64).max(1),
@@ -73,5 +74,5 @@ fn save_every(speed: Speed) -> u64 {
 
 fn save(data: &Data, clock: &Clock) -> Result<()> {
     data.replace(TIME, &clock.now().unix.to_string())
-        .context("it is not saved")
+        .context("it cannot be saved")
 }

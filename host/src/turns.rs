@@ -1,13 +1,14 @@
-//! Turns: who may have work done on bytes that nobody vouches for, how much time it gets, and when it is tried again.
+//! Orders the work on untrusted bytes: when a piece of work runs, how much time it gets, and when it is tried
+//! again.
 //!
 //! # Guarantees
 //!
-//! - The same work is done once at a time, and not sooner again than its last failure said.
-//! - What was stopped once is tried again beside what is new, never before it: it has a place of its own, and more time.
+//! - A piece of work runs once at a time. If it was stopped, it does not run again before its wait is over.
+//! - Work that was stopped has a place of its own and more time. It never comes before new work.
 //!
 //! # Caveats
 //!
-//! What is new waits for a place while [`FIRST`] others are worked on, for as long as a first try takes at most.
+//! New work waits while [`FIRST`] other pieces are under way, at most for the time limit of a first try.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,33 +18,33 @@ use tokio::time::Instant;
 
 use crate::display::duration;
 
-/// Work at once that is tried for the first time. Each may have as much memory as compiling takes.
+/// The places for new work. Each may use as much memory as compiling takes.
 const FIRST: usize = 4;
-/// Work at once that was stopped before.
+/// The places for work that was stopped before.
 const AGAIN: usize = 1;
-/// The first wait after work was stopped; each further one is twice as long.
+/// The wait after work was stopped for the first time. It doubles each time.
 const SHORTEST: Duration = Duration::from_secs(10);
 /// The longest wait.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// Whether work was stopped before.
+/// Whether a piece of work was stopped before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Try {
-    /// It was not.
+    /// The work is new.
     First,
-    /// It was.
+    /// The work was stopped before.
     Again,
 }
 
-/// Why work came to nothing.
+/// Why work ended without a result.
 pub(crate) enum Ended {
-    /// It would come to nothing again.
+    /// The work is refused: another try would end the same.
     Refused(anyhow::Error),
-    /// By its bounds or by the machine.
+    /// The work was stopped by its limits or by the machine: another try may succeed.
     Stopped(String),
 }
 
-/// Work was stopped, and is tried again then.
+/// The error for work that was stopped. It is tried again at `at`.
 #[derive(Debug)]
 pub(crate) struct Later {
     pub(crate) at: Instant,
@@ -58,7 +59,7 @@ impl std::fmt::Display for Later {
 
 impl std::error::Error for Later {}
 
-/// Who has a turn, and who waits for one.
+/// The work under way and the work that waits.
 #[derive(Default)]
 pub(crate) struct Turns {
     state: Mutex<State>,
@@ -67,14 +68,14 @@ pub(crate) struct Turns {
 
 #[derive(Default)]
 struct State {
-    /// What is worked on.
+    /// The names of the work under way.
     busy: BTreeSet<String>,
     first: usize,
     again: usize,
     stopped: BTreeMap<String, Stopped>,
 }
 
-/// What was stopped the last time.
+/// Work whose last try was stopped.
 struct Stopped {
     times: u32,
     until: Instant,
@@ -82,7 +83,7 @@ struct Stopped {
 }
 
 impl State {
-    /// Places that work of this kind takes, and how many there are.
+    /// The places in use for this kind of work, and how many there are.
     fn places(&mut self, tried: Try) -> (&mut usize, usize) {
         match tried {
             Try::First => (&mut self.first, FIRST),
@@ -98,10 +99,10 @@ impl State {
         let stopped = Stopped {
             times,
             until: now + wait,
-            why: format!("{why}; it is tried again in {in_words}"),
+            why: format!("{why}; the next try is in {in_words}"),
         };
         let later = stopped.later();
-        // What nobody wanted again when its time came is forgotten.
+        // Work that nobody asked for again long after its wait is forgotten.
         self.stopped.retain(|_, stopped| stopped.until + LONGEST > now);
         self.stopped.insert(work.to_owned(), stopped);
         later
@@ -117,7 +118,7 @@ impl Stopped {
     }
 }
 
-/// A turn, until it is dropped.
+/// The use of a place. It ends when the value is dropped.
 struct Turn<'a> {
     turns: &'a Turns,
     work: &'a str,
@@ -134,7 +135,7 @@ impl Drop for Turn<'_> {
 }
 
 impl Turns {
-    /// Does work of this name when it has its turn. The error is a [`Later`] if it was stopped.
+    /// Runs work of this name as soon as a place is free. The error is a [`Later`] if the work was stopped.
     pub(crate) fn take<T>(
         &self,
         work: &str,
@@ -142,7 +143,8 @@ impl Turns {
     ) -> Result<T, anyhow::Error> {
         let turn = self.wait(work)?;
         let ended = act(turn.tried);
-        // Before others have a turn with the same work.
+        // The result is entered before the turn is dropped, so that the next caller with the same work sees
+        // it.
         let mut state = self.state();
         let came_to = match ended {
             Err(Ended::Stopped(why)) => Err(state.stopped(work, &why).into()),
@@ -232,7 +234,7 @@ mod tests {
         let turns = std::sync::Arc::new(Turns::default());
         let later = stop(&turns);
         tokio::time::sleep_until(later.at).await;
-        // In the middle of the second try of one, as many are tried for the first time as there are places.
+        // During the second try of one piece of work, all places for new work are used.
         let first = |n: usize| turns.take(&format!("policy-{n}"), |_| Ok(n));
         let done = turns.take("bomb", |_| {
             Ok((0..FIRST).map(first).collect::<Result<Vec<_>, _>>())

@@ -1,4 +1,4 @@
-//! Threads that call policies and render long answers, fed in order.
+//! Threads that call policies and render long answers, in the order in which the work arrives.
 //!
 //! One thread is kept for what is short, and the others step further back: the scheduler of the machine gives whoever
 //! wakes a processor at once when the one who computes there counts for less. Without it a short step waits for a time
@@ -25,7 +25,7 @@ const NICE_WHEN_LONG: i32 = 15;
 pub(crate) struct Workers {
     policies: BTreeMap<PolicyId, Arc<Policy>>,
     line: Arc<Line>,
-    /// Whether the caller makes its calls itself.
+    /// Whether there are no threads, so that the caller does the work itself.
     inline: bool,
 }
 
@@ -67,8 +67,8 @@ enum Work {
 }
 
 impl Workers {
-    /// Starts threads, which send what comes of each call. Without any thread the caller makes it itself, at once: in a
-    /// simulation nothing happens beside it.
+    /// Starts the threads, which send the result of each call. With zero threads the caller does the work
+    /// itself, at once. A simulation needs that: nothing may happen beside it.
     pub(crate) fn start(threads: usize, replies: &mpsc::Sender<Input>) -> Self {
         let line = Arc::<Line>::default();
         for number in 0..threads {
@@ -98,12 +98,12 @@ impl Workers {
         }
     }
 
-    /// Makes a policy known.
+    /// Adds a policy.
     pub(crate) fn policy(&mut self, policy: Arc<Policy>) {
         self.policies.insert(policy.id().clone(), policy);
     }
 
-    /// Forgets the policies that nobody calls any more, and says which they were.
+    /// Forgets the policies that are not in `used`, and returns them.
     pub(crate) fn keep(&mut self, used: &BTreeSet<&PolicyId>) -> Vec<PolicyId> {
         let gone: Vec<PolicyId> = self
             .policies
@@ -117,7 +117,7 @@ impl Workers {
         gone
     }
 
-    /// The policies that are known.
+    /// The policies that can be called.
     pub(crate) fn policies(&self) -> impl Iterator<Item = &PolicyId> {
         self.policies.keys()
     }
@@ -134,7 +134,7 @@ impl Workers {
         self.push(call, Work::Step(policy, limits, pass))
     }
 
-    /// The same of a retry policy.
+    /// Calls a retry policy. Returns the result if there are no threads.
     pub(crate) fn decide(
         &self,
         call: (CallId, bool),
@@ -146,12 +146,13 @@ impl Workers {
         self.push(call, Work::Decide(policy, limits, Box::new(request)))
     }
 
-    /// The same of a long list.
+    /// Renders a long list. Returns the result if there are no threads.
     pub(crate) fn render(&self, call: (CallId, bool), render: Box<Render>) -> Option<Input> {
         self.push(call, Work::Render(render))
     }
 
-    /// A binding reaches the controller only after its policies were made known here.
+    /// The policy of this id. The policies of a binding are added here before core learns of the binding, so
+    /// it is never missing.
     fn known(&self, policy: &PolicyId) -> Option<Arc<Policy>> {
         self.policies.get(policy).cloned()
     }
@@ -166,10 +167,11 @@ impl Workers {
     }
 }
 
-/// The event loop and what answers people come before policies, which may compute for as long as they are let.
+/// Gives this thread a lower priority than the event loop and the threads that answer people: a policy may
+/// compute for as long as its limits allow.
 fn step_back(nice: i32) {
     if let Err(e) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), nice) {
-        tracing::debug!(%e, "a thread for policies does not step back");
+        tracing::debug!(%e, "cannot lower the priority of a thread for policies");
     }
 }
 
@@ -221,7 +223,7 @@ impl Line {
 }
 
 impl Job {
-    /// Calls the policy; what came of it.
+    /// Does the work and returns the result.
     fn done(&self) -> Input {
         Input::Returned {
             call: self.id,
@@ -229,7 +231,8 @@ impl Job {
         }
     }
 
-    /// A panic of the host inside a step is a bug of ours; it must not take the other objects down with it.
+    /// Calls the policy and catches panics. A panic of the host inside a step is a bug of Polity and must not
+    /// stop other objects.
     fn run(&self) -> Reply {
         let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match &self.work {
             Work::Step(policy, limits, pass) => Reply::Stepped(policy.step(pass, limits)),

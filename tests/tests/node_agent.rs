@@ -580,7 +580,7 @@ async fn a_host_of_a_cluster_does_not_govern_the_machine_that_it_runs_on() {
     let binding = BINDING.replace("${NODE}", NODE).replace("${REBOOT}", "true");
     let binding: Value = serde_yaml_ng::from_str(&binding).expect("YAML");
     stand.apply(&binding).await;
-    let words = "`polity node-agent` governs it, and no other host";
+    let words = "the machine on which the process runs: use it with `polity node-agent`";
     stand.until_said("node-agent", "Loaded", "False", words).await;
 }
 

@@ -177,7 +177,7 @@ fn a_folder_without_manifests_and_an_unknown_recording_say_what_to_do() {
         .output()
         .expect("it runs");
     assert!(
-        !explain.status.success() && text(&explain.stderr).contains("holds no recording"),
+        !explain.status.success() && text(&explain.stderr).contains("is not a recording"),
         "{}",
         shown(&explain)
     );

@@ -1,4 +1,4 @@
-//! `polity confined`: what the host starts to have work done on bytes that nobody vouches for. Nobody calls it by hand.
+//! `polity confined`: the process that a host starts to work on untrusted bytes. People do not call it.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,16 +9,17 @@ use polity_sandbox::Bounds;
 use super::run::Memory;
 use crate::configuration;
 
-/// Work that a host wants done in a process of its own: it reads its input and writes what came of it.
+/// Work on untrusted bytes in a confined process. The process reads its input from standard input and writes
+/// the result to standard output.
 #[derive(Debug, Args)]
 pub(super) struct Task {
-    /// Seconds of processor time.
+    /// The limit of processor time in seconds.
     #[arg(long)]
     processor: u64,
-    /// Bytes of address space.
+    /// The limit of address space in bytes.
     #[arg(long)]
     memory: u64,
-    /// Bytes of the answer.
+    /// The limit of the answer in bytes.
     #[arg(long)]
     answer: u64,
     #[command(subcommand)]
@@ -29,7 +30,7 @@ pub(super) struct Task {
 enum Work {
     /// Compile a policy.
     Compile {
-        /// Where the memory of its steps will come from.
+        /// How memory for the policy's steps is allocated.
         #[arg(value_enum)]
         sandbox: Memory,
     },
@@ -44,7 +45,7 @@ impl Task {
             memory: self.memory,
             answer: self.answer,
         };
-        // Nobody reads the words of a panic here, and a backtrace takes more memory than there is.
+        // Nobody reads the message of a panic here, and a backtrace would exceed the memory limit.
         std::panic::set_hook(Box::new(|_| {}));
         match self.work {
             Work::Compile { sandbox } => polity_sandbox::compile_confined(sandbox.into(), bounds),

@@ -1,4 +1,4 @@
-//! Which cluster a command talks to.
+//! The cluster that a command connects to.
 
 use std::path::PathBuf;
 
@@ -8,16 +8,16 @@ use polity_cluster::Cluster;
 
 use super::LEASE;
 
-/// Which cluster a command talks to.
+/// The cluster that a command connects to.
 #[derive(Debug, Args)]
 pub(super) struct Connection {
-    /// Run against the cluster of this kubeconfig.
+    /// Connect to the cluster of this kubeconfig.
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     kubeconfig: Option<PathBuf>,
-    /// Run against the cluster of this context.
+    /// Connect to the cluster of this context of the default kubeconfig.
     #[arg(long, value_name = "NAME", help_heading = "Cluster")]
     context: Option<String>,
-    /// Run against the cluster whose service account this process has.
+    /// Connect to the cluster of this process's own service account.
     #[arg(long, help_heading = "Cluster", conflicts_with_all = ["kubeconfig", "context"])]
     in_cluster: bool,
 }

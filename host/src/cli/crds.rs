@@ -11,10 +11,11 @@ use polity_sandbox::Allocation;
 use crate::policies::Policies;
 use crate::progress::{Format, say, show};
 
-/// Print the CustomResourceDefinitions of bindings and of policies, ready for `kubectl apply -f -`.
+/// Print the CustomResourceDefinitions of bindings and policies, ready for `kubectl apply -f -`.
 #[derive(Debug, Args)]
 pub(super) struct Crds {
-    /// Policies whose kinds are printed too: wasm files, or folders of policy crates, which cargo builds.
+    /// Policies whose CustomResourceDefinitions are printed too: wasm files, or folders of policy crates,
+    /// which cargo builds.
     #[arg(value_name = "POLICY")]
     policies: Vec<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! `polity edges`: which edges of the policies' workflows recordings took, and how often.
+//! `polity edges`: which edges of the policies' workflows the recorded passes took, and how often.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,18 +13,19 @@ use crate::display::printable;
 use crate::progress::{Format, print, print_json, say};
 use crate::recording::Recording;
 
-/// Count which edges of the policies' workflows recordings took.
+/// Count which edges of the policies' workflows the recorded passes took.
 ///
-/// Exits 1 if a pass noted an id that its policy's table does not have, or if an id of a table was never taken.
+/// Exits 1 if a pass noted an id that is not in its policy's table of edges, or if an id of a table was never
+/// taken.
 #[derive(Debug, Args)]
 pub(super) struct Edges {
-    /// Recordings; all of them count together.
+    /// Folders of recordings. All of them are counted together.
     #[arg(required = true, value_name = "RECORDINGS")]
     recordings: Vec<PathBuf>,
-    /// Only this policy's edges.
+    /// Count only the edges of this policy.
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
-    /// Do not fail for ids that were never taken.
+    /// Do not fail because of ids that were never taken.
     #[arg(long)]
     allow_missing: bool,
 }
@@ -97,7 +98,13 @@ impl Edges {
             }
         }
         if !unknown.is_empty() {
-            say(format, &format!("ids that no table has: {}", unknown.join(", ")));
+            say(
+                format,
+                &format!(
+                    "ids that are in no policy's table of edges: {}",
+                    unknown.join(", ")
+                ),
+            );
         }
         if !missing.is_empty() {
             say(format, &format!("never taken: {}", missing.join(", ")));

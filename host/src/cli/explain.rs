@@ -14,25 +14,25 @@ use crate::display::{duration, printable, then};
 use crate::progress::{Format, print, print_json, say};
 use crate::recording::{self, Recording};
 
-/// Characters of an answer that are shown unless all are asked for.
+/// The most characters of an answer or patch that are shown without --full.
 const SHOWN: usize = 160;
 
-/// Show the passes of an object, and why each step was taken.
+/// Show the passes of an object, and the reason for each step.
 #[derive(Debug, Args)]
 pub(super) struct Explain {
-    /// The kind, with its group if others have the same name: `Machine` or `machine.capv.polity.dev`.
+    /// The kind, with its group if several groups have the kind: `Machine` or `machine.capv.polity.dev`.
     #[arg(value_name = "KIND[.GROUP]")]
     kind: String,
-    /// The object, with its namespace if it has one.
+    /// The object's name, after its namespace if it has one: `team-a/machine-03`.
     #[arg(value_name = "[NS/]NAME")]
     name: String,
-    /// The recording; the default is that of the last `polity run`.
+    /// The folder of the recording. The default is the recording of the last `polity run`.
     #[arg(long, value_name = "DIR")]
     recordings: Option<PathBuf>,
-    /// Only the newest passes.
+    /// Show only this many of the newest passes.
     #[arg(long, value_name = "N")]
     last: Option<usize>,
-    /// Show answers and patches whole.
+    /// Show answers and patches in full.
     #[arg(long)]
     full: bool,
 }
@@ -242,12 +242,12 @@ impl Explain {
     }
 }
 
-/// One line, whatever stands in the texts of objects.
+/// Prints one line. Texts of objects may contain line breaks and control characters; they are escaped.
 fn line(text: &str) {
     print(&printable(text));
 }
 
-/// Says that some passes of a recording cannot be read: what is shown is not all.
+/// Warns that a part of the recording cannot be read, so that passes may be missing.
 pub(super) fn warn_of_damage(format: Format, folder: &Path, damaged: u64) {
     if damaged > 0 {
         let lines = if damaged == 1 { "line" } else { "lines" };

@@ -21,15 +21,15 @@ use serde_json::Value;
 
 use crate::progress::Format;
 
-/// Where the lease stands in a cluster.
+/// The namespace and name of the lease.
 const LEASE: (&str, &str) = ("kube-system", "polity");
 
-/// A controller host for Kubernetes-style reconciliation whose every decision is made by a policy: a WebAssembly
-/// component that can do nothing but decide.
+/// A controller host for Kubernetes-style reconciliation. Policies make every decision. A policy is a
+/// WebAssembly component that has no clock, no network and no files.
 #[derive(Debug, Parser)]
 #[command(name = "polity", version, max_term_width = 110)]
 pub struct Cli {
-    /// How output is written: `json` writes one document a line.
+    /// The output format. `json` writes one document per line.
     #[arg(short, long, global = true, value_enum, default_value_t)]
     output: Format,
     #[command(subcommand)]
@@ -38,23 +38,23 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the host: with an embedded API and a simulated cloud, or against a cluster.
+    /// Run the host: standalone with an embedded API and a simulated cloud, or against a cluster.
     Run(run::Run),
-    /// Be the agent of the machine that this process runs on.
+    /// Run the agent of this machine: it keeps the machine's packages as its Node object wants them.
     NodeAgent(node_agent::NodeAgent),
-    /// Show the passes of an object, and why each step was taken.
+    /// Show the passes of an object, and the reason for each step.
     Explain(explain::Explain),
-    /// Count which edges of the policies' workflows recordings took.
+    /// Count which edges of the policies' workflows the recorded passes took.
     Edges(edges::Edges),
-    /// Print the CustomResourceDefinitions of bindings and of policies, ready for `kubectl apply -f -`.
+    /// Print the CustomResourceDefinitions of bindings and policies, ready for `kubectl apply -f -`.
     Crds(crds::Crds),
-    /// Print the least RBAC that bindings need, ready for `kubectl apply -f -`.
+    /// Print the least RBAC rules that a host needs for its bindings, ready for `kubectl apply -f -`.
     Rbac(rbac::Rbac),
     #[command(hide = true)]
     Confined(confined::Task),
 }
 
-/// A sandbox that leaves what nobody vouches for to processes of its own.
+/// A sandbox that compiles policies in confined processes.
 fn sandbox(allocation: Allocation) -> anyhow::Result<Arc<Sandbox>> {
     let sandbox = Sandbox::new(SandboxConfig {
         allocation,
@@ -70,9 +70,9 @@ fn millis(text: &str) -> Result<Millis, String> {
 }
 
 impl Cli {
-    /// Runs the command. An error is printed with its causes, once.
+    /// Runs the command. If it fails, the error and its causes are printed once.
     pub fn run(self) -> ExitCode {
-        // The client reports every failed call as an error of its own; what comes of it is said where it matters.
+        // kube_client logs every failed call as an error. The host reports failures itself where they matter.
         let wanted = std::env::var("POLITY_LOG").unwrap_or_else(|_| "warn,kube_client=off".into());
         tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::new(wanted))

@@ -1,4 +1,4 @@
-//! `polity node-agent`: the agent of the machine that this process runs on.
+//! `polity node-agent`: the agent of the machine on which this process runs.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,54 +27,57 @@ use crate::progress::{Format, Progress, say};
 use crate::secrets::ClusterSecrets;
 use crate::settled::LastOutcomes;
 
-/// What stands for the node's name in a binding file.
+/// The placeholder for the node's name in a binding file.
 const NODE: &str = "${NODE}";
 
-/// Be the agent of the machine that this process runs on.
+/// Run the agent of this machine.
 ///
-/// A policy governs this machine's own Node, and through the cloud `node` the packages and boots of the machine itself.
-/// Binding and policy are local files. There is one agent on a machine: it keeps its data folder to itself.
+/// The agent's policy governs the Node object of this machine. Through the cloud `node` it installs the
+/// machine's packages and boots the machine. Binding and policy are local files. Only one agent can run on a
+/// machine: it locks its data folder.
 #[derive(Debug, Args)]
 pub(super) struct NodeAgent {
-    /// The name of this machine's Node.
+    /// The name of this machine's Node object.
     #[arg(long, value_name = "NAME", value_parser = node_name)]
     node: String,
-    /// The PolicyBinding, in which ${NODE} stands for the node's name. It governs that Node and names the cloud `node`.
+    /// The file of the PolicyBinding. It must govern this Node alone and name the cloud `node`. ${NODE} in it
+    /// is replaced by the node's name.
     #[arg(long, value_name = "FILE")]
     binding: PathBuf,
-    /// The folder that the binding names policy files in; the default is the folder of the binding.
+    /// The folder in which the binding's policy files are. The default is the folder of the binding.
     #[arg(long, value_name = "DIR")]
     policies: Option<PathBuf>,
-    /// Let the binding name a policy crate, which cargo builds.
+    /// Allow the binding to name a policy crate, which cargo builds.
     #[arg(long)]
     build_crates: bool,
-    /// The versions to begin with, by package: a file that whoever installs this agent writes.
+    /// A file with the version of each package at the start. The installer of this agent writes it.
     #[arg(long, value_name = "FILE")]
     seed: Option<PathBuf>,
-    /// What is remembered across boots and restarts.
+    /// The folder for the agent's state, which outlives restarts and boots.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/polity/node-agent")]
     data: PathBuf,
-    /// The root of the system whose packages these are.
+    /// The root folder of the system whose packages are managed.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
-    /// Say what would be done to the machine, and do nothing to it. Its Node is written to all the same: that it is not
-    /// ready, as long as it is not what is wanted.
+    /// Print the changes to the machine and make none. The Node object is still written: it says that the
+    /// node is not ready as long as the machine is not as it should be.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     connection: Connection,
-    /// Record every pass here, and keep all of them. Without it the newest 64 MiB are kept in the data folder.
+    /// Record every pass in this folder and keep them all. Without it the newest 64 MiB are kept in the data
+    /// folder.
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
     #[command(flatten)]
     stopping: Stopping,
 }
 
-/// A name that a Node can have: an RFC 1123 subdomain, as Kubernetes demands.
+/// Checks the name of a Node: an RFC 1123 subdomain, as Kubernetes requires.
 pub(super) fn node_name(text: &str) -> Result<String, String> {
     match names::dns_subdomain_problem(text) {
         None => Ok(text.to_owned()),
-        Some(why) => Err(format!("no name of a Node: {why}")),
+        Some(why) => Err(format!("not a valid name of a Node: {why}")),
     }
 }
 
@@ -93,14 +96,15 @@ impl NodeAgent {
                 }
             }
         });
-        // What is being installed goes on when the agent starts again.
+        // A package that is being installed is left to finish by itself. The agent looks at it again after
+        // its next start.
         runtime.shutdown_background();
         code
     }
 
     async fn start(&self, format: Format) -> Result<Running> {
         if !self.connection.is_given() {
-            bail!("--kubeconfig, --context or --in-cluster is needed: where is the Node?");
+            bail!("no cluster is named: add --kubeconfig, --context or --in-cluster");
         }
         let binding = self.read_binding()?;
         let data = Arc::new(Data::open(&self.data)?);
@@ -117,7 +121,8 @@ impl NodeAgent {
         let secrets = Arc::new(ClusterSecrets::new(cluster.clone()));
         let clouds = Clouds::new(clock.clone(), secrets, Some(data.clone()), unpredictable(), None);
         let clouds = Arc::new(clouds.with_own_node());
-        // A binding that does not load never will: there is nobody to change it while this process runs.
+        // If the binding cannot be loaded now, it never can: nothing changes it while this process runs. So
+        // this is an error of the command.
         bindings::load(&policies, &clouds, &binding)
             .with_context(|| format!("{} does not load", self.binding.display()))?;
 
@@ -148,14 +153,14 @@ impl NodeAgent {
         format: Format,
     ) -> Result<ExitCode> {
         tokio::select! {
-            () = signals.next() => say(format, "stopping: what is in flight is finished first"),
+            () = signals.next() => say(format, "stopping: waiting for the passes in flight"),
             failure = host.ended_by_itself() => return Err(failure),
         }
         self.stopping.stop(host, signals, format).await?;
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The binding, with this node's name and machine in it.
+    /// Reads the binding and fills in this node's name and machine.
     fn read_binding(&self) -> Result<Object> {
         let mut binding = read_binding(&self.binding, &self.node)?;
         let configuration = &mut binding["spec"]["cloud"]["configuration"];
@@ -169,14 +174,14 @@ impl NodeAgent {
     }
 }
 
-/// The binding of the agent of this node.
+/// Reads the binding for the agent of this node.
 pub(super) fn read_binding(file: &Path, node: &str) -> Result<Value> {
     let at = || file.display().to_string();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", at()))?;
     let text = text.replace(NODE, node);
     let mut binding: Value = serde_yaml_ng::from_str(&text).with_context(at)?;
     if !bindings::is_binding(&binding) {
-        bail!("{}: no PolicyBinding", at());
+        bail!("{}: expected one PolicyBinding", at());
     }
     let governs = &binding["spec"]["governs"];
     if governs["apiVersion"] != "v1" || governs["kind"] != "Node" || governs["name"] != *node {
@@ -208,7 +213,7 @@ fn read_seed(file: &Path) -> Result<Value> {
     match seed.is_object() {
         true => Ok(seed),
         false => Err(anyhow!(
-            "{}: versions by package are needed: `kubelet: 1.30.2`",
+            "{}: expected one version for each package, for example `kubelet: 1.30.2`",
             at()
         )),
     }

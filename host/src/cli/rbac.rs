@@ -1,4 +1,4 @@
-//! `polity rbac`: what a host must be allowed in a cluster, ready for `kubectl apply -f -`.
+//! `polity rbac`: the RBAC rules that a host needs in a cluster, ready for `kubectl apply -f -`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,27 +24,29 @@ use crate::rbac::Allowed;
 use crate::secrets::ClusterSecrets;
 use crate::standalone;
 
-/// Print the least RBAC that a host needs for these bindings, ready for `kubectl apply -f -`.
+/// Print the least RBAC rules that a host needs for these bindings, ready for `kubectl apply -f -`.
 ///
-/// It is derived from their grants and from what their policies write. Applying manifests (`polity run FILE`) needs more:
-/// that is an administrator's.
+/// The rules are derived from the bindings' grants and from the paths that their policies write. Applying
+/// manifests with `polity run FILE` needs more rights: run it as an administrator.
 #[derive(Debug, Args)]
 pub(super) struct Rbac {
     /// Manifests with bindings: files, or folders with .yaml, .yml and .json files.
     #[arg(value_name = "DIR|FILE", required = true)]
     paths: Vec<PathBuf>,
-    /// What the agent of this node needs (`polity node-agent --node NAME`): the FILE is its binding.
+    /// Print the rules for the agent of this node (`polity node-agent --node NAME`). FILE is the agent's
+    /// binding.
     #[arg(long, value_name = "NAME", value_parser = node_name)]
     node: Option<String>,
-    /// The service account that the host has; the default is polity-system/polity, of a node's agent
-    /// polity-system/polity-node-NAME.
+    /// The service account of the host, as NAMESPACE/NAME. The default is polity-system/polity, and for the
+    /// agent of a node polity-system/polity-node-NAME.
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = account)]
     service_account: Option<(String, String)>,
-    /// The folder that bindings name policy files in; the default is the folder of the first DIR or FILE.
+    /// The folder in which the bindings' policy files are. The default is the folder of the first DIR or
+    /// FILE.
     #[arg(long, value_name = "DIR")]
     policies: Option<PathBuf>,
-    /// Look up how kinds are served in the cluster of this kubeconfig. Without it, only kinds of Kubernetes that the
-    /// embedded API serves and those of the policies are known.
+    /// Ask the cluster of this kubeconfig how it serves kinds. Without it, only the kinds of the policies and
+    /// those Kubernetes kinds that the embedded API serves are known.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 }
@@ -54,7 +56,7 @@ fn account(text: &str) -> Result<(String, String), String> {
         Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
             Ok((namespace.to_owned(), name.to_owned()))
         }
-        _ => Err("a namespace and a name are needed: polity-system/polity".to_owned()),
+        _ => Err("expected a namespace and a name, for example polity-system/polity".to_owned()),
     }
 }
 
@@ -76,7 +78,7 @@ impl Rbac {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The bindings, the folder of their policies, and what is needed whatever they are.
+    /// Reads the bindings. Returns them, the folder of their policies, and the rules that any binding needs.
     fn bindings(&self) -> Result<(Vec<Value>, Option<PathBuf>, Allowed)> {
         let Some(node) = &self.node else {
             let manifests = Manifests::read(&self.paths)?;
@@ -94,7 +96,7 @@ impl Rbac {
     async fn derive(&self, format: Format) -> Result<Allowed> {
         let (bindings, folder, mut allowed) = self.bindings()?;
         if bindings.is_empty() {
-            bail!("there is no PolicyBinding in what was given");
+            bail!("the given files hold no PolicyBinding");
         }
         let folder = self.policies.clone().or(folder);
         let policies = Arc::new(Policies::new(
@@ -146,7 +148,7 @@ impl Rbac {
                 let name = object.name();
                 match connected {
                     Some(_) => format!("binding {name}"),
-                    None => format!("binding {name}: --kubeconfig says how a cluster serves other kinds"),
+                    None => format!("binding {name}: name a kubeconfig with --kubeconfig to look up kinds that are not built in"),
                 }
             })?;
         }

@@ -30,28 +30,31 @@ use crate::sim::{self, Position, Running, Scenario};
 use crate::standalone;
 use crate::timekeeping::{self, Timekeeper};
 
-/// When `--until-settled` gives up without a scenario that says so: an hour of the host's clock.
+/// The default deadline of `--until-settled`: an hour of the host's clock.
 const DEADLINE: Millis = Millis::seconds(3_600);
 
 /// Run the host.
 ///
-/// Without --kubeconfig, --context or --in-cluster it runs standalone: with an embedded Kubernetes API and a simulated
-/// cloud, so that nothing else is needed. The files given are applied first; bindings and their policies' CRDs too.
+/// Without --kubeconfig, --context or --in-cluster the host runs standalone, with an embedded Kubernetes API
+/// and a simulated cloud. It then needs nothing else. The host first applies the given files and the
+/// CustomResourceDefinitions of the bindings' policies.
 #[derive(Debug, Args)]
 pub(super) struct Run {
-    /// Manifests to apply: files, or folders with .yaml, .yml and .json files. One of them may be a Scenario.
+    /// Manifests to apply: files, or folders with .yaml, .yml and .json files. One manifest may be a
+    /// Scenario.
     #[arg(value_name = "DIR|FILE")]
     paths: Vec<PathBuf>,
     #[command(flatten)]
     connection: Connection,
-    /// Keep here what must outlive the process: the simulated cloud, recordings, and the objects of standalone. A restart
-    /// on the same folder goes on: a scenario where it stood, and of the manifests only those are applied that changed.
+    /// Keep the state in this folder: recordings, the simulated cloud, and in standalone all objects. A
+    /// restart with the same folder continues: a scenario goes on where it stood, and only manifests that
+    /// changed are applied again.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Serve the embedded API on this loopback port (0: any free one) and write a kubeconfig.
+    /// Serve the embedded API on this loopback port (0: any free port) and write a kubeconfig.
     #[arg(long, value_name = "PORT", help_heading = "Standalone")]
     listen: Option<u16>,
-    /// Where the kubeconfig of --listen goes.
+    /// The file for the kubeconfig of --listen.
     #[arg(
         long,
         value_name = "FILE",
@@ -59,45 +62,49 @@ pub(super) struct Run {
         help_heading = "Standalone"
     )]
     write_kubeconfig: PathBuf,
-    /// How many times as fast as real time the clock runs; the default is the scenario's, otherwise 1. With `max` it jumps
-    /// to whatever comes next when nothing is left to be done before: an hour takes as long as what happens in it.
+    /// The speed of the clock, as a multiple of real time. The default is the scenario's speed, otherwise 1.
+    /// With `max` the clock jumps to the next event whenever nothing is left to do: an hour takes only as
+    /// long as the work in it.
     #[arg(long, value_name = "N|max", help_heading = "Standalone")]
     speed: Option<Speed>,
-    /// Replace CustomResourceDefinitions that stand in the cluster: by those of the files, and those that this host
-    /// installed for a binding by those of the binding's policies. Without it what stands is left as it is.
+    /// Replace existing CustomResourceDefinitions of the cluster: by those in the given files, and for those
+    /// that this host installed for a binding, by those of the binding's policies. Without this option
+    /// existing definitions stay as they are.
     #[arg(long, help_heading = "Cluster")]
     replace_crds: bool,
-    /// The folder that bindings name policy files in; the default is the folder of the first DIR or FILE.
+    /// The folder in which the bindings' policy files are. The default is the folder of the first DIR or
+    /// FILE.
     #[arg(long, value_name = "DIR")]
     policies: Option<PathBuf>,
-    /// Let bindings name policy crates, which cargo builds. Always allowed in standalone.
+    /// Allow bindings to name policy crates, which cargo builds. Standalone always allows it.
     #[arg(long)]
     build_crates: bool,
-    /// Exit 0 when every governed object is settled, denied or gone, the scenario has nothing left to do and what it
-    /// expects holds; exit 1 at the deadline, saying what is stuck and why.
+    /// Exit 0 when every governed object is settled, denied or gone, every step of the scenario is done, and
+    /// its expectations hold. Exit 1 at the deadline, and print which objects are stuck and why.
     #[arg(long)]
     until_settled: bool,
-    /// When --until-settled gives up, on the host's clock: `10m`. The default is the scenario's, otherwise 1h.
+    /// When --until-settled gives up, by the host's clock, for example `10m`. The default is the scenario's
+    /// deadline, otherwise 1h.
     #[arg(long, value_name = "DURATION", value_parser = millis)]
     deadline: Option<Millis>,
-    /// Record every pass here, and keep all of them. Without it the newest 64 MiB are kept: in the data folder, or in a
-    /// temporary one that lasts until the next run.
+    /// Record every pass in this folder and keep them all. Without it the newest 64 MiB are kept: in the data
+    /// folder, or in a temporary folder that lasts until the next run.
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
-    /// Where the memory of policies comes from.
+    /// How memory for policies is allocated.
     #[arg(long, value_enum, default_value_t)]
     sandbox: Memory,
     #[command(flatten)]
     stopping: Stopping,
 }
 
-/// Where the memory of policies comes from.
+/// How memory for policies is allocated.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(super) enum Memory {
-    /// Allocated for each step: scales with cores.
+    /// Allocate memory for each step. This scales with the number of cores.
     #[default]
     OnDemand,
-    /// From a pool with guard pages, keeping the compiler's mitigations against Spectre.
+    /// Use a pool with guard pages. The compiler's mitigations against Spectre stay on.
     Pooling,
 }
 
@@ -110,11 +117,11 @@ impl From<Memory> for Allocation {
     }
 }
 
-/// A host that runs, and what stands around it.
+/// A running host, and the parts around it that end with the command.
 struct Started {
     clock: Arc<Clock>,
     timekeeper: Option<Timekeeper>,
-    /// The embedded API of standalone.
+    /// The embedded API; `None` with a cluster.
     api: Option<polity_standalone::Api>,
     cluster: Arc<Cluster>,
     clouds: Arc<Clouds>,
@@ -172,26 +179,24 @@ impl Run {
             return Ok(speed?.unwrap_or(Speed::REAL));
         };
         if speed == Speed::Max && !self.until_settled {
-            bail!("--speed max goes with --until-settled: without an end the clock would jump on for ever");
+            bail!("--speed max needs --until-settled: without an end the clock would jump for ever");
         }
         if speed == Speed::Max && self.listen.is_some() {
-            bail!("--speed max does not go with --listen: whoever connects lives in real time");
+            bail!("--speed max cannot be used with --listen: clients that connect live in real time");
         }
         Ok(speed)
     }
 
-    /// Applies what is given and starts the host.
+    /// Applies the given manifests and starts the host.
     async fn start(&self, format: Format) -> Result<Started> {
         let manifests = Manifests::read(&self.paths)?;
         let scenario = manifests.scenario.clone();
         if self.is_standalone() && self.replace_crds {
-            bail!(
-                "--replace-crds goes with a cluster; standalone keeps its definitions up to date by itself"
-            );
+            bail!("--replace-crds needs a cluster: standalone always keeps its definitions up to date");
         }
         if !self.is_standalone() {
             if self.listen.is_some() || self.speed.is_some() {
-                bail!("--listen and --speed are for standalone; they do not go with a cluster");
+                bail!("--listen and --speed are for standalone: remove them, or run without a cluster");
             }
             manifests.check_for_a_cluster(self.build_crates)?;
         }
@@ -210,13 +215,14 @@ impl Run {
             builds,
             Box::new(move |m| say(format, m)),
         ));
-        // Building takes real time, of which a fast clock would make hours: the world begins afterwards.
+        // Build before the clock starts: building takes minutes of real time, which a fast clock would turn
+        // into hours.
         manifests.build(&policies).await;
         let saved = match self.is_standalone() {
             true => timekeeping::saved(data.as_deref(), speed)?,
             false => 0,
         };
-        // It stands still until everything is ready: compiling takes real time too.
+        // The clock stands still until all is ready, because compiling takes real time too.
         let clock = Arc::new(match self.is_standalone() {
             true => Clock::standing(speed, saved),
             false => Clock::real(),
@@ -238,7 +244,8 @@ impl Run {
 
         let target = self.target();
         let says = |message: &str| say(format, message);
-        // In a cluster, what is given is what shall stand.
+        // Only standalone remembers which manifests it applied. With a cluster, all given manifests are
+        // applied at every start.
         let kept = data.as_deref().filter(|_| self.is_standalone());
         let mut applied = kept.map(Applied::read).transpose()?.unwrap_or_default();
         manifests
@@ -272,7 +279,7 @@ impl Run {
             cluster: cluster.clone(),
             clouds: clouds.clone(),
             policies,
-            // Beside a clock that jumps nothing may happen that it does not know of.
+            // A clock that jumps must know of all work, so policies run on the event loop's own thread.
             threads: match speed {
                 Speed::Max => 0,
                 Speed::Times(_) => std::thread::available_parallelism().map_or(1, |n| n.get()),
@@ -324,11 +331,11 @@ impl Run {
                 }
             }
             () = signals.next() => {
-                say(format, "stopping: what is in flight is finished first");
+                say(format, "stopping: waiting for the passes in flight");
                 ExitCode::SUCCESS
             }
             failure = run.host.ended_by_itself() => return Err(failure),
-            why = lost(run.api.as_ref()) => bail!("{why}: nothing is stored any more, so the host ends"),
+            why = lost(run.api.as_ref()) => bail!("{why}: objects can no longer be stored, so the host stops"),
         };
         self.stopping.stop(run.host, signals, format).await?;
         if let Some(timekeeper) = run.timekeeper {
@@ -363,7 +370,7 @@ impl Run {
     }
 }
 
-/// Waits until the embedded API stores nothing any more, and says why.
+/// Waits until the embedded API can no longer store objects, and returns the reason.
 async fn lost(api: Option<&polity_standalone::Api>) -> String {
     match api {
         Some(api) => api.lost().await,
@@ -371,7 +378,7 @@ async fn lost(api: Option<&polity_standalone::Api>) -> String {
     }
 }
 
-/// Records into this folder, or beside the data, or into a temporary folder.
+/// Opens the recorder: in the named folder, in the data folder, or in a temporary folder.
 pub(super) fn recorder(record: Option<&Path>, data: Option<&Data>, engine: &str) -> Result<Recorder> {
     let recorder = match (record, data) {
         (Some(folder), _) => Recorder::open(folder, true, engine)?,
@@ -379,14 +386,15 @@ pub(super) fn recorder(record: Option<&Path>, data: Option<&Data>, engine: &str)
         (None, None) => Recorder::temporary(engine)?,
     };
     let folder = recorder.path();
-    // Somebody else may sit where it is remembered: then `explain` is told where to look, and everything else goes on.
+    // The pointer to the latest recording stands in a shared temporary folder. Another user may have blocked
+    // it. Only `explain` needs the pointer, so the run goes on.
     if let Err(e) = recording::remember_latest(&std::path::absolute(folder)?) {
         tracing::warn!("{e:#}: polity explain needs --recordings {}", folder.display());
     }
     Ok(recorder)
 }
 
-/// Says whether everything settled and what the scenario expects holds.
+/// Reports whether all is settled and whether the scenario's expectations hold.
 async fn report(
     stuck: Vec<String>,
     scenario: Option<&Scenario>,
@@ -426,14 +434,14 @@ async fn report(
     })
 }
 
-/// Nobody can tell the handles that are made from it.
+/// A random seed. Nobody can predict the handles that are derived from it.
 pub(super) fn unpredictable() -> u64 {
     let mut random = [0; 8];
     let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
     u64::from_ne_bytes(random)
 }
 
-/// Differs between processes: two hosts of one name must not share a lease.
+/// A name that no other process has: two processes on one machine must not share a lease.
 pub(super) fn identity() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut random = [0; 4];

@@ -1,4 +1,4 @@
-//! How a host ends: by a signal, in a bounded time.
+//! How a signal stops a host within a bounded time.
 
 use std::time::Duration;
 
@@ -13,26 +13,28 @@ use crate::display::duration;
 use crate::host::{Running, Stage};
 use crate::progress::{Format, say};
 
-/// How long what was sent before the cut may still take, and then the lease to be given up: five seconds each.
+/// The longest time after the cut: requests that were sent have five seconds to end, and giving up the lease
+/// has five more.
 const LAST: Duration = Duration::from_secs(12);
 
 #[derive(Debug, Args)]
 pub(super) struct Stopping {
-    /// How long a stop waits for passes in flight, in real time. Then nothing more is begun, and within seconds they end in
-    /// the middle: what they had begun is settled when a host runs again.
+    /// How long a stop waits for passes in flight, in real time. Passes that take longer are cut within
+    /// seconds. The next host that runs resolves what they had begun.
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = millis)]
     grace: Millis,
 }
 
 impl Stopping {
-    /// Stops a host: what is in flight has its time, the rest is cut. Another signal shortens either.
+    /// Stops a host: passes in flight have the grace period to end, then they are cut. Each further signal
+    /// ends the present stage early.
     pub(super) async fn stop(&self, host: Running, signals: &mut Signals, format: Format) -> Result<()> {
         let ended = host.shutdown(async |stage| match stage {
             Stage::Finishing => tokio::select! {
                 () = sleep(Duration::from_millis(self.grace.0)) => {
-                    say(format, &format!("what is still in flight after {} is cut", duration(self.grace.0)));
+                    say(format, &format!("cutting the passes that are still in flight after {}", duration(self.grace.0)));
                 }
-                () = signals.next() => say(format, "what is still in flight is cut"),
+                () = signals.next() => say(format, "cutting the passes that are still in flight"),
             },
             Stage::Cutting => tokio::select! {
                 () = sleep(LAST) => {}
@@ -42,24 +44,25 @@ impl Stopping {
         if !ended.await? {
             say(
                 format,
-                "stopped in the middle: the lease was not given up, and ends by itself",
+                "stopped without giving up the lease: it expires by itself, and until then no other host acts",
             );
         }
         Ok(())
     }
 }
 
-/// SIGINT, SIGTERM and SIGHUP: they ask the process to stop from when this is made, and end it no more by themselves.
+/// SIGINT, SIGTERM and SIGHUP. From the moment that this value is made they no longer end the process; they
+/// ask it to stop.
 pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// None where whoever started the process has it ignored, as `nohup` does.
+    /// `None` if the process was started with SIGHUP ignored, as `nohup` does. It stays ignored.
     hangup: Option<Signal>,
 }
 
 impl Signals {
     pub(super) fn catch() -> Result<Signals> {
-        let catch = |kind| signal(kind).context("the system lets no signal be caught");
+        let catch = |kind| signal(kind).context("cannot install a signal handler");
         Ok(Signals {
             interrupt: catch(SignalKind::interrupt())?,
             terminate: catch(SignalKind::terminate())?,
@@ -70,7 +73,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next of them.
+    /// Waits for the next signal.
     pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -80,7 +83,7 @@ impl Signals {
     }
 }
 
-/// Whether the process began with this signal ignored. Where the system does not say so, it did not.
+/// Whether the process was started with this signal ignored; `false` if the system does not tell.
 fn is_ignored(kind: SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,15 +1,16 @@
-//! The course of a scenario: which steps are taken, and when the next ones are due.
+//! The course of a scenario: which steps are done, and when the next ones are due.
 //!
 //! # Flow
 //!
-//! Conditions are watched all at once; a step whose condition held is due `after` that. One task takes what is due, one
-//! step after another, in the order of their times.
+//! All conditions are watched at the same time. A step whose condition held is due `after` that moment. One
+//! task performs the steps that are due, one after another, in the order of their times.
 //!
 //! # Guarantees
 //!
-//! - Times count from one moment, which a restart on the same data folder keeps, as it keeps what is taken and what is
-//!   due. A condition that held once need not hold again.
-//! - A step that may have been under way when the process was killed is taken again; a deletion only of the same object.
+//! - Times count from one moment. A restart on the same data folder keeps that moment, the steps that are
+//!   done, and the steps that are due. A condition that held once need not hold again.
+//! - A step that may have been under way when the process was killed is performed again. A deletion is
+//!   repeated only for the same object.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +28,7 @@ use crate::clock::Clock;
 use crate::data::Data;
 use crate::install::{self, Target};
 
-/// The file in the data folder that remembers where a scenario stands.
+/// The file in the data folder that holds the position of the scenario.
 const FILE: &str = "scenario";
 
 type Says = Arc<dyn Fn(&str) + Send + Sync>;
@@ -39,35 +40,35 @@ pub struct Running {
 }
 
 impl Running {
-    /// Steps that have not been taken yet.
+    /// The number of steps that are neither done nor failed.
     pub fn steps_left(&self) -> usize {
         self.left.load(Ordering::SeqCst)
     }
 
-    /// Steps that could not be taken.
+    /// The number of steps that failed.
     pub fn steps_failed(&self) -> usize {
         self.failed.load(Ordering::SeqCst)
     }
 }
 
-/// Where a scenario stands.
+/// The position of a scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Position {
-    /// The digest of the steps: another scenario begins at its own beginning.
+    /// The digest of the steps. A scenario with other steps starts from its beginning.
     of: String,
     /// From when its times count, in Unix milliseconds.
     start: u64,
     steps: Vec<Progress>,
 }
 
-/// How far a step is.
+/// The progress of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Progress {
-    /// For its time, and then for its condition.
+    /// The step waits for its time, and then for its condition.
     Waiting,
-    /// Its condition held: it is taken at this time, in Unix milliseconds.
+    /// The condition held. The step is due at this time, in Unix milliseconds.
     Due(u64),
     /// The object with this uid is being deleted.
     Deleting(String),
@@ -76,7 +77,7 @@ enum Progress {
 }
 
 impl Position {
-    /// The beginning, at this moment (Unix milliseconds).
+    /// The position at the beginning of a scenario that starts at `now` (Unix milliseconds).
     pub(super) fn beginning(of: &str, steps: &[Step], now: u64) -> Self {
         Position {
             of: of.to_owned(),
@@ -85,7 +86,7 @@ impl Position {
         }
     }
 
-    /// Where an earlier process left it in this folder, or the beginning, which is remembered from now on.
+    /// The position that an earlier process left in this folder; otherwise the beginning, which is saved.
     pub(super) fn resume(of: &str, steps: &[Step], data: &Data, now: u64) -> Result<Self> {
         let text = data.read(FILE);
         let text = text.with_context(|| format!("cannot read {FILE} in the data folder"))?;
@@ -93,14 +94,14 @@ impl Position {
             .map(|text| serde_json::from_str::<Position>(&text))
             .transpose();
         let left =
-            left.with_context(|| format!("{FILE} in the data folder holds no position of a scenario"))?;
+            left.with_context(|| format!("{FILE} in the data folder is not the position of a scenario"))?;
         match left.filter(|left| left.of == of && left.steps.len() == steps.len()) {
             Some(left) => Ok(left),
             None => {
                 let beginning = Self::beginning(of, steps, now);
                 beginning
                     .save(data)
-                    .context("the position of the scenario is not saved")?;
+                    .context("cannot save the position of the scenario")?;
                 Ok(beginning)
             }
         }
@@ -115,7 +116,7 @@ impl Position {
         Ok(data.replace(FILE, &serde_json::to_string(self)?)?)
     }
 
-    /// The step to be taken next, and when: what was under way at once, then what is due first.
+    /// The next step and its time: first a deletion that was under way, then the step that is due first.
     fn next(&self) -> Option<(u64, usize)> {
         let at = |(index, step): (usize, &Progress)| match step {
             Progress::Due(at) => Some((*at, index)),
@@ -130,7 +131,7 @@ impl Position {
     }
 }
 
-/// What takes the steps.
+/// Performs the steps.
 pub(super) struct Course {
     pub(super) steps: Vec<Step>,
     pub(super) position: Position,
@@ -138,13 +139,13 @@ pub(super) struct Course {
     pub(super) cluster: Arc<Cluster>,
     pub(super) target: Target,
     pub(super) says: Says,
-    /// Where the position is remembered.
+    /// The folder in which the position is saved.
     pub(super) data: Option<Arc<Data>>,
 }
 
 impl Course {
-    /// Looks once which conditions hold: those that wait no longer must not be missed because somebody is faster than a
-    /// watch.
+    /// Checks once which conditions hold now. After a restart a condition that holds at first may stop
+    /// holding before a watch has begun, and must not be missed.
     pub(super) async fn look(&mut self) {
         let now = self.clock.now().unix;
         for (index, step) in self.steps.clone().iter().enumerate() {
@@ -157,7 +158,7 @@ impl Course {
         }
     }
 
-    /// Takes the steps from now on.
+    /// Starts to perform the steps.
     pub(super) fn start(self) -> Running {
         let left = Arc::new(AtomicUsize::new(0));
         let failed = Arc::new(AtomicUsize::new(0));
@@ -199,7 +200,8 @@ impl Course {
         self.clock.sleep_until(now.boot.saturating_add(left)).await;
     }
 
-    /// Which conditions hold, once each. A step without one is due at its time.
+    /// Watches the conditions and sends the index of each step whose condition holds, once. A step without a
+    /// condition is due at its time.
     fn watch_conditions(&mut self) -> mpsc::UnboundedReceiver<usize> {
         let (tells, held) = mpsc::unbounded_channel();
         for (index, step) in self.steps.clone().into_iter().enumerate() {
@@ -215,7 +217,7 @@ impl Course {
             tokio::spawn(async move {
                 clock.sleep(earliest.saturating_sub(clock.now().unix)).await;
                 condition.wait(&cluster).await;
-                // Nobody listens any more when the host ends.
+                // The receiver is gone once the host ends.
                 let _ = tells.send(index);
             });
         }
@@ -236,7 +238,7 @@ impl Course {
         if let Some(data) = &self.data
             && let Err(e) = self.position.save(data)
         {
-            (self.says)(&format!("scenario: where it stands is not saved: {e:#}"));
+            (self.says)(&format!("scenario: cannot save the position: {e:#}"));
         }
     }
 
@@ -258,7 +260,8 @@ impl Course {
         }
     }
 
-    /// Deletes the object that stands at this name, and none that is made there after a process was killed in the middle.
+    /// Deletes the object of this name. After a restart in the middle of a deletion, a new object of the same
+    /// name is left alone.
     async fn delete(&mut self, index: usize, object: &ObjectRef) -> Result<String> {
         let stands = uid(&self.cluster, object).await?;
         let uid = match (&self.position.steps[index], stands) {
@@ -283,7 +286,7 @@ impl Course {
     }
 }
 
-/// The uid of the object at this name, if there is one.
+/// The uid of the object of this name; `None` if there is none.
 async fn uid(cluster: &Cluster, object: &ObjectRef) -> Result<Option<String>> {
     match cluster.read(&query(object)).await {
         Ok(found) => Ok(Some(Object::new(found).uid().to_owned())),
@@ -301,7 +304,7 @@ fn query(object: &ObjectRef) -> Question {
 }
 
 impl Step {
-    /// Applies or patches.
+    /// Performs an `apply` or a `patch`.
     async fn change(
         &self,
         cluster: &Cluster,
@@ -314,7 +317,7 @@ impl Step {
             return Ok(format!("applied {applied}"));
         }
         let patch = self.patch.as_ref();
-        let patch = patch.context("a step has one of apply, patch, delete")?;
+        let patch = patch.context("a step needs one of apply, patch and delete")?;
         let write = Write::Patch {
             object: patch.object.clone(),
             subresource: patch.subresource.clone(),
@@ -365,7 +368,7 @@ mod tests {
         let data = Data::open(folder.path()).expect("a data folder");
         data.replace(FILE, "{").expect("written");
         let refused = Position::resume("a", &steps(), &data, 0).expect_err("no position");
-        assert!(format!("{refused:#}").contains("scenario in the data folder holds no position"));
+        assert!(format!("{refused:#}").contains("scenario in the data folder is not the position"));
     }
 
     #[test]

@@ -90,13 +90,13 @@ async fn a_binding_that_cannot_be_is_not_loaded_and_says_where() {
             "no-policy",
             json!({"policies": {"lifecycle": null}}),
             "spec.policies",
-            "is needed",
+            "name a lifecycle policy",
         ),
         (
             "two-sources",
             lifecycle(json!({"crate": "capv-machine"})),
             "spec.policies.lifecycle",
-            "exactly one of",
+            "name either",
         ),
         (
             "role",

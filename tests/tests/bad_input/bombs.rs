@@ -132,7 +132,7 @@ async fn bombs_hold_up_neither_the_start_nor_others_and_are_tried_again_later_ea
 
     let host = confining.site.start();
     for binding in ["bomb", "schema"] {
-        let words = "it is tried again in 20s";
+        let words = "the next try is in 20s";
         confining.until_said(&host, binding, "False", words).await;
     }
     confining.until_runs("vm").await;

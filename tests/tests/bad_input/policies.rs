@@ -250,7 +250,12 @@ async fn a_file_that_is_no_policy_is_named_with_its_cause_while_the_one_before_g
     let sparse = std::fs::File::create(stand.path("capv-machine.wasm")).expect("created");
     sparse.set_len(65 << 20).expect("a hole");
     stand
-        .until_said("machines", "Loaded", "False", "is no file of at most")
+        .until_said(
+            "machines",
+            "Loaded",
+            "False",
+            "is not a file, or is larger than 16 MiB",
+        )
         .await;
     goes_on("much too large").await;
 
@@ -259,7 +264,7 @@ async fn a_file_that_is_no_policy_is_named_with_its_cause_while_the_one_before_g
     stand.put("capv-machine.wasm", whole);
     stand.apply(&binding).await;
     let message = stand
-        .until_said("machines", "Loaded", "False", "the binding wants \"0000")
+        .until_said("machines", "Loaded", "False", "but the binding demands \"0000")
         .await;
     assert!(message.contains(&running), "{message}");
     stand.until_machines_run().await;
