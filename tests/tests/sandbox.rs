@@ -51,7 +51,7 @@ fn refusal(bytes: &[u8]) -> String {
 
 #[test]
 fn an_empty_file_is_refused_as_empty() {
-    assert_eq!(refusal(b""), "it is empty");
+    assert_eq!(refusal(b""), "the file is empty");
 }
 
 #[test]
@@ -213,7 +213,10 @@ fn the_memories_of_all_instances_of_a_step_count_together() {
     let many = beside("(module (memory 16))", 6).expect("it loads: describe may have 16 MiB");
     let fault = step_of(&many).outcome.expect_err("a fault");
     assert_eq!(fault.kind, FaultKind::OutOfMemory, "{fault}");
-    assert!(fault.message.contains("a step may have 4194304"), "{fault}");
+    assert!(
+        fault.message.contains("the limit of a step is 4194304"),
+        "{fault}"
+    );
 }
 
 #[test]
@@ -245,8 +248,8 @@ fn a_policy_that_begins_with_more_than_a_step_may_have_is_refused_when_it_descri
         "(module (table 300000 funcref))",
     ] {
         let why = refused(module, 6);
-        assert!(why.contains("its describe failed: OutOfMemory: "), "{module}: {why}");
-        assert!(why.contains("a step may have 16777216"), "{module}: {why}");
+        assert!(why.contains("describe failed: OutOfMemory: "), "{module}: {why}");
+        assert!(why.contains("the limit of a step is 16777216"), "{module}: {why}");
     }
 }
 
@@ -267,10 +270,7 @@ fn a_step_has_so_many_instances_tables_and_memories_and_no_more() {
         ),
     ] {
         let why = refused(module, most + 1);
-        assert!(
-            why.contains("its describe failed: OutOfMemory: "),
-            "{module}: {why}"
-        );
+        assert!(why.contains("describe failed: OutOfMemory: "), "{module}: {why}");
         assert!(why.contains(what), "{module}: {why}");
     }
     // Other languages come with a few dozen.
@@ -290,9 +290,9 @@ fn a_step_has_so_many_instances_tables_and_memories_and_no_more() {
 fn instances_that_take_much_of_the_host_beside_their_memory_are_refused() {
     let globals = "(global (mut i64) (i64.const 0))".repeat(60_000);
     let why = refused(&format!("(module {globals})"), 60);
-    assert!(why.contains("its describe failed: OutOfMemory: "), "{why}");
+    assert!(why.contains("describe failed: OutOfMemory: "), "{why}");
     // What the policy itself takes comes on top.
-    assert!(why.contains("together would have 57"), "{why}");
+    assert!(why.contains("together would take 57"), "{why}");
 }
 
 #[test]

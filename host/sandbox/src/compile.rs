@@ -1,4 +1,4 @@
-//! Compiling: from bytes that nobody vouches for to a component of machine code.
+//! Compiles untrusted bytes to a component of machine code.
 
 use std::process::ExitCode;
 use std::sync::mpsc;
@@ -11,30 +11,30 @@ use crate::error::{LoadError, cut};
 use crate::settings::{Allocation, compiling_config};
 use crate::shape;
 
-/// Who compiles policies.
+/// Where policies are compiled.
 #[derive(Clone, Debug)]
 pub enum Compiler {
-    /// This process. Whatever takes too long is left behind on a thread of its own, and nothing bounds its memory: for
-    /// tests and benchmarks, whose policies are nobody else's.
+    /// In this process. A compilation that takes too long is left behind on its own thread, and nothing
+    /// limits its memory. For tests and benchmarks only, which trust their policies.
     InProcess,
-    /// A process of its own for each policy. What it answers is taken for machine code of this very program's compiler,
-    /// and run: it comes through a pipe that nobody else has.
+    /// In a process of its own for each policy. Its answer is machine code that the host runs. The host
+    /// trusts it because it comes from the host's own program, through a pipe that no other process has.
     Child(Confined),
 }
 
 /// A policy as a component of machine code.
 pub(crate) struct Compiled {
     pub(crate) component: Component,
-    /// What its bytes say of it beside what it does.
+    /// What the policy's bytes declare.
     pub(crate) declared: Declared,
 }
 
-/// What the bytes of a policy say, read where they are compiled.
+/// What a policy's bytes declare. It is read where they are compiled.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Declared {
-    /// Bytes that the instances of a step take beside their memories and tables.
+    /// The bytes that the instances of a step take, without their memories and tables.
     pub(crate) instances: u64,
-    /// The manifest, where a custom section holds it.
+    /// The manifest; `None` if no custom section holds it.
     pub(crate) manifest: Option<Vec<u8>>,
 }
 
@@ -45,14 +45,14 @@ impl Declared {
         Ok(Declared { instances, manifest })
     }
 
-    /// As it goes through the pipe, before the machine code.
+    /// The form in which the declarations go through the pipe, before the machine code.
     fn written(&self) -> Vec<u8> {
         let length = self.manifest.as_ref().map_or(u64::MAX, |text| text.len() as u64);
         let manifest = self.manifest.as_deref().unwrap_or_default();
         [&self.instances.to_le_bytes(), &length.to_le_bytes(), manifest].concat()
     }
 
-    /// As it came through the pipe, and what came after it.
+    /// Reads the declarations from the pipe. Returns them and the rest of the bytes.
     fn read(answer: &[u8]) -> Option<(Self, &[u8])> {
         let (instances, rest) = answer.split_first_chunk()?;
         let (length, rest) = rest.split_first_chunk()?;
@@ -69,7 +69,7 @@ impl Declared {
 }
 
 impl Compiler {
-    /// The component that bytes are, compiled for this engine.
+    /// Compiles bytes to a component for this engine.
     pub(crate) fn compile(
         &self,
         engine: &Engine,
@@ -96,9 +96,9 @@ impl From<Stopped> for LoadError {
     }
 }
 
-/// What the confined process answered: what the bytes say, and machine code.
+/// Reads the answer of the confined process: the declarations and the machine code.
 fn read(engine: &Engine, answer: &[u8]) -> Result<Compiled, LoadError> {
-    let short = || Stopped::Failed("its answer is too short".into());
+    let short = || Stopped::Failed("the answer is cut off".into());
     let (declared, code) = Declared::read(answer).ok_or_else(short)?;
     Ok(Compiled {
         component: deserialize(engine, code)?,
@@ -106,11 +106,11 @@ fn read(engine: &Engine, answer: &[u8]) -> Result<Compiled, LoadError> {
     })
 }
 
-// The only machine code that is ever loaded.
+// No other function loads machine code.
 #[allow(unsafe_code, reason = "machine code is trusted to be the compiler's")]
 fn deserialize(engine: &Engine, code: &[u8]) -> Result<Component, LoadError> {
-    // SAFETY: the bytes came through a pipe from a process that this one started from its own executable, and whose
-    // answer was whole; they are what `Engine::precompile_component` made there.
+    // SAFETY: the bytes came through a pipe from a process that this one started from its own executable, and
+    // the answer was complete. So they are the output of `Engine::precompile_component`.
     unsafe { Component::deserialize(engine, code) }.map_err(|e| LoadError::Compile(cut(format!("{e:#}"))))
 }
 
@@ -131,7 +131,8 @@ pub fn answer(allocation: Allocation, bounds: Bounds) -> ExitCode {
     })
 }
 
-/// Compiles on a thread of its own: one that takes too long is left behind and ends by itself, its size being bounded.
+/// Compiles on a thread of its own. If that takes too long, the thread is left behind. It ends by itself,
+/// because the size of its input is limited.
 fn in_process(engine: &Engine, bytes: &[u8], bounds: Bounds) -> Result<Compiled, LoadError> {
     let (sender, receiver) = mpsc::channel();
     let (engine, bytes) = (engine.clone(), bytes.to_vec());
@@ -151,7 +152,7 @@ fn in_process(engine: &Engine, bytes: &[u8], bounds: Bounds) -> Result<Compiled,
         .unwrap_or(Err(LoadError::Stopped(Stopped::Time(bounds.processor))))
 }
 
-/// Bytes of what is kept of a compiled component.
+/// The size of a compiled component in memory, in bytes.
 pub(crate) fn size(component: &Component) -> usize {
     let image = component.image_range();
     (image.end as usize).saturating_sub(image.start as usize)
@@ -164,13 +165,15 @@ fn check_size(size: usize, largest: u64) -> Result<(), LoadError> {
     }
 }
 
-/// The tools that read a policy are not all made for hostile bytes: a panic of theirs is a refusal.
+/// Runs work and turns a panic into a refusal: the tools that read a policy are not all made for hostile
+/// bytes.
 fn guarded<T>(work: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
-    let damaged = || LoadError::Compile("it is damaged in a way that stopped the tools reading it".into());
+    let damaged = || LoadError::Compile("the file is damaged, and the tools that read it panicked".into());
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|_| Err(damaged()))
 }
 
-/// A core module carries a description of its component in a custom section; a component is taken as it is.
+/// Turns a core module into a component, by the description in its custom section. A component is returned as
+/// it is.
 fn componentise(bytes: &[u8]) -> Result<Vec<u8>, LoadError> {
     match bytes.get(4..8) {
         _ if bytes.is_empty() => Err(LoadError::Empty),
@@ -182,9 +185,11 @@ fn componentise(bytes: &[u8]) -> Result<Vec<u8>, LoadError> {
             .map_err(|e| LoadError::NotComponent(cut(format!("{e:#}")))),
         Some([_, _, 1, 0]) => Ok(bytes.to_vec()),
         Some(_) => Err(LoadError::Compile(
-            "it is of another version of WebAssembly".into(),
+            "the file is of another version of WebAssembly".into(),
         )),
-        None => Err(LoadError::Compile("it ends in the middle of its header".into())),
+        None => Err(LoadError::Compile(
+            "the file ends in the middle of its header".into(),
+        )),
     }
 }
 

@@ -1,15 +1,16 @@
-//! Work on bytes that nobody vouches for, in a process of its own: this program again, with limits of processor time
-//! and memory that the kernel keeps.
+//! Work on untrusted bytes in a process of its own: this program again, with limits of processor time and
+//! memory that the kernel enforces.
 //!
 //! ```text
-//! Confined::run(task, input) ── stdin ──▶ answer(bounds, work) ── stdout ──▶ what came of it, or what it was stopped by
+//! Confined::run(task, input) ── stdin ──▶ answer(bounds, work) ── stdout ──▶ the result, a refusal, or why it was stopped
 //! ```
 //!
 //! # Guarantees
 //!
-//! - Whatever the work does, it ends, and the caller's memory holds nothing of it but the answer.
-//! - The process has ended when [`Confined::run`] returns, and when the thread that waits for it is gone.
-//! - It inherits no environment and opens no file.
+//! - The work always ends, and of its memory only the answer reaches the caller.
+//! - The process has ended when [`Confined::run`] returns. It also ends when the thread that waits for it
+//!   ends.
+//! - The process inherits no environment and opens no file.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
@@ -20,28 +21,29 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 
-/// The program that runs here, even if another file stands at its path by now.
+/// This very program, even if another file has its path by now.
 const ITSELF: &str = "/proc/self/exe";
-/// Real time for each second of processor time: a machine may be busy, and the work steps back for others.
+/// The limit of real time, as a multiple of the processor time: the machine may be busy, and the work has a
+/// low priority.
 const REAL: u32 = 10;
-/// How far the work steps back for the threads of the host.
+/// The nice value of the process, so that the threads of the host come first.
 const NICE: i32 = 10;
-/// How a Rust program ends that panics.
+/// The exit code of a Rust program that panics.
 const PANICKED: i32 = 101;
-/// First byte of an answer: what the work made, or its words of refusal.
+/// The first byte of an answer: a result or a refusal.
 const MADE: u8 = 0;
 const REFUSED: u8 = 1;
-/// Bytes before an answer: what it is, and its length.
+/// The bytes before an answer's text: its first byte and its length.
 const HEAD: usize = 9;
 
-/// What a confined process may use.
+/// The limits of a confined process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Processor time, in whole seconds.
+    /// The limit of processor time, in whole seconds.
     pub processor: Duration,
-    /// Bytes of address space.
+    /// The limit of address space in bytes.
     pub memory: u64,
-    /// Bytes of its answer.
+    /// The limit of the answer in bytes.
     pub answer: u64,
 }
 
@@ -51,26 +53,26 @@ pub struct Confined {
     program: PathBuf,
 }
 
-/// What stopped a confined process. The same work may end another time: with more time, or on a machine that does less
-/// beside it.
+/// The limit that stopped a confined process. The same work may succeed later: with more time, or on a
+/// machine that is less busy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stopped {
-    /// Its processor time, or ten times as much real time.
-    #[error("it takes more than {} s", .0.as_secs())]
+    /// The limit of processor time, or ten times as much real time.
+    #[error("it took more than {} s", .0.as_secs())]
     Time(Duration),
-    /// Its memory, or its stack.
-    #[error("it takes more than {} MiB of memory", .0 >> 20)]
+    /// The limit of memory, or the stack.
+    #[error("it took more than {} MiB of memory", .0 >> 20)]
     Memory(u64),
-    /// The tools that it uses gave up: on bytes that are damaged, or where they had no memory.
-    #[error("the tools that read it gave up: it is damaged, or takes more than {} MiB of memory", .0 >> 20)]
+    /// The tools panicked: the bytes are damaged, or there was no memory.
+    #[error("the tools that read it panicked: it is damaged, or it needs more than {} MiB of memory", .0 >> 20)]
     Panicked(u64),
-    /// Something else.
-    #[error("the process that should do it failed: {0}")]
+    /// Any other failure.
+    #[error("the confined process failed: {0}")]
     Failed(String),
 }
 
 impl Confined {
-    /// The program that runs here.
+    /// Starts the program that runs now.
     pub fn itself() -> std::io::Result<Self> {
         let program = PathBuf::from(ITSELF);
         match program.exists() {
@@ -79,14 +81,14 @@ impl Confined {
         }
     }
 
-    /// Another program that knows the same tasks.
+    /// Starts another program that knows the same tasks.
     pub fn program(program: impl Into<PathBuf>) -> Self {
         Confined {
             program: program.into(),
         }
     }
 
-    /// Hands `input` to a process that runs `task`; what it makes of it, or its words of refusal.
+    /// Hands `input` to a process that runs `task`. Returns the result, or the text of a refusal.
     pub fn run(
         &self,
         task: &[&str],
@@ -116,14 +118,15 @@ impl Confined {
     }
 }
 
-/// What the process writes until it ends; none if that takes too long. It does not run any more afterwards.
+/// Returns what the process writes until it ends; `None` if that takes too long. The process is dead
+/// afterwards.
 fn exchange(child: &mut Child, input: &[u8], bounds: Bounds) -> std::io::Result<Option<Vec<u8>>> {
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
     let (sender, receiver) = mpsc::channel();
     let most = bounds.answer.saturating_add(HEAD as u64);
     std::thread::scope(|scope| {
         let feeds = std::thread::Builder::new().spawn_scoped(scope, move || {
-            // One that ends without reading says why in its status.
+            // If the process ends without reading, its exit status tells why.
             let _ = stdin.map(|mut stdin| stdin.write_all(input));
         });
         let reads = std::thread::Builder::new().spawn_scoped(scope, move || {
@@ -135,13 +138,14 @@ fn exchange(child: &mut Child, input: &[u8], bounds: Bounds) -> std::io::Result<
             Ok(_) => Ok(receiver.recv_timeout(bounds.processor.saturating_mul(REAL)).ok()),
             Err(e) => Err(e),
         };
-        // Also when it has answered: nothing that it does now is wanted. The threads end with it.
+        // The process is killed even if it has answered: nothing that it still does is wanted. The two
+        // threads end with it.
         let _ = child.kill();
         answer
     })
 }
 
-/// An answer: a byte that says what it is, its length, and so many bytes. None if it is cut off.
+/// Reads an answer: a first byte, the length, and that many bytes. `None` if it is cut off.
 fn read(answer: &[u8]) -> Option<(u8, &[u8])> {
     let (head, bytes) = answer.split_at_checked(HEAD)?;
     let (kind, length) = head.split_first()?;
@@ -153,7 +157,8 @@ fn stopped_by(status: ExitStatus, bounds: Bounds) -> Stopped {
     let is = |signal: Signal| status.signal() == Some(signal.as_raw());
     match status.signal() {
         Some(_) if is(Signal::XCPU) => Stopped::Time(bounds.processor),
-        // It aborts where there is no memory, traps at the end of its stack, and a machine without memory kills it.
+        // The process aborts when memory runs out, traps at the end of its stack, and is killed by a machine
+        // without memory.
         Some(_) if is(Signal::ABORT) || is(Signal::SEGV) || is(Signal::BUS) || is(Signal::KILL) => {
             Stopped::Memory(bounds.memory)
         }
@@ -162,7 +167,7 @@ fn stopped_by(status: ExitStatus, bounds: Bounds) -> Stopped {
     }
 }
 
-/// Is the confined process: keeps its bounds, reads its input, works, and writes what came of it.
+/// The confined process itself: sets its limits, reads its input, does the work, and writes the result.
 pub fn answer(bounds: Bounds, work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>) -> ExitCode {
     match confine(bounds).and_then(|()| work_and_write(work)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -170,7 +175,7 @@ pub fn answer(bounds: Bounds, work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, Stri
     }
 }
 
-/// Limits that this process cannot lift again, as far as the kernel has such.
+/// Sets limits that this process cannot raise again, as far as the kernel allows that.
 fn confine(bounds: Bounds) -> std::io::Result<()> {
     let limit = |resource, most: u64| {
         let new = Rlimit {
@@ -179,11 +184,12 @@ fn confine(bounds: Bounds) -> std::io::Result<()> {
         };
         setrlimit(resource, new)
     };
-    // It does not outlive the thread that waits for it.
+    // The process must not outlive the thread that waits for it.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     let seconds = bounds.processor.as_secs().max(1);
     let processor = Rlimit {
-        // The signal at the lower limit says which limit it was; the kernel's own at the higher one does not.
+        // At the soft limit the kernel sends a signal of its own (SIGXCPU), which tells which limit it was.
+        // At the hard limit it sends SIGKILL, which does not.
         current: Some(seconds),
         maximum: Some(seconds.saturating_add(1)),
     };

@@ -1,4 +1,5 @@
-//! Between the generated types of `wit/` and core's mirror of them. What goes in is borrowed, what comes out is owned.
+//! Converts between the types generated from `wit/` and core's own. Arguments are borrowed, results are
+//! owned.
 
 use polity_core::contract as core;
 
@@ -7,7 +8,7 @@ use crate::wit::lifecycle::polity::policy::types as wit;
 use crate::wit::retry::exports::polity::policy::retry as wit_retry;
 use crate::wit::retry::polity::policy::types as wit_retry_types;
 
-/// A pass as a guest gets it.
+/// Converts a pass for a guest.
 pub(crate) fn pass(pass: &core::Pass) -> PassParts<'_> {
     PassParts {
         pending: pass.pending.iter().map(act_in_doubt).collect(),
@@ -17,7 +18,7 @@ pub(crate) fn pass(pass: &core::Pass) -> PassParts<'_> {
     }
 }
 
-/// What a lowered pass borrows from: lists that core holds in another shape.
+/// The parts of a converted pass that core holds in another shape.
 pub(crate) struct PassParts<'a> {
     pass: &'a core::Pass,
     pending: Vec<wit::ActInDoubt<'a>>,
@@ -25,7 +26,7 @@ pub(crate) struct PassParts<'a> {
     projections: Projections<'a>,
 }
 
-/// The projections of the journal's queries as slices of `&str`, in the order of the entries that have one.
+/// The projections of the journal's queries as slices of `&str`, one for each entry.
 struct Projections<'a>(Vec<Vec<&'a str>>);
 
 impl<'a> Projections<'a> {
@@ -43,7 +44,7 @@ impl<'a> Projections<'a> {
 }
 
 impl PassParts<'_> {
-    /// Calls with the journal lowered; the entries live as long as the call.
+    /// Calls a function with the converted pass. Its journal lives as long as the call.
     pub(crate) fn with<T>(&self, call: impl FnOnce(wit::Pass<'_>) -> T) -> T {
         let entries: Vec<wit::Entry<'_>> = self
             .pass
@@ -201,7 +202,7 @@ fn act(act: &core::Act) -> wit::ActParam<'_> {
     }
 }
 
-/// A function from an enum to another of the same variants.
+/// Defines a function from one enum to another with the same variants.
 macro_rules! same_variants {
     ($to:ident: $from:ty => $into:ty { $($variant:ident),* $(,)? }) => {
         fn $to(value: $from) -> $into {
@@ -210,7 +211,7 @@ macro_rules! same_variants {
     };
 }
 
-/// The same between codes, which have many.
+/// Defines such a function between two types of codes.
 macro_rules! with_codes {
     ($to:ident: $from:ty => $into:ty) => {
         same_variants!($to: $from => $into {
@@ -241,7 +242,7 @@ fn failure_param(failure: &core::Failure) -> wit::FailureParam<'_> {
     }
 }
 
-/// What a retry policy is asked.
+/// Converts a request to a retry policy.
 pub(crate) fn retry_request(request: &core::RetryRequest) -> wit_retry::RetryRequest {
     let failure = |failure: &core::Failure| wit_retry_types::Failure {
         code: retry_code(failure.code),
@@ -271,7 +272,7 @@ pub(crate) fn retry_request(request: &core::RetryRequest) -> wit_retry::RetryReq
     }
 }
 
-/// What a retry policy said.
+/// Converts the answer of a retry policy.
 pub(crate) fn wait(wait: wit_retry::Wait) -> core::Wait {
     match wait {
         wit_retry::Wait::After(wait) => core::Wait::After(wait),
@@ -279,7 +280,7 @@ pub(crate) fn wait(wait: wit_retry::Wait) -> core::Wait {
     }
 }
 
-/// What a lifecycle step returned.
+/// Converts the result of a lifecycle step.
 pub(crate) fn step(step: wit::Step) -> core::Step {
     match step {
         wit::Step::Pending(requests) => core::Step::Pending(requests_out(requests)),
@@ -290,7 +291,7 @@ pub(crate) fn step(step: wit::Step) -> core::Step {
     }
 }
 
-/// What an identity step returned.
+/// Converts the result of an identity step.
 pub(crate) fn identity_step(step: wit_identity::StepOutcome) -> core::Step {
     match step {
         wit_identity::StepOutcome::Pending(requests) => core::Step::Pending(requests_out(requests)),

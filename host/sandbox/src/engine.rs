@@ -16,22 +16,23 @@ use crate::load;
 use crate::policy::Policy;
 use crate::settings::{Allocation, EPOCH, engine_config};
 
-/// How a sandbox is set up.
+/// The settings of a sandbox.
 #[derive(Clone, Debug)]
 pub struct SandboxConfig {
-    /// Where memory comes from.
+    /// Where the memory of steps comes from.
     pub allocation: Allocation,
-    /// Who compiles. The default is for tests.
+    /// Where policies are compiled. The default is for tests.
     pub compiler: Compiler,
-    /// Bytes of the largest policy taken.
+    /// The size of the largest policy that is accepted, in bytes.
     pub largest: usize,
-    /// How long compiling a policy may take: processor time, where a process of its own does it.
+    /// The longest time for compiling a policy. It is processor time if a process of its own compiles.
     pub compile_time: Duration,
-    /// Bytes that a process may have which compiles a policy, however large that is.
+    /// The most memory of a process that compiles a policy, in bytes.
     pub compile_memory: u64,
-    /// Bytes of the most machine code that a policy may compile to.
+    /// The most machine code of one policy, in bytes.
     pub largest_code: u64,
-    /// Bytes of machine code that are kept; beyond that, what was used longest ago is dropped once nobody runs it.
+    /// The most machine code that is kept, in bytes. Beyond it, the code that was unused for longest is
+    /// dropped as soon as no binding runs it.
     pub kept_code: u64,
 }
 
@@ -50,7 +51,7 @@ impl Default for SandboxConfig {
     }
 }
 
-/// Loads policies and keeps them compiled, in memory, by digest.
+/// Loads policies and keeps them compiled, in memory, by their digest.
 pub struct Sandbox {
     engine: Engine,
     config: SandboxConfig,
@@ -58,23 +59,23 @@ pub struct Sandbox {
     ticking: Arc<AtomicBool>,
 }
 
-/// What was compiled, by digest.
+/// The compiled policies, by their digest.
 #[derive(Default)]
 struct Compiled {
     policies: BTreeMap<PolicyId, Known>,
     uses: u64,
 }
 
-/// A policy that was compiled, for as long as it is kept or somebody runs it.
+/// A compiled policy. It is known as long as it is kept or in use.
 struct Known {
     used: u64,
     policy: Weak<Policy>,
-    /// None once it is no longer kept.
+    /// `None` once the policy is no longer kept.
     kept: Option<Arc<Policy>>,
 }
 
 impl Sandbox {
-    /// Sets an engine up and starts the thread that counts its epochs.
+    /// Sets up an engine and starts the thread that counts its epochs.
     pub fn new(config: SandboxConfig) -> Result<Self, LoadError> {
         let engine = Engine::new(&engine_config(config.allocation)).map_err(LoadError::engine)?;
         let ticking = Arc::new(AtomicBool::new(true));
@@ -99,12 +100,13 @@ impl Sandbox {
         })
     }
 
-    /// Loads a core module or a component. What was loaded before is not compiled again.
+    /// Loads a core module or a component. A policy that is already known is not compiled again.
     pub fn load(&self, bytes: &[u8]) -> Result<Arc<Policy>, LoadError> {
         self.load_within(bytes, self.config.compile_time)
     }
 
-    /// Loads a core module or a component that compiles in such a time, and no longer than the longest that is allowed.
+    /// Loads a core module or a component that must compile within `time` and within the limit of this
+    /// sandbox.
     pub fn load_within(&self, bytes: &[u8], time: Duration) -> Result<Arc<Policy>, LoadError> {
         if bytes.len() > self.config.largest {
             return Err(LoadError::TooLarge {
@@ -117,7 +119,7 @@ impl Sandbox {
             return Ok(known);
         }
         let bounds = Bounds {
-            // In this process it is real time that counts, of which a busy machine takes any.
+            // In this process the limit is real time, so the shorter one would fail on a busy machine.
             processor: match self.config.compiler {
                 Compiler::InProcess => self.config.compile_time,
                 Compiler::Child(_) => time.min(self.config.compile_time),
@@ -132,17 +134,18 @@ impl Sandbox {
         Ok(policy)
     }
 
-    /// A policy that was loaded before and is still there.
+    /// A policy that is already loaded.
     pub fn known(&self, id: &PolicyId) -> Option<Arc<Policy>> {
         self.compiled().get(id)
     }
 
-    /// Who compiles.
+    /// Where policies are compiled.
     pub fn compiler(&self) -> &Compiler {
         &self.config.compiler
     }
 
-    /// The engine and how it is set up: a recording of the same version replays to the same bytes.
+    /// The version of the engine and its settings. A recording made with the same version replays to the same
+    /// bytes.
     pub fn engine_version(&self) -> String {
         format!(
             "wasmtime {} {}",
@@ -179,11 +182,11 @@ impl Compiled {
         };
         self.policies.insert(policy.id().clone(), known);
         while self.kept() > most && self.drop_oldest() {}
-        // What nobody runs any more.
+        // Forget the policies that nobody runs any more.
         self.policies.retain(|_, known| known.policy.strong_count() > 0);
     }
 
-    /// Bytes of code that are kept.
+    /// The size of the machine code that is kept, in bytes.
     fn kept(&self) -> u64 {
         let kept = self.policies.values().filter_map(|known| known.kept.as_ref());
         kept.map(|policy| policy.code() as u64).sum()
@@ -196,7 +199,8 @@ impl Compiled {
     }
 }
 
-/// Address space in which a policy of such a size compiles: two to four times what the shipped ones take.
+/// The address space for compiling a policy of this size: two to four times as much as the shipped policies
+/// need.
 fn compile_memory(size: usize) -> u64 {
     (192 << 20) + 128 * size as u64
 }

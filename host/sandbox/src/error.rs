@@ -4,67 +4,67 @@ use polity_core::contract::Role;
 
 use crate::confined::Stopped;
 
-/// Why bytes are not a policy.
+/// The reason why bytes are not a policy.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The engine cannot be set up on this machine.
     #[error("the WebAssembly engine cannot be set up: {0}")]
     Engine(String),
-    /// There are no bytes.
-    #[error("it is empty")]
+    /// The file has no bytes.
+    #[error("the file is empty")]
     Empty,
-    /// It does not begin as a wasm file does.
-    #[error("it is not WebAssembly: it does not begin with the bytes 00 61 73 6d")]
+    /// The file does not begin as a WebAssembly file does.
+    #[error("the file is not WebAssembly: it does not begin with the bytes 00 61 73 6d")]
     NotWasm,
-    /// Too many bytes.
-    #[error("it has {size} bytes, at most {largest} are taken")]
+    /// The file is too large.
+    #[error("the file has {size} bytes; the limit is {largest}")]
     TooLarge {
         /// How many it has.
         size: usize,
         /// How many are taken.
         largest: usize,
     },
-    /// A core module without the contract's description.
-    #[error("it is not a policy: {0}")]
+    /// The file is a core module without the contract's description.
+    #[error("the file is not a policy: {0}")]
     NotComponent(String),
-    /// Truncated, or not valid.
-    #[error("it does not compile: {0}")]
+    /// The file is cut off or not valid.
+    #[error("the policy does not compile: {0}")]
     Compile(String),
-    /// Compiling was stopped: by its bounds, or by the machine. Another time it may end.
-    #[error("it does not compile: {0}")]
+    /// A limit or the machine stopped the compilation. Another try may succeed.
+    #[error("the policy was not compiled: {0}")]
     Stopped(Stopped),
-    /// Too much machine code.
-    #[error("it compiles to {size} bytes, at most {largest} are taken")]
+    /// The policy compiles to too much machine code.
+    #[error("the policy compiles to {size} bytes of machine code; the limit is {largest}")]
     CompiledTooLarge {
         /// How many it has.
         size: usize,
         /// How many are taken.
         largest: u64,
     },
-    /// It declares more than the host has memory for.
-    #[error("it is too much for a host: {0}")]
+    /// The policy declares more than the host accepts.
+    #[error("the policy is too large for a host: {0}")]
     Shape(String),
-    /// In the words of the process that compiles: any of those above.
+    /// Any of the above, in the words of the process that compiles.
     #[error("{0}")]
     Refused(String),
-    /// It wants something that no policy gets.
-    #[error("it imports {0}, and a policy may import nothing but polity:policy/diagnostics@0.2")]
+    /// The policy imports something that no policy may import.
+    #[error("the policy imports {0}; only polity:policy/diagnostics@0.2 may be imported")]
     Import(String),
-    /// It answers no question of the contract.
+    /// The policy does not export what the contract demands.
     #[error(
-        "it exports {found}, and a policy exports polity:policy/policy-info@0.2 and one of lifecycle, identity, retry"
+        "the policy exports {found}; it must export polity:policy/policy-info@0.2 and one of lifecycle, identity and retry"
     )]
     Export {
         /// What it exports.
         found: String,
     },
-    /// Its `describe` broke the contract.
-    #[error("its describe failed: {0}")]
+    /// The policy's `describe` broke the contract.
+    #[error("describe failed: {0}")]
     Describe(String),
-    /// Its manifest names another role than it exports.
-    #[error("its manifest says {said:?}, and it exports {exported:?}")]
+    /// The manifest names another role than the policy exports.
+    #[error("the manifest names the role {said:?}, but the policy exports {exported:?}")]
     Role {
-        /// What the manifest says.
+        /// The role in the manifest.
         said: Role,
         /// What it exports.
         exported: Role,
@@ -76,16 +76,16 @@ impl LoadError {
         LoadError::Engine(format!("{e:#}"))
     }
 
-    /// Whether the same bytes may load another time: nothing is wrong with them that is known.
+    /// Whether the same bytes may load another time.
     pub fn may_pass(&self) -> bool {
         matches!(self, LoadError::Stopped(_))
     }
 }
 
-/// Characters of a text that bytes from outside have a part in: names in them can be as long as the bytes.
+/// The most characters of a message: names in a policy can be as long as the policy.
 const WORDS: usize = 2_000;
 
-/// A text that people are shown, no longer than they read.
+/// A message, cut to a length that people read.
 pub(crate) fn cut(text: String) -> String {
     match text.char_indices().nth(WORDS) {
         Some((end, _)) => format!("{}…", &text[..end]),

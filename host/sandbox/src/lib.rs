@@ -1,24 +1,27 @@
-//! The sandbox: WebAssembly policies, loaded from bytes and called one step at a time.
+//! The sandbox: loads WebAssembly policies from bytes and calls them one step at a time.
 //!
 //! ```text
 //! bytes → component → machine code → imports, role and manifest checked → Policy::step(pass) → Stepped
 //!         compile.rs, confined.rs     load.rs                             policy.rs
 //! ```
 //!
-//! This is the only crate of the host that sees the generated types of `wit/`; `convert.rs` turns them into core's.
+//! This is the only crate of the host that sees the types generated from `wit/`. `convert.rs` turns them into
+//! core's.
 //!
 //! # Guarantees
 //!
-//! - A policy can call one function, `diagnostics.panicked`, and nothing else: no clock, no randomness, no file.
-//! - Bytes are read and compiled by a process of its own, which has bounds of time and memory.
-//! - A step has so many bytes in all its memories and tables together, and the host keeps so many bytes of code.
-//! - Every step runs in a fresh instance: nothing that one step leaves in memory is seen by another.
-//! - The same step uses the same fuel and returns the same bytes, or faults the same way. Two seat belts are not
-//!   deterministic and marked so: wall time and the host's stack.
+//! - A policy can call one function, `diagnostics.panicked`, and nothing else: it has no clock, no randomness
+//!   and no files.
+//! - A policy is read and compiled by a process of its own, with limits of time and memory.
+//! - One limit holds for all memories and tables of a step together, and one for all machine code that the
+//!   host keeps.
+//! - Every step runs in a fresh instance. No step sees what another left in memory.
+//! - The same step uses the same fuel and returns the same bytes, or faults in the same way. Two further
+//!   limits are not deterministic, and their faults are marked as such: real time and the host's stack.
 //!
-//! # Never here
+//! # Not here
 //!
-//! Whether a request is allowed, whether its JSON is valid, what happens next: that is core's.
+//! Core decides whether a request is granted, whether its JSON is valid, and what happens next.
 
 mod compile;
 mod confined;

@@ -1,4 +1,5 @@
-//! Loading: from a compiled component to a policy whose imports, exports, role and manifest are as the contract wants them.
+//! Loads a policy from a compiled component: checks that its imports, exports, role and manifest follow the
+//! contract.
 
 use polity_core::binding::{Limits, PolicyId};
 use polity_core::contract::Role;
@@ -13,12 +14,13 @@ use crate::policy::{Policy, Sizes, World};
 use crate::state::State;
 use crate::wit::{identity, lifecycle, retry};
 
-/// The contract's package and version, as imports and exports carry it.
+/// The contract's package, as it begins the names of imports and exports.
 const PACKAGE: &str = "polity:policy/";
-/// Within 0.2 no type changes, and what is new stands in interfaces of its own: each 0.2.x loads.
+/// The version after the name of an interface. Within 0.2 no type changes and new functions are in interfaces
+/// of their own, so every 0.2.x loads.
 const VERSION: &str = "@0.2.";
 
-/// Asks a compiled policy for its manifest.
+/// Checks a compiled policy and asks it for its manifest.
 pub(crate) fn load(engine: &Engine, id: PolicyId, compiled: &Compiled) -> Result<Policy, LoadError> {
     let component = &compiled.component;
     check_imports(engine, component)?;
@@ -61,7 +63,8 @@ fn check_imports(engine: &Engine, component: &Component) -> Result<(), LoadError
     Ok(())
 }
 
-/// The interface of the contract that an import or export is; none if it is none, or of another version.
+/// The name of the contract's interface that an import or export has; `None` if it is no interface of this
+/// version of the contract.
 fn interface(name: &str) -> Option<&str> {
     let (interface, version) = name.strip_prefix(PACKAGE)?.split_once(VERSION)?;
     let is_number = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());

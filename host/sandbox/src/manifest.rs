@@ -1,23 +1,23 @@
-//! The manifest: JSON that a policy says of itself, read with bounds.
+//! Reads the manifest, the JSON in which a policy describes itself, within limits.
 
 use polity_core::contract::Manifest;
 
-/// Objects and lists in a manifest. An empty one takes a few bytes of text and some hundred of the host; the largest
-/// definitions in the field have some ten thousand.
+/// The most objects and lists in a manifest. An empty one takes a few bytes of text but some hundred bytes in
+/// the host. The largest definitions in use have some ten thousand.
 const COMPOUNDS: usize = 50_000;
-/// Bytes of a manifest: API servers take definitions of at most about so many.
+/// The largest manifest in bytes. API servers accept definitions of about this size.
 pub(crate) const LARGEST: usize = 2 << 20;
 
-/// Why a text is no manifest.
+/// The reason why a text is not a manifest.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ManifestError {
-    #[error("its manifest is not what wit/manifest.schema.json says: {0}")]
+    #[error("the manifest does not follow wit/manifest.schema.json: {0}")]
     Shape(serde_json::Error),
-    #[error("its manifest has more than {COMPOUNDS} objects and lists")]
+    #[error("the manifest has more than {COMPOUNDS} objects and lists")]
     TooManyParts,
-    #[error("its manifest has more than {LARGEST} bytes")]
+    #[error("the manifest has more than {LARGEST} bytes")]
     TooLarge,
-    #[error("its manifest is not UTF-8")]
+    #[error("the manifest is not UTF-8")]
     NotText,
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn read(text: &[u8]) -> Result<Manifest, ManifestError> {
         return Err(ManifestError::TooLarge);
     }
     let text = std::str::from_utf8(text).map_err(|_| ManifestError::NotText)?;
-    // Those in texts count too, which errs on the safe side.
+    // Braces inside texts are counted too. That can only refuse too much.
     let compounds = text.bytes().filter(|byte| matches!(byte, b'{' | b'['));
     if compounds.count() > COMPOUNDS {
         return Err(ManifestError::TooManyParts);
@@ -52,11 +52,11 @@ mod tests {
         let crd = |count: usize| with(&format!(r#", "crd": [{}0]"#, r#"{"":0},"#.repeat(count)));
         assert_eq!(
             refused(&crd(COMPOUNDS)),
-            "its manifest has more than 50000 objects and lists"
+            "the manifest has more than 50000 objects and lists"
         );
         read(crd(COMPOUNDS / 2).as_bytes()).expect("as many as large ones have");
         let long = with(&format!(r#", "finalizer": "{}""#, "x".repeat(LARGEST)));
-        assert_eq!(refused(&long), "its manifest has more than 2097152 bytes");
+        assert_eq!(refused(&long), "the manifest has more than 2097152 bytes");
     }
 
     #[test]
@@ -74,7 +74,7 @@ mod tests {
         assert!(refused("[").contains("manifest.schema.json"), "{}", refused("["));
         assert_eq!(
             read(&[0xff]).expect_err("no text").to_string(),
-            "its manifest is not UTF-8"
+            "the manifest is not UTF-8"
         );
     }
 }

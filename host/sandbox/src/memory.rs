@@ -1,12 +1,14 @@
-//! Memories of guests that are used again: cleared in user space rather than mapped, faulted in and unmapped by the
-//! kernel for every step. That costs less, and threads do not meet in the kernel's page tables.
+//! Memory of guests that is used again. It is cleared in user space; otherwise the kernel would map, fault in
+//! and unmap it for every step. This costs less, and threads do not contend for the kernel's page tables.
 //!
 //! # Guarantees
 //!
-//! - A guest finds nothing but zeroes: all that the guest before could write to is clean when its instance ends.
+//! - A guest finds only zeroes: everything that the guest before it could write to is cleared when its
+//!   instance ends.
 //! - A thread keeps at most [`KEPT`] bytes.
-//! - The host has no more bytes than the guest asked for. Room to grow is address space, which has no page until it is
-//!   written to; and a memory that grows is moved by the kernel, page by page, so that there are never two of it.
+//! - The host uses no more memory than the guest asked for. Room for growth is address space, which has no
+//!   page until it is written to. A memory that grows is moved by the kernel page by page, so it never exists
+//!   twice.
 
 use std::cell::RefCell;
 use std::ptr::NonNull;
@@ -14,54 +16,55 @@ use std::ptr::NonNull;
 use rustix::mm::{MapFlags, MremapFlags, ProtFlags};
 use wasmtime::{LinearMemory, MemoryCreator, MemoryType, Result};
 
-/// Bytes that a thread keeps, in all its memories. A step of a shipped policy takes a quarter of a megabyte; one that is
-/// linked with the default stack takes more than one.
+/// The most bytes that a thread keeps, in all its blocks. A step of a shipped policy takes a quarter of a
+/// megabyte. A step of a policy that is linked with the default stack takes more than one.
 pub(crate) const KEPT: usize = 4 << 20;
-/// Bytes of a WebAssembly page: the least that a memory has room for.
+/// The size of a WebAssembly page in bytes, which is the smallest block.
 const PAGE: usize = 64 << 10;
-/// Room beyond what a guest asked for, at most: who grows once may grow again.
+/// The most room for growth in bytes. A guest that grows once may grow again.
 const ROOM: usize = 1 << 20;
-/// Bytes that are looked at together before they are cleared: a page of the machine.
+/// The bytes that are checked together before they are cleared: a page of the machine.
 const CLEARED: usize = 4 << 10;
 
 thread_local! {
-    /// The longest unused first.
+    /// Blocks without a user; the one that was unused for longest comes first.
     static FREE: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The machine has no memory for a guest that may have it.
+/// The error if the machine has no memory for a guest that is allowed to have it.
 #[derive(Debug, thiserror::Error)]
-#[error("the machine has no memory for {wanted} bytes that the policy may have: {source}")]
+#[error("the machine cannot provide {wanted} bytes of memory that the policy may use: {source}")]
 pub(crate) struct NoMemory {
     wanted: usize,
     source: rustix::io::Errno,
 }
 
-/// Zeroes, as far as no guest has it. Owns the bytes, which only pointers reach: guests write to them.
+/// A block of memory. It holds only zeroes as long as no guest uses it. Guests write to it, so it is reached
+/// by pointers only.
 struct Block {
     base: NonNull<u8>,
     capacity: usize,
 }
 
-// SAFETY: it owns its bytes and lends them to one instance at a time.
+// SAFETY: the block owns its bytes and lends them to one instance at a time.
 #[allow(unsafe_code, reason = "memory that a guest writes to")]
 unsafe impl Send for Block {}
 
 impl Block {
-    /// From this thread's memories, the smallest that is large enough, or new.
+    /// Takes the smallest block of this thread that is large enough, or a new one.
     fn take(size: usize) -> Result<Self, NoMemory> {
         let fits = |free: &mut Vec<Block>| {
             let large_enough = free.iter().enumerate().filter(|(_, b)| b.capacity >= size);
             let (index, _) = large_enough.min_by_key(|(_, block)| block.capacity)?;
             Some(free.remove(index))
         };
-        // While the thread ends there are no memories to take from any more.
+        // While the thread ends, its blocks are gone, and a new one is mapped.
         let kept = FREE.try_with(|free| fits(&mut free.borrow_mut())).ok().flatten();
         kept.map_or_else(|| Block::map(whole_pages(size)?), Ok)
     }
 
     fn map(capacity: usize) -> Result<Self, NoMemory> {
-        // SAFETY: the kernel chooses a place where nothing else is.
+        // SAFETY: the kernel chooses an address that is not in use.
         #[allow(unsafe_code, reason = "memory that a guest writes to")]
         let mapped = unsafe {
             rustix::mm::mmap_anonymous(
@@ -74,7 +77,7 @@ impl Block {
         Block::at(mapped, capacity)
     }
 
-    /// The same bytes with more behind them, in the same place or another.
+    /// Enlarges the block. The kernel may move its bytes.
     fn grow(&mut self, capacity: usize) -> Result<(), NoMemory> {
         // SAFETY: the block owns its bytes, and nobody reads or writes them while it is borrowed.
         #[allow(unsafe_code, reason = "memory that a guest writes to")]
@@ -86,7 +89,8 @@ impl Block {
                 MremapFlags::MAYMOVE,
             )
         };
-        // What was mapped here is now part of the new block, or stays with this one.
+        // If the kernel moved the pages, the new block owns them, and the old one must not unmap them. If it
+        // failed, the old block stays as it is.
         let grown = Block::at(mapped, capacity)?;
         std::mem::forget(std::mem::replace(self, grown));
         Ok(())
@@ -102,7 +106,7 @@ impl Block {
         })
     }
 
-    /// Clears what a guest could write to and keeps it for the next.
+    /// Clears what a guest could write to, and keeps the block for the next guest.
     fn give_back(mut self, used: usize) {
         if self.capacity > KEPT {
             return;
@@ -117,12 +121,12 @@ impl Block {
         });
     }
 
-    /// A guest writes to few of its pages, and those that it left alone are mostly still no page at all: reading them is
-    /// faster than writing them, and gives them none.
+    /// Clears the pages that are not zero. A guest writes to few of its pages. Most pages that it left alone
+    /// do not exist in the machine; reading one is faster than writing it and does not create it.
     fn clear(&mut self, used: usize) {
         debug_assert!(used <= self.capacity);
-        // SAFETY: so many bytes belong to this block, every value of them is a number, and no guest has it any more. The
-        // kernel places maps on pages, so that they are aligned.
+        // SAFETY: `used` bytes belong to this block, every bit pattern is a valid number, and no guest uses
+        // the block any more. The kernel maps at page boundaries, so the bytes are aligned.
         #[allow(unsafe_code, reason = "memory that a guest wrote to")]
         let words = unsafe {
             std::slice::from_raw_parts_mut(self.base.as_ptr().cast::<u64>(), used / size_of::<u64>())
@@ -138,14 +142,14 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: so many bytes were mapped there, and the block owns them.
+        // SAFETY: the block owns these mapped bytes.
         #[allow(unsafe_code, reason = "memory that a guest wrote to")]
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.capacity) };
         debug_assert!(unmapped.is_ok());
     }
 }
 
-/// So many bytes, rounded up to whole pages and at least one.
+/// Rounds up to whole pages, at least one.
 fn whole_pages(bytes: usize) -> Result<usize, NoMemory> {
     bytes.max(1).checked_next_multiple_of(PAGE).ok_or(NoMemory {
         wanted: bytes,
@@ -155,7 +159,7 @@ fn whole_pages(bytes: usize) -> Result<usize, NoMemory> {
 
 /// The memory of one instance.
 struct Memory {
-    /// None only while it is dropped.
+    /// `None` only while the value is dropped.
     block: Option<Block>,
     size: usize,
 }
@@ -174,11 +178,11 @@ impl Drop for Memory {
     }
 }
 
-// SAFETY: nothing here reads or writes the bytes through `&self`; who does is wasmtime, by its own rules.
+// SAFETY: no method reads or writes the bytes through `&self`. Only wasmtime does, by its own rules.
 #[allow(unsafe_code, reason = "memory that a guest writes to")]
 unsafe impl Sync for Memory {}
 
-// SAFETY: the pointer is that of a live mapping of `byte_capacity` bytes, which moves only in `grow_to`.
+// SAFETY: the pointer belongs to a live mapping of `byte_capacity` bytes, which moves only in `grow_to`.
 #[allow(unsafe_code, reason = "wasmtime wants memory this way")]
 unsafe impl LinearMemory for Memory {
     fn byte_size(&self) -> usize {
@@ -196,7 +200,7 @@ unsafe impl LinearMemory for Memory {
                 .saturating_add(ROOM)
                 .min(capacity.saturating_mul(2))
                 .max(new_size);
-            // Room alone does not make a memory too large to be kept.
+            // Room for growth alone must not make a block too large to be kept.
             let wanted = if new_size <= KEPT {
                 wanted.min(KEPT)
             } else {
@@ -214,10 +218,10 @@ unsafe impl LinearMemory for Memory {
     }
 }
 
-/// Makes the memories of guests.
+/// Creates the memories of guests.
 pub(crate) struct Memories;
 
-// SAFETY: the memories are zeroed, and each belongs to one instance until that is dropped.
+// SAFETY: a new memory is all zeroes and belongs to one instance until it is dropped.
 #[allow(unsafe_code, reason = "wasmtime wants memory this way")]
 unsafe impl MemoryCreator for Memories {
     fn new_memory(
@@ -228,7 +232,7 @@ unsafe impl MemoryCreator for Memories {
         reserved: Option<usize>,
         guard: usize,
     ) -> Result<Box<dyn LinearMemory>, String> {
-        // The engine is configured without either: its code checks every access.
+        // The engine is configured without reservation and guard pages: its code checks every access.
         if reserved.is_some_and(|bytes| bytes > 0) || guard > 0 {
             return Err("these memories have no reservation and no guard".into());
         }

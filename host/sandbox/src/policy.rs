@@ -15,7 +15,7 @@ use crate::settings::EPOCH;
 use crate::state::{HANDLES, OutOfMemory, State};
 use crate::wit::{identity, lifecycle, retry};
 
-/// A loaded policy: compiled, linked, and known by what it says of itself.
+/// A loaded policy: compiled, linked, and with its manifest read.
 pub struct Policy {
     id: PolicyId,
     engine: Engine,
@@ -24,18 +24,18 @@ pub struct Policy {
     sizes: Sizes,
 }
 
-/// What a policy costs in memory.
+/// The sizes of a policy in memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    /// Bytes that the instances of a step take beside their memories and tables.
+    /// The bytes that the instances of a step take, without their memories and tables.
     pub(crate) instances: u64,
-    /// Bytes of all that with which a step begins.
+    /// The bytes with which a step begins.
     pub(crate) memory: u64,
-    /// Bytes of machine code and what belongs to it.
+    /// The bytes of machine code and of the data that belongs to it.
     pub(crate) code: usize,
 }
 
-/// A component linked as one of the three worlds.
+/// A component that is linked as one of the three worlds.
 pub(crate) enum World {
     Lifecycle(lifecycle::LifecyclePolicyPre<State>),
     Identity(identity::IdentityPolicyPre<State>),
@@ -43,8 +43,8 @@ pub(crate) enum World {
 }
 
 impl World {
-    /// The policy's manifest as text: what its bytes hold, or what it answers under the default limits. Notes the bytes of
-    /// memory that a step begins with.
+    /// Returns the policy's manifest as text: from its bytes if they hold it, otherwise by asking it under
+    /// the default limits. Notes in `sizes` how much memory a step begins with.
     pub(crate) fn describe(
         &self,
         engine: &Engine,
@@ -54,7 +54,7 @@ impl World {
     ) -> Result<Vec<u8>, String> {
         let mut store = store(engine, limits, sizes.instances);
         store.set_hostcall_fuel(manifest::LARGEST);
-        // Instantiated even where nothing is asked: a step begins with that.
+        // The policy is instantiated even if it is not asked, to measure the memory with which a step begins.
         let text = match self {
             World::Lifecycle(pre) => pre.instantiate(&mut store).and_then(|i| {
                 said(&mut store, sizes, held, |s| {
@@ -76,7 +76,7 @@ impl World {
     }
 }
 
-/// The manifest of an instance that has just been made. Notes the bytes of memory that it begins with.
+/// The manifest of a new instance. Notes in `sizes` how much memory the instance begins with.
 fn said(
     store: &mut Store<State>,
     sizes: &mut Sizes,
@@ -101,32 +101,32 @@ impl Policy {
         }
     }
 
-    /// The sha256 of the bytes it was loaded from.
+    /// The SHA-256 of the bytes from which the policy was loaded.
     pub fn id(&self) -> &PolicyId {
         &self.id
     }
 
-    /// What it says of itself.
+    /// The policy's manifest.
     pub fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
     }
 
-    /// Bytes of memories, tables and instances with which each of its steps begins.
+    /// The bytes of memories, tables and instances with which each step begins.
     pub fn memory(&self) -> u64 {
         self.sizes.memory
     }
 
-    /// Bytes of its machine code and what belongs to it.
+    /// The bytes of machine code and of the data that belongs to it.
     pub(crate) fn code(&self) -> usize {
         self.sizes.code
     }
 
-    /// The question it answers.
+    /// The policy's role.
     pub fn role(&self) -> Role {
         self.manifest.role
     }
 
-    /// One step of a pass, in a fresh instance. For the lifecycle and identity roles.
+    /// Runs one step of a pass in a fresh instance. For the roles lifecycle and identity.
     pub fn step(&self, pass: &Pass, limits: &Limits) -> Stepped {
         let mut store = store(&self.engine, limits, self.sizes.instances);
         let parts = convert::pass(pass);
@@ -148,7 +148,7 @@ impl Policy {
         stepped(returned, &store, limits)
     }
 
-    /// How long until the next try, and the fuel used. For the retry role.
+    /// Asks a retry policy for the wait until the next try. Returns the wait and the fuel that was used.
     pub fn decide(&self, request: &RetryRequest, limits: &Limits) -> (Result<Wait, Fault>, u64) {
         let mut store = store(&self.engine, limits, self.sizes.instances);
         let decided = match &self.world {
@@ -166,8 +166,7 @@ impl Policy {
         (decided.map_err(|e| fault(&e, store.data())), fuel)
     }
 
-    /// An instance that is called again and again: what a host would use that does not start each step fresh.
-    /// For benchmarks only.
+    /// An instance that is used for several steps. It shows the cost of fresh instances. For benchmarks only.
     pub fn reused(&self, limits: &Limits) -> Result<ReusedInstance, Fault> {
         let mut store = store(&self.engine, limits, self.sizes.instances);
         let instance = match &self.world {
@@ -195,7 +194,7 @@ pub struct ReusedInstance {
 }
 
 impl ReusedInstance {
-    /// One step, in the memory that the last one left.
+    /// Runs a step in the memory that the last step left.
     pub fn step(&mut self, pass: &Pass) -> Stepped {
         let refuelled = self.store.set_fuel(self.limits.step_fuel);
         let parts = convert::pass(pass);
@@ -207,14 +206,14 @@ impl ReusedInstance {
     }
 }
 
-/// Epochs of the longest step: some thousand years, and no sum with the epoch that it begins in overflows.
+/// The most epochs of a step: some thousand years. Added to the present epoch it does not overflow.
 const EPOCHS: u64 = 1 << 48;
 
-/// A store with one step's limits, for instances that take so many bytes beside their memories and tables.
+/// A store with the limits of one step. `instances` are the bytes of instances without memories and tables.
 fn store(engine: &Engine, limits: &Limits, instances: u64) -> Store<State> {
     let mut store = Store::new(engine, State::new(limits.memory, instances));
     store.limiter(|state| state);
-    // Fuel is always on in this engine.
+    // Setting fuel fails only if the engine does not count it; this one does.
     let _ = store.set_fuel(limits.step_fuel);
     store.set_epoch_deadline(limits.step_wall.div_ceil(EPOCH).saturating_add(1).min(EPOCHS));
     store.set_max_component_handles(HANDLES);
@@ -235,7 +234,7 @@ fn stepped(returned: wasmtime::Result<Step>, store: &Store<State>, limits: &Limi
         Ok(step) => match Count::of(&step) {
             size if size > limits.output => Err(Fault::new(
                 FaultKind::BadOutput,
-                format!("it returned {size} bytes, {} are allowed", limits.output),
+                format!("the step returned {size} bytes; the limit is {}", limits.output),
             )),
             _ => Ok(step),
         },
@@ -247,14 +246,14 @@ fn stepped(returned: wasmtime::Result<Step>, store: &Store<State>, limits: &Limi
     }
 }
 
-/// Counts what is written to it.
+/// Counts the bytes that are written to it.
 #[derive(Default)]
 struct Count(u64);
 
 impl Count {
     fn of(step: &Step) -> u64 {
         let mut count = Count::default();
-        // Writing into a counter cannot fail.
+        // Writing to a counter cannot fail.
         let _ = serde_json::to_writer(&mut count, step);
         count.0
     }
@@ -271,10 +270,11 @@ impl std::io::Write for Count {
     }
 }
 
-/// How wasmtime says that a step has too many instances, memories or tables.
+/// The words of wasmtime for a step with too many instances, memories or tables.
 const TOO_MANY: &str = "resource limit exceeded";
 
-/// What broke: which trap, in which function, with the guest's own words if it panicked.
+/// The fault for an error of a step: which trap, in which function, and the guest's own message if it
+/// panicked.
 fn fault(e: &wasmtime::Error, state: &State) -> Fault {
     if let Some(out_of_memory) = state.begins_beyond().as_ref().or(e.downcast_ref()) {
         let out_of_memory: &OutOfMemory = out_of_memory;
@@ -304,7 +304,7 @@ fn fault(e: &wasmtime::Error, state: &State) -> Fault {
         (Trap::OutOfFuel, _) => Fault::new(FaultKind::OutOfFuel, format!("out of fuel{place}")),
         (Trap::Interrupt, _) => Fault {
             kind: FaultKind::WallTime,
-            message: format!("it ran longer than a step may{place}"),
+            message: format!("the step ran longer than its limit{place}"),
             deterministic: false,
         },
         (Trap::StackOverflow, _) => Fault {
@@ -319,7 +319,7 @@ fn fault(e: &wasmtime::Error, state: &State) -> Fault {
     }
 }
 
-/// The readable part of a Rust symbol; the hash at its end says nothing to a person.
+/// The readable part of a Rust symbol, without the hash at its end.
 fn demangled(name: &str) -> &str {
     name.rsplit_once("::h")
         .filter(|(_, hash)| hash.len() == 16)

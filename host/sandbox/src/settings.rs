@@ -7,24 +7,25 @@ use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationCon
 use crate::memory::Memories;
 use crate::state::{INSTANCES, MEMORIES, TABLES};
 
-/// Real milliseconds between epochs: how exact the wall limit is.
+/// The real time between two epochs, in milliseconds. The limit of real time is exact to this.
 pub(crate) const EPOCH: u64 = 10;
-/// Bytes of stack a guest may use: Rust code that decides needs little, and recursion ends early.
+/// The stack of a guest in bytes. Rust code that decides needs little, and an endless recursion ends early.
 const STACK: usize = 256 << 10;
 
-/// Where a step's memory comes from.
+/// Where the memory of a step comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Allocation {
-    /// A thread's own, cleared after each step, with explicit bounds checks: scales with threads. Cranelift's mitigations against
-    /// Spectre in heap accesses are off with it; a guest has no clock and no threads to measure with.
+    /// Each thread keeps memory of its own and clears it after each step. Every access has an explicit bounds
+    /// check. This scales with the number of threads. Cranelift's mitigations against Spectre in heap
+    /// accesses are off with it; a guest has no clock and no threads to measure with.
     #[default]
     OnDemand,
-    /// From a pool of reserved slots with guard pages, and with the mitigations.
+    /// A pool of reserved slots with guard pages. The mitigations are on.
     Pooling,
 }
 
 impl Allocation {
-    /// As the command line and recordings name it.
+    /// The name on the command line and in recordings.
     pub fn name(self) -> &'static str {
         match self {
             Allocation::OnDemand => "on-demand",
@@ -33,12 +34,12 @@ impl Allocation {
     }
 }
 
-/// What both the machine code and the memory of guests depend on.
+/// The settings on which both the machine code and the memory of guests depend.
 fn common_config(allocation: Allocation) -> Config {
     let mut config = Config::new();
     config
         .wasm_component_model(true)
-        // Calls of async functions are not part of the contract; without them a call costs a third.
+        // The contract has no async functions. Without support for them a call costs a third.
         .concurrency_support(false)
         .consume_fuel(true)
         .epoch_interruption(true)
@@ -56,7 +57,7 @@ fn common_config(allocation: Allocation) -> Config {
     config
 }
 
-/// An engine that only compiles: it reserves no address space for guests.
+/// The settings of an engine that only compiles. It reserves no address space for guests.
 pub(crate) fn compiling_config(allocation: Allocation) -> Config {
     common_config(allocation)
 }
@@ -75,10 +76,11 @@ pub(crate) fn engine_config(allocation: Allocation) -> Config {
     config
 }
 
-/// Room for every step that can run at once, whatever it makes of its limits: no step takes another's.
+/// Slots for every step that can run at the same time, each with all that its limits allow. So no step takes
+/// the slot of another.
 fn pool() -> PoolingAllocationConfig {
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
-    // A step for each thread that calls policies, and for each that loads one.
+    // One step for each thread that calls policies, and one for each thread that loads a policy.
     let steps = count(2 * threads + 8);
     let (instances, tables, memories) = (count(INSTANCES), count(TABLES), count(MEMORIES));
     let mut pool = PoolingAllocationConfig::default();
@@ -97,7 +99,7 @@ fn pool() -> PoolingAllocationConfig {
     pool
 }
 
-/// No machine has so many threads that this is cut.
+/// Converts to 32 bits. No machine has so many threads that the number does not fit.
 fn count(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(1 << 12)
 }

@@ -1,4 +1,5 @@
-//! What a policy is made of, counted before it is compiled: what costs the host memory that no guest's memory shows.
+//! Counts what a policy declares before it is compiled. Each declaration costs the host memory that does not
+//! count as the guest's.
 
 use wasmparser::{
     ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, ComponentTypeRef,
@@ -7,20 +8,20 @@ use wasmparser::{
 
 use crate::state::INSTANCES;
 
-/// Bytes of the types of a policy, of which one takes three at least. The host keeps each for as long as the policy, in
-/// some hundred bytes.
+/// The most bytes of type declarations. A type has at least three bytes; the host keeps it in some hundred
+/// bytes as long as the policy.
 const TYPES: u64 = 256 << 10;
-/// Everything else that a policy declares: imports, exports, functions, globals, instances, aliases.
+/// The most other declarations: imports, exports, functions, globals, instances, aliases.
 const ITEMS: u64 = 500_000;
 
-/// Bytes of an instance for a global, for an import, for a function that can be called through a table, and for an
-/// element of a segment: what wasmtime lays out, rounded up.
+/// The bytes that an instance takes for each global, import, function that a table can hold, and element of a
+/// segment: wasmtime's sizes, rounded up.
 const GLOBAL: u64 = 16;
 const IMPORT: u64 = 32;
 const CALLABLE: u64 = 48;
 const ELEMENT: u64 = 16;
 
-/// What a core module declares.
+/// The declarations of a core module.
 #[derive(Default)]
 struct Module {
     globals: u64,
@@ -31,7 +32,7 @@ struct Module {
 }
 
 impl Module {
-    /// Bytes of each of its instances, at most.
+    /// The most bytes that one instance of this module takes.
     fn instance(&self) -> u64 {
         let callable = self.functions.saturating_add(self.imports).min(
             self.exports
@@ -49,21 +50,22 @@ impl Module {
     }
 }
 
-/// What was found so far.
+/// The findings so far.
 #[derive(Default)]
 struct Found {
-    /// Bytes of an instance of each module of the outermost component, by index, and how often that is instantiated.
+    /// For each module of the outermost component, by index: the bytes of one instance, and how often it is
+    /// instantiated.
     modules: Vec<(u64, u64)>,
-    /// Bytes of an instance of the largest module of a component in it.
+    /// The bytes of one instance of the largest module in an inner component.
     inner: u64,
-    /// Whether modules are handed about, so that anybody may instantiate any of them.
+    /// Whether modules are passed on, so that an inner component may instantiate any of them.
     handed: bool,
     types: u64,
     items: u64,
 }
 
 impl Found {
-    /// Bytes that all instances of a step take beside their memories and tables, at most.
+    /// The most bytes that all instances of a step take, without their memories and tables.
     fn instances(&self) -> u64 {
         let all = |largest: u64| largest.saturating_mul(INSTANCES as u64);
         let outer = self
@@ -85,20 +87,21 @@ impl Found {
 
     fn check(&self) -> Result<(), String> {
         match (self.types, self.items) {
-            (types, _) if types > TYPES => Err(format!("its types take {types} bytes, {TYPES} are allowed")),
+            (types, _) if types > TYPES => Err(format!("the types take {types} bytes; the limit is {TYPES}")),
             (_, items) if items > ITEMS => Err(format!(
-                "it declares more than {ITEMS} functions, imports, exports and the like"
+                "there are more than {ITEMS} functions, imports, exports and other declarations"
             )),
             _ => Ok(()),
         }
     }
 }
 
-/// Bytes that the instances of a step take beside their memories and tables, or why a policy is too much for the host.
-/// What cannot be read is left to the compiler, which says why.
+/// The bytes that the instances of a step take without their memories and tables, or the reason why the
+/// policy is too large for the host. Bytes that cannot be read are left to the compiler, which reports the
+/// error.
 pub(crate) fn instances(component: &[u8]) -> Result<u64, String> {
     let mut found = Found::default();
-    // What is open: components, and innermost at most one module.
+    // The open components, and the module that is open inside the innermost.
     let (mut components, mut module) = (0_u32, None::<Module>);
     for payload in Parser::new(0).parse_all(component) {
         let Ok(payload) = payload else { break };
@@ -130,8 +133,8 @@ pub(crate) fn instances(component: &[u8]) -> Result<u64, String> {
 /// The custom section that holds a manifest.
 const MANIFEST: &str = "polity.manifest";
 
-/// What stands in a policy's section for its manifest; none where it has none. Of modules and components in it nothing is
-/// looked at.
+/// The content of a policy's section for its manifest; `None` without such a section. Inner modules and
+/// components are skipped.
 pub(crate) fn manifest(policy: &[u8]) -> Result<Option<Vec<u8>>, String> {
     let mut depth = 0_u32;
     let mut found = None;
@@ -141,7 +144,7 @@ pub(crate) fn manifest(policy: &[u8]) -> Result<Option<Vec<u8>>, String> {
             Ok(Payload::End(_)) => depth = depth.saturating_sub(1),
             Ok(Payload::CustomSection(section)) if depth == 1 && section.name() == MANIFEST => {
                 if found.replace(section.data().to_vec()).is_some() {
-                    return Err(format!("it has two sections {MANIFEST}"));
+                    return Err(format!("there are two sections {MANIFEST}"));
                 }
             }
             Ok(_) => {}
@@ -165,7 +168,7 @@ fn instantiated(payload: &Payload<'_>, modules: &mut [(u64, u64)]) {
     }
 }
 
-/// Whether a section makes a module known where it is not defined.
+/// Whether a section passes a module on to where it is not defined.
 fn hands_modules(payload: &Payload<'_>) -> bool {
     let is_module = |kind: &ComponentExternalKind| *kind == ComponentExternalKind::Module;
     match payload {
@@ -198,7 +201,7 @@ fn hands_modules(payload: &Payload<'_>) -> bool {
     }
 }
 
-/// Bytes of the types, and number of the other items, that a section declares.
+/// The bytes of types and the number of other items that a section declares.
 fn declared(payload: &Payload<'_>, module: Option<&mut Module>) -> (u64, u64) {
     let mut unknown = Module::default();
     let module = module.unwrap_or(&mut unknown);
@@ -245,7 +248,7 @@ fn length(range: std::ops::Range<u64>) -> u64 {
 mod tests {
     use super::*;
 
-    /// A core module of these sections.
+    /// A core module with these sections.
     fn module(sections: &[(u8, Vec<u8>)]) -> Vec<u8> {
         let mut bytes = b"\0asm\x01\0\0\0".to_vec();
         for (id, body) in sections {
@@ -266,14 +269,14 @@ mod tests {
         bytes
     }
 
-    /// A section of so many equal entries.
+    /// A section with this many equal entries.
     fn many(count: u32, entry: &[u8]) -> Vec<u8> {
         let mut body = leb(count);
         (0..count).for_each(|_| body.extend(entry));
         body
     }
 
-    /// A component of these sections.
+    /// A component with these sections.
     fn component(sections: &[(u8, Vec<u8>)]) -> Vec<u8> {
         let mut bytes = module(sections);
         bytes[4..8].copy_from_slice(&[0x0d, 0, 1, 0]);
@@ -285,7 +288,7 @@ mod tests {
     const COMPONENT: u8 = 4;
     const ALIAS: u8 = 6;
 
-    /// 1,600 bytes for each instance.
+    /// Each instance takes 1,600 bytes.
     fn globals() -> Vec<u8> {
         module(&[(6, many(100, &[0x7f, 0, 0x41, 0, 0x0b]))])
     }
@@ -309,7 +312,7 @@ mod tests {
     fn modules_that_others_instantiate_count_as_often_as_there_can_be_instances() {
         let inner = component(&[(MODULE, globals())]);
         assert_eq!(instances(&component(&[(COMPONENT, inner)])), Ok(64 * 1_600));
-        // The inner one knows the outer one's module 0.
+        // The inner component knows the outer one's module 0.
         let knows = component(&[(ALIAS, many(1, &[0, 0x11, 2, 1, 0]))]);
         let outer = component(&[(MODULE, globals()), (COMPONENT, knows)]);
         assert_eq!(instances(&outer), Ok(64 * 1_600));
@@ -324,7 +327,7 @@ mod tests {
             component(&[(MODULE, module(&sections)), (INSTANCE, many(1, &[0, 0, 0]))])
         };
         assert_eq!(instances(&functions(&[])), Ok(0));
-        // Declared as callable, all of them.
+        // All of them are declared as callable.
         let mut segment = vec![1, 3, 0];
         segment.extend(many(1_000, &[0]));
         assert_eq!(
@@ -337,7 +340,7 @@ mod tests {
     fn a_policy_with_very_many_types_is_refused() {
         let types = module(&[(1, many(100_000, &[0x60, 0, 0]))]);
         let refused = instances(&types).expect_err("too many");
-        assert!(refused.contains("its types take 300003 bytes"), "{refused}");
+        assert!(refused.contains("the types take 300003 bytes"), "{refused}");
     }
 
     #[test]

@@ -1,46 +1,48 @@
-//! What a step's store holds: what the step may have of the host's memory, and what the guest said before it trapped.
+//! The data of a step's store: how much memory the step may have and has, and the guest's message before it
+//! trapped.
 
 use wasmtime::ResourceLimiter;
 
 use crate::memory::NoMemory;
 use crate::wit::lifecycle::polity::policy::{diagnostics, types};
 
-/// Instances of core modules in one step. A policy compiled from Rust has one; toolchains that compose a language's
-/// runtime from modules have a few dozen.
+/// The most instances of core modules in one step. A policy compiled from Rust has one. Toolchains that
+/// compose a language's runtime from modules use a few dozen.
 pub(crate) const INSTANCES: usize = 64;
-/// Tables in one step: about one for each instance.
+/// The most tables in one step: about one for each instance.
 pub(crate) const TABLES: usize = 64;
-/// Linear memories in one step: modules that are linked together share theirs.
+/// The most linear memories in one step. Modules that are linked together share a memory.
 pub(crate) const MEMORIES: usize = 8;
-/// Handles of resources in one step. The host keeps some dozen bytes for each.
+/// The most resource handles in one step. The host keeps some dozen bytes for each.
 pub(crate) const HANDLES: usize = 10_000;
-/// Bytes of the host for an element of a table: a pointer, and as much again, because what holds a table that grows
-/// doubles.
+/// The host's bytes for an element of a table: a pointer, and the same again because a growing table doubles
+/// its storage.
 const ELEMENT: usize = 2 * size_of::<usize>();
-/// Characters of what a guest says of its panic that are kept. People read the first line.
+/// The most characters of a panic message that are kept. People read the first line.
 const PANIC: usize = 4_096;
 
-/// What a step's store holds.
+/// The data of a step's store.
 pub(crate) struct State {
-    /// Bytes that the step may have.
+    /// The bytes that the step may have.
     limit: u64,
-    /// Bytes that it has, in all its memories and tables, and beside them in its instances. These live as long as the
-    /// step, so nothing is given back.
+    /// The bytes that the step has in all its memories, tables and instances. They live as long as the step,
+    /// so this number never falls.
     held: u64,
-    /// Message and place of the guest's panic.
+    /// The message and the place of the guest's panic.
     pub(crate) panic: Option<(String, String)>,
 }
 
-/// The guest asked for more memory than it may have.
+/// The error of a guest that asks for more memory than it may have.
 #[derive(Debug, thiserror::Error)]
-#[error("its memories, tables and instances together would have {wanted} bytes, a step may have {limit}")]
+#[error("memories, tables and instances together would take {wanted} bytes; the limit of a step is {limit}")]
 pub(crate) struct OutOfMemory {
     wanted: u64,
     limit: u64,
 }
 
 impl State {
-    /// Of a step that may have so many bytes, of which its instances take some beside their memories and tables.
+    /// The state of a step that may have `limit` bytes. `instances` are the bytes of its instances without
+    /// memories and tables.
     pub(crate) fn new(limit: u64, instances: u64) -> Self {
         State {
             limit,
@@ -49,12 +51,12 @@ impl State {
         }
     }
 
-    /// Bytes that all memories, tables and instances have, together.
+    /// The bytes of all memories, tables and instances together.
     pub(crate) fn held(&self) -> u64 {
         self.held
     }
 
-    /// Whether the instances alone are more than a step may have.
+    /// The error if the instances alone take more than a step may have.
     pub(crate) fn begins_beyond(&self) -> Option<OutOfMemory> {
         (self.held > self.limit).then_some(OutOfMemory {
             wanted: self.held,
@@ -85,10 +87,10 @@ impl diagnostics::Host for State {
 }
 
 impl ResourceLimiter for State {
-    /// Growth beyond a memory's own maximum is refused before it is counted: it will not happen, and the guest hears of
-    /// it as WebAssembly says. What is counted and then fails for another reason stays counted, which only errs on the
-    /// safe side: taking back what `memory_grow_failed` tells of would let a guest lower the count, because that is also
-    /// called for growth that was never counted.
+    /// Refuses growth beyond the memory's own maximum before it is counted: the growth does not happen, and
+    /// the guest is told as WebAssembly defines it. Growth that is counted and then fails for another reason
+    /// stays counted. It could be taken back in `memory_grow_failed`, but that is also called for growth that
+    /// was never counted, so a guest could lower its count.
     fn memory_growing(
         &mut self,
         current: usize,
@@ -102,7 +104,8 @@ impl ResourceLimiter for State {
         Ok(true)
     }
 
-    /// The machine's own lack of memory ends the step: to the guest it would be an input that no recording has.
+    /// Ends the step if the machine has no memory. If the guest were told instead, the step would depend on
+    /// an input that no recording holds.
     fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
         match error.is::<NoMemory>() {
             true => Err(error),
@@ -123,7 +126,7 @@ impl ResourceLimiter for State {
         Ok(true)
     }
 
-    /// None is made where all of them are too much.
+    /// Allows no instance if the instances together are too large.
     fn instances(&self) -> usize {
         match self.begins_beyond() {
             Some(_) => 0,

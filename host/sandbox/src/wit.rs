@@ -1,5 +1,6 @@
-//! Types and calls generated from `wit/`: one module for each world. Lifecycle and identity share the interface `types`; of
-//! a retry policy nothing of it comes back, for which other types are generated.
+//! The types and calls generated from `wit/`, one module for each world. Lifecycle and identity share the
+//! interface `types`. The retry world has types of its own, because bindgen generates other types for values
+//! that are only passed in.
 
 #![allow(missing_docs, reason = "documented in wit/")]
 #![allow(

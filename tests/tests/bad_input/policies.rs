@@ -190,7 +190,7 @@ async fn a_file_that_is_no_policy_is_named_with_its_cause_while_the_one_before_g
     let whole = guests::capv_machine();
     let large = [whole, &vec![0; 8 << 20]].concat();
     let cases: [(&str, Vec<u8>, &str); 6] = [
-        ("empty", Vec::new(), "it is empty"),
+        ("empty", Vec::new(), "the file is empty"),
         (
             "truncated",
             whole[..whole.len() / 2].to_vec(),
@@ -207,7 +207,7 @@ async fn a_file_that_is_no_policy_is_named_with_its_cause_while_the_one_before_g
             wat::parse_str(import).expect("a component"),
             "wasi:clocks/monotonic-clock@0.2.0",
         ),
-        ("too large", large, "at most 8388608 are taken"),
+        ("too large", large, "the limit is 8388608"),
     ];
     let stand = Stand::with(vec![machines()]).await;
     stand.apply(&machine("default", "vm")).await;
