@@ -3,9 +3,9 @@
 use anyhow::{Result, anyhow};
 use polity_clouds::{Adapter, node};
 
-/// What bindings call the simulated cloud, also in a build that does not have it.
+/// The name that bindings use for the simulated cloud, also in a build without it.
 pub(crate) const SIM: &str = "sim";
-/// What to do about such a build.
+/// The advice in errors of a build without the simulated cloud.
 pub(crate) const WITH_SIM: &str = "build polity with its feature `sim`";
 
 /// Every cloud that a binding can name in this build.

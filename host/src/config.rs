@@ -1,4 +1,4 @@
-//! What a host is made of.
+//! The parts of which a host is made.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::policies::Policies;
 
 /// The parts of a host.
 pub struct Config {
-    /// Differs between processes.
+    /// A name that no other process has.
     pub identity: String,
     /// The clock. If it stands still, it starts with the host.
     pub clock: Arc<Clock>,
     /// The cluster to watch and to write to.
     pub cluster: Arc<Cluster>,
-    /// Its clouds.
+    /// The clouds that bindings can name.
     pub clouds: Arc<Clouds>,
     /// Loads the policies that bindings name.
     pub policies: Arc<Policies>,

@@ -1,4 +1,4 @@
-//! What people read: texts, times and digests in words that are safe on a terminal and no longer than anybody reads.
+//! Texts, times and digests for people: safe on a terminal, and cut to a length that people read.
 
 use polity_core::contract::Next;
 use polity_core::record::{Outcome, PassRecord};
@@ -88,7 +88,7 @@ pub fn duration(ms: u64) -> String {
     }
 }
 
-/// Lower-case hexadecimal.
+/// Bytes in lower-case hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -80,7 +80,7 @@ impl Running {
     /// too.
     ///
     /// # Errors
-    /// If it failed on its way.
+    /// The host failed while it stopped.
     pub async fn shutdown(mut self, mut patience: impl AsyncFnMut(Stage)) -> Result<bool> {
         for stage in [Stage::Finishing, Stage::Cutting] {
             match stage {
@@ -101,7 +101,7 @@ impl Running {
     /// Waits for the end of a host that was told to stop.
     ///
     /// # Errors
-    /// If it failed on its way.
+    /// The host failed while it stopped.
     pub async fn stopped(mut self) -> Result<()> {
         let ended = (&mut self.engine).await;
         ended.context("the event loop of the host failed while it stopped")

@@ -1,4 +1,5 @@
-//! Puts objects and definitions of kinds into a cluster, and replaces no definition of somebody else's.
+//! Puts objects and definitions of kinds into a cluster. A definition that belongs to somebody else is never
+//! replaced.
 
 use anyhow::{Result, anyhow};
 use polity_cluster::{Cluster, Stands};
@@ -134,7 +135,7 @@ pub(crate) async fn apply_one(
     }
 }
 
-/// Applies an object that defines no kind.
+/// Applies an object that is not a definition.
 pub(crate) async fn apply(cluster: &Cluster, object: &Value) -> Result<()> {
     let applied = cluster.apply(object).await;
     applied
@@ -142,7 +143,7 @@ pub(crate) async fn apply(cluster: &Cluster, object: &Value) -> Result<()> {
         .map_err(|failure| cannot_apply(object, &failure))
 }
 
-/// What a person reads who gave an object that the API server refuses.
+/// The error for an object that the API server refuses.
 pub(crate) fn cannot_apply(object: &Value, failure: &Failure) -> anyhow::Error {
     let kind = object["kind"].as_str().unwrap_or_default();
     anyhow!("{failure}").context(format!("cannot apply {kind} {}", name(object)))

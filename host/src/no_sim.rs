@@ -37,7 +37,7 @@ impl Scenario {
     /// Refuses a manifest that is a scenario.
     pub(crate) fn read(_: Value) -> Result<Self> {
         bail!(
-            "this build has no simulated cloud, so it plays no scenario: {WITH_SIM}, or leave the scenario away"
+            "this build has no simulated cloud, so it cannot play a scenario: {WITH_SIM}, or remove the scenario"
         )
     }
 

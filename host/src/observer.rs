@@ -1,4 +1,4 @@
-//! Who watches a host: what it is told of every pass.
+//! The interface to a program or a person that watches a host.
 
 use polity_core::binding::PolicyId;
 use polity_core::key::Key;

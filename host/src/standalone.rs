@@ -22,7 +22,7 @@ pub fn open(clock: &Arc<Clock>, data: Option<&Data>) -> Result<Api> {
         Arc::new(move || UNIX_EPOCH + Duration::from_millis(now.now().unix));
     let mut seed = [0; 16];
     rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
-        .context("the system has no randomness")?;
+        .context("the operating system returned no random bytes")?;
     let store = match data {
         None => Store::in_memory(clock, seed),
         Some(data) => {
@@ -78,7 +78,7 @@ pub async fn serve(api: Api, port: u16, kubeconfig: &std::path::Path) -> Result<
     let address = listener.local_addr()?;
     let mut secret = [0; 32];
     rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())
-        .context("the system has no randomness")?;
+        .context("the operating system returned no random bytes")?;
     let access = Access::new(&crate::display::hex(&secret)).context("cannot make a certificate")?;
     private::write(kubeconfig, access.kubeconfig(address).as_bytes())
         .with_context(|| format!("cannot write {}", kubeconfig.display()))?;

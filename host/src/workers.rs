@@ -1,8 +1,9 @@
 //! Threads that call policies and render long answers, in the order in which the work arrives.
 //!
-//! One thread is kept for what is short, and the others step further back: the scheduler of the machine gives whoever
-//! wakes a processor at once when the one who computes there counts for less. Without it a short step waits for a time
-//! slice of a long one that it shares a processor with, which is several times what it takes itself.
+//! One thread takes only short work, and the others have a lower priority. The machine's scheduler gives a
+//! processor at once to a thread that wakes if the thread that computes there has a lower priority. Otherwise
+//! a short step would wait for a time slice of a long one on the same processor, which is several times as
+//! long as the short step itself.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,9 +17,10 @@ use polity_core::render::{Render, Rendered};
 use polity_sandbox::Policy;
 use tokio::sync::mpsc;
 
-/// How far a thread for short steps steps back: the event loop gets about three times its share of a processor.
+/// The nice value of the thread for short work. The event loop gets about three times its share of a
+/// processor.
 const NICE: i32 = 5;
-/// How far a thread steps back that takes long steps, too: a tenth of the share of one for short steps.
+/// The nice value of a thread that also takes long work: a tenth of the share of the thread for short work.
 const NICE_WHEN_LONG: i32 = 15;
 
 /// The threads that call policies.
@@ -32,28 +34,28 @@ pub(crate) struct Workers {
 #[derive(Default)]
 struct Line {
     jobs: Mutex<Jobs>,
-    /// Something came for a thread that takes everything.
+    /// Signals work for a thread that takes everything.
     any: Condvar,
-    /// Something short came for the thread that is kept for it.
+    /// Signals work for the thread that takes only short work.
     short: Condvar,
 }
 
 #[derive(Default)]
 struct Jobs {
     waiting: VecDeque<Job>,
-    /// The thread for what is short has nothing to do, and was not told of anything since.
+    /// Whether the thread for short work waits and has not been signalled since.
     is_idle: bool,
     closed: bool,
 }
 
 struct Job {
     id: CallId,
-    /// Whether it is expected to take long.
+    /// Whether the work is expected to take long.
     is_long: bool,
     work: Work,
 }
 
-/// What a thread takes.
+/// The work that a thread takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Takes {
     Everything,
@@ -122,7 +124,8 @@ impl Workers {
         self.policies.keys()
     }
 
-    /// Has a policy called, for long or not. What came of it, where nobody else calls it.
+    /// Calls a policy; the call says whether that is expected to take long. Returns the result if there are
+    /// no threads.
     pub(crate) fn step(
         &self,
         call: (CallId, bool),
@@ -186,7 +189,8 @@ impl Drop for Workers {
 impl Line {
     fn push(&self, job: Job) {
         let mut jobs = self.jobs();
-        // Whoever was told and has not woken yet counts as busy: what comes next is for the others.
+        // A thread that was signalled and has not woken yet counts as busy, so the next work goes to the
+        // others.
         let is_for_it = !job.is_long && std::mem::take(&mut jobs.is_idle);
         jobs.waiting.push_back(job);
         match is_for_it {

@@ -240,12 +240,16 @@ impl Watch {
             let what = format!("watch of {}: {}", self.scope.kind.kind, failure.message);
             return self.on_end(&progress, &Failure::new(failure.code, what));
         }
+        // The list is not repeated: the watch goes on at a version that the server still knows, or `on_end`
+        // hears that it does not.
         let works = true;
         (State::Opening(Progress { works, ..progress }), None)
     }
 
     /// The watch cannot be opened or followed from its version.
     fn on_end(&mut self, progress: &Progress, failure: &Failure) -> Transition {
+        // Only a watch that worked resets the failures. A list that succeeds does not: a server whose lists
+        // work and whose watches fail would be listed without a pause.
         if progress.works {
             self.failures = 0;
         }
@@ -254,6 +258,9 @@ impl Watch {
 
     fn on_failure(&mut self, failure: &Failure) -> Transition {
         self.failures = self.failures.saturating_add(1);
+        // The server forgot the version: that is normal after a long silence, and the list that follows
+        // brings everything. If it happens again at once, it is a failure like any other, or the watch would
+        // list in a loop.
         if failure.code == Code::OutOfRange && self.failures == 1 {
             return (State::Listing, None);
         }

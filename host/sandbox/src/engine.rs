@@ -1,4 +1,4 @@
-//! The sandbox: an engine, who compiles for it, and the policies compiled so far.
+//! The sandbox: an engine, the way in which policies are compiled, and the compiled policies.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

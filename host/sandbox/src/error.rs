@@ -1,4 +1,4 @@
-//! Why bytes are not a policy, in words that are not longer than people read.
+//! The reasons why bytes are not a policy.
 
 use polity_core::contract::Role;
 
@@ -19,9 +19,9 @@ pub enum LoadError {
     /// The file is too large.
     #[error("the file has {size} bytes; the limit is {largest}")]
     TooLarge {
-        /// How many it has.
+        /// The size in bytes.
         size: usize,
-        /// How many are taken.
+        /// The limit in bytes.
         largest: usize,
     },
     /// The file is a core module without the contract's description.
@@ -36,9 +36,9 @@ pub enum LoadError {
     /// The policy compiles to too much machine code.
     #[error("the policy compiles to {size} bytes of machine code; the limit is {largest}")]
     CompiledTooLarge {
-        /// How many it has.
+        /// The size of the code in bytes.
         size: usize,
-        /// How many are taken.
+        /// The limit in bytes.
         largest: u64,
     },
     /// The policy declares more than the host accepts.
@@ -55,7 +55,7 @@ pub enum LoadError {
         "the policy exports {found}; it must export polity:policy/policy-info@0.2 and one of lifecycle, identity and retry"
     )]
     Export {
-        /// What it exports.
+        /// The names of its exports.
         found: String,
     },
     /// The policy's `describe` broke the contract.
@@ -66,7 +66,7 @@ pub enum LoadError {
     Role {
         /// The role in the manifest.
         said: Role,
-        /// What it exports.
+        /// The role that the policy exports.
         exported: Role,
     },
 }

@@ -1,4 +1,4 @@
-//! How wasmtime is set up: what guests may use of its features, and where their memory comes from.
+//! The settings of wasmtime: which features guests may use, and where their memory comes from.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ pub(crate) fn compiling_config(allocation: Allocation) -> Config {
     common_config(allocation)
 }
 
-/// An engine that runs guests.
+/// The settings of an engine that runs guests.
 pub(crate) fn engine_config(allocation: Allocation) -> Config {
     let mut config = common_config(allocation);
     match allocation {

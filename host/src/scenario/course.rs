@@ -57,7 +57,7 @@ impl Running {
 pub struct Position {
     /// The digest of the steps. A scenario with other steps starts from its beginning.
     of: String,
-    /// From when its times count, in Unix milliseconds.
+    /// The time from which the scenario's times count, in Unix milliseconds.
     start: u64,
     steps: Vec<Progress>,
 }
@@ -107,7 +107,7 @@ impl Position {
         }
     }
 
-    /// From when its times count, in Unix milliseconds.
+    /// The time from which the scenario's times count, in Unix milliseconds.
     pub(crate) fn start(&self) -> u64 {
         self.start
     }
