@@ -1,10 +1,10 @@
-//! `status.conditions`: one of each type (meta/v1 `Condition`).
+//! `status.conditions`: one condition of each type (meta/v1 `Condition`).
 //!
-//! What a condition should say is for whoever writes it.
+//! The writer of a condition decides what it says.
 
 use serde_json::{Map, Value};
 
-/// The condition of a type in an object's status; none where it has none.
+/// The condition of a type in an object's status; `None` if there is none.
 pub fn find<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     let conditions = object["status"]["conditions"].as_array()?;
     conditions.iter().find(|condition| condition["type"] == kind)
@@ -15,8 +15,9 @@ pub fn is(object: &Value, kind: &str, status: &str) -> bool {
     find(object, kind).is_some_and(|condition| condition["status"] == status)
 }
 
-/// Puts a condition in the place of the one of its type in a status, which becomes an object if it is none. While the
-/// condition's `status` stays, so does its `lastTransitionTime` (apimachinery `meta.SetStatusCondition`).
+/// Sets a condition in a status and replaces the one of its type. A status that is not an object becomes one.
+/// As long as the condition's `status` stays the same, so does its `lastTransitionTime` (apimachinery
+/// `meta.SetStatusCondition`).
 pub fn set(status: &mut Value, mut condition: Value) {
     if !status.is_object() {
         *status = Value::Object(Map::new());

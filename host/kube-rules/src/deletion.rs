@@ -1,6 +1,6 @@
-//! Deletion: whether it has begun, and whether anything keeps the object any longer.
+//! Deletion: whether it has begun, and whether anything still keeps the object.
 //!
-//! Grace periods, propagation and the garbage of an object are for whoever deletes it.
+//! Grace periods, propagation and garbage collection are not here.
 
 use serde_json::Value;
 
@@ -11,15 +11,15 @@ pub fn is_deleting(object: &Value) -> bool {
     !object["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// Whether nothing in its metadata keeps a deleting object: no finalizer, no grace. What the last write left like this is
-/// gone with that very write (apiserver `registry.ShouldDeleteDuringUpdate`).
+/// Whether nothing in its metadata keeps a deleting object: no finalizer, no grace period. The write that
+/// leaves an object like this removes it (apiserver `registry.ShouldDeleteDuringUpdate`).
 pub fn is_released(object: &Value) -> bool {
     let grace = object["metadata"]["deletionGracePeriodSeconds"].as_u64();
     is_deleting(object) && grace.unwrap_or(0) == 0 && finalizers::of(object).next().is_none()
 }
 
-/// Whether an object is gone if this is how the last write left it. A Namespace has finalizers in its spec too: it stands
-/// until what it holds is gone (kube-apiserver `ShouldDeleteNamespaceDuringUpdate`).
+/// Whether an object that a write left like this is gone. A Namespace also has finalizers in its spec: it
+/// exists until its content is gone (kube-apiserver `ShouldDeleteNamespaceDuringUpdate`).
 pub fn is_ended(object: &Value) -> bool {
     let is_namespace = object["apiVersion"] == "v1" && object["kind"] == "Namespace";
     let in_spec = object["spec"]["finalizers"].as_array();

@@ -1,7 +1,7 @@
 //! Field selectors: `metadata.name=a,spec.nodeName!=b` (apimachinery `fields.ParseSelector`).
 //!
-//! Nothing is trimmed: a space belongs to the field or the value that it stands in. Which fields a kind is selected by is
-//! for whoever serves it.
+//! Nothing is trimmed: a space belongs to the field or value in which it stands. Which fields of a kind can
+//! be selected is for the server to decide.
 
 use std::str::FromStr;
 
@@ -9,22 +9,22 @@ use serde_json::Value;
 
 use crate::text;
 
-/// A field selector: every requirement holds. The empty one selects everything.
+/// A field selector: all requirements must hold. The empty selector selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector(Vec<Requirement>);
 
-/// One requirement: a field is equal to a value, or is not.
+/// A requirement: a field has a value, or has not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
     /// The dotted path of the field: `spec.nodeName`.
     pub field: String,
     /// The value, without its escapes.
     pub value: String,
-    /// Whether the field must have the value, or must not.
+    /// Whether the field must have the value; otherwise it must not.
     pub is_equal: bool,
 }
 
-/// A text that is no field selector.
+/// The error for a text that is no field selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid selector: '{selector}'; can't understand '{term}'")]
 pub struct NotAFieldSelector {
@@ -33,7 +33,7 @@ pub struct NotAFieldSelector {
 }
 
 impl FieldSelector {
-    /// What must hold of the fields, in the order of the text.
+    /// The requirements in the order of the text.
     pub fn requirements(&self) -> &[Requirement] {
         &self.0
     }
@@ -43,10 +43,11 @@ impl FieldSelector {
         self.0.is_empty()
     }
 
-    /// The same selector of other fields. `rename` answers what each is called in the object, or why there is none.
+    /// The same selector with renamed fields. `rename` returns the path of a field in the object, or the
+    /// reason why it has none.
     ///
     /// # Errors
-    /// The first one that `rename` answers.
+    /// The first error that `rename` returns.
     pub fn with_fields<E>(self, rename: impl Fn(&str) -> Result<String, E>) -> Result<Self, E> {
         let renamed = self.0.into_iter().map(|requirement| {
             let field = rename(&requirement.field)?;
@@ -66,7 +67,7 @@ impl FieldSelector {
         self.is_met(|path| text::value_at(object, path))
     }
 
-    /// `at` has what stands at a dotted path.
+    /// Whether every requirement is met; `at` returns the value at a dotted path.
     fn is_met(&self, at: impl Fn(&str) -> Option<Value>) -> bool {
         let is_met = |requirement: &Requirement| {
             let is_same = text_of(&at, &requirement.field) == requirement.value;
@@ -90,7 +91,7 @@ impl FromStr for FieldSelector {
     }
 }
 
-/// One requirement as it is written, `field=value`: a value that holds the syntax of selectors stays a value.
+/// The text of a requirement, `field=value`. Characters of the value that are selector syntax are escaped.
 pub fn term(field: &str, value: &str) -> String {
     let mut term = format!("{field}=");
     for c in value.chars() {
@@ -102,7 +103,7 @@ pub fn term(field: &str, value: &str) -> String {
     term
 }
 
-/// Splits at commas that are not escaped.
+/// Splits a text at commas that are not escaped.
 fn terms(text: &str) -> Vec<&str> {
     let (mut terms, mut start, mut is_escaped) = (Vec::new(), 0, false);
     for (at, c) in text.char_indices() {
@@ -120,7 +121,7 @@ fn terms(text: &str) -> Vec<&str> {
     terms
 }
 
-/// The first operator splits a term: fields have no escapes.
+/// Parses a term. It is split at its first operator, because fields cannot contain escapes.
 fn requirement(term: &str) -> Option<Requirement> {
     let at = term.char_indices().find_map(|(at, _)| {
         let operators = [("!=", false), ("==", true), ("=", true)];
@@ -137,7 +138,7 @@ fn requirement(term: &str) -> Option<Requirement> {
     })
 }
 
-/// A value without its escapes; none where it holds another escape, or syntax that is not escaped.
+/// A value without its escapes; `None` if it has an unknown escape, or syntax that is not escaped.
 fn unescaped(value: &str) -> Option<String> {
     let mut text = String::with_capacity(value.len());
     let mut chars = value.chars();
@@ -151,7 +152,7 @@ fn unescaped(value: &str) -> Option<String> {
     Some(text)
 }
 
-/// A field as selectors see it.
+/// The text of a field, which selectors compare.
 fn text_of(at: &impl Fn(&str) -> Option<Value>, field: &str) -> String {
     match at(field) {
         None | Some(Value::Null) => absent(at, field).to_owned(),
@@ -160,8 +161,8 @@ fn text_of(at: &impl Fn(&str) -> Option<Value>, field: &str) -> String {
     }
 }
 
-/// A field that is not there counts as empty, and a flag of a builtin kind as not set (kube-apiserver, the
-/// `ToSelectableFields` of Node and Pod).
+/// The text of a missing field. It is empty, but for flags of builtin kinds, which count as `false`
+/// (kube-apiserver, the `ToSelectableFields` of Node and Pod).
 fn absent(at: &impl Fn(&str) -> Option<Value>, field: &str) -> &'static str {
     let kind = match field {
         "spec.unschedulable" => "Node",

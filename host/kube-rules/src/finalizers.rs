@@ -1,6 +1,6 @@
-//! `metadata.finalizers`: what keeps an object although its deletion has begun.
+//! `metadata.finalizers`: they keep an object after its deletion has begun.
 //!
-//! Which of them a writer may add or remove is not decided here.
+//! Which finalizers a writer may add or remove is not decided here.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ pub fn has(object: &Value, finalizer: &str) -> bool {
     of(object).any(|found| found == finalizer)
 }
 
-/// Adds a finalizer at the end, unless the object has it.
+/// Adds a finalizer at the end, unless the object has it already.
 pub fn add(object: &mut Value, finalizer: &str) {
     if has(object, finalizer) {
         return;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::names::{label_value_problem, qualified_name_problem};
 
-/// A label selector: every requirement holds. The empty one selects everything.
+/// A label selector: all requirements must hold. The empty selector selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector(Vec<Requirement>);
 
@@ -18,47 +18,47 @@ struct Requirement {
     holds: Holds,
 }
 
-/// What must hold of a label.
+/// The condition on a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Holds {
     Exists,
     DoesNotExist,
     In(BTreeSet<String>),
-    /// Also where the label is missing.
+    /// The label has none of these values, or is missing.
     NotIn(BTreeSet<String>),
-    /// It is a whole number greater than this one.
+    /// The value is an integer greater than this one.
     GreaterThan(i64),
-    /// It is a whole number less than this one.
+    /// The value is an integer less than this one.
     LessThan(i64),
 }
 
-/// A text, or an object, that is no label selector.
+/// The error for a text or an object that is no label selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotALabelSelector {
-    /// The text goes on differently.
+    /// The text continues differently than a selector can.
     #[error("unable to parse requirement: found '{found}', expected: {expected}")]
     Unexpected {
-        /// What stands there; empty at the end.
+        /// The text at the error; empty at the end.
         found: String,
-        /// What could stand there.
+        /// The text that could stand there.
         expected: &'static str,
     },
-    /// No label has such a key.
+    /// The key cannot be the key of a label.
     #[error("{key:?} is no key of a label: {why}")]
     Key {
         /// The key.
         key: String,
-        /// What is wrong with it.
+        /// The error in it.
         why: &'static str,
     },
-    /// No label has such a value, or this operator takes none such.
+    /// The value cannot be the value of a label, or not with this operator.
     #[error("{value:?} is no value for the label {key:?}: {why}")]
     Value {
         /// The key of the label.
         key: String,
         /// The value.
         value: String,
-        /// What is wrong with it.
+        /// The error in the value.
         why: &'static str,
     },
     /// The object has another shape than a `LabelSelector`.
@@ -67,16 +67,17 @@ pub enum NotALabelSelector {
 }
 
 impl LabelSelector {
-    /// Parses the syntax of `kubectl -l`; none where the text is not that. [`str::parse`] says why.
+    /// Parses the syntax of `kubectl -l`; `None` if the text is no selector. [`str::parse`] returns the
+    /// error.
     pub fn parse(text: &str) -> Option<Self> {
         text.parse().ok()
     }
 
-    /// The selector that is written as a `LabelSelector`; none for null, which selects nothing.
+    /// The selector of a `LabelSelector` object; `None` for null, which selects nothing.
     ///
     /// # Errors
-    /// Where an API server would not take it: the wrong shape, an operator that is none, values that are missing or too
-    /// many, keys and values that no label has (apimachinery `LabelSelectorAsSelector`).
+    /// An API server would refuse the object: it has the wrong shape, an unknown operator, too few or too
+    /// many values, or keys and values that no label has (apimachinery `LabelSelectorAsSelector`).
     pub fn of_object(selector: &Value) -> Result<Option<Self>, NotALabelSelector> {
         if selector.is_null() {
             return Ok(None);
@@ -112,7 +113,7 @@ impl LabelSelector {
         self.matches_labels(&object["metadata"]["labels"])
     }
 
-    /// Whether these labels meet every requirement. A label whose value is no text is not there.
+    /// Whether these labels meet every requirement. A label whose value is no string counts as missing.
     pub fn matches_labels(&self, labels: &Value) -> bool {
         let value = |key: &str| labels.get(key)?.as_str();
         self.0
@@ -181,7 +182,7 @@ impl Requirement {
         Self::new(key, holds(set))
     }
 
-    /// One of `matchExpressions`.
+    /// Parses one of `matchExpressions`.
     fn of_object(expression: &Value) -> Result<Self, NotALabelSelector> {
         let key = expression["key"].as_str().unwrap_or_default();
         let values = expression["values"].as_array().into_iter().flatten();
@@ -223,7 +224,7 @@ impl Holds {
     }
 }
 
-/// `[!]key`, or `key`, an operator and what it takes.
+/// Parses `[!]key`, or a key, an operator and its values.
 fn requirement(tokens: &mut Tokens<'_>) -> Result<Requirement, NotALabelSelector> {
     const OPERATORS: &str = "in, notin, =, ==, !=, >, <";
     let is_absent = tokens.peek() == Token::Not;
@@ -251,7 +252,7 @@ fn requirement(tokens: &mut Tokens<'_>) -> Result<Requirement, NotALabelSelector
     }
 }
 
-/// The one value behind an operator; the empty one at the end.
+/// Parses the one value after an operator. At the end of the text it is empty.
 fn exact<'a>(tokens: &mut Tokens<'a>) -> Result<&'a str, NotALabelSelector> {
     if matches!(tokens.peek(), Token::End | Token::Comma) {
         return Ok("");
@@ -267,7 +268,7 @@ fn number(key: &str, value: &str) -> Result<i64, NotALabelSelector> {
     value.parse().map_err(|_| wrong_value(key, value, why))
 }
 
-/// `(a,b)`. A value that is left out, as in `(a,,b)` and `()`, is the empty one.
+/// Parses `(a,b)`. A missing value, as in `(a,,b)` and `()`, is the empty one.
 fn set<'a>(tokens: &mut Tokens<'a>) -> Result<Vec<&'a str>, NotALabelSelector> {
     match tokens.next() {
         Token::Open => {}
@@ -293,7 +294,7 @@ fn set<'a>(tokens: &mut Tokens<'a>) -> Result<Vec<&'a str>, NotALabelSelector> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token<'a> {
-    /// A key, a value, or an operator that is a word: `in` can be all three.
+    /// A key, a value, or an operator that is a word. `in` can be all three.
     Word(&'a str),
     Open,
     Close,
@@ -328,7 +329,7 @@ impl Token<'_> {
     }
 }
 
-/// What is left of the text.
+/// The rest of the text.
 struct Tokens<'a>(&'a str);
 
 impl<'a> Tokens<'a> {

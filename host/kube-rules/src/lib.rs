@@ -1,13 +1,13 @@
-//! Kubernetes' own rules about objects, once: for the host, which has to expect of an API server what a real one does, and
-//! for the standalone API server, which has to do it.
+//! The rules of Kubernetes about objects, each once. The host uses them to predict what an API server does;
+//! the standalone API server uses them to do it.
 //!
-//! An object is a [`serde_json::Value`], as an API server serves it, or its [`text`]. It may be anything: a rule about a
-//! field that is not there, or is no such thing, takes it for empty, and no function here panics.
+//! An object is a [`serde_json::Value`], as an API server serves it, or its [`text`]. It may have any shape.
+//! A rule treats a field that is missing or has the wrong type as empty, and no function here panics.
 //!
-//! **What it never does.** No I/O, no clock, no randomness; it knows no kind but where Kubernetes has a rule for that kind
-//! alone. It knows nothing of Polity: grants, scopes of watches and projections are core's.
+//! **Not here.** No I/O, no clock, no randomness. No kind is known, unless Kubernetes has a rule for that
+//! kind alone. Nothing of Polity is known: grants, the scopes of watches and projections are core's.
 //!
-//! Each rule names where it comes from. `apimachinery` is `k8s.io/apimachinery`, `apiserver` is `k8s.io/apiserver`.
+//! Each rule names its source. `apimachinery` is `k8s.io/apimachinery`, `apiserver` is `k8s.io/apiserver`.
 
 pub mod conditions;
 pub mod deletion;

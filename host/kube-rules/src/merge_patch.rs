@@ -1,10 +1,11 @@
 //! JSON merge patches, RFC 7386: `application/merge-patch+json`.
 //!
-//! JSON patches (RFC 6902) are not applied here, and strategic merge patches nowhere.
+//! JSON patches (RFC 6902) and strategic merge patches are not here.
 
 use serde_json::{Map, Value};
 
-/// Applies a merge patch: null removes a field, an object is merged, and anything else, a list too, is a value.
+/// Applies a merge patch: null removes a field, an object is merged, and anything else, lists included,
+/// replaces the value.
 pub fn apply(patch: &Value, to: &mut Value) {
     let Value::Object(changes) = patch else {
         *to = patch.clone();

@@ -1,14 +1,14 @@
-//! What names may look like: of objects, labels, annotations and finalizers (apimachinery `util/validation`).
+//! The form of names: of objects, labels, annotations and finalizers (apimachinery `util/validation`).
 //!
-//! Every `…_problem` answers in the words of a real API server what is wrong; none where nothing is. Whether a name is
-//! taken, or reserved, is not decided here.
+//! Each function `…_problem` returns an error in the words of a real API server, or `None` if the name is
+//! valid. Whether a name is taken or reserved is not decided here.
 
 /// The longest DNS-1123 subdomain, in bytes: the longest name of an object.
 pub const LONGEST_SUBDOMAIN: usize = 253;
 /// The longest DNS-1123 label, label value, or name behind a prefix, in bytes.
 pub const LONGEST_LABEL: usize = 63;
 
-/// Why this is no DNS-1123 label, such as the name of a namespace.
+/// The error if a text is no DNS-1123 label, such as the name of a namespace.
 pub fn dns_label_problem(text: &str) -> Option<&'static str> {
     if text.len() > LONGEST_LABEL {
         return Some("must be no more than 63 bytes");
@@ -19,7 +19,8 @@ pub fn dns_label_problem(text: &str) -> Option<&'static str> {
     )
 }
 
-/// Why this is no DNS-1123 subdomain, such as the name of most objects. Its parts may have any length.
+/// The error if a text is no DNS-1123 subdomain, such as the names of most objects. Its parts may have any
+/// length.
 pub fn dns_subdomain_problem(text: &str) -> Option<&'static str> {
     if text.len() > LONGEST_SUBDOMAIN {
         return Some("must be no more than 253 bytes");
@@ -30,7 +31,7 @@ pub fn dns_subdomain_problem(text: &str) -> Option<&'static str> {
     )
 }
 
-/// Why this is no qualified name, `[prefix/]name`: the key of a label, a finalizer.
+/// The error if a text is no qualified name, `[prefix/]name`, such as the key of a label or a finalizer.
 pub fn qualified_name_problem(text: &str) -> Option<&'static str> {
     let (prefix, name) = text
         .split_once('/')
@@ -44,12 +45,12 @@ pub fn qualified_name_problem(text: &str) -> Option<&'static str> {
     )
 }
 
-/// Why this is no key of an annotation: a qualified name, in which case does not matter.
+/// The error if a text is no key of an annotation: a qualified name in upper or lower case.
 pub fn annotation_key_problem(text: &str) -> Option<&'static str> {
     qualified_name_problem(&text.to_lowercase())
 }
 
-/// Why this cannot be the value of a label.
+/// The error if a text is no value of a label.
 pub fn label_value_problem(text: &str) -> Option<&'static str> {
     let is_good = text.is_empty() || (text.len() <= LONGEST_LABEL && has_name_form(text));
     (!is_good).then_some(
@@ -58,14 +59,14 @@ pub fn label_value_problem(text: &str) -> Option<&'static str> {
     )
 }
 
-/// Whether a text can be one segment of a request's path and stays one: apimachinery `IsValidPathSegmentName`, and no
-/// control characters.
+/// Whether a text can be one segment of a request path and stays one segment: apimachinery
+/// `IsValidPathSegmentName`, and no control characters.
 pub fn is_path_segment(text: &str) -> bool {
     !matches!(text, "" | "." | "..") && !text.contains(|c: char| matches!(c, '/' | '%') || c.is_control())
 }
 
-/// Whether a name that somebody else chose is safe to use in a path, a message or a selector, of whatever kind it is. All
-/// names of Kubernetes are, those of roles (`system:node`) too.
+/// Whether a name from outside is safe in a path, a message or a selector, whatever kind it belongs to. All
+/// names in Kubernetes are, including those of roles (`system:node`).
 pub fn is_wellformed(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
     is_path_segment(name) && name.len() <= LONGEST_SUBDOMAIN && name.bytes().all(is_plain)

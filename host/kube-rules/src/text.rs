@@ -1,10 +1,12 @@
-//! Objects as text: one spelling of each, and what stands at a path of it, without a tree.
+//! Objects as text: one spelling of each, and access to values by path without a tree.
 //!
-//! Servers spell one value in several ways (`1.0` and `1`, `<` escaped or not, fields in any order), so no text of theirs
-//! is compared. [`canonical`] is the one spelling that is: names in their order, no escape that JSON does not demand,
-//! integral numbers that a double holds exactly as integers. Whatever else is called a text here is canonical.
+//! Servers spell a value in several ways (`1.0` and `1`, `<` escaped or not, fields in any order), so their
+//! texts are never compared. [`canonical`] makes the one spelling that is: names sorted, no escape that JSON
+//! does not demand, and integral numbers that a double holds exactly written as integers. Everywhere else in
+//! this module, a text is canonical.
 //!
-//! A part of a text is a slice of it, and canonical too. Finding it reads what stands before it, and makes nothing.
+//! A part of a text is a slice of it, and is canonical too. Finding it reads what stands before it and
+//! allocates nothing.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,10 +14,10 @@ use std::collections::BTreeMap;
 use serde::de::{DeserializeSeed, Deserializer as _, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Value, value::RawValue};
 
-/// Beyond this a double does not tell one integer from the next: such a number stays as it is.
+/// The largest number up to which a double tells integers apart (2^53). Larger numbers stay as they are.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// The text of a value.
+/// The canonical text of a value.
 pub fn canonical(mut value: Value) -> String {
     spell_numbers(&mut value);
     value.to_string()
@@ -39,28 +41,29 @@ fn spell_numbers(value: &mut Value) {
     }
 }
 
-/// What stands at a dotted path of a text; none where that is nothing or null.
+/// The value at a dotted path, as text; `None` if it is absent or null.
 pub fn at<'a>(text: &'a str, path: &str) -> Option<&'a str> {
     let found = path.split('.').try_fold(text, field)?;
     (found != "null").then_some(found)
 }
 
-/// The text that stands at a dotted path of a text; none where it is something else.
+/// The string at a dotted path; `None` if the value is absent or no string.
 pub fn str_at<'a>(text: &'a str, path: &str) -> Option<Cow<'a, str>> {
     unquoted(at(text, path)?)
 }
 
-/// The value that stands at a dotted path of a text; none where that is nothing or null.
+/// The value at a dotted path; `None` if it is absent or null.
 pub fn value_at(text: &str, path: &str) -> Option<Value> {
     serde_json::from_str(at(text, path)?).ok()
 }
 
-/// The tree of a text; null where it is no JSON.
+/// The tree of a text; null if it is not JSON.
 pub fn tree(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// The text with what stands at these dotted paths, and nothing else. A path through what is no object leaves an empty one.
+/// A text with only the values at these dotted paths. A path through a value that is no object leaves an
+/// empty object.
 pub fn projection<'a>(text: &str, paths: impl IntoIterator<Item = &'a str>) -> String {
     let mut kept = Kept::Parts(BTreeMap::new());
     for path in paths {
@@ -71,7 +74,7 @@ pub fn projection<'a>(text: &str, paths: impl IntoIterator<Item = &'a str>) -> S
     out
 }
 
-/// What a JSON string says; none where a text is no string.
+/// The content of a JSON string; `None` if the text is no string.
 fn unquoted(text: &str) -> Option<Cow<'_, str>> {
     let plain = text.strip_prefix('"')?.strip_suffix('"')?;
     match plain.contains('\\') {
@@ -80,14 +83,14 @@ fn unquoted(text: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// One field of an object.
+/// The value of one field of an object.
 fn field<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     let mut found = None;
     let seek = Seek {
         name,
         found: &mut found,
     };
-    // It ends with an error where it found something: the rest is of no interest.
+    // The parser stops with an error as soon as it has found the field: the rest is not needed.
     let _ = serde_json::Deserializer::from_str(object).deserialize_map(seek);
     found
 }
@@ -116,7 +119,7 @@ impl<'a> Visitor<'a> for Seek<'_, '_, 'a> {
     }
 }
 
-/// Whether a name is this one.
+/// Compares a name with this one.
 struct Is<'n>(&'n str);
 
 impl<'a> DeserializeSeed<'a> for Is<'_> {
@@ -139,7 +142,7 @@ impl Visitor<'_> for Is<'_> {
     }
 }
 
-/// What of a value is kept.
+/// The parts of a value that a projection keeps.
 enum Kept<'p> {
     Whole,
     Parts(BTreeMap<&'p str, Kept<'p>>),
@@ -166,7 +169,7 @@ impl<'p> Kept<'p> {
                 out.push('{');
                 let before = out.len();
                 let write = Write { parts, out, before };
-                // What is no object has no parts.
+                // A value that is no object has no parts, so nothing is written.
                 let _ = serde_json::Deserializer::from_str(text).deserialize_map(write);
                 out.push('}');
             }

@@ -1,6 +1,6 @@
-//! Times as Kubernetes writes them: RFC 3339 in UTC.
+//! Times in the form of Kubernetes: RFC 3339 in UTC.
 //!
-//! The calendar is jiff's. Which time it is is not known here.
+//! The calendar is jiff's. The present time is not known here.
 
 use jiff::Timestamp;
 
@@ -14,18 +14,19 @@ pub fn meta_time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// A moment as a meta/v1 `MicroTime`, which has six digits of a second: `2026-01-31T12:00:00.012000Z`.
+/// A moment as a meta/v1 `MicroTime`, which has microseconds: `2026-01-31T12:00:00.012000Z`.
 pub fn micro_time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
-/// The moment of Unix milliseconds; the last one that can be written where they are past it, at the end of the year 9999.
+/// The moment of Unix milliseconds. Later moments than the end of the year 9999 become that end, the last one
+/// that can be written.
 pub fn of_unix_ms(unix_ms: u64) -> Timestamp {
     let moment = i64::try_from(unix_ms).ok().map(Timestamp::from_millisecond);
     moment.and_then(Result::ok).unwrap_or(Timestamp::MAX)
 }
 
-/// How long ago `since` was, in the short form of kubectl's AGE column (apimachinery `HumanDuration`).
+/// The time since `since`, in the short form of kubectl's AGE column (apimachinery `HumanDuration`).
 pub fn age(since: Timestamp, now: Timestamp) -> String {
     let seconds = now.as_second() - since.as_second();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
