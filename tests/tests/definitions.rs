@@ -117,10 +117,10 @@ async fn what_no_manifest_may_carry_keeps_its_policy_from_loading_and_the_others
         (with(&[("/spec/group", json!(5))]), "must be called"),
         (with(&[("/metadata", json!("x"))]), "must be called"),
         (with(&[("/spec", json!([]))]), "must be called"),
-        (role.clone(), "nothing but a CustomResourceDefinition"),
+        (role.clone(), "expected a CustomResourceDefinition"),
         (
             json!({"apiVersion": "v1", "kind": "List", "items": [gadgets("size"), role]}),
-            "nothing but",
+            "expected a",
         ),
         (
             json!({"apiVersion": "v1", "kind": "List", "items": 7}),

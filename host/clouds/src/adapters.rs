@@ -1,4 +1,5 @@
-//! Adapters: how a cloud that a binding names is checked and opened. Which ones a build has, its host says.
+//! Adapters: how a cloud that a binding names is checked and opened. The host decides which adapters a build
+//! has.
 
 use std::error::Error;
 use std::fs::File;
@@ -14,87 +15,90 @@ use crate::clock::Clock;
 use crate::cloud::Cloud;
 use crate::sealed::SecretResolver;
 
-/// Where an adapter keeps what must outlive the process: a document that is written as a whole, or a database.
+/// The storage of an adapter's state that outlives the process: one document that is written as a whole, or a
+/// database.
 pub trait Storage: Send + Sync {
     /// The document that was written last.
     fn read(&self) -> io::Result<Option<String>>;
 
-    /// Writes the document: when this returns, it survives the end of the process and of the machine.
+    /// Writes the document. When this returns, the document survives the end of the process and of the
+    /// machine.
     fn replace(&self, document: &str) -> io::Result<()>;
 
-    /// The file of the database, this adapter's alone; empty if there was none.
+    /// The database file, which belongs to this adapter alone. It is empty if it is new.
     fn database(&self) -> io::Result<File>;
 }
 
-/// A cloud that can be named in a binding.
+/// A cloud that a binding can name.
 pub struct Adapter {
-    /// `node`
+    /// The name in bindings, for example `node`.
     pub name: &'static str,
-    /// The JSON Schema of its configuration.
+    /// The JSON Schema of the configuration.
     pub schema: fn() -> Value,
     /// Checks a configuration without opening anything.
     pub check: fn(Option<&Value>) -> Result<(), OpenError>,
-    /// Opens it, behind a [`Gateway`](crate::Gateway).
+    /// Opens the cloud behind a [`Gateway`](crate::Gateway).
     pub open: fn(Opening) -> Result<Arc<dyn Cloud>, OpenError>,
 }
 
-/// What an adapter is opened with.
+/// The values with which an adapter is opened.
 pub struct Opening {
-    /// From the binding; checked against the adapter's schema.
+    /// The binding's configuration, checked against the adapter's schema.
     pub configuration: Option<Value>,
-    /// For whatever is drawn by chance, the handles of sessions included: a host that is no simulation draws it anew.
+    /// The seed for everything random, the handles of sessions included. A host that is no simulation draws a
+    /// new one at each start.
     pub seed: u64,
     /// The host's clock.
     pub clock: Arc<dyn Clock>,
     /// Resolves sealed arguments.
     pub secrets: Arc<dyn SecretResolver>,
-    /// What it goes on from, and keeps what it does in; none: all is forgotten with the process.
+    /// The adapter's storage; without one all state ends with the process.
     pub storage: Option<Arc<dyn Storage>>,
 }
 
-/// A configuration that is not one.
+/// The error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}")]
 pub struct ConfigError {
-    /// Dotted.
+    /// The dotted path of the error.
     pub path: String,
-    /// What is wrong there.
+    /// The error at that path.
     pub message: String,
 }
 
-/// Why there is no such cloud.
+/// The reason why a cloud cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The configuration is not what the adapter's schema says.
+    /// The configuration does not follow the adapter's schema.
     #[error("the configuration of cloud {cloud:?} is not valid")]
     Configuration {
-        /// The adapter.
+        /// The name of the adapter.
         cloud: &'static str,
-        /// Where and why.
+        /// The path and the error.
         #[source]
         source: ConfigError,
     },
-    /// What was stored cannot be continued from.
-    #[error("cloud {cloud:?} cannot be restored")]
+    /// The stored state cannot be used.
+    #[error("the stored state of cloud {cloud:?} cannot be used")]
     Saved {
-        /// The adapter.
+        /// The name of the adapter.
         cloud: &'static str,
-        /// What the adapter said.
+        /// The adapter's error.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// A defect of the adapter.
-    #[error("cloud {cloud:?} has a defect")]
+    /// The adapter has a bug.
+    #[error("the catalogue of cloud {cloud:?} is broken; this is a bug of Polity")]
     Catalogue {
-        /// The adapter.
+        /// The name of the adapter.
         cloud: &'static str,
-        /// The violations of its schema.
+        /// The error in its catalogue.
         #[source]
         source: CatalogueError,
     },
 }
 
-/// Reads a configuration, checked against its schema, so that an error names its path.
+/// Reads a configuration after checking it against its schema, so that an error names its path.
 pub fn configuration<C: DeserializeOwned + JsonSchema>(value: &Value) -> Result<C, ConfigError> {
     let schema = schemars::schema_for!(C).to_value();
     let validator = jsonschema::validator_for(&schema).expect("schemars makes schemas that compile");

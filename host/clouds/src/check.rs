@@ -1,4 +1,4 @@
-//! Is this a request that the catalogue knows? Asked in one place, for every adapter.
+//! Checks requests against the catalogue, once for all adapters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use serde_json::Value;
 
 use crate::cloud::no_credentials;
 
-/// A catalogue with its schemas compiled.
+/// A catalogue with compiled schemas.
 pub struct Checked {
     catalogue: Arc<Catalogue>,
     arguments: BTreeMap<String, Validator>,
     credential: Option<Validator>,
 }
 
-/// A schema of a catalogue does not compile: a defect of the adapter.
+/// A schema of the catalogue does not compile. This is a bug of the adapter.
 #[derive(Debug, thiserror::Error)]
 #[error("the catalogue's schema of `{what}` does not compile: {message}")]
 pub struct CatalogueError {
@@ -26,19 +26,19 @@ pub struct CatalogueError {
     message: String,
 }
 
-/// How an operation is called.
+/// The way in which an operation is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// A read or a change.
     Perform,
-    /// A create, before it has a key.
+    /// The preparation of a create. It has no key yet.
     Prepare,
     /// A create with its key.
     Commit,
 }
 
 impl Checked {
-    /// Compiles the schemas, once.
+    /// Compiles the schemas.
     pub fn new(catalogue: Arc<Catalogue>) -> Result<Self, CatalogueError> {
         let arguments = catalogue
             .operations
@@ -57,12 +57,13 @@ impl Checked {
         })
     }
 
-    /// The catalogue itself.
+    /// The catalogue.
     pub fn catalogue(&self) -> &Arc<Catalogue> {
         &self.catalogue
     }
 
-    /// The operation requested, if it exists, is called in this way, and the arguments are what its schema says.
+    /// The operation of a request, after checking that it exists, is called in the right way, and has
+    /// arguments that follow its schema.
     pub fn request(&self, request: &CloudRequest, way: Way) -> Result<&Operation, Failure> {
         let name = &request.operation;
         let (Some(operation), Some(validator)) =
@@ -77,16 +78,17 @@ impl Checked {
             Way::Commit => operation.effect == OperationEffect::Create && request.key.is_some(),
         };
         if !fits {
-            let message =
-                format!("{name}: creates are prepared, then committed with a key, and nothing else is");
+            let message = format!(
+                "{name}: a create must be prepared and then committed with a key, and no other operation may be"
+            );
             return Err(Failure::new(Code::Internal, message));
         }
         against(validator, &request.arguments, name)?;
         Ok(operation)
     }
 
-    /// What the cloud's plans are like, and the tree of this one, if the cloud has sessions of its own and the plan is what
-    /// its schema says.
+    /// The kind of plan that the cloud accepts, and the tree of this plan, after checking that the cloud has
+    /// sessions of its own and that the plan follows its schema.
     pub fn credential<'a>(&self, plan: &'a Document) -> Result<(&Credential, &'a Value), Failure> {
         let (Some(validator), Some(credential)) = (&self.credential, &self.catalogue.credential) else {
             return Err(no_credentials());
@@ -97,7 +99,7 @@ impl Checked {
     }
 }
 
-/// The first complaint by path, if any: `vm.clone: cpus: "two" is not of type "integer"`.
+/// The first error with its path: `vm.clone: cpus: "two" is not of type "integer"`.
 fn against(validator: &Validator, value: &Value, what: &str) -> Result<(), Failure> {
     match first_error(validator, value) {
         None => Ok(()),
@@ -108,7 +110,8 @@ fn against(validator: &Validator, value: &Value, what: &str) -> Result<(), Failu
     }
 }
 
-/// Where and what the first mismatch is. Values are left out of the message: they may be long, and a tenant's.
+/// The path and the message of the first error. Values are left out of the message: they may be long, and
+/// they may belong to a tenant.
 pub(crate) fn first_error(validator: &Validator, value: &Value) -> Option<(String, String)> {
     validator
         .iter_errors(value)
@@ -116,7 +119,7 @@ pub(crate) fn first_error(validator: &Validator, value: &Value) -> Option<(Strin
         .min()
 }
 
-/// `/networks/0` as `networks.0`; the whole document is `(document)`.
+/// A JSON pointer as a dotted path: `/networks/0` becomes `networks.0`; the whole document is `(document)`.
 fn dotted(pointer: &str) -> String {
     match pointer.trim_start_matches('/') {
         "" => "(document)".to_owned(),

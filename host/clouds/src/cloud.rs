@@ -1,4 +1,4 @@
-//! What the host sees of a cloud.
+//! The interface between the host and a cloud.
 
 use std::any::Any;
 use std::future::Future;
@@ -20,52 +20,53 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 ///
 /// - A request is performed at most once. Nothing is retried.
 /// - Reads, [`Cloud::prepare`] and [`Cloud::resolve`] change nothing.
-/// - [`Resolution::Absent`] is a promise that the effect is not there and will not appear. It rests on a successful look
-///   later than `since` plus the operation's `visible_within`; whatever else stands in the way is [`Resolution::Unknown`].
-/// - `not-found` is what the cloud said, never a failure to ask it.
+/// - [`Resolution::Absent`] is a promise that the effect does not exist and will not appear. It needs a
+///   successful look later than `since` plus the operation's `visible_within`. In every other case the answer
+///   is [`Resolution::Unknown`].
+/// - `not-found` is an answer of the cloud, never a failure to ask it.
 pub trait Cloud: Send + Sync {
-    /// What it can do.
+    /// The operations that the cloud performs.
     fn catalogue(&self) -> &Arc<Catalogue>;
 
     /// Performs a read or a change once. The caller cuts it at the operation's longest duration.
     fn perform(&self, request: CloudRequest) -> BoxFuture<'_, Answer>;
 
-    /// Reads all that a create needs, and changes nothing. A failure says that nothing will come of it.
+    /// Reads all that a create needs, and changes nothing. After a failure nothing will be created.
     fn prepare(&self, request: CloudRequest) -> BoxFuture<'_, Result<Prepared, Failure>> {
         failed(creates_nothing(&request.operation))
     }
 
-    /// Sends the one request of a create, with what was prepared of it, once.
+    /// Sends the one request of a create, once, with what `prepare` returned.
     fn commit(&self, commit: Commit) -> BoxFuture<'_, Answer> {
         failed(creates_nothing(&commit.request.operation))
     }
 
-    /// Where this session's server stands, in its own words, and as whom it is talked to. What is created somewhere else,
-    /// or by somebody else, may not be seen by it.
+    /// The place of this session's server, in the cloud's own words, and the principal of the session. A look
+    /// from another place or by another principal may not see what was created.
     fn site<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<Site, Failure>> {
         let _ = session;
         failed(Failure::new(Code::Unimplemented, "this cloud creates nothing"))
     }
 
-    /// What came of a create whose answer was lost.
+    /// Finds out the result of a create whose answer was lost.
     fn resolve<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Resolution>;
 
-    /// Opens a session: who it is from then on. An adapter with sessions of its own implements this; its requests then
-    /// carry [`Opened::token`] as their handle. Nothing is kept here: [`Gateway`](crate::Gateway) does that.
+    /// Opens a session. An adapter with sessions of its own implements this. Its requests then carry
+    /// [`Opened::token`] as their handle. The adapter keeps no sessions; [`Gateway`](crate::Gateway) does.
     fn open_session<'a>(&'a self, request: &'a SessionRequest) -> BoxFuture<'a, Result<Opened, Failure>> {
         let _ = request;
         failed(no_credentials())
     }
 
-    /// Builds or fetches a session: `{handle, reused, attributes}`. The handle is valid for this owner only.
-    /// [`Gateway`](crate::Gateway) implements it, for every adapter.
+    /// Opens or reuses a session: `{handle, reused, attributes}`. The handle is valid for this owner only.
+    /// [`Gateway`](crate::Gateway) implements it for every adapter.
     fn credential<'a>(&'a self, plan: &'a Document, owner: &'a str) -> BoxFuture<'a, Answer> {
         let _ = (plan, owner);
         failed(no_credentials())
     }
 
-    /// The adapter itself, for whoever knows its type and asks for what is no operation of a cloud: a simulation tells
-    /// which VMs there are.
+    /// The adapter itself, for callers that know its type and need more than operations: a simulation can
+    /// list its VMs.
     fn adapter(&self) -> Option<&dyn Any> {
         None
     }
@@ -76,7 +77,7 @@ fn creates_nothing(operation: &str) -> Failure {
     Failure::new(Code::Unimplemented, message)
 }
 
-/// What is said of credentials where there are none.
+/// The failure of a cloud without credentials.
 pub(crate) fn no_credentials() -> Failure {
     Failure::new(Code::Unimplemented, "this cloud has no credentials of its own")
 }

@@ -1,4 +1,4 @@
-//! What every adapter gets for free.
+//! The checks that every adapter gets without code of its own.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -18,18 +18,18 @@ use crate::session::{Opened, PlanSecret, SessionPlan, SessionRequest};
 use crate::sessions::Sessions;
 use crate::single_flight::SingleFlight;
 
-/// A cloud behind the checks that do not depend on which cloud it is.
+/// A cloud behind the checks that are the same for every cloud.
 ///
 /// # Flow
 ///
-/// Look the operation up, check the arguments against its schema, unseal, exchange the session's handle, perform, scrub.
-/// A request that fails a check never reaches the cloud: its failure has `effect: none`.
+/// Look up the operation, check the arguments against its schema, unseal, exchange the session's handle,
+/// perform, scrub. A request that fails a check never reaches the cloud: its failure has `effect: none`.
 ///
-/// A create is prepared first, then committed: only where it was prepared, and as whom. What was created somewhere else, or
-/// by another principal, is not absent because it is not seen.
+/// A create is first prepared and then committed. It is committed only in the place in which it was prepared,
+/// and as the same principal. Otherwise a later look could miss the created thing and call it absent.
 ///
-/// A credential plan is answered from [`Sessions`]. For a new one the Secrets that it names are resolved; each must
-/// still have the digest by which the plan knows it.
+/// A credential plan is answered from [`Sessions`]. For a new plan, the Secrets that it names are resolved.
+/// Each must still have the digest by which the plan names it.
 pub struct Gateway<C> {
     cloud: C,
     checked: Checked,
@@ -39,17 +39,17 @@ pub struct Gateway<C> {
     opening: SingleFlight,
 }
 
-/// A request as its cloud sees it.
+/// A request in the form in which its cloud gets it.
 struct Entered {
     request: CloudRequest,
-    /// The session's, as the caller knows it.
+    /// The session's handle, as the caller knows it.
     handle: Option<String>,
     /// Knows the values that were unsealed.
     redactor: Redactor,
 }
 
 impl<C: Cloud> Gateway<C> {
-    /// Compiles the catalogue's schemas, once.
+    /// Compiles the schemas of the catalogue.
     pub fn new(
         cloud: C,
         secrets: Arc<dyn SecretResolver>,
@@ -77,7 +77,7 @@ impl<C: Cloud> Gateway<C> {
         self.leave(entered.handle.as_deref(), &entered.redactor, answer)
     }
 
-    /// That the sealed values are there is seen now; they go with the request that creates only.
+    /// The sealed values are only checked to exist here. They are sent with the request that creates.
     async fn checked_prepare(&self, request: CloudRequest) -> Result<Prepared, Failure> {
         let arguments = request.arguments.clone();
         let entered = self.enter(request, Way::Prepare).await?;
@@ -101,10 +101,10 @@ impl<C: Cloud> Gateway<C> {
                 self.cloud.commit(Commit { request, prepared }).await
             }
             Ok(there) => {
-                let message = format!("it was prepared {}, and this is {there}", prepared.site);
+                let message = format!("the create was prepared {}, but this is {there}", prepared.site);
                 Err(Failure::new(Code::Aborted, message))
             }
-            // Nothing was sent.
+            // Nothing was sent, so the effect is none.
             Err(failure) => Err(Failure {
                 effect: Effect::None,
                 ..failure
@@ -113,7 +113,7 @@ impl<C: Cloud> Gateway<C> {
         self.leave(entered.handle.as_deref(), &entered.redactor, answer)
     }
 
-    /// A request that was checked and unsealed, in the session behind its handle.
+    /// Checks and unseals a request, and puts it into the session behind its handle.
     async fn enter(&self, mut request: CloudRequest, way: Way) -> Result<Entered, Failure> {
         let operation = self.checked.request(&request, way)?;
         let redactor = unseal(
@@ -132,7 +132,7 @@ impl<C: Cloud> Gateway<C> {
         })
     }
 
-    /// What came of a request, without the values that it and its session were made of.
+    /// The answer to a request, without the values of the request and of its session.
     fn leave(&self, handle: Option<&str>, redactor: &Redactor, answer: Answer) -> Answer {
         let answer = redactor.answer(answer);
         self.sessions().answered(handle, answer)
@@ -144,7 +144,7 @@ impl<C: Cloud> Gateway<C> {
         if let Some(there) = self.sessions().get(self.clock.now_ms(), &plan, owner) {
             return Ok(there);
         }
-        // A thousand machines of one identity open one session.
+        // Only one call opens a session of a plan: a thousand machines of one identity share one session.
         let _turn = self.opening.take(plan.digest()).await;
         if let Some(there) = self.sessions().get(self.clock.now_ms(), &plan, owner) {
             return Ok(there);
@@ -182,7 +182,7 @@ impl<C: Cloud> Gateway<C> {
         let content = self.secrets.credentials(secret).await?;
         let PlanSecret { namespace, name } = secret;
         if content.digest != digest {
-            let message = format!("Secret {namespace}/{name} is not what the plan knows it as");
+            let message = format!("Secret {namespace}/{name} has changed since the plan was made");
             return Err(Failure::new(Code::Aborted, message));
         }
         let mut values = BTreeMap::new();
@@ -201,9 +201,10 @@ impl<C: Cloud> Gateway<C> {
         let session = self.sessions().enter(self.clock.now_ms(), session)?;
         let there = self.cloud.site(&session).await?;
         Ok(match self.cloud.resolve(&session, entry).await {
-            Resolution::Absent if !entry.site().is_at(&there) => {
-                Resolution::Unknown(format!("it was created {}, and looked for {there}", entry.site()))
-            }
+            Resolution::Absent if !entry.site().is_at(&there) => Resolution::Unknown(format!(
+                "the create was sent {}, but the look was {there}",
+                entry.site()
+            )),
             said => said,
         })
     }

@@ -1,20 +1,20 @@
-//! Clouds: what a policy's `cloud` requests reach.
+//! Clouds: they answer the `cloud` requests of policies.
 //!
-//! A [`Cloud`] publishes a catalogue of operations and performs them. A request passes through [`Gateway`], which every
-//! adapter gets for free: the operation is looked up, its arguments are checked against the catalogue's schema, sealed
-//! arguments are replaced by the values they name, and everything that comes back is scrubbed of those values. Sessions
-//! are kept there as well ([`Sessions`]): a policy holds a handle, the adapter sees its own token. What is left for an
-//! adapter is to open sessions, to perform, and to say, of a create whose answer was lost, what came of it
-//! ([`Cloud::resolve`]).
+//! A [`Cloud`] publishes a catalogue of operations and performs them. A request passes through [`Gateway`],
+//! which is the same for every adapter. It looks up the operation, checks the arguments against the
+//! catalogue's schema, replaces sealed arguments by the values that they name, and scrubs those values from
+//! everything that comes back. It also keeps sessions ([`Sessions`]): a policy holds a handle, the adapter
+//! sees its own token. An adapter only opens sessions, performs operations, and resolves creates whose answer
+//! was lost ([`Cloud::resolve`]).
 //!
-//! What clouds can do stands in [`catalogue`]: services and their operations, each defined once, for the simulated
-//! cloud and for real ones. A cloud publishes those that it performs.
+//! [`catalogue`] defines services and their operations, each once, for the simulated cloud and for real ones.
+//! A cloud publishes the operations that it performs.
 //!
-//! An [`Adapter`] says how a cloud is checked and opened. Which ones there are is the host's to say: nothing here knows
-//! of a cloud that stands in another crate.
+//! An [`Adapter`] tells how a cloud's configuration is checked and how the cloud is opened. The host decides
+//! which adapters there are; this crate knows no cloud of another crate.
 //!
-//! Never here: decisions (nothing is retried, nothing is remembered for a policy), addresses from objects, user data in
-//! an answer.
+//! Not here: decisions (nothing is retried or remembered for a policy), addresses taken from objects, and
+//! user data in an answer.
 
 mod adapters;
 pub mod catalogue;

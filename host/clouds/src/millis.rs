@@ -1,4 +1,4 @@
-//! Durations as people write them.
+//! Durations in the form in which people write them.
 
 use std::fmt;
 
@@ -6,11 +6,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// Milliseconds; written as a whole number of them, or as `250ms`, `30s`, `5m`, `2h`.
+/// A duration in milliseconds. It is written as a whole number of milliseconds, or as `250ms`, `30s`, `5m`,
+/// `2h`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Millis(pub u64);
 
-/// A hundred years: no sum of times overflows.
+/// The longest duration, a hundred years. Sums of such times do not overflow.
 const LONGEST: u64 = 100 * 366 * 24 * 3_600_000;
 
 impl Millis {

@@ -1,26 +1,28 @@
-//! Scrubs what comes back from a cloud of the values that went in.
+//! Scrubs secret values from everything that comes back from a cloud.
 
 use polity_core::contract::{Answer, Failure};
 use serde_json::Value;
 
-/// What stands where a value stood.
+/// The mark in place of a value.
 const MARK: &str = "[redacted]";
-/// A shorter value occurs by chance in any text: a text that holds one is withheld whole.
+/// The shortest value that is searched for. A shorter one occurs by chance in any text, so a text that
+/// contains it is withheld as a whole.
 const SHORTEST: usize = 4;
-/// A line of a longer value that is at least this long is a value of its own: clouds quote the line they dislike.
+/// The shortest line of a longer value that counts as a value of its own: clouds quote the line that they
+/// refuse.
 const SHORTEST_LINE: usize = 8;
 
-/// Knows values, and every way in which a cloud may spell them: raw, base64 at each offset in both alphabets,
-/// hexadecimal, escaped as in JSON, in a Rust string and in a URL.
+/// Knows values and the ways in which a cloud may spell them: raw, base64 at each offset in both alphabets,
+/// hexadecimal, and escaped as in JSON, in a Rust string and in a URL.
 #[derive(Default)]
 pub struct Redactor {
-    /// Longest first, so that no spelling is cut by a shorter one.
+    /// All spellings, longest first, so that a shorter one never cuts a longer one.
     needles: Vec<String>,
     short: Vec<String>,
 }
 
 impl Redactor {
-    /// From now on this value, and each of its longer lines, is scrubbed.
+    /// Scrubs this value and each of its longer lines from now on.
     pub fn learn(&mut self, value: &str) {
         self.learn_one(value);
         if value.contains('\n') {
@@ -61,7 +63,7 @@ impl Redactor {
         }
     }
 
-    /// The answer without the values, in its strings and in its field names.
+    /// The answer without the values, in its texts and in its field names.
     pub fn answer(&self, answer: Answer) -> Answer {
         if self.needles.is_empty() && self.short.is_empty() {
             return answer;
@@ -107,7 +109,7 @@ fn spellings(value: &str) -> Vec<String> {
     all
 }
 
-/// Without the quotes.
+/// The text between the quotes.
 fn inside(quoted: &str) -> String {
     quoted[1..quoted.len() - 1].to_owned()
 }
@@ -139,11 +141,11 @@ fn percent(value: &str) -> String {
         .collect()
 }
 
-/// The base64 characters that depend on the value alone, if it stands at this offset (mod 3) in something larger.
+/// The base64 characters that depend only on the value if it begins at this offset (mod 3) in a larger text.
 fn base64(value: &[u8], offset: usize) -> Option<[String; 2]> {
     const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let bits = value.len() * 8;
-    // Bits of the first character that wholly belongs to the value, counted from the value's start.
+    // The first bit of the first character that belongs wholly to the value, counted from the value's start.
     let start = (6 - (offset * 8) % 6) % 6;
     let bit = |i: usize| (value[i / 8] >> (7 - i % 8)) & 1;
     let sextet = |at: usize| (at..at + 6).fold(0u8, |n, i| (n << 1) | bit(i));
@@ -168,7 +170,7 @@ mod tests {
         redactor
     }
 
-    /// A plain encoder, written apart from the one under test.
+    /// A simple encoder, written independently of the tested one.
     fn encode(bytes: &[u8], alphabet: &[u8; 64]) -> String {
         let mut out = String::new();
         for chunk in bytes.chunks(3) {

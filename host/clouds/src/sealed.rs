@@ -1,4 +1,4 @@
-//! Sealed arguments: a reference in the recording, a value only between here and the cloud.
+//! Sealed arguments. The recording has a reference; the value exists only between this code and the cloud.
 
 use polity_core::call::Session;
 use polity_core::catalogue::{Operation, SecretRef};
@@ -9,17 +9,17 @@ use crate::cloud::BoxFuture;
 use crate::redact::Redactor;
 use crate::session::{PlanSecret, SecretContent};
 
-/// Knows the values that sealed references name. The host hands one in.
+/// Resolves the values that sealed references name. The host implements it.
 pub trait SecretResolver: Send + Sync {
-    /// The value, or why there is none. The failure must not carry any value.
+    /// The value, or the reason why there is none. The failure must not contain a value.
     fn resolve<'a>(
         &'a self,
         session: &'a Session,
         secret: &'a SecretRef,
     ) -> BoxFuture<'a, Result<Vec<u8>, Failure>>;
 
-    /// A whole Secret that a credential plan names. Its digest must be the one that `secret` questions are answered
-    /// with: only who was answered it can make a plan of it.
+    /// The content of a Secret that a credential plan names. Its digest must be the one that answers `secret`
+    /// questions about it: only a policy that was answered the digest can make a plan with it.
     fn credentials<'a>(&'a self, secret: &'a PlanSecret) -> BoxFuture<'a, Result<SecretContent, Failure>> {
         let failure = Failure::new(Code::NotFound, format!("no Secret {:?} here", secret.name));
         Box::pin(std::future::ready(Err(failure)))
@@ -40,7 +40,7 @@ impl SecretResolver for NoSecrets {
     }
 }
 
-/// Replaces the sealed arguments that are present by their values, and returns what must not be seen again.
+/// Replaces the sealed arguments by their values. Returns the redactor that scrubs these values.
 pub(crate) async fn unseal(
     operation: &Operation,
     arguments: &mut Value,

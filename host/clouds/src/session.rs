@@ -1,4 +1,4 @@
-//! Credential plans, and what comes of them. A plan names Secrets; their values are beside it, never in it.
+//! Credential plans and sessions. A plan names Secrets; their values travel beside the plan and never in it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// A Secret of any namespace, by name.
+/// The name of a Secret in any namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub struct PlanSecret {
     /// `metadata.namespace`
@@ -17,12 +17,12 @@ pub struct PlanSecret {
     pub name: String,
 }
 
-/// A Secret as it is now.
+/// The content of a Secret at this moment.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct SecretContent {
-    /// What a `secret` question about it is answered with.
+    /// The digest that answers a `secret` question about it.
     pub digest: String,
-    /// Its `data`, decoded.
+    /// The decoded `data`.
     pub values: BTreeMap<String, Vec<u8>>,
 }
 
@@ -32,14 +32,14 @@ impl fmt::Debug for SecretContent {
     }
 }
 
-/// What an adapter opens a session with.
+/// The values with which an adapter opens a session.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SessionRequest {
     /// The plan, checked against the catalogue's schema.
     pub plan: Value,
-    /// The values of the Secrets that it names, in the order of the plan.
+    /// The values of the Secrets that the plan names, in the plan's order.
     pub secrets: Vec<BTreeMap<String, String>>,
-    /// The uid of the object whose pass asks; the session itself belongs to nobody.
+    /// The uid of the object whose pass asks. The session itself belongs to no object.
     pub owner: String,
 }
 
@@ -57,11 +57,12 @@ impl fmt::Debug for SessionRequest {
 /// A session of a cloud.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Opened {
-    /// What the adapter wants to see in [`Session::handle`](polity_core::call::Session). It stays in the host.
+    /// The value that the adapter wants to see in [`Session::handle`](polity_core::call::Session). It stays
+    /// in the host.
     pub token: String,
-    /// What policies are told of it: as whom it acts, and where.
+    /// What policies are told of the session: its principal and its place.
     pub attributes: Value,
-    /// Unix milliseconds; none: it does not end by itself.
+    /// When the session ends, in Unix milliseconds; `None` if it does not end by itself.
     pub expires: Option<u64>,
 }
 
@@ -71,8 +72,8 @@ impl fmt::Debug for Opened {
     }
 }
 
-/// A plan, read as far as every adapter's plans are alike: where the catalogue says that it names a Secret stands
-/// `{namespace, name, digest, ..}`.
+/// A plan, parsed as far as the plans of all adapters are alike: where the catalogue marks a Secret, the plan
+/// has `{namespace, name, digest, ..}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionPlan {
     value: Value,
@@ -81,7 +82,7 @@ pub struct SessionPlan {
 }
 
 impl SessionPlan {
-    /// Reads a plan that is as the catalogue's schema says.
+    /// Reads a plan that follows the catalogue's schema.
     pub fn new(credential: &Credential, value: Value) -> Self {
         let named = credential.secrets(&value).into_iter();
         let secrets = named.filter_map(|secret| {
@@ -95,17 +96,17 @@ impl SessionPlan {
         }
     }
 
-    /// As it was given.
+    /// The plan as it was given.
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// The Secrets that it names, in the order of the plan, and the digests that its author knows them by.
+    /// The Secrets that the plan names, in its order, each with the digest by which its author knows it.
     pub fn secrets(&self) -> &[(PlanSecret, String)] {
         &self.secrets
     }
 
-    /// Plans that say the same have the same digest, however they are spelled.
+    /// The digest of the plan. Plans with the same content have the same digest, however they are spelled.
     pub fn digest(&self) -> [u8; 32] {
         self.digest
     }
@@ -117,7 +118,8 @@ fn digest(plan: &Value) -> [u8; 32] {
     Sha256::digest(canonical.as_bytes()).into()
 }
 
-/// JSON with sorted field names: whether maps sort by themselves depends on a feature that any crate may switch on.
+/// Writes JSON with sorted field names. Whether serde_json's maps are sorted depends on a feature that any
+/// crate may enable.
 fn write(value: &Value, out: &mut String) {
     match value {
         Value::Object(fields) => {

@@ -1,7 +1,7 @@
-//! Sessions that are open, shared by all bindings of a cloud.
+//! Open sessions, which all bindings of a cloud share.
 //!
-//! A state machine without clock and I/O: it is told the time. [`Gateway`](crate::Gateway) keeps one for every adapter; a
-//! simulation that drives an adapter directly keeps its own.
+//! A state machine without clock and I/O: the caller passes the time. [`Gateway`](crate::Gateway) keeps one
+//! for every adapter. A simulation that drives an adapter directly keeps its own.
 
 use std::collections::BTreeMap;
 
@@ -13,28 +13,28 @@ use sha2::{Digest, Sha256};
 use crate::redact::Redactor;
 use crate::session::{Opened, PlanSecret, SessionPlan};
 
-/// So many are kept; the one that was used longest ago goes first. Far more than a host has identities, and few enough
-/// to search.
+/// The most sessions that are kept. Beyond that, the one that was unused for longest is dropped. A host has
+/// far fewer identities, and this many are still fast to search.
 pub const MOST_SESSIONS: usize = 1_024;
-/// Milliseconds after which one that nobody used is dropped.
+/// The milliseconds without use after which a session is dropped.
 pub const IDLE: u64 = 3_600_000;
-/// Milliseconds before its end from which on a session is not handed out any more: a pass that begins with it is to
-/// end with it.
+/// A session that ends within this many milliseconds is no longer handed out, so that a pass which begins
+/// with it can end with it.
 pub const MARGIN: u64 = 60_000;
 
-/// Sessions by the digest of their plan.
+/// Open sessions by the digest of their plan.
 ///
 /// # Guarantees
 ///
-/// - Equal plans share one session, whoever asks; a plan with another digest of a Secret is another plan.
-/// - A handle is valid for the object it was answered to, as long as its session is kept.
-/// - What failed is not kept: neither a session that could not be opened, nor one that the cloud called
+/// - Equal plans share a session, whoever asks. A plan with another digest of a Secret is another plan.
+/// - A handle is valid for the object that it was answered to, as long as its session is kept.
+/// - Failures are not kept: neither a session that could not be opened, nor one that the cloud answered with
 ///   `unauthenticated`.
-/// - Once a Secret is seen with another digest, no session made of the old one is left.
+/// - Once a Secret is seen with another digest, no session made from the old one is left.
 pub struct Sessions {
-    /// Handles are made with it: nobody who lacks it can make one.
+    /// The key of the handles. Without it nobody can make a valid handle.
     key: [u8; 32],
-    /// The present one of each plan.
+    /// The present session of each plan.
     present: BTreeMap<[u8; 32], u64>,
     kept: BTreeMap<u64, Kept>,
     serial: u64,
@@ -49,7 +49,7 @@ struct Kept {
 }
 
 impl Sessions {
-    /// None yet. Handles are as hard to guess as the seed.
+    /// No session is open yet. Handles are as hard to guess as the seed.
     pub fn new(seed: u64) -> Self {
         let key = Sha256::new_with_prefix(b"polity sessions").chain_update(seed.to_le_bytes());
         Sessions {
@@ -60,7 +60,7 @@ impl Sessions {
         }
     }
 
-    /// The session of a plan, if there is one that lasts: `{handle, reused: true, attributes}`.
+    /// The session of a plan, if there is one that lasts long enough: `{handle, reused: true, attributes}`.
     pub fn get(&mut self, now: u64, plan: &SessionPlan, owner: &str) -> Option<Value> {
         self.sweep(now);
         let serial = *self.present.get(&plan.digest())?;
@@ -76,8 +76,9 @@ impl Sessions {
         Some(self.answer(serial, owner, true))
     }
 
-    /// Keeps a session that was opened, and answers it. `redactor` knows the values it was made of, and from now on what
-    /// the session is known by as well. Where somebody else was faster, theirs is kept.
+    /// Keeps a new session and answers it. `redactor` knows the values from which the session was made; it
+    /// also learns the session's own token. If another caller has opened a session for the plan meanwhile,
+    /// that one is kept.
     pub fn put(
         &mut self,
         now: u64,
@@ -109,7 +110,7 @@ impl Sessions {
         self.answer(self.serial, owner, false)
     }
 
-    /// The caller's session with what the adapter knows it by in place of the handle.
+    /// The caller's session, with the adapter's own token in place of the handle.
     pub fn enter(&mut self, now: u64, session: &Session) -> Result<Session, Failure> {
         let Some(handle) = &session.handle else {
             return Ok(session.clone());
@@ -118,7 +119,7 @@ impl Sessions {
         let serial = serial(handle).filter(|serial| *handle == self.handle(*serial, &session.owner));
         let kept = serial.and_then(|serial| self.kept.get_mut(&serial));
         let kept = kept.ok_or_else(|| {
-            let message = "the session's handle is not valid here, or not any more";
+            let message = "the session's handle is not valid for this object, or its session has ended";
             Failure::new(Code::Unauthenticated, message)
         })?;
         kept.used = now;
@@ -128,8 +129,8 @@ impl Sessions {
         })
     }
 
-    /// What a call under a handle was answered, scrubbed of what its session was made of. A session that the cloud
-    /// does not take any more is dropped.
+    /// The answer to a call under a handle, scrubbed of the values from which the session was made. A session
+    /// that the cloud no longer accepts is dropped.
     pub fn answered(&mut self, handle: Option<&str>, answer: Answer) -> Answer {
         let Some(serial) = handle.and_then(serial) else {
             return answer;
@@ -145,17 +146,17 @@ impl Sessions {
         answer
     }
 
-    /// How many are kept.
+    /// The number of sessions that are kept.
     pub fn len(&self) -> usize {
         self.kept.len()
     }
 
-    /// Whether none is kept.
+    /// Whether no session is kept.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 
-    /// Drops what was made of other values of the Secrets that this plan names.
+    /// Drops the sessions that were made from other values of the Secrets that this plan names.
     fn rotate(&mut self, plan: &SessionPlan) {
         let other = |(secret, digest): &(PlanSecret, String)| {
             plan.secrets()
@@ -196,7 +197,8 @@ impl Sessions {
         json!({"handle": self.handle(serial, owner), "reused": reused, "attributes": attributes})
     }
 
-    /// `session-7-` and 128 bits of a digest. Half of it is withheld, so that it cannot be extended.
+    /// A handle: `session-7-` and 128 bits of a digest. The other half of the digest is withheld, so that the
+    /// digest cannot be extended.
     fn handle(&self, serial: u64, owner: &str) -> String {
         let digest = Sha256::new_with_prefix(self.key).chain_update(serial.to_le_bytes());
         let digest = digest.chain_update(owner).finalize();

@@ -1,17 +1,17 @@
-//! One at a time for each key: whoever comes while somebody is at it waits.
+//! Lets one task at a time work on a key. Others with the same key wait.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-/// Who is at what, and who waits for it.
+/// The keys in work, and the tasks that wait for them.
 #[derive(Default)]
 pub(crate) struct SingleFlight {
     taken: Mutex<BTreeMap<[u8; 32], Vec<Waker>>>,
 }
 
-/// It is the holder's turn until this is dropped.
+/// The right to work on a key, until this is dropped.
 pub(crate) struct Turn<'a> {
     flight: &'a SingleFlight,
     key: [u8; 32],
@@ -37,7 +37,7 @@ impl SingleFlight {
 }
 
 impl Drop for Turn<'_> {
-    /// Wakes all: one of them may have given up in the meantime.
+    /// Wakes all waiting tasks, because a single one may have given up meanwhile.
     fn drop(&mut self) {
         let waiting = self.flight.lock().remove(&self.key);
         waiting.into_iter().flatten().for_each(Waker::wake);

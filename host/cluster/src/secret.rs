@@ -621,7 +621,10 @@ mod tests {
                 .await
                 .expect_err("too long");
             assert_eq!(failure.code, Code::InvalidArgument);
-            assert!(failure.message.contains("is the longest"), "{failure}");
+            assert!(
+                failure.message.contains("the longest allowed lifetime"),
+                "{failure}"
+            );
             assert!(fake.seen().is_empty());
         }
         // A clock near the largest time must not overflow.

@@ -54,7 +54,7 @@ async fn a_binding_that_cannot_be_is_not_loaded_and_says_where() {
             "limit-nothing",
             json!({"limits": {"passesPerTenant": 0}}),
             "spec.limits.passesPerTenant",
-            "nothing through",
+            "would stop every pass",
         ),
         (
             "grant",

@@ -128,7 +128,12 @@ async fn a_retry_policy_that_says_a_negative_number_is_as_none() {
     let good = fails(&stand, "behave").await;
     assert_eq!(good.wait, Some(7_000));
     stand
-        .until_said("behave", "WaitClamped", "False", "as the retry policy said it")
+        .until_said(
+            "behave",
+            "WaitClamped",
+            "False",
+            "of the retry policy was within the limits",
+        )
         .await;
 }
 

@@ -185,7 +185,7 @@ pub(crate) fn rows() -> Vec<Describe> {
         row(
             "another-role",
             json!({"role": "lifecycle"}),
-            unloaded(&["manifest says"]),
+            unloaded(&["manifest names the role"]),
         ),
         row(
             "another-kind",

@@ -1,19 +1,19 @@
-//! How machines come to their cluster.
+//! Operations that make machines the nodes of a cluster.
 
 use polity_core::catalogue::Operation;
 use serde_json::{Value, json};
 
 use super::{Named, of, on_machine, sealed, text, tier};
 
-/// The operation that makes a cluster.
+/// Creates a cluster with its first node.
 pub const INIT: &str = "kubeadm.init";
-/// The operation by which a machine joins it.
+/// Joins a machine to the cluster.
 pub const JOIN: &str = "kubeadm.join";
 
-/// The service, and its major version.
+/// The name of the service, with its major version.
 const SERVICE: &str = "cluster@1";
 
-/// What is done to a machine so that it becomes a node.
+/// The operations that make a machine a node.
 pub fn operations() -> Vec<Named> {
     let operations = [
         on_machine(

@@ -1,14 +1,14 @@
-//! Credential plans: by the name of an account, or as a chain of links.
+//! Credential plans: the name of an account, or a chain of links.
 
 use polity_core::catalogue::Credential;
 use serde_json::{Value, json};
 
 use super::{fields, name, text};
 
-/// More links than any policy allows.
+/// The most links of a chain. Policies allow fewer.
 const LONGEST_CHAIN: usize = 16;
 
-/// What a credential plan is like.
+/// The schema of a credential plan.
 pub fn plan() -> Credential {
     let account = fields(json!({"account": text()}), &["account"]);
     let link =
@@ -26,7 +26,7 @@ fn one(kind: &str, link: Value) -> Value {
     fields(json!({kind: link}), &[kind])
 }
 
-/// The object that a link was read from: it makes another session, and says nothing to the cloud.
+/// The object from which a link was read. The cloud is not told of it, but it makes plans different.
 fn identity() -> Value {
     let identity = json!({"kind": text(), "name": text(), "uid": text()});
     fields(identity, &["kind", "name", "uid"])

@@ -4,17 +4,17 @@ use serde_json::{Value, json};
 
 use super::{Named, change, fields, name, of, read, sealed, text};
 
-/// The operation that makes a machine.
+/// Creates a machine.
 pub const CREATE: &str = "machine.create";
-/// `machine.status`
+/// Reads a machine.
 pub const STATUS: &str = "machine.status";
-/// `machine.delete`
+/// Removes a machine.
 pub const DELETE: &str = "machine.delete";
 
-/// The service, and its major version.
+/// The name of the service, with its major version.
 const SERVICE: &str = "machine@1";
 
-/// Everything about machines.
+/// The operations on machines.
 pub fn operations(visible_within: u64) -> Vec<Named> {
     let named = || fields(json!({"name": name(), "providerID": name()}), &["name"]);
     let operations = [

@@ -1,8 +1,8 @@
-//! What clouds can do: their services and the operations of each, defined once.
+//! The services of clouds and their operations, each defined once.
 //!
-//! A simulation and a driver of a real cloud publish the same operations, so that one policy runs on both. Where an
-//! operation creates something, the cloud says how long it may take until everybody sees what was created
-//! (`visible_within`).
+//! A simulation and a driver of a real cloud publish the same operations, so one policy runs on both. For an
+//! operation that creates something, the cloud also states how long it may take until every look sees what
+//! was created (`visible_within`).
 
 pub mod cluster;
 mod credential;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 pub use credential::plan as credential_plan;
 
-/// Milliseconds after which a call is cut: what the design allows at most.
+/// The milliseconds after which a call is cut. The design allows no more.
 pub const LONGEST: u64 = 5_000;
 
 /// An operation and its name.
@@ -31,7 +31,7 @@ fn read(name: &'static str, description: &str, arguments: Value, answer: Value) 
     )
 }
 
-/// A change that answers nothing.
+/// A change without an answer.
 fn change(name: &'static str, description: &str, arguments: Value, sealed: &[&str]) -> Named {
     let operation = operation(
         description,
@@ -53,12 +53,12 @@ fn task(name: &'static str, description: &str, arguments: Value) -> Named {
     (name, operation)
 }
 
-/// What answers who begins a task.
+/// The schema of the answer that names a task.
 fn started() -> Value {
     fields(json!({"task": text()}), &["task"])
 }
 
-/// Makes something, whose name is the intent.
+/// An operation that creates something. The intent is its name.
 fn create(
     name: &'static str,
     description: &str,
@@ -82,8 +82,8 @@ fn create(
     (name, operation)
 }
 
-/// The operations of a service, which say whose they are. Its name ends in its major version: an operation of another one
-/// may mean something else.
+/// The operations of a service, each marked with it. The name of a service ends in its major version, because
+/// an operation of another version may mean something else.
 fn of(service: &str, operations: impl IntoIterator<Item = Named>) -> Vec<Named> {
     let own = |(name, operation): Named| {
         let service = service.to_owned();
@@ -129,7 +129,7 @@ fn fields(properties: Value, required: &[&str]) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
-/// A reference to a value that policies do not see.
+/// The schema of a reference to a value that policies do not see.
 fn sealed() -> Value {
     let place = fields(json!({"name": name(), "key": name()}), &["name", "key"]);
     fields(json!({"$secret": place}), &["$secret"])
@@ -139,12 +139,12 @@ fn id() -> Value {
     fields(json!({"id": name()}), &["id"])
 }
 
-/// What a machine of a pool is for.
+/// The schema of the tier of a pool's machine.
 fn tier() -> Value {
     json!({"enum": ["control-plane", "worker"]})
 }
 
-/// A power state.
+/// The schema of a power state.
 fn power() -> Value {
     json!({"enum": ["on", "off", "suspended"]})
 }

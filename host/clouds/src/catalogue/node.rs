@@ -1,26 +1,27 @@
-//! What a machine does for its own agent: this one in the cloud `node`, each of many in the simulated cloud.
+//! Operations of a machine for its own agent. In the cloud `node` it is the machine of the host; the
+//! simulated cloud has many.
 
 use polity_core::catalogue::{Operation, OperationEffect};
 use serde_json::{Value, json};
 
 use super::{LONGEST, Named};
 
-/// The operation that installs packages.
+/// Installs packages.
 pub const ENSURE: &str = "node.ensure";
-/// The operation that ends a boot.
+/// Ends a boot.
 pub const REBOOT: &str = "node.reboot";
-/// `node.seed`
+/// Reads the initial versions of packages.
 pub const SEED: &str = "node.seed";
-/// `node.versions`
+/// Reads the installed versions of packages.
 pub const VERSIONS: &str = "node.versions";
-/// `node.work`
+/// Reads the boot and the work.
 pub const WORK: &str = "node.work";
-/// `node.reboot-required`
+/// Reads whether a reboot is needed.
 pub const REBOOT_REQUIRED: &str = "node.reboot-required";
-/// `node.initialized`
+/// Declares the machine ready.
 pub const INITIALIZED: &str = "node.initialized";
 
-/// The operations as a catalogue of their own.
+/// These operations as a catalogue of their own.
 #[cfg(feature = "node")]
 pub(crate) fn catalogue() -> polity_core::catalogue::Catalogue {
     let operations = operations()
@@ -32,10 +33,10 @@ pub(crate) fn catalogue() -> polity_core::catalogue::Catalogue {
     }
 }
 
-/// The service, and its major version.
+/// The name of the service, with its major version.
 const SERVICE: &str = "node@1";
 
-/// Each operation with its name. What takes longer is work, of which `node.work` tells.
+/// The operations by name. Whatever takes longer than a call is work, whose progress `node.work` tells.
 pub fn operations() -> Vec<Named> {
     use OperationEffect::{Change, Read};
     let ensure = with(node(), json!({"versions": versions()}));
@@ -94,7 +95,7 @@ fn node() -> Value {
     json!({"node": name()})
 }
 
-/// What `node.work` answers.
+/// The schema of the answer of `node.work`.
 fn working() -> Value {
     let work = json!({
         "type": "object", "required": ["versions", "state"], "additionalProperties": false,
@@ -109,7 +110,7 @@ fn working() -> Value {
     })
 }
 
-/// An object with the fields of both.
+/// An object with the properties of both.
 fn with(mut properties: Value, more: Value) -> Value {
     if let (Some(properties), Value::Object(more)) = (properties.as_object_mut(), more) {
         properties.extend(more);
@@ -117,7 +118,7 @@ fn with(mut properties: Value, more: Value) -> Value {
     fields(properties)
 }
 
-/// More packages than any node has versions pinned of.
+/// The most packages of a node. No node has so many pinned.
 const MOST_PACKAGES: usize = 64;
 
 fn operation(
@@ -139,7 +140,7 @@ fn operation(
     (name, operation)
 }
 
-/// All of them are required.
+/// An object that requires all its properties.
 fn fields(properties: Value) -> Value {
     let required: Vec<&String> = properties
         .as_object()
@@ -149,8 +150,8 @@ fn fields(properties: Value) -> Value {
     json!({"type": "object", "required": required, "properties": properties, "additionalProperties": false})
 }
 
-/// Nothing that apt would take for an option, a pattern or another package's version. Source: Debian Policy 5.6.1,
-/// 5.6.12.
+/// A schema of versions by package that excludes all that apt would read as an option, a pattern or another
+/// package's version. Source: Debian Policy 5.6.1, 5.6.12.
 fn versions() -> Value {
     json!({
         "type": "object", "propertyNames": package(), "maxProperties": MOST_PACKAGES,

@@ -5,23 +5,23 @@ use serde_json::{Value, json};
 
 use super::{Named, create, fields, name, of, on_machine, operation, read, text, tier};
 
-/// The operation that adds a machine.
+/// Adds a machine to a pool.
 pub const ADD: &str = "pool.add-machine";
-/// `pool.list`
+/// Lists pools.
 pub const LIST: &str = "pool.list";
-/// `pool.ensure`
+/// Creates the infrastructure of pools.
 pub const ENSURE: &str = "pool.ensure";
-/// `pool.machines`
+/// Lists the machines of pools.
 pub const MACHINES: &str = "pool.machines";
-/// `pool.remove-machine`
+/// Removes a machine.
 pub const REMOVE: &str = "pool.remove-machine";
-/// `agent.install`
+/// Installs the node agent on a machine.
 pub const INSTALL: &str = "agent.install";
 
-/// The service, and its major version.
+/// The name of the service, with its major version.
 const SERVICE: &str = "pool@1";
 
-/// Everything about pools, and how agents come to their machines.
+/// The operations on pools, and the one that installs agents on their machines.
 pub fn operations(visible_within: u64) -> Vec<Named> {
     let pools = fields(json!({"pools": {"type": "array", "items": pool()}}), &["pools"]);
     let machines = fields(

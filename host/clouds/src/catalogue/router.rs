@@ -4,39 +4,39 @@ use serde_json::{Value, json};
 
 use super::{Named, change, create, fields, id, name, of, read, task, text};
 
-/// The operation that makes a router's VM.
+/// Creates the VM of a router.
 pub const BOOT: &str = "router.boot";
-/// The operation that plugs a port in.
+/// Plugs a port into a router.
 pub const ATTACH: &str = "port.attach";
-/// The operation that plugs a port out.
+/// Unplugs a port from a router.
 pub const DETACH: &str = "port.detach";
-/// The operation that configures a router.
+/// Configures a router.
 pub const PUSH: &str = "config.push";
-/// `image.get`
+/// Reads an image.
 pub const IMAGE: &str = "image.get";
-/// `port.get`
+/// Reads a port.
 pub const PORT: &str = "port.get";
-/// `router.resource`
+/// Reads whether the network service knows a router.
 pub const RESOURCE: &str = "router.resource";
-/// `router.get`
+/// Reads the VM of a router.
 pub const GET: &str = "router.get";
-/// `router.alive`
+/// Reads whether a router's management API answers.
 pub const ALIVE: &str = "router.alive";
-/// `router.interfaces`
+/// Reads the MAC addresses of a router's VM.
 pub const INTERFACES: &str = "router.interfaces";
-/// `router.stats`
+/// Reads the traffic of a router's ports.
 pub const STATS: &str = "router.stats";
-/// `router.delete`
+/// Removes the VM of a router.
 pub const DELETE: &str = "router.delete";
-/// `router.delete-ports`
+/// Gives back the ports of a router.
 pub const DELETE_PORTS: &str = "router.delete-ports";
-/// A router has no more ports than a VM has slots.
+/// The most ports of a router: a VM has this many slots.
 const PORTS: u64 = 26;
 
-/// The service, and its major version.
+/// The name of the service, with its major version.
 const SERVICE: &str = "router@1";
 
-/// Everything about routers, and about what they are made of.
+/// The operations on routers and on the things that they are made of.
 pub fn operations(visible_within: u64) -> Vec<Named> {
     let all = [boot(visible_within)].into_iter();
     of(SERVICE, all.chain(reads()).chain(changes()))

@@ -1,16 +1,16 @@
-//! Tasks: what takes longer than a call.
+//! Tasks: work of a cloud that takes longer than a call.
 
 use serde_json::json;
 
 use super::{Named, fields, id, of, power, read, text};
 
-/// The operation that says how a task stands.
+/// Reads the state of a task.
 pub const GET: &str = "task.get";
 
-/// The service, and its major version.
+/// The name of the service, with its major version.
 const SERVICE: &str = "task@1";
 
-/// Everything about tasks.
+/// The operations on tasks.
 pub fn operations() -> Vec<Named> {
     let error = json!({"fault": text(), "message": text(), "existing": power(), "requested": power()});
     let task = json!({

@@ -4,31 +4,31 @@ use serde_json::json;
 
 use super::{Named, create, fields, id, name, of, power, read, sealed, started, task, text};
 
-/// The operation that makes a VM.
+/// Creates a VM.
 pub const CLONE: &str = "vm.clone";
-/// `vm.find`
+/// Finds a VM by its instance UUID.
 pub const FIND: &str = "vm.find";
-/// `vm.get`
+/// Reads a VM.
 pub const GET: &str = "vm.get";
-/// `vm.metadata`
+/// Reads the guest metadata of a VM.
 pub const METADATA: &str = "vm.metadata";
-/// `vm.nics`
+/// Reads the NICs of a VM.
 pub const NICS: &str = "vm.nics";
-/// `vm.power`
+/// Reads the power state of a VM.
 pub const POWER: &str = "vm.power";
-/// `vm.reconfigure`
+/// Sets the guest metadata of a VM.
 pub const RECONFIGURE: &str = "vm.reconfigure";
-/// `vm.power-on`
+/// Turns a VM on.
 pub const POWER_ON: &str = "vm.power-on";
-/// `vm.power-off`
+/// Turns a VM off.
 pub const POWER_OFF: &str = "vm.power-off";
-/// `vm.destroy`
+/// Removes a VM.
 pub const DESTROY: &str = "vm.destroy";
 
-/// The service, and its major version.
+/// The name of the service, with its major version.
 const SERVICE: &str = "vm@1";
 
-/// Everything about VMs.
+/// The operations on VMs.
 pub fn operations(visible_within: u64) -> Vec<Named> {
     let all = reads().into_iter().chain(changes());
     of(SERVICE, all.chain([clone(visible_within)]))
@@ -106,7 +106,7 @@ fn clone(visible_within: u64) -> Named {
         "coresPerSocket": count,
         "memoryMiB": count,
         "diskGiB": count,
-        // vSphere allows ten.
+        // vSphere allows at most ten.
         "networks": {"type": "array", "items": name(), "maxItems": 10},
         "userData": sealed(),
     });

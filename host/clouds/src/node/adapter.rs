@@ -1,4 +1,4 @@
-//! How a host opens its own machine.
+//! The adapter for the machine on which the host runs.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::sessions::Sessions;
 
 const NODE: &str = "node";
 
-/// The machine that the host runs on. Only a host that is the agent of its node opens it.
+/// The machine on which the host runs. Only a host that is the agent of its node can open it.
 pub const ADAPTER: Adapter = Adapter {
     name: NODE,
     schema: || schemars::schema_for!(NodeConfig).to_value(),

@@ -1,4 +1,4 @@
-//! What a node's own cloud needs to know.
+//! The configuration of the cloud `node`.
 
 use std::path::PathBuf;
 
@@ -11,19 +11,19 @@ use super::memory::Versions;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NodeConfig {
-    /// Whose machine it is.
+    /// The name of the Node whose machine this is.
     pub node: String,
-    /// The versions to begin with, by package, as they were given when the agent was installed.
+    /// The versions at the start, by package, as they were given when the agent was installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<Versions>,
-    /// The root of the system whose packages these are. Any other than `/` is never rebooted, unless `rebootCommand`
-    /// says how.
+    /// The root of the system whose packages are managed. A root other than `/` can only be rebooted if
+    /// `rebootCommand` is set.
     #[serde(default = "root")]
     pub root: PathBuf,
-    /// Says what would be done, and does nothing.
+    /// Log the changes and make none.
     #[serde(default)]
     pub dry_run: bool,
-    /// How the machine is rebooted; `systemctl reboot` if it is not set.
+    /// The command that reboots the machine. The default is `systemctl reboot`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reboot_command: Option<Vec<String>>,
 }

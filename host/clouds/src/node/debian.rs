@@ -1,4 +1,4 @@
-//! The packages of a Debian system, by apt and dpkg, and its boots.
+//! Manages the packages of a Debian system with apt and dpkg, and its boots.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,10 +11,10 @@ use polity_core::contract::{Code, Failure};
 use super::config::NodeConfig;
 use super::memory::{Versions, WorkError};
 
-/// Characters of a command's complaint that are kept: its end says why.
+/// The most characters of a command's error output that are kept. Its end has the reason.
 const KEPT: usize = 600;
 
-/// A Debian system: this machine's own, or one below another root.
+/// A Debian system: that of this machine, or one below another root.
 pub(crate) struct Debian {
     root: PathBuf,
     dry_run: bool,
@@ -30,7 +30,7 @@ impl Debian {
         }
     }
 
-    /// Which of these packages are installed, as dpkg names their versions.
+    /// The installed packages among these, with dpkg's versions.
     pub(crate) fn installed(&self, packages: &[String]) -> Result<BTreeMap<String, String>, Failure> {
         let mut query = Command::new("dpkg-query");
         query
@@ -42,7 +42,7 @@ impl Debian {
             ])
             .args(packages);
         let output = run(&mut query).map_err(|e| Failure::new(Code::Internal, e.message))?;
-        // It fails if one of them is not known, and tells of the others.
+        // dpkg-query fails if it does not know one of the packages, but still prints the others.
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let lines = text.lines().filter_map(|line| {
             let mut fields = line.split('\t');
@@ -56,9 +56,9 @@ impl Debian {
         Ok(lines.collect())
     }
 
-    /// Installs exactly these versions and holds them. What is as it should be is left as it is.
+    /// Installs exactly these versions and holds them. Packages that are right already stay as they are.
     pub(crate) fn ensure(&self, versions: &Versions) -> Result<(), WorkError> {
-        // What was interrupted is finished first.
+        // dpkg may have been interrupted. It must finish before apt can work.
         self.change(self.dpkg().args(["--configure", "-a"]))?;
         self.change(self.apt("apt-get").args(["-q", "update"]))?;
         let mut pinned = Vec::new();
@@ -78,11 +78,12 @@ impl Debian {
         self.select(&held)
     }
 
-    /// The version by which a repository offers what is wanted: exactly that, or the newest that was made of it.
+    /// The version in a repository that matches the wanted one: exactly that version, or the newest Debian
+    /// revision of it.
     fn candidate(&self, package: &str, wanted: &str) -> Result<String, WorkError> {
         let mut madison = self.apt("apt-cache");
         if self.dry_run {
-            // Nor is what it has read kept.
+            // In a dry run apt also keeps no cache of what it has read.
             madison.args(["-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]);
         }
         let output = succeeded(madison.args(["madison", "--", package]))?;
@@ -108,7 +109,7 @@ impl Debian {
         }
     }
 
-    /// Which boot this is.
+    /// The id of this boot.
     pub(crate) fn boot_id(&self) -> Result<String, Failure> {
         let file = self.path("proc/sys/kernel/random/boot_id");
         let id = fs::read_to_string(&file)
@@ -116,27 +117,27 @@ impl Debian {
         Ok(id.trim().to_owned())
     }
 
-    /// What the system calls this machine.
+    /// The machine's id, from `/etc/machine-id`.
     pub(crate) fn machine_id(&self) -> Option<String> {
         let id = fs::read_to_string(self.path("etc/machine-id")).ok()?;
         Some(id.trim().to_owned()).filter(|id| !id.is_empty())
     }
 
-    /// Whether a package said that it wants another boot. Source: Debian Policy 9.12, `/run/reboot-required`.
+    /// Whether a package asked for a reboot. Source: Debian Policy 9.12, `/run/reboot-required`.
     pub(crate) fn is_reboot_required(&self) -> bool {
         ["run/reboot-required", "var/run/reboot-required"]
             .iter()
             .any(|file| self.path(file).exists())
     }
 
-    /// Whether there is a way to reboot it.
+    /// Checks that this system can be rebooted.
     pub(crate) fn can_reboot(&self) -> Result<(), Failure> {
         match self.root == Path::new("/") || self.reboot.is_some() || self.dry_run {
             true => Ok(()),
             false => Err(Failure::new(
                 Code::FailedPrecondition,
                 format!(
-                    "{} is no machine of its own: it is not rebooted",
+                    "{} is not the root of a machine, so it cannot be rebooted: set rebootCommand",
                     self.root.display()
                 ),
             )),
@@ -171,7 +172,7 @@ impl Debian {
 
     fn apt(&self, program: &str) -> Command {
         let mut apt = Command::new(program);
-        // Somebody else's run is waited for: an unattended upgrade, or what a killed process left.
+        // Another apt may run: an unattended upgrade, or one that a killed process left behind. Wait for it.
         apt.args(["-o", "DPkg::Lock::Timeout=300"])
             .args(["-o", "Dpkg::Options::=--force-confold"]);
         if self.is_below_another_root() {
@@ -180,7 +181,7 @@ impl Debian {
                 format!("Dir={root}"),
                 format!("Dir::State::status={root}/var/lib/dpkg/status"),
                 format!("DPkg::Options::=--root={root}"),
-                // Its repositories may be where the user of downloads cannot look.
+                // apt's user for downloads may not be allowed to read the repositories of this root.
                 "APT::Sandbox::User=root".to_owned(),
             ] {
                 apt.args(["-o", &option]);
@@ -189,7 +190,7 @@ impl Debian {
         apt
     }
 
-    /// Sets what dpkg is to do with packages.
+    /// Sets which packages dpkg holds.
     fn select(&self, selections: &str) -> Result<(), WorkError> {
         let mut dpkg = self.dpkg();
         dpkg.arg("--set-selections").stdin(Stdio::piped());
@@ -207,7 +208,7 @@ impl Debian {
         }
     }
 
-    /// Runs what changes something, or only says so.
+    /// Runs a command that changes the system. In a dry run it only logs the command.
     fn change(&self, command: &mut Command) -> Result<(), WorkError> {
         if self.dry_run {
             tracing::warn!("dry run: {}", spelled(command));
@@ -217,7 +218,7 @@ impl Debian {
     }
 }
 
-/// A version without what Debian adds to it: `1.30.2` of `1:1.30.2-1.1`.
+/// The upstream part of a Debian version: `1.30.2` of `1:1.30.2-1.1`.
 fn upstream(version: &str) -> &str {
     let without_epoch = version.split_once(':').map_or(version, |(_, rest)| rest);
     without_epoch
@@ -225,8 +226,8 @@ fn upstream(version: &str) -> &str {
         .map_or(without_epoch, |(upstream, _)| upstream)
 }
 
-/// How the installed version of a package is told: as it was asked for, if it is what was asked for, otherwise without
-/// what Debian adds to it.
+/// The installed version in the form in which it was asked for: if it satisfies what was asked for, in
+/// exactly those words, otherwise the upstream part.
 pub(crate) fn as_it_was_asked_for<'a>(installed: &'a str, wanted: Option<&'a str>) -> &'a str {
     match wanted {
         Some(wanted) if wanted == installed || wanted == upstream(installed) => wanted,

@@ -1,4 +1,4 @@
-//! What a node remembers across boots and processes. There is no object for it before the node joins.
+//! The state of a node that outlives boots and processes. No object could hold it before the node joins.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,17 @@ use serde::{Deserialize, Serialize};
 /// Versions by package.
 pub(crate) type Versions = BTreeMap<String, String>;
 
-/// Everything that is remembered.
+/// The whole state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Memory {
-    /// What was given when the agent was installed; once something was done, it is not taken from elsewhere any more.
+    /// The versions that were given when the agent was installed. After the first work, the configuration's
+    /// are no longer read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seed: Option<Versions>,
-    /// The machine was said to be prepared.
+    /// Whether the machine was declared ready.
     pub(crate) initialized: bool,
-    /// What runs, or was done last.
+    /// The work that runs or ended last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) work: Option<Work>,
     /// The boot that this process is about to end.
@@ -24,20 +25,20 @@ pub(crate) struct Memory {
     pub(crate) ending: Option<String>,
 }
 
-/// Packages that are, or were, brought to their versions.
+/// Packages that are or were brought to these versions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Work {
     pub(crate) versions: Versions,
     pub(crate) state: WorkState,
-    /// The boot in which it ended.
+    /// The boot in which the work ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) boot_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<WorkError>,
 }
 
-/// How far work is.
+/// The progress of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum WorkState {
@@ -46,10 +47,11 @@ pub(crate) enum WorkState {
     Failed,
 }
 
-/// Why work failed.
+/// The reason why work failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WorkError {
-    /// `not-found`: there is no such version. `unavailable`: a repository cannot be reached. `internal`: anything else.
+    /// `not-found`: there is no such version. `unavailable`: a repository cannot be reached. `internal`:
+    /// anything else.
     pub(crate) code: String,
     pub(crate) message: String,
 }

@@ -1,20 +1,21 @@
-//! The machine that this host runs on: its Debian packages, and its boots.
+//! The machine on which this host runs: its Debian packages and its boots.
 //!
 //! # Flow
 //!
-//! `node.ensure` writes down what is to be installed and begins it on a thread of its own; `node.work` tells how far it
-//! is. What runs when the process ends is begun again when it starts: installing what is installed changes nothing, so
-//! a process that is killed in the middle rolls forward.
+//! `node.ensure` writes down what is to be installed and starts it on a thread of its own. `node.work` tells
+//! the progress. Work that runs when the process ends is started again with the next process. Installing an
+//! installed version changes nothing, so a process that is killed in the middle simply continues.
 //!
 //! # Guarantees
 //!
-//! - Exactly one version of a package is installed, and held there.
-//! - A request that names another node is refused: a machine answers for itself only.
-//! - A boot is ended once: a request that names another boot than this one is refused.
+//! - Exactly one version of a package is installed, and it is held.
+//! - A request that names another node is refused: a machine answers only for itself.
+//! - A boot is ended once: a request that names another boot is refused.
 //!
 //! # Caveats
 //!
-//! One process per node: whoever opens the folder that `persist` writes to sees to that.
+//! Only one process may run for a node. Whoever passes `persist` must make sure of that, for example by
+//! locking the folder.
 
 mod adapter;
 mod config;
@@ -41,15 +42,16 @@ pub use config::NodeConfig;
 use debian::Debian;
 use memory::{Memory, Versions, Work, WorkState};
 
-/// Milliseconds between the answer to `node.reboot` and the reboot: what the answer brings about is written first.
+/// The time between the answer to `node.reboot` and the reboot, in milliseconds. The host needs it to write
+/// the results of that answer.
 const REBOOTS_AFTER: u64 = 10_000;
 
-/// Stores what is remembered durably, or says why it could not.
+/// Stores the node's state durably.
 type Persist = Box<dyn Fn(&str) -> io::Result<()> + Send + Sync>;
 
-/// What is remembered cannot be read.
+/// The stored state cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("what this node remembers cannot be read: {0}")]
+#[error("the stored state of this node cannot be read: {0}")]
 pub struct MemoryError(#[from] serde_json::Error);
 
 /// The machine as a cloud.
@@ -58,7 +60,7 @@ pub struct NodeCloud {
     machine: Arc<Machine>,
 }
 
-/// What the requests and the thread that installs share.
+/// The state that requests share with the thread that installs.
 struct Machine {
     config: NodeConfig,
     debian: Debian,
@@ -68,7 +70,7 @@ struct Machine {
 }
 
 impl NodeCloud {
-    /// Goes on from what was saved, with the work that was under way.
+    /// Continues from the stored state, with the work that was under way.
     pub fn open(
         config: NodeConfig,
         saved: Option<&str>,
@@ -104,19 +106,19 @@ impl Cloud for NodeCloud {
         Box::pin(async move {
             let done = tokio::task::spawn_blocking(move || machine.perform(&request));
             done.await.unwrap_or_else(|e| {
-                let message = format!("it was not performed to its end: {e}");
+                let message = format!("the operation was cut off: {e}");
                 Err(Failure::new(Code::Internal, message).effect_unknown())
             })
         })
     }
 
     fn resolve<'a>(&'a self, _: &'a Session, _: &'a PendingEntry) -> BoxFuture<'a, Resolution> {
-        // No operation here creates anything.
+        // No operation of this cloud creates anything.
         Box::pin(std::future::ready(Resolution::unknown("a node creates nothing")))
     }
 }
 
-/// The arguments of all operations.
+/// The arguments of all operations together.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Arguments {
@@ -135,7 +137,7 @@ impl Machine {
             .map_err(|e| Failure::new(Code::InvalidArgument, e.to_string()))?;
         let node = &self.config.node;
         if arguments.node != *node {
-            let message = format!("this is node {node}, and it answers for no other");
+            let message = format!("this machine is node {node}: it does not answer for other nodes");
             return Err(Failure::new(Code::PermissionDenied, message));
         }
         match request.operation.as_str() {
@@ -154,7 +156,7 @@ impl Machine {
         let memory = self.remembered();
         let versions = memory.seed.as_ref().or(self.config.seed.as_ref());
         let versions = versions.ok_or_else(|| {
-            let message = "nothing was given when this agent was installed";
+            let message = "this agent was installed without initial versions";
             Failure::new(Code::NotFound, message)
         })?;
         Ok(json!({"node": self.config.node, "versions": versions, "initialized": memory.initialized}))
@@ -187,7 +189,7 @@ impl Machine {
         Ok(told)
     }
 
-    /// Begins to install. The same work that runs is joined.
+    /// Starts to install. If the same work is under way, the request joins it.
     fn ensure(self: &Arc<Self>, versions: Versions) -> Answer {
         {
             let mut memory = self.remembered();
@@ -200,7 +202,7 @@ impl Machine {
                     true => Ok(json!({})),
                     false => Err(Failure::new(
                         Code::FailedPrecondition,
-                        "other versions are being installed",
+                        "other versions are being installed: wait until node.work has ended",
                     )),
                 };
             }
@@ -213,7 +215,7 @@ impl Machine {
         Ok(json!({}))
     }
 
-    /// Installs on a thread of its own, and remembers what came of it.
+    /// Installs on a thread of its own and stores the result.
     fn install(self: Arc<Self>, versions: Versions) {
         std::thread::spawn(move || {
             let done = self.debian.ensure(&versions);
@@ -234,7 +236,7 @@ impl Machine {
         Ok(json!({}))
     }
 
-    /// Ends this boot, a moment later.
+    /// Ends this boot after a short time.
     fn reboot(self: &Arc<Self>, boot_id: &str) -> Answer {
         let present = self.debian.boot_id()?;
         if boot_id != present {
@@ -246,7 +248,7 @@ impl Machine {
         if memory.ending.as_ref() == Some(&present) {
             return Ok(json!({}));
         }
-        // Not saved: a process that ends before the reboot has not scheduled it.
+        // This is not stored: if the process ends before the reboot, no reboot is scheduled any more.
         memory.ending = Some(present);
         let (machine, runtime) = (self.clone(), tokio::runtime::Handle::current());
         runtime.spawn(async move {
@@ -267,7 +269,7 @@ impl Machine {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is remembered, durably. What was only said is forgotten with the process: nothing of it was done.
+    /// Changes the state and stores it. A dry run stores nothing: nothing of what it says was done.
     fn remember(&self, memory: &mut Memory, change: impl FnOnce(&mut Memory)) -> Result<(), Failure> {
         change(memory);
         let Some(persist) = self.persist.as_ref().filter(|_| !self.config.dry_run) else {
@@ -275,7 +277,7 @@ impl Machine {
         };
         let snapshot = serde_json::to_string(memory).expect("a memory is JSON");
         persist(&snapshot).map_err(|e| {
-            let message = format!("what this node did cannot be remembered: {e}");
+            let message = format!("the state of this node cannot be stored: {e}");
             Failure::new(Code::Internal, message).effect_unknown()
         })
     }

@@ -1,4 +1,4 @@
-//! The boots of a machine: of one below a scratch root, which a script there reboots.
+//! The machine's boots, on a machine below a temporary root, which a script reboots.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,14 +10,14 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A script takes a moment; this leaves room for a machine that compiles at the same time.
+/// The script takes a moment. This leaves enough time on a machine that compiles meanwhile.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Time that passes when the test says so.
+/// A clock that the test moves.
 #[derive(Default)]
 struct Hand {
     now: tokio::sync::watch::Sender<u64>,
-    /// For how long somebody wanted to sleep, in order.
+    /// The sleeps that were asked for, in order.
     slept: Mutex<Vec<u64>>,
 }
 
@@ -43,7 +43,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// It is in the boot `b-1`.
+    /// A machine in the boot `b-1`.
     fn new() -> Self {
         let bench = Bench {
             root: tempfile::tempdir().expect("a folder"),
@@ -63,7 +63,7 @@ impl Bench {
         fs::write(self.path("proc/sys/kernel/random/boot_id"), format!("{id}\n")).expect("written");
     }
 
-    /// A command that reboots it: a line in a file.
+    /// A reboot command that runs this script.
     fn reboots_by(&self, script: &str) -> Option<Vec<String>> {
         let file = self.path("reboot");
         fs::write(&file, format!("#!/bin/sh\ncd \"$(dirname \"$0\")\"\n{script}\n")).expect("written");
@@ -71,7 +71,7 @@ impl Bench {
         Some(vec![file.display().to_string()])
     }
 
-    /// The machine as a process of its agent has it.
+    /// The machine as a new process of its agent opens it.
     fn machine(&self, reboot_command: Option<Vec<String>>, dry_run: bool) -> NodeCloud {
         let config = NodeConfig {
             node: "n".into(),
@@ -95,7 +95,7 @@ impl Bench {
         self.hand.slept.lock().expect("nobody panicked").clone()
     }
 
-    /// So many reboots were begun.
+    /// The number of reboots that were begun.
     fn reboots(&self) -> usize {
         fs::read_to_string(self.path("reboots"))
             .unwrap_or_default()
@@ -163,11 +163,11 @@ fn a_boot_is_ended_once_ten_seconds_after_it_was_asked_for() {
         bench.hand.now.send_replace(10_000);
         bench.until_reboots(1).await;
 
-        // It goes down. Whoever asks meanwhile is answered the same.
+        // The machine is going down. A second request gets the same answer.
         reboot(&machine, "b-1").await.expect("it is under way");
         assert_eq!(bench.slept(), [10_000]);
 
-        // It came back, and its agent with it.
+        // The machine has booted, and its agent runs again.
         bench.boots("b-2");
         let machine = bench.machine(bench.reboots_by(COUNTS), false);
         let work = ask(&machine, "node.work", json!({})).await.expect("an answer");
@@ -197,7 +197,7 @@ fn a_root_of_which_nobody_says_how_it_is_rebooted_is_not() {
     on_a_runtime(async {
         let bench = Bench::new();
         let machine = bench.machine(None, false);
-        is_refused(reboot(&machine, "b-1").await, "no machine of its own");
+        is_refused(reboot(&machine, "b-1").await, "is not the root of a machine");
         assert!(bench.slept().is_empty());
     });
 }
@@ -235,7 +235,8 @@ fn what_is_only_said_is_neither_done_nor_remembered() {
         reboot(&machine, "b-1").await.expect("it is said");
         tokio::task::yield_now().await;
         bench.hand.now.send_replace(10_000);
-        // It is over once another one can be waited for behind it.
+        // The runtime has one thread for blocking work. If another task on it ends, the reboot's task has
+        // ended before it.
         let blocking = tokio::task::spawn_blocking(|| ());
         tokio::task::yield_now().await;
         blocking.await.expect("it ends");

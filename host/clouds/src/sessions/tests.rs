@@ -1,4 +1,4 @@
-//! Sessions, on a clock that is told.
+//! Tests of sessions. The test passes the time.
 
 use polity_core::catalogue::Credential;
 
@@ -65,7 +65,7 @@ impl Bench {
         self.sessions.get(self.now, plan, owner)
     }
 
-    /// As whom the adapter is called, if at all.
+    /// The token with which the adapter is called; `None` if it is not called.
     fn enter(&mut self, owner: &str, handle: &Value) -> Option<String> {
         let entered = self.sessions.enter(self.now, &session(owner, handle));
         entered.ok().and_then(|session| session.handle)
