@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use polity_cluster::Cluster;
@@ -13,6 +14,7 @@ use polity_core::contract::{Kind, ListQuery, Manifest, Precondition, Question, R
 use polity_core::controller::Health;
 use polity_core::grants::{self, Grants};
 use polity_core::object::Object;
+use polity_core::time::{Unix, millis};
 use polity_kube_rules::time::rfc3339;
 use polity_sandbox::Policy;
 use serde_json::{Value, json};
@@ -279,7 +281,7 @@ impl Bindings {
     pub(crate) fn statuses(
         &mut self,
         health: impl Fn(&str) -> Option<Health>,
-        unix: u64,
+        unix: Unix,
     ) -> Vec<(String, Write)> {
         let mut writes = Vec::new();
         for (name, known) in self.known.iter_mut().filter(|(_, known)| !known.loading) {
@@ -490,7 +492,7 @@ fn check_limits(limits: &Limits) -> Result<()> {
         ("stepFuel", limits.step_fuel),
         ("passFuel", limits.pass_fuel),
         ("memory", limits.memory),
-        ("stepWall", limits.step_wall),
+        ("stepWall", millis(limits.step_wall)),
         ("steps", limits.steps.into()),
         ("entries", limits.entries.into()),
         ("journal", limits.journal),
@@ -500,13 +502,14 @@ fn check_limits(limits: &Limits) -> Result<()> {
         ("burst", limits.burst.into()),
         ("dependencies", limits.dependencies.into()),
         ("cloudCalls", limits.cloud_calls.into()),
-        ("longestWait", limits.longest_wait),
+        ("longestWait", millis(limits.longest_wait)),
     ];
     if let Some((name, _)) = bounds.iter().find(|(_, bound)| *bound == 0) {
         bail!("spec.limits.{name}: 0 would stop every pass; use 1 or more");
     }
     let (shortest, longest) = (limits.shortest_wait, limits.longest_wait);
     if shortest > longest {
+        let (shortest, longest) = (millis(shortest), millis(longest));
         bail!(
             "spec.limits.shortestWait: {shortest} ms is more than longestWait ({longest} ms); lower shortestWait or raise longestWait"
         );
@@ -523,15 +526,19 @@ fn within_reason(mut limits: Limits) -> Limits {
         &mut limits.step_fuel,
         &mut limits.pass_fuel,
         &mut limits.memory,
-        &mut limits.step_wall,
         &mut limits.journal,
         &mut limits.answer,
         &mut limits.output,
+    ] {
+        *limit = (*limit).min(REASON);
+    }
+    for length in [
+        &mut limits.step_wall,
         &mut limits.refill,
         &mut limits.shortest_wait,
         &mut limits.longest_wait,
     ] {
-        *limit = (*limit).min(REASON);
+        *length = (*length).min(Duration::from_millis(REASON));
     }
     limits
 }
@@ -568,7 +575,7 @@ fn running(ready: &Ready) -> Value {
         .into()
 }
 
-fn status(known: &Known, health: &Health, unix: u64) -> Value {
+fn status(known: &Known, health: &Health, unix: Unix) -> Value {
     let loaded = match &known.problem {
         None => ("Loaded", "True", "Loaded", "all policies are loaded".to_owned()),
         Some(problem) => ("Loaded", "False", "CannotLoad", problem.clone()),
@@ -671,7 +678,7 @@ fn status(known: &Known, health: &Health, unix: u64) -> Value {
                 .iter()
                 .find(|c| c["type"] == kind && c["status"] == state)
                 .and_then(|c| c["lastTransitionTime"].as_str().map(str::to_owned))
-                .unwrap_or_else(|| rfc3339(unix));
+                .unwrap_or_else(|| rfc3339(unix.0));
             let message = printable(&shortened(&message, 4_096));
             json!({"type": kind, "status": state, "reason": reason, "message": message, "lastTransitionTime": since})
         })

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use polity_clouds::BoxFuture;
-use polity_core::key::Now;
+use polity_core::time::{Boot, Now, Unix};
 use tokio::sync::SetOnce;
 use tokio::time::Instant;
 
@@ -48,7 +48,7 @@ impl FromStr for Speed {
     }
 }
 
-/// Milliseconds since boot and since 1970, and sleeps by the same clock.
+/// The time since boot and since 1970, and sleeps by the same clock.
 ///
 /// Both readings run at the clock's speed from the moment at which it starts. Network calls take real time;
 /// only timers, leases and the simulated cloud use this clock.
@@ -56,8 +56,8 @@ impl FromStr for Speed {
 /// A clock can be made to stand still at first, so that no time passes while the host gets ready.
 pub struct Clock {
     speed: Speed,
-    boot: u64,
-    unix: u64,
+    /// The time at which the clock was made.
+    origin: Now,
     /// Empty while the clock stands still.
     started: SetOnce<Started>,
 }
@@ -65,7 +65,7 @@ pub struct Clock {
 /// The moment at which a clock was started, by the system clock that it follows.
 enum Started {
     /// The system's boot clock. It counts suspends: a lease expires while the machine sleeps.
-    Boot(u64),
+    Boot(Boot),
     /// The runtime's timer, which tests can pause.
     Runtime(Instant),
 }
@@ -73,29 +73,33 @@ enum Started {
 impl Clock {
     /// A real clock.
     pub fn real() -> Self {
-        let clock = Self::standing(Speed::REAL, 0);
+        let clock = Self::standing(Speed::REAL, Unix::default());
         clock.start();
         clock
     }
 
     /// A clock that starts at this time and follows the runtime's timer, which tests can pause.
-    pub fn of_runtime(unix: u64) -> Self {
+    pub fn of_runtime(unix: Unix) -> Self {
         Clock {
             speed: Speed::REAL,
-            boot: 0,
-            unix,
+            origin: Now {
+                boot: Boot::default(),
+                unix,
+            },
             started: SetOnce::new_with(Some(Started::Runtime(Instant::now()))),
         }
     }
 
     /// A clock that stands still until it is started, and then continues from this virtual time, which the
     /// data folder remembers.
-    pub fn standing(speed: Speed, unix: u64) -> Self {
+    pub fn standing(speed: Speed, unix: Unix) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         Clock {
             speed,
-            boot: boot_ms(),
-            unix: unix.max(now.unwrap_or_default().as_millis() as u64),
+            origin: Now {
+                boot: boot(),
+                unix: unix.max(Unix::default() + now.unwrap_or_default()),
+            },
             started: SetOnce::new(),
         }
     }
@@ -110,7 +114,7 @@ impl Clock {
             return;
         }
         let started = match self.speed {
-            Speed::REAL => Started::Boot(boot_ms()),
+            Speed::REAL => Started::Boot(boot()),
             Speed::Times(_) => Started::Runtime(Instant::now()),
             Speed::Max => {
                 // From now on the runtime's timer jumps to the next timeout whenever all tasks wait.
@@ -126,60 +130,58 @@ impl Clock {
         self.speed
     }
 
-    fn elapsed(&self) -> u64 {
+    fn elapsed(&self) -> Duration {
         match self.started.get() {
-            None => 0,
-            Some(Started::Boot(started)) => boot_ms().saturating_sub(*started),
+            None => Duration::ZERO,
+            Some(Started::Boot(started)) => boot() - *started,
             Some(Started::Runtime(started)) => match self.speed {
-                Speed::Times(times) => (started.elapsed().as_secs_f64() * 1_000.0 * times) as u64,
-                Speed::Max => started.elapsed().as_millis() as u64,
+                Speed::Times(times) => {
+                    Duration::from_millis((started.elapsed().as_secs_f64() * 1_000.0 * times) as u64)
+                }
+                Speed::Max => started.elapsed(),
             },
         }
     }
 
     /// Both clocks, read together.
     pub fn now(&self) -> Now {
-        let elapsed = self.elapsed();
-        Now {
-            boot: self.boot.saturating_add(elapsed),
-            unix: self.unix.saturating_add(elapsed),
-        }
+        self.origin + self.elapsed()
     }
 
-    /// Sleeps for this many milliseconds of this clock.
-    pub async fn sleep(&self, millis: u64) {
+    /// Sleeps for this much time of this clock.
+    pub async fn sleep(&self, length: Duration) {
         self.started.wait().await;
         let time = match self.speed {
             // At a slow speed a long sleep may be longer than a `Duration` can hold.
-            Speed::Times(times) => Duration::try_from_secs_f64(millis as f64 / 1_000.0 / times),
-            Speed::Max => Ok(Duration::from_millis(millis)),
+            Speed::Times(times) => Duration::try_from_secs_f64(length.as_secs_f64() / times),
+            Speed::Max => Ok(length),
         };
         tokio::time::sleep(time.unwrap_or(Duration::MAX)).await;
     }
 
-    /// Sleeps until a time of this clock, in milliseconds since boot.
-    pub async fn sleep_until(&self, boot: u64) {
+    /// Sleeps until a time of this clock.
+    pub async fn sleep_until(&self, boot: Boot) {
         // A deadline may lie centuries ahead, and the runtime's timer takes some years at most. So it sleeps
         // a day at a time.
-        const DAY: u64 = 86_400_000;
-        self.sleep(boot.saturating_sub(self.now().boot).min(DAY)).await;
+        const DAY: Duration = Duration::from_hours(24);
+        self.sleep((boot - self.now().boot).min(DAY)).await;
     }
 }
 
 impl polity_clouds::Clock for Clock {
     fn now_ms(&self) -> u64 {
-        self.now().unix
+        self.now().unix.0
     }
 
     fn sleep_ms(&self, millis: u64) -> BoxFuture<'_, ()> {
-        Box::pin(self.sleep(millis))
+        Box::pin(self.sleep(Duration::from_millis(millis)))
     }
 }
 
-/// Milliseconds since boot, suspends included.
-fn boot_ms() -> u64 {
+/// The time since boot, suspends included.
+fn boot() -> Boot {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000
+    Boot(time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000)
 }
 
 #[cfg(test)]
@@ -193,15 +195,16 @@ mod tests {
             .start_paused(true)
             .build();
         runtime.expect("a runtime").block_on(async {
-            let far = 9_000_000_000_000;
+            let far = Unix(9_000_000_000_000);
             let clock = Clock::standing(Speed::Times(60.0), far);
             tokio::time::sleep(Duration::from_secs(3_600)).await;
             assert_eq!(clock.now().unix, far);
-            let slept = tokio::time::timeout(Duration::from_secs(3_600), clock.sleep(1)).await;
+            let slept =
+                tokio::time::timeout(Duration::from_secs(3_600), clock.sleep(Duration::from_millis(1))).await;
             assert!(slept.is_err(), "its time does not pass");
             clock.start();
-            clock.sleep(60_000).await;
-            assert_eq!(clock.now().unix, far + 60_000);
+            clock.sleep(Duration::from_mins(1)).await;
+            assert_eq!(clock.now().unix, far + Duration::from_mins(1));
         });
     }
 
@@ -209,14 +212,17 @@ mod tests {
     fn a_clock_that_jumps_takes_no_real_time() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
-            let clock = Clock::standing(Speed::Max, 0);
+            let clock = Clock::standing(Speed::Max, Unix::default());
             let before = clock.now();
             clock.start();
-            let week = 7 * 86_400_000;
+            let week = 7 * Duration::from_hours(24);
             clock.sleep(week).await;
             // The runtime's timer is exact to a millisecond.
             let slept = clock.now().unix - before.unix;
-            assert!((week..=week + 1).contains(&slept), "{slept}");
+            assert!(
+                (week..=week + Duration::from_millis(1)).contains(&slept),
+                "{slept:?}"
+            );
         });
     }
 

@@ -1,7 +1,10 @@
 //! Texts, times and digests for people: safe on a terminal, and cut to a length that people read.
 
+use std::time::Duration;
+
 use polity_core::contract::Next;
 use polity_core::record::{Outcome, PassRecord};
+use polity_core::time::millis;
 
 /// JSON without characters that act on a terminal. JSON's own escapes leave some of them in.
 pub(crate) fn escaped_json(document: &impl serde::Serialize) -> String {
@@ -77,8 +80,9 @@ pub fn then(record: &PassRecord) -> String {
     }
 }
 
-/// Milliseconds in words: `20s`, `1m30s`, `250ms`.
-pub fn duration(ms: u64) -> String {
+/// A length in words: `20s`, `1m30s`, `250ms`.
+pub fn duration(length: Duration) -> String {
+    let ms = millis(length);
     match (ms / 60_000, ms % 60_000) {
         (0, ms) if ms < 1_000 => format!("{ms}ms"),
         (0, ms) if ms % 1_000 == 0 => format!("{}s", ms / 1_000),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::future::ready;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{FutureExt as _, StreamExt as _};
 use polity_clouds::Cloud;
@@ -15,6 +16,7 @@ use polity_core::controller::lease::LeaseTrouble;
 use polity_core::controller::{Controller, Health, Input, KeyView, Output, RoomSizes};
 use polity_core::key::Key;
 use polity_core::object::{Object, ResourceVersion};
+use polity_core::time::Boot;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
@@ -31,8 +33,8 @@ use crate::workers::Workers;
 /// The most inputs that one turn of the loop takes in before it looks at everything else again. It bounds the
 /// length of a turn.
 const TURN: usize = 256;
-/// The time between checks for changed statuses of bindings, in milliseconds of the clock.
-const STATUS_EVERY: u64 = 2_000;
+/// The time between checks for changed statuses of bindings.
+const STATUS_EVERY: Duration = Duration::from_secs(2);
 
 /// The wait before a watch that ended is started again.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
@@ -122,7 +124,7 @@ pub(crate) struct Engine {
     stopping: watch::Receiver<Option<Stop>>,
     calls: BTreeMap<CallId, AbortHandle>,
     watches: BTreeMap<Scope, AbortHandle>,
-    next_status: u64,
+    next_status: Boot,
     /// The present problems of the lease and the watches.
     said: Said,
     /// Bindings of this host alone. They replace those of the cluster.
@@ -159,7 +161,7 @@ impl Engine {
             stopping,
             calls: BTreeMap::new(),
             watches: BTreeMap::new(),
-            next_status: 0,
+            next_status: Boot::default(),
             said: Said::default(),
             local: parts.local,
         };
@@ -292,7 +294,7 @@ impl Engine {
                 .observer
                 .report(&format!("binding {name} is not loaded: {problem}")),
         }
-        self.next_status = 0;
+        self.next_status = Boot::default();
     }
 
     /// Forgets the policies that no binding names any more. A policy with which a pass in flight began is

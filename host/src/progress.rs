@@ -9,6 +9,7 @@ use polity_core::contract::Manifest;
 use polity_core::key::Key;
 use polity_core::path;
 use polity_core::record::PassRecord;
+use polity_core::time::{Boot, millis};
 use serde_json::{Value, json};
 
 use crate::display::{escaped_json, printable, shortened, then};
@@ -31,7 +32,7 @@ pub enum Format {
 /// Prints the progress and records every pass.
 pub struct Progress {
     format: Format,
-    started: u64,
+    started: Boot,
     ends: Arc<LastOutcomes>,
     recorder: Option<Recorder>,
     said: Said,
@@ -41,8 +42,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// `started` is the time in milliseconds since boot from which the printed times count.
-    pub fn new(format: Format, started: u64, ends: Arc<LastOutcomes>, recorder: Option<Recorder>) -> Self {
+    /// `started` is the time from which the printed times count.
+    pub fn new(format: Format, started: Boot, ends: Arc<LastOutcomes>, recorder: Option<Recorder>) -> Self {
         let bold = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         Progress {
             format,
@@ -65,7 +66,7 @@ impl Progress {
         if self.last.insert(record.key.clone(), news.clone()) == Some(news) {
             return;
         }
-        let at = record.ended.boot.saturating_sub(self.started);
+        let at = millis(record.ended.boot - self.started);
         let kind = &record.kind.kind;
         match self.format {
             Format::Json => print_json(&json!({

@@ -2,10 +2,13 @@
 //! wrong, and not the same line a thousand times.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
-/// For this many milliseconds the same line about one subject is not reported again, even if other lines came
-/// between. A problem that comes and goes all the time is no news.
-const SILENT: u64 = 600_000;
+use polity_core::time::Boot;
+
+/// For this long the same line about one subject is not reported again, even if other lines came between. A
+/// problem that comes and goes all the time is no news.
+const SILENT: Duration = Duration::from_mins(10);
 /// The most different lines that are remembered for one subject.
 const KEPT: usize = 8;
 
@@ -18,13 +21,13 @@ pub(crate) struct Said {
 #[derive(Debug, Default)]
 struct Topic {
     now: Option<String>,
-    said: VecDeque<(String, u64)>,
+    said: VecDeque<(String, Boot)>,
 }
 
 impl Said {
     /// Takes in the present problem of a subject, or `None` if it has none, and returns the line to report if
-    /// that is news. `now` is in milliseconds of any clock that never goes back.
-    pub(crate) fn news(&mut self, of: &str, wrong: Option<&str>, now: u64) -> Option<String> {
+    /// that is news. `now` is the time of a clock that never goes back.
+    pub(crate) fn news(&mut self, of: &str, wrong: Option<&str>, now: Boot) -> Option<String> {
         if wrong.is_none() && !self.topics.contains_key(of) {
             return None;
         }
@@ -33,7 +36,7 @@ impl Said {
             return None;
         }
         topic.now = wrong.map(str::to_owned);
-        topic.said.retain(|(_, at)| now.saturating_sub(*at) < SILENT);
+        topic.said.retain(|(_, at)| now - *at < SILENT);
         let line = match wrong {
             Some(wrong) => format!("{of}: {wrong}"),
             None => format!("{of}: it works again"),
@@ -61,13 +64,13 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_once_and_again_when_it_changes() {
         let mut said = Said::default();
-        assert_eq!(said.news("watch of Pod", None, 0), None);
-        let line = said.news("watch of Pod", Some("forbidden"), 0);
+        assert_eq!(said.news("watch of Pod", None, Boot(0)), None);
+        let line = said.news("watch of Pod", Some("forbidden"), Boot(0));
         assert_eq!(line.as_deref(), Some("watch of Pod: forbidden"));
-        assert_eq!(said.news("watch of Pod", Some("forbidden"), 1), None);
-        let line = said.news("watch of Pod", Some("no answer"), 2);
+        assert_eq!(said.news("watch of Pod", Some("forbidden"), Boot(1)), None);
+        let line = said.news("watch of Pod", Some("no answer"), Boot(2));
         assert_eq!(line.as_deref(), Some("watch of Pod: no answer"));
-        let line = said.news("watch of Pod", None, 3);
+        let line = said.news("watch of Pod", None, Boot(3));
         assert_eq!(line.as_deref(), Some("watch of Pod: it works again"));
     }
 
@@ -77,8 +80,11 @@ mod tests {
         let mut lines = 0;
         for round in 0..1_000 {
             let at = round * 1_000;
-            lines += said.news("watch of Pod", Some("forbidden"), at).iter().count();
-            lines += said.news("watch of Pod", None, at + 500).iter().count();
+            lines += said
+                .news("watch of Pod", Some("forbidden"), Boot(at))
+                .iter()
+                .count();
+            lines += said.news("watch of Pod", None, Boot(at + 500)).iter().count();
         }
         assert_eq!(lines, 4, "twice each in a thousand seconds");
     }

@@ -11,6 +11,7 @@ use polity_cluster::Cluster;
 use polity_core::binding;
 use polity_core::call::{Scope, WatchEvent};
 use polity_core::contract::{Code, Kind, ListQuery, ObjectRef, Question};
+use polity_core::time::Unix;
 use polity_sim::Simulated as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -231,8 +232,8 @@ impl Scenario {
     }
 
     /// The position: where an earlier process left the scenario in this data folder, or else its beginning at
-    /// `now` (Unix milliseconds).
-    pub(crate) fn position(&self, data: Option<&Data>, now: u64) -> Result<Position> {
+    /// `now`.
+    pub(crate) fn position(&self, data: Option<&Data>, now: Unix) -> Result<Position> {
         match data {
             Some(data) => Position::resume(&self.digest, &self.steps, data, now),
             None => Ok(Position::beginning(&self.digest, &self.steps, now)),

@@ -105,7 +105,7 @@ pub struct Settling<'a> {
 impl Settling<'_> {
     /// Waits. Returns what is stuck at the deadline, or an empty list if everything settled before.
     pub async fn wait(&self, clock: &Clock, deadline: Millis) -> Vec<String> {
-        let end = clock.now().boot.saturating_add(deadline.0);
+        let end = clock.now().boot + deadline.into();
         loop {
             let Some(view) = self.handle.view().await else {
                 return vec!["the host stopped".into()];

@@ -7,6 +7,7 @@ use polity_clouds::{BoxFuture, Cloud};
 use polity_cluster::Cluster;
 use polity_core::call::Write;
 use polity_core::contract::{Answer, Code, Failure, Question};
+use polity_core::time::Unix;
 use polity_sim::kubelets::{self, Objects};
 use polity_sim::{Sim, Simulated as _};
 use serde_json::{Value, json};
@@ -22,12 +23,12 @@ pub(crate) fn has_unfinished_faults(cloud: &dyn Cloud) -> bool {
     sim.is_some_and(|sim| sim.inspect(|sim, now| sim.has_unfinished_faults(now)))
 }
 
-/// Lets the times of each scenario count from this moment (Unix milliseconds), however long it took to open
+/// Lets the times of each scenario count from this moment, however long it took to open
 /// the cloud.
-pub(crate) fn begin(clouds: &Clouds, start: u64) {
+pub(crate) fn begin(clouds: &Clouds, start: Unix) {
     for cloud in clouds.all() {
         if let Some(sim) = cloud.simulation() {
-            sim.inspect(|sim, _| sim.begin(start));
+            sim.inspect(|sim, _| sim.begin(start.0));
         }
     }
 }

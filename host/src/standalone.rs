@@ -19,7 +19,7 @@ const OLD_SIM: &str = "cloud-sim.json";
 pub fn open(clock: &Arc<Clock>, data: Option<&Data>) -> Result<Api> {
     let now = clock.clone();
     let clock: polity_standalone::Clock =
-        Arc::new(move || UNIX_EPOCH + Duration::from_millis(now.now().unix));
+        Arc::new(move || UNIX_EPOCH + Duration::from_millis(now.now().unix.0));
     let mut seed = [0; 16];
     rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
         .context("the operating system returned no random bytes")?;

@@ -95,7 +95,7 @@ impl State {
         let (now, before) = (Instant::now(), self.stopped.get(work));
         let times = before.map_or(0, |stopped| stopped.times).saturating_add(1);
         let wait = SHORTEST.saturating_mul(1 << (times - 1).min(16)).min(LONGEST);
-        let in_words = duration(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+        let in_words = duration(wait);
         let stopped = Stopped {
             times,
             until: now + wait,

@@ -5,13 +5,14 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use polity_core::call::{Call, CallId, LeaseRead, Reply, Scope, WatchEvent, Write};
 use polity_core::contract::{Code, Failure, Pass};
 use polity_core::controller::{Controller, Input, Output};
-use polity_core::key::Now;
 use polity_core::object::Object;
 use polity_core::object::ResourceVersion;
+use polity_core::time::{Boot, Now, Unix};
 use polity_tests::simulation::store::merge;
 use polity_tests::simulation::{bindings, native};
 use serde_json::{Value, json};
@@ -158,8 +159,8 @@ fn main() {
     let mut bench = Bench {
         machine: Controller::new("bench"),
         now: Now {
-            boot: 1_000_000,
-            unix: 1_767_225_600_000,
+            boot: Boot(1_000_000),
+            unix: Unix(1_767_225_600_000),
         },
         leased: false,
         steps: Vec::new(),
@@ -191,8 +192,7 @@ fn main() {
     bench.leased = true;
     let before = bytes();
     for _ in 0..100 {
-        bench.now.boot += 1_000;
-        bench.now.unix += 1_000;
+        bench.now = bench.now + Duration::from_secs(1);
         bench.feed(Input::Tick);
     }
     let passes = bench.machine.passes_in_flight();
@@ -201,8 +201,7 @@ fn main() {
     let mut rounds = 0;
     while bench.machine.keys().any(|(_, key)| key.queued || key.running) {
         bench.answer_steps();
-        bench.now.boot += 1;
-        bench.now.unix += 1;
+        bench.now = bench.now + Duration::from_millis(1);
         bench.feed(Input::Tick);
         rounds += 1;
         assert!(rounds < 1_000_000, "the passes do not end");

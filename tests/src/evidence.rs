@@ -490,15 +490,16 @@ fn json(text: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use polity_core::contract::{CloudAct, Failure};
-    use polity_core::key::{Key, Now, PassId};
+    use polity_core::key::{Key, PassId};
     use polity_core::record::{Discard, Outcome};
+    use polity_core::time::Now;
     use serde_json::json;
 
     use super::*;
 
     /// A published pass of a machine, which noted this, did these acts and patched the machine so.
     fn pass(notes: &[&str], acts: &[(&str, Result<Value, Failure>)], patch: Value) -> PassRecord {
-        let now = Now { boot: 0, unix: 0 };
+        let now = Now::default();
         let entry = |(operation, answer): &(&str, Result<Value, Failure>)| Entry {
             request: Request::Act(Act::Cloud(CloudAct {
                 operation: (*operation).to_owned(),

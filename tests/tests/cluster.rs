@@ -17,6 +17,7 @@ use polity_core::contract::{
     ObjectRef, Precondition, Question,
 };
 use polity_core::object::Object;
+use polity_core::time::Unix;
 use polity_standalone::{Api, Store};
 use polity_tests::host_harness::wire::{Frames, until_cut};
 use polity_tests::kubernetes::{Assets, KubeServer};
@@ -479,11 +480,11 @@ async fn the_lease_is_written_by_one_at_a_time(site: Site) {
     let time = AtomicU64::new(1_795_219_199_990);
     let write = |holder: &str, version: Option<String>| LeaseWrite {
         holder: holder.into(),
-        duration: 20_000,
+        duration: Duration::from_secs(20),
         version,
         transitions: 1,
         // Each renewal is another version, also within a second.
-        now: time.fetch_add(1, Ordering::SeqCst),
+        now: Unix(time.fetch_add(1, Ordering::SeqCst)),
     };
     assert_eq!(cluster.lease(None).await, Ok(None));
     let ours = cluster
@@ -493,7 +494,7 @@ async fn the_lease_is_written_by_one_at_a_time(site: Site) {
         .expect("a lease");
     assert_eq!(
         (ours.holder.as_str(), ours.duration, ours.transitions),
-        ("we", 20_000, 1)
+        ("we", Duration::from_secs(20), 1)
     );
     let failure = cluster
         .lease(Some(&write("they", None)))
@@ -576,7 +577,7 @@ async fn an_event_that_comes_again_is_counted(site: Site) {
     };
     for n in 0..3 {
         site.cluster
-            .write(&write(1_795_219_000_000 + n * 1_000))
+            .write(&write(Unix(1_795_219_000_000 + n * 1_000)))
             .await
             .expect("written");
     }

@@ -1,6 +1,7 @@
 //! Rules of core, one at a time, on a desk where nothing happens by chance.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use polity_core::binding::{Binding, Grant, LoadedPolicy};
 use polity_core::call::{Call, Reply, Write};
@@ -12,6 +13,7 @@ use polity_core::contract::{
 use polity_core::controller::Input;
 use polity_core::fault::{Fault, FaultKind, Stepped};
 use polity_core::record::Outcome;
+use polity_core::time::millis;
 use polity_tests::simulation::bindings::{
     self, FINALIZER, MACHINES, WIDGETS, binding, kind, manifest, native,
 };
@@ -151,7 +153,7 @@ fn a_changed_retry_policy_moves_the_deadline_and_starts_no_pass() {
     desk.create(a_widget("a"));
     desk.sleep(10_000);
     assert_eq!(desk.records.len(), 1);
-    assert_eq!(desk.records[0].wait, Some(3_600_000));
+    assert_eq!(desk.records[0].wait, Some(Duration::from_hours(1)));
     desk.feed(bound(widgets(
         "w",
         [lifecycle("fails"), retry_policy("brisk")],
@@ -330,7 +332,7 @@ fn a_faulting_object_waits_longer_each_time_and_others_go_on() {
             "{:?}",
             bad[0].roles[0].fault
         );
-        let waits: Vec<u64> = bad.iter().filter_map(|r| r.wait).collect();
+        let waits: Vec<Duration> = bad.iter().filter_map(|r| r.wait).collect();
         assert!(
             waits.len() >= 4 && waits.windows(2).all(|w| w[0] < w[1]),
             "{kind:?}: {waits:?}"
@@ -535,7 +537,7 @@ fn a_denial_is_published_and_the_lifecycle_is_not_asked() {
     assert!(desk.performed.is_empty());
     let status = desk.store.get(&at("Widget", "a")).expect("there").tree()["status"].clone();
     assert_eq!(status, json!({"identity": "nobody"}));
-    assert_eq!(desk.records[0].wait, Some(60_000));
+    assert_eq!(desk.records[0].wait, Some(Duration::from_mins(1)));
 }
 
 #[test]
@@ -675,7 +677,7 @@ fn absent_is_believed_only_after_this_host_has_known_the_entry_for_long_enough()
     // The cloud counts by a clock that jumped: the entry was written a moment ago.
     desk.doubt = Box::new(|_| Resolution::Absent);
     machine_in_doubt(&mut desk);
-    let visible_within = sim().operations["vm.clone"].visible_within;
+    let visible_within = millis(sim().operations["vm.clone"].visible_within);
     desk.sleep(visible_within - 1_000);
     assert!(desk.performed.is_empty());
     desk.sleep(2_000);
@@ -765,8 +767,7 @@ fn a_pass_ends_when_the_lease_is_lost() {
     // Held back longer than any write may take, and than the lease lasts.
     desk.sleep(4_000);
     let (call, _) = desk.held.remove(0);
-    desk.now.boot += 30_000;
-    desk.now.unix += 30_000;
+    desk.now = desk.now + Duration::from_secs(30);
     let written = desk.store.get(&at("Machine", "m")).expect("there").clone();
     desk.feed(Input::Returned {
         call,

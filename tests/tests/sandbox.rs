@@ -1,6 +1,7 @@
 //! What the sandbox does with policies that are none, and with policies that misbehave.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use polity_core::binding::Limits;
 use polity_core::contract::{Cause, Pass, Requests, Role, Step};
@@ -152,7 +153,7 @@ fn an_endless_loop_runs_out_of_fuel() {
 fn a_loop_with_more_fuel_than_time_meets_the_wall_limit_and_says_it_is_not_deterministic() {
     let limits = Limits {
         step_fuel: u64::MAX / 2,
-        step_wall: 50,
+        step_wall: Duration::from_millis(50),
         ..Limits::default()
     };
     let fault = hostile()
@@ -308,7 +309,7 @@ fn limits_as_large_as_numbers_go_are_limits() {
         step_fuel: u64::MAX,
         pass_fuel: u64::MAX,
         memory: u64::MAX,
-        step_wall: u64::MAX,
+        step_wall: Duration::MAX,
         output: u64::MAX,
         ..Limits::default()
     };

@@ -129,7 +129,7 @@ fn a_pass_without_its_causes_concludes_the_same() {
             for role in record.roles.iter().filter(|role| role.conclusion.is_some()) {
                 let pass = Pass {
                     object: record.object.clone(),
-                    now: record.started.unix,
+                    now: record.started.unix.0,
                     causes: Vec::new(),
                     attempt: record.attempt,
                     config: role.config.clone(),

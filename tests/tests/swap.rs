@@ -11,6 +11,7 @@ use polity_core::contract::{Cause, Code, Failure, Next, RetryClass, RetryRequest
 use polity_core::controller::Input;
 use polity_core::record::{Outcome, PassRecord};
 use polity_core::retry::default_wait;
+use polity_core::time::{Boot, millis};
 use polity_tests::guests;
 use polity_tests::host_harness::{Host, Site};
 use polity_tests::simulation::bindings::{self, MACHINES, WIDGETS, manifest, native};
@@ -23,7 +24,7 @@ const SWAPS: usize = 100;
 const MACHINES_IN_FLIGHT: usize = 200;
 const TENANTS: usize = 4;
 /// A key whose time has come starts within this: milliseconds.
-const PROMPTLY: u64 = 1_000;
+const PROMPTLY: Duration = Duration::from_secs(1);
 
 /// A retry policy and its configuration, and when the host took it over.
 #[derive(Debug)]
@@ -31,10 +32,10 @@ struct Version {
     /// Its digest.
     policy: String,
     config: Value,
-    /// Not before; boot milliseconds.
-    from: u64,
+    /// Not before.
+    from: Boot,
     /// Not later.
-    by: u64,
+    by: Boot,
 }
 
 /// A world in which a retry policy is swapped.
@@ -97,7 +98,7 @@ impl Swapped {
         all
     }
 
-    fn now(&self) -> u64 {
+    fn now(&self) -> Boot {
         self.site.clock.now().boot
     }
 
@@ -118,7 +119,7 @@ impl Swapped {
     }
 
     /// Waits until the host has taken over what the binding says now, and of which this holds; notes the version.
-    async fn taken_over(&mut self, from: u64, holds: impl Fn(&Value) -> bool) {
+    async fn taken_over(&mut self, from: Boot, holds: impl Fn(&Value) -> bool) {
         loop {
             let binding = self.binding().await;
             let status = &binding["status"];
@@ -176,8 +177,8 @@ impl Swapped {
     }
 
     /// The versions that may have been in force at a time: two while one of them was being taken over.
-    fn at(&self, time: u64) -> impl Iterator<Item = &Version> {
-        let ends = self.versions[1..].iter().map(|next| next.by).chain([u64::MAX]);
+    fn at(&self, time: Boot) -> impl Iterator<Item = &Version> {
+        let ends = self.versions[1..].iter().map(|next| next.by).chain([Boot::MAX]);
         let versions = self.versions.iter().zip(ends);
         versions
             .filter(move |(version, end)| (version.from..=*end).contains(&time))
@@ -224,7 +225,7 @@ impl Native {
     }
 
     /// Milliseconds, for this request under this configuration.
-    fn wait(&self, policy: &str, request: &RetryRequest, config: &Value) -> u64 {
+    fn wait(&self, policy: &str, request: &RetryRequest, config: &Value) -> Duration {
         fn asked<C: serde::de::DeserializeOwned>(
             request: &RetryRequest,
             config: &Value,
@@ -260,9 +261,8 @@ impl Native {
             backoff_retry::decide(asked(request, config))
         };
         let limits = Limits::default();
-        let wait = u64::try_from(wait.as_millis()).expect("milliseconds");
-        wait.clamp(limits.shortest_wait, limits.longest_wait)
-            .max(request.retry_after().unwrap_or(0))
+        let wished = Duration::from_millis(request.retry_after().unwrap_or(0));
+        wait.clamp(limits.shortest_wait, limits.longest_wait).max(wished)
     }
 }
 
@@ -335,7 +335,7 @@ fn none_was_lost(world: &Swapped, native: &Native, passes: &[PassRecord]) {
         };
         assert!(
             in_force.iter().any(due),
-            "began at {began}: {before:#?} {in_force:?}"
+            "began at {began:?}: {before:#?} {in_force:?}"
         );
         moved += usize::from(!in_force.iter().any(|version| native.answered(version, before)));
     }
@@ -469,7 +469,7 @@ fn without_a_policy_those_who_wait_wait_as_the_host_says() {
     let mut desk = desk(&[("patient", 3_600)], "patient");
     let waits = default_wait(&desk.records[0].retry.as_ref().expect("asked").request);
     desk.feed(bound(widgets(None)));
-    desk.sleep(waits);
+    desk.sleep(millis(waits));
     assert_eq!(desk.records.len(), 2);
     assert_eq!(desk.records[1].retry, None);
 }
@@ -485,7 +485,7 @@ fn a_pass_that_outlives_its_policy_waits_as_that_one_says_until_the_new_one_has(
     let ended = &desk.records[1];
     assert_eq!(
         (&*ended.retry.as_ref().expect("asked").policy.0, ended.wait),
-        ("old", Some(3_600_000))
+        ("old", Some(Duration::from_hours(1)))
     );
     desk.sleep(29_000);
     assert_eq!(desk.records.len(), 2);
@@ -520,7 +520,7 @@ fn a_wake_that_is_due_for_another_reason_is_not_put_off() {
 fn other_limits_are_another_answer() {
     let mut desk = desk(&[("patient", 3_600)], "patient");
     let mut limited = widgets(Some("patient"));
-    limited.spec.limits.longest_wait = 20_000;
+    limited.spec.limits.longest_wait = Duration::from_secs(20);
     desk.feed(bound(limited));
     desk.sleep(20_000);
     assert_eq!(desk.records.len(), 2);

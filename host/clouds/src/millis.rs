@@ -1,6 +1,7 @@
 //! Durations in the form in which people write them.
 
 use std::fmt;
+use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, Visitor};
@@ -35,6 +36,12 @@ impl Millis {
 
     fn bounded(millis: u64) -> Option<Self> {
         (millis <= LONGEST).then_some(Millis(millis))
+    }
+}
+
+impl From<Millis> for Duration {
+    fn from(length: Millis) -> Duration {
+        Duration::from_millis(length.0)
     }
 }
 

@@ -2,6 +2,7 @@
 //! when it happens again.
 
 use polity_core::contract::{Answer, Event, EventType, ObjectRef};
+use polity_core::time::Unix;
 use polity_kube_rules::time::rfc3339;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -22,17 +23,17 @@ const NAME: usize = 200;
 
 impl Cluster {
     /// Counts up an Event object that exists already.
-    pub(crate) async fn count(&self, event: &ObjectRef, now: u64) -> Answer {
+    pub(crate) async fn count(&self, event: &ObjectRef, now: Unix) -> Answer {
         let known = self.get(event).await?;
         let count = known["count"].as_u64().unwrap_or(1).saturating_add(1).min(COUNT);
-        let patch = json!({"count": count, "lastTimestamp": rfc3339(now)});
+        let patch = json!({"count": count, "lastTimestamp": rfc3339(now.0)});
         self.merge(event, None, &patch, &[MANAGER]).await
     }
 }
 
 /// The Event object for a first occurrence. Its name is a hash of its content, so that the next occurrence
 /// finds the same object.
-pub(crate) fn fresh(object: &ObjectRef, uid: &str, event: &Event, now: u64) -> Value {
+pub(crate) fn fresh(object: &ObjectRef, uid: &str, event: &Event, now: Unix) -> Value {
     let (reason, message) = (reason(&event.reason), cut(&event.message, MESSAGE));
     let hash = Sha256::new_with_prefix(uid)
         .chain_update([0])
@@ -54,7 +55,7 @@ pub(crate) fn fresh(object: &ObjectRef, uid: &str, event: &Event, now: u64) -> V
         },
         "type": match event.kind { EventType::Normal => "Normal", EventType::Warning => "Warning" },
         "reason": reason, "message": message, "count": 1,
-        "firstTimestamp": rfc3339(now), "lastTimestamp": rfc3339(now),
+        "firstTimestamp": rfc3339(now.0), "lastTimestamp": rfc3339(now.0),
         "source": {"component": "polity"}, "reportingComponent": "polity", "reportingInstance": "",
     })
 }
@@ -81,7 +82,7 @@ mod tests {
     use crate::fake::{Fake, Reply, reference, refusal};
     use polity_core::call::Write;
 
-    fn write(message: &str, now: u64) -> Write {
+    fn write(message: &str, now: Unix) -> Write {
         Write::Event {
             object: reference("g/v1", "Widget", "a", "x"),
             uid: "u".into(),
@@ -97,7 +98,10 @@ mod tests {
     #[tokio::test]
     async fn an_event_says_what_happened_to_what() {
         let fake = Fake::serving([Reply::json(201, json!({}))]);
-        let wrote = fake.cluster().write(&write("no room", 951_782_400_000)).await;
+        let wrote = fake
+            .cluster()
+            .write(&write("no room", Unix(951_782_400_000)))
+            .await;
         assert!(wrote.is_ok());
         let event = &fake.seen()[0].body;
         assert_eq!(event["involvedObject"]["uid"], "u");
@@ -123,8 +127,18 @@ mod tests {
             Reply::json(201, json!({})),
         ]);
         let cluster = fake.cluster();
-        assert!(cluster.write(&write("no room", 951_782_400_000)).await.is_ok());
-        assert!(cluster.write(&write("no host", 951_782_400_000)).await.is_ok());
+        assert!(
+            cluster
+                .write(&write("no room", Unix(951_782_400_000)))
+                .await
+                .is_ok()
+        );
+        assert!(
+            cluster
+                .write(&write("no host", Unix(951_782_400_000)))
+                .await
+                .is_ok()
+        );
         let seen = fake.seen();
         let name = |n: usize| {
             seen[n].body["metadata"]["name"]
@@ -157,7 +171,7 @@ mod tests {
             &format!("{}-.{}", "n".repeat(198), "m".repeat(50)),
         );
         object.namespace = None;
-        let event = fresh(&object, "u", &event, 0);
+        let event = fresh(&object, "u", &event, Unix(0));
         let name = event["metadata"]["name"].as_str().unwrap_or_default();
         assert!(
             name.len() <= 253 && !name.contains("-.") && !name.contains(".."),
@@ -190,7 +204,7 @@ mod tests {
             Reply::json(200, known),
             Reply::json(200, json!({})),
         ]);
-        assert!(fake.cluster().write(&write("no room", 0)).await.is_ok());
+        assert!(fake.cluster().write(&write("no room", Unix(0))).await.is_ok());
         assert_eq!(fake.seen()[2].body["count"], i32::MAX);
     }
 }

@@ -1,7 +1,10 @@
 //! The lease: one object, always written with the version that was read.
 
+use std::time::Duration;
+
 use polity_core::call::{LeaseRead, LeaseWrite};
 use polity_core::contract::{Code, Failure, Kind, ObjectRef};
+use polity_core::time::millis;
 use polity_kube_rules::time::{micro_time, of_unix_ms};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -37,11 +40,11 @@ impl Cluster {
     async fn write_lease(&self, reference: &ObjectRef, write: &LeaseWrite) -> Result<Value, Failure> {
         // `micro_time` keeps the milliseconds. If two renewals wrote the same time, the second would change
         // nothing, and other hosts would count the lease's duration from the first.
-        let now = micro_time(of_unix_ms(write.now));
+        let now = micro_time(of_unix_ms(write.now.0));
         let mut lease = json!({
             "metadata": {},
             "spec": {
-                "holderIdentity": write.holder, "leaseDurationSeconds": write.duration.div_ceil(1_000).max(1),
+                "holderIdentity": write.holder, "leaseDurationSeconds": millis(write.duration).div_ceil(1_000).max(1),
                 "renewTime": now, "leaseTransitions": write.transitions,
             },
         });
@@ -80,7 +83,7 @@ fn read(lease: &Value) -> LeaseRead {
             .as_str()
             .unwrap_or_default()
             .to_owned(),
-        duration: number(&lease["spec"]["leaseDurationSeconds"]) * 1_000,
+        duration: Duration::from_secs(number(&lease["spec"]["leaseDurationSeconds"])),
         version: lease["metadata"]["resourceVersion"]
             .as_str()
             .unwrap_or_default()
@@ -101,6 +104,7 @@ mod tests {
     use super::*;
     use crate::fake::{Fake, Reply, not_found, refusal};
     use polity_core::contract::Effect;
+    use polity_core::time::Unix;
 
     fn lease(holder: &str, version: &str) -> Value {
         json!({
@@ -112,10 +116,10 @@ mod tests {
     fn write(version: Option<&str>) -> LeaseWrite {
         LeaseWrite {
             holder: "me".into(),
-            duration: 19_500,
+            duration: Duration::from_millis(19_500),
             version: version.map(str::to_owned),
             transitions: 3,
-            now: 951_782_400_012,
+            now: Unix(951_782_400_012),
         }
     }
 
@@ -125,7 +129,7 @@ mod tests {
         let cluster = fake.cluster();
         let expected = LeaseRead {
             holder: "you".into(),
-            duration: 20_000,
+            duration: Duration::from_secs(20),
             version: "7".into(),
             transitions: 2,
         };
@@ -144,7 +148,10 @@ mod tests {
         endless["spec"]["leaseTransitions"] = json!(u64::MAX);
         let fake = Fake::serving([Reply::json(200, endless)]);
         let read = fake.cluster().lease(None).await.expect("read").expect("a lease");
-        assert_eq!(read.duration, u64::from(i32::MAX.unsigned_abs() - 1) * 1_000);
+        assert_eq!(
+            read.duration,
+            Duration::from_secs(u64::from(i32::MAX.unsigned_abs() - 1))
+        );
         assert_eq!(read.transitions, u64::from(i32::MAX.unsigned_abs() - 1));
     }
 

@@ -13,6 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use polity_core::contract::{Answer, Code, Failure, ObjectRef};
 use polity_core::grants::MINTED;
+use polity_core::time::{Unix, millis};
 use polity_kube_rules::{names::LONGEST_LABEL, time::rfc3339};
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::{Value, json};
@@ -35,7 +36,7 @@ const OWNER: &str = "polity.dev/minted-for";
 const EXPIRES: &str = "polity.dev/expires";
 /// The longest lifetime of a token, whatever is granted. A policy that needs a token for longer mints another
 /// one.
-const LONGEST_TTL: u64 = 24 * 3_600_000;
+const LONGEST_TTL: Duration = Duration::from_hours(24);
 /// The most valid tokens of one owner, if no grant says otherwise. A cluster of some hundred machines joins
 /// them a few at a time.
 const TOKENS: usize = 128;
@@ -51,8 +52,8 @@ pub struct Wanted<'a> {
     pub kind: &'a str,
     /// For bootstrap tokens: the groups of the node that joins, in addition to `system:bootstrappers`.
     pub groups: &'a [String],
-    /// The lifetime in milliseconds.
-    pub ttl: u64,
+    /// The lifetime.
+    pub ttl: Duration,
     /// The uid of the primary that the token is for.
     pub owner: &'a str,
 }
@@ -60,8 +61,8 @@ pub struct Wanted<'a> {
 /// How much a grant allows its policy to mint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MintLimits {
-    /// The longest lifetime of a token in milliseconds; at most one day.
-    pub longest_ttl: u64,
+    /// The longest lifetime of a token; at most one day.
+    pub longest_ttl: Duration,
     /// The most valid tokens that one owner may have at the same time.
     pub count: usize,
 }
@@ -140,11 +141,12 @@ impl Cluster {
     ///
     /// Source of the form of bootstrap tokens:
     /// <https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/>.
-    pub async fn mint(&self, wanted: Wanted<'_>, unix: u64, limits: MintLimits) -> Answer {
+    pub async fn mint(&self, wanted: Wanted<'_>, unix: Unix, limits: MintLimits) -> Answer {
         let Wanted { ttl, owner, .. } = wanted;
         let end = Instant::now() + LONGEST;
         let longest = limits.longest_ttl.min(LONGEST_TTL);
         if ttl > longest {
+            let (ttl, longest) = (millis(ttl), millis(longest));
             let message = format!(
                 "a token with a lifetime of {ttl} ms is not minted: the longest allowed lifetime is {longest} ms"
             );
@@ -154,7 +156,7 @@ impl Cluster {
             let message = "no token is minted: the uid of the owner is not a valid label value";
             return Err(Failure::new(Code::InvalidArgument, message));
         }
-        let expires = unix.saturating_add(ttl);
+        let expires = unix + ttl;
         let (name, form, entries) = fresh(&wanted, expires)?;
         let what = "a minted token";
         let counted = until(end, Verb::Get, what, self.count_minted(owner, unix, limits.count));
@@ -170,7 +172,7 @@ impl Cluster {
             "apiVersion": "v1", "kind": "Secret", "type": form, "stringData": entries,
             "metadata": {
                 "name": name, "namespace": self.lease.0, "labels": {OWNER: owner},
-                "annotations": {EXPIRES: expires.to_string()},
+                "annotations": {EXPIRES: expires.0.to_string()},
             },
         });
         until(end, Verb::Create, what, self.create(&object, &[])).await?;
@@ -207,7 +209,7 @@ impl Cluster {
     }
 
     /// The number of this owner's valid tokens, counted up to `most`.
-    async fn count_minted(&self, owner: &str, unix: u64, most: usize) -> Result<usize, Failure> {
+    async fn count_minted(&self, owner: &str, unix: Unix, most: usize) -> Result<usize, Failure> {
         let (mut count, mut next) = (0, None);
         let selector = format!("{OWNER}={owner}");
         loop {
@@ -226,7 +228,7 @@ impl Cluster {
 
     /// Removes expired tokens: each mint looks at one page of all tokens, and the next mint at the page after
     /// it. A token that cannot be removed now is removed in a later round.
-    async fn sweep(&self, unix: u64) {
+    async fn sweep(&self, unix: Unix) {
         let from = self.swept().take();
         let Ok(page) = self.minted(OWNER, SWEPT, from.as_deref()).await else {
             // The server may have forgotten the `continue` token. `take` above has cleared it, so the next
@@ -309,9 +311,9 @@ impl Cluster {
 }
 
 /// When a minted token expires. If that cannot be read, it never does: no token is removed on a guess.
-fn expires(secret: &Value) -> u64 {
+fn expires(secret: &Value) -> Unix {
     let at = secret["metadata"]["annotations"][EXPIRES].as_str();
-    at.and_then(|at| at.parse().ok()).unwrap_or(u64::MAX)
+    Unix(at.and_then(|at| at.parse().ok()).unwrap_or(u64::MAX))
 }
 
 fn not_minted(name: &str) -> Failure {
@@ -334,13 +336,13 @@ fn entries(secret: &Value) -> Vec<(&str, &str)> {
 }
 
 /// The name, the type and the entries of a new token.
-fn fresh(wanted: &Wanted<'_>, expires: u64) -> Result<(String, &'static str, Value), Failure> {
+fn fresh(wanted: &Wanted<'_>, expires: Unix) -> Result<(String, &'static str, Value), Failure> {
     match wanted.kind {
         "bootstrap-token" => {
             let (id, secret) = (letters(6)?, letters(16)?);
             let mut entries = json!({
                 TOKEN: format!("{id}.{secret}"), "token-id": id, "token-secret": secret,
-                "expiration": rfc3339(expires), "usage-bootstrap-authentication": "true",
+                "expiration": rfc3339(expires.0), "usage-bootstrap-authentication": "true",
                 "usage-bootstrap-signing": "true",
             });
             if !wanted.groups.is_empty() {
@@ -520,7 +522,7 @@ mod tests {
         Reply::json(200, json!({"metadata": {}, "items": []}))
     }
 
-    fn wanted(kind: &str, ttl: u64) -> Wanted<'_> {
+    fn wanted(kind: &str, ttl: Duration) -> Wanted<'_> {
         Wanted {
             kind,
             groups: &[],
@@ -530,7 +532,8 @@ mod tests {
     }
 
     async fn mint(cluster: &Cluster, ttl: u64, unix: u64, limits: MintLimits) -> Answer {
-        cluster.mint(wanted("bootstrap-token", ttl), unix, limits).await
+        let wanted = wanted("bootstrap-token", Duration::from_millis(ttl));
+        cluster.mint(wanted, Unix(unix), limits).await
     }
 
     #[tokio::test]
@@ -546,9 +549,12 @@ mod tests {
             let fake = Fake::serving([none(), none(), Reply::json(201, json!({}))]);
             let wanted = Wanted {
                 groups,
-                ..wanted("bootstrap-token", 500)
+                ..wanted("bootstrap-token", Duration::from_millis(500))
             };
-            let made = fake.cluster().mint(wanted, 1_000, MintLimits::default()).await;
+            let made = fake
+                .cluster()
+                .mint(wanted, Unix(1_000), MintLimits::default())
+                .await;
             assert!(made.is_ok(), "{made:?}");
             assert_eq!(fake.seen()[2].body["stringData"]["auth-extra-groups"], written);
         }
@@ -608,14 +614,18 @@ mod tests {
     #[tokio::test]
     async fn no_token_is_of_use_for_longer_than_a_day_or_than_its_grant_says() {
         let hour = MintLimits {
-            longest_ttl: 3_600_000,
+            longest_ttl: Duration::from_hours(1),
             ..MintLimits::default()
         };
         let ever = MintLimits {
-            longest_ttl: u64::MAX,
+            longest_ttl: Duration::MAX,
             ..MintLimits::default()
         };
-        for (ttl, limits) in [(u64::MAX, ever), (LONGEST_TTL + 1, ever), (3_600_001, hour)] {
+        for (ttl, limits) in [
+            (u64::MAX, ever),
+            (millis(LONGEST_TTL) + 1, ever),
+            (3_600_001, hour),
+        ] {
             let fake = Fake::serving([]);
             let failure = mint(&fake.cluster(), ttl, u64::MAX - 1, limits)
                 .await
@@ -692,7 +702,8 @@ mod tests {
     async fn what_is_not_known_is_not_minted() {
         let fake = Fake::serving([]);
         let limits = MintLimits::default();
-        let answer = fake.cluster().mint(wanted("crown", 500), 1_000, limits).await;
+        let wanted = wanted("crown", Duration::from_millis(500));
+        let answer = fake.cluster().mint(wanted, Unix(1_000), limits).await;
         assert_eq!(answer.map_err(|failure| failure.code), Err(Code::Unimplemented));
         assert!(fake.seen().is_empty());
     }

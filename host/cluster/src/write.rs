@@ -3,6 +3,7 @@
 use polity_core::call::Write;
 use polity_core::contract::{Act, Answer, Code, Eviction, Failure, ObjectRef, Precondition};
 use polity_core::object::Object;
+use polity_core::time::Unix;
 use polity_kube_rules::deletion::{is_deleting, is_ended};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -121,7 +122,7 @@ struct Prepared {
     subresource: Option<String>,
     body: Value,
     /// Set for an Event: if the Event object exists, it is counted up with this time.
-    counted: Option<u64>,
+    counted: Option<Unix>,
 }
 
 fn prepare(write: &Write) -> Result<Prepared, Failure> {

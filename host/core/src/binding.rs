@@ -1,12 +1,14 @@
 //! `PolicyBinding`: which policies govern which kind, with which grants, limits and cloud.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::contract::{Json, Kind, Manifest, Role};
 use crate::grants::Grants;
+use crate::time::as_millis;
 
 /// The `apiVersion` of bindings.
 pub const API_VERSION: &str = "polity.dev/v1alpha1";
@@ -196,17 +198,17 @@ pub struct BoundedMint {
     /// nodes looks at them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
-    /// Milliseconds that a token is of use at most.
-    #[serde(default = "longest_ttl")]
-    pub longest_ttl: u64,
+    /// How long a token is of use at most.
+    #[serde(default = "longest_ttl", with = "as_millis")]
+    pub longest_ttl: Duration,
     /// Tokens that are of use at a time for one object.
     #[serde(default = "minted_count")]
     pub count: u32,
 }
 
 /// A day.
-fn longest_ttl() -> u64 {
-    24 * 3_600_000
+fn longest_ttl() -> Duration {
+    Duration::from_hours(24)
 }
 
 fn minted_count() -> u32 {
@@ -230,8 +232,8 @@ impl MintGrant {
         }
     }
 
-    /// Milliseconds that a token is of use at most.
-    pub fn longest_ttl(&self) -> u64 {
+    /// How long a token is of use at most.
+    pub fn longest_ttl(&self) -> Duration {
         match self {
             MintGrant::Kind(_) => longest_ttl(),
             MintGrant::Bounded(mint) => mint.longest_ttl,
@@ -319,8 +321,9 @@ pub struct Limits {
     pub pass_fuel: u64,
     /// Bytes of one step in all its linear memories and tables.
     pub memory: u64,
-    /// Milliseconds of wall time of one step: a seat belt.
-    pub step_wall: u64,
+    /// Wall time of one step: a seat belt.
+    #[serde(with = "as_millis")]
+    pub step_wall: Duration,
     /// Steps of a pass.
     pub steps: u32,
     /// Journal entries of a pass.
@@ -337,18 +340,21 @@ pub struct Limits {
     pub passes_per_tenant: u32,
     /// Passes that a key may start in a burst.
     pub burst: u32,
-    /// Milliseconds in which a key earns one more pass.
-    pub refill: u64,
+    /// In this time a key earns one more pass.
+    #[serde(with = "as_millis")]
+    pub refill: Duration,
     /// Events of one pass.
     pub events: u32,
     /// Notes of one pass.
     pub notes: u32,
     /// Cloud calls of this binding in flight.
     pub cloud_calls: u32,
-    /// Milliseconds that a retry policy can make a key wait at least: less is as fast as the host can go.
-    pub shortest_wait: u64,
-    /// Milliseconds that a retry policy can make a key wait at most: longer is taken for a mistake.
-    pub longest_wait: u64,
+    /// A retry policy can make a key wait so long at least: less is as fast as the host can go.
+    #[serde(with = "as_millis")]
+    pub shortest_wait: Duration,
+    /// A retry policy can make a key wait so long at most: longer is taken for a mistake.
+    #[serde(with = "as_millis")]
+    pub longest_wait: Duration,
 }
 
 impl Default for Limits {
@@ -357,7 +363,7 @@ impl Default for Limits {
             step_fuel: 10_000_000,
             pass_fuel: 500_000_000,
             memory: 16 << 20,
-            step_wall: 1_000,
+            step_wall: Duration::from_secs(1),
             steps: 64,
             entries: 1_024,
             dependencies: 256,
@@ -366,12 +372,12 @@ impl Default for Limits {
             output: 1 << 20,
             passes_per_tenant: 64,
             burst: 20,
-            refill: 1_000,
+            refill: Duration::from_secs(1),
             events: 16,
             notes: 256,
             cloud_calls: 64,
-            shortest_wait: 100,
-            longest_wait: 24 * 3_600_000,
+            shortest_wait: Duration::from_millis(100),
+            longest_wait: Duration::from_hours(24),
         }
     }
 }
@@ -392,7 +398,7 @@ pub struct LoadedPolicy {
 pub struct Binding {
     /// `metadata.name` of the PolicyBinding.
     pub name: String,
-    /// Unix milliseconds: the oldest match governs an object.
+    /// Its place in the order of creation: the oldest match governs an object.
     pub created: u64,
     /// What was asked for.
     pub spec: BindingSpec,
@@ -446,7 +452,7 @@ mod tests {
             plain.longest_ttl(),
             plain.count(),
         );
-        assert_eq!(all, ("password", 0, 86_400_000, 16));
+        assert_eq!(all, ("password", 0, Duration::from_hours(24), 16));
         let bounds = json!({"kind": "bootstrap-token", "groups": ["g"], "longestTtl": 5, "count": 3});
         let bounded: MintGrant = serde_json::from_value(bounds).expect("a grant");
         let all = (
@@ -455,6 +461,14 @@ mod tests {
             bounded.longest_ttl(),
             bounded.count(),
         );
-        assert_eq!(all, ("bootstrap-token", &["g".to_owned()][..], 5, 3));
+        assert_eq!(
+            all,
+            (
+                "bootstrap-token",
+                &["g".to_owned()][..],
+                Duration::from_millis(5),
+                3
+            )
+        );
     }
 }

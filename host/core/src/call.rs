@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::binding::{Limits, PolicyId};
 use crate::catalogue::SecretRef;
@@ -14,6 +15,7 @@ pub use crate::controller::cache::KEPT_METADATA;
 use crate::fault::Stepped;
 use crate::object::Object;
 use crate::render::{Render, Rendered};
+use crate::time::{Unix, as_millis};
 
 /// Names one call; its reply carries the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -76,8 +78,8 @@ pub enum Call {
         kind: String,
         /// Bootstrap tokens: the groups of whoever joins.
         groups: Vec<String>,
-        /// Milliseconds.
-        ttl: u64,
+        /// How long it is of use.
+        ttl: Duration,
         /// How many tokens of the owner may be of use at a time, this one included.
         count: u32,
         /// The primary's uid: nobody else may use it.
@@ -184,16 +186,12 @@ pub struct PendingEntry {
     pub place: Vec<String>,
     /// As whom: [`Site::principal`].
     pub principal: String,
-    /// Unix milliseconds.
-    pub since: u64,
-    /// Milliseconds for which hosts have known of it, by a clock that does not jump: another host need not wait again until
+    /// When it was written.
+    pub since: Unix,
+    /// For how long hosts have known of it, by a clock that does not jump: another host need not wait again until
     /// everybody would see what was created.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub waited: u64,
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
+    #[serde(default, skip_serializing_if = "Duration::is_zero", with = "as_millis")]
+    pub waited: Duration,
 }
 
 impl PendingEntry {
@@ -230,8 +228,8 @@ pub enum Write {
         uid: String,
         /// What happened.
         event: crate::contract::Event,
-        /// Unix milliseconds.
-        now: u64,
+        /// When.
+        now: Unix,
     },
 }
 
@@ -240,14 +238,15 @@ pub enum Write {
 pub struct LeaseWrite {
     /// Who writes; empty gives the lease up.
     pub holder: String,
-    /// Milliseconds the holder may go without renewing.
-    pub duration: u64,
+    /// How long the holder may go without renewing.
+    #[serde(with = "as_millis")]
+    pub duration: Duration,
     /// The version it was read at; none creates it.
     pub version: Option<String>,
     /// How often the lease changed hands.
     pub transitions: u64,
-    /// Unix milliseconds, for people: nobody decides by it.
-    pub now: u64,
+    /// For people: nobody decides by it.
+    pub now: Unix,
 }
 
 /// The lease as it was read or written.
@@ -255,8 +254,9 @@ pub struct LeaseWrite {
 pub struct LeaseRead {
     /// Who holds it; empty when nobody.
     pub holder: String,
-    /// Milliseconds.
-    pub duration: u64,
+    /// How long the holder may go without renewing.
+    #[serde(with = "as_millis")]
+    pub duration: Duration,
     /// `resourceVersion`: it changes with each renewal.
     pub version: String,
     /// How often it changed hands.

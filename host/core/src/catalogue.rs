@@ -1,16 +1,18 @@
 //! What a cloud can do: its operations, by name.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::PendingEntry;
 use crate::contract::{Code, Failure};
+use crate::time::as_millis;
 
-/// Milliseconds within which the call of a create begins, counted from when its pending entry was written: what begins
+/// Within this the call of a create begins, counted from when its pending entry was written: what begins
 /// later is not performed. The `visible_within` of a catalogue rests on it.
-pub const BEGINS_WITHIN: u64 = 10_000;
+pub const BEGINS_WITHIN: Duration = Duration::from_secs(10);
 
 /// What an operation does to the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,10 +40,12 @@ pub struct Operation {
     pub arguments: Value,
     /// JSON Schema of the answer.
     pub answer: Value,
-    /// Milliseconds after which a call is cut; at most 5,000. Longer work answers a task.
-    pub longest: u64,
-    /// Creates: milliseconds after which what was created is seen by everybody who looks.
-    pub visible_within: u64,
+    /// After this a call is cut; at most 5 s. Longer work answers a task.
+    #[serde(with = "as_millis")]
+    pub longest: Duration,
+    /// Creates: after this what was created is seen by everybody who looks.
+    #[serde(with = "as_millis")]
+    pub visible_within: Duration,
     /// Creates: the dotted path of the argument that must equal the act's intent. What is settled is looked for by the
     /// intent, so a policy must not create under another name than it said.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -36,9 +36,10 @@ use crate::binding::{Binding, PolicyId};
 use crate::call::{Call, CallId, Reply, Scope, WatchEvent};
 use crate::contract::Cause;
 use crate::fault::Fault;
-use crate::key::{Key, Now, PassId};
+use crate::key::{Key, PassId};
 use crate::reconcile::{Phase, primary_scope};
 use crate::record::{Outcome, PassRecord};
+use crate::time::{Boot, Now};
 
 use cache::Cache;
 use calls::{Outstanding, Target};
@@ -164,7 +165,7 @@ pub struct Controller {
     /// The passes under way, by fair-queueing group, and what their journals hold.
     journals: Journals,
     calls: BTreeMap<CallId, Outstanding>,
-    call_deadlines: BTreeSet<(u64, CallId)>,
+    call_deadlines: BTreeSet<(Boot, CallId)>,
     /// Passes whose next change waits for the lease to be renewed.
     parked: Vec<PassId>,
     rooms: Rooms,
@@ -175,7 +176,7 @@ pub struct Controller {
     locks: Locks,
     /// What digests of answers are made with: nobody outside can make two that are alike.
     digest_key: [u8; 16],
-    next_sweep: u64,
+    next_sweep: Boot,
     guards: Guards,
     stopping: bool,
     /// No pass has time to finish.
@@ -211,7 +212,7 @@ impl Controller {
             unsynced: BTreeMap::new(),
             locks: Locks::default(),
             digest_key,
-            next_sweep: 0,
+            next_sweep: Boot::default(),
             guards: Guards::default(),
             stopping: false,
             cutting: false,
@@ -247,8 +248,8 @@ impl Controller {
         std::mem::take(&mut self.out)
     }
 
-    /// Boot milliseconds at which the controller wants [`Input::Tick`] if nothing happens before.
-    pub fn deadline(&self) -> u64 {
+    /// When the controller wants [`Input::Tick`] if nothing happens before.
+    pub fn deadline(&self) -> Boot {
         let calls = self.call_deadlines.first().map(|(at, _)| *at);
         [
             self.queue.next_timer().filter(|_| self.was_held),
@@ -259,7 +260,7 @@ impl Controller {
         .into_iter()
         .flatten()
         .min()
-        .unwrap_or(u64::MAX)
+        .unwrap_or(Boot::MAX)
     }
 
     /// Whether this host holds the lease.

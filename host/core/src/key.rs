@@ -71,15 +71,6 @@ impl std::fmt::Display for Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PassId(pub u64);
 
-/// The two clocks, read together by the engine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Now {
-    /// Milliseconds since boot, suspends included: what waits, leases and deadlines are measured by.
-    pub boot: u64,
-    /// Unix milliseconds: what policies see and objects say.
-    pub unix: u64,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

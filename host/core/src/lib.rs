@@ -18,6 +18,7 @@ mod reconcile;
 pub mod record;
 pub mod render;
 pub mod retry;
+pub mod time;
 mod tree;
 
 /// The contract with policies, which has a crate of its own.

@@ -33,6 +33,7 @@ mod work;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::binding::Binding;
 use crate::call::{Call, Reply, Scope};
@@ -44,9 +45,9 @@ use crate::controller::locks::Locks;
 use crate::controller::rooms::{Room, Rooms, room_of};
 use crate::controller::{Guard, Guards};
 use crate::fault::Fault;
-use crate::key::Now;
 use crate::object::Object;
 use crate::record::Outcome;
+use crate::time::Now;
 
 #[cfg(test)]
 pub(crate) use fixture::{binding as fixture_binding, stop as fixture_stop};
@@ -56,10 +57,10 @@ pub(crate) use frame::{Dependency, Frame, LastPass, Moved, Questions, primary_sc
 pub(crate) use publishing::{Ended, MESSAGE};
 pub(crate) use work::{Entry, Known, Work};
 
-/// Milliseconds after which a read or write of the cluster is cut: the longest that any act may take.
-pub(crate) const CLUSTER_LONGEST: u64 = 5_000;
-/// Milliseconds after which a policy that has not returned is given up; its own wall limit is far below.
-pub(crate) const STEP_LONGEST: u64 = 60_000;
+/// After this a read or write of the cluster is cut: the longest that any act may take.
+pub(crate) const CLUSTER_LONGEST: Duration = Duration::from_secs(5);
+/// After this a policy that has not returned is given up; its own wall limit is far below.
+pub(crate) const STEP_LONGEST: Duration = Duration::from_mins(1);
 
 /// Where a pass stands.
 #[derive(Debug)]
@@ -134,7 +135,11 @@ pub(crate) enum Flow {
 )]
 pub(crate) enum Command {
     /// Make a call, as soon as its room has a place; its reply comes to this slot.
-    Call { slot: usize, call: Call, longest: u64 },
+    Call {
+        slot: usize,
+        call: Call,
+        longest: Duration,
+    },
     /// Watch this, and enqueue the key when it changes, at least until the pass ends.
     Watch(Scope),
     /// Tell this slot when a watch has listed.
@@ -309,12 +314,12 @@ impl Context<'_> {
     }
 
     /// Asks something, as soon as there is room.
-    fn call(&mut self, slot: usize, call: Call, longest: u64) {
+    fn call(&mut self, slot: usize, call: Call, longest: Duration) {
         self.command(Command::Call { slot, call, longest });
     }
 
     /// Changes something outside, if that ends while the lease is held. Says what it waits for else, or how the pass ends.
-    fn change(&mut self, slot: usize, call: Call, longest: u64) -> Result<Gate, Outcome> {
+    fn change(&mut self, slot: usize, call: Call, longest: Duration) -> Result<Gate, Outcome> {
         let View {
             now, lease, guards, ..
         } = self.view;

@@ -1,5 +1,7 @@
 //! The recording of a pass: all that is needed to explain it and to replay it.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::binding::PolicyId;
@@ -7,8 +9,9 @@ use crate::contract::{
     ActInDoubt, Cause, Conclusion, Entry, Failure, Json, Kind, Next, RetryRequest, Role, Verdict, Wait,
 };
 use crate::fault::Fault;
-use crate::key::{Key, Now, PassId};
+use crate::key::{Key, PassId};
 use crate::plan::{EditPath, Part};
+use crate::time::{Now, as_optional_millis};
 
 /// One pass, as it happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,8 +46,9 @@ pub struct PassRecord {
     /// What the retry policy said, where it was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryRecord>,
-    /// Milliseconds until the next try, as it was decided in the end.
-    pub wait: Option<u64>,
+    /// How long until the next try, as it was decided in the end.
+    #[serde(default, with = "as_optional_millis")]
+    pub wait: Option<Duration>,
 }
 
 /// What one role did in a pass.

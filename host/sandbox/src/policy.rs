@@ -5,6 +5,7 @@ use std::sync::Arc;
 use polity_core::binding::{Limits, PolicyId};
 use polity_core::contract::{Manifest, Pass, RetryRequest, Role, Step, Wait};
 use polity_core::fault::{Fault, FaultKind, Stepped};
+use polity_core::time::millis;
 use wasmtime::{Engine, Store, Trap, WasmBacktrace};
 
 use crate::convert;
@@ -215,7 +216,12 @@ fn store(engine: &Engine, limits: &Limits, instances: u64) -> Store<State> {
     store.limiter(|state| state);
     // Setting fuel fails only if the engine does not count it; this one does.
     let _ = store.set_fuel(limits.step_fuel);
-    store.set_epoch_deadline(limits.step_wall.div_ceil(EPOCH).saturating_add(1).min(EPOCHS));
+    store.set_epoch_deadline(
+        millis(limits.step_wall)
+            .div_ceil(EPOCH)
+            .saturating_add(1)
+            .min(EPOCHS),
+    );
     store.set_max_component_handles(HANDLES);
     store.set_hostcall_fuel(
         usize::try_from(limits.output)

@@ -3,14 +3,13 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polity_clouds::catalogue::LONGEST;
 use polity_clouds::{BoxFuture, Clock, Cloud, Opened, SessionRequest};
 use polity_core::call::{CloudRequest, Commit, PendingEntry, Prepared, Session, Site};
 use polity_core::catalogue::{Catalogue, OperationEffect};
 use polity_core::contract::{Answer, Code, Failure, Resolution};
 
 use crate::kernel::kept::{Disk, Receipt};
-use crate::{Reply, Sim, lost};
+use crate::{LONGEST, Reply, Sim, lost};
 
 /// A [`Sim`] behind the [`Cloud`] trait. Requests reach it checked and unsealed, by [`Gateway`](polity_clouds::Gateway).
 ///

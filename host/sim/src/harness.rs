@@ -2,9 +2,14 @@
 
 pub(crate) use polity_core::call::{CloudRequest, PendingEntry, Session};
 pub(crate) use polity_core::contract::{Answer, Code, Failure, Resolution};
+pub(crate) use polity_core::time::{Unix, millis};
 pub(crate) use serde_json::{Value, json};
+pub(crate) use std::time::Duration;
 
 pub(crate) use crate::*;
+
+/// Milliseconds, which the tests count.
+pub(crate) const BEGINS_WITHIN: u64 = crate::BEGINS_WITHIN.as_millis() as u64;
 
 pub(crate) const START: u64 = 1_000_000;
 
@@ -216,8 +221,8 @@ pub(crate) fn pending(operation: &str, intent: &str, key: &str, since: u64) -> P
         stamp: 1,
         place: vec!["sim".to_owned()],
         principal: "host".to_owned(),
-        since,
-        waited: 0,
+        since: Unix(since),
+        waited: Duration::ZERO,
     }
 }
 
@@ -241,7 +246,7 @@ pub(crate) fn absent_only_after_everybody_would_see_it(operation: &str, argument
     let mut b = Bench::new(with([rule(operation, Trouble::LoseRequest)]));
     let doubted = b.entry_of(operation, text_of(arguments, "name"));
     b.reply("u", operation, arguments.clone());
-    b.now += b.sim.catalogue().operations[operation].visible_within;
+    b.now += millis(b.sim.catalogue().operations[operation].visible_within);
     assert!(b.resolve("u", &doubted).is_unknown());
     b.now += 1;
     assert_eq!(b.resolve("u", &doubted), Resolution::Absent);

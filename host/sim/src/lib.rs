@@ -82,10 +82,9 @@ pub use config::{
 pub use guards::{Guard, Guards};
 pub use hypervisor::effects::{Effect, Happened};
 pub use kernel::between::Between;
-pub use kernel::envelope::{Reply, lost};
+pub use kernel::envelope::{LONGEST, Reply, lost};
 pub use kernel::faults::{Outage, Unreachable};
 pub use persist::RestoreError;
-pub use polity_clouds::catalogue::LONGEST;
 pub use polity_clouds::{Clock as SimClock, Millis};
 pub use polity_core::catalogue::BEGINS_WITHIN;
 pub use power::Power;

@@ -6,6 +6,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use polity_clouds::catalogue::{LONGEST, credential_plan};
 use polity_clouds::{Checked, Opened, SessionRequest, Way};
@@ -72,7 +73,8 @@ impl Sim {
         config: SimConfig,
         kernel: impl FnOnce(Settings<Quirk>) -> Kernel,
     ) -> Self {
-        let visible_within = BEGINS_WITHIN + LONGEST + config.latest_effect() + config.lag.0;
+        let hidden = Duration::from_millis(config.latest_effect()) + config.lag.into();
+        let visible_within = BEGINS_WITHIN + LONGEST + hidden;
         let mut catalogue = Catalogue {
             stamp: STAMP,
             finds: vec![STAMP],

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -95,7 +96,7 @@ impl Explain {
         };
         line(&format!(
             "{}  pass {}  because: {}{attempt}",
-            rfc3339(record.started.unix),
+            rfc3339(record.started.unix.0),
             record.pass.0,
             if causes.is_empty() {
                 "-".into()
@@ -133,10 +134,13 @@ impl Explain {
                 (Some(Wait::After(wait)), _) if wait.cast_signed() < 0 => {
                     format!("{}ms", wait.cast_signed())
                 }
-                (Some(Wait::After(wait)), _) => duration(wait),
+                (Some(Wait::After(wait)), _) => duration(Duration::from_millis(wait)),
                 (Some(Wait::OnChange(None)), _) => "a change".into(),
                 (Some(Wait::OnChange(Some(wait))), _) => {
-                    format!("a change, at the latest in {}", duration(wait))
+                    format!(
+                        "a change, at the latest in {}",
+                        duration(Duration::from_millis(wait))
+                    )
                 }
                 (None, Some(fault)) => format!("fault: {fault}"),
                 (None, None) => "-".into(),
@@ -226,7 +230,11 @@ impl Explain {
                     Act::Patch(act) => format!("patch {} {}", act.object.kind.kind, act.object.name),
                     Act::Delete(act) => format!("delete {} {}", act.object.kind.kind, act.object.name),
                     Act::Evict(act) => format!("evict {}", act.object.name),
-                    Act::Mint(act) => format!("mint {} for {}", act.kind, duration(act.ttl)),
+                    Act::Mint(act) => format!(
+                        "mint {} for {}",
+                        act.kind,
+                        duration(Duration::from_millis(act.ttl))
+                    ),
                     Act::Revoke(token) => format!("revoke {}", self.short(token)),
                 };
                 ("act", what)

@@ -8,6 +8,7 @@ use anyhow::{Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use polity_clouds::Millis;
 use polity_cluster::Cluster;
+use polity_core::time::Unix;
 use polity_sandbox::Allocation;
 
 use super::connection::Connection;
@@ -220,7 +221,7 @@ impl Run {
         manifests.build(&policies).await;
         let saved = match self.is_standalone() {
             true => timekeeping::saved(data.as_deref(), speed)?,
-            false => 0,
+            false => Unix::default(),
         };
         // The clock stands still until all is ready, because compiling takes real time too.
         let clock = Arc::new(match self.is_standalone() {
@@ -406,7 +407,7 @@ async fn report(
     if !stuck.is_empty() {
         say(
             format,
-            &format!("not settled after {}:", crate::display::duration(deadline.0)),
+            &format!("not settled after {}:", crate::display::duration(deadline.into())),
         );
         stuck.iter().for_each(|one| say(format, &format!("  {one}")));
         return Ok(ExitCode::FAILURE);

@@ -32,7 +32,7 @@ impl Stopping {
         let ended = host.shutdown(async |stage| match stage {
             Stage::Finishing => tokio::select! {
                 () = sleep(Duration::from_millis(self.grace.0)) => {
-                    say(format, &format!("cutting the passes that are still in flight after {}", duration(self.grace.0)));
+                    say(format, &format!("cutting the passes that are still in flight after {}", duration(self.grace.into())));
                 }
                 () = signals.next() => say(format, "cutting the passes that are still in flight"),
             },

@@ -20,6 +20,7 @@ use polity_cluster::Cluster;
 use polity_core::call::Write;
 use polity_core::contract::{Act, Code, ObjectDelete, ObjectQuery, ObjectRef, Precondition, Question};
 use polity_core::object::Object;
+use polity_core::time::Unix;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
@@ -57,8 +58,8 @@ impl Running {
 pub struct Position {
     /// The digest of the steps. A scenario with other steps starts from its beginning.
     of: String,
-    /// The time from which the scenario's times count, in Unix milliseconds.
-    start: u64,
+    /// The time from which the scenario's times count.
+    start: Unix,
     steps: Vec<Progress>,
 }
 
@@ -68,8 +69,8 @@ pub struct Position {
 enum Progress {
     /// The step waits for its time, and then for its condition.
     Waiting,
-    /// The condition held. The step is due at this time, in Unix milliseconds.
-    Due(u64),
+    /// The condition held. The step is due at this time.
+    Due(Unix),
     /// The object with this uid is being deleted.
     Deleting(String),
     Taken,
@@ -77,8 +78,8 @@ enum Progress {
 }
 
 impl Position {
-    /// The position at the beginning of a scenario that starts at `now` (Unix milliseconds).
-    pub(super) fn beginning(of: &str, steps: &[Step], now: u64) -> Self {
+    /// The position at the beginning of a scenario that starts at `now`.
+    pub(super) fn beginning(of: &str, steps: &[Step], now: Unix) -> Self {
         Position {
             of: of.to_owned(),
             start: now,
@@ -87,7 +88,7 @@ impl Position {
     }
 
     /// The position that an earlier process left in this folder; otherwise the beginning, which is saved.
-    pub(super) fn resume(of: &str, steps: &[Step], data: &Data, now: u64) -> Result<Self> {
+    pub(super) fn resume(of: &str, steps: &[Step], data: &Data, now: Unix) -> Result<Self> {
         let text = data.read(FILE);
         let text = text.with_context(|| format!("cannot read {FILE} in the data folder"))?;
         let left = text
@@ -107,8 +108,8 @@ impl Position {
         }
     }
 
-    /// The time from which the scenario's times count, in Unix milliseconds.
-    pub(crate) fn start(&self) -> u64 {
+    /// The time from which the scenario's times count.
+    pub(crate) fn start(&self) -> Unix {
         self.start
     }
 
@@ -117,10 +118,10 @@ impl Position {
     }
 
     /// The next step and its time: first a deletion that was under way, then the step that is due first.
-    fn next(&self) -> Option<(u64, usize)> {
+    fn next(&self) -> Option<(Unix, usize)> {
         let at = |(index, step): (usize, &Progress)| match step {
             Progress::Due(at) => Some((*at, index)),
-            Progress::Deleting(_) => Some((0, index)),
+            Progress::Deleting(_) => Some((Unix::default(), index)),
             Progress::Waiting | Progress::Taken | Progress::Failed => None,
         };
         self.steps.iter().enumerate().filter_map(at).min()
@@ -194,10 +195,10 @@ impl Course {
         }
     }
 
-    async fn until(&self, at: Option<u64>) {
+    async fn until(&self, at: Option<Unix>) {
         let now = self.clock.now();
-        let left = at.unwrap_or_default().saturating_sub(now.unix);
-        self.clock.sleep_until(now.boot.saturating_add(left)).await;
+        let left = at.unwrap_or_default() - now.unix;
+        self.clock.sleep_until(now.boot + left).await;
     }
 
     /// Watches the conditions and sends the index of each step whose condition holds, once. A step without a
@@ -210,12 +211,12 @@ impl Course {
             }
             let earliest = self.earliest(&step);
             let Some(condition) = step.when else {
-                self.position.steps[index] = Progress::Due(earliest + step.after.unwrap_or_default().0);
+                self.position.steps[index] = Progress::Due(earliest + step.after.unwrap_or_default().into());
                 continue;
             };
             let (clock, cluster, tells) = (self.clock.clone(), self.cluster.clone(), tells.clone());
             tokio::spawn(async move {
-                clock.sleep(earliest.saturating_sub(clock.now().unix)).await;
+                clock.sleep(earliest - clock.now().unix).await;
                 condition.wait(&cluster).await;
                 // The receiver is gone once the host ends.
                 let _ = tells.send(index);
@@ -224,12 +225,12 @@ impl Course {
         held
     }
 
-    fn earliest(&self, step: &Step) -> u64 {
-        self.position.start + step.at.unwrap_or_default().0
+    fn earliest(&self, step: &Step) -> Unix {
+        self.position.start + step.at.unwrap_or_default().into()
     }
 
     fn on_condition(&mut self, index: usize) {
-        let after = self.steps[index].after.unwrap_or_default().0;
+        let after = self.steps[index].after.unwrap_or_default().into();
         self.set(index, Progress::Due(self.clock.now().unix + after));
     }
 
@@ -352,14 +353,17 @@ mod tests {
     fn a_restart_keeps_the_start_and_what_is_due_and_another_scenario_begins_anew() {
         let folder = tempfile::tempdir().expect("a folder");
         let data = Data::open(folder.path()).expect("a data folder");
-        let mut position = Position::resume("a", &steps(), &data, 1_000).expect("a beginning");
-        assert_eq!(position, Position::beginning("a", &steps(), 1_000));
-        position.steps = vec![Progress::Taken, Progress::Due(70_000)];
+        let mut position = Position::resume("a", &steps(), &data, Unix(1_000)).expect("a beginning");
+        assert_eq!(position, Position::beginning("a", &steps(), Unix(1_000)));
+        position.steps = vec![Progress::Taken, Progress::Due(Unix(70_000))];
         position.save(&data).expect("saved");
-        let next = Position::resume("a", &steps(), &data, 900_000).expect("a position");
-        assert_eq!((next.start(), next.next()), (1_000, Some((70_000, 1))));
-        let other = Position::resume("b", &steps(), &data, 900_000).expect("a beginning");
-        assert_eq!((other.start(), other.next()), (900_000, None));
+        let next = Position::resume("a", &steps(), &data, Unix(900_000)).expect("a position");
+        assert_eq!(
+            (next.start(), next.next()),
+            (Unix(1_000), Some((Unix(70_000), 1)))
+        );
+        let other = Position::resume("b", &steps(), &data, Unix(900_000)).expect("a beginning");
+        assert_eq!((other.start(), other.next()), (Unix(900_000), None));
     }
 
     #[test]
@@ -367,17 +371,17 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let data = Data::open(folder.path()).expect("a data folder");
         data.replace(FILE, "{").expect("written");
-        let refused = Position::resume("a", &steps(), &data, 0).expect_err("no position");
+        let refused = Position::resume("a", &steps(), &data, Unix(0)).expect_err("no position");
         assert!(format!("{refused:#}").contains("scenario in the data folder is not the position"));
     }
 
     #[test]
     fn what_was_under_way_comes_first_and_then_what_is_due_first() {
-        let mut position = Position::beginning("a", &steps(), 0);
+        let mut position = Position::beginning("a", &steps(), Unix(0));
         position.steps = vec![
-            Progress::Due(5),
-            Progress::Due(3),
-            Progress::Due(3),
+            Progress::Due(Unix(5)),
+            Progress::Due(Unix(3)),
+            Progress::Due(Unix(3)),
             Progress::Deleting("uid".into()),
         ];
         let mut order = Vec::new();

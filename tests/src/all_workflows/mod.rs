@@ -98,7 +98,7 @@ pub async fn run(seed: u64, options: Options<'_>) -> Result<usize, String> {
     };
     world.play(scenario).await.map_err(|broken| {
         let at = world.site.clock.now().unix - BEGIN;
-        format!("after {} s: {broken}{}", at / 1_000, world.rules.trace())
+        format!("after {} s: {broken}{}", at.as_secs(), world.rules.trace())
     })
 }
 
@@ -140,8 +140,8 @@ impl World<'_> {
         let host = self.hosts.calm(&self.site).await;
         for _ in 0..2 {
             // What somebody took away is missed when it is looked at for the next time.
-            let until = self.site.clock.now().unix + LOOKED_AT_WITHIN.as_millis() as u64;
-            let end = self.site.clock.now().boot + SETTLES_WITHIN.0;
+            let until = self.site.clock.now().unix + LOOKED_AT_WITHIN;
+            let end = self.site.clock.now().boot + SETTLES_WITHIN.into();
             loop {
                 tokio::time::sleep(LOOK_AGAIN).await;
                 self.agents.supervise(&self.site).await;
@@ -170,11 +170,12 @@ impl World<'_> {
 
     /// Lets time pass, looking again and again.
     async fn look_until(&mut self, at: u64) -> Result<(), String> {
-        while self.site.clock.now().unix < BEGIN + at {
+        let end = BEGIN + Duration::from_millis(at);
+        while self.site.clock.now().unix < end {
             self.hosts.supervise(&self.site);
             self.agents.supervise(&self.site).await;
-            let left = BEGIN + at - self.site.clock.now().unix;
-            tokio::time::sleep(LOOK_EVERY.min(Duration::from_millis(left))).await;
+            let left = end - self.site.clock.now().unix;
+            tokio::time::sleep(LOOK_EVERY.min(left)).await;
             let news = self.news();
             self.look(&news).await?;
         }

@@ -134,7 +134,7 @@ impl People {
                 let patch = json!({"metadata": {"labels": {setting::TRUST: value}}});
                 let namespace = reference("v1", "Namespace", None, SHIFTY);
                 site.patch(&namespace, None, patch).await.expect("it is there");
-                rules.trusted(site.clock.now().unix, trusted);
+                rules.trusted(site.clock.now().unix.0, trusted);
             }
             Deed::Taint => self.taint(site, rules).await,
             Deed::Template => {

@@ -47,7 +47,7 @@ impl Default for Rules {
             trace: VecDeque::new(),
             machines: BTreeMap::new(),
             effects: 0,
-            closed: Some(BEGIN),
+            closed: Some(BEGIN.0),
             nodes: nodes::Rules::default(),
             orb: orb::Rules::default(),
         }
@@ -119,7 +119,7 @@ impl Rules {
         if self.trace.len() == LINES {
             self.trace.pop_front();
         }
-        let (at, notes) = ((pass.ended.unix - BEGIN) / 1_000, edges(pass));
+        let (at, notes) = ((pass.ended.unix - BEGIN).as_secs(), edges(pass));
         self.trace.push_back(format!(
             "{at} s {} {:?} {:?}: {notes}",
             pass.key, pass.outcome, pass.next
@@ -209,7 +209,7 @@ impl Rules {
             };
             let tenant = self.machines.get(&effect.owner).map_or("", String::as_str);
             let closed = match tenant {
-                SHUT => Some(BEGIN),
+                SHUT => Some(BEGIN.0),
                 SHIFTY => self.closed.map(|since| since + HEARD_WITHIN),
                 _ => None,
             };

@@ -54,10 +54,10 @@ fn play(mut scenario: Scenario, objects: &[serde_json::Value]) {
     scenario.steps.truncate(MOST);
     scenario.expect.truncate(MOST);
     if let Some(Ok(config)) = scenario.cloud.clone().map(serde_json::from_value::<SimConfig>) {
-        let mut sim = Sim::new(config, scenario.seed, BEGIN);
-        sim.begin(BEGIN + 1_000);
-        sim.advance(BEGIN + 60_000);
-        let _ = sim.vms(BEGIN + 60_000);
+        let mut sim = Sim::new(config, scenario.seed, BEGIN.0);
+        sim.begin(BEGIN.0 + 1_000);
+        sim.advance(BEGIN.0 + 60_000);
+        let _ = sim.vms(BEGIN.0 + 60_000);
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()

@@ -3,6 +3,7 @@
 //! Nothing may panic or take for ever: what is no policy is refused, and what loads can be called.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use polity_core::binding::Limits;
 use polity_core::contract::{Kind, Origin, Pass, RetryClass, RetryRequest, Role};
@@ -50,7 +51,7 @@ fn call(policy: &Arc<Policy>) {
     let limits = Limits {
         step_fuel: 2_000_000,
         memory: 4 << 20,
-        step_wall: 200,
+        step_wall: Duration::from_millis(200),
         ..Limits::default()
     };
     let config: polity_core::contract::Json = "{}".into();

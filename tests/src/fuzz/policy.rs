@@ -16,6 +16,7 @@ use polity_core::contract::{
 };
 use polity_core::fault::{Fault, FaultKind, Stepped};
 use polity_core::grants;
+use polity_core::time::millis;
 use serde_json::{Value, json};
 
 use super::{Choices, weird};
@@ -222,7 +223,7 @@ impl Stepper for Said<'_> {
     fn decide(&self, _: &PolicyId, request: &RetryRequest, _: &Limits) -> Result<Wait, Fault> {
         let mut choices = self.choices.lock().unwrap_or_else(PoisonError::into_inner);
         match choices.below(3) {
-            0 => Ok(Wait::After(polity_core::retry::default_wait(request))),
+            0 => Ok(Wait::After(millis(polity_core::retry::default_wait(request)))),
             1 => Ok(Wait::After(choices.number())),
             _ => Err(any_fault(&mut choices)),
         }

@@ -49,6 +49,7 @@ use polity_core::contract::{
 use polity_core::controller::Guards;
 use polity_core::object::Object;
 use polity_core::record::PassRecord;
+use polity_core::time::Unix;
 use polity_sandbox::{Policy, Sandbox};
 use polity_sim::{Effect, Millis, PoolMachine, Sim, Simulated as _, VmView};
 use polity_standalone::{Api, Store};
@@ -59,7 +60,7 @@ use crate::guests;
 use wire::Wire;
 
 /// 2026-01-01T00:00:00Z: when worlds begin.
-pub const BEGIN: u64 = 1_767_225_600_000;
+pub const BEGIN: Unix = Unix(1_767_225_600_000);
 
 /// The lease of hosts.
 pub const LEASE: (&str, &str) = ("kube-system", "polity");
@@ -100,7 +101,7 @@ impl Site {
         let clock = Arc::new(Clock::of_runtime(BEGIN));
         let time = clock.clone();
         let now: polity_standalone::Clock =
-            Arc::new(move || UNIX_EPOCH + Duration::from_millis(time.now().unix));
+            Arc::new(move || UNIX_EPOCH + Duration::from_millis(time.now().unix.0));
         let api = Api::new(Arc::new(Store::in_memory(now, u128::from(seed).to_be_bytes())));
         let client = kube::Client::new(api, "default");
         Site::on(client.clone(), client, clock, seed, sim)

@@ -96,10 +96,11 @@ impl World {
 
     /// Lets time pass, looking again and again.
     async fn look_until(&mut self, at: u64) -> Result<(), String> {
-        while self.site.clock.now().unix < BEGIN + at {
+        let end = BEGIN + Duration::from_millis(at);
+        while self.site.clock.now().unix < end {
             self.hosts.supervise(&self.site);
-            let left = BEGIN + at - self.site.clock.now().unix;
-            tokio::time::sleep(LOOK_EVERY.min(Duration::from_millis(left))).await;
+            let left = end - self.site.clock.now().unix;
+            tokio::time::sleep(LOOK_EVERY.min(left)).await;
             self.look().await?;
         }
         Ok(())

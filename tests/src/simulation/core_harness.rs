@@ -2,6 +2,7 @@
 //! unless the test holds it back. Time passes only when the test says so.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use polity_core::call::{
     Call, CallId, CloudRequest, PendingEntry, Prepared, Reply, Scope, Site, WatchEvent, Write,
@@ -9,9 +10,10 @@ use polity_core::call::{
 use polity_core::contract::{Answer, Code, Failure, Pass, Question, Resolution, Wait};
 use polity_core::controller::{Controller, Input, Output};
 use polity_core::fault::Stepped;
-use polity_core::key::{Key, Now, ObjectKey};
+use polity_core::key::{Key, ObjectKey};
 use polity_core::object::Object;
 use polity_core::record::PassRecord;
+use polity_core::time::{Boot, Now, Unix};
 use serde_json::{Value, json};
 
 use super::store::{Place, Store};
@@ -60,8 +62,8 @@ impl Desk {
         let mut desk = Desk {
             machine: Controller::new("me"),
             now: Now {
-                boot: 1_000_000,
-                unix: 1_767_225_600_000,
+                boot: Boot(1_000_000),
+                unix: Unix(1_767_225_600_000),
             },
             store: Store::default(),
             cloud: Box::new(|request| {
@@ -109,18 +111,17 @@ impl Desk {
     /// Deletes an object as somebody else.
     pub fn delete(&mut self, place: &Place) {
         self.store
-            .delete("user", place, self.now.unix)
+            .delete("user", place, self.now.unix.0)
             .expect("it exists");
         self.show();
     }
 
     /// Lets so much time pass, a second at a time.
     pub fn sleep(&mut self, millis: u64) {
-        let until = self.now.boot + millis;
+        let until = self.now.boot + Duration::from_millis(millis);
         while self.now.boot < until {
-            let step = 1_000.min(until - self.now.boot);
-            self.now.boot += step;
-            self.now.unix += step;
+            let step = Duration::from_secs(1).min(until - self.now.boot);
+            self.now = self.now + step;
             self.feed(Input::Tick);
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use polity_core::call::{Call, CallId, Scope, Write};
 use polity_core::controller::{Controller, Guards, Input, RoomSizes};
-use polity_core::key::Now;
+use polity_core::time::{Boot, Now, Unix};
 
 /// A host process and its successors at the same place.
 pub struct Host {
@@ -129,8 +129,8 @@ impl Host {
     /// What its clocks show.
     pub fn clocks(&self, now: u64, unix: u64) -> Now {
         Now {
-            boot: now + self.boot_offset,
-            unix: unix.saturating_add_signed(self.ahead),
+            boot: Boot(now + self.boot_offset),
+            unix: Unix(unix.saturating_add_signed(self.ahead)),
         }
     }
 }

@@ -5,11 +5,13 @@ pub mod guest;
 pub mod site;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use polity_core::binding::{Binding, Limits, LoadedPolicy, PolicyId};
 use polity_core::contract::{Manifest, Pass, RetryRequest, Role, Wait};
 use polity_core::fault::{Fault, FaultKind, Stepped};
 use polity_core::retry::default_wait;
+use polity_core::time::millis;
 use serde_json::{Value, json};
 
 use super::native;
@@ -65,15 +67,15 @@ pub fn step(policy: &PolicyId, pass: &Pass) -> Stepped {
 pub fn decide(policy: &PolicyId, request: &RetryRequest) -> Wait {
     match policy.0.trim_end_matches(AGAIN) {
         "patience" => site::patience(request),
-        _ => Wait::After(default_wait(request)),
+        _ => Wait::After(millis(default_wait(request))),
     }
 }
 
-/// Milliseconds after which a key that waits so passes again, whatever else happens.
-pub fn at_latest(wait: Wait) -> u64 {
+/// After this a key that waits so passes again, whatever else happens.
+pub fn at_latest(wait: Wait) -> Duration {
     match wait {
-        Wait::After(wait) => wait,
-        Wait::OnChange(wait) => wait.unwrap_or(Limits::default().longest_wait),
+        Wait::After(wait) => Duration::from_millis(wait),
+        Wait::OnChange(wait) => wait.map_or(Limits::default().longest_wait, Duration::from_millis),
     }
 }
 

@@ -6,6 +6,7 @@ use polity_core::contract::{Act, CloudAct, Code, Json, Next, Pass, Question, Req
 use polity_core::key::Key;
 use polity_core::object::Object;
 use polity_core::record::{Outcome, PassRecord};
+use polity_core::time::{Boot, Unix, millis};
 use polity_sim::{Effect, Happened, VmView};
 use serde::Deserialize;
 use serde_json::Value;
@@ -159,7 +160,7 @@ struct Seen {
     /// By binding.
     bound: BTreeMap<String, Vec<bound::Form>>,
     /// When it was held up last: it stood still, had no lease, or a watch of it broke; boot milliseconds.
-    disturbed: u64,
+    disturbed: Boot,
     /// Since when keys wait for a turn that nobody of their tenant takes; world time.
     waiting: BTreeMap<Key, u64>,
     holds: bool,
@@ -173,14 +174,14 @@ struct Seen {
 struct Own {
     version: u64,
     /// By the host's clock; unix milliseconds.
-    unix: u64,
+    unix: Unix,
     /// World time.
     now: u64,
 }
 
 #[derive(Debug)]
 struct Last {
-    ended: u64,
+    ended: Boot,
     version: u64,
     uid: String,
     waits: bool,
@@ -277,7 +278,7 @@ impl Oracle {
         let seen = self.hosts.entry(host.to_owned()).or_default();
         // A condition of the host after a fault may be acknowledged while the next pass is under way.
         let wild = self.wild;
-        let before = |own: &&Own| !wild || own.unix < pass.now;
+        let before = |own: &&Own| !wild || own.unix < Unix(pass.now);
         let own = seen.acknowledged.get(&metadata.uid).into_iter().flatten();
         let own = own.filter(before).map(|own| own.version).max().unwrap_or(0);
         if !seen.open.contains_key(&metadata.uid) {
@@ -348,7 +349,7 @@ impl Oracle {
     }
 
     /// A process learns that its write of this object stands; `unix` is what its clock shows.
-    pub fn acknowledges(&mut self, now: u64, unix: u64, host: &str, object: &Object) {
+    pub fn acknowledges(&mut self, now: u64, unix: Unix, host: &str, object: &Object) {
         self.shows(now, host, object);
         let seen = self.hosts.entry(host.to_owned()).or_default();
         let own = seen.acknowledged.entry(object.uid().to_owned()).or_default();
@@ -507,7 +508,7 @@ impl Oracle {
     /// A pass of a process ended.
     pub fn recorded(&mut self, instant: &Instant<'_>, host: &str, record: &PassRecord) -> Verdict {
         self.passes += 1;
-        let took = record.ended.boot - record.started.boot;
+        let took = millis(record.ended.boot - record.started.boot);
         self.started
             .insert(record.uid.clone(), instant.now.saturating_sub(took));
         ensure(!matches!(record.outcome, Outcome::Bug(_)), Rule::Defect, || {
@@ -546,7 +547,7 @@ impl Oracle {
         if let Some(last) = seen.last.get(&record.key).filter(|last| last.uid == record.uid) {
             ensure(record.started.boot >= last.ended, Rule::Twice, || {
                 format!(
-                    "{} of {host} began at {} before the pass before ended",
+                    "{} of {host} began at {:?} before the pass before ended",
                     record.key, record.started.boot
                 )
             })?;

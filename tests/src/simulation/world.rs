@@ -438,6 +438,7 @@ impl<'a> World<'a> {
         let Some(machine) = &process.machine else { return };
         let at = machine
             .deadline()
+            .0
             .saturating_sub(process.boot_offset)
             .max(self.now);
         if at < process.tick_at {

@@ -159,8 +159,8 @@ async fn a_running_binding_that_is_edited_into_one_that_cannot_be_goes_on_as_it_
 async fn of_two_bindings_of_the_same_objects_the_older_governs_and_the_newer_says_so() {
     let stand = Stand::with(vec![things()]).await;
     // Kubernetes tells ages to the second; the names of those of the same age decide.
-    let first = stand.site.clock.now().unix / 1_000;
-    let later = async || (stand.site.clock.now().unix / 1_000 > first).then_some(());
+    let first = stand.site.clock.now().unix.0 / 1_000;
+    let later = async || (stand.site.clock.now().unix.0 / 1_000 > first).then_some(());
     stand.until("another second", later).await;
     // Its name comes first; what counts is that it is newer.
     stand

@@ -1,5 +1,7 @@
 //! A policy that breaks its contract: the object waits with which it did, and nothing else does.
 
+use std::time::Duration;
+
 use polity_core::fault::FaultKind;
 use polity_core::record::{Outcome, PassRecord};
 use polity_tests::stand::{Stand, THINGS, condition_of, machine, machines, reference, thing, things};
@@ -59,7 +61,7 @@ async fn whatever_a_policy_does_only_the_object_waits_with_which_it_did() {
             assert_eq!(fault(pass), Some(kind), "{mischief}: {:?}", pass.roles[0].fault);
         }
         // Each wait is about twice the one before: the seed takes at most a quarter off.
-        let waits: Vec<u64> = passes.iter().filter_map(|pass| pass.wait).collect();
+        let waits: Vec<Duration> = passes.iter().filter_map(|pass| pass.wait).collect();
         assert!(
             waits.is_sorted() && waits[TIMES - 1] > 4 * waits[0],
             "{mischief}: {waits:?}"

@@ -1,5 +1,7 @@
 //! Objects that are not what they should be, or name what is not theirs.
 
+use std::time::Duration;
+
 use polity_core::contract::Code;
 use polity_core::record::{Outcome, PassRecord};
 use polity_sim::VmView;
@@ -85,9 +87,9 @@ async fn an_object_that_the_policy_cannot_decode_says_so_itself_and_is_no_crash_
         passes.iter().all(|pass| pass.outcome == Outcome::Published),
         "no fault: {passes:#?}"
     );
-    let waits: Vec<u64> = passes.iter().filter_map(|pass| pass.wait).collect();
+    let waits: Vec<Duration> = passes.iter().filter_map(|pass| pass.wait).collect();
     assert!(
-        waits.is_sorted() && waits.last() >= Some(&60_000),
+        waits.is_sorted() && waits.last() >= Some(&Duration::from_mins(1)),
         "it is tried less and less: {waits:?}"
     );
     stand.until_said("machines", "Healthy", "True", "").await;

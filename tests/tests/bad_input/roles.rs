@@ -1,11 +1,14 @@
 //! Identity and retry policies that break their contract: nobody is let through, and nobody waits for ever or never.
 
+use std::time::Duration;
+
 use polity_core::contract::{Cause, Code, Failure, Next, RetryClass, Role, Wait};
 use polity_core::controller::Input;
 use polity_core::fault::FaultKind;
 use polity_core::plan::Part;
 use polity_core::record::{Outcome, PassRecord, WritePurpose};
 use polity_core::retry::default_wait;
+use polity_core::time::millis;
 use polity_tests::simulation::bindings::{MACHINES, WIDGETS, binding, manifest, native};
 use polity_tests::simulation::core_harness::Desk;
 use polity_tests::simulation::native::{failed, step};
@@ -51,7 +54,7 @@ async fn fails(stand: &Stand, mischief: &str) -> PassRecord {
 }
 
 /// What the retry policy was asked when a pass ended, and the wait without any policy.
-fn without_a_policy(pass: &PassRecord) -> Option<u64> {
+fn without_a_policy(pass: &PassRecord) -> Option<Duration> {
     pass.retry.as_ref().map(|retry| default_wait(&retry.request))
 }
 
@@ -80,7 +83,7 @@ async fn whatever_a_retry_policy_says_is_held_within_the_limits_of_the_binding()
             Some(Wait::After(said)),
             "{mischief}"
         );
-        assert_eq!(pass.wait, Some(wait), "{mischief}");
+        assert_eq!(pass.wait, Some(Duration::from_millis(wait)), "{mischief}");
         let message = stand.until_said(mischief, "WaitClamped", "True", words).await;
         assert!(
             message.starts_with(&format!("on {mischief}/{mischief}: ")),
@@ -90,7 +93,7 @@ async fn whatever_a_retry_policy_says_is_held_within_the_limits_of_the_binding()
     }
     // At once and at once again is as much as any key may pass: a burst of 20, and one each second.
     let before = stand.host.passes_of("zero").len();
-    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     let after = stand.host.passes_of("zero").len();
     assert!(after - before <= 20 + 61, "{before}, {after}");
     let slowed = stand
@@ -110,7 +113,7 @@ async fn a_retry_policy_that_says_a_negative_number_is_as_none() {
     let pass = fails(&stand, "negative").await;
     assert_eq!(pass.wait, without_a_policy(&pass));
     assert!(
-        (750..=1_000).contains(&pass.wait.unwrap_or_default()),
+        (750..=1_000).contains(&pass.wait.map_or(0, millis)),
         "{:?}",
         pass.wait
     );
@@ -121,12 +124,15 @@ async fn a_retry_policy_that_says_a_negative_number_is_as_none() {
     stand
         .until("waits that grow", async || {
             let passes = stand.host.passes_of("negative");
-            passes.iter().any(|pass| pass.wait > Some(60_000)).then_some(())
+            passes
+                .iter()
+                .any(|pass| pass.wait > Some(Duration::from_mins(1)))
+                .then_some(())
         })
         .await;
 
     let good = fails(&stand, "behave").await;
-    assert_eq!(good.wait, Some(7_000));
+    assert_eq!(good.wait, Some(Duration::from_secs(7)));
     stand
         .until_said(
             "behave",
@@ -175,7 +181,7 @@ async fn the_limits_of_a_wait_are_the_bindings() {
     let mut never = waiting("century");
     never["spec"]["limits"]["longestWait"] = json!(0);
     let stand = Stand::with(vec![bound.clone()]).await;
-    assert_eq!(fails(&stand, "behave").await.wait, Some(5_000));
+    assert_eq!(fails(&stand, "behave").await.wait, Some(Duration::from_secs(5)));
     stand
         .until_said(
             "behave",
@@ -220,12 +226,12 @@ async fn a_key_that_waits_for_a_century_is_freed_by_another_policy() {
     stand.apply(&mended).await;
     let second = stand.until_passed("century", 1, &Outcome::Published).await;
     assert_eq!(second.causes, [Cause::Due]);
-    assert!(second.started.boot - first.ended.boot < 10_000);
-    assert_eq!(second.wait, Some(7_000));
+    assert!(second.started.boot - first.ended.boot < Duration::from_secs(10));
+    assert_eq!(second.wait, Some(Duration::from_secs(7)));
     stand.until_said("century", "WaitClamped", "False", "").await;
     // And by none at all.
     stand.apply(&waiting("century")).await;
-    let far = stand.site.clock.now().boot + DAY / 2;
+    let far = stand.site.clock.now().boot + Duration::from_hours(12);
     stand
         .until("a long wait", async || {
             let view = stand.host.handle.view().await?;
@@ -267,7 +273,8 @@ fn a_wait_past_the_end_of_time_harms_nobody() {
         }));
         desk.sleep(DAY / 24);
         assert_eq!(desk.records.len(), 1, "{next:?}");
-        assert_eq!(desk.records[0].wait, Some(u64::MAX), "{next:?}");
+        let ever = Duration::from_millis(u64::MAX);
+        assert_eq!(desk.records[0].wait, Some(ever), "{next:?}");
         desk.patch(
             &("Widget".into(), "default".into(), "a".into()),
             None,

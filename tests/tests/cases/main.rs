@@ -15,8 +15,9 @@ use std::sync::{Arc, Mutex};
 use polity::recording::Recorder;
 use polity_core::binding::{Limits, PolicyId};
 use polity_core::contract as core;
-use polity_core::key::{Key, Now, PassId};
+use polity_core::key::{Key, PassId};
 use polity_core::record::{Outcome, PassRecord, RoleRecord};
+use polity_core::time::{Boot, Now, Unix};
 use polity_sandbox::Policy;
 use polity_sdk::contract as sdk;
 use polity_tests::evidence::Notes;
@@ -101,8 +102,8 @@ fn record(
     conclusion: &core::Conclusion,
 ) -> PassRecord {
     let now = Now {
-        boot: pass.now,
-        unix: pass.now,
+        boot: Boot(pass.now),
+        unix: Unix(pass.now),
     };
     let outcome = match verdict {
         Some(core::Verdict::Denied) => Outcome::Denied,

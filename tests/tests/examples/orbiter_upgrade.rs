@@ -1,7 +1,10 @@
 //! `orbiter-upgrade`.
 
+use std::time::Duration;
+
 use polity_core::contract::{Act, Request};
 use polity_core::record::PassRecord;
+use polity_core::time::Boot;
 use polity_tests::passes::edges_of;
 use serde_json::Value;
 
@@ -31,7 +34,7 @@ fn object(pass: &PassRecord) -> Value {
 }
 
 /// When the node may be changed, as its agent saw it: from and until.
-fn allowed(passes: &[PassRecord]) -> (u64, u64) {
+fn allowed(passes: &[PassRecord]) -> (Boot, Boot) {
     let is_allowed = |pass: &PassRecord| object(pass)["metadata"]["annotations"][ALLOWED] == "true";
     let at: Vec<usize> = (0..passes.len()).filter(|i| is_allowed(&passes[*i])).collect();
     let (first, last) = (at[0], at[at.len() - 1]);
@@ -57,7 +60,7 @@ fn nodes_are_upgraded_one_by_one_and_a_crash_of_an_agent_is_waited_for() {
     assert_eq!(acts(&orb, "pool.add-machine"), 4);
     assert_eq!(acts(&orb, "kubeadm.init"), 1);
 
-    let mut until = 0;
+    let mut until = Boot::default();
     for node in NODES {
         let passes = ran.passes("Node", node);
         let all = took(&passes);
@@ -85,7 +88,7 @@ fn nodes_are_upgraded_one_by_one_and_a_crash_of_an_agent_is_waited_for() {
     let pauses = passes
         .windows(2)
         .map(|pair| pair[1].started.boot - pair[0].started.boot);
-    assert!(pauses.max() > Some(170_000));
+    assert!(pauses.max() > Some(Duration::from_secs(170)));
     let shown = ran.explained("Orb", "demo");
     assert!(
         shown.contains("the disruption budget shop never allows it"),

@@ -1,5 +1,7 @@
 //! `two-teams`.
 
+use std::time::Duration;
+
 use polity_core::contract::{Cause, Code, Role, Wait};
 use polity_core::record::{Outcome, PassRecord};
 use polity_tests::guests;
@@ -62,7 +64,7 @@ fn one_team_swaps_its_policy_and_the_others_notice_nothing() {
     let passes = ran.passes("Machine", "shop/web-8");
     let first = passes
         .iter()
-        .position(|pass| pass.wait == Some(600_000))
+        .position(|pass| pass.wait == Some(Duration::from_mins(10)))
         .expect("ten minutes");
     let (met, then) = (&passes[first], &passes[first + 1]);
     assert_eq!(met.retry.as_ref().map(|retry| &*retry.policy.0), Some(&*fixed));
@@ -70,7 +72,7 @@ fn one_team_swaps_its_policy_and_the_others_notice_nothing() {
         (&then.causes[..], then.attempt),
         (&[Cause::Due][..], met.attempt + 1)
     );
-    assert!(then.started.boot < met.ended.boot + 600_000);
+    assert!(then.started.boot < met.ended.boot + Duration::from_mins(10));
     let shown = ran.explained("Machine", "shop/web-8");
     for line in ["retry   mcm-retry → 10m", "retry   backoff-retry → "] {
         assert!(shown.contains(line), "{shown}");

@@ -2,6 +2,7 @@
 
 use polity_core::fault::FaultKind;
 use polity_core::record::Outcome;
+use polity_core::time::millis;
 use polity_tests::stand::condition_of;
 use serde_json::{Value, json};
 
@@ -77,7 +78,7 @@ async fn whatever_a_retry_policy_says_its_object_waits_within_bounds() {
             .unwrap_or_else(|| panic!("no pass of {}", row.name));
         assert_eq!(first.outcome, Outcome::Published, "{}", row.name);
         assert!(
-            first.wait.is_some_and(|wait| row.waits.contains(&wait)),
+            first.wait.is_some_and(|wait| row.waits.contains(&millis(wait))),
             "{}: {:?}",
             row.name,
             first.wait

@@ -5,6 +5,7 @@ use std::time::Duration;
 use polity::manifests::Manifests;
 use polity_core::contract::ObjectRef;
 use polity_core::record::PassRecord;
+use polity_core::time::Boot;
 use polity_tests::guests;
 use polity_tests::stand::{Stand, THINGS, condition_of, reference};
 use serde_json::{Value, json};
@@ -149,8 +150,8 @@ pub(crate) fn nothing() -> String {
 pub(crate) struct Stage {
     /// The host.
     pub(crate) stand: Stand,
-    /// When the neighbours began; milliseconds of the host's clock.
-    began: u64,
+    /// When the neighbours began, by the host's clock.
+    began: Boot,
 }
 
 impl Stage {
@@ -203,7 +204,10 @@ impl Stage {
         }
         stand.until_said("puppets", "Loaded", "True", "").await;
         stand.until_said("things", "Loaded", "True", "").await;
-        let mut stage = Stage { stand, began: 0 };
+        let mut stage = Stage {
+            stand,
+            began: Boot::default(),
+        };
         stage.victims().await;
         stage.neighbours().await;
         stage
@@ -248,18 +252,18 @@ impl Stage {
     /// # Panics
     /// If the host ends.
     pub(crate) async fn play(&self) {
-        let end = self.began + u64::try_from(PLAYED.as_millis()).unwrap_or(u64::MAX);
+        let end = self.began + PLAYED;
         loop {
             let now = self.stand.site.clock.now().boot;
             assert!(
                 !self.stand.host.has_ended(),
-                "the host ended after {} ms",
+                "the host ended after {:?}",
                 now - self.began
             );
             if now >= end {
                 return;
             }
-            tokio::time::sleep(Duration::from_millis((end - now).min(500))).await;
+            tokio::time::sleep((end - now).min(Duration::from_millis(500))).await;
         }
     }
 
@@ -278,7 +282,7 @@ impl Stage {
 
     /// How many passes each neighbour had while the table was played.
     pub(crate) fn passes_of_neighbours(&self) -> [usize; 2] {
-        let end = self.began + u64::try_from(PLAYED.as_millis()).unwrap_or(u64::MAX);
+        let end = self.began + PLAYED;
         ["same-policy", "other-policy"].map(|name| {
             let passes = self.stand.host.passes_of(name);
             passes.iter().filter(|pass| pass.started.boot < end).count()
@@ -293,5 +297,5 @@ impl Stage {
 
 /// An entry of a create that was begun when the world was.
 pub(crate) fn pending_entry() -> Value {
-    json!({"operation": "vm.clone", "intent": "begun", "key": "k", "since": polity_tests::host_harness::BEGIN, "service": "vm@1", "stamp": 1, "place": ["sim"], "principal": "host"})
+    json!({"operation": "vm.clone", "intent": "begun", "key": "k", "since": polity_tests::host_harness::BEGIN.0, "service": "vm@1", "stamp": 1, "place": ["sim"], "principal": "host"})
 }

@@ -10,6 +10,7 @@ use polity_cluster::Cluster;
 use polity_core::call::Write;
 use polity_core::contract::{Act, Event, EventType, ObjectRef, Request as PolicyRequest};
 use polity_core::record::PassRecord;
+use polity_core::time::{Boot, Unix};
 use polity_sim::{Happened, PoolMachine, Simulated as _};
 use polity_tests::host_harness::orbiter::{self, ORBITER};
 use polity_tests::host_harness::{LEASE, Site};
@@ -189,7 +190,7 @@ fn acts(passes: &[PassRecord], operation: &str) -> usize {
 }
 
 /// From when until when the node might be changed, as its agent saw it.
-fn allowed(passes: &[PassRecord]) -> (u64, u64) {
+fn allowed(passes: &[PassRecord]) -> (Boot, Boot) {
     let is_allowed = |pass: &&PassRecord| {
         let object: Option<Value> = pass
             .object
@@ -197,7 +198,7 @@ fn allowed(passes: &[PassRecord]) -> (u64, u64) {
             .and_then(|json| serde_json::from_str(json).ok());
         object.is_some_and(|node| says(&node, ALLOWED) == "true")
     };
-    let during: Vec<u64> = passes
+    let during: Vec<Boot> = passes
         .iter()
         .filter(is_allowed)
         .map(|pass| pass.started.boot)
@@ -330,7 +331,7 @@ async fn is_upgraded(scene: &mut Scene, o: &ObjectRef) {
     assert_eq!(acts(after, "node.ensure"), 0, "the machine had gone on");
 
     assert_in_order(&scene.passes_of(o), &["15", "18", "19", "24", "22", "27"]);
-    let mut until = 0;
+    let mut until = Boot::default();
     for name in NODES {
         let passes = scene.passes_of(&node(name));
         assert_eq!(acts(&passes, "node.ensure"), 2, "{name}");
@@ -389,7 +390,7 @@ fn about(node: &ObjectRef) -> Write {
             reason: "NoSuchVersion".into(),
             message: "no kubelet 7.0".into(),
         },
-        now: 0,
+        now: Unix::default(),
     }
 }
 

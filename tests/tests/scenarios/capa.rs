@@ -100,7 +100,7 @@ async fn scenario_02_a_missing_default_identity_is_an_error(recording: Option<&P
     story.create(&identity(CONTROLLER, "default", json!({}))).await;
     let after = passes(&story, 2).await;
     assert_eq!(judged(&after[1]), "01 02 03 05 N2 07a P1 07 08 10 14 16 17 18 19");
-    assert!(after[1].started.boot - before[0].ended.boot < 10_000);
+    assert!(after[1].started.boot - before[0].ended.boot < Duration::from_secs(10));
 }
 
 async fn scenario_02_a_missing_default_identity_is_made_and_the_next_pass_goes_on(recording: Option<&Path>) {
@@ -163,7 +163,7 @@ async fn scenario_05_a_missing_secret_is_said(recording: Option<&Path>) {
     story.create(&access_key("AKIAFIRST")).await;
     let after = passes(&story, 2).await;
     assert!(judged(&after[1]).ends_with("P2 07 08 10 14 16 17 18 19"));
-    assert!(after[1].started.boot - before[0].ended.boot >= specified::RESYNC);
+    assert!(after[1].started.boot - before[0].ended.boot >= Duration::from_millis(specified::RESYNC));
 }
 
 async fn scenario_06_a_rotated_secret_is_another_session_for_everybody(recording: Option<&Path>) {
@@ -330,7 +330,11 @@ async fn scenario_12_a_principal_that_aws_does_not_know_yet_is_tried_again(recor
             panic!("{:?}", pass.next)
         };
         assert_eq!((*class, failure.code), (RetryClass::Short, Code::Unauthenticated));
-        assert!(pass.wait.is_some_and(|wait| wait < 10_000), "{:?}", pass.wait);
+        assert!(
+            pass.wait.is_some_and(|wait| wait < Duration::from_secs(10)),
+            "{:?}",
+            pass.wait
+        );
     }
     let object = story.object().await;
     assert_eq!(condition(&object, RETRIEVED), json!(["True", "Retrieved"]));
@@ -350,7 +354,7 @@ async fn scenario_13_a_label_that_is_removed_takes_the_permission_with_it(record
     edit(&story, &team, json!({"metadata": {"labels": {"env": null}}})).await;
     let denied = passes(&story, 2).await.pop().expect("a pass");
     // At once. The cached session is there, and is not asked for.
-    assert!(denied.started.boot - granted.ended.boot < 10_000);
+    assert!(denied.started.boot - granted.ended.boot < Duration::from_secs(10));
     assert_eq!(judged(&denied), "01 02 03 05 N8 07b");
     assert!(waits(&denied));
     was_not_called(&[denied]);
@@ -490,7 +494,7 @@ async fn scenario_16_a_thousand_passes_are_one_session(recording: Option<&Path>)
         let touched = json!({"metadata": {"annotations": {"example.com/touched": nonce.to_string()}}});
         edit(&story, &keys, touched).await;
         story.request(&nonce.to_string()).await;
-        let end = story.site.clock.now().boot + 60_000;
+        let end = story.site.clock.now().boot + Duration::from_mins(1);
         while passed() < nonce {
             assert!(story.site.clock.now().boot < end, "pass {nonce} does not come");
             story.sleep(Duration::from_millis(50)).await;

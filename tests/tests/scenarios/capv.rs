@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use polity_core::contract::{Code, Next};
+use polity_core::time::{Boot, millis};
 use polity_tests::host_harness::Site;
 use polity_tests::host_harness::seeds::binding;
 use polity_tests::host_harness::story::{Story, edges};
@@ -182,7 +183,7 @@ async fn scenario_05_a_clone_that_always_fails_is_tried_once_a_minute(recording:
         "FileNotFound: no"
     );
     story.sleep(Duration::from_secs(600)).await;
-    let cloned: Vec<u64> = story
+    let cloned: Vec<Boot> = story
         .passes()
         .iter()
         .filter(|pass| edges(pass).ends_with(" 23"))
@@ -192,7 +193,7 @@ async fn scenario_05_a_clone_that_always_fails_is_tried_once_a_minute(recording:
     assert!(
         cloned
             .windows(2)
-            .all(|pair| pair[1] - pair[0] >= capv::AFTER_A_FAILURE),
+            .all(|pair| millis(pair[1] - pair[0]) >= capv::AFTER_A_FAILURE),
         "{cloned:?}"
     );
 }
@@ -450,7 +451,7 @@ async fn capv_38_a_clone_that_never_arrived_is_made_once_that_is_certain(recordi
 /// A machine that runs, so many seconds after the world began.
 async fn running_at(recording: Option<&Path>, trouble: Value, seconds: u64) -> Story {
     let story = running(recording, trouble, json!({})).await;
-    let now = story.site.clock.now().boot;
-    story.sleep(Duration::from_millis(seconds * 1_000 - now)).await;
+    let then = Boot(seconds * 1_000);
+    story.sleep(then - story.site.clock.now().boot).await;
     story
 }

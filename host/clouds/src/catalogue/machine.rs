@@ -1,5 +1,7 @@
 //! Machines that join a cluster, in the manner of Gardener's drivers.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::{Named, change, fields, name, of, read, sealed, text};
@@ -15,7 +17,7 @@ pub const DELETE: &str = "machine.delete";
 const SERVICE: &str = "machine@1";
 
 /// The operations on machines.
-pub fn operations(visible_within: u64) -> Vec<Named> {
+pub fn operations(visible_within: Duration) -> Vec<Named> {
     let named = || fields(json!({"name": name(), "providerID": name()}), &["name"]);
     let operations = [
         create(visible_within),
@@ -40,7 +42,7 @@ fn machine() -> Value {
     fields(machine, &["providerID"])
 }
 
-fn create(visible_within: u64) -> Named {
+fn create(visible_within: Duration) -> Named {
     let arguments = json!({
         "name": name(),
         "providerSpec": {"type": "object"},

@@ -13,13 +13,18 @@ pub mod router;
 pub mod task;
 pub mod vm;
 
+use std::time::Duration;
+
 use polity_core::catalogue::{Operation, OperationEffect};
 use serde_json::{Value, json};
 
 pub use credential::plan as credential_plan;
 
-/// The milliseconds after which a call is cut. The design allows no more.
-pub const LONGEST: u64 = 5_000;
+/// The time after which a call is cut. The design allows no more.
+pub const LONGEST: Duration = Duration::from_secs(5);
+
+/// The time after which everybody sees what an operation created that creates nothing.
+const SEEN_AT_ONCE: Duration = Duration::ZERO;
 
 /// An operation and its name.
 pub type Named = (&'static str, Operation);
@@ -27,7 +32,13 @@ pub type Named = (&'static str, Operation);
 fn read(name: &'static str, description: &str, arguments: Value, answer: Value) -> Named {
     (
         name,
-        operation(description, OperationEffect::Read, arguments, answer, 0),
+        operation(
+            description,
+            OperationEffect::Read,
+            arguments,
+            answer,
+            SEEN_AT_ONCE,
+        ),
     )
 }
 
@@ -38,7 +49,7 @@ fn change(name: &'static str, description: &str, arguments: Value, sealed: &[&st
         OperationEffect::Change,
         arguments,
         fields(json!({}), &[]),
-        0,
+        SEEN_AT_ONCE,
     );
     let operation = Operation {
         sealed: owned(sealed),
@@ -49,7 +60,13 @@ fn change(name: &'static str, description: &str, arguments: Value, sealed: &[&st
 
 /// A change that answers a task.
 fn task(name: &'static str, description: &str, arguments: Value) -> Named {
-    let operation = operation(description, OperationEffect::Change, arguments, started(), 0);
+    let operation = operation(
+        description,
+        OperationEffect::Change,
+        arguments,
+        started(),
+        SEEN_AT_ONCE,
+    );
     (name, operation)
 }
 
@@ -64,7 +81,7 @@ fn create(
     description: &str,
     arguments: Value,
     answer: Value,
-    visible_within: u64,
+    visible_within: Duration,
     sealed: &[&str],
 ) -> Named {
     let operation = operation(
@@ -109,7 +126,7 @@ fn operation(
     effect: OperationEffect,
     arguments: Value,
     answer: Value,
-    visible_within: u64,
+    visible_within: Duration,
 ) -> Operation {
     let description = description.to_owned();
     Operation {

@@ -1,6 +1,8 @@
 //! Operations of a machine for its own agent. In the cloud `node` it is the machine of the host; the
 //! simulated cloud has many.
 
+use std::time::Duration;
+
 use polity_core::catalogue::{Operation, OperationEffect};
 use serde_json::{Value, json};
 
@@ -133,7 +135,7 @@ fn operation(
         arguments,
         answer,
         longest: LONGEST,
-        visible_within: 0,
+        visible_within: Duration::ZERO,
         intent: None,
         sealed: Vec::new(),
     };

@@ -1,5 +1,7 @@
 //! Pools of machines that kubeadm makes a cluster of.
 
+use std::time::Duration;
+
 use polity_core::catalogue::OperationEffect;
 use serde_json::{Value, json};
 
@@ -22,7 +24,7 @@ pub const INSTALL: &str = "agent.install";
 const SERVICE: &str = "pool@1";
 
 /// The operations on pools, and the one that installs agents on their machines.
-pub fn operations(visible_within: u64) -> Vec<Named> {
+pub fn operations(visible_within: Duration) -> Vec<Named> {
     let pools = fields(json!({"pools": {"type": "array", "items": pool()}}), &["pools"]);
     let machines = fields(
         json!({"machines": {"type": "array", "items": machine()}}),
@@ -89,11 +91,17 @@ fn ensure() -> Named {
     );
     let arguments = fields(json!({"pools": {"type": "array", "items": wanted}}), &["pools"]);
     let description = "Makes the infrastructure of pools. Those that are there stay.";
-    let operation = operation(description, OperationEffect::Change, arguments, nothing(), 0);
+    let operation = operation(
+        description,
+        OperationEffect::Change,
+        arguments,
+        nothing(),
+        super::SEEN_AT_ONCE,
+    );
     (ENSURE, operation)
 }
 
-fn add(visible_within: u64) -> Named {
+fn add(visible_within: Duration) -> Named {
     let arguments = fields(
         json!({"name": name(), "pool": name(), "tier": tier()}),
         &["name", "pool", "tier"],

@@ -1,5 +1,7 @@
 //! Virtual routers in the manner of Neutron and Nova.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::{Named, change, create, fields, id, name, of, read, task, text};
@@ -37,7 +39,7 @@ const PORTS: u64 = 26;
 const SERVICE: &str = "router@1";
 
 /// The operations on routers and on the things that they are made of.
-pub fn operations(visible_within: u64) -> Vec<Named> {
+pub fn operations(visible_within: Duration) -> Vec<Named> {
     let all = [boot(visible_within)].into_iter();
     of(SERVICE, all.chain(reads()).chain(changes()))
 }
@@ -122,7 +124,7 @@ fn changes() -> [Named; 5] {
     ]
 }
 
-fn boot(visible_within: u64) -> Named {
+fn boot(visible_within: Duration) -> Named {
     let arguments = json!({
         "name": name(),
         "image": name(),

@@ -1,5 +1,7 @@
 //! VMs in the manner of vSphere.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::{Named, create, fields, id, name, of, power, read, sealed, started, task, text};
@@ -29,7 +31,7 @@ pub const DESTROY: &str = "vm.destroy";
 const SERVICE: &str = "vm@1";
 
 /// The operations on VMs.
-pub fn operations(visible_within: u64) -> Vec<Named> {
+pub fn operations(visible_within: Duration) -> Vec<Named> {
     let all = reads().into_iter().chain(changes());
     of(SERVICE, all.chain([clone(visible_within)]))
 }
@@ -92,7 +94,7 @@ fn changes() -> [Named; 4] {
     ]
 }
 
-fn clone(visible_within: u64) -> Named {
+fn clone(visible_within: Duration) -> Named {
     let count = json!({"type": "integer", "minimum": 1, "maximum": 1 << 30});
     let arguments = json!({
         "name": name(),

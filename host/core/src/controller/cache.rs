@@ -1,6 +1,7 @@
 //! What the watches showed: the objects of each scope, never older than this host's own writes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use polity_kube_rules::deletion::is_ended;
 use polity_kube_rules::fields::FieldSelector;
@@ -11,6 +12,7 @@ use crate::contract::{Kind, ListQuery, ObjectRef};
 use crate::key::ObjectKey;
 use crate::object::{Object, ResourceVersion};
 use crate::path;
+use crate::time::Boot;
 
 /// What a watch keeps of metadata whatever its scope's fields, beside what identifies an object.
 pub const KEPT_METADATA: [&str; 3] = [
@@ -52,8 +54,8 @@ struct Watched {
     /// What this host saw end, by place and uid: a watch that lags must not bring it back. By both, because a policy that
     /// deletes an object may name the uid of any other one.
     ended: BTreeSet<(ObjectKey, String)>,
-    /// Boot milliseconds since nobody depends on it; none while somebody does.
-    idle_since: Option<u64>,
+    /// Since when nobody depends on it; none while somebody does.
+    idle_since: Option<Boot>,
 }
 
 /// What a cache can say.
@@ -85,14 +87,14 @@ impl Cache {
         self.scopes.keys()
     }
 
-    /// Notes since when nobody depends on a scope; says how long that has been, in milliseconds.
-    pub fn idle(&mut self, scope: &Scope, now: u64, depended_on: bool) -> u64 {
+    /// Notes since when nobody depends on a scope; says how long that has been.
+    pub fn idle(&mut self, scope: &Scope, now: Boot, depended_on: bool) -> Duration {
         let Some(watched) = self.scopes.get_mut(scope) else {
-            return 0;
+            return Duration::ZERO;
         };
         if depended_on {
             watched.idle_since = None;
-            return 0;
+            return Duration::ZERO;
         }
         now - *watched.idle_since.get_or_insert(now)
     }
@@ -584,10 +586,11 @@ mod tests {
     fn a_scope_is_idle_from_when_nobody_depends_on_it_any_more() {
         let mut cache = cache();
         for (now, depended_on, idle) in [(10, false, 0), (15, false, 5), (16, true, 0), (20, false, 0)] {
-            assert_eq!(cache.idle(&scope(), now, depended_on), idle, "{now}");
+            let idle = Duration::from_millis(idle);
+            assert_eq!(cache.idle(&scope(), Boot(now), depended_on), idle, "{now}");
         }
         assert!(!cache.open(&scope()), "it is open");
-        assert_eq!(cache.idle(&scope(), 30, false), 0);
+        assert_eq!(cache.idle(&scope(), Boot(30), false), Duration::ZERO);
     }
 
     #[test]

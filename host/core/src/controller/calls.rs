@@ -1,6 +1,7 @@
 //! Calls: who waits for which reply, and until when.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::passes::Running;
 use super::refresh::Refresh;
@@ -12,12 +13,13 @@ use crate::call::{Call, CallId, Reply};
 use crate::contract::{Code, Failure};
 use crate::key::PassId;
 use crate::reconcile::{Frame, PhaseEvent};
+use crate::time::Boot;
 
 /// A call under way.
 #[derive(Debug)]
 pub(super) struct Outstanding {
     target: Target,
-    deadline: u64,
+    deadline: Boot,
     /// The place in a room that it holds.
     taken: Option<Taken>,
 }
@@ -39,15 +41,15 @@ pub(crate) enum Target {
 }
 
 impl Controller {
-    /// Makes a call as soon as its room has a place for this line; its reply, or a failure once `longest` milliseconds have
-    /// gone by since it was sent, goes to `target`.
+    /// Makes a call as soon as its room has a place for this line; its reply, or a failure once `longest` has gone by since it
+    /// was sent, goes to `target`.
     pub(super) fn call(
         &mut self,
         line: &Arc<str>,
         binding: &Binding,
         target: Target,
         call: Call,
-        longest: u64,
+        longest: Duration,
     ) {
         let Some(room) = room_of(&call, &binding.name) else {
             return self.send(target, call, longest, None);
@@ -101,17 +103,17 @@ impl Controller {
         }
     }
 
-    pub(super) fn send(&mut self, target: Target, call: Call, longest: u64, taken: Option<Taken>) {
+    pub(super) fn send(&mut self, target: Target, call: Call, longest: Duration, taken: Option<Taken>) {
         let is_long = taken.as_ref().is_some_and(Taken::is_long);
         let id = self.expect(target, longest, taken);
         self.out.push(Output::Call { id, call, is_long });
     }
 
     /// Registers a reply, which comes from within where nothing is sent: a watch that lists.
-    pub(super) fn expect(&mut self, target: Target, longest: u64, taken: Option<Taken>) -> CallId {
+    pub(super) fn expect(&mut self, target: Target, longest: Duration, taken: Option<Taken>) -> CallId {
         self.last_call += 1;
         let id = CallId(self.last_call);
-        let deadline = self.now.boot.saturating_add(longest);
+        let deadline = self.now.boot + longest;
         let outstanding = Outstanding {
             target,
             deadline,

@@ -1,21 +1,23 @@
 //! The end of a pass: what is remembered, when the next one comes, and the recording.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::keys::{KeyState, Waiting};
 use super::passes::Running;
 use super::{Controller, Guard, Output};
 use crate::call::{Call, Write};
-use crate::contract::{Event, EventType, Next, Wait};
+use crate::contract::{Event, EventType, Next};
 use crate::controller::calls::Target;
 #[cfg(feature = "simulation")]
 use crate::key::Key;
 use crate::reconcile::{CLUSTER_LONGEST, Finished, Frame, MESSAGE, Moved};
 use crate::record::{Outcome, PassRecord};
 use crate::retry::quarantine;
+use crate::time::Boot;
 
-/// Milliseconds that a key waits whose pass ended by a defect in how defects are handled.
-const AFTER_DEFECT: u64 = 60_000;
+/// How long a key waits whose pass ended by a defect in how defects are handled.
+const AFTER_DEFECT: Duration = Duration::from_mins(1);
 
 impl Controller {
     /// Remembers what the next pass needs, releases what this one held, and records it.
@@ -61,7 +63,7 @@ impl Controller {
     }
 
     /// When the key passes next, and what ends its wait early.
-    fn schedule(&mut self, running: &mut Running, finished: &Finished) -> Option<u64> {
+    fn schedule(&mut self, running: &mut Running, finished: &Finished) -> Option<Duration> {
         let Running { frame, work, .. } = running;
         let outcome = &finished.ended.outcome;
         self.orphans.remove(&frame.key);
@@ -94,7 +96,7 @@ impl Controller {
         let state = self.keys.get_mut(&frame.key)?;
         let mut wait = state.ends(finished, frame.started.boot, frame.uid());
         if *outcome == Outcome::Faulted && !self.guards.stand(Guard::FaultsBackOff) {
-            wait = Some(1);
+            wait = Some(Duration::from_millis(1));
         }
         state.retry = finished
             .waited
@@ -102,7 +104,7 @@ impl Controller {
             .map(|(_, request)| (self.now.boot, Box::new(request.clone())));
         if let Some(wait) = wait {
             // A policy can say any number: a wait past the end of time has no end.
-            let at = self.now.boot.saturating_add(wait);
+            let at = self.now.boot + wait;
             self.queue.push_at(at, frame.key.clone());
         }
         wait
@@ -181,8 +183,8 @@ impl Controller {
 }
 
 impl KeyState {
-    /// Counts how a pass ended; milliseconds until the next one, where a time brings it.
-    fn ends(&mut self, finished: &Finished, started: u64, uid: &str) -> Option<u64> {
+    /// Counts how a pass ended; how long until the next one, where a time brings it.
+    fn ends(&mut self, finished: &Finished, started: Boot, uid: &str) -> Option<Duration> {
         let Finished { ended, waited, .. } = finished;
         if waited
             .as_ref()
@@ -196,30 +198,22 @@ impl KeyState {
         self.waiting = match (&ended.outcome, waited) {
             // It saw an old world: it does not wait for something new, but for the world to arrive.
             (Outcome::Discarded(_), _) => Waiting::ForAnyChange,
-            (_, Some((wait, _))) => Waiting::during(*wait),
+            (_, Some((delay, _))) => Waiting::during(*delay),
             (Outcome::Faulted, _) => Waiting::ForSomethingNew,
             _ => Waiting::ForAnyChange,
         };
-        self.last.waited = waited.as_ref().and_then(|(wait, _)| time_of(*wait));
+        self.last.waited = waited.as_ref().map(|(delay, _)| delay.longest());
         match (waited, &ended.outcome, &ended.next) {
-            (Some((wait, _)), _, _) => time_of(*wait),
+            (Some((delay, _)), _, _) => Some(delay.longest()),
             (None, Outcome::Faulted, _) => {
                 self.faults = self.faults.saturating_add(1);
                 Some(quarantine(self.faults, uid))
             }
             (None, Outcome::Bug(_), _) => Some(AFTER_DEFECT),
-            (None, _, Some(Next::Settled(recheck))) => *recheck,
-            (None, _, Some(Next::After(wait))) => Some(*wait),
+            (None, _, Some(Next::Settled(recheck))) => recheck.map(Duration::from_millis),
+            (None, _, Some(Next::After(wait))) => Some(Duration::from_millis(*wait)),
             _ => None,
         }
-    }
-}
-
-/// Milliseconds after which a key passes again, whatever else happens.
-pub(super) fn time_of(wait: Wait) -> Option<u64> {
-    match wait {
-        Wait::After(wait) => Some(wait),
-        Wait::OnChange(at_latest) => at_latest,
     }
 }
 
@@ -228,11 +222,15 @@ mod tests {
     use super::*;
     use crate::contract::{Code, Failure, RetryClass};
     use crate::controller::rate_limit::Bucket;
-    use crate::reconcile::{Ended, fixture::retry_request};
+    use crate::reconcile::{
+        Ended,
+        fixture::{ms, retry_request},
+    };
     use crate::record::Discard;
+    use crate::retry::Delay;
 
     fn key() -> KeyState {
-        KeyState::new("t".into(), "l".into(), None, Bucket::full(1, 0))
+        KeyState::new("t".into(), "l".into(), None, Bucket::full(1, Boot(0)))
     }
 
     fn ended(next: Next) -> Finished {
@@ -245,12 +243,12 @@ mod tests {
         }
     }
 
-    fn waited(wait: Wait, outcome: Outcome) -> Finished {
+    fn waited(delay: Delay, outcome: Outcome) -> Finished {
         let failure = matches!(outcome, Outcome::Failed(_));
         let mut request = retry_request(RetryClass::Short, 0);
         request.failure = failure.then(|| Failure::new(Code::Unavailable, "cut"));
         Finished {
-            waited: Some((wait, request)),
+            waited: Some((delay, request)),
             ..Finished::plain(outcome)
         }
     }
@@ -262,8 +260,8 @@ mod tests {
         let discarded = Outcome::Discarded(Discard::Changed);
         for (finished, next, waiting) in [
             (ended(Next::Settled(None)), None, ForAnyChange),
-            (ended(Next::Settled(Some(7))), Some(7), ForAnyChange),
-            (ended(Next::After(8)), Some(8), ForAnyChange),
+            (ended(Next::Settled(Some(7))), Some(ms(7)), ForAnyChange),
+            (ended(Next::After(8)), Some(ms(8)), ForAnyChange),
             (
                 Finished::plain(Outcome::Bug("x".into())),
                 Some(AFTER_DEFECT),
@@ -274,12 +272,20 @@ mod tests {
                 Some(quarantine(1, "u")),
                 ForSomethingNew,
             ),
-            (waited(Wait::After(9), failed()), Some(9), ForSomethingNew),
-            (waited(Wait::OnChange(Some(9)), failed()), Some(9), ForAnyChange),
-            (waited(Wait::After(9), discarded), Some(9), ForAnyChange),
+            (
+                waited(Delay::After(ms(9)), failed()),
+                Some(ms(9)),
+                ForSomethingNew,
+            ),
+            (
+                waited(Delay::OnChange(ms(9)), failed()),
+                Some(ms(9)),
+                ForAnyChange,
+            ),
+            (waited(Delay::After(ms(9)), discarded), Some(ms(9)), ForAnyChange),
         ] {
             let mut state = key();
-            assert_eq!(state.ends(&finished, 5, "u"), next, "{finished:?}");
+            assert_eq!(state.ends(&finished, Boot(5), "u"), next, "{finished:?}");
             assert_eq!(state.waiting, waiting, "{finished:?}");
         }
     }
@@ -289,14 +295,14 @@ mod tests {
         let mut state = key();
         let failed = Outcome::Failed(Failure::new(Code::Unavailable, "cut"));
         for started in [5, 6] {
-            state.ends(&waited(Wait::After(9), failed.clone()), started, "u");
+            state.ends(&waited(Delay::After(ms(9)), failed.clone()), Boot(started), "u");
         }
         let counts = |state: &KeyState| (state.attempt, state.last.failing_since, state.last.waited);
-        assert_eq!(counts(&state), (2, Some(5), Some(9)));
-        state.ends(&Finished::plain(Outcome::Faulted), 7, "u");
-        state.ends(&Finished::plain(Outcome::Faulted), 8, "u");
+        assert_eq!(counts(&state), (2, Some(Boot(5)), Some(ms(9))));
+        state.ends(&Finished::plain(Outcome::Faulted), Boot(7), "u");
+        state.ends(&Finished::plain(Outcome::Faulted), Boot(8), "u");
         assert_eq!((state.attempt, state.faults), (2, 2), "a fault is another matter");
-        state.ends(&ended(Next::Settled(None)), 9, "u");
+        state.ends(&ended(Next::Settled(None)), Boot(9), "u");
         assert_eq!(counts(&state), (0, None, None));
     }
 }

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use super::refresh::Freshness;
 use super::rooms::Room;
 use crate::call::Scope;
-use crate::contract::{Cause, Event, ObjectRef, RetryRequest, Wait};
+use crate::contract::{Cause, Event, ObjectRef, RetryRequest};
 use crate::key::{Key, PassId};
 use crate::object::Object;
 use crate::path::Digest;
 use crate::plan::Part;
 use crate::reconcile::{Awaited, Known, LastPass, Moved, primary_scope};
+use crate::retry::Delay;
+use crate::time::Boot;
 
 use super::Controller;
 use super::rate_limit::Bucket;
@@ -41,7 +43,7 @@ pub(super) struct KeyState {
     /// Of each part of the last publication what the API server did not keep.
     pub(super) futile: BTreeMap<Part, Digest>,
     /// What the retry policy was asked, or would have been, and when.
-    pub(super) retry: Option<(u64, Box<RetryRequest>)>,
+    pub(super) retry: Option<(Boot, Box<RetryRequest>)>,
     pub(super) events: Vec<Event>,
     /// Whether what the cache shows of it can be trusted.
     pub(super) freshness: Freshness,
@@ -60,10 +62,10 @@ pub(super) enum Waiting {
 
 impl Waiting {
     /// While a key waits to retry.
-    pub(super) fn during(wait: Wait) -> Self {
-        match wait {
-            Wait::After(_) => Waiting::ForSomethingNew,
-            Wait::OnChange(_) => Waiting::ForAnyChange,
+    pub(super) fn during(delay: Delay) -> Self {
+        match delay {
+            Delay::After(_) => Waiting::ForSomethingNew,
+            Delay::OnChange(_) => Waiting::ForAnyChange,
         }
     }
 }
@@ -85,10 +87,10 @@ pub enum WaitsFor {
     Call,
     /// A read of its object: what is known of it is older than what its last pass met.
     Refresh,
-    /// A lock that was busy when its last pass asked, and the time of its next try, where it has one; boot milliseconds.
-    Lock(String, Option<u64>),
-    /// A time; boot milliseconds.
-    Time(u64),
+    /// A lock that was busy when its last pass asked, and the time of its next try, where it has one.
+    Lock(String, Option<Boot>),
+    /// A time.
+    Time(Boot),
     /// Passes of other keys, which come first.
     Turn,
     /// A change, and nothing else.
@@ -121,8 +123,8 @@ pub struct KeyView {
     pub running: bool,
     /// It waits for its turn.
     pub queued: bool,
-    /// Boot milliseconds of its timer.
-    pub due: Option<u64>,
+    /// When its timer is due.
+    pub due: Option<Boot>,
     /// Passes in a row that ended in a failure.
     pub attempt: u32,
     /// Faults in a row.

@@ -4,26 +4,30 @@
 //! acknowledged; it takes a foreign lease only after it saw the same version for `duration`. Since every holder stops
 //! at or before the moment that others start counting to, two never hold at once however their clocks differ.
 
+use std::time::Duration;
+
 use crate::call::{LeaseRead, LeaseWrite};
 use crate::contract::Failure;
-use crate::key::Now;
+use crate::time::{Boot, Now};
 
-/// Milliseconds a holder may go without renewing. Four times the longest call, so that work need not pause for renewals.
-pub const DURATION: u64 = 20_000;
-/// Milliseconds between renewals, and between looks at a foreign lease.
-pub const RENEW_EVERY: u64 = 4_000;
-/// Milliseconds between tries after a failure.
-const RETRY_EVERY: u64 = 1_000;
-/// Milliseconds after which a lease call is given up.
-pub const CALL_LONGEST: u64 = 5_000;
+/// How long a holder may go without renewing. Four times the longest call, so that work need not pause for renewals.
+pub const DURATION: Duration = Duration::from_secs(20);
+/// Between renewals, and between looks at a foreign lease.
+pub const RENEW_EVERY: Duration = Duration::from_secs(4);
+/// Between tries after a failure.
+const RETRY_EVERY: Duration = Duration::from_secs(1);
+/// After this a lease call is given up.
+pub const CALL_LONGEST: Duration = Duration::from_secs(5);
+/// A foreign lease is left alone for this long at least, whatever it says of itself.
+const SHORTEST: Duration = Duration::from_millis(1);
 
 /// What is to be done about the lease.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LeaseAction {
     /// Read it (none) or write it.
     Call(Option<LeaseWrite>),
-    /// Nothing before this time (boot milliseconds).
-    Wait(u64),
+    /// Nothing before this time.
+    Wait(Boot),
 }
 
 /// Why a host does not hold the lease, or will not hold it for long.
@@ -49,9 +53,9 @@ impl std::fmt::Display for LeaseTrouble {
 pub struct Lease {
     identity: String,
     seen: Option<Seen>,
-    expires: Option<u64>,
-    sent: Option<u64>,
-    next: u64,
+    expires: Option<Boot>,
+    sent: Option<Boot>,
+    next: Boot,
     /// Somebody may have written since: read before writing again.
     look: bool,
     giving_up: bool,
@@ -61,7 +65,7 @@ pub struct Lease {
 #[derive(Debug)]
 struct Seen {
     read: LeaseRead,
-    since: u64,
+    since: Boot,
 }
 
 impl Lease {
@@ -72,7 +76,7 @@ impl Lease {
             seen: None,
             expires: None,
             sent: None,
-            next: 0,
+            next: Boot::default(),
             look: true,
             giving_up: false,
             failing: None,
@@ -84,13 +88,13 @@ impl Lease {
         self.expires.is_some_and(|expires| now.boot < expires)
     }
 
-    /// Whether something that takes up to `longest` milliseconds would end while the lease is held.
-    pub fn covers(&self, now: Now, longest: u64) -> bool {
+    /// Whether something that takes up to `longest` would end while the lease is held.
+    pub fn covers(&self, now: Now, longest: Duration) -> bool {
         self.expires.is_some_and(|expires| now.boot + longest <= expires)
     }
 
-    /// Boot milliseconds at which a held lease ends unless it is renewed.
-    pub fn expires(&self) -> Option<u64> {
+    /// When a held lease ends unless it is renewed.
+    pub fn expires(&self) -> Option<Boot> {
         self.expires
     }
 
@@ -104,8 +108,8 @@ impl Lease {
         })
     }
 
-    /// Boot milliseconds at which [`Lease::poll`] has something to say.
-    pub fn deadline(&self) -> u64 {
+    /// When [`Lease::poll`] has something to say.
+    pub fn deadline(&self) -> Boot {
         let wanted = self.sent.map_or(self.next, |sent| sent + CALL_LONGEST);
         self.expires.map_or(wanted, |expires| expires.min(wanted))
     }
@@ -114,7 +118,7 @@ impl Lease {
     pub fn give_up(&mut self) {
         if !self.giving_up {
             self.giving_up = true;
-            self.next = 0;
+            self.next = Boot::default();
         }
     }
 
@@ -152,10 +156,10 @@ impl Lease {
         if self.giving_up {
             return match ours && self.expires.is_some() {
                 true => LeaseAction::Call(Some(self.write(&seen.read, now, ""))),
-                false => LeaseAction::Wait(u64::MAX),
+                false => LeaseAction::Wait(Boot::MAX),
             };
         }
-        let stale = now.boot >= seen.since + seen.read.duration.max(1);
+        let stale = now.boot >= seen.since + seen.read.duration.max(SHORTEST);
         match ours || seen.read.holder.is_empty() || stale {
             true => LeaseAction::Call(Some(self.write(&seen.read, now, &self.identity))),
             false => LeaseAction::Call(None),
@@ -188,7 +192,7 @@ impl Lease {
         self.next = now.boot + RENEW_EVERY;
         let read = read.unwrap_or(LeaseRead {
             holder: String::new(),
-            duration: 0,
+            duration: Duration::ZERO,
             version: String::new(),
             transitions: 0,
         });
@@ -213,6 +217,7 @@ impl Lease {
 mod tests {
     use super::*;
     use crate::contract::Code;
+    use crate::time::{Unix, millis};
 
     #[test]
     fn what_stands_in_the_way_of_holding_it_can_be_told() {
@@ -237,13 +242,16 @@ mod tests {
     }
 
     fn at(boot: u64) -> Now {
-        Now { boot, unix: boot }
+        Now {
+            boot: Boot(boot),
+            unix: Unix(boot),
+        }
     }
 
     fn foreign(version: &str) -> LeaseRead {
         LeaseRead {
             holder: "other".into(),
-            duration: 20_000,
+            duration: DURATION,
             version: version.into(),
             transitions: 0,
         }
@@ -263,14 +271,14 @@ mod tests {
             true,
             Ok(Some(LeaseRead {
                 holder: "me".into(),
-                duration: 20_000,
+                duration: DURATION,
                 version: "1".into(),
                 transitions: 1,
             })),
         );
-        assert_eq!(lease.expires(), Some(20_010));
-        assert!(lease.covers(at(15_010), 5_000));
-        assert!(!lease.covers(at(15_011), 5_000));
+        assert_eq!(lease.expires(), Some(Boot(20_010)));
+        assert!(lease.covers(at(15_010), CALL_LONGEST));
+        assert!(!lease.covers(at(15_011), CALL_LONGEST));
     }
 
     #[test]
@@ -344,26 +352,28 @@ mod tests {
         assert!(!lease.is_given_up(), "the write is on its way");
         let mut late = held();
         late.give_up();
-        assert_eq!(late.poll(at(DURATION)), LeaseAction::Wait(u64::MAX));
+        assert_eq!(late.poll(at(millis(DURATION))), LeaseAction::Wait(Boot::MAX));
         assert!(late.is_given_up());
     }
 
     #[test]
     fn it_is_looked_at_again_when_a_renewal_is_due_and_when_a_call_is_given_up() {
         let mut lease = held();
-        assert_eq!(lease.deadline(), RENEW_EVERY);
-        assert_eq!(lease.poll(at(1)), LeaseAction::Wait(RENEW_EVERY));
-        assert!(matches!(lease.poll(at(RENEW_EVERY)), LeaseAction::Call(Some(_))));
-        let cut = RENEW_EVERY + CALL_LONGEST;
-        assert_eq!(lease.deadline(), cut);
-        assert_eq!(lease.poll(at(cut - 1)), LeaseAction::Wait(cut));
+        let renewal = millis(RENEW_EVERY);
+        assert_eq!(lease.deadline(), Boot(renewal));
+        assert_eq!(lease.poll(at(1)), LeaseAction::Wait(Boot(renewal)));
+        assert!(matches!(lease.poll(at(renewal)), LeaseAction::Call(Some(_))));
+        let longest = millis(CALL_LONGEST);
+        let cut = renewal + longest;
+        assert_eq!(lease.deadline(), Boot(cut));
+        assert_eq!(lease.poll(at(cut - 1)), LeaseAction::Wait(Boot(cut)));
         assert_eq!(
             lease.poll(at(cut)),
             LeaseAction::Call(None),
             "it may have been written"
         );
-        lease.poll(at(cut + CALL_LONGEST));
-        lease.poll(at(cut + 2 * CALL_LONGEST));
-        assert_eq!(lease.deadline(), DURATION, "it ends then");
+        lease.poll(at(cut + longest));
+        lease.poll(at(cut + 2 * longest));
+        assert_eq!(lease.deadline(), Boot::default() + DURATION, "it ends then");
     }
 }

@@ -70,7 +70,7 @@ impl Controller {
         };
         if let Err(wait) = state.bucket.take(limits.burst, limits.refill, self.now.boot) {
             state.slowed = true;
-            let at = self.now.boot.saturating_add(wait);
+            let at = self.now.boot + wait;
             return self.queue.push_at(at, key.clone());
         }
         self.last_pass += 1;

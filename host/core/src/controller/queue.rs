@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::key::Key;
+use crate::time::Boot;
 
 /// Keys that wait for a turn, and keys that wait for a time.
 #[derive(Debug, Default)]
@@ -11,8 +12,8 @@ pub struct Queue {
     ready: BTreeMap<Arc<str>, VecDeque<Key>>,
     turn: VecDeque<Arc<str>>,
     queued: BTreeSet<Key>,
-    timers: BTreeSet<(u64, Key)>,
-    deadlines: BTreeMap<Key, u64>,
+    timers: BTreeSet<(Boot, Key)>,
+    deadlines: BTreeMap<Key, Boot>,
 }
 
 impl Queue {
@@ -28,8 +29,8 @@ impl Queue {
         }
     }
 
-    /// Wakes a key at a time (boot milliseconds), unless an earlier time stands or it is queued.
-    pub fn push_at(&mut self, at: u64, key: Key) {
+    /// Wakes a key at a time, unless an earlier time stands or it is queued.
+    pub fn push_at(&mut self, at: Boot, key: Key) {
         if self.queued.contains(&key) || self.deadlines.get(&key).is_some_and(|known| *known <= at) {
             return;
         }
@@ -57,18 +58,18 @@ impl Queue {
         }
     }
 
-    /// Boot milliseconds of the earliest timer.
-    pub fn next_timer(&self) -> Option<u64> {
+    /// When the earliest timer is due.
+    pub fn next_timer(&self) -> Option<Boot> {
         self.timers.first().map(|(at, _)| *at)
     }
 
     /// When a key's timer is due.
-    pub fn deadline(&self, key: &Key) -> Option<u64> {
+    pub fn deadline(&self, key: &Key) -> Option<Boot> {
         self.deadlines.get(key).copied()
     }
 
     /// The keys whose time has come.
-    pub fn due(&mut self, now: u64) -> Vec<Key> {
+    pub fn due(&mut self, now: Boot) -> Vec<Key> {
         let mut due = Vec::new();
         while self.timers.first().is_some_and(|(at, _)| *at <= now) {
             if let Some((_, key)) = self.timers.pop_first() {
@@ -125,11 +126,11 @@ mod tests {
     #[test]
     fn later_deadline_does_not_delay_a_queued_key() {
         let mut queue = Queue::default();
-        queue.push_at(10, key("a"));
-        queue.push_at(20, key("a"));
-        assert_eq!(queue.next_timer(), Some(10));
+        queue.push_at(Boot(10), key("a"));
+        queue.push_at(Boot(20), key("a"));
+        assert_eq!(queue.next_timer(), Some(Boot(10)));
         queue.push(&"t".into(), key("a"));
-        queue.push_at(5, key("a"));
+        queue.push_at(Boot(5), key("a"));
         assert_eq!(queue.next_timer(), None);
         assert_eq!(queue.pop(|_, _| true), Some(key("a")));
         assert_eq!(queue.pop(|_, _| true), None);
@@ -171,7 +172,7 @@ mod tests {
         for (tenant, name) in [("t", "a"), ("t", "b"), ("u", "c")] {
             queue.push(&tenant.into(), key(name));
         }
-        queue.push_at(7, key("d"));
+        queue.push_at(Boot(7), key("d"));
         for name in ["a", "c", "d"] {
             queue.forget(&key(name));
             assert!(!queue.is_queued(&key(name)));

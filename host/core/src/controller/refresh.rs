@@ -113,7 +113,7 @@ impl Controller {
         }
         state.freshness.failures = state.freshness.failures.saturating_add(1);
         let wait = after_failures(state.freshness.failures, uid, failure.retry_after);
-        let at = self.now.boot.saturating_add(wait);
+        let at = self.now.boot + wait;
         self.queue.push_at(at, key.clone());
     }
 

@@ -2,21 +2,21 @@
 
 use super::Controller;
 use super::calls::Target;
-use super::finish::time_of;
 use super::keys::{KeyState, Waiting};
 use crate::binding::{Binding, PolicyId};
 use crate::call::{Call, Reply};
-use crate::contract::{RetryRequest, Role, Wait};
+use crate::contract::{RetryRequest, Role};
 use crate::key::Key;
 use crate::reconcile::{STEP_LONGEST, answer_of, taken};
-use crate::retry::default_wait;
+use crate::retry::{Delay, default_wait};
+use crate::time::Boot;
 
 /// What a retry policy is asked about a key that waits already.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Question {
     key: Key,
-    /// When the wait began: boot milliseconds.
-    since: u64,
+    /// When the wait began.
+    since: Boot,
     policy: PolicyId,
     request: RetryRequest,
 }
@@ -49,7 +49,7 @@ impl Controller {
             return;
         };
         let Some(policy) = binding.policy(Role::Retry) else {
-            return self.wait_instead(&key, since, Wait::After(default_wait(&request)));
+            return self.wait_instead(&key, since, Delay::After(default_wait(&request)));
         };
         let request = RetryRequest {
             config: policy.config.clone(),
@@ -91,24 +91,22 @@ impl Controller {
             waits(state) && same
         });
         if is_current && is_same {
-            let (wait, report) = taken(answer_of(reply), &binding.spec.limits, &asked.request);
+            let (delay, report) = taken(answer_of(reply), &binding.spec.limits, &asked.request);
             if let Some(report) = report {
                 self.report(&asked.key, report);
             }
-            self.wait_instead(&asked.key, asked.since, wait);
+            self.wait_instead(&asked.key, asked.since, delay);
         }
     }
 
     /// Moves the deadline of a key that waits. One that waits for a change from now on may have missed it.
-    fn wait_instead(&mut self, key: &Key, since: u64, wait: Wait) {
+    fn wait_instead(&mut self, key: &Key, since: Boot, delay: Delay) {
         if self.queue.is_queued(key) {
             return;
         }
         self.queue.cancel(key);
-        if let Some(wait) = time_of(wait) {
-            self.queue.push_at(since.saturating_add(wait), key.clone());
-        }
-        let waiting = Waiting::during(wait);
+        self.queue.push_at(since + delay.longest(), key.clone());
+        let waiting = Waiting::during(delay);
         if let Some(state) = self.keys.get_mut(key) {
             state.waiting = waiting;
         }

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::binding::Binding;
 use crate::call::{Call, Reply};
@@ -102,7 +103,7 @@ pub(crate) enum Waiter {
     Call {
         target: Target,
         call: Box<Call>,
-        longest: u64,
+        longest: Duration,
     },
     /// A change of a pass, which looks again whether it may begin.
     Change(PassId),
@@ -732,7 +733,7 @@ mod tests {
             let waiter = Waiter::Call {
                 target: Target::Nobody,
                 call: Box::new(Call::Render(Box::new(render(count)))),
-                longest: 1,
+                longest: Duration::from_millis(1),
             };
             house
                 .rooms
@@ -749,7 +750,7 @@ mod tests {
         let event = Waiter::Call {
             target: Target::Nobody,
             call: Box::new(Call::Lease(None)),
-            longest: 1,
+            longest: Duration::from_millis(1),
         };
         house
             .rooms

@@ -7,6 +7,7 @@ mod passes;
 mod retries;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -18,13 +19,14 @@ use crate::contract::{
 };
 use crate::fault::{FaultKind, Stepped};
 use crate::object::Object;
-use crate::reconcile::fixture::pending;
+use crate::reconcile::fixture::{at, ms, pending};
 use crate::reconcile::{fixture_binding, fixture_stop as stop};
+use crate::time::millis;
 
 /// A controller that holds the lease.
 struct Desk {
     controller: Controller,
-    now: u64,
+    now: Now,
     calls: VecDeque<(CallId, Call)>,
     records: Vec<PassRecord>,
     others: Vec<Output>,
@@ -133,7 +135,7 @@ impl Desk {
     fn under(binding: Binding, machines: Vec<Object>) -> Self {
         let mut desk = Desk {
             controller: Controller::new("me"),
-            now: 1_000_000,
+            now: at(1_000_000),
             calls: VecDeque::new(),
             records: Vec::new(),
             others: Vec::new(),
@@ -157,11 +159,7 @@ impl Desk {
     }
 
     fn feed(&mut self, input: Input) {
-        let now = Now {
-            boot: self.now,
-            unix: 1_767_225_600_000 + self.now,
-        };
-        for output in self.controller.step(now, input) {
+        for output in self.controller.step(self.now, input) {
             match output {
                 Output::Call { id, call, .. } => self.calls.push_back((id, call)),
                 Output::Cancel(id) => self.calls.retain(|(call, _)| *call != id),
@@ -180,7 +178,7 @@ impl Desk {
             let lease = write.map(|write| LeaseRead {
                 holder: write.holder,
                 duration: write.duration,
-                version: self.now.to_string(),
+                version: self.now.boot.0.to_string(),
                 transitions: write.transitions,
             });
             self.reply(id, Reply::Lease(Ok(lease)));
@@ -193,9 +191,10 @@ impl Desk {
 
     /// Time passes; the lease is renewed.
     fn pass(&mut self, milliseconds: u64) {
-        let end = self.now + milliseconds;
-        while self.now < end {
-            self.now = self.controller.deadline().clamp(self.now + 1, end);
+        let end = self.now.boot + ms(milliseconds);
+        while self.now.boot < end {
+            let next = self.controller.deadline().clamp(self.now.boot + ms(1), end);
+            self.now = self.now + (next - self.now.boot);
             self.feed(Input::Tick);
             self.answer_leases();
         }
@@ -311,8 +310,9 @@ impl Desk {
         causes
     }
 
+    /// After how many milliseconds the timer of this key is due.
     fn wait(&self, name: &str) -> Option<u64> {
-        Some(self.view(name)?.due? - self.now)
+        Some(millis(self.view(name)?.due? - self.now.boot))
     }
 }
 
@@ -320,7 +320,7 @@ impl Desk {
 fn retrying() -> Binding {
     let mut binding = fixture_binding(&[Role::Lifecycle, Role::Retry]);
     binding.spec.limits.burst = 1;
-    binding.spec.limits.refill = 60_000;
+    binding.spec.limits.refill = Duration::from_mins(1);
     binding
 }
 

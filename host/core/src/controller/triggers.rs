@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -15,15 +16,16 @@ use crate::contract::{Cause, Role};
 use crate::key::{Key, ObjectKey};
 use crate::object::Object;
 use crate::reconcile::primary_scope;
+use crate::time::millis;
 
 /// Annotations that ask for a pass: `request.polity.dev/<name>`, value: a nonce.
 const REQUEST: &str = "request.polity.dev/";
-/// Milliseconds over which the keys of a changed binding wake.
-const SPREAD: u64 = 60_000;
-/// Milliseconds without dependents after which a watch closes.
-const IDLE: u64 = 600_000;
-/// Milliseconds between looks for idle watches.
-const SWEEP_EVERY: u64 = 60_000;
+/// The keys of a changed binding wake spread over this.
+const SPREAD: Duration = Duration::from_mins(1);
+/// After this without dependents a watch closes.
+const IDLE: Duration = Duration::from_mins(10);
+/// Between looks for idle watches.
+const SWEEP_EVERY: Duration = Duration::from_mins(1);
 
 impl Controller {
     /// A binding is there, or is there in a new form.
@@ -71,7 +73,8 @@ impl Controller {
                 state.note(Cause::Binding);
                 state.faults = 0;
                 if state.running.is_none() && !self.queue.is_queued(&key) {
-                    let at = self.now.boot + crate::retry::seed(&key.name, 0) % SPREAD;
+                    let part = crate::retry::seed(&key.name, 0) % millis(SPREAD);
+                    let at = self.now.boot + Duration::from_millis(part);
                     if !self.guards.stand(Guard::EarlierDeadlinesStand) {
                         self.queue.cancel(&key);
                     }

@@ -13,6 +13,7 @@ use crate::binding::{Binding, KindGrant, MintGrant};
 use crate::catalogue::{Operation, OperationEffect, SecretRef};
 use crate::contract::{Act, CloudAct, Code, Document, Failure, Mint, ObjectPatch, ObjectRef, Role};
 use crate::object::Object;
+use crate::time::millis;
 use crate::{path, plan};
 
 /// Kinds that run containers: creating them needs a grant that names the object.
@@ -160,7 +161,7 @@ fn check_patch<'a>(
 
 fn check_mint(grants: &Grants, act: &Mint) -> Result<(), Failure> {
     let grant = minted(grants, &act.kind).ok_or_else(|| refused(format_args!("mint {}", act.kind)))?;
-    let longest = grant.longest_ttl();
+    let longest = millis(grant.longest_ttl());
     match act.ttl {
         ttl if ttl > 0 && ttl <= longest => Ok(()),
         ttl => Err(Failure::new(

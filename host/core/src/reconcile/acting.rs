@@ -4,6 +4,8 @@ mod checks;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -23,14 +25,15 @@ use crate::grants;
 use crate::object::Object;
 use crate::record::{Discard, Outcome, WritePurpose};
 use crate::render::too_large;
+use crate::time::Boot;
 
 /// The acts of a step.
 #[derive(Debug)]
 pub(crate) struct Acting {
     run: RoleRun,
     acts: Vec<ActSlot>,
-    /// When the entries of the step's creates were made; boot milliseconds.
-    entered_at: u64,
+    /// When the entries of the step's creates were made.
+    entered_at: Boot,
     now: ActStep,
 }
 
@@ -77,7 +80,7 @@ impl Acting {
         Acting {
             run,
             acts: acts.into_iter().map(unanswered).collect(),
-            entered_at: 0,
+            entered_at: Boot::default(),
             now: ActStep::Checking,
         }
     }
@@ -287,7 +290,7 @@ impl Acting {
                 place,
                 principal,
                 since: context.view.now.unix,
-                waited: 0,
+                waited: Duration::ZERO,
             };
             slot.entry = Some(entry.key.clone());
             let known = Known::written(self.entered_at);
@@ -537,7 +540,12 @@ fn request_of(act: CloudAct, key: Option<String>, context: &Context<'_>) -> Clou
 }
 
 /// What is called to perform an act, and the longest that it takes.
-fn call_of(act: Act, key: Option<String>, prepared: Option<Prepared>, context: &Context<'_>) -> (Call, u64) {
+fn call_of(
+    act: Act,
+    key: Option<String>,
+    prepared: Option<Prepared>,
+    context: &Context<'_>,
+) -> (Call, Duration) {
     let frame = context.frame;
     match act {
         Act::Cloud(act) => {
@@ -555,7 +563,7 @@ fn call_of(act: Act, key: Option<String>, prepared: Option<Prepared>, context: &
                 count: grant.map_or(0, MintGrant::count),
                 groups: grant.map_or(&[][..], MintGrant::groups).to_vec(),
                 kind: mint.kind,
-                ttl: mint.ttl,
+                ttl: Duration::from_millis(mint.ttl),
                 owner: frame.uid().to_owned(),
             };
             (call, CLUSTER_LONGEST)

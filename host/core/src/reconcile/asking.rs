@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -23,8 +24,8 @@ use crate::key::ObjectKey;
 use crate::object::Object;
 use crate::render::{Render, Rendered, answer_of_object, too_large};
 
-/// Milliseconds after which a list that nobody has rendered is given up.
-const RENDER_LONGEST: u64 = 60_000;
+/// After this a list that nobody has rendered is given up.
+const RENDER_LONGEST: Duration = Duration::from_mins(1);
 
 /// The questions of a step, all at once.
 #[derive(Debug)]

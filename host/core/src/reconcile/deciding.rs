@@ -1,5 +1,7 @@
 //! Deciding: the retry policy is asked how long to wait.
 
+use std::time::Duration;
+
 use super::publishing::Ended;
 use super::{Context, Flow, Phase, PhaseEvent, Report, STEP_LONGEST};
 use crate::binding::Limits;
@@ -8,7 +10,8 @@ use crate::contract::{Code, Failure, Next, Origin, RetryClass, RetryRequest, Rol
 use crate::controller::Guard;
 use crate::fault::{Fault, FaultKind};
 use crate::record::{Outcome, RetryRecord};
-use crate::retry::{default_wait, seed};
+use crate::retry::{Delay, default_wait, seed, wished};
+use crate::time::millis;
 
 /// Bytes of a failure's message that are kept of a key that waits, and handed to its retry policy.
 const MESSAGE: usize = 512;
@@ -25,7 +28,7 @@ pub(crate) struct Deciding {
 pub(crate) struct Finished {
     pub(crate) ended: Ended,
     /// How long, and what the retry policy was asked or would have been; none where nobody retries.
-    pub(crate) waited: Option<(Wait, RetryRequest)>,
+    pub(crate) waited: Option<(Delay, RetryRequest)>,
     /// What the retry policy said, where it was asked.
     pub(crate) retry: Option<RetryRecord>,
 }
@@ -108,10 +111,10 @@ impl Deciding {
 
     /// Without what the retry policy would have said.
     pub(super) fn interrupt(self) -> Finished {
-        let wait = Wait::After(default_wait(&self.request));
+        let delay = Delay::After(default_wait(&self.request));
         Finished {
             ended: self.ended,
-            waited: Some((wait, self.request)),
+            waited: Some((delay, self.request)),
             retry: None,
         }
     }
@@ -125,14 +128,14 @@ impl Deciding {
             answer: answer.as_ref().ok().copied(),
             fault: answer.as_ref().err().cloned(),
         });
-        let (mut wait, wrong) = taken(answer, &binding.spec.limits, &request);
+        let (mut delay, wrong) = taken(answer, &binding.spec.limits, &request);
         if !context.is_guarded(Guard::RetryPoliciesDecide) {
-            wait = Wait::After(default_wait(&request));
+            delay = Delay::After(default_wait(&request));
         }
         if let Some(wrong) = wrong {
             context.report(wrong);
         }
-        let waited = Some((wait, request));
+        let waited = Some((delay, request));
         Flow::Finish(Finished { ended, waited, retry })
     }
 }
@@ -154,8 +157,8 @@ fn request(
         class,
         failure: failure.map(shortened),
         attempt,
-        failing_for: since.map_or(0, |since| context.view.now.boot.saturating_sub(since)),
-        previous_wait: frame.last.waited,
+        failing_for: since.map_or(0, |since| millis(context.view.now.boot - since)),
+        previous_wait: frame.last.waited.map(millis),
         seed: seed(frame.uid(), attempt),
         config: policy.map_or_else(|| "null".into(), |p| p.config.clone()),
     }
@@ -187,42 +190,46 @@ pub(crate) fn taken(
     said: Result<Wait, Fault>,
     limits: &Limits,
     request: &RetryRequest,
-) -> (Wait, Option<Report>) {
-    let not_before = request.retry_after().unwrap_or(0);
+) -> (Delay, Option<Report>) {
+    let not_before = wished(request);
     match said {
         Ok(Wait::OnChange(at_latest)) => {
             let (shortest, longest) = (limits.shortest_wait, limits.longest_wait);
-            let at_latest = at_latest.map_or(longest, |said| said.min(longest).max(shortest));
-            (Wait::OnChange(Some(at_latest.max(not_before))), None)
+            let at_latest = at_latest.map_or(longest, |said| {
+                Duration::from_millis(said).min(longest).max(shortest)
+            });
+            (Delay::OnChange(at_latest.max(not_before)), None)
         }
         Ok(Wait::After(said)) => {
             let (wait, wrong) = bounded(said, limits, request);
-            (Wait::After(wait.max(not_before)), wrong.map(Report::Clamped))
+            (Delay::After(wait.max(not_before)), wrong.map(Report::Clamped))
         }
         Err(fault) => {
             let wait = default_wait(request).max(not_before);
-            (Wait::After(wait), Some(Report::Faulted(fault)))
+            (Delay::After(wait), Some(Report::Faulted(fault)))
         }
     }
 }
 
 /// What a retry policy said as it is taken, and what is wrong with it if that is something else: a number that is
 /// negative where it was made says nothing at all, any other one is held within the limits of the binding.
-fn bounded(said: u64, limits: &Limits, request: &RetryRequest) -> (u64, Option<String>) {
+fn bounded(said: u64, limits: &Limits, request: &RetryRequest) -> (Duration, Option<String>) {
     let (shortest, longest) = (limits.shortest_wait, limits.longest_wait);
     let signed = said.cast_signed();
     if signed < 0 {
         let wait = default_wait(request);
+        let waits = millis(wait);
         let wrong =
-            format!("the retry policy said {signed} ms; the host waits {wait} ms as it does without one");
+            format!("the retry policy said {signed} ms; the host waits {waits} ms as it does without one");
         return (wait, Some(wrong));
     }
-    let (wait, limit) = match said {
+    let (wait, limit) = match Duration::from_millis(said) {
         said if said < shortest => (shortest, "shortestWait"),
         said if said > longest => (longest, "longestWait"),
         said => return (said, None),
     };
-    let wrong = format!("the retry policy said {said} ms; spec.limits.{limit} is {wait} ms");
+    let bound = millis(wait);
+    let wrong = format!("the retry policy said {said} ms; spec.limits.{limit} is {bound} ms");
     (wait, Some(wrong))
 }
 
@@ -230,14 +237,15 @@ fn bounded(said: u64, limits: &Limits, request: &RetryRequest) -> (u64, Option<S
 mod tests {
     use super::*;
     use crate::reconcile::Command;
-    use crate::reconcile::fixture::{Fixture, at, failure, machine};
+    use crate::reconcile::fixture::{Fixture, at, failure, machine, ms};
     use crate::record::Discard;
+    use crate::time::Boot;
     use serde_json::json;
 
     fn fixture() -> Fixture {
         let mut fixture = Fixture::of(machine(1, json!({})), &[Role::Lifecycle, Role::Retry]);
         fixture.frame.attempt = 3;
-        fixture.frame.last.failing_since = Some(1_000);
+        fixture.frame.last.failing_since = Some(Boot(1_000));
         fixture.now = at(9_000);
         fixture
     }
@@ -328,11 +336,11 @@ mod tests {
             Flow::Finish(finished) => finished.waited.map(|(wait, _)| wait),
             flow => panic!("{flow:?}"),
         };
-        assert_eq!(waited(flow), Some(Wait::After(200)));
+        assert_eq!(waited(flow), Some(Delay::After(ms(200))));
         let mut cutting = fixture();
         cutting.cutting = true;
         let (flow, _) = cutting.with(|context| retries(RetryClass::Conflict, None).decide(context));
-        assert_eq!(waited(flow), Some(Wait::After(200)));
+        assert_eq!(waited(flow), Some(Delay::After(ms(200))));
     }
 
     #[test]
@@ -346,7 +354,10 @@ mod tests {
         let (wait, request) = finished.waited.expect("it is tried again");
         let code = request.failure.map(|failure| failure.code);
         assert_eq!((code, request.attempt), (Some(Code::Internal), 3));
-        assert!(matches!(wait, Wait::After(6_000..=8_000)), "{wait:?}");
+        assert!(
+            matches!(wait, Delay::After(wait) if (ms(6_000)..=ms(8_000)).contains(&wait)),
+            "{wait:?}"
+        );
     }
 
     fn deciding(fixture: &mut Fixture) -> Flow {
@@ -375,7 +386,10 @@ mod tests {
             let Flow::Finish(finished) = flow else {
                 panic!("{flow:?}")
             };
-            assert_eq!(finished.waited.map(|(wait, _)| wait), Some(Wait::After(waited)));
+            assert_eq!(
+                finished.waited.map(|(wait, _)| wait),
+                Some(Delay::After(ms(waited)))
+            );
             let answer = finished.retry.and_then(|retry| retry.answer);
             assert_eq!(answer, Some(Wait::After(said)));
             let clamped = commands
@@ -399,7 +413,7 @@ mod tests {
                 panic!("{flow:?}")
             };
             let (wait, request) = finished.waited.expect("it is tried again");
-            assert_eq!(wait, Wait::After(default_wait(&request)));
+            assert_eq!(wait, Delay::After(default_wait(&request)));
             assert!(
                 commands
                     .iter()
@@ -425,7 +439,10 @@ mod tests {
         let Flow::Finish(finished) = flow else {
             panic!("{flow:?}")
         };
-        assert_eq!(finished.waited.map(|(wait, _)| wait), Some(Wait::After(60_000)));
+        assert_eq!(
+            finished.waited.map(|(wait, _)| wait),
+            Some(Delay::After(ms(60_000)))
+        );
     }
 
     #[test]
@@ -445,14 +462,14 @@ mod tests {
                 panic!("{flow:?}")
             };
             let waited = finished.waited.map(|(wait, _)| wait);
-            assert_eq!(waited, Some(Wait::OnChange(Some(at_latest))), "{said:?}");
+            assert_eq!(waited, Some(Delay::OnChange(ms(at_latest))), "{said:?}");
         }
     }
 
     #[test]
     fn a_failure_is_handed_over_cut_and_says_what_failed_and_for_how_long() {
         let mut fixture = fixture();
-        fixture.frame.last.waited = Some(4_000);
+        fixture.frame.last.waited = Some(ms(4_000));
         let long = Failure {
             message: "ö".repeat(MESSAGE),
             detail: Some("{}".into()),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -23,14 +24,15 @@ use crate::controller::lease::Lease;
 use crate::controller::locks::Locks;
 use crate::controller::rooms::{Room, Rooms, Taken, Waiter};
 use crate::fault::Stepped;
-use crate::key::{Key, Now, PassId};
+use crate::key::{Key, PassId};
 use crate::object::Object;
 use crate::record::Outcome;
+use crate::time::{Boot, Now, Unix};
 
 /// The finalizer of the lifecycle.
 pub(super) const FINALIZER: &str = "example.com/machine";
-/// Milliseconds until what `vm.clone` creates is seen.
-pub(super) const VISIBLE_WITHIN: u64 = 60_000;
+/// After this what `vm.clone` creates is seen.
+pub(super) const VISIBLE_WITHIN: Duration = Duration::from_mins(1);
 
 /// A pass, and everything that its handlers may look at.
 pub(super) struct Fixture {
@@ -200,10 +202,14 @@ impl Fixture {
     }
 }
 
-pub(super) fn at(boot: u64) -> Now {
+pub(crate) const fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+pub(crate) fn at(boot: u64) -> Now {
     Now {
-        boot,
-        unix: 1_767_225_600_000 + boot,
+        boot: Boot(boot),
+        unix: Unix(1_767_225_600_000 + boot),
     }
 }
 
@@ -265,7 +271,7 @@ pub(crate) fn binding(policies: &[Role]) -> Binding {
         effect,
         arguments: json!({}),
         answer: json!({}),
-        longest: 5_000,
+        longest: Duration::from_secs(5),
         visible_within: VISIBLE_WITHIN,
         intent: None,
         sealed: Vec::new(),

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::binding::{Binding, KindGrant};
 use crate::call::{Scope, Session};
 use crate::contract::{Cause, Question, Role};
-use crate::key::{Key, Now, ObjectKey, PassId};
+use crate::key::{Key, ObjectKey, PassId};
 use crate::object::Object;
 use crate::render::limit;
+use crate::time::{Boot, Now};
 
 /// What stays the same during a pass.
 #[derive(Debug)]
@@ -36,10 +38,10 @@ pub(crate) struct Frame {
 pub(crate) struct LastPass {
     /// What the last one that concluded used.
     pub(crate) used: Arc<[(Questions, Dependency)]>,
-    /// Boot milliseconds since which passes fail.
-    pub(crate) failing_since: Option<u64>,
-    /// Milliseconds that the key waited after the last pass, where that one had to be tried again.
-    pub(crate) waited: Option<u64>,
+    /// Since when passes fail.
+    pub(crate) failing_since: Option<Boot>,
+    /// How long the key waited after the last pass, where that one had to be tried again.
+    pub(crate) waited: Option<Duration>,
 }
 
 /// A question of a role.
@@ -134,8 +136,8 @@ impl Frame {
         policy.manifest.finalizer.as_deref()
     }
 
-    /// The longest that an operation of the binding's cloud takes; milliseconds.
-    pub(super) fn longest(&self, operation: &str) -> u64 {
+    /// The longest that an operation of the binding's cloud takes.
+    pub(super) fn longest(&self, operation: &str) -> Duration {
         let operation = self.binding.catalogue.operations.get(operation);
         operation.map_or(super::CLUSTER_LONGEST, |operation| operation.longest)
     }

@@ -4,6 +4,8 @@ mod conditions;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::pending::Pending;
@@ -16,6 +18,7 @@ use crate::object::Object;
 use crate::path;
 use crate::plan::{self, Edits, Part};
 use crate::record::{Discard, Outcome, WritePurpose};
+use crate::time::{Unix, millis};
 use crate::tree::Tree;
 
 pub(super) use conditions::has_conditions;
@@ -384,7 +387,7 @@ impl Publication {
     }
 
     /// What the primary shall look like: the policies' edits, the pending entries that stand, the host's conditions.
-    fn desired(&self, now: &Value, frame: &Frame, work: &Work, unix: u64) -> Value {
+    fn desired(&self, now: &Value, frame: &Frame, work: &Work, unix: Unix) -> Value {
         let mut desired = Tree::new(match &self.edits {
             Some(edits) => edits.onto(now),
             None => now.clone(),
@@ -412,13 +415,15 @@ impl Publication {
 /// announces is seen: that is at most four writes, and spares another host most of the wait.
 fn with_time_waited(entry: &PendingEntry, frame: &Frame, work: &Work) -> PendingEntry {
     let operation = frame.binding.catalogue.operations.get(&entry.operation);
-    let quarter = operation.map_or(0, |operation| operation.visible_within.div_ceil(4));
+    let quarter = operation.map_or(0, |operation| millis(operation.visible_within).div_ceil(4));
     // As of the begin of the pass: it is compared with what was written of it.
-    let waited = |known: &Known| known.waited(frame.started.boot);
+    let waited = |known: &Known| millis(known.waited(frame.started.boot));
     let waited = work.known.get(&entry.key).map_or(0, waited);
     let quarters = waited.checked_div(quarter).unwrap_or(0).min(4);
     PendingEntry {
-        waited: entry.waited.max(quarters.saturating_mul(quarter)),
+        waited: entry
+            .waited
+            .max(Duration::from_millis(quarters.saturating_mul(quarter))),
         ..entry.clone()
     }
 }

@@ -7,12 +7,13 @@ use super::{CLUSTER_LONGEST, Context, Flow, Phase, PhaseEvent};
 use crate::call::{Call, PendingEntry, Reply};
 use crate::contract::{Resolution, Role};
 use crate::controller::Guard;
+use crate::time::Boot;
 
 /// The cloud is asked for every entry at once.
 #[derive(Debug, Default)]
 pub(crate) struct Resolving {
-    /// Boot milliseconds: when the cloud was asked.
-    asked_at: u64,
+    /// When the cloud was asked.
+    asked_at: Boot,
 }
 
 impl Resolving {
@@ -98,9 +99,11 @@ fn ask(context: &mut Context<'_>) {
 mod tests {
     use super::*;
     use crate::contract::Code;
-    use crate::reconcile::fixture::{Fixture, VISIBLE_WITHIN, at, entry, failure, machine};
+    use crate::reconcile::fixture::{Fixture, VISIBLE_WITHIN, at, entry, failure, machine, ms};
     use crate::reconcile::{Command, start};
+    use crate::time::millis;
     use serde_json::json;
+    use std::time::Duration;
 
     fn in_doubt() -> Fixture {
         let pending = json!({"status": {"pending": [entry("a"), entry("b")]}});
@@ -190,23 +193,26 @@ mod tests {
     fn absent_counts_once_this_host_has_known_of_the_entry_for_as_long_as_it_may_stay_unseen() {
         for (asked_at, expected) in [
             (
-                VISIBLE_WITHIN - 1,
+                VISIBLE_WITHIN - ms(1),
                 Resolution::Unknown("it may not be visible yet".into()),
             ),
             (VISIBLE_WITHIN, Resolution::Absent),
         ] {
             let mut fixture = in_doubt();
-            fixture.work.known.insert("a".into(), Known::seen(0, 0));
-            fixture.now = at(asked_at);
+            fixture
+                .work
+                .known
+                .insert("a".into(), Known::seen(Boot(0), Duration::ZERO));
+            fixture.now = at(0) + asked_at;
             let phase = start(&fixture.frame);
             let (flow, _) = fixture.enter(phase);
             // What counts is when the cloud was asked, not when it answered.
-            fixture.now = at(asked_at + VISIBLE_WITHIN);
+            fixture.now = fixture.now + VISIBLE_WITHIN;
             fixture.go_on(flow, settled(0, Resolution::Absent));
             assert_eq!(
                 fates(&fixture)[0],
                 Fate::Resolved(expected),
-                "asked at {asked_at}"
+                "asked at {asked_at:?}"
             );
         }
     }
@@ -214,10 +220,10 @@ mod tests {
     #[test]
     fn an_entry_that_this_process_wrote_and_never_sent_needs_no_look() {
         let mut fixture = in_doubt();
-        fixture.work.known.insert("a".into(), Known::written(0));
+        fixture.work.known.insert("a".into(), Known::written(Boot(0)));
         let sent = Known {
             sent: true,
-            ..Known::written(0)
+            ..Known::written(Boot(0))
         };
         fixture.work.known.insert("b".into(), sent);
         let phase = start(&fixture.frame);
@@ -229,7 +235,10 @@ mod tests {
     #[test]
     fn what_is_known_of_entries_that_stand_no_more_is_forgotten() {
         let mut fixture = in_doubt();
-        fixture.work.known.insert("gone".into(), Known::seen(0, 0));
+        fixture
+            .work
+            .known
+            .insert("gone".into(), Known::seen(Boot(0), Duration::ZERO));
         let phase = start(&fixture.frame);
         fixture.enter(phase);
         assert_eq!(fixture.work.known.keys().collect::<Vec<_>>(), ["a", "b"]);
@@ -280,11 +289,11 @@ mod tests {
     #[test]
     fn the_time_that_another_host_has_waited_counts() {
         for (waited, fate) in [
-            (VISIBLE_WITHIN - 1, None),
+            (VISIBLE_WITHIN - ms(1), None),
             (VISIBLE_WITHIN, Some(Fate::Resolved(Resolution::Absent))),
         ] {
             let mut entry = entry("a");
-            entry["waited"] = json!(waited);
+            entry["waited"] = json!(millis(waited));
             let pending = json!({"status": {"pending": [entry]}});
             let mut fixture = Fixture::of(machine(1, pending), &[Role::Lifecycle]);
             fixture.now = at(0);

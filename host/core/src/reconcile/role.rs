@@ -57,7 +57,7 @@ impl RoleRun {
         let told = |found: &super::Entry| ActInDoubt {
             operation: found.entry.operation.clone(),
             intent: found.entry.intent.clone(),
-            since: found.entry.since,
+            since: found.entry.since.0,
             resolution: match &found.fate {
                 Fate::Resolved(resolution) => resolution.clone(),
                 Fate::NeverSent => Resolution::Absent,

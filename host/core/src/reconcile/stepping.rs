@@ -118,7 +118,7 @@ impl Stepping {
             role: self.run.role,
             pass: Arc::new(Pass {
                 object: frame.snapshot.as_ref().map(|object| object.json().clone()),
-                now: frame.started.unix,
+                now: frame.started.unix.0,
                 causes: frame.causes.clone(),
                 attempt: frame.attempt,
                 config: policy.config.clone(),

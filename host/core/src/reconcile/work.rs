@@ -1,6 +1,7 @@
 //! What a pass gathers.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -15,6 +16,7 @@ use crate::object::{Object, ResourceVersion};
 use crate::path::Digest;
 use crate::plan::Part;
 use crate::record::{RoleRecord, WritePurpose, WriteRecord};
+use crate::time::Boot;
 
 use super::{Command, Context};
 
@@ -84,10 +86,10 @@ impl Fate {
 /// What a process knows of a pending entry. It dies with the process: another one has to ask the cloud.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
-    /// Boot milliseconds.
-    pub(super) since: u64,
-    /// Milliseconds for which other processes knew of it before.
-    pub(super) before: u64,
+    /// Since when this process does.
+    pub(super) since: Boot,
+    /// For how long other processes knew of it before.
+    pub(super) before: Duration,
     /// Whether it was this process that wrote it,
     pub(crate) written_here: bool,
     /// and whether it sent what the entry announces.
@@ -104,7 +106,7 @@ pub(crate) struct Concluded {
 
 impl Known {
     /// An entry that was there already.
-    pub(super) fn seen(now: u64, before: u64) -> Self {
+    pub(super) fn seen(now: Boot, before: Duration) -> Self {
         Known {
             since: now,
             before,
@@ -114,16 +116,16 @@ impl Known {
     }
 
     /// An entry that this process writes.
-    pub(super) fn written(now: u64) -> Self {
+    pub(super) fn written(now: Boot) -> Self {
         Known {
             written_here: true,
-            ..Known::seen(now, 0)
+            ..Known::seen(now, Duration::ZERO)
         }
     }
 
-    /// Milliseconds for which hosts have known of it.
-    pub(super) fn waited(self, now: u64) -> u64 {
-        now.saturating_sub(self.since).saturating_add(self.before)
+    /// For how long hosts have known of it.
+    pub(super) fn waited(self, now: Boot) -> Duration {
+        (now - self.since).saturating_add(self.before)
     }
 
     /// Whether it announces what nobody ever sent: another process, or this one before it crashed, may have.

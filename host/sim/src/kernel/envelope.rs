@@ -1,6 +1,6 @@
 //! What happens to a call on its way to the service that performs it, and to the answer on its way back.
 
-use polity_clouds::catalogue::LONGEST;
+use polity_clouds::catalogue;
 use polity_core::call::{CloudRequest, Session};
 use polity_core::contract::{Answer, Code, Failure};
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,9 @@ use super::call::{Plan, text};
 use super::due::Due;
 use super::faults::{Fault, Subject};
 use super::tasks::TaskError;
+
+/// Milliseconds after which a call is cut.
+pub const LONGEST: u64 = catalogue::LONGEST.as_millis() as u64;
 
 /// What a caller gets, and when.
 #[derive(Clone, Debug, PartialEq)]

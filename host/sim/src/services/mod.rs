@@ -12,6 +12,7 @@ pub(crate) mod task;
 pub(crate) mod vm;
 
 use std::any::Any;
+use std::time::Duration;
 
 use polity_clouds::catalogue::Named;
 use polity_core::call::CloudRequest;
@@ -46,7 +47,7 @@ impl Context<'_> {
 /// One service of the cloud.
 pub(crate) trait Service: Any + Send {
     /// What it performs, as the catalogue has it. What a create has made is seen by everybody after `visible_within`.
-    fn operations(&self, visible_within: u64) -> Vec<Named>;
+    fn operations(&self, visible_within: Duration) -> Vec<Named>;
 
     /// Its state, each table with the name that it is stored under.
     fn tables(&mut self) -> Vec<(&'static str, &mut dyn Note)> {

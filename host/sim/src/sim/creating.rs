@@ -1,9 +1,11 @@
 //! Before a create, and after one whose answer was lost.
 
-use polity_clouds::catalogue::LONGEST;
+use std::time::Duration;
+
 use polity_core::call::{PendingEntry, Prepared, Session, Site};
 use polity_core::catalogue::OperationEffect;
 use polity_core::contract::{Failure, Resolution};
+use polity_core::time::Unix;
 use serde_json::Value;
 
 use super::Sim;
@@ -12,6 +14,7 @@ use crate::guards::Guard;
 use crate::hypervisor::create::Trace;
 use crate::hypervisor::work::answer;
 use crate::kernel::call::Caller;
+use crate::kernel::envelope::LONGEST;
 use crate::kernel::faults::Subject;
 
 impl Sim {
@@ -61,7 +64,7 @@ impl Sim {
             let why = format!("this cloud has no operation {}", entry.operation);
             return Resolution::Unknown(why);
         };
-        let late = now > entry.since.saturating_add(visible_within);
+        let late = Unix(now) > entry.since + visible_within;
         let Some(caller) = caller else {
             return match late && !self.guards.stand(Guard::AbsentTakesALook) {
                 true => Resolution::Absent,
@@ -81,7 +84,7 @@ impl Sim {
             operation: &entry.operation,
             intent: &entry.intent,
             key: Some(entry.key.as_str()).filter(|_| client_tokens),
-            since: if client_tokens { 0 } else { entry.since },
+            since: if client_tokens { 0 } else { entry.since.0 },
             seen: self.kernel.look(now, &caller.owner),
         };
         let mut tasks: Vec<_> = self.kernel.tasks_of(&caller.owner).collect();
@@ -101,7 +104,7 @@ impl Sim {
     }
 
     /// None for what is no create of this cloud: of that it can say nothing.
-    fn visible_within(&self, operation: &str) -> Option<u64> {
+    fn visible_within(&self, operation: &str) -> Option<Duration> {
         let operation = self.catalogue().operations.get(operation)?;
         (operation.effect == OperationEffect::Create).then_some(operation.visible_within)
     }

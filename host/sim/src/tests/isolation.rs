@@ -31,7 +31,7 @@ enum Misdeed {
 const MAKE: &str = "bad.make";
 
 impl Service for Bad {
-    fn operations(&self, visible_within: u64) -> Vec<Named> {
+    fn operations(&self, visible_within: Duration) -> Vec<Named> {
         let like = machine::operations(visible_within).into_iter();
         let mut creates = like.filter(|(name, _)| *name == machine::CREATE);
         creates

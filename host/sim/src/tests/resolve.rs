@@ -50,7 +50,7 @@ fn absent_takes_a_look_later_than_visible_within() {
     let mut b = Bench::new(plain());
     assert_eq!(
         b.sim.catalogue().operations["vm.clone"].visible_within,
-        VISIBLE_WITHIN
+        Duration::from_millis(VISIBLE_WITHIN)
     );
     let entry = b.entry("m");
     b.now += VISIBLE_WITHIN;
@@ -69,7 +69,7 @@ fn visible_within_grows_with_lag_and_late_effects() {
     let b = Bench::new(config);
     assert_eq!(
         b.sim.catalogue().operations["vm.clone"].visible_within,
-        VISIBLE_WITHIN + 47_000
+        Duration::from_millis(VISIBLE_WITHIN + 47_000)
     );
 }
 

@@ -4,10 +4,12 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures::executor::block_on;
 use polity_core::call::{CloudRequest, Commit, PendingEntry, Session};
 use polity_core::contract::{Answer, Code, Effect, Failure, Resolution};
+use polity_core::time::Unix;
 use serde_json::{Value, json};
 
 use polity_clouds::{BoxFuture, Cloud, NoSecrets, OpenError, Opening, SecretRef, SecretResolver, Storage};
@@ -119,8 +121,8 @@ fn pending(operation: &str, since: u64) -> PendingEntry {
         stamp: 1,
         place: vec!["sim".into()],
         principal: "host".into(),
-        since,
-        waited: 0,
+        since: Unix(since),
+        waited: Duration::ZERO,
     }
 }
 

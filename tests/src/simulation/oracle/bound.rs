@@ -1,11 +1,13 @@
 //! Which policies a pass may use, as whom it may act, and whether its recording says all of it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use polity_core::binding::{Binding, Limits, PolicyId};
 use polity_core::call::Session;
 use polity_core::contract::{Json, Pass, Role, Step, Verdict as Judged, Wait};
 use polity_core::record::{PassRecord, RoleRecord};
+use polity_core::time::Boot;
 
 use super::{Oracle, Rule, Seen, Verdict, ensure};
 use crate::simulation::stepper::Stepper;
@@ -14,32 +16,32 @@ use crate::simulation::stepper::Stepper;
 #[derive(Clone, Debug)]
 pub(super) struct Form {
     /// Boot milliseconds.
-    from: u64,
-    until: u64,
+    from: Boot,
+    until: Boot,
     /// Digest and configuration, by role.
     pub(super) policies: BTreeMap<Role, (PolicyId, Json)>,
 }
 
 impl Form {
-    fn at(&self, boot: u64) -> bool {
+    fn at(&self, boot: Boot) -> bool {
         self.from <= boot && boot <= self.until
     }
 }
 
 impl Seen {
     /// The form of a binding at a time; of two at one instant, the later.
-    pub(super) fn form(&self, binding: &str, boot: u64) -> Option<&Form> {
+    pub(super) fn form(&self, binding: &str, boot: Boot) -> Option<&Form> {
         self.bound.get(binding)?.iter().rev().find(|form| form.at(boot))
     }
 }
 
 impl Oracle {
     /// A process is told of a binding, or that it is gone.
-    pub fn binds(&mut self, boot: u64, host: &str, name: &str, binding: Option<&Binding>) {
+    pub fn binds(&mut self, boot: Boot, host: &str, name: &str, binding: Option<&Binding>) {
         let seen = self.hosts.entry(host.to_owned()).or_default();
         seen.disturbed = boot;
         let forms = seen.bound.entry(name.to_owned()).or_default();
-        let old = forms.last_mut().filter(|form| form.until == u64::MAX);
+        let old = forms.last_mut().filter(|form| form.until == Boot::MAX);
         let old = old.map(|form| {
             form.until = boot;
             form.policies.clone()
@@ -59,7 +61,7 @@ impl Oracle {
             .map(|(role, policy)| (*role, (policy.id.clone(), policy.config.clone())));
         let form = Form {
             from: boot,
-            until: u64::MAX,
+            until: Boot::MAX,
             policies: policies.collect(),
         };
         let retry = form.policies.get(&Role::Retry).cloned();
@@ -139,8 +141,10 @@ impl Oracle {
             let (Wait::After(said) | Wait::OnChange(Some(said))) = said else {
                 return Some(limits.longest_wait);
             };
+            let said = Duration::from_millis(said);
             let bounded = said.clamp(limits.shortest_wait, limits.longest_wait);
-            Some(bounded.max(retry.request.retry_after().unwrap_or(0)))
+            let wished = retry.request.retry_after().unwrap_or(0);
+            Some(bounded.max(Duration::from_millis(wished)))
         };
         let forgotten = record.wait.is_none();
         ensure(
@@ -164,7 +168,7 @@ fn replay(
 ) -> Result<Step, polity_core::fault::Fault> {
     let pass = Pass {
         object: record.object.clone(),
-        now: record.started.unix,
+        now: record.started.unix.0,
         causes: Vec::new(),
         attempt: record.attempt,
         config: role.config.clone(),

@@ -1,17 +1,20 @@
 //! Whether keys pass when they have to, for what they used, and not otherwise.
 
+use std::time::Duration;
+
 use polity_core::binding::PolicyId;
 use polity_core::call::Reply;
 use polity_core::contract::{Cause, Json, Question, Request, Role};
 use polity_core::key::Key;
 use polity_core::record::{Outcome, PassRecord};
+use polity_core::time::{Boot, millis};
 
 use super::{Instant, Last, Meta, Oracle, Rule, Seen, Verdict, ensure};
 use crate::simulation::kinds;
 use crate::simulation::store::{Change, selects};
 
-/// Milliseconds by which a pass may come late: a key that passes too often waits a second for each pass.
-const SLACK: u64 = 5_000;
+/// So late a pass may come: a key that passes too often waits a second for each pass.
+const SLACK: Duration = Duration::from_secs(5);
 /// Milliseconds that a key may wait for its turn while nobody of its tenant has one.
 const FAIR: u64 = 5_000;
 
@@ -51,11 +54,11 @@ pub(super) struct Asked {
     questions: Vec<Question>,
 }
 
-/// When a key that waits is due; boot milliseconds.
+/// When a key that waits is due.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due {
-    from: u64,
-    until: u64,
+    from: Boot,
+    until: Boot,
 }
 
 impl Oracle {
@@ -85,12 +88,12 @@ impl Oracle {
     }
 
     /// A process was held up until now: by its clock.
-    pub fn disturbs(&mut self, host: &str, boot: u64) {
+    pub fn disturbs(&mut self, host: &str, boot: Boot) {
         self.hosts.entry(host.to_owned()).or_default().disturbed = boot;
     }
 
     /// A process says whether it holds the lease.
-    pub fn holds(&mut self, host: &str, boot: u64, holds: bool) {
+    pub fn holds(&mut self, host: &str, boot: Boot, holds: bool) {
         let seen = self.hosts.entry(host.to_owned()).or_default();
         if holds != seen.holds && !seen.stops {
             (seen.holds, seen.disturbed) = (holds, boot);
@@ -175,14 +178,14 @@ impl Seen {
             request.config = config.clone();
             wait = kinds::at_latest(kinds::decide(policy, &request));
         }
-        let due = record.ended.boot.saturating_add(wait);
+        let due = record.ended.boot + wait;
         let faulty = record.outcome == Outcome::Faulted;
-        let until = if faulty { u64::MAX } else { due };
+        let until = if faulty { Boot::MAX } else { due };
         Some(Due { from: due, until })
     }
 
     /// A retry policy was swapped: it is asked again about each key that waits.
-    pub(super) fn swapped(&mut self, binding: &str, policy: &PolicyId, config: &Json, boot: u64) {
+    pub(super) fn swapped(&mut self, binding: &str, policy: &PolicyId, config: &Json, boot: Boot) {
         let of_binding = |(key, _): &(&Key, &mut Last)| *key.binding == *binding;
         for (_, last) in self.last.iter_mut().filter(of_binding) {
             if let Some((due, request)) = last.due.as_mut().zip(last.retry.as_mut()) {
@@ -289,10 +292,10 @@ impl Seen {
         let on_time = record.causes == [Cause::Due];
         if last.faulted && on_time {
             let row = self.faults.get(&record.key).copied().unwrap_or(1).max(1);
-            let least = (1_000u64 << (row - 1).min(9)).min(300_000) * 3 / 4;
+            let least = Duration::from_millis((1_000u64 << (row - 1).min(9)).min(300_000) * 3 / 4);
             ensure(started >= last.ended + least, Rule::Quarantine, || {
                 format!(
-                    "{} of {host} faulted {row} times and is tried again after {} ms",
+                    "{} of {host} faulted {row} times and is tried again after {:?}",
                     record.key,
                     started - last.ended
                 )
@@ -300,17 +303,17 @@ impl Seen {
         }
         ensure(!on_time || started >= due.from, Rule::Early, || {
             format!(
-                "{} of {host} waited until {} and began at {started}",
+                "{} of {host} waited until {:?} and began at {started:?}",
                 record.key, due.from
             )
         })?;
         // Passes of Guests wait for one another.
-        let latest = due.until.max(self.disturbed).saturating_add(SLACK);
+        let latest = due.until.max(self.disturbed) + SLACK;
         let waits_for_others = *record.key.binding == *"guests";
         let may_wait = waits_for_others || last.reads_first;
         ensure(may_wait || started <= latest, Rule::Late, || {
             format!(
-                "{} of {host} was due at {} and began at {started}: {:?}",
+                "{} of {host} was due at {:?} and began at {started:?}: {:?}",
                 record.key, due.until, record.causes
             )
         })
@@ -336,7 +339,7 @@ impl Seen {
         let asked = Asked {
             uid: record.uid.clone(),
             // It may have overslept: then it began later than this.
-            started: now.saturating_sub(record.ended.boot - record.started.boot),
+            started: now.saturating_sub(millis(record.ended.boot - record.started.boot)),
             questions: record
                 .roles
                 .iter()

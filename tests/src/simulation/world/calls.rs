@@ -5,6 +5,7 @@ use polity_core::catalogue::OperationEffect;
 use polity_core::contract::{Act, Answer, Code, Failure, ObjectRef, Question, Resolution};
 use polity_core::controller::Input;
 use polity_core::object::Object;
+use polity_core::time::millis;
 use serde_json::{Value, json};
 
 use super::{Happening, World};
@@ -72,7 +73,7 @@ impl World<'_> {
         if let Some(request) = request
             && let Some(operation) = self.sim.catalogue().operations.get(&request.operation)
         {
-            longest = operation.longest;
+            longest = millis(operation.longest);
             let reads = operation.effect == OperationEffect::Read || matches!(call, Call::Prepare(_));
             if !reads {
                 let (owner, what) = (&request.session.owner, &request.operation);

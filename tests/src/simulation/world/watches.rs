@@ -3,6 +3,7 @@
 use polity_core::call::{Scope, WatchEvent};
 use polity_core::key::ObjectKey;
 use polity_core::object::{Object, ResourceVersion};
+use polity_core::time::Boot;
 
 use super::{Happening, World};
 use crate::simulation::oracle::{Instant, Oracle, Verdict};
@@ -185,7 +186,7 @@ impl World<'_> {
 
 pub(super) fn shown(
     oracle: &mut Oracle,
-    (now, boot): (u64, u64),
+    (now, boot): (u64, Boot),
     host: &str,
     scope: &Scope,
     event: &WatchEvent,

@@ -69,7 +69,7 @@ async fn is_refused(story: Story, of: &Value, bad: Value, good: Value, edges: &s
         );
         for pass in &passes {
             assert_eq!((&pass.outcome, judged(pass)), (&Outcome::Denied, edges.clone()));
-            assert_eq!(pass.wait, Some(specified::RESYNC));
+            assert_eq!(pass.wait, Some(Duration::from_millis(specified::RESYNC)));
             assert!(calls(pass).is_empty() && !lifecycle_ran(pass));
         }
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use polity_core::time::millis;
 use polity_tests::host_harness::BEGIN;
 use polity_tests::specified::mcm as specified;
 use serde_json::json;
@@ -316,7 +317,7 @@ async fn scenario_05_a_machine_that_never_joins_fails(recording: Option<&Path>) 
     assert_eq!(object["status"]["lastOperation"]["type"], "Create");
     let last = story.passes().pop().expect("a pass");
     assert_eq!(tell(&last), "R13 H07 H12 Short");
-    let age = last.started.unix - BEGIN;
+    let age = millis(last.started.unix - BEGIN);
     assert!(
         (specified::CREATION..specified::CREATION + 120_000).contains(&age),
         "{age}"

@@ -6,6 +6,7 @@ use std::time::Duration;
 use polity::manifests::Manifests;
 use polity_core::contract::{Next, RetryClass};
 use polity_core::record::PassRecord;
+use polity_core::time::{Boot, millis};
 use polity_sim::Happened;
 use polity_tests::host_harness::story::{Story, edges};
 use polity_tests::host_harness::{Site, mcm};
@@ -85,10 +86,8 @@ pub(crate) async fn another(story: &Story, name: &str) {
 
 /// Lets time pass until so many seconds after the world began.
 pub(crate) async fn until_second(story: &Story, second: u64) {
-    let now = story.site.clock.now().boot;
-    story
-        .sleep(Duration::from_millis((second * 1_000).saturating_sub(now)))
-        .await;
+    let then = Boot(second * 1_000);
+    story.sleep(then - story.site.clock.now().boot).await;
 }
 
 /// Waits until the machine is gone.
@@ -133,7 +132,7 @@ pub(crate) fn tell(pass: &PassRecord) -> String {
 pub(crate) fn pauses(passes: &[PassRecord]) -> Vec<u64> {
     let begins = passes.windows(2);
     begins
-        .map(|pair| pair[1].started.boot - pair[0].started.boot)
+        .map(|pair| millis(pair[1].started.boot - pair[0].started.boot))
         .collect()
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use polity_core::record::PassRecord;
+use polity_core::time::{Boot, millis};
 use polity_tests::host_harness::mcm;
 use polity_tests::specified::mcm as specified;
 use polity_tests::stand::reference;
@@ -60,7 +61,7 @@ async fn scenario_07_a_machine_whose_node_is_deleted_fails_after_ten_minutes(rec
     assert_eq!(told[1..].iter().take_while(watched).count(), 10, "{told:?}");
     assert_eq!(told[11..], ["R13 H08 Short"]);
     let passes = &story.passes()[done..];
-    let elapsed = passes[11].started.boot - passes[0].started.boot;
+    let elapsed = millis(passes[11].started.boot - passes[0].started.boot);
     assert!(
         (specified::HEALTH..specified::HEALTH + 70_000).contains(&elapsed),
         "{elapsed}"
@@ -89,12 +90,12 @@ async fn scenario_08_in_a_zone_outage_machines_are_replaced_one_after_the_other(
     let mut lost: Vec<PassRecord> = ["m-1", "m-2", "m-3"].into_iter().flat_map(of).collect();
     lost.sort_by_key(|pass| pass.started.boot);
     let judged = |pass: &&PassRecord| ["H08", "H09", "H10"].iter().any(|id| tell(pass).contains(id));
-    let judged: Vec<(u64, String)> = lost
+    let judged: Vec<(Boot, String)> = lost
         .iter()
         .filter(judged)
         .map(|pass| (pass.started.boot, tell(pass)))
         .collect();
-    let given_up: Vec<u64> = judged
+    let given_up: Vec<Boot> = judged
         .iter()
         .filter(|(_, told)| told == "R13 H08 Short")
         .map(|(at, _)| *at)

@@ -13,6 +13,7 @@ use polity::manifests::Manifests;
 use polity_cluster::Cluster;
 use polity_core::contract::{Act, Next, Request};
 use polity_core::record::PassRecord;
+use polity_core::time::Boot;
 use polity_sim::{Happened, PoolMachine, Simulated as _};
 use polity_tests::host_harness::orbiter::{self, ORBITER};
 use polity_tests::host_harness::story::{Story, edges};
@@ -413,9 +414,8 @@ impl Land {
 
     /// Lets time pass until so many seconds after the world began.
     pub(crate) async fn until_second(&self, second: u64) {
-        let now = self.site.clock.now().boot;
-        self.sleep(Duration::from_millis((second * 1_000).saturating_sub(now)))
-            .await;
+        let then = Boot(second * 1_000);
+        self.sleep(then - self.site.clock.now().boot).await;
     }
 
     /// The nodes, and how many passes the agent of each had.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use polity_core::time::millis;
 use polity_tests::host_harness::story::Story;
 use polity_tests::specified::rug;
 use serde_json::{Value, json};
@@ -118,7 +119,7 @@ async fn scenario_12_a_vm_that_does_not_show_its_networks_is_made_anew(recording
     assert_eq!(said(&router, "Ready"), late);
     let (passes, edges) = (story.passes(), story.edges());
     let at = |edge: &str| edges.iter().position(|took| took == edge).expect("it was taken");
-    let waited = passes[at("25")].started.boot - passes[at("22")].started.boot;
+    let waited = millis(passes[at("25")].started.boot - passes[at("22")].started.boot);
     assert!((rug::HOTPLUG..rug::HOTPLUG + 1_500).contains(&waited), "{waited}");
 }
 

@@ -128,7 +128,7 @@ async fn scenario_15_a_deletion_while_the_vm_boots_does_not_wait_for_it(recordin
     until_gone(&story).await;
     assert_eq!(told(&story, done), [&["06 at once"][..], &ENDS].concat());
     let begin = story.passes()[done].started.boot;
-    assert!(story.site.clock.now().boot - begin < 6_000);
+    assert!(story.site.clock.now().boot - begin < Duration::from_secs(6));
     assert_eq!(made(&story), 1);
     nothing_is_left(&story);
 }
@@ -179,6 +179,6 @@ async fn a_deletion_does_not_wait_for_the_cooldown(recording: Option<&Path>) {
         ]
     );
     let passes = story.passes();
-    assert!(passes[passes.len() - 1].started.boot - passes[done - 1].started.boot < 2_000);
+    assert!(passes[passes.len() - 1].started.boot - passes[done - 1].started.boot < Duration::from_secs(2));
     nothing_is_left(&story);
 }

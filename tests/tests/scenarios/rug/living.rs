@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use polity_core::time::millis;
 use polity_tests::specified::rug;
 use serde_json::json;
 
@@ -215,7 +216,7 @@ async fn scenario_07_an_update_waits_for_the_end_of_the_cooldown(recording: Opti
     let goes_on = ["07 at once", "27 at once", "03 at once"];
     assert_eq!(told[1..], [&goes_on[..], &COMES_UP].concat());
     let passes = story.passes();
-    let cooldown = passes[done + 1].started.boot - passes[done - 1].started.boot;
+    let cooldown = millis(passes[done + 1].started.boot - passes[done - 1].started.boot);
     assert!(
         (rug::COOLDOWN..rug::COOLDOWN + 200).contains(&cooldown),
         "{cooldown}"
@@ -310,7 +311,7 @@ async fn scenario_14_a_vm_that_never_boots_is_made_anew_after_ten_minutes(record
     assert_eq!(told(&story, 0), [&waits[..], &COMES_UP].concat());
     let (passes, edges) = (story.passes(), story.edges());
     let at = |edge: &str| edges.iter().position(|took| took == edge).expect("it was taken");
-    let waited = passes[at("19")].started.boot - passes[at("13")].started.boot;
+    let waited = millis(passes[at("19")].started.boot - passes[at("13")].started.boot);
     assert!((rug::BOOT..rug::BOOT + 2_000).contains(&waited), "{waited}");
     assert_eq!(router["status"]["bootAttempts"], 2);
     assert_eq!((made(&story), story.site.vms().len()), (2, 1));

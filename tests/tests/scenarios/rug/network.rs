@@ -1,10 +1,10 @@
 //! What the scenarios share: a cloud of routers, a router in it, and how its passes are told.
 
 use std::path::Path;
-use std::time::Duration;
 
 use polity_core::contract::Next;
 use polity_core::record::PassRecord;
+use polity_core::time::{Boot, millis};
 use polity_sim::{Happened, PortView, RouterView, Sim, Simulated as _};
 pub(crate) use polity_tests::host_harness::rug::{mac, port};
 use polity_tests::host_harness::story::{Story, edges};
@@ -104,9 +104,8 @@ pub(crate) async fn until_gone(story: &Story) {
 
 /// Lets time pass until so many seconds after the world began.
 pub(crate) async fn until_second(story: &Story, second: u64) {
-    let now = story.site.clock.now().boot;
-    let left = (second * 1_000).saturating_sub(now);
-    story.sleep(Duration::from_millis(left)).await;
+    let then = Boot(second * 1_000);
+    story.sleep(then - story.site.clock.now().boot).await;
 }
 
 /// Somebody wants another flavor: an update that changes nothing else.
@@ -175,7 +174,7 @@ pub(crate) fn times(story: &Story, edge: &str) -> usize {
 pub(crate) fn pauses(passes: &[PassRecord]) -> Vec<u64> {
     let pairs = passes.windows(2);
     pairs
-        .map(|pair| pair[1].started.boot - pair[0].started.boot)
+        .map(|pair| millis(pair[1].started.boot - pair[0].started.boot))
         .collect()
 }
 

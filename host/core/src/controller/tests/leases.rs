@@ -19,7 +19,7 @@ fn a_host_that_stops_begins_nothing_more_and_keeps_the_lease_until_what_it_write
 #[test]
 fn an_act_that_would_outlast_the_lease_waits_for_its_renewal_and_then_for_its_answer() {
     let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-    desk.now += lease::DURATION - 1;
+    desk.now = desk.now + (lease::DURATION - ms(1));
     desk.step(pending(vec![stop()]));
     let waiting = |desk: &Desk| desk.view("m").map(|view| view.waiting);
     assert_eq!(waiting(&desk), Some(WaitsFor::Renewal));
@@ -40,21 +40,21 @@ fn a_pass_that_is_cut_waits_for_nothing_any_more() {
 #[test]
 fn time_is_wanted_when_the_first_of_all_that_waits_is_due() {
     let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-    let after = |desk: &Desk| desk.controller.deadline() - desk.now;
+    let after = |desk: &Desk| desk.controller.deadline() - desk.now.boot;
     assert_eq!(after(&desk), lease::RENEW_EVERY);
     desk.step(conclusion(json!(null), Next::After(1_000), vec![]));
-    assert_eq!(after(&desk), 1_000);
+    assert_eq!(after(&desk), ms(1_000));
     desk.pass(1_000);
     desk.step(pending(vec![list("a=b")]));
     desk.feed(Input::Cut);
-    assert_eq!(after(&desk), 5_000, "the lease is being given up");
+    assert_eq!(after(&desk), lease::CALL_LONGEST, "the lease is being given up");
 }
 
 #[test]
 fn who_loses_the_lease_ends_its_passes_and_who_gets_it_again_looks_at_everything() {
     let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
     desk.step_of("n", conclusion(json!(null), Next::After(1_000), vec![]));
-    desk.now += 2 * lease::DURATION;
+    desk.now = desk.now + 2 * lease::DURATION;
     desk.feed(Input::Tick);
     assert_eq!(desk.records[1].outcome, Outcome::LeaseLost);
     assert!(!desk.controller.is_holder());
@@ -80,7 +80,7 @@ fn an_event_that_would_outlast_the_lease_is_dropped_when_its_turn_comes() {
     };
     reply(&mut desk);
     assert_eq!(desk.events(), waiting, "the next one has its turn");
-    desk.now += lease::DURATION - 4_000;
+    desk.now = desk.now + (lease::DURATION - ms(4_000));
     desk.calls
         .retain(|(_, call)| matches!(call, Call::Write(Write::Event { .. }) | Call::Lease(_)));
     desk.feed(Input::Tick);

@@ -3,7 +3,7 @@ use crate::call::{Scope, WatchEvent};
 use crate::contract::{Kind, ObjectRef, Precondition, Question, Resolution, Role};
 use crate::controller::rooms::Room;
 use crate::reconcile::fixture::{
-    FINALIZER, Fixture, answer, at, clone_of, config_map, entry, failure, found, machine, operations,
+    FINALIZER, Fixture, answer, at, clone_of, config_map, entry, failure, found, machine, ms, operations,
     outcome, patches, pending, prepared, ready, stepped, stop, versions,
 };
 use crate::reconcile::{Awaited, Work, primary_scope};
@@ -506,13 +506,13 @@ fn an_act_waits_for_room_at_its_cloud() {
 
 #[test]
 fn a_create_that_begins_too_late_after_its_entry_is_not_begun() {
-    for (late, sent) in [(BEGINS_WITHIN, 1), (BEGINS_WITHIN + 1, 0)] {
+    for (late, sent) in [(BEGINS_WITHIN, 1), (BEGINS_WITHIN + ms(1), 0)] {
         let mut fixture = Fixture::new();
         let (flow, commands) = fixture.requests(vec![clone_of("m")]);
         let patch = patches(&commands)[0].clone();
-        fixture.now = at(late);
+        fixture.now = fixture.now + late;
         let (_, commands) = fixture.go_on(flow, shown(2, &patch));
-        assert_eq!(operations(&commands).len(), sent, "{late}");
+        assert_eq!(operations(&commands).len(), sent, "{late:?}");
         if sent == 0 {
             assert_eq!(answers(&commands), [Err(Code::Aborted)]);
             assert_eq!(fixture.work.entered[0].fate, Fate::NeverSent);

@@ -10,6 +10,7 @@ use crate::contract::{Code, Next, RetryClass};
 use crate::grants::{self, HOST_CONDITION};
 use crate::reconcile::pending::Pending;
 use crate::reconcile::{Frame, Work};
+use crate::time::Unix;
 use crate::tree::Tree;
 
 /// The type of a condition that is `True`, and its message.
@@ -73,7 +74,7 @@ fn read_nothing(work: &Work) -> bool {
 }
 
 /// Replaces the host's own conditions; a condition whose status did not change keeps its transition time.
-pub(super) fn set_host_conditions(desired: &mut Tree, current: &Value, wanted: &[HostCondition], unix: u64) {
+pub(super) fn set_host_conditions(desired: &mut Tree, current: &Value, wanted: &[HostCondition], unix: Unix) {
     let old = grants::host_conditions(current);
     if wanted.is_empty() && old.is_empty() {
         return;
@@ -86,7 +87,7 @@ pub(super) fn set_host_conditions(desired: &mut Tree, current: &Value, wanted: &
             .iter()
             .find(|c| c["type"] == *kind)
             .and_then(|c| c["lastTransitionTime"].as_str().map(str::to_owned))
-            .unwrap_or_else(|| rfc3339(unix));
+            .unwrap_or_else(|| rfc3339(unix.0));
         let message: String = message.chars().take(MESSAGE).collect();
         let reason = kind.trim_start_matches(HOST_CONDITION);
         list.push(json!({

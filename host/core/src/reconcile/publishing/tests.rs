@@ -2,8 +2,8 @@ use super::*;
 use crate::contract::Resolution;
 use crate::contract::{Conclusion, RetryClass, Role};
 use crate::reconcile::fixture::{
-    Fixture, at, concluded, conclusion, entry, failure, found, machine, outcome, patches, pending, stepped,
-    versions,
+    Fixture, at, concluded, conclusion, entry, failure, found, machine, ms, outcome, patches, pending,
+    stepped, versions,
 };
 use crate::reconcile::stepping::Stepping;
 use crate::reconcile::work::{Entry, Fate};
@@ -312,10 +312,13 @@ fn the_time_for_which_a_doubt_stands_is_published_in_quarters() {
                 .operations
                 .get_mut("vm.clone")
                 .expect("it is there")
-                .visible_within = 100_000;
+                .visible_within = ms(100_000);
         });
         let boot = fixture.frame.started.boot;
-        fixture.work.known.insert("a".into(), Known::seen(boot, waited));
+        fixture
+            .work
+            .known
+            .insert("a".into(), Known::seen(boot, ms(waited)));
         fixture.work.found = vec![Entry {
             entry: serde_json::from_value(entry("a")).expect("an entry"),
             fate: Fate::Resolved(Resolution::Unknown("why".into())),

@@ -7,6 +7,8 @@ mod kubeadm;
 mod node;
 mod token;
 
+use std::time::Duration;
+
 use polity_clouds::catalogue::{Named, cluster};
 use polity_core::call::CloudRequest;
 use polity_core::contract::Answer;
@@ -230,7 +232,7 @@ impl Cluster {
 }
 
 impl Service for Cluster {
-    fn operations(&self, _: u64) -> Vec<Named> {
+    fn operations(&self, _: Duration) -> Vec<Named> {
         cluster::operations()
     }
 

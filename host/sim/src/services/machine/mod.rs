@@ -1,6 +1,8 @@
 //! Machines in the manner of Gardener's drivers: VMs that are made, set up and turned on by one call, and whose nodes
 //! join a cluster by themselves.
 
+use std::time::Duration;
+
 use polity_clouds::catalogue::Named;
 use polity_clouds::catalogue::machine::{self, CREATE};
 use polity_core::call::CloudRequest;
@@ -130,7 +132,7 @@ impl Machines {
 }
 
 impl Service for Machines {
-    fn operations(&self, visible_within: u64) -> Vec<Named> {
+    fn operations(&self, visible_within: Duration) -> Vec<Named> {
         machine::operations(visible_within)
     }
 

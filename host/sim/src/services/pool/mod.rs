@@ -6,6 +6,7 @@ mod agent;
 mod view;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use polity_clouds::catalogue::pool::{ADD, INSTALL};
 use polity_clouds::catalogue::{Named, node, pool};
@@ -209,7 +210,7 @@ impl Pools {
 }
 
 impl Service for Pools {
-    fn operations(&self, visible_within: u64) -> Vec<Named> {
+    fn operations(&self, visible_within: Duration) -> Vec<Named> {
         let pools = pool::operations(visible_within).into_iter();
         pools.chain(node::operations()).collect()
     }

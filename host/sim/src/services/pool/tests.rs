@@ -251,7 +251,7 @@ fn what_came_of_an_addition_is_settled() {
     b.now += 60_000;
     assert!(b.resolve("u", &entry(&b, "n")).is_unknown());
     let old = PendingEntry {
-        since: START,
+        since: Unix(START),
         ..entry(&b, "n")
     };
     assert_eq!(b.resolve("u", &old), Resolution::Absent);
@@ -259,7 +259,7 @@ fn what_came_of_an_addition_is_settled() {
         b.resolve(
             "thief",
             &PendingEntry {
-                since: START,
+                since: Unix(START),
                 ..entry(&b, "m")
             }
         ),
@@ -269,7 +269,7 @@ fn what_came_of_an_addition_is_settled() {
     for operation in ["vm.clone", "machine.create"] {
         let other = PendingEntry {
             operation: operation.to_owned(),
-            since: START,
+            since: Unix(START),
             ..entry(&b, "m")
         };
         assert_eq!(b.resolve("u", &other), Resolution::Absent);

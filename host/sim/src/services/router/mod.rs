@@ -4,6 +4,8 @@
 mod port;
 mod view;
 
+use std::time::Duration;
+
 use polity_clouds::catalogue::Named;
 use polity_clouds::catalogue::router::{self, ATTACH, BOOT, DETACH, PUSH};
 use polity_core::call::CloudRequest;
@@ -274,7 +276,7 @@ impl Routers {
 }
 
 impl Service for Routers {
-    fn operations(&self, visible_within: u64) -> Vec<Named> {
+    fn operations(&self, visible_within: Duration) -> Vec<Named> {
         router::operations(visible_within)
     }
 

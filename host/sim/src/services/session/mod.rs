@@ -1,6 +1,8 @@
 //! Sessions in the manner of AWS: from a credential plan to somebody in an account.
 
-use polity_clouds::catalogue::{LONGEST, Named};
+use std::time::Duration;
+
+use polity_clouds::catalogue::Named;
 use polity_clouds::{Opened, SessionRequest};
 use polity_core::call::Session;
 use polity_core::contract::{Answer, Code, Failure};
@@ -14,7 +16,7 @@ use crate::config::scenario::{ASSUME, ASSUME_BY_TOKEN, CALLER, Quirk};
 use crate::config::{Account, SimConfig};
 use crate::event::Call;
 use crate::kernel::call::{Caller, text};
-use crate::kernel::envelope::{lost, repeat};
+use crate::kernel::envelope::{LONGEST, lost, repeat};
 use crate::kernel::faults::{Fault, Subject, glob};
 use crate::kernel::kept::{Note, Table};
 
@@ -334,7 +336,7 @@ impl Sessions {
 
 impl Service for Sessions {
     /// None: sessions are opened by whoever asks for credentials, not by a request.
-    fn operations(&self, _: u64) -> Vec<Named> {
+    fn operations(&self, _: Duration) -> Vec<Named> {
         Vec::new()
     }
 

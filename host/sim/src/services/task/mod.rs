@@ -1,5 +1,7 @@
 //! Tells how tasks stand, whichever service has started them. What it tells never lags.
 
+use std::time::Duration;
+
 use polity_clouds::catalogue::{Named, task, vm};
 use polity_core::call::CloudRequest;
 use polity_core::contract::{Answer, Code, Failure};
@@ -14,7 +16,7 @@ use crate::kernel::tasks::Task;
 pub(crate) struct Tasks;
 
 impl Service for Tasks {
-    fn operations(&self, _: u64) -> Vec<Named> {
+    fn operations(&self, _: Duration) -> Vec<Named> {
         task::operations()
     }
 

@@ -2,6 +2,8 @@
 
 mod clone;
 
+use std::time::Duration;
+
 use polity_clouds::catalogue::{Named, vm};
 use polity_core::call::CloudRequest;
 use polity_core::contract::{Answer, Code, Failure};
@@ -34,7 +36,7 @@ impl Vms {
 }
 
 impl Service for Vms {
-    fn operations(&self, visible_within: u64) -> Vec<Named> {
+    fn operations(&self, visible_within: Duration) -> Vec<Named> {
         vm::operations(visible_within)
     }
 
