@@ -471,4 +471,32 @@ mod tests {
             )
         );
     }
+
+    #[test]
+    fn the_lengths_of_a_binding_are_written_in_milliseconds() {
+        let limits = Limits {
+            step_wall: Duration::from_millis(u64::MAX),
+            ..Limits::default()
+        };
+        let written = serde_json::to_value(&limits).expect("written");
+        for (name, milliseconds) in [
+            ("stepWall", u64::MAX),
+            ("refill", 1_000),
+            ("shortestWait", 100),
+            ("longestWait", 86_400_000),
+        ] {
+            assert_eq!(written[name], milliseconds, "{name}");
+        }
+        assert_eq!(serde_json::from_value::<Limits>(written).expect("read"), limits);
+        for wrong in [
+            json!({"stepWall": "1s"}),
+            json!({"refill": -1}),
+            json!({"longestWait": 1.5}),
+        ] {
+            assert!(
+                serde_json::from_value::<Limits>(wrong.clone()).is_err(),
+                "{wrong}"
+            );
+        }
+    }
 }

@@ -5,6 +5,7 @@ mod dependents;
 mod leases;
 mod passes;
 mod retries;
+mod rooms;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use crate::contract::{
 };
 use crate::fault::{FaultKind, Stepped};
 use crate::object::Object;
-use crate::reconcile::fixture::{at, ms, pending};
+use crate::reconcile::fixture::{at, clone_of, get, ms, pending, ready};
 use crate::reconcile::{fixture_binding, fixture_stop as stop};
 use crate::time::millis;
 
@@ -222,6 +223,28 @@ impl Desk {
         let (id, _) = self.take("step", of_it);
         let outcome = Ok(step);
         self.reply(id, Reply::Stepped(Stepped { outcome, fuel: 1 }));
+    }
+
+    /// The policies return these in every pass, one step after another, for as long as they are called.
+    fn steps_on(&mut self, steps: &[Step]) {
+        while self.steps() > 0 {
+            let (id, call) = self.take("step", |call| matches!(call, Call::Step { .. }));
+            let Call::Step { pass, .. } = call else { return };
+            let outcome = Ok(steps[pass.journal.len()].clone());
+            self.reply(id, Reply::Stepped(Stepped { outcome, fuel: 1 }));
+        }
+    }
+
+    /// How many calls of a cloud are under way.
+    fn cloud_calls(&self) -> usize {
+        let is_cloud = |call: &Call| matches!(call, Call::Cloud(_) | Call::Commit(_));
+        self.calls.iter().filter(|(_, call)| is_cloud(call)).count()
+    }
+
+    /// A cloud answers the call that has been under way for longest.
+    fn cloud_answers(&mut self) {
+        let (id, _) = self.take("call of a cloud", |call| matches!(call, Call::Cloud(_)));
+        self.reply(id, Reply::Answer(Ok(json!({}))));
     }
 
     /// The policy faults.

@@ -348,7 +348,7 @@ pub(super) fn ask(question: Question) -> Request {
 }
 
 /// Asks a cloud for a VM.
-pub(super) fn get() -> Request {
+pub(crate) fn get() -> Request {
     ask(Question::Cloud(CloudCall {
         operation: "vm.get".into(),
         arguments: "{}".into(),
@@ -356,7 +356,7 @@ pub(super) fn get() -> Request {
 }
 
 /// Clones a VM of this intent.
-pub(super) fn clone_of(intent: &str) -> Request {
+pub(crate) fn clone_of(intent: &str) -> Request {
     cloud_act("vm.clone", Some(intent))
 }
 

@@ -253,6 +253,7 @@ fn without_lifecycle(context: &mut Context<'_>) -> Flow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::Next;
     use crate::reconcile::Command;
     use crate::reconcile::fixture::{
         Fixture, concluded, conclusion, config_map, get, machine, outcome, patches, pending, stepped, stop,
@@ -414,7 +415,12 @@ mod tests {
         assert_eq!(outcome(&flow), Some(&Outcome::Faulted));
     }
 
-    fn judged(verdict: Verdict, rest: serde_json::Value) -> (Fixture, Flow, Vec<Command>) {
+    /// The identity policy of a Machine asks for a credential and says this; what follows from that.
+    fn identity_says(
+        verdict: Verdict,
+        conclusion: Conclusion,
+        rest: serde_json::Value,
+    ) -> (Fixture, Flow, Vec<Command>) {
         let mut fixture = Fixture::of(machine(1, rest), &[Role::Identity, Role::Lifecycle]);
         let phase = crate::reconcile::start(&fixture.frame);
         let (flow, _) = fixture.enter(phase);
@@ -423,8 +429,21 @@ mod tests {
         let (flow, _) = fixture.go_on(flow, stepped(asks));
         let handle = crate::reconcile::fixture::answer(Ok(json!({"handle": "h"})));
         let (flow, _) = fixture.go_on(flow, handle);
-        let (flow, commands) = fixture.go_on(flow, concluded(Some(verdict), conclusion(json!(null))));
+        let (flow, commands) = fixture.go_on(flow, concluded(Some(verdict), conclusion));
         (fixture, flow, commands)
+    }
+
+    fn judged(verdict: Verdict, rest: serde_json::Value) -> (Fixture, Flow, Vec<Command>) {
+        identity_says(verdict, conclusion(json!(null)), rest)
+    }
+
+    /// It wants `status.identity` to be `x`, and to look again in a minute.
+    fn identified(verdict: Verdict) -> (Fixture, Flow, Vec<Command>) {
+        let says = Conclusion {
+            next: Next::After(60_000),
+            ..conclusion(json!({"status": {"identity": "x"}}))
+        };
+        identity_says(verdict, says, json!({}))
     }
 
     #[test]
@@ -436,6 +455,57 @@ mod tests {
         assert_eq!(outcome(&flow), Some(&Outcome::Denied));
         let (_, _, commands) = judged(Verdict::Granted("of somebody else".into()), json!({}));
         assert_eq!(fault(&commands), Some(FaultKind::BadOutput));
+    }
+
+    #[test]
+    fn the_fuel_of_a_pass_is_that_of_all_its_roles() {
+        // Two steps of its identity and one of its lifecycle take one each.
+        for (fuel, expected) in [(3, None), (2, Some(FaultKind::OutOfFuel))] {
+            let (mut fixture, flow, _) = judged(Verdict::Granted("h".into()), json!({}));
+            fixture.bind(|binding| binding.spec.limits.pass_fuel = fuel);
+            let (_, commands) = fixture.go_on(flow, concluded(None, conclusion(json!(null))));
+            assert_eq!(fault(&commands), expected, "{fuel}");
+        }
+    }
+
+    #[test]
+    fn a_denial_is_published_and_the_lifecycle_is_not_asked() {
+        let (mut fixture, flow, commands) = identified(Verdict::Denied);
+        assert_eq!(patches(&commands)[0]["status"], json!({"identity": "x"}));
+        let stands = machine(2, json!({"status": {"identity": "x"}}));
+        let (flow, _) = fixture.go_on(flow, crate::reconcile::fixture::found(Ok(stands)));
+        let Flow::End(ended) = flow else {
+            panic!("{flow:?}")
+        };
+        assert_eq!(
+            (ended.outcome, ended.next),
+            (Outcome::Denied, Some(Next::After(60_000)))
+        );
+        assert_eq!(fixture.work.roles.len(), 1);
+    }
+
+    #[test]
+    fn a_granted_handle_reaches_the_cloud_and_what_both_roles_concluded_is_published() {
+        let (mut fixture, flow, _) = identified(Verdict::Granted("h".into()));
+        let (flow, commands) = fixture.go_on(flow, stepped(pending(vec![get()])));
+        let handles: Vec<Option<&str>> = commands
+            .iter()
+            .filter_map(|command| match command {
+                Command::Call {
+                    call: Call::Cloud(request),
+                    ..
+                } => Some(request.session.handle.as_deref()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(handles, [Some("h")]);
+        let (flow, _) = fixture.go_on(flow, crate::reconcile::fixture::answer(Ok(json!({}))));
+        let wants = conclusion(json!({"status": {"phase": "up"}}));
+        let (_, commands) = fixture.go_on(flow, concluded(None, wants));
+        assert_eq!(
+            patches(&commands)[0]["status"],
+            json!({"identity": "x", "phase": "up"})
+        );
     }
 
     #[test]

@@ -192,3 +192,37 @@ fn a_binding_with_another_lifecycle_identity_or_other_grants_wakes_its_keys_with
         assert_eq!(desk.steps(), 2 * usize::from(wakes));
     }
 }
+
+#[test]
+fn the_keys_of_a_changed_binding_wake_spread_over_a_minute_and_pass_under_its_new_policy() {
+    let machines = (0..20).map(|n| machine(&format!("m-{n}"), n + 1, json!({})));
+    let mut desk = Desk::with(machines.collect());
+    desk.steps_on(&[settled()]);
+    let mut binding = fixture_binding(&[Role::Lifecycle]);
+    let policy = binding.policies.get_mut(&Role::Lifecycle).expect("a policy");
+    policy.id = PolicyId("another".into());
+    desk.feed(Input::Bound(Box::new(binding)));
+    assert!(desk.steps() < 3, "not all at once");
+    desk.pass(30_000);
+    let halfway = desk.steps();
+    assert!((5..16).contains(&halfway), "{halfway}");
+    desk.pass(30_000);
+    assert_eq!(desk.steps(), 20);
+    desk.steps_on(&[settled()]);
+    let is_new = |record: &PassRecord| {
+        record.causes.contains(&Cause::Binding) && &*record.roles[0].policy.0 == "another"
+    };
+    assert!(desk.records[20..].iter().all(is_new));
+}
+
+#[test]
+fn a_binding_that_comes_back_while_a_pass_is_under_way_runs_no_key_twice() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    desk.feed(Input::Unbound("machines".into()));
+    desk.feed(Input::Bound(Box::new(fixture_binding(&[Role::Lifecycle]))));
+    assert_eq!((desk.steps(), desk.controller.passes_in_flight()), (1, 1));
+    desk.step(settled());
+    assert_eq!(desk.controller.passes_in_flight(), 1, "now it is its turn");
+    desk.step(settled());
+    assert_eq!((desk.steps(), desk.records.len()), (0, 2));
+}

@@ -66,7 +66,9 @@ fn a_watch_is_open_for_as_long_as_a_conclusion_rests_on_it() {
     assert!(!closed(&desk));
     desk.shown(primary(), machine("m", 2, json!({"spec": {"x": 1}})));
     desk.step(conclusion(json!(null), Next::Settled(None), vec![]));
-    desk.pass(700_000);
+    desk.pass(590_000);
+    assert!(!closed(&desk), "nobody has used it for less than ten minutes");
+    desk.pass(110_000);
     assert!(closed(&desk));
     assert!(!desk.others.contains(&Output::Unwatch(primary())));
 }
@@ -196,4 +198,20 @@ fn several_locks_that_came_free_are_one_cause() {
     desk.step_of("n", conclusion(json!(null), Next::Settled(None), vec![0, 1]));
     desk.step_of("m", settled());
     assert_eq!(desk.causes(), [Cause::Lock("one".into())]);
+}
+
+#[test]
+fn what_the_last_pass_used_and_a_watch_knows_takes_the_next_one_no_step() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let used = conclusion(json!(null), Next::Settled(None), vec![0]);
+    desk.step(pending(vec![list("a=b")]));
+    desk.listed(maps(), vec![map("one", 2, json!({}))]);
+    desk.step(used.clone());
+    let changed = map("one", 3, json!({"data": {"x": "2"}}));
+    desk.shown(maps(), changed.clone());
+    desk.step(used);
+    let steps: Vec<u32> = desk.records.iter().map(|record| record.roles[0].steps).collect();
+    assert_eq!(steps, [2, 1]);
+    let causes = &desk.records[1].causes;
+    assert_eq!(*causes, [Cause::Dependency(Some(changed.reference()))]);
 }

@@ -86,3 +86,36 @@ fn an_event_that_would_outlast_the_lease_is_dropped_when_its_turn_comes() {
     desk.feed(Input::Tick);
     assert_eq!(desk.events(), 0, "those under way are cut, and no other begins");
 }
+
+#[test]
+fn a_host_that_has_no_time_to_stop_waits_for_what_may_still_be_made_and_gives_the_lease_up() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    desk.step(pending(vec![stop()]));
+    let is_stopped = |desk: &Desk| desk.others.contains(&Output::Stopped);
+    for input in [Input::Stop, Input::Cut] {
+        desk.feed(input);
+        assert_eq!(desk.cloud_calls(), 1, "its act may still be performed");
+        assert!(!is_stopped(&desk) && desk.controller.is_holder());
+    }
+    desk.pass(5_000);
+    assert!(is_stopped(&desk) && !desk.controller.is_holder());
+    assert_eq!(desk.cloud_calls(), 0, "nobody waits for it any more");
+    assert_eq!(desk.records[0].outcome, Outcome::Stopped);
+    let request = &desk.records[0].roles[0].journal[0].request;
+    assert_eq!(*request, stop(), "what it began is on record");
+}
+
+#[test]
+fn a_write_that_is_answered_after_the_lease_has_ended_is_the_last_of_its_pass() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    desk.step(pending(vec![clone_of("n")]));
+    let (id, _) = desk.take("read", |call| matches!(call, Call::Prepare(_)));
+    desk.reply(id, Reply::Prepared(Ok(ready())));
+    let (entry, patch) = desk.patch();
+    desk.now = desk.now + 2 * lease::DURATION;
+    let stands = machine("m", 2, json!({"status": patch["status"]}));
+    desk.reply(entry, Reply::Objects(Ok(vec![stands])));
+    assert!(!desk.controller.is_holder());
+    assert_eq!(desk.records[0].outcome, Outcome::LeaseLost);
+    assert_eq!(desk.cloud_calls(), 0);
+}

@@ -68,6 +68,17 @@ fn a_recording_tells_what_its_policies_noted() {
 }
 
 #[test]
+fn the_times_of_a_recording_are_written_in_milliseconds() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    desk.step(conclusion(json!(null), Next::After(1_500), vec![]));
+    let written = serde_json::to_value(&desk.records[0]).expect("written");
+    let started = json!({"boot": 1_000_000, "unix": 1_767_226_600_000_u64});
+    assert_eq!((&written["started"], &written["wait"]), (&started, &json!(1_500)));
+    let read: PassRecord = serde_json::from_value(written).expect("read");
+    assert_eq!(read, desk.records[0]);
+}
+
+#[test]
 fn what_the_api_server_did_not_keep_is_not_written_again_by_the_next_pass() {
     let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
     let wanted = json!({"status": {"phase": "x", "pruned": 1}});
@@ -224,4 +235,62 @@ fn a_late_read_of_an_object_that_has_become_stale_again_since_is_not_taken_for_t
     assert_eq!(desk.steps(), 0, "it is stale");
     desk.reply(read, Reply::Objects(Ok(vec![machine("m", 7, json!({}))])));
     assert_eq!(desk.steps(), 1);
+}
+
+#[test]
+fn a_binding_that_names_one_object_gets_passes_while_it_is_absent() {
+    let mut binding = fixture_binding(&[Role::Lifecycle]);
+    let governs = &mut binding.spec.governs;
+    (governs.namespace, governs.name) = (Some("default".into()), Some("m".into()));
+    let scope = primary_scope(&binding);
+    let mut desk = Desk::under(binding, vec![]);
+    desk.step(settled());
+    desk.shown(scope.clone(), machine("m", 1, json!({})));
+    desk.step(settled());
+    let event = WatchEvent::Deleted(machine("m", 2, json!({})));
+    desk.feed(Input::Watched { scope, event });
+    desk.step(settled());
+    let is_there = desk.records.iter().map(|record| record.object.is_some());
+    assert_eq!(is_there.collect::<Vec<_>>(), [false, true, false]);
+}
+
+#[test]
+fn of_an_object_that_is_gone_nothing_is_remembered_once_its_pass_has_ended() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let event = WatchEvent::Deleted(machine("m", 2, json!({})));
+    let scope = primary();
+    desk.feed(Input::Watched { scope, event });
+    assert_eq!(
+        (desk.forgotten(), desk.records.len()),
+        (0, 0),
+        "its pass is under way"
+    );
+    desk.step(settled());
+    assert_eq!(desk.records.len(), 1);
+    let forgotten = Output::Forgotten(desk.records[0].key.clone());
+    assert!(desk.others.contains(&forgotten), "{:?}", desk.others);
+}
+
+#[test]
+fn a_discarded_pass_waits_for_its_next_try_and_loses_no_wake() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let seen = |value: &str| conclusion(json!({"status": {"seen": value}}), Next::Settled(None), vec![0]);
+    desk.step(pending(vec![list("a=b")]));
+    desk.listed(maps(), vec![map("one", 2, json!({}))]);
+    desk.step(seen("1"));
+    desk.taken(&machine("m", 3, json!({"status": {"seen": "1"}})));
+    desk.shown(maps(), map("one", 4, json!({"data": {"x": "2"}})));
+    desk.step(seen("2"));
+    // Somebody else wrote the same value, and no watch has shown it yet.
+    desk.refused(Failure::new(Code::Aborted, "the object has another version"));
+    let (id, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
+    let theirs = machine("m", 5, json!({"status": {"seen": "x"}}));
+    desk.reply(id, Reply::Objects(Ok(vec![theirs])));
+    assert!(matches!(desk.records[1].outcome, Outcome::Discarded(_)));
+    assert_eq!(desk.steps(), 0, "not again at once");
+    desk.pass(1_000);
+    desk.step(seen("2"));
+    desk.taken(&machine("m", 6, json!({"status": {"seen": "2"}})));
+    assert_eq!(desk.records[2].outcome, Outcome::Published);
+    assert_eq!(desk.records.len(), 3);
 }

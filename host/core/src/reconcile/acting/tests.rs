@@ -741,3 +741,36 @@ fn a_doubt_holds_up_the_same_create_and_no_other() {
     let intents = [&written[0]["intent"], &written[1]["intent"], &written[2]];
     assert_eq!(intents, [&json!("m"), &json!("other"), &Value::Null]);
 }
+
+#[test]
+fn an_act_that_is_not_granted_is_refused_and_said_of_the_binding() {
+    let mut fixture = Fixture::new();
+    fixture.bind(|binding| *binding = binding.clone().with_grants(Vec::new()));
+    let (_, commands) = fixture.requests(vec![stop()]);
+    assert_eq!(answers(&commands), [Err(Code::PermissionDenied)]);
+    assert!(operations(&commands).is_empty());
+    let ungranted = |command: &Command| matches!(command, Command::Report(Report::Ungranted(_)));
+    assert!(commands.iter().any(ungranted), "{commands:?}");
+}
+
+#[test]
+fn a_create_that_is_refused_for_a_doubt_changed_nothing() {
+    let pending = json!({"status": {"pending": [entry("a")]}});
+    let mut fixture = Fixture::of(machine(1, pending), &[Role::Lifecycle]);
+    let entry = serde_json::from_value(entry("a")).expect("an entry");
+    let fate = Fate::Resolved(Resolution::Unknown("why".into()));
+    fixture.work.found = vec![Entry { entry, fate }];
+    let (_, commands) = fixture.requests(vec![clone_of("m")]);
+    let effect = commands.iter().find_map(|command| match command {
+        Command::Call {
+            call: Call::Step { pass, .. },
+            ..
+        } => pass.journal[0]
+            .answer
+            .as_ref()
+            .err()
+            .map(|failure| failure.effect),
+        _ => None,
+    });
+    assert_eq!(effect, Some(Effect::None));
+}

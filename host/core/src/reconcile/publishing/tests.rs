@@ -282,9 +282,17 @@ fn entries_whose_outcome_is_known_go_with_the_conclusion_and_no_others() {
         entry: serde_json::from_value(entry(key)).expect("an entry"),
         fate,
     };
-    fixture.work.found = vec![found("a", Fate::Answered), found("b", Fate::Open)];
-    let (_, commands) = fixture.concludes(json!(null));
-    assert_eq!(patches(&commands)[0]["status"]["pending"], json!([entry("b")]));
+    let done = Fate::Resolved(Resolution::Done("{}".into()));
+    for gone in [
+        Fate::Answered,
+        Fate::NeverSent,
+        done,
+        Fate::Resolved(Resolution::Absent),
+    ] {
+        fixture.work.found = vec![found("a", gone), found("b", Fate::Open)];
+        let (_, commands) = fixture.concludes(json!(null));
+        assert_eq!(patches(&commands)[0]["status"]["pending"], json!([entry("b")]));
+    }
 }
 
 #[test]
@@ -554,4 +562,21 @@ fn what_stands_in_the_way_of_an_object_is_said_on_it() {
     let unreadable = json!({"status": {"pending": ["x"]}});
     let mut fixture = Fixture::of(machine(1, unreadable), &[Role::Lifecycle]);
     assert_eq!(kinds(&mut fixture), [json!("polity.dev/PendingUnreadable")]);
+}
+
+#[test]
+fn a_quarantine_is_said_although_somebody_else_writes_at_the_same_time() {
+    let mut fixture = Fixture::new();
+    let (flow, commands) = fixture.requests(vec![]);
+    let said = patches(&commands)[0]["status"]["conditions"].clone();
+    assert_eq!(said[0]["type"], "polity.dev/Quarantined");
+    let (flow, commands) = fixture.go_on(flow, found(Err(failure(Code::Aborted))));
+    assert!(asks_again(&commands), "{commands:?}");
+    let theirs = json!({"status": {"seen": "x"}});
+    let (flow, commands) = fixture.go_on(flow, stands(5, theirs));
+    assert_eq!(versions(&commands), ["5"]);
+    assert_eq!(patches(&commands)[0]["status"], json!({"conditions": said}));
+    let both = json!({"status": {"seen": "x", "conditions": said}});
+    let (flow, _) = fixture.go_on(flow, stands(6, both));
+    assert_eq!(outcome(&flow), Some(&Outcome::Faulted));
 }

@@ -1,0 +1,99 @@
+//! What keys and tenants share, and that none of them takes it all.
+
+use super::*;
+
+#[test]
+fn one_tenant_cannot_starve_another() {
+    let of = |namespace: &str, name: &str, version| {
+        machine(name, version, json!({"metadata": {"namespace": namespace}}))
+    };
+    let big = (0..200).map(|n| of("big", &format!("big-{n}"), n + 1));
+    let machines: Vec<Object> = big.chain([of("small", "small", 201)]).collect();
+    let mut desk = Desk::with(machines);
+    // The big tenant has as many passes under way as it may.
+    assert_eq!(desk.controller.passes_in_flight(), 65);
+    let steps = [pending(vec![get()]), settled()];
+    desk.steps_on(&steps);
+    let is_small = |record: &PassRecord| &*record.key.name == "small";
+    for _ in 0..65 {
+        if !desk.records.iter().any(is_small) {
+            desk.cloud_answers();
+            desk.steps_on(&steps);
+        }
+    }
+    assert!(
+        desk.records.iter().any(is_small),
+        "after {} others",
+        desk.records.len()
+    );
+}
+
+#[test]
+fn a_binding_that_allows_few_passes_holds_no_other_binding_back() {
+    let mut narrow = fixture_binding(&[Role::Lifecycle]);
+    narrow.spec.limits.passes_per_tenant = 1;
+    let mut wide = fixture_binding(&[Role::Lifecycle]);
+    (wide.name, wide.spec.governs.kind) = ("wide".into(), "Disk".into());
+    let disks = primary_scope(&wide);
+    let all = |kind: &str| {
+        ["a", "b", "c"]
+            .map(|name| machine(name, 1, json!({"kind": kind})))
+            .to_vec()
+    };
+    let mut desk = Desk::under(narrow, all("Machine"));
+    desk.feed(Input::Bound(Box::new(wide)));
+    desk.listed(disks, all("Disk"));
+    assert_eq!(desk.controller.passes_in_flight(), 4);
+}
+
+#[test]
+fn acts_and_asks_share_the_room_of_their_cloud() {
+    let mut binding = fixture_binding(&[Role::Lifecycle]);
+    binding.spec.limits.cloud_calls = 2;
+    let machines = ["a", "b", "c", "d", "e"].map(|name| machine(name, 1, json!({})));
+    let mut desk = Desk::under(binding, machines.to_vec());
+    let steps = [
+        pending(vec![get()]),
+        pending(vec![stop()]),
+        conclusion(json!(null), Next::Settled(None), vec![0, 1]),
+    ];
+    desk.steps_on(&steps);
+    let mut answered = 0;
+    while desk.cloud_calls() > 0 {
+        assert!(desk.cloud_calls() <= 2, "{:?}", desk.calls);
+        desk.cloud_answers();
+        desk.steps_on(&steps);
+        answered += 1;
+    }
+    assert_eq!((answered, desk.records.len()), (10, 5));
+    let health = desk.controller.health("machines").expect("it is bound");
+    assert_eq!(health.acts, 5);
+}
+
+#[test]
+fn a_key_that_passes_too_often_is_slowed_and_says_so() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let end = desk.now.boot + ms(30_000);
+    let mut said = BTreeSet::new();
+    let is_patch = |(_, call): &(CallId, Call)| matches!(call, Call::Write(Write::Patch { .. }));
+    for version in 2.. {
+        desk.steps_on(&[conclusion(json!(null), Next::After(0), vec![])]);
+        if desk.calls.iter().any(is_patch) {
+            let (id, patch) = desk.patch();
+            let first = &patch["status"]["conditions"][0]["type"];
+            said.extend(first.as_str().map(str::to_owned));
+            let stands = machine("m", version, json!({"status": patch["status"]}));
+            desk.reply(id, Reply::Objects(Ok(vec![stands])));
+        } else if desk.now.boot >= end {
+            break;
+        } else {
+            desk.pass(10);
+        }
+    }
+    let passes = desk.records.len();
+    assert!(
+        (45..=52).contains(&passes),
+        "a burst of 20 and one a second: {passes}"
+    );
+    assert_eq!(said, BTreeSet::from(["polity.dev/Slowed".to_owned()]));
+}
