@@ -11,6 +11,7 @@ mod acts;
 mod asks;
 mod guarded;
 mod load;
+mod refusal;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub use asks::{Admitted, check_question};
 pub use guarded::{HOST_CONDITION, check_writes, host_conditions, is_host_condition};
 pub use load::{check_definition, check_load};
 pub use polity_kube_rules::names::is_wellformed;
+pub use refusal::{Named, Refusal, Ungranted};
 
 use crate::binding::{Grant, KindGrant, MintGrant, SecretGrant};
 use crate::catalogue::{Catalogue, Operation, OperationEffect, SecretRef};
@@ -48,17 +50,6 @@ pub fn is_closed(kind: &Kind) -> bool {
             .iter()
             .any(|closed| closed.strip_suffix(".k8s.io") == Some(group))
         || (group.is_empty() && ["Secret", "ServiceAccount"].contains(&kind.kind.as_str()))
-}
-
-fn refused(what: impl std::fmt::Display) -> Failure {
-    Failure::new(Code::PermissionDenied, format!("not granted: {what}"))
-}
-
-fn named(kind: &Kind, namespace: Option<&str>, name: &str) -> String {
-    match namespace {
-        Some(namespace) => format!("{} {namespace}/{name}", kind.kind),
-        None => format!("{} {name}", kind.kind),
-    }
 }
 
 /// What is done with an object of the cluster.
@@ -194,7 +185,7 @@ pub(crate) fn check_relation(
     grant: &KindGrant,
     primary: Option<&Object>,
     other: &Object,
-) -> Result<(), Failure> {
+) -> Result<(), Ungranted> {
     let own = primary.and_then(Object::namespace);
     let is_related = grant.relation.as_ref().is_none_or(|relation| {
         let ours = primary.and_then(|p| p.text_at(&relation.ours));
@@ -202,10 +193,7 @@ pub(crate) fn check_relation(
     });
     match is_related && reaches(grant, own, other.namespace(), Some(other.name())) {
         true => Ok(()),
-        false => Err(refused(format_args!(
-            "{}: not related",
-            named(&other.kind(), other.namespace(), other.name())
-        ))),
+        false => Err(Ungranted::Unrelated(other.into())),
     }
 }
 
@@ -219,14 +207,14 @@ fn check_sealed(
     primary: Option<&Object>,
     operation: &Operation,
     arguments: &Value,
-) -> Result<(), Failure> {
+) -> Result<(), Refusal> {
     let own = primary.and_then(Object::namespace);
     for (_, SecretRef { name, .. }) in operation.sealed_references(arguments)? {
         if !is_wellformed(&name) {
-            return Err(no_name(&name));
+            return Err(no_name(&name).into());
         }
         if !name.starts_with(MINTED) && !grants.covers_secret(own, own, &name) {
-            return Err(refused(format_args!("unseal Secret {name}")));
+            return Err(Ungranted::Unseal(name).into());
         }
     }
     Ok(())
@@ -238,23 +226,21 @@ fn operation<'a>(
     catalogue: &'a Catalogue,
     name: &str,
     fits: fn(OperationEffect) -> bool,
-) -> Result<&'a Operation, Failure> {
+) -> Result<&'a Operation, Refusal> {
     if !grants.covers_operation(name) {
-        return Err(refused(format_args!("cloud operation {name}")));
+        return Err(Ungranted::Operation(name.to_owned()).into());
     }
     match catalogue.operations.get(name) {
-        None => Err(Failure::new(
-            Code::Unimplemented,
-            format!("this cloud has no operation {name}"),
-        )),
+        None => {
+            let message = format!("this cloud has no operation {name}");
+            Err(Failure::new(Code::Unimplemented, message).into())
+        }
         Some(operation) if fits(operation.effect) => Ok(operation),
-        Some(operation) => Err(Failure::new(
-            Code::InvalidArgument,
-            format!(
-                "{name} has the effect {:?} and cannot be requested this way",
-                operation.effect
-            ),
-        )),
+        Some(operation) => {
+            let effect = operation.effect;
+            let message = format!("{name} has the effect {effect:?} and cannot be requested this way");
+            Err(Failure::new(Code::InvalidArgument, message).into())
+        }
     }
 }
 
@@ -274,12 +260,9 @@ fn covers(granted: &str, name: &str) -> bool {
     }
 }
 
-fn closed(kind: &Kind) -> Result<(), Failure> {
+fn closed(kind: &Kind) -> Result<(), Ungranted> {
     match is_closed(kind) {
-        true => Err(refused(format_args!(
-            "{} of {} is closed to policies",
-            kind.kind, kind.api_version
-        ))),
+        true => Err(Ungranted::Closed(kind.clone())),
         false => Ok(()),
     }
 }
@@ -300,9 +283,9 @@ fn no_name(name: &str) -> Failure {
     )
 }
 
-fn check_reference(object: &ObjectRef) -> Result<(), Failure> {
+fn check_reference(object: &ObjectRef) -> Result<(), Refusal> {
     closed(&object.kind)?;
-    check_names(object)
+    Ok(check_names(object)?)
 }
 
 fn namespace_reached(granted: Option<&[String]>, own: Option<&str>, asked: Option<&str>) -> bool {
@@ -464,13 +447,5 @@ mod tests {
             );
             assert_eq!(seen, (own, other), "{grant}");
         }
-    }
-
-    #[test]
-    fn a_refusal_names_what_was_refused() {
-        let kind = grant(json!({})).kind();
-        let told = |namespace| refused(named(&kind, namespace, "one")).message;
-        assert_eq!(told(Some("team")), "not granted: Any team/one");
-        assert_eq!(told(None), "not granted: Any one");
     }
 }

@@ -45,6 +45,7 @@ use crate::controller::locks::Locks;
 use crate::controller::rooms::{Room, Rooms, room_of};
 use crate::controller::{Guard, Guards};
 use crate::fault::Fault;
+use crate::grants::{Refusal, Ungranted};
 use crate::object::Object;
 use crate::record::Outcome;
 use crate::time::Now;
@@ -52,7 +53,7 @@ use crate::time::Now;
 #[cfg(test)]
 pub(crate) use fixture::{binding as fixture_binding, stop as fixture_stop};
 
-pub(crate) use deciding::{Finished, answer_of, taken};
+pub(crate) use deciding::{Clamped, Finished, answer_of, taken};
 pub(crate) use frame::{Dependency, Frame, LastPass, Moved, Questions, primary_scope};
 pub(crate) use publishing::{Ended, MESSAGE};
 pub(crate) use work::{Entry, Known, Work};
@@ -174,11 +175,11 @@ pub(crate) enum Report {
     /// A policy broke its contract.
     Faulted(Fault),
     /// A policy requested what it is not granted.
-    Ungranted(Failure),
+    Ungranted(Ungranted),
     /// The API server did not keep a path.
     NotKept(String),
     /// What a retry policy said was not taken as it was.
-    Clamped(String),
+    Clamped(Clamped),
 }
 
 /// What a handler may look at.
@@ -311,6 +312,14 @@ impl Context<'_> {
 
     fn report(&mut self, report: Report) {
         self.commands.push(Command::Report(report));
+    }
+
+    /// What a policy is answered whose request is refused. The binding is told of what it does not grant.
+    fn refuses(&mut self, refusal: Refusal) -> Failure {
+        if let Refusal::Ungranted(ungranted) = &refusal {
+            self.report(Report::Ungranted(ungranted.clone()));
+        }
+        refusal.into()
     }
 
     /// Asks something, as soon as there is room.

@@ -14,6 +14,25 @@ use crate::key::{Key, PassId};
 /// A lock: of which binding and tenant, and its name.
 pub type Lock = (Arc<str>, Arc<str>, String);
 
+/// What a policy is answered that asks for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LockAnswer {
+    /// Its pass holds the lock from now on.
+    Held,
+    /// Another pass holds it.
+    Busy,
+}
+
+impl LockAnswer {
+    /// As the contract has it.
+    pub(crate) fn json(self) -> &'static str {
+        match self {
+            LockAnswer::Held => "\"held\"",
+            LockAnswer::Busy => "\"busy\"",
+        }
+    }
+}
+
 /// Who holds which lock, and who waits. A crash forgets all of it, which releases all of it.
 #[derive(Debug, Default)]
 pub struct Locks {

@@ -8,7 +8,7 @@ use super::calls::Target;
 use super::{Controller, Guard, Output};
 use crate::binding::Binding;
 use crate::call::Scope;
-use crate::contract::{Code, Failure, Kind};
+use crate::contract::Kind;
 use crate::controller::cache::{Change, Lookup};
 use crate::key::{Key, ObjectKey, PassId};
 use crate::object::{Object, ResourceVersion};
@@ -310,20 +310,16 @@ impl Controller {
                 health.faults += 1;
                 health.last_fault = Some((key.clone(), fault));
             }
-            Report::Clamped(wrong) => health.clamped = Some((key.clone(), wrong)),
+            Report::Clamped(what) => health.clamped = Some((key.clone(), what.to_string())),
             Report::NotKept(path) if health.not_kept.len() < TOLD => {
                 health.not_kept.entry(path).or_insert_with(|| key.clone());
             }
-            Report::Ungranted(failure) if is_ungranted(&failure) && health.ungranted.len() < TOLD => {
-                health.ungranted.insert(failure.message);
+            Report::Ungranted(what) if health.ungranted.len() < TOLD => {
+                health.ungranted.insert(what.to_string());
             }
             Report::NotKept(_) | Report::Ungranted(_) => {}
         }
     }
-}
-
-fn is_ungranted(failure: &Failure) -> bool {
-    failure.code == Code::PermissionDenied && failure.message.starts_with("not granted")
 }
 
 fn message_of(panic: &(dyn std::any::Any + Send)) -> &str {
@@ -341,16 +337,5 @@ mod tests {
         assert_eq!(message_of(&"a text"), "a text");
         assert_eq!(message_of(&String::from("a longer one")), "a longer one");
         assert_eq!(message_of(&7), "without a message");
-    }
-
-    #[test]
-    fn a_binding_is_told_of_refusals_by_its_grants_and_of_no_others() {
-        let told = |code, message: &str| is_ungranted(&Failure::new(code, message));
-        assert!(told(Code::PermissionDenied, "not granted: lock one"));
-        assert!(!told(
-            Code::PermissionDenied,
-            "an identity policy changes nothing in a cloud"
-        ));
-        assert!(!told(Code::InvalidArgument, "not granted: lock one"));
     }
 }

@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::asks::at_home;
 use super::guarded::{Change, check_guarded, host_conditions};
 use super::{
-    Grants, MINTED, Target, Verb, check_reference, check_relation, check_sealed, named, operation, refused,
+    Grants, MINTED, Refusal, Target, Ungranted, Verb, check_reference, check_relation, check_sealed,
+    operation,
 };
 use crate::binding::{Binding, KindGrant, MintGrant};
 use crate::catalogue::{Operation, OperationEffect, SecretRef};
@@ -37,7 +38,7 @@ pub fn check_act(
     role: Role,
     primary: Option<&Object>,
     act: &Act,
-) -> Result<Option<Arc<KindGrant>>, Failure> {
+) -> Result<Option<Arc<KindGrant>>, Refusal> {
     let own = primary.and_then(Object::namespace);
     let grants = &binding.grants;
     at_home(cluster_of(act))?;
@@ -46,7 +47,7 @@ pub fn check_act(
         // A denial comes before anything was changed there.
         Act::Cloud(act) if role == Role::Identity => {
             let message = format!("{}: an identity policy changes nothing in a cloud", act.operation);
-            Err(Failure::new(Code::PermissionDenied, message))
+            Err(Failure::new(Code::PermissionDenied, message).into())
         }
         Act::Cloud(act) => check_cloud(binding, primary, act).map(|()| None),
         Act::Create(act) => check_create(grants, primary, &act.object).map(|()| None),
@@ -81,29 +82,19 @@ fn admitted<'a>(
     verb: Verb,
     own: Option<&str>,
     object: &ObjectRef,
-) -> Result<&'a Arc<KindGrant>, Failure> {
+) -> Result<&'a Arc<KindGrant>, Refusal> {
     check_reference(object)?;
-    let word = match verb {
-        Verb::Ask => "ask for",
-        Verb::Create => "create",
-        Verb::Patch => "patch",
-        Verb::Delete => "delete",
-        Verb::Evict => "evict",
-    };
     grants
         .admits(verb, &object.kind, own, &Target::object(object))
-        .ok_or_else(|| {
-            let what = named(&object.kind, object.namespace.as_deref(), &object.name);
-            refused(format_args!("{word} {what}"))
-        })
+        .ok_or_else(|| Ungranted::Object(verb, object.into()).into())
 }
 
-fn check_cloud(binding: &Binding, primary: Option<&Object>, act: &CloudAct) -> Result<(), Failure> {
+fn check_cloud(binding: &Binding, primary: Option<&Object>, act: &CloudAct) -> Result<(), Refusal> {
     let changes = |effect| effect != OperationEffect::Read;
     let operation = operation(&binding.grants, &binding.catalogue, &act.operation, changes)?;
     let arguments = act.arguments.tree(&act.operation)?;
     check_sealed(&binding.grants, primary, operation, arguments)?;
-    let wrong = |message: String| Err(Failure::new(Code::InvalidArgument, message));
+    let wrong = |message: String| Err(Failure::new(Code::InvalidArgument, message).into());
     match (operation.effect, &act.intent) {
         (OperationEffect::Create, None) => {
             wrong(format!("{} creates: its act needs an intent", act.operation))
@@ -115,12 +106,14 @@ fn check_cloud(binding: &Binding, primary: Option<&Object>, act: &CloudAct) -> R
         (OperationEffect::Create, Some(intent)) if intent.is_empty() || intent.len() > INTENT => wrong(
             format!("{}: an intent is a name of 1 to {INTENT} bytes", act.operation),
         ),
-        (OperationEffect::Create, Some(intent)) => check_intent(operation, &act.operation, arguments, intent),
+        (OperationEffect::Create, Some(intent)) => {
+            Ok(check_intent(operation, &act.operation, arguments, intent)?)
+        }
         _ => Ok(()),
     }
 }
 
-fn check_create(grants: &Grants, primary: Option<&Object>, object: &Document) -> Result<(), Failure> {
+fn check_create(grants: &Grants, primary: Option<&Object>, object: &Document) -> Result<(), Refusal> {
     let own = primary.and_then(Object::namespace);
     let content = object.object("create")?;
     let object = Object::new(content.clone());
@@ -130,13 +123,15 @@ fn check_create(grants: &Grants, primary: Option<&Object>, object: &Document) ->
     let creation = Change::creation(&reference, content);
     let guarded = check_guarded(grants, own, Verb::Create, &creation, false)?;
     if !host_conditions(content).is_empty() {
-        return Err(refused("create with conditions of the host"));
+        return Err(Ungranted::HostConditions.into());
     }
     check_relation(guarded, primary, &object)?;
     match by_name {
-        true => check_guarded(grants, own, Verb::Create, &creation, true)
-            .map_err(|_| refused(format_args!("create workload {} by name", reference.kind.kind)))
-            .and_then(|grant| check_relation(grant, primary, &object)),
+        true => {
+            let named = check_guarded(grants, own, Verb::Create, &creation, true);
+            let named = named.map_err(|_| Ungranted::Workload(reference.kind.kind.clone()))?;
+            Ok(check_relation(named, primary, &object)?)
+        }
         false => Ok(()),
     }
 }
@@ -145,7 +140,7 @@ fn check_patch<'a>(
     grants: &'a Grants,
     own: Option<&str>,
     act: &ObjectPatch,
-) -> Result<&'a Arc<KindGrant>, Failure> {
+) -> Result<&'a Arc<KindGrant>, Refusal> {
     admitted(grants, Verb::Patch, own, &act.object)?;
     let change = Change {
         object: &act.object,
@@ -154,32 +149,31 @@ fn check_patch<'a>(
         is_creation: false,
     };
     if let Some(wrong) = plan::misshapen(change.content, false) {
-        return Err(Failure::new(Code::InvalidArgument, format!("patch: {wrong}")));
+        return Err(Failure::new(Code::InvalidArgument, format!("patch: {wrong}")).into());
     }
     check_guarded(grants, own, Verb::Patch, &change, false)
 }
 
-fn check_mint(grants: &Grants, act: &Mint) -> Result<(), Failure> {
-    let grant = minted(grants, &act.kind).ok_or_else(|| refused(format_args!("mint {}", act.kind)))?;
+fn check_mint(grants: &Grants, act: &Mint) -> Result<(), Refusal> {
+    let grant = minted(grants, &act.kind).ok_or_else(|| Ungranted::Mint(act.kind.clone()))?;
     let longest = millis(grant.longest_ttl());
     match act.ttl {
         ttl if ttl > 0 && ttl <= longest => Ok(()),
-        ttl => Err(Failure::new(
-            Code::InvalidArgument,
-            format!(
-                "mint {} for {ttl} ms: from 1 to {longest} ms are granted",
-                act.kind
-            ),
-        )),
+        ttl => {
+            let kind = &act.kind;
+            let message = format!("mint {kind} for {ttl} ms: from 1 to {longest} ms are granted");
+            Err(Failure::new(Code::InvalidArgument, message).into())
+        }
     }
 }
 
 /// Who may mint may take back what it minted; whose that is, is compared where it is kept.
-fn check_revoke(grants: &Grants, token: &Document) -> Result<(), Failure> {
+fn check_revoke(grants: &Grants, token: &Document) -> Result<(), Refusal> {
     if grants.mint.is_empty() {
-        return Err(refused("revoke a token"));
+        return Err(Ungranted::Revoke.into());
     }
-    minted_token(token).map(drop)
+    minted_token(token)?;
+    Ok(())
 }
 
 /// The token that a sealed reference names, which was minted.
@@ -227,7 +221,7 @@ mod tests {
         }
         let primary = Object::new(json!({"metadata": {"namespace": "team", "name": "m"}}));
         let checked = check_act(&binding, Role::Lifecycle, Some(&primary), act);
-        checked.map(drop).map_err(|failure| failure.code)
+        checked.map(drop).map_err(|refusal| Failure::from(refusal).code)
     }
 
     fn object(kind: &str, namespace: &str, name: &str) -> ObjectRef {

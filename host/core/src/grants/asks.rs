@@ -8,7 +8,7 @@ use polity_kube_rules::labels::LabelSelector;
 use serde_json::Value;
 
 use super::{
-    Grants, Target, Verb, check_names, check_reference, check_sealed, closed, named, operation, refused,
+    Grants, Refusal, Target, Ungranted, Verb, check_names, check_reference, check_sealed, closed, operation,
 };
 use crate::binding::{Binding, KindGrant};
 use crate::call::{KEPT_METADATA, Scope};
@@ -34,7 +34,7 @@ pub fn check_question(
     role: Role,
     primary: Option<&Object>,
     question: &Question,
-) -> Result<Admitted, Failure> {
+) -> Result<Admitted, Refusal> {
     check_size(question)?;
     at_home(cluster_of(question))?;
     let own = primary.and_then(Object::namespace);
@@ -43,10 +43,9 @@ pub fn check_question(
         Question::Object(query) => {
             let object = &query.object;
             check_reference(object)?;
-            let wanted = || named(&object.kind, object.namespace.as_deref(), &object.name);
             let grant = grants
                 .admits(Verb::Ask, &object.kind, own, &Target::object(object))
-                .ok_or_else(|| refused(format_args!("ask for {}", wanted())))?;
+                .ok_or_else(|| Ungranted::Object(Verb::Ask, object.into()))?;
             let scope = scope(grant, own, object.namespace.as_deref(), None);
             Ok(Admitted::Watch(grant.clone(), scope))
         }
@@ -55,7 +54,7 @@ pub fn check_question(
             check_names(object)?;
             match grants.covers_secret(own, object.namespace.as_deref(), &object.name) {
                 true => Ok(Admitted::Call),
-                false => Err(refused(format_args!("see Secret {}", object.name))),
+                false => Err(Ungranted::Secret(object.name.clone()).into()),
             }
         }
         Question::Cloud(call) => {
@@ -65,16 +64,16 @@ pub fn check_question(
             Ok(Admitted::Call)
         }
         Question::Lock(name) if grants.covers_lock(name) => Ok(Admitted::Call),
-        Question::Lock(name) => Err(refused(format_args!("lock {name}"))),
+        Question::Lock(name) => Err(Ungranted::Lock(name.clone()).into()),
         Question::Credential(plan) => match grants.credential && role == Role::Identity {
             true => {
                 check_plan(binding, primary, plan.tree("credential")?)?;
                 Ok(Admitted::Call)
             }
-            false => Err(refused("credential")),
+            false => Err(Ungranted::Credential.into()),
         },
         Question::Reachable(_) if grants.reachable => Ok(Admitted::Call),
-        Question::Reachable(_) => Err(refused("ask whether the API server answers")),
+        Question::Reachable(_) => Err(Ungranted::Reachable.into()),
     }
 }
 
@@ -89,11 +88,11 @@ fn cluster_of(question: &Question) -> Option<&str> {
     }
 }
 
-fn list(grants: &Grants, own: Option<&str>, query: &ListQuery) -> Result<Admitted, Failure> {
+fn list(grants: &Grants, own: Option<&str>, query: &ListQuery) -> Result<Admitted, Refusal> {
     closed(&query.kind)?;
     if query.page.is_some() {
         let message = format!("list {}: this host serves no pages of lists", query.kind.kind);
-        return Err(Failure::new(Code::Unimplemented, message));
+        return Err(Failure::new(Code::Unimplemented, message).into());
     }
     let target = Target {
         namespace: query.namespace.as_deref(),
@@ -101,12 +100,10 @@ fn list(grants: &Grants, own: Option<&str>, query: &ListQuery) -> Result<Admitte
     };
     let grant = grants
         .admits(Verb::Ask, &query.kind, own, &target)
-        .ok_or_else(|| refused(format_args!("list {}", query.kind.kind)))?;
-    if let Some(hidden) = hidden_field(grant, query) {
-        return Err(refused(format_args!(
-            "select {} by {hidden}, which its grant does not show",
-            query.kind.kind
-        )));
+        .ok_or_else(|| Ungranted::List(query.kind.kind.clone()))?;
+    if let Some(field) = hidden_field(grant, query) {
+        let kind = query.kind.kind.clone();
+        return Err(Ungranted::Selection { kind, field }.into());
     }
     // Without a namespace it means every one that the grant reaches: of a grant that reaches no further that is the own
     // one. By its relation a grant reaches what lives in no namespace, too.
@@ -209,7 +206,7 @@ fn check_selectors(query: &ListQuery) -> Result<(), Failure> {
 
 /// Whether a plan names nobody else's credentials: the Secrets that it names are those that may be seen, and a service
 /// account is one of the primary's own namespace.
-fn check_plan(binding: &Binding, primary: Option<&Object>, plan: &Value) -> Result<(), Failure> {
+fn check_plan(binding: &Binding, primary: Option<&Object>, plan: &Value) -> Result<(), Ungranted> {
     let own = primary.and_then(Object::namespace);
     // A cloud without plans answers for itself.
     let Some(credential) = &binding.catalogue.credential else {
@@ -219,16 +216,14 @@ fn check_plan(binding: &Binding, primary: Option<&Object>, plan: &Value) -> Resu
         let (namespace, name) = (secret["namespace"].as_str(), secret["name"].as_str());
         let name = name.unwrap_or_default();
         if !binding.grants.covers_secret(own, namespace, name) {
-            return Err(refused(format_args!("credential of Secret {name}")));
+            return Err(Ungranted::CredentialOf(name.to_owned()));
         }
     }
     for account in credential.service_accounts(plan) {
         let namespace = account["namespace"].as_str();
         if own.is_none() || namespace != own {
             let namespace = namespace.unwrap_or_default();
-            return Err(refused(format_args!(
-                "credential by a token of namespace {namespace}"
-            )));
+            return Err(Ungranted::CredentialBy(namespace.to_owned()));
         }
     }
     Ok(())
@@ -274,7 +269,7 @@ mod tests {
         match list(grants, Some("team"), query) {
             Ok(Admitted::Watch(_, scope)) => Ok(scope),
             Ok(Admitted::Call) => panic!("a watch answers it"),
-            Err(failure) => Err(failure.message),
+            Err(refusal) => Err(Failure::from(refusal).message),
         }
     }
 
@@ -391,7 +386,7 @@ mod tests {
     fn code(binding: &Binding, role: Role, question: &Question) -> Result<(), Code> {
         let primary = Object::new(json!({"metadata": {"namespace": "team", "name": "m"}}));
         let told = check_question(binding, role, Some(&primary), question);
-        told.map(drop).map_err(|failure| failure.code)
+        told.map(drop).map_err(|refusal| Failure::from(refusal).code)
     }
 
     fn bound(all: Value) -> Binding {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::sync::Arc;
 
 use super::load::own_finalizer;
-use super::{Grants, Target, Verb, named, no_name, refused};
+use super::{Grants, Named, Refusal, Target, Ungranted, Verb, no_name};
 use crate::binding::{Binding, BindingSpec, Grant, KindGrant};
 use crate::contract::{Code, Failure, ObjectRef, Role};
 use crate::object::Object;
@@ -44,13 +44,11 @@ pub(super) fn check_guarded<'a>(
     verb: Verb,
     change: &Change<'_>,
     by_name: bool,
-) -> Result<&'a Arc<KindGrant>, Failure> {
+) -> Result<&'a Arc<KindGrant>, Refusal> {
     let Change { object, content, .. } = change;
-    let what = named(&object.kind, object.namespace.as_deref(), &object.name);
+    let what = || Named::from(*object);
     if content["status"].get("pending").is_some() {
-        return Err(refused(format_args!(
-            "write status.pending of {what}: it is the host's"
-        )));
+        return Err(Ungranted::Pending(what()).into());
     }
     let subresource = change
         .subresource
@@ -59,7 +57,7 @@ pub(super) fn check_guarded<'a>(
         && (name.is_empty() || !name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'))
     {
         let message = format!("patch: no valid subresource: {}", no_name(name).message);
-        return Err(Failure::new(Code::InvalidArgument, message));
+        return Err(Failure::new(Code::InvalidArgument, message).into());
     }
     let writes = |field: &str| match content["metadata"].get(field) {
         None => false,
@@ -69,7 +67,7 @@ pub(super) fn check_guarded<'a>(
         }
         Some(_) => true,
     };
-    let metadata: Vec<&str> = GUARDED_METADATA
+    let metadata: Vec<&'static str> = GUARDED_METADATA
         .into_iter()
         .filter(|field| writes(field))
         .collect();
@@ -82,11 +80,8 @@ pub(super) fn check_guarded<'a>(
     grants
         .admits(verb, &object.kind, own, &target)
         .ok_or_else(|| match subresource {
-            Some(name) => refused(format_args!("patch subresource {name} of {what}")),
-            None => refused(format_args!(
-                "write metadata.{} of {what}",
-                metadata.join(", metadata.")
-            )),
+            Some(name) => Ungranted::Subresource(name.to_owned(), what()).into(),
+            None => Ungranted::Metadata(metadata.clone(), what()).into(),
         })
 }
 

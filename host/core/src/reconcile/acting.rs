@@ -163,11 +163,10 @@ impl Acting {
         for index in 0..self.acts.len() {
             let (earlier, rest) = self.acts.split_at_mut(index);
             let Some(slot) = rest.first_mut() else { continue };
-            if let Err(failure) = checks::check_act(&slot.act, self.run.role, context)
+            if let Err(refusal) = checks::check_act(&slot.act, self.run.role, context)
                 && context.is_guarded(Guard::OnlyWhatIsGranted)
             {
-                context.report(Report::Ungranted(failure.clone()));
-                slot.answer = Some(Err(failure));
+                slot.answer = Some(Err(context.refuses(refusal)));
                 continue;
             }
             let behind = (context.is_behind() && checks::create(&slot.act).is_some())

@@ -7,18 +7,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
-
 use super::frame::{Dependency, Frame, Moved, Questions};
 use super::role::RoleRun;
 use super::stepping::Stepping;
 use super::work::Work;
-use super::{Awaited, CLUSTER_LONGEST, Command, Context, Flow, Phase, PhaseEvent, Report};
+use super::{Awaited, CLUSTER_LONGEST, Command, Context, Flow, Phase, PhaseEvent};
 use crate::binding::KindGrant;
 use crate::call::{Call, CloudRequest, Found, Reply, Scope};
 use crate::contract::{Answer, Ask, Code, Failure, Json, ListQuery, Question, Request, Role};
 use crate::controller::Guard;
 use crate::controller::cache::Lookup;
+use crate::controller::locks::LockAnswer;
 use crate::grants::{self, Admitted};
 use crate::key::ObjectKey;
 use crate::object::Object;
@@ -284,10 +283,7 @@ fn look(slot: usize, role: Role, question: &Question, context: &mut Context<'_>)
     let primary = frame.snapshot.as_ref();
     let admitted = match grants::check_question(&frame.binding, role, primary, question) {
         Ok(admitted) => admitted,
-        Err(failure) => {
-            context.report(Report::Ungranted(failure.clone()));
-            return AskState::Answered(Err(failure));
-        }
+        Err(refusal) => return AskState::Answered(Err(context.refuses(refusal))),
     };
     match (question, admitted) {
         (_, Admitted::Watch(grant, scope)) => {
@@ -300,9 +296,11 @@ fn look(slot: usize, role: Role, question: &Question, context: &mut Context<'_>)
             if free {
                 context.command(Command::Lock(name.clone()));
             }
-            let held = free || !context.is_guarded(Guard::LocksExclude);
-            let answer = json!(if held { "held" } else { "busy" });
-            AskState::Answered(Ok(answer.to_string().into()))
+            let answer = match free || !context.is_guarded(Guard::LocksExclude) {
+                true => LockAnswer::Held,
+                false => LockAnswer::Busy,
+            };
+            AskState::Answered(Ok(answer.json().into()))
         }
         (question, Admitted::Call) => read(slot, question, context),
     }
@@ -590,8 +588,9 @@ mod tests {
     use crate::contract::ObjectRef;
     use crate::key::PassId;
     use crate::object::ResourceVersion;
+    use crate::reconcile::Report;
     use crate::reconcile::fixture::{Fixture, answer, ask, config_map, failure, found, get};
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     /// What the journal holds when the policy is called again.
     fn journal(commands: &[Command]) -> Option<Vec<Result<Json, Failure>>> {

@@ -16,6 +16,50 @@ use crate::time::millis;
 /// Bytes of a failure's message that are kept of a key that waits, and handed to its retry policy.
 const MESSAGE: usize = 512;
 
+/// What a retry policy said that was not taken as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Clamped {
+    /// A number of milliseconds that was negative where it was made says nothing at all: the host waits so long as it does
+    /// without a policy.
+    Negative(i64, Duration),
+    /// So long is less or more than this limit of the binding, which is taken.
+    Beyond(Duration, Limit, Duration),
+}
+
+/// A limit of a binding that holds what a retry policy says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    ShortestWait,
+    LongestWait,
+}
+
+impl std::fmt::Display for Limit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Limit::ShortestWait => "spec.limits.shortestWait",
+            Limit::LongestWait => "spec.limits.longestWait",
+        })
+    }
+}
+
+impl std::fmt::Display for Clamped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Clamped::Negative(said, waits) => write!(
+                f,
+                "the retry policy said {said} ms; the host waits {} ms as it does without one",
+                millis(*waits)
+            ),
+            Clamped::Beyond(said, limit, bound) => write!(
+                f,
+                "the retry policy said {} ms; {limit} is {} ms",
+                millis(*said),
+                millis(*bound)
+            ),
+        }
+    }
+}
+
 /// The retry policy of a pass that has ended.
 #[derive(Debug)]
 pub(crate) struct Deciding {
@@ -213,24 +257,20 @@ pub(crate) fn taken(
 
 /// What a retry policy said as it is taken, and what is wrong with it if that is something else: a number that is
 /// negative where it was made says nothing at all, any other one is held within the limits of the binding.
-fn bounded(said: u64, limits: &Limits, request: &RetryRequest) -> (Duration, Option<String>) {
+fn bounded(said: u64, limits: &Limits, request: &RetryRequest) -> (Duration, Option<Clamped>) {
     let (shortest, longest) = (limits.shortest_wait, limits.longest_wait);
     let signed = said.cast_signed();
     if signed < 0 {
         let wait = default_wait(request);
-        let waits = millis(wait);
-        let wrong =
-            format!("the retry policy said {signed} ms; the host waits {waits} ms as it does without one");
-        return (wait, Some(wrong));
+        return (wait, Some(Clamped::Negative(signed, wait)));
     }
-    let (wait, limit) = match Duration::from_millis(said) {
-        said if said < shortest => (shortest, "shortestWait"),
-        said if said > longest => (longest, "longestWait"),
+    let said = Duration::from_millis(said);
+    let (wait, limit) = match said {
+        said if said < shortest => (shortest, Limit::ShortestWait),
+        said if said > longest => (longest, Limit::LongestWait),
         said => return (said, None),
     };
-    let bound = millis(wait);
-    let wrong = format!("the retry policy said {said} ms; spec.limits.{limit} is {bound} ms");
-    (wait, Some(wrong))
+    (wait, Some(Clamped::Beyond(said, limit, wait)))
 }
 
 #[cfg(test)]
@@ -392,11 +432,36 @@ mod tests {
             );
             let answer = finished.retry.and_then(|retry| retry.answer);
             assert_eq!(answer, Some(Wait::After(said)));
-            let clamped = commands
-                .iter()
-                .any(|c| matches!(c, Command::Report(Report::Clamped(_))));
-            assert_eq!(clamped, said != waited);
+            let clamped = commands.iter().find_map(|command| match command {
+                Command::Report(Report::Clamped(what)) => Some(what.to_string()),
+                _ => None,
+            });
+            let limit = match said {
+                1 => "spec.limits.shortestWait is 100 ms",
+                _ => "spec.limits.longestWait is 86400000 ms",
+            };
+            let told = (said != waited).then(|| format!("the retry policy said {said} ms; {limit}"));
+            assert_eq!(clamped, told);
         }
+    }
+
+    #[test]
+    fn a_number_that_was_negative_where_it_was_made_says_nothing() {
+        let mut fixture = fixture();
+        let flow = deciding(&mut fixture);
+        let negative = Reply::Decided(Ok(Wait::After((-5_000_i64).cast_unsigned())));
+        let (flow, commands) = fixture.go_on(flow, PhaseEvent::Reply(0, negative));
+        let Flow::Finish(finished) = flow else {
+            panic!("{flow:?}")
+        };
+        let (delay, request) = finished.waited.expect("it is tried again");
+        let wait = default_wait(&request);
+        assert_eq!(delay, Delay::After(wait));
+        let waits = millis(wait);
+        let said =
+            format!("the retry policy said -5000 ms; the host waits {waits} ms as it does without one");
+        let told = |command: &Command| matches!(command, Command::Report(Report::Clamped(what)) if what.to_string() == said);
+        assert!(commands.iter().any(told), "{commands:?}");
     }
 
     #[test]

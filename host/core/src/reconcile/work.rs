@@ -12,6 +12,7 @@ use crate::contract::{
     Resolution,
 };
 use crate::controller::Guard;
+use crate::controller::locks::LockAnswer;
 use crate::object::{Object, ResourceVersion};
 use crate::path::Digest;
 use crate::plan::Part;
@@ -158,7 +159,7 @@ impl Work {
     pub(crate) fn busy_locks(&self) -> Vec<String> {
         let journal = self.roles.iter().flat_map(|role| &role.journal);
         let busy = |entry: &JournalEntry| match (&entry.request, &entry.answer) {
-            (Request::Ask(ask), Ok(answer)) if &**answer == "\"busy\"" => match &ask.question {
+            (Request::Ask(ask), Ok(answer)) if &**answer == LockAnswer::Busy.json() => match &ask.question {
                 Question::Lock(name) => Some(name.clone()),
                 _ => None,
             },

@@ -9,7 +9,7 @@ use crate::contract::{
     Act, Answer, CloudAct, Code, Eviction, Failure, ObjectDelete, ObjectPatch, ObjectRef, Resolution, Role,
 };
 use crate::controller::Guard;
-use crate::grants;
+use crate::grants::{self, Refusal, Ungranted};
 use crate::key::ObjectKey;
 use crate::object::ResourceVersion;
 use crate::reconcile::frame::primary_scope;
@@ -18,7 +18,7 @@ use crate::reconcile::publishing::has_conditions;
 use crate::reconcile::work::Fate;
 
 /// Whether an act is granted, and its primary still holds what has to stand while anything is done for it.
-pub(super) fn check_act(act: &Act, role: Role, context: &Context<'_>) -> Result<(), Failure> {
+pub(super) fn check_act(act: &Act, role: Role, context: &Context<'_>) -> Result<(), Refusal> {
     let primary = context.frame.snapshot.as_ref();
     let grant = grants::check_act(&context.frame.binding, role, primary, act)?;
     if let Act::Patch(act) = act {
@@ -33,7 +33,7 @@ pub(super) fn check_act(act: &Act, role: Role, context: &Context<'_>) -> Result<
     if let (Some(grant), Some((object, uid))) = (grant, on) {
         check_relation(&grant, object, uid, context)?;
     }
-    check_finalizer(context)
+    Ok(check_finalizer(context)?)
 }
 
 /// Whether an object that is reached by its relation stands in that relation.
@@ -42,7 +42,7 @@ fn check_relation(
     object: &ObjectRef,
     uid: &str,
     context: &Context<'_>,
-) -> Result<(), Failure> {
+) -> Result<(), Refusal> {
     if grant.relation.is_none() {
         return Ok(());
     }
@@ -50,13 +50,17 @@ fn check_relation(
     // What nobody has seen, or is another object by now, may stand in any relation.
     let Some(other) = context.view.cache.newest(&object.kind, &ObjectKey::from(object)) else {
         let message = format!("{kind} {name} was not looked at: nobody knows whose it is");
-        return Err(Failure::new(Code::Unavailable, message));
+        return Err(Failure::new(Code::Unavailable, message).into());
     };
     if other.uid() != uid {
         let message = format!("{kind} {name} is not the one with the uid {uid}");
-        return Err(Failure::new(Code::Aborted, message));
+        return Err(Failure::new(Code::Aborted, message).into());
     }
-    grants::check_relation(grant, context.frame.snapshot.as_ref(), other)
+    Ok(grants::check_relation(
+        grant,
+        context.frame.snapshot.as_ref(),
+        other,
+    )?)
 }
 
 /// Whether a patch of another object leaves the conditions of hosts as they are. Lists are replaced whole by it: so
@@ -64,7 +68,7 @@ fn check_relation(
 fn leaves_host_conditions(
     act: &ObjectPatch,
     context: &Context<'_>,
-) -> Result<Option<ResourceVersion>, Failure> {
+) -> Result<Option<ResourceVersion>, Refusal> {
     let patch = act.patch.object("patch")?;
     if patch["status"].get("conditions").is_none() {
         return Ok(None);
@@ -83,17 +87,11 @@ fn leaves_host_conditions(
         .filter_map(|binding| cache.last_known(&primary_scope(binding), &place));
     let Some(now) = shown.next() else {
         let message = format!("{} {name}: its conditions are not known here", kind.kind);
-        return Err(Failure::new(Code::Unavailable, message));
+        return Err(Failure::new(Code::Unavailable, message).into());
     };
     match grants::host_conditions(&now.tree()) == wanted {
         true => Ok(Some(now.version())),
-        false => Err(Failure::new(
-            Code::PermissionDenied,
-            format!(
-                "not granted: write conditions of the host on {} {name}: a list of conditions keeps them as they are",
-                kind.kind
-            ),
-        )),
+        false => Err(Ungranted::HostConditionsOf((&act.object).into()).into()),
     }
 }
 
