@@ -12,7 +12,7 @@ use polity_cluster::{Cluster, MintLimits, Wanted};
 use polity_core::binding::PolicyId;
 use polity_core::call::{Call, CallId, LeaseRead, Reply, Scope, WatchEvent};
 use polity_core::contract::{Answer, Code, Failure, Question, Resolution};
-use polity_core::controller::lease::LeaseTrouble;
+use polity_core::controller::lease::LeaseProblem;
 use polity_core::controller::{Controller, Health, Input, KeyView, Output, RoomSizes};
 use polity_core::key::Key;
 use polity_core::object::{Object, ResourceVersion};
@@ -61,7 +61,7 @@ pub struct View {
     /// Whether this host holds the lease.
     pub holder: bool,
     /// The reason why this host cannot get or renew the lease, if there is one.
-    pub lease: Option<LeaseTrouble>,
+    pub lease: Option<LeaseProblem>,
     /// The number of passes in flight.
     pub passes: usize,
     /// The policies that are kept ready: those of the bindings, and those with which a pass in flight began.
@@ -205,7 +205,7 @@ impl Engine {
                 }
             }
             self.write_statuses();
-            let trouble = self.machine.lease_trouble().map(|trouble| trouble.to_string());
+            let trouble = self.machine.lease_problem().map(|trouble| trouble.to_string());
             self.tell("the lease", trouble.as_deref());
         }
     }
@@ -553,7 +553,7 @@ impl Engine {
             loading: self.bindings.loading(),
             unsynced: self.machine.unsynced().map(str::to_owned).collect(),
             holder: self.machine.is_holder(),
-            lease: self.machine.lease_trouble(),
+            lease: self.machine.lease_problem(),
             passes: self.machine.passes_in_flight(),
             policies: self.workers.policies().cloned().collect(),
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use polity_core::binding::PolicyId;
 use polity_core::contract::Manifest;
 use polity_core::key::Key;
-use polity_core::path;
+use polity_core::projection;
 use polity_core::record::PassRecord;
 use polity_core::time::{Boot, millis};
 use serde_json::{Value, json};
@@ -201,7 +201,7 @@ fn phase(record: &PassRecord, manifests: &BTreeMap<String, Manifest>) -> String 
     let at = phase_path(&record.kind.kind, crds);
     let text = |json: Option<&str>| {
         let value: Value = serde_json::from_str(json?).ok()?;
-        path::get(&value, at)?.as_str().map(str::to_owned)
+        projection::get(&value, at)?.as_str().map(str::to_owned)
     };
     let conclusions = record
         .roles

@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use polity_core::contract::{
     Act, Code, Conclusion, Effect, Entry, Next, Question, Request, Resolution, RetryClass, Verdict,
 };
-use polity_core::plan::Part;
+use polity_core::merge::Part;
 use polity_core::record::{PassRecord, RoleRecord, WritePurpose, WriteRecord};
 use serde_json::Value;
 

@@ -48,7 +48,7 @@ pub use guards::{Guard, Guards};
 use journals::Journals;
 use keys::KeyState;
 pub use keys::{KeyView, WaitsFor};
-use lease::{Lease, LeaseAction, LeaseTrouble};
+use lease::{Lease, LeaseAction, LeaseProblem};
 use locks::Locks;
 use passes::Running;
 use queue::Queue;
@@ -269,8 +269,8 @@ impl Controller {
     }
 
     /// What stands in the way of holding the lease.
-    pub fn lease_trouble(&self) -> Option<LeaseTrouble> {
-        self.lease.trouble()
+    pub fn lease_problem(&self) -> Option<LeaseProblem> {
+        self.lease.problem()
     }
 
     /// How a binding does.
@@ -319,7 +319,7 @@ impl Controller {
         self.poll_lease();
         if self.is_holder() {
             for key in self.queue.due(self.now.boot) {
-                self.wake(&key, Cause::Due);
+                self.enqueue(&key, Cause::Due);
             }
         }
         if self.cutting {
@@ -354,7 +354,7 @@ impl Controller {
                 self.was_held = true;
                 let keys: Vec<Key> = self.keys.keys().cloned().collect();
                 for key in keys {
-                    self.wake(&key, Cause::Resync);
+                    self.enqueue(&key, Cause::Resync);
                 }
             }
             (true, false) => {
@@ -382,11 +382,11 @@ impl Controller {
                 binding.map_or(u32::MAX, |binding| binding.spec.limits.passes_per_tenant)
             };
             let of_all = !self.guards.stand(Guard::TenantsHaveRoomOfTheirOwn);
-            let busy = |line: &Arc<str>| match of_all {
+            let busy = |tenant_queue: &Arc<str>| match of_all {
                 true => journals.all_passes(),
-                false => journals.passes(line),
+                false => journals.passes(tenant_queue),
             };
-            let may_start = |line: &Arc<str>, key: &Key| busy(line) < limit(key);
+            let may_start = |tenant_queue: &Arc<str>, key: &Key| busy(tenant_queue) < limit(key);
             match self.queue.pop(may_start) {
                 Some(key) => self.start(&key),
                 None => return,

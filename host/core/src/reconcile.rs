@@ -343,10 +343,13 @@ impl Context<'_> {
             return Ok(Gate::Waiting);
         }
         let Frame {
-            id, line, binding, ..
+            id,
+            tenant_queue,
+            binding,
+            ..
         } = self.frame;
         if let Some(room) = room_of(&call, &binding.name)
-            && !self.view.rooms.has_place(&room, line, binding, *id)
+            && !self.view.rooms.has_place(&room, tenant_queue, binding, *id)
         {
             self.command(Command::AwaitRoom(room));
             return Ok(Gate::Waiting);

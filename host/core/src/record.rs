@@ -10,7 +10,7 @@ use crate::contract::{
 };
 use crate::fault::Fault;
 use crate::key::{Key, PassId};
-use crate::plan::{EditPath, Part};
+use crate::merge::{EditPath, Part};
 use crate::time::{Now, as_optional_millis};
 
 /// One pass, as it happened.

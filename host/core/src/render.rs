@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use crate::binding::KindGrant;
 use crate::contract::{Code, Failure, Json, ListQuery, ObjectQuery};
 use crate::object::{self, Object};
-use crate::{grants, path};
+use crate::{grants, projection};
 
 /// Objects that a list may hold when the policy sets no limit of its own.
 const LIST_LIMIT: u64 = 10_000;
@@ -123,7 +123,7 @@ fn project<'a>(grant: &KindGrant, object: &'a Object, wanted: &[String]) -> Cow<
     let shown = grants::shown(grant, object.json());
     match wanted.len() {
         0 => shown,
-        _ => Cow::Owned(path::project(&shown, wanted)),
+        _ => Cow::Owned(projection::project(&shown, wanted)),
     }
 }
 

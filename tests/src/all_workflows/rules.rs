@@ -249,7 +249,7 @@ impl Rules {
         let tenant = &metadata["namespace"];
         let trusted = tenant == TRUSTED || tenant == SHIFTY && self.closed.is_none();
         let allowed = condition_of(object, "PrincipalUsageAllowed").map_or(&Value::Null, |c| &c["status"]);
-        let phase = polity_core::path::get(object, phase).and_then(Value::as_str);
+        let phase = polity_core::projection::get(object, phase).and_then(Value::as_str);
         let holds = match trusted {
             true => allowed == "True" && fine(phase) && !is_deleting(object),
             false => allowed == "False" && (tenant != SHUT || phase.is_none()),

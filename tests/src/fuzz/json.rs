@@ -1,8 +1,8 @@
 //! Merge patches, edits of a publication, projections and label selectors.
 
+use polity_core::merge::{self, Edits, Part};
 use polity_core::object::Object;
-use polity_core::path::{digest, get, project};
-use polity_core::plan::{self, Edits, Part};
+use polity_core::projection::{digest, get, project};
 use polity_kube_rules::labels::LabelSelector;
 use polity_kube_rules::text;
 use serde_json::{Value, json};
@@ -26,20 +26,20 @@ fn patches(choices: &mut Choices<'_>) {
     let (a, b) = (weird::value(choices, 4), weird::value(choices, 4));
     there_and_back(&a, &b);
     there_and_back(&b, &a);
-    assert_eq!(plan::diff(&a, &a), None, "{a}");
+    assert_eq!(merge::diff(&a, &a), None, "{a}");
 }
 
 fn there_and_back(a: &Value, b: &Value) {
     // A merge patch cannot say that a field is null.
     let b = without_nulls(b);
     let mut result = a.clone();
-    match plan::diff(a, &b) {
+    match merge::diff(a, &b) {
         None => assert_eq!(*a, b, "no difference"),
         Some(patch) => {
-            plan::apply(&patch, &mut result);
+            merge::apply(&patch, &mut result);
             assert_eq!(result, b, "{patch} on {a}");
             let once = result.clone();
-            plan::apply(&patch, &mut result);
+            merge::apply(&patch, &mut result);
             assert_eq!(result, once, "{patch} twice on {a}");
         }
     }
@@ -70,15 +70,15 @@ fn edits(choices: &mut Choices<'_>) {
     assert_eq!(edits.onto(&once), once, "{patch} twice onto {fresh}");
     // What the host refuses to take may mean anything, as long as nothing breaks.
     assert!(
-        plan::misshapen(&patch, true).is_some() || edits.conflicts(&snapshot).is_empty(),
+        merge::misshapen(&patch, true).is_some() || edits.conflicts(&snapshot).is_empty(),
         "{patch} conflicts with its own snapshot {snapshot}"
     );
     let paths: Vec<String> = edits.paths().into_iter().map(|(path, _)| path).collect();
-    if plan::misshapen(&patch, true).is_none()
-        && let Some(change) = plan::diff(&snapshot, &edits.onto(&snapshot))
+    if merge::misshapen(&patch, true).is_none()
+        && let Some(change) = merge::diff(&snapshot, &edits.onto(&snapshot))
     {
         let covers =
-            |path: &str, changed: &str| plan::declares(path, changed) || plan::declares(changed, path);
+            |path: &str, changed: &str| merge::declares(path, changed) || merge::declares(changed, path);
         for (changed, _) in Edits::new(snapshot.clone(), change).paths() {
             let named = paths.iter().any(|path| covers(path, &changed));
             assert!(named, "{patch} changes {changed} of {snapshot} unsaid");
@@ -89,20 +89,20 @@ fn edits(choices: &mut Choices<'_>) {
         assert!(paths.contains(conflict), "{conflict} is not edited by {patch}");
     }
     for path in &paths {
-        assert!(plan::declares(path, path), "{path}");
+        assert!(merge::declares(path, path), "{path}");
     }
     let rest = edits.clone().without(&conflicts);
     let left = rest.onto(&fresh);
     // Only an object has parts; the rest of what stands is as it was.
     for part in [Part::Main, Part::Status, Part::Finalizer] {
-        if let Some(write) = plan::change(part, &fresh, &left) {
+        if let Some(write) = merge::change(part, &fresh, &left) {
             let mut written = fresh.clone();
-            plan::apply(&write, &mut written);
+            merge::apply(&write, &mut written);
         }
     }
     let other = weird::patch(choices);
     if other.is_object() {
-        let _ = plan::combine(&patch, &other, &snapshot);
+        let _ = merge::combine(&patch, &other, &snapshot);
     }
 }
 

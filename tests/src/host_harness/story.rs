@@ -5,7 +5,7 @@ use std::time::Duration;
 use polity::manifests::Manifests;
 use polity_core::call::Write;
 use polity_core::contract::{Act, Kind, ObjectDelete, ObjectRef, Precondition, Request};
-use polity_core::path;
+use polity_core::projection;
 use polity_core::record::PassRecord;
 use polity_sim::{Millis, VmView};
 use serde_json::{Value, json};
@@ -172,7 +172,7 @@ impl Story {
     /// Waits until a value of the object is this.
     pub async fn until_is(&self, at: &str, wanted: impl Into<Value>) -> Value {
         let wanted = wanted.into();
-        let holds = |object: &Value| path::get(object, at) == Some(&wanted);
+        let holds = |object: &Value| projection::get(object, at) == Some(&wanted);
         self.until(&format!("{at} is {wanted}"), holds).await
     }
 

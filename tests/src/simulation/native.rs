@@ -8,7 +8,7 @@ use polity_core::contract::{
     ObjectQuery, ObjectRef, Pass, Question, Request, RetryClass, Step, Verdict,
 };
 use polity_core::fault::Stepped;
-use polity_core::plan;
+use polity_core::merge;
 use serde_json::{Value, json};
 
 /// The journal does not hold it yet.
@@ -175,7 +175,7 @@ pub fn step(pass: &Pass, policy: impl FnOnce(&mut Cx<'_>) -> Result<Next, Pendin
         Ok(next) => Step::Concluded {
             verdict: cx.verdict,
             conclusion: Conclusion {
-                patch: plan::diff(&before, &cx.object).map(|patch| text(&patch).into()),
+                patch: merge::diff(&before, &cx.object).map(|patch| text(&patch).into()),
                 events: cx.events,
                 notes: cx.notes,
                 next,

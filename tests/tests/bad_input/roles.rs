@@ -5,7 +5,7 @@ use std::time::Duration;
 use polity_core::contract::{Cause, Code, Failure, Next, RetryClass, Role, Wait};
 use polity_core::controller::Input;
 use polity_core::fault::FaultKind;
-use polity_core::plan::Part;
+use polity_core::merge::Part;
 use polity_core::record::{Outcome, PassRecord, WritePurpose};
 use polity_core::retry::default_wait;
 use polity_core::time::millis;

@@ -32,7 +32,7 @@ fn field((name, value): (&String, &Value)) -> Option<(String, Value)> {
 /// Some values of an object by their dotted paths, masked; what is absent is left out.
 pub(crate) fn some(object: &Value, paths: &[&str]) -> Value {
     let found = paths.iter().filter_map(|path| {
-        let value = polity_core::path::get(object, path)?;
+        let value = polity_core::projection::get(object, path)?;
         Some(((*path).to_owned(), masked(value)))
     });
     Value::Object(found.collect::<Map<_, _>>())

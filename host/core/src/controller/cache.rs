@@ -11,7 +11,7 @@ use crate::call::{Scope, WatchEvent};
 use crate::contract::{Kind, ListQuery, ObjectRef};
 use crate::key::ObjectKey;
 use crate::object::{Object, ResourceVersion};
-use crate::path;
+use crate::projection;
 use crate::time::Boot;
 
 /// What a watch keeps of metadata whatever its scope's fields, beside what identifies an object.
@@ -262,7 +262,7 @@ impl Scope {
             return object.clone();
         }
         let fields = self.fields.iter().map(String::as_str);
-        object.with_part(path::project(object.json(), fields.chain(KEPT_METADATA)))
+        object.with_part(projection::project(object.json(), fields.chain(KEPT_METADATA)))
     }
 
     /// Whether an object at this place could be in scope, by namespace and name.

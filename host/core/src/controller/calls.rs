@@ -41,11 +41,11 @@ pub(crate) enum Target {
 }
 
 impl Controller {
-    /// Makes a call as soon as its room has a place for this line; its reply, or a failure once `longest` has gone by since it
+    /// Makes a call as soon as its room has a place for this tenant queue; its reply, or a failure once `longest` has gone by since it
     /// was sent, goes to `target`.
     pub(super) fn call(
         &mut self,
-        line: &Arc<str>,
+        tenant_queue: &Arc<str>,
         binding: &Binding,
         target: Target,
         call: Call,
@@ -65,20 +65,24 @@ impl Controller {
             call,
             longest,
         };
-        self.rooms.line_up(&room, line, binding, waiter);
+        self.rooms.enqueue(&room, tenant_queue, binding, waiter);
         self.admit(&room);
     }
 
     /// A change of a pass waits until a room has a place for it, and looks again then.
     pub(super) fn await_room(&mut self, running: &Running, room: &Room) {
         let Frame {
-            id, line, binding, ..
+            id,
+            tenant_queue,
+            binding,
+            ..
         } = &running.frame;
-        self.rooms.line_up(room, line, binding, Waiter::Change(*id));
+        self.rooms
+            .enqueue(room, tenant_queue, binding, Waiter::Change(*id));
         self.admit(room);
     }
 
-    /// Serves those in line for a room, as long as there is a place.
+    /// Serves those in tenant queue for a room, as long as there is a place.
     pub(super) fn admit(&mut self, room: &Room) {
         while let Some((taken, waiter)) = self.rooms.next(room) {
             match waiter {
@@ -129,7 +133,7 @@ impl Controller {
         self.rooms.has_events() || self.calls.values().any(|call| call.target == Target::Nobody)
     }
 
-    /// A call is over: its place goes to the next in line.
+    /// A call is over: its place goes to the next in tenant queue.
     fn forget_call(&mut self, id: CallId, cost: Option<u64>) -> Option<Target> {
         let outstanding = self.calls.remove(&id)?;
         self.call_deadlines.remove(&(outstanding.deadline, id));

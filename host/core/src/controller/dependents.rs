@@ -158,7 +158,7 @@ impl Controller {
         for key in woken {
             let waits = |state: &KeyState| state.running.is_none() && state.waiting == Waiting::ForAnyChange;
             if self.keys.get(&key).is_some_and(|state| waits(state)) {
-                self.wake(&key, Cause::Dependency(moved_by.clone()));
+                self.enqueue(&key, Cause::Dependency(moved_by.clone()));
             }
         }
     }

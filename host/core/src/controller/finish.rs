@@ -26,7 +26,8 @@ impl Controller {
         let (key, outcome) = (frame.key.clone(), finished.ended.outcome.clone());
         let busy = running.work.busy_locks();
         self.unlock(frame.id);
-        self.opened.extend(self.journals.end(&frame.line, frame.id));
+        self.opened
+            .extend(self.journals.end(&frame.tenant_queue, frame.id));
         let health = self.health.entry(key.binding.clone()).or_default();
         health.passes += 1;
         health.discarded += u64::from(matches!(outcome, Outcome::Discarded(_)));
@@ -57,7 +58,7 @@ impl Controller {
         if !self.keys.contains_key(&key) {
             self.out.push(Output::Forgotten(key.clone()));
         }
-        self.look_again(&key, matches!(outcome, Outcome::Discarded(_)));
+        self.requeue_if_changed(&key, matches!(outcome, Outcome::Discarded(_)));
         self.reschedule_what_ended_late(&key, &frame.binding);
         self.waits_for_locks(&key, busy);
     }
@@ -171,7 +172,7 @@ impl Controller {
                     now: self.now.unix,
                 };
                 self.call(
-                    &frame.line,
+                    &frame.tenant_queue,
                     &frame.binding,
                     Target::Nobody,
                     Call::Write(write),

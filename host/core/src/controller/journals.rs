@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::key::PassId;
 
 /// Bytes that a tenant's journals hold together before its later passes wait: four full ones.
-const LINE: u64 = 32 << 20;
+const TENANT_QUEUE: u64 = 32 << 20;
 /// Bytes that all journals hold together before passes of tenants that hold much wait.
 const HOST: u64 = 128 << 20;
 /// Bytes that a tenant's journals may hold whatever the others do.
@@ -15,13 +15,13 @@ const SMALL: u64 = 2 << 20;
 /// The journals of the passes under way.
 #[derive(Debug, Default)]
 pub(crate) struct Journals {
-    lines: BTreeMap<Arc<str>, Line>,
+    queues: BTreeMap<Arc<str>, TenantQueue>,
     all: BTreeSet<PassId>,
     bytes: u64,
 }
 
 #[derive(Debug, Default)]
-struct Line {
+struct TenantQueue {
     passes: BTreeMap<PassId, u64>,
     bytes: u64,
     /// Passes that want to hold more.
@@ -29,9 +29,11 @@ struct Line {
 }
 
 impl Journals {
-    /// Passes of a line under way.
-    pub(super) fn passes(&self, line: &str) -> u32 {
-        self.lines.get(line).map_or(0, |line| line.passes.len() as u32)
+    /// Passes of a tenant queue under way.
+    pub(super) fn passes(&self, queue: &str) -> u32 {
+        self.queues
+            .get(queue)
+            .map_or(0, |queue| queue.passes.len() as u32)
     }
 
     /// Passes under way.
@@ -40,17 +42,21 @@ impl Journals {
     }
 
     /// A pass began.
-    pub(crate) fn begin(&mut self, line: &Arc<str>, pass: PassId) {
-        self.lines.entry(line.clone()).or_default().passes.insert(pass, 0);
+    pub(crate) fn begin(&mut self, queue: &Arc<str>, pass: PassId) {
+        self.queues
+            .entry(queue.clone())
+            .or_default()
+            .passes
+            .insert(pass, 0);
         self.all.insert(pass);
     }
 
-    /// A pass ended. Those of its line that wait look again; those of others too, if there is more room for all, or another
+    /// A pass ended. Those of its tenant queue that wait look again; those of others too, if there is more room for all, or another
     /// pass is the oldest from now on.
-    pub(crate) fn end(&mut self, line: &Arc<str>, pass: PassId) -> BTreeSet<PassId> {
+    pub(crate) fn end(&mut self, queue: &Arc<str>, pass: PassId) -> BTreeSet<PassId> {
         let was_oldest = self.all.first() == Some(&pass);
         self.all.remove(&pass);
-        let Some(ended) = self.lines.get_mut(line) else {
+        let Some(ended) = self.queues.get_mut(queue) else {
             return BTreeSet::new();
         };
         let held = ended.passes.remove(&pass).unwrap_or(0);
@@ -59,48 +65,48 @@ impl Journals {
         ended.waiting.remove(&pass);
         let mut woken = std::mem::take(&mut ended.waiting);
         if ended.passes.is_empty() {
-            self.lines.remove(line);
+            self.queues.remove(queue);
         }
         if held > 0 || was_oldest {
-            let others = self.lines.values_mut();
-            others.for_each(|line| woken.append(&mut line.waiting));
+            let others = self.queues.values_mut();
+            others.for_each(|queue| woken.append(&mut queue.waiting));
         }
         woken
     }
 
     /// The journal of a pass holds so many bytes; whether it waits until it may hold more.
-    pub(crate) fn hold(&mut self, line: &Arc<str>, pass: PassId, bytes: u64, waits: bool) {
-        let Some(line) = self.lines.get_mut(line) else {
+    pub(crate) fn hold(&mut self, queue: &Arc<str>, pass: PassId, bytes: u64, waits: bool) {
+        let Some(queue) = self.queues.get_mut(queue) else {
             return;
         };
-        let Some(held) = line.passes.get_mut(&pass) else {
+        let Some(held) = queue.passes.get_mut(&pass) else {
             return;
         };
         let before = std::mem::replace(held, bytes);
-        line.bytes = line.bytes.saturating_sub(before).saturating_add(bytes);
+        queue.bytes = queue.bytes.saturating_sub(before).saturating_add(bytes);
         self.bytes = self.bytes.saturating_sub(before).saturating_add(bytes);
         match waits {
-            true => line.waiting.insert(pass),
-            false => line.waiting.remove(&pass),
+            true => queue.waiting.insert(pass),
+            false => queue.waiting.remove(&pass),
         };
     }
 
     /// Whether a pass waits until it may hold more.
-    pub(super) fn is_waiting(&self, line: &str, pass: PassId) -> bool {
-        self.lines
-            .get(line)
-            .is_some_and(|line| line.waiting.contains(&pass))
+    pub(super) fn is_waiting(&self, queue: &str, pass: PassId) -> bool {
+        self.queues
+            .get(queue)
+            .is_some_and(|queue| queue.waiting.contains(&pass))
     }
 
     /// Whether a pass may take in another answer. The oldest always may, so that there is always one that ends.
-    pub(crate) fn may_hold_more(&self, line: &str, pass: PassId) -> bool {
-        let Some(line) = self.lines.get(line) else {
+    pub(crate) fn may_hold_more(&self, queue: &str, pass: PassId) -> bool {
+        let Some(queue) = self.queues.get(queue) else {
             return true;
         };
         let is_oldest = self.all.first() == Some(&pass);
-        let is_first = line.passes.keys().next() == Some(&pass);
-        let fits = self.bytes < HOST && (line.bytes < LINE || is_first);
-        is_oldest || fits || line.bytes < SMALL
+        let is_first = queue.passes.keys().next() == Some(&pass);
+        let fits = self.bytes < HOST && (queue.bytes < TENANT_QUEUE || is_first);
+        is_oldest || fits || queue.bytes < SMALL
     }
 }
 
@@ -110,9 +116,9 @@ mod tests {
 
     fn journals(passes: &[(&str, u64, u64)]) -> Journals {
         let mut journals = Journals::default();
-        for (line, pass, bytes) in passes {
-            journals.begin(&(*line).into(), PassId(*pass));
-            journals.hold(&(*line).into(), PassId(*pass), *bytes, false);
+        for (queue, pass, bytes) in passes {
+            journals.begin(&(*queue).into(), PassId(*pass));
+            journals.hold(&(*queue).into(), PassId(*pass), *bytes, false);
         }
         journals
     }
@@ -130,8 +136,8 @@ mod tests {
 
     #[test]
     fn when_all_hold_too_much_the_oldest_goes_on_and_whoever_holds_little() {
-        let line = |n: u64| ["a", "b", "c", "d", "e"][n as usize];
-        let passes: Vec<(&str, u64, u64)> = (0..5).map(|n| (line(n), n + 1, 30 << 20)).collect();
+        let queue = |n: u64| ["a", "b", "c", "d", "e"][n as usize];
+        let passes: Vec<(&str, u64, u64)> = (0..5).map(|n| (queue(n), n + 1, 30 << 20)).collect();
         let mut journals = journals(&passes);
         journals.begin(&"small".into(), PassId(9));
         assert!(journals.may_hold_more("a", PassId(1)));
@@ -169,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_that_gives_memory_back_lets_those_of_other_tenants_look_again() {
+    fn a_pass_that_gives_memory_back_lets_those_of_other_tenants_requeue_if_changed() {
         let mut journals = journals(&[("a", 1, 70 << 20), ("b", 2, 70 << 20), ("c", 3, 0)]);
         journals.hold(&"b".into(), PassId(2), 70 << 20, true);
         assert!(journals.is_waiting("b", PassId(2)) && !journals.is_waiting("c", PassId(3)));
@@ -182,8 +188,8 @@ mod tests {
     #[test]
     fn a_bound_is_reached_by_its_last_byte() {
         for (of_line, of_others, may) in [
-            (LINE - 1, 0, true),
-            (LINE, 0, false),
+            (TENANT_QUEUE - 1, 0, true),
+            (TENANT_QUEUE, 0, false),
             (SMALL, HOST - SMALL - 1, true),
             (SMALL, HOST - SMALL, false),
             (SMALL - 1, HOST, true),

@@ -8,9 +8,9 @@ use super::rooms::Room;
 use crate::call::Scope;
 use crate::contract::{Cause, Event, ObjectRef, RetryRequest};
 use crate::key::{Key, PassId};
+use crate::merge::Part;
 use crate::object::Object;
-use crate::path::Digest;
-use crate::plan::Part;
+use crate::projection::Digest;
 use crate::reconcile::{Awaited, Known, LastPass, Moved, primary_scope};
 use crate::retry::Delay;
 use crate::time::Boot;
@@ -23,7 +23,7 @@ use super::rate_limit::Bucket;
 pub(super) struct KeyState {
     pub(super) tenant: Arc<str>,
     /// The fair-queueing group of this key: its binding and tenant.
-    pub(super) line: Arc<str>,
+    pub(super) tenant_queue: Arc<str>,
     pub(super) running: Option<PassId>,
     pub(super) causes: BTreeSet<Cause>,
     pub(super) waiting: Waiting,
@@ -47,7 +47,7 @@ pub(super) struct KeyState {
     pub(super) events: Vec<Event>,
     /// Whether what the cache shows of it can be trusted.
     pub(super) freshness: Freshness,
-    /// The locks that were busy when the last pass asked for them: it stands in line for each.
+    /// The locks that were busy when the last pass asked for them: it stands in tenant queue for each.
     pub(super) busy: Vec<String>,
 }
 
@@ -147,10 +147,15 @@ impl KeyState {
     }
 
     /// A key that no pass has seen; `running` is a pass of its that was under way when it was forgotten.
-    pub(super) fn new(tenant: Arc<str>, line: Arc<str>, running: Option<PassId>, bucket: Bucket) -> Self {
+    pub(super) fn new(
+        tenant: Arc<str>,
+        tenant_queue: Arc<str>,
+        running: Option<PassId>,
+        bucket: Bucket,
+    ) -> Self {
         KeyState {
             tenant,
-            line,
+            tenant_queue,
             running,
             causes: BTreeSet::new(),
             waiting: Waiting::ForAnyChange,
@@ -176,7 +181,7 @@ impl Controller {
     /// The keys of a binding: whether each has a pass in flight or a turn coming, and when its timer is due.
     pub fn keys(&self) -> impl Iterator<Item = (&Key, KeyView)> {
         let unsynced: BTreeSet<&str> = self.unsynced().collect();
-        let in_line = self.rooms.waiting();
+        let waiting = self.rooms.waiting();
         self.keys.iter().map(move |(key, state)| {
             let view = KeyView {
                 running: state.running.is_some(),
@@ -184,26 +189,31 @@ impl Controller {
                 due: self.queue.deadline(key),
                 attempt: state.attempt,
                 faults: state.faults,
-                waiting: self.waits_for(key, state, &unsynced, &in_line),
+                waiting: self.waits_for(key, state, &unsynced, &waiting),
             };
             (key, view)
         })
     }
 
-    /// `unsynced` are the bindings whose own objects are not all known, `in_line` the passes that wait for room.
+    /// `unsynced` are the bindings whose own objects are not all known, `waiting` the passes that wait for room.
     fn waits_for(
         &self,
         key: &Key,
         state: &KeyState,
         unsynced: &BTreeSet<&str>,
-        in_line: &BTreeMap<PassId, &Room>,
+        waiting: &BTreeMap<PassId, &Room>,
     ) -> WaitsFor {
         if let Some((phase, running)) = state.running.and_then(|pass| self.passes.get(&pass)) {
-            return match (phase.awaited(), in_line.get(&running.frame.id)) {
+            return match (phase.awaited(), waiting.get(&running.frame.id)) {
                 (Awaited::Watch(scope), _) => self.watch(scope),
                 (_, Some(room)) => WaitsFor::Room((*room).clone()),
                 (Awaited::Gate, None) => WaitsFor::Renewal,
-                _ if self.journals.is_waiting(&running.frame.line, running.frame.id) => WaitsFor::Memory,
+                _ if self
+                    .journals
+                    .is_waiting(&running.frame.tenant_queue, running.frame.id) =>
+                {
+                    WaitsFor::Memory
+                }
                 (Awaited::Call, None) => WaitsFor::Call,
             };
         }

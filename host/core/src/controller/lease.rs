@@ -32,18 +32,18 @@ pub enum LeaseAction {
 
 /// Why a host does not hold the lease, or will not hold it for long.
 #[derive(Clone, Debug, PartialEq)]
-pub enum LeaseTrouble {
+pub enum LeaseProblem {
     /// Another host holds it.
     HeldBy(String),
     /// It can be neither read nor written.
     Failing(Failure),
 }
 
-impl std::fmt::Display for LeaseTrouble {
+impl std::fmt::Display for LeaseProblem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            LeaseTrouble::HeldBy(holder) => write!(f, "{holder} holds it, and this host waits for it"),
-            LeaseTrouble::Failing(failure) => write!(f, "it cannot be read or renewed: {failure}"),
+            LeaseProblem::HeldBy(holder) => write!(f, "{holder} holds it, and this host waits for it"),
+            LeaseProblem::Failing(failure) => write!(f, "it cannot be read or renewed: {failure}"),
         }
     }
 }
@@ -99,12 +99,12 @@ impl Lease {
     }
 
     /// What stands in the way of holding it.
-    pub fn trouble(&self) -> Option<LeaseTrouble> {
-        let failing = self.failing.clone().map(LeaseTrouble::Failing);
+    pub fn problem(&self) -> Option<LeaseProblem> {
+        let failing = self.failing.clone().map(LeaseProblem::Failing);
         failing.or_else(|| {
             let holder = &self.seen.as_ref()?.read.holder;
             let foreign = self.expires.is_none() && !holder.is_empty() && *holder != self.identity;
-            foreign.then(|| LeaseTrouble::HeldBy(holder.clone()))
+            foreign.then(|| LeaseProblem::HeldBy(holder.clone()))
         })
     }
 
@@ -222,19 +222,19 @@ mod tests {
     #[test]
     fn what_stands_in_the_way_of_holding_it_can_be_told() {
         let mut lease = Lease::new("me".into());
-        assert_eq!(lease.trouble(), None, "nothing is known yet");
+        assert_eq!(lease.problem(), None, "nothing is known yet");
         lease.poll(at(0));
         lease.answered(at(0), false, Ok(Some(foreign("1"))));
-        assert_eq!(lease.trouble(), Some(LeaseTrouble::HeldBy("other".into())));
+        assert_eq!(lease.problem(), Some(LeaseProblem::HeldBy("other".into())));
         let forbidden = Failure::new(Code::PermissionDenied, "leases is forbidden");
         lease.answered(at(0), false, Err(forbidden.clone()));
-        assert_eq!(lease.trouble(), Some(LeaseTrouble::Failing(forbidden)));
+        assert_eq!(lease.problem(), Some(LeaseProblem::Failing(forbidden)));
         let free = LeaseRead {
             holder: String::new(),
             ..foreign("2")
         };
         lease.answered(at(1), false, Ok(Some(free)));
-        assert_eq!(lease.trouble(), None);
+        assert_eq!(lease.problem(), None);
     }
 
     fn unreachable() -> Failure {

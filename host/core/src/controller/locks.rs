@@ -123,7 +123,7 @@ impl Controller {
     fn wake_waiters(&mut self, locks: &[Lock]) {
         for lock in locks {
             if let Some(key) = self.locks.next(lock).cloned() {
-                self.wake(&key, Cause::Lock(lock.2.clone()));
+                self.enqueue(&key, Cause::Lock(lock.2.clone()));
             }
         }
     }

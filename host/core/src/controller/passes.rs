@@ -87,7 +87,7 @@ impl Controller {
             id,
             key: key.clone(),
             tenant: state.tenant.clone(),
-            line: state.line.clone(),
+            tenant_queue: state.tenant_queue.clone(),
             binding,
             started: self.now,
             causes: std::mem::take(&mut state.causes).into_iter().collect(),
@@ -96,7 +96,7 @@ impl Controller {
             snapshot,
             last: state.last.clone(),
         };
-        self.journals.begin(&frame.line, id);
+        self.journals.begin(&frame.tenant_queue, id);
         let phase = start(&frame);
         let is_defect = false;
         let running = Box::new(Running {
@@ -232,15 +232,18 @@ impl Controller {
         let (id, binding) = (running.frame.id, &running.frame.key.binding);
         match command {
             Command::Call { slot, call, longest } => {
-                let (line, binding) = (running.frame.line.clone(), running.frame.binding.clone());
-                self.call(&line, &binding, Target::Pass(id, slot), call, longest);
+                let (tenant_queue, binding) =
+                    (running.frame.tenant_queue.clone(), running.frame.binding.clone());
+                self.call(&tenant_queue, &binding, Target::Pass(id, slot), call, longest);
             }
             Command::Watch(scope) => self.depend(&running.frame.key, scope),
             Command::AwaitList { slot, scope } => {
                 let call = self.expect(Target::Pass(id, slot), CLUSTER_LONGEST, None);
                 self.unsynced.entry(scope).or_default().push(call);
             }
-            Command::Hold { bytes, waits } => self.journals.hold(&running.frame.line, id, bytes, waits),
+            Command::Hold { bytes, waits } => {
+                self.journals.hold(&running.frame.tenant_queue, id, bytes, waits)
+            }
             Command::AwaitLease => self.parked.push(id),
             Command::AwaitRoom(room) => self.await_room(running, &room),
             Command::Lock(name) => {

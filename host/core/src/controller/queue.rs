@@ -21,11 +21,11 @@ impl Queue {
     pub fn push(&mut self, tenant: &Arc<str>, key: Key) {
         self.cancel(&key);
         if self.queued.insert(key.clone()) {
-            let line = self.ready.entry(tenant.clone()).or_default();
-            if line.is_empty() {
+            let tenant_queue = self.ready.entry(tenant.clone()).or_default();
+            if tenant_queue.is_empty() {
                 self.turn.push_back(tenant.clone());
             }
-            line.push_back(key);
+            tenant_queue.push_back(key);
         }
     }
 
@@ -50,10 +50,10 @@ impl Queue {
     pub fn forget(&mut self, key: &Key) {
         self.cancel(key);
         if self.queued.remove(key) {
-            for line in self.ready.values_mut() {
-                line.retain(|k| k != key);
+            for tenant_queue in self.ready.values_mut() {
+                tenant_queue.retain(|k| k != key);
             }
-            self.ready.retain(|_, line| !line.is_empty());
+            self.ready.retain(|_, tenant_queue| !tenant_queue.is_empty());
             self.turn.retain(|tenant| self.ready.contains_key(tenant));
         }
     }
@@ -89,9 +89,9 @@ impl Queue {
                 self.turn.push_back(tenant);
                 continue;
             }
-            let line = self.ready.get_mut(&tenant)?;
-            let key = line.pop_front();
-            match line.is_empty() {
+            let tenant_queue = self.ready.get_mut(&tenant)?;
+            let key = tenant_queue.pop_front();
+            match tenant_queue.is_empty() {
                 true => {
                     self.ready.remove(&tenant);
                 }

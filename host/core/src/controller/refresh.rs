@@ -60,7 +60,7 @@ impl Controller {
         if std::mem::replace(&mut state.freshness.reading, true) {
             return true;
         }
-        let line = state.line.clone();
+        let tenant_queue = state.tenant_queue.clone();
         let object = known.reference();
         let query = ObjectQuery {
             object: object.clone(),
@@ -74,7 +74,7 @@ impl Controller {
             uid: known.uid().to_owned(),
             stale,
         }));
-        self.call(&line, binding, target, call, CLUSTER_LONGEST);
+        self.call(&tenant_queue, binding, target, call, CLUSTER_LONGEST);
         true
     }
 
@@ -120,8 +120,8 @@ impl Controller {
     /// Its causes still stand: it had its turn when it was found stale.
     fn start_soon(&mut self, key: &Key) {
         if let Some(state) = self.keys.get(key) {
-            let line = state.line.clone();
-            self.queue.push(&line, key.clone());
+            let tenant_queue = state.tenant_queue.clone();
+            self.queue.push(&tenant_queue, key.clone());
         }
     }
 }

@@ -44,8 +44,8 @@ impl Controller {
 
     fn reschedule_one(&mut self, binding: &Binding, key: Key) {
         let waiting = self.keys.get(&key).filter(|state| waits(state));
-        let known = waiting.and_then(|state| Some((state.line.clone(), state.retry.clone()?)));
-        let Some((line, (since, request))) = known else {
+        let known = waiting.and_then(|state| Some((state.tenant_queue.clone(), state.retry.clone()?)));
+        let Some((tenant_queue, (since, request))) = known else {
             return;
         };
         let Some(policy) = binding.policy(Role::Retry) else {
@@ -67,7 +67,7 @@ impl Controller {
             request,
         };
         self.call(
-            &line,
+            &tenant_queue,
             binding,
             Target::Reschedule(Box::new(asked)),
             call,

@@ -1,9 +1,9 @@
-//! Rooms: what all passes share, and each line gets its part of.
+//! Rooms: what all passes share. Each tenant queue gets its part of every room.
 //!
-//! A line is a binding and a tenant. Each room serves the line that has spent least of it (least virtual time): a call is
-//! charged with what is expected when it begins, and with what it really took when it ends. A line that comes back after a
-//! while begins where the others are: nobody saves up turns. No line fills a room, so that whoever comes finds a place
-//! that is free or ends soon.
+//! A tenant queue is a binding and a tenant. Each room serves the tenant queue that has spent least of the room (least
+//! virtual time). A call is charged with its expected cost when it begins, and with its real cost when it ends. A tenant
+//! queue that comes back after a while begins at the virtual time of the others: nobody saves up turns. No tenant queue
+//! fills a room, so that a new one finds a place that is free or is free soon.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::key::PassId;
 
 /// Fuel from which on a step is long: about a millisecond. Long steps leave one thread free for short ones.
 const LONG: u64 = 1_000_000;
-/// Fuel that a step counts at least: bounds how many wait at the threads, where no line is passed over any more.
+/// Fuel that a step counts at least: bounds how many wait at the threads, where no tenant queue is passed over any more.
 const SHORTEST: u64 = 20_000;
 /// Fuel for a byte that is copied into a policy or out of it.
 const PER_BYTE: u64 = 2;
 /// Fuel for an object that is rendered: some microseconds.
 const PER_OBJECT: u64 = 10_000;
-/// Idle lines that a room remembers.
+/// Idle tenant queues that a room remembers.
 const REMEMBERED: usize = 1_024;
 
 /// What is shared.
@@ -81,10 +81,10 @@ impl Default for RoomSizes {
 #[derive(Clone, Debug)]
 pub(crate) struct Taken {
     room: Room,
-    line: Arc<str>,
+    queue: Arc<str>,
     /// What it counts while it is held.
     size: u64,
-    /// What its line was charged with.
+    /// What its tenant queue was charged with.
     charged: u64,
     is_long: bool,
 }
@@ -125,15 +125,15 @@ struct Places {
     in_use: u64,
     /// Long steps under way.
     long: u32,
-    /// Virtual time of the line that was served last.
+    /// Virtual time of the tenant queue that was served last.
     clock: u64,
-    lines: BTreeMap<Arc<str>, Line>,
-    /// The lines in which somebody waits, by their virtual time.
-    turns: BTreeSet<(u64, Arc<str>)>,
+    queues: BTreeMap<Arc<str>, TenantQueue>,
+    /// The tenant queues in which somebody waits, by their virtual time.
+    order: BTreeSet<(u64, Arc<str>)>,
 }
 
 #[derive(Debug, Default)]
-struct Line {
+struct TenantQueue {
     in_use: u64,
     /// Virtual time.
     spent: u64,
@@ -192,34 +192,35 @@ impl Rooms {
         objects <= self.sizes.short_list as usize
     }
 
-    /// Whether a call of a line may begin right now.
-    pub(crate) fn has_place(&self, room: &Room, line: &Arc<str>, binding: &Binding, pass: PassId) -> bool {
+    /// Whether a call of a tenant queue may begin right now.
+    pub(crate) fn has_place(&self, room: &Room, queue: &Arc<str>, binding: &Binding, pass: PassId) -> bool {
         if self.kept.get(&pass).is_some_and(|kept| kept.room == *room) {
             return true;
         }
         match self.rooms.get(room) {
             None => true,
             Some(places) => {
-                let waits = |line: &Line| !line.waiting.is_empty();
+                let waits = |queue: &TenantQueue| !queue.waiting.is_empty();
                 let capacity = self.capacity(room, binding);
-                !places.lines.get(line).is_some_and(waits) && places.takes(room, line, None, capacity, self)
+                !places.queues.get(queue).is_some_and(waits)
+                    && places.takes(room, queue, None, capacity, self)
             }
         }
     }
 
-    /// Lines somebody up.
-    pub(crate) fn line_up(&mut self, room: &Room, line: &Arc<str>, binding: &Binding, waiter: Waiter) {
+    /// Adds a waiter to a tenant queue.
+    pub(crate) fn enqueue(&mut self, room: &Room, queue: &Arc<str>, binding: &Binding, waiter: Waiter) {
         let capacity = self.capacity(room, binding);
         let places = self.rooms.entry(room.clone()).or_insert_with(|| Places {
             capacity,
             in_use: 0,
             long: 0,
             clock: 0,
-            lines: BTreeMap::new(),
-            turns: BTreeSet::new(),
+            queues: BTreeMap::new(),
+            order: BTreeSet::new(),
         });
         places.capacity = capacity;
-        places.push(line, waiter);
+        places.push(queue, waiter);
     }
 
     fn capacity(&self, room: &Room, binding: &Binding) -> u64 {
@@ -236,10 +237,10 @@ impl Rooms {
     pub(crate) fn next(&mut self, room: &Room) -> Option<(Taken, Waiter)> {
         let places = self.rooms.get(room)?;
         let is_ready = |name: &&Arc<str>| {
-            let head = places.lines.get(*name).and_then(|line| line.waiting.front());
+            let head = places.queues.get(*name).and_then(|queue| queue.waiting.front());
             head.is_some_and(|head| places.takes(room, name, cost(head), places.capacity, self))
         };
-        let name = places.turns.iter().map(|(_, name)| name).find(is_ready)?.clone();
+        let name = places.order.iter().map(|(_, name)| name).find(is_ready)?.clone();
         let places = self.rooms.get_mut(room)?;
         let waiter = places.pop(&name)?;
         Some((places.take(room, &name, cost(&waiter)), waiter))
@@ -258,7 +259,7 @@ impl Rooms {
         self.kept.insert(pass, taken);
     }
 
-    /// Gives a place back; its line is charged with what the call really took, if that was measured. The room is returned.
+    /// Gives a place back; its tenant queue is charged with what the call really took, if that was measured. The room is returned.
     pub(crate) fn give_back(&mut self, taken: Taken, cost: Option<u64>) -> Room {
         if let Some(places) = self.rooms.get_mut(&taken.room) {
             places.give_back(&taken, cost);
@@ -278,22 +279,22 @@ impl Rooms {
         Some(self.give_back(kept, Some(0)))
     }
 
-    /// The passes that wait in line, and for what.
+    /// The passes that wait in tenant queue, and for what.
     pub(super) fn waiting(&self) -> BTreeMap<PassId, &Room> {
-        let in_line = |places: &Places| {
-            let waiters = places.lines.values().flat_map(|line| &line.waiting);
+        let queued = |places: &Places| {
+            let waiters = places.queues.values().flat_map(|queue| &queue.waiting);
             waiters.filter_map(Waiter::pass).collect::<Vec<_>>()
         };
         let rooms = self.rooms.iter();
         rooms
-            .flat_map(|(room, places)| in_line(places).into_iter().map(move |pass| (pass, room)))
+            .flat_map(|(room, places)| queued(places).into_iter().map(move |pass| (pass, room)))
             .collect()
     }
 
     /// Forgets the clouds of bindings that are gone, once nothing of them is under way.
     pub(super) fn tidy(&mut self, is_bound: impl Fn(&str) -> bool) {
         self.rooms.retain(|room, places| match room {
-            Room::Cloud(binding) => is_bound(binding) || places.in_use > 0 || !places.turns.is_empty(),
+            Room::Cloud(binding) => is_bound(binding) || places.in_use > 0 || !places.order.is_empty(),
             _ => true,
         });
     }
@@ -309,8 +310,8 @@ impl Rooms {
                 }
             )
         };
-        let lines = self.rooms.values().flat_map(|places| places.lines.values());
-        lines.flat_map(|line| &line.waiting).any(is_event)
+        let queues = self.rooms.values().flat_map(|places| places.queues.values());
+        queues.flat_map(|queue| &queue.waiting).any(is_event)
     }
 
     /// Drops the Events that wait.
@@ -328,11 +329,11 @@ impl Rooms {
 
     fn drop_waiters(&mut self, which: impl Fn(&Waiter) -> bool) {
         for places in self.rooms.values_mut() {
-            for line in places.lines.values_mut() {
-                line.waiting.retain(|waiter| !which(waiter));
+            for queue in places.queues.values_mut() {
+                queue.waiting.retain(|waiter| !which(waiter));
             }
-            let Places { lines, turns, .. } = places;
-            turns.retain(|(_, name)| lines.get(name).is_some_and(|line| !line.waiting.is_empty()));
+            let Places { queues, order, .. } = places;
+            order.retain(|(_, name)| queues.get(name).is_some_and(|queue| !queue.waiting.is_empty()));
         }
     }
 }
@@ -363,11 +364,11 @@ fn cost(waiter: &Waiter) -> Option<u64> {
 }
 
 impl Places {
-    /// What a call of a line is charged with at first.
-    fn expected(&self, room: &Room, line: &str, cost: Option<u64>) -> u64 {
+    /// What a call of a tenant queue is charged with at first.
+    fn expected(&self, room: &Room, queue: &str, cost: Option<u64>) -> u64 {
         match room {
             Room::Threads => {
-                let expected = || self.lines.get(line).map_or(0, |line| line.expected);
+                let expected = || self.queues.get(queue).map_or(0, |queue| queue.expected);
                 cost.unwrap_or_else(expected).max(SHORTEST)
             }
             _ => 1,
@@ -380,7 +381,7 @@ impl Places {
         }
         let expected = self.expected(room, name, cost);
         let size = expected.min(LONG);
-        let held = self.lines.get(name).map_or(0, |line| line.in_use);
+        let held = self.queues.get(name).map_or(0, |queue| queue.in_use);
         // A quarter stays for the others; whoever holds nothing may have one place.
         let of_line = capacity - capacity.div_ceil(4);
         let has_share = held == 0 || held + size <= of_line;
@@ -390,34 +391,34 @@ impl Places {
     }
 
     fn push(&mut self, name: &Arc<str>, waiter: Waiter) {
-        let line = self.lines.entry(name.clone()).or_default();
-        if line.waiting.is_empty() {
-            if line.in_use == 0 {
-                line.spent = line.spent.max(self.clock);
+        let queue = self.queues.entry(name.clone()).or_default();
+        if queue.waiting.is_empty() {
+            if queue.in_use == 0 {
+                queue.spent = queue.spent.max(self.clock);
             }
-            self.turns.insert((line.spent, name.clone()));
+            self.order.insert((queue.spent, name.clone()));
         }
-        line.waiting.push_back(waiter);
+        queue.waiting.push_back(waiter);
     }
 
     fn pop(&mut self, name: &Arc<str>) -> Option<Waiter> {
-        let line = self.lines.get_mut(name)?;
-        let waiter = line.waiting.pop_front()?;
-        if line.waiting.is_empty() {
-            self.turns.remove(&(line.spent, name.clone()));
+        let queue = self.queues.get_mut(name)?;
+        let waiter = queue.waiting.pop_front()?;
+        if queue.waiting.is_empty() {
+            self.order.remove(&(queue.spent, name.clone()));
         }
         Some(waiter)
     }
 
-    /// Moves the virtual time of a line, and its turn with it.
+    /// Moves the virtual time of a tenant queue, and its turn with it.
     fn charge(&mut self, name: &Arc<str>, spent: impl FnOnce(u64) -> u64) {
-        let Some(line) = self.lines.get_mut(name) else {
+        let Some(queue) = self.queues.get_mut(name) else {
             return;
         };
-        let waits = self.turns.remove(&(line.spent, name.clone()));
-        line.spent = spent(line.spent);
+        let waits = self.order.remove(&(queue.spent, name.clone()));
+        queue.spent = spent(queue.spent);
         if waits {
-            self.turns.insert((line.spent, name.clone()));
+            self.order.insert((queue.spent, name.clone()));
         }
     }
 
@@ -426,13 +427,13 @@ impl Places {
         let (size, is_long) = (charged.min(LONG), *room == Room::Threads && charged >= LONG);
         self.in_use += size;
         self.long += u32::from(is_long);
-        let line = self.lines.entry(name.clone()).or_default();
-        self.clock = self.clock.max(line.spent);
-        line.in_use += size;
+        let queue = self.queues.entry(name.clone()).or_default();
+        self.clock = self.clock.max(queue.spent);
+        queue.in_use += size;
         self.charge(name, |spent| spent.saturating_add(charged));
         Taken {
             room: room.clone(),
-            line: name.clone(),
+            queue: name.clone(),
             size,
             charged,
             is_long,
@@ -442,21 +443,21 @@ impl Places {
     fn give_back(&mut self, taken: &Taken, cost: Option<u64>) {
         self.in_use = self.in_use.saturating_sub(taken.size);
         self.long = self.long.saturating_sub(u32::from(taken.is_long));
-        let Some(line) = self.lines.get_mut(&taken.line) else {
+        let Some(queue) = self.queues.get_mut(&taken.queue) else {
             return;
         };
-        line.in_use = line.in_use.saturating_sub(taken.size);
+        queue.in_use = queue.in_use.saturating_sub(taken.size);
         if let Some(cost) = cost {
             if taken.room == Room::Threads && cost > 0 {
                 // Long steps are forgotten slowly: one short step between two long ones makes the next one no shorter.
-                line.expected = cost.max(line.expected / 4 * 3);
+                queue.expected = cost.max(queue.expected / 4 * 3);
             }
             let corrected = |spent: u64| spent.saturating_sub(taken.charged).saturating_add(cost);
-            self.charge(&taken.line, corrected);
+            self.charge(&taken.queue, corrected);
         }
-        if self.lines.len() > REMEMBERED {
-            self.lines
-                .retain(|_, line| line.in_use > 0 || !line.waiting.is_empty());
+        if self.queues.len() > REMEMBERED {
+            self.queues
+                .retain(|_, queue| queue.in_use > 0 || !queue.waiting.is_empty());
         }
     }
 }
@@ -483,12 +484,12 @@ mod tests {
             }
         }
 
-        fn come(&mut self, line: &str, count: u64) {
+        fn come(&mut self, queue: &str, count: u64) {
             for _ in 0..count {
                 self.last += 1;
                 let waiter = Waiter::Change(PassId(self.last));
                 self.rooms
-                    .line_up(&self.room, &line.into(), &self.binding, waiter);
+                    .enqueue(&self.room, &queue.into(), &self.binding, waiter);
             }
         }
 
@@ -502,8 +503,8 @@ mod tests {
         }
     }
 
-    fn lines(taken: &[Taken]) -> Vec<&str> {
-        taken.iter().map(|taken| &*taken.line).collect()
+    fn queues(taken: &[Taken]) -> Vec<&str> {
+        taken.iter().map(|taken| &*taken.queue).collect()
     }
 
     fn sizes(threads: u32) -> RoomSizes {
@@ -518,10 +519,10 @@ mod tests {
         let mut house = House::of(Room::Writes, RoomSizes::default());
         house.come("greedy", 100);
         assert_eq!(house.begin().len(), 12);
-        for line in ["b", "c", "d", "e", "f"] {
-            house.come(line, 1);
+        for queue in ["b", "c", "d", "e", "f"] {
+            house.come(queue, 1);
         }
-        assert_eq!(lines(&house.begin()), ["b", "c", "d", "e"]);
+        assert_eq!(queues(&house.begin()), ["b", "c", "d", "e"]);
     }
 
     #[test]
@@ -531,8 +532,8 @@ mod tests {
         house.come("cheap", 3);
         let mut order = Vec::new();
         while let Some((taken, _)) = house.rooms.next(&house.room) {
-            let cost = if &*taken.line == "dear" { 900_000 } else { 30_000 };
-            order.push(taken.line.to_string());
+            let cost = if &*taken.queue == "dear" { 900_000 } else { 30_000 };
+            order.push(taken.queue.to_string());
             house.end(taken, cost);
         }
         assert_eq!(order, ["cheap", "dear", "cheap", "cheap", "dear", "dear"]);
@@ -550,7 +551,7 @@ mod tests {
         house.come("busy", 1);
         let mut before = 0;
         while let Some((taken, _)) = house.rooms.next(&house.room) {
-            if &*taken.line == "busy" {
+            if &*taken.queue == "busy" {
                 break;
             }
             before += 1;
@@ -565,8 +566,8 @@ mod tests {
     #[test]
     fn long_steps_leave_a_thread_free_and_short_ones_fill_it() {
         let mut house = House::of(Room::Threads, sizes(2));
-        for line in ["long", "longer"] {
-            house.come(line, 1);
+        for queue in ["long", "longer"] {
+            house.come(queue, 1);
             let taken = house.begin().remove(0);
             house.end(taken, 20 * LONG);
         }
@@ -585,7 +586,7 @@ mod tests {
             house.come("a", 1);
             let taken = house.begin().remove(0);
             house.end(taken, cost);
-            assert_eq!(house.rooms.rooms[&house.room].lines["a"].expected, expected);
+            assert_eq!(house.rooms.rooms[&house.room].queues["a"].expected, expected);
         }
         house.come("a", 1);
         assert!(house.begin()[0].is_long);
@@ -713,7 +714,7 @@ mod tests {
             house.end(taken, 1);
         }
         assert_eq!(served, count);
-        assert_eq!(house.rooms.rooms[&Room::Reads].lines.len(), REMEMBERED);
+        assert_eq!(house.rooms.rooms[&Room::Reads].queues.len(), REMEMBERED);
     }
 
     #[test]
@@ -737,7 +738,7 @@ mod tests {
             };
             house
                 .rooms
-                .line_up(&house.room, &"a".into(), &house.binding, waiter);
+                .enqueue(&house.room, &"a".into(), &house.binding, waiter);
             assert_eq!(house.begin()[0].charged, charged);
         }
     }
@@ -754,7 +755,7 @@ mod tests {
         };
         house
             .rooms
-            .line_up(&house.room, &"a".into(), &house.binding, event);
+            .enqueue(&house.room, &"a".into(), &house.binding, event);
         assert!(house.rooms.has_events());
         house.rooms.drop_events();
         assert!(!house.rooms.has_events());

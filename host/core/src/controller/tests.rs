@@ -37,14 +37,14 @@ fn machine(name: &str, version: u64, rest: Value) -> Object {
     let mut value = json!({"apiVersion": "example.com/v1", "kind": "Machine", "metadata": {"namespace": "default",
         "name": name, "uid": format!("uid-{name}"), "resourceVersion": version.to_string(), "generation": 1,
         "finalizers": ["example.com/machine"]}});
-    crate::plan::apply(&rest, &mut value);
+    crate::merge::apply(&rest, &mut value);
     Object::new(value)
 }
 
 fn map(name: &str, version: u64, rest: Value) -> Object {
     let mut value = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "default", "name": name,
         "uid": format!("uid-{name}"), "resourceVersion": version.to_string(), "labels": {"a": "b"}}, "data": {"x": "1"}});
-    crate::plan::apply(&rest, &mut value);
+    crate::merge::apply(&rest, &mut value);
     Object::new(value)
 }
 

@@ -150,11 +150,11 @@ impl Controller {
             return;
         }
         let tenant = tenant(binding, &key, object);
-        let line = format!("{} {tenant}", binding.name).into();
+        let tenant_queue = format!("{} {tenant}", binding.name).into();
         let bucket = Bucket::full(binding.spec.limits.burst, self.now.boot);
-        let state = KeyState::new(tenant, line, self.orphans.remove(&key), bucket);
+        let state = KeyState::new(tenant, tenant_queue, self.orphans.remove(&key), bucket);
         self.keys.insert(key.clone(), Box::new(state));
-        self.wake(&key, cause);
+        self.enqueue(&key, cause);
     }
 
     /// Forgets a key. A pass of it that is in flight ends as it began.
@@ -171,26 +171,26 @@ impl Controller {
     }
 
     /// Queues a key, or notes the cause for when its pass ends.
-    pub(super) fn wake(&mut self, key: &Key, cause: Cause) {
+    pub(super) fn enqueue(&mut self, key: &Key, cause: Cause) {
         let Some(state) = self.keys.get_mut(key) else {
             return;
         };
         state.note(cause);
         if state.running.is_none() || !self.guards.stand(Guard::OnePassAtATime) {
-            let line = state.line.clone();
-            self.queue.push(&line, key.clone());
+            let tenant_queue = state.tenant_queue.clone();
+            self.queue.push(&tenant_queue, key.clone());
         }
     }
 
     /// Wakes a key, as an answer that its last pass used is another one now.
     pub(super) fn wake_by_dependency(&mut self, key: &Key) {
         let moved_by = self.keys.get(key).and_then(|state| state.moved_by.clone());
-        self.wake(key, Cause::Dependency(moved_by));
+        self.enqueue(key, Cause::Dependency(moved_by));
     }
 
     /// After a pass: wakes its key if something came up meanwhile. A discarded pass keeps the dependencies of the one
     /// before it, so that they differ does not say that they have changed since; its next try is near anyway.
-    pub(super) fn look_again(&mut self, key: &Key, discarded: bool) {
+    pub(super) fn requeue_if_changed(&mut self, key: &Key, discarded: bool) {
         let Some(state) = self.keys.get(key) else { return };
         let Some(binding) = self.bindings.get(&key.binding).cloned() else {
             return self.forget(key);
@@ -202,11 +202,11 @@ impl Controller {
             return self.forget(key);
         }
         if state.causes.contains(&Cause::Binding) || state.causes.contains(&Cause::Resync) {
-            return self.wake(key, Cause::Resync);
+            return self.enqueue(key, Cause::Resync);
         }
         if is_news(state, now.as_ref()) {
             let cause = cause_of(state, now.as_ref());
-            return self.wake(key, cause);
+            return self.enqueue(key, cause);
         }
         if waits == Waiting::ForAnyChange && !discarded && self.dependency_changed(key) {
             return self.wake_by_dependency(key);
@@ -257,7 +257,7 @@ impl Controller {
                 .map(|(key, _)| key.clone())
                 .collect();
             for key in stranded {
-                self.wake(&key, Cause::Resync);
+                self.enqueue(&key, Cause::Resync);
             }
         }
     }
@@ -292,7 +292,7 @@ impl Controller {
                 None if binding.spec.governs.name.is_none() => self.forget(&key),
                 after if is_news(state, after.as_ref()) => {
                     let cause = cause_of(state, after.as_ref());
-                    self.wake(&key, cause);
+                    self.enqueue(&key, cause);
                 }
                 _ => {}
             }

@@ -15,7 +15,7 @@ use crate::catalogue::{Operation, OperationEffect, SecretRef};
 use crate::contract::{Act, CloudAct, Code, Document, Failure, Mint, ObjectPatch, ObjectRef, Role};
 use crate::object::Object;
 use crate::time::millis;
-use crate::{path, plan};
+use crate::{merge, projection};
 
 /// Kinds that run containers: creating them needs a grant that names the object.
 const WORKLOADS: [&str; 8] = [
@@ -148,7 +148,7 @@ fn check_patch<'a>(
         content: act.patch.object("patch")?,
         is_creation: false,
     };
-    if let Some(wrong) = plan::misshapen(change.content, false) {
+    if let Some(wrong) = merge::misshapen(change.content, false) {
         return Err(Failure::new(Code::InvalidArgument, format!("patch: {wrong}")).into());
     }
     check_guarded(grants, own, Verb::Patch, &change, false)
@@ -194,7 +194,7 @@ fn check_intent(operation: &Operation, name: &str, arguments: &Value, intent: &s
     let Some(path) = &operation.intent else {
         return Ok(());
     };
-    match path::get(arguments, path).and_then(Value::as_str) {
+    match projection::get(arguments, path).and_then(Value::as_str) {
         Some(named) if named == intent => Ok(()),
         _ => Err(Failure::new(
             Code::InvalidArgument,
@@ -360,10 +360,10 @@ mod tests {
     fn what_is_created_belongs_to_nobody_else_and_a_workload_is_granted_by_name() {
         let created = |grant: Value, kind: &str, rest: Value| {
             let mut grant_of = json!({"apiVersion": "v1", "kind": kind});
-            plan::apply(&grant, &mut grant_of);
+            merge::apply(&grant, &mut grant_of);
             let mut content =
                 json!({"apiVersion": "v1", "kind": kind, "metadata": {"namespace": "team", "name": "a"}});
-            plan::apply(&rest, &mut content);
+            merge::apply(&rest, &mut content);
             check(&json!([{"create": grant_of}]), &Act::create(content.to_string()))
         };
         let denied = Err(Code::PermissionDenied);
@@ -434,7 +434,7 @@ mod tests {
     fn a_patch_leaves_alone_what_its_grant_does_not_name() {
         let patched = |grant: Value, subresource: Option<&str>, patch: Value| {
             let mut grant_of = json!({"apiVersion": "v1", "kind": "ConfigMap"});
-            plan::apply(&grant, &mut grant_of);
+            merge::apply(&grant, &mut grant_of);
             let act = Act::Patch(ObjectPatch {
                 object: object("ConfigMap", "team", "a"),
                 precondition: standing(),

@@ -160,7 +160,7 @@ pub(crate) fn shown<'a>(grant: &KindGrant, object: &'a str) -> Cow<'a, str> {
         return Cow::Borrowed(object);
     };
     let fields = fields.iter().map(String::as_str);
-    Cow::Owned(crate::path::project(object, fields.chain(KEPT_METADATA)))
+    Cow::Owned(crate::projection::project(object, fields.chain(KEPT_METADATA)))
 }
 
 /// Bytes of the selectors and of the projection of a question: API servers take no longer labels than 63 characters, and

@@ -8,8 +8,8 @@ use super::load::own_finalizer;
 use super::{Grants, Named, Refusal, Target, Ungranted, Verb, no_name};
 use crate::binding::{Binding, BindingSpec, Grant, KindGrant};
 use crate::contract::{Code, Failure, ObjectRef, Role};
+use crate::merge::{self, Edits};
 use crate::object::Object;
-use crate::plan::{self, Edits};
 
 /// What an act puts into another object.
 pub(super) struct Change<'a> {
@@ -125,12 +125,12 @@ pub fn check_writes(binding: &Binding, role: Role, snapshot: &Object, patch: &Va
         .policies
         .source(role)
         .and_then(|source| source.writes.as_ref());
-    let covered = |declared: &[String], path: &str| declared.iter().any(|d| plan::declares(d, path));
+    let covered = |declared: &[String], path: &str| declared.iter().any(|d| merge::declares(d, path));
     let finalizer = policy.manifest.finalizer.as_deref();
     let own = finalizer.map(own_finalizer);
     let edits = Edits::new(snapshot.tree(), patch.clone());
     edits.paths().into_iter().find_map(|(path, removes)| {
-        let within = |whole: &str| plan::declares(whole, &path);
+        let within = |whole: &str| merge::declares(whole, &path);
         if within("status.pending") {
             return Some("it writes status.pending, which is the host's".into());
         }
@@ -159,14 +159,14 @@ pub fn check_writes(binding: &Binding, role: Role, snapshot: &Object, patch: &Va
 pub(super) fn is_guarded(path: &str) -> bool {
     GUARDED_METADATA
         .iter()
-        .any(|field| plan::declares(&format!("metadata.{field}"), path))
+        .any(|field| merge::declares(&format!("metadata.{field}"), path))
 }
 
 pub(super) fn writes_guarded(spec: &BindingSpec, path: &str) -> bool {
     let named = |grant: &Grant| match grant {
         Grant::Write(paths) => paths
             .iter()
-            .any(|granted| is_guarded(granted) && plan::declares(granted, path)),
+            .any(|granted| is_guarded(granted) && merge::declares(granted, path)),
         _ => false,
     };
     spec.grants.iter().any(named)

@@ -266,7 +266,7 @@ mod tests {
 
     fn manifest(rest: Value) -> Manifest {
         let mut manifest = json!({"name": "p", "version": "1", "role": "lifecycle"});
-        crate::plan::apply(&rest, &mut manifest);
+        crate::merge::apply(&rest, &mut manifest);
         serde_json::from_value(manifest).expect("a manifest")
     }
 

@@ -532,7 +532,10 @@ impl Context<'_> {
     /// Whether the journals of the tenant, and of all, leave room for another answer.
     pub(super) fn may_hold_more(&self) -> bool {
         let guarded = self.is_guarded(Guard::RoomsAreBounded);
-        self.view.journals.may_hold_more(&self.frame.line, self.frame.id) || !guarded
+        self.view
+            .journals
+            .may_hold_more(&self.frame.tenant_queue, self.frame.id)
+            || !guarded
     }
 
     /// An answer counted so many objects.
@@ -938,15 +941,15 @@ mod tests {
     fn a_pass_of_a_tenant_that_holds_too_much_waits_until_others_hold_less() {
         let mut fixture = Fixture::new();
         listed(&mut fixture, vec![site("v")]);
-        let line = fixture.frame.line.clone();
+        let tenant_queue = fixture.frame.tenant_queue.clone();
         for pass in [PassId(0), fixture.frame.id] {
-            fixture.journals.begin(&line, pass);
+            fixture.journals.begin(&tenant_queue, pass);
         }
-        fixture.journals.hold(&line, PassId(0), 64 << 20, false);
+        fixture.journals.hold(&tenant_queue, PassId(0), 64 << 20, false);
         let (flow, commands) = fixture.requests(vec![config_map(false)]);
         let waits = |command: &Command| matches!(command, Command::Hold { waits: true, .. });
         assert!(commands.iter().any(waits), "{commands:?}");
-        fixture.journals.end(&line, PassId(0));
+        fixture.journals.end(&tenant_queue, PassId(0));
         let (flow, commands) = fixture.go_on(flow, PhaseEvent::Opened);
         assert!(matches!(flow, Flow::Wait(Phase::Stepping(_))), "{flow:?}");
         assert!(!commands.iter().any(waits), "{commands:?}");
@@ -1007,7 +1010,7 @@ mod tests {
             listed(&mut fixture, vec![site("v")]);
             let (flow, _) = fixture.requests(vec![config_map(true)]);
             let mut older = site("v");
-            crate::plan::apply(&json!({"metadata": {"resourceVersion": read}}), &mut older);
+            crate::merge::apply(&json!({"metadata": {"resourceVersion": read}}), &mut older);
             fixture.go_on(flow, found(Ok(older)));
             let moved = fixture
                 .work

@@ -61,7 +61,7 @@ impl Fixture {
                 name: "m".into(),
             },
             tenant: "default".into(),
-            line: "machines default".into(),
+            tenant_queue: "machines default".into(),
             binding: binding.clone(),
             started: at(0),
             causes: Vec::new(),
@@ -95,9 +95,13 @@ impl Fixture {
 
     /// Fills a room with what other passes do.
     pub(super) fn fill(&mut self, room: &Room) -> Vec<Taken> {
-        let Frame { line, binding, .. } = &self.frame;
+        let Frame {
+            tenant_queue,
+            binding,
+            ..
+        } = &self.frame;
         let others = (100..200).map(PassId).map(Waiter::Change);
-        others.for_each(|waiter| self.rooms.line_up(room, line, binding, waiter));
+        others.for_each(|waiter| self.rooms.enqueue(room, tenant_queue, binding, waiter));
         let taken = std::iter::from_fn(|| self.rooms.next(room)).map(|(taken, _)| taken);
         let taken = taken.collect();
         (100..200).for_each(|pass| drop(self.rooms.forget(PassId(pass))));
@@ -233,7 +237,7 @@ fn held() -> Lease {
 pub(super) fn machine(version: u64, rest: Value) -> Value {
     let mut value = json!({"apiVersion": "example.com/v1", "kind": "Machine", "metadata": {"namespace": "default",
         "name": "m", "uid": "u", "resourceVersion": version.to_string(), "generation": 1, "finalizers": [FINALIZER]}});
-    crate::plan::apply(&rest, &mut value);
+    crate::merge::apply(&rest, &mut value);
     value
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Frame {
     pub(crate) key: Key,
     pub(crate) tenant: Arc<str>,
     /// The fair-queueing group of the key: its binding and tenant.
-    pub(crate) line: Arc<str>,
+    pub(crate) tenant_queue: Arc<str>,
     /// As it was when the pass began: a swap concerns the next one.
     pub(crate) binding: Arc<Binding>,
     pub(crate) started: Now,

@@ -14,9 +14,9 @@ use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Gate, Phas
 use crate::call::{Call, Found, PendingEntry, Reply, Write};
 use crate::contract::{Code, Effect, Event, EventType, Failure, Next, ObjectQuery, Question, RetryClass};
 use crate::controller::Guard;
+use crate::merge::{self, Edits, Part};
 use crate::object::Object;
-use crate::path;
-use crate::plan::{self, Edits, Part};
+use crate::projection;
 use crate::record::{Discard, Outcome, WritePurpose};
 use crate::time::{Unix, millis};
 use crate::tree::Tree;
@@ -110,7 +110,7 @@ impl Publishing {
         let mut events = conclusion.events;
         if let (Some(judged), Some(snapshot)) = (judged, &frame.snapshot) {
             events = [judged.conclusion.events, events].concat();
-            patch = plan::combine(&judged.patch, &patch, &snapshot.tree());
+            patch = merge::combine(&judged.patch, &patch, &snapshot.tree());
         }
         events.truncate(frame.binding.spec.limits.events as usize);
         for event in &mut events {
@@ -171,7 +171,7 @@ impl Publishing {
         match (self.now, event) {
             // A write-ahead of this pass met a conflict: what is known would meet it again.
             (PublishStep::Writing(part, Gate::Due), PhaseEvent::Entered) if context.is_behind() => {
-                self.look_again(part, context)
+                self.read_again(part, context)
             }
             (PublishStep::Writing(part, Gate::Due), PhaseEvent::Entered)
             | (PublishStep::Writing(part, Gate::Waiting), PhaseEvent::Opened) => self.write(part, context),
@@ -182,7 +182,7 @@ impl Publishing {
                 self.written(part, Err(no_answer().effect_unknown()), context)
             }
             (PublishStep::Rereading(part), PhaseEvent::Reply(_, Reply::Objects(found))) => {
-                self.reread(part, found, context)
+                self.on_reread(part, found, context)
             }
             (PublishStep::Rereading(_), PhaseEvent::Cut(_)) => self.end(Outcome::Failed(no_answer())),
             (_, event) => Flow::unexpected(&Phase::Publishing(self), &event),
@@ -221,7 +221,7 @@ impl Publishing {
             if is_futile(part, &now, &desired, context.work) {
                 continue;
             }
-            let Some(patch) = plan::change(part, &now, &desired) else {
+            let Some(patch) = merge::change(part, &now, &desired) else {
                 continue;
             };
             let write = Write::Patch {
@@ -254,13 +254,13 @@ impl Publishing {
             }
             Err(failure) if failure.code == Code::NotFound => self.vanished(part, context),
             Err(failure) if failure.code == Code::Aborted || failure.effect == Effect::Unknown => {
-                self.look_again(part, context)
+                self.read_again(part, context)
             }
             Err(failure) => self.end(Outcome::Failed(failure)),
         }
     }
 
-    fn look_again(mut self, part: Part, context: &mut Context<'_>) -> Flow {
+    fn read_again(mut self, part: Part, context: &mut Context<'_>) -> Flow {
         let Some(current) = &context.work.current else {
             return self.end(Outcome::Discarded(Discard::Gone));
         };
@@ -287,17 +287,17 @@ impl Publishing {
         let unix = context.view.now.unix;
         let answer = answer.tree();
         let desired = self.what.desired(&answer, context.frame, context.work, unix);
-        for path in plan::not_kept(part, &answer, &desired) {
+        for path in merge::not_kept(part, &answer, &desired) {
             context.report(Report::NotKept(path));
         }
-        match plan::change(part, &answer, &desired) {
-            Some(left) => context.work.futile.insert(part, path::digest(&left)),
+        match merge::change(part, &answer, &desired) {
+            Some(left) => context.work.futile.insert(part, projection::digest(&left)),
             None => context.work.futile.remove(&part),
         };
     }
 
     /// After a conflict: what stands now decides whether the publication is rebased, thinned or given up.
-    fn reread(mut self, part: Part, found: Found, context: &mut Context<'_>) -> Flow {
+    fn on_reread(mut self, part: Part, found: Found, context: &mut Context<'_>) -> Flow {
         let fresh = match found.map(|mut found| found.pop()) {
             Ok(Some(fresh)) => fresh,
             Ok(None) => return self.vanished(part, context),
@@ -350,8 +350,8 @@ impl Publishing {
         let mut written = current.tree();
         let unix = context.view.now.unix;
         let desired = self.what.desired(&written, context.frame, context.work, unix);
-        if let Some(patch) = plan::change(part, &written, &desired) {
-            plan::apply(&patch, &mut written);
+        if let Some(patch) = merge::change(part, &written, &desired) {
+            merge::apply(&patch, &mut written);
         }
         let mut written = Tree::new(written);
         match fresh.at("metadata.generation") {
@@ -392,7 +392,7 @@ impl Publication {
             Some(edits) => edits.onto(now),
             None => now.clone(),
         });
-        let pending = Pending::standing(path::get(now, "status.pending").cloned());
+        let pending = Pending::standing(projection::get(now, "status.pending").cloned());
         // A list that somebody emptied is left as it is.
         if self.pending != Drops::None && pending.entries().next().is_some() {
             let keep = |entry: &PendingEntry| {
@@ -443,7 +443,7 @@ fn warning(reason: &str, message: String) -> Event {
 /// Whether a part needs nothing but what the API server did not keep the last time.
 fn is_futile(part: Part, now: &Value, desired: &Value, work: &Work) -> bool {
     work.futile.get(&part).is_some_and(|left| {
-        plan::change(part, now, desired).is_some_and(|change| path::digest(&change) == *left)
+        merge::change(part, now, desired).is_some_and(|change| projection::digest(&change) == *left)
     })
 }
 

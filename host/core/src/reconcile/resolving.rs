@@ -264,7 +264,7 @@ mod tests {
             (json!({"operation": "vm.copy"}), "vm.copy"),
         ] {
             let mut entry = entry("a");
-            crate::plan::apply(&odd, &mut entry);
+            crate::merge::apply(&odd, &mut entry);
             let pending = json!({"status": {"pending": [entry]}});
             let mut fixture = Fixture::of(machine(1, pending), &[Role::Lifecycle]);
             let phase = start(&fixture.frame);

@@ -13,7 +13,7 @@ use crate::contract::{
 use crate::fault::{Fault, FaultKind};
 use crate::object::Object;
 use crate::record::RoleRecord;
-use crate::{grants, plan};
+use crate::{grants, merge};
 
 /// Bytes of a note: it is an edge's id, or a word like it.
 const NOTE: usize = 1_024;
@@ -114,7 +114,7 @@ impl RoleRun {
 
     fn checked_patch(&self, frame: &Frame, patch: &Document) -> Result<Value, String> {
         let tree = patch.tree("its patch").map_err(|failure| failure.message)?;
-        if let Some(wrong) = plan::misshapen(tree, true) {
+        if let Some(wrong) = merge::misshapen(tree, true) {
             return Err(format!("its patch: {wrong}"));
         }
         let Some(snapshot) = &frame.snapshot else {

@@ -13,9 +13,9 @@ use crate::contract::{
 };
 use crate::controller::Guard;
 use crate::controller::locks::LockAnswer;
+use crate::merge::Part;
 use crate::object::{Object, ResourceVersion};
-use crate::path::Digest;
-use crate::plan::Part;
+use crate::projection::Digest;
 use crate::record::{RoleRecord, WritePurpose, WriteRecord};
 use crate::time::Boot;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use polity_core::contract::Code;
 use polity_core::fault::FaultKind;
-use polity_core::plan::Part;
+use polity_core::merge::Part;
 use polity_core::record::{Outcome, PassRecord, WritePurpose};
 use polity_tests::host_harness::story::Story;
 use polity_tests::specified::capa as specified;

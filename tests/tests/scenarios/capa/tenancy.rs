@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use polity::manifests::Manifests;
-use polity_core::path;
+use polity_core::projection;
 use polity_core::record::PassRecord;
 use polity_sim::{Effect, VmView};
 pub(crate) use polity_tests::host_harness::capa::CAPA;
@@ -358,7 +358,7 @@ impl<'a> Watched<'a> {
 
     /// Waits until a value of it is this.
     pub(crate) async fn until_is(&self, at: &str, wanted: &str) -> Value {
-        let holds = |object: &Value| path::get(object, at).is_some_and(|value| value == wanted);
+        let holds = |object: &Value| projection::get(object, at).is_some_and(|value| value == wanted);
         self.until(&format!("{at} is {wanted}"), holds).await
     }
 

@@ -16,8 +16,8 @@ fn a_tenant_has_so_many_passes_under_way_and_no_more() {
     let waiting = |desk: &Desk| desk.view("c").map(|view| view.waiting);
     assert_eq!(waiting(&desk), Some(WaitsFor::Call));
     let id = desk.controller.last_pass;
-    let line = "machines default".into();
-    desk.controller.journals.hold(&line, PassId(id), 0, true);
+    let tenant_queue = "machines default".into();
+    desk.controller.journals.hold(&tenant_queue, PassId(id), 0, true);
     assert_eq!(waiting(&desk), Some(WaitsFor::Memory));
 }
 

@@ -25,8 +25,8 @@ fn answers(commands: &[Command]) -> Vec<Result<Json, Code>> {
 /// The object as the API server shows it after a write.
 fn shown(version: u64, patch: &Value) -> PhaseEvent {
     let mut value = machine(version, json!({}));
-    crate::plan::apply(patch, &mut value);
-    crate::plan::apply(
+    crate::merge::apply(patch, &mut value);
+    crate::merge::apply(
         &json!({"metadata": {"resourceVersion": version.to_string()}}),
         &mut value,
     );

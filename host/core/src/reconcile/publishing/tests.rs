@@ -342,7 +342,7 @@ fn the_time_for_which_a_doubt_stands_is_published_in_quarters() {
 #[test]
 fn a_doubt_that_an_older_driver_cannot_look_for_is_a_condition() {
     let mut entry = entry("a");
-    plan::apply(&json!({"stamp": 2}), &mut entry);
+    merge::apply(&json!({"stamp": 2}), &mut entry);
     let pending = json!({"status": {"pending": [entry]}});
     let mut fixture = Fixture::of(machine(1, pending), &[Role::Lifecycle]);
     fixture.work.found = vec![Entry {
