@@ -1,4 +1,4 @@
-//! How a host opens the simulated cloud.
+//! The adapter of the simulated cloud.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use polity_clouds::{Adapter, Cloud, Gateway, OpenError, Opening, Sessions};
 
 const SIM: &str = "sim";
 
-/// The simulated cloud, as a binding names it. What it goes on from has its own seed and start.
+/// The simulated cloud, as a binding names it. A restored cloud keeps its own seed and start.
 pub const ADAPTER: Adapter = Adapter {
     name: SIM,
     schema: SimConfig::schema,

@@ -11,12 +11,14 @@ use polity_core::contract::{Answer, Code, Failure, Resolution};
 use crate::kernel::kept::{Disk, Receipt};
 use crate::{LONGEST, Reply, Sim, lost};
 
-/// A [`Sim`] behind the [`Cloud`] trait. Requests reach it checked and unsealed, by [`Gateway`](polity_clouds::Gateway).
+/// A [`Sim`] behind the [`Cloud`] trait. [`Gateway`](polity_clouds::Gateway) has checked and unsealed the
+/// requests that reach it.
 ///
 /// # Guarantees
 ///
-/// - What a call did is stored before its answer leaves, and in the order in which it was done: an answer waits for all
-///   that was done before it. A process that is killed loses nothing that anybody was told.
+/// - The effects of a call are stored before its answer leaves, in the order in which they happened: an
+///   answer waits for everything that was done before it. So a killed process loses nothing that a caller was
+///   told.
 pub struct SimCloud {
     state: Mutex<State>,
     catalogue: Arc<Catalogue>,
@@ -25,7 +27,7 @@ pub struct SimCloud {
 
 struct State {
     sim: Sim,
-    /// Where changes go; none: the simulation ends with its process.
+    /// The storage of changes; `None`: the simulation ends with its process.
     disk: Option<Disk>,
 }
 
@@ -35,7 +37,7 @@ impl SimCloud {
         Self::over(sim, clock, None)
     }
 
-    /// Puts a simulation on a clock, and what it does on a disk.
+    /// Puts a simulation on a clock, and its changes on a disk.
     pub(crate) fn kept(mut sim: Sim, clock: Arc<dyn Clock>, disk: Disk) -> Self {
         sim.note_changes();
         Self::over(sim, clock, Some(disk))
@@ -51,28 +53,28 @@ impl SimCloud {
         }
     }
 
-    /// Looks into the simulation, at the clock's present moment: all VMs, faults to come. What it shows may be lost with
-    /// the process.
+    /// Looks into the simulation at the clock's present moment: all VMs, faults to come. What it shows may be
+    /// lost with the process.
     pub fn inspect<T>(&self, look: impl FnOnce(&mut Sim, u64) -> T) -> T {
         look(&mut self.lock().sim, self.clock.now_ms())
     }
 
-    /// Does something with the simulation, of which nothing will be lost once this has returned.
+    /// Changes the simulation. Once this has returned, the change is stored.
     ///
     /// # Errors
-    /// It is done, and could not be stored.
+    /// The change is made but could not be stored.
     pub async fn tell<T>(&self, act: impl FnOnce(&mut Sim, u64) -> T) -> Result<T, Failure> {
         let (done, receipt) = self.act(act);
         stored(receipt).await.map(|()| done)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic inside is a defect of ours, and half a change at worst.
+        // A panic inside is a bug of Polity and leaves at worst an incomplete change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something at once. What it changed goes to the disk before anybody else does something; the receipt says when
-    /// it is there, with all that was done before.
+    /// Changes the simulation at once. The changes go to the disk before anybody else can change it. The
+    /// receipt tells when they are stored, with all earlier ones.
     fn act<T>(&self, act: impl FnOnce(&mut Sim, u64) -> T) -> (T, Option<Receipt>) {
         let mut state = self.lock();
         let State { sim, disk } = &mut *state;
@@ -80,13 +82,13 @@ impl SimCloud {
         let is_dirty = sim.take_dirty();
         let receipt = disk.as_mut().and_then(|disk| match is_dirty {
             true => Some(disk.store(sim.changes())),
-            // What was read may be what is not stored yet.
+            // The caller may have read something that is not stored yet, so it waits for that.
             false => (!disk.is_settled()).then(|| disk.store(Vec::new())),
         });
         (done, receipt)
     }
 
-    /// Lets an answer out once it is there and what it rests on is stored.
+    /// Returns when the answer's time has come and everything that it rests on is stored.
     async fn answer_after(&self, after_ms: u64, receipt: Option<Receipt>) -> Result<(), Failure> {
         let ((), stored) = futures::future::join(self.clock.sleep_ms(after_ms), stored(receipt)).await;
         stored
@@ -118,7 +120,7 @@ impl SimCloud {
     }
 }
 
-/// Waits until it is.
+/// Waits until the changes are stored.
 async fn stored(receipt: Option<Receipt>) -> Result<(), Failure> {
     let Some(receipt) = receipt else {
         return Ok(());
@@ -174,9 +176,9 @@ impl Cloud for SimCloud {
     }
 }
 
-/// Asked of any cloud: whether it is simulated.
+/// Whether a cloud is simulated.
 pub trait Simulated {
-    /// The simulation behind it, for what only a simulation can tell: all VMs, faults to come.
+    /// The simulation behind the cloud, for what only a simulation can show: all VMs, faults to come.
     fn simulation(&self) -> Option<&SimCloud>;
 }
 

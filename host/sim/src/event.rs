@@ -1,4 +1,4 @@
-//! What services tell each other, and themselves.
+//! Events between services, and from a service to itself.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,39 +7,39 @@ use crate::kernel;
 use crate::kernel::call::Stamp;
 use crate::power::Power;
 
-/// The kernel, with the words of the simulated cloud.
+/// The kernel with the types of the simulated cloud.
 pub(crate) type Kernel = kernel::Kernel<Event, Quirk>;
-/// A call, with the words of the simulated cloud.
+/// A call with the types of the simulated cloud.
 pub(crate) type Call = kernel::call::Call<Quirk>;
 
-/// Something that has happened, of which every service hears. Things are known by the number of their VM.
+/// Something that has happened. Every service hears of it. Things are named by the number of their VM.
 ///
-/// Announced, it is carried to all services before anything else happens. Scheduled, it is carried to them at its time:
-/// what a service does later it tells itself.
+/// An announced event reaches all services before anything else happens. A scheduled event reaches them at
+/// its time; in this way a service also schedules its own work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Event {
-    /// A VM was turned on or off; none: it is gone.
+    /// A VM was turned on or off; `None`: the VM is gone.
     PowerChanged { vm: u64, power: Option<Power> },
-    /// A VM is there.
+    /// A VM exists now.
     Appeared { vm: u64 },
-    /// A VM was turned on because a caller wanted it.
+    /// A VM was turned on by a call.
     Started { vm: u64 },
-    /// Somebody does something to a VM, or something befalls its node.
+    /// Somebody changes a VM, or its node gets a problem.
     Intervened { vm: u64, does: Intervention },
-    /// Nobody can see a trace of the VM any more.
+    /// No trace of the VM can be seen any more.
     Forgotten { vm: u64 },
-    /// A machine was made whose node joins by itself.
+    /// A machine was created whose node joins by itself.
     MachineMade(MachineMade),
-    /// A machine was made that joins when it is told to, and only once it is prepared.
+    /// A machine was created that joins when it is told to, and only after it was prepared.
     MachineAdded { vm: u64, node_name: String },
     /// An agent has prepared its machine.
     Prepared { vm: u64 },
-    /// A machine is a node from now on, with another object than before.
+    /// A machine has become a node, with a new object.
     NodeJoined { vm: u64 },
     /// A machine has booted: its node may join, or is heard of again.
     Booted { vm: u64 },
-    /// Nobody remembers the node of a machine that is gone.
+    /// The node of a removed machine is no longer shown.
     NodeForgotten { vm: u64 },
     /// Packages are installed, unless this work was interrupted.
     Installed { vm: u64, work: u64 },
@@ -58,9 +58,9 @@ pub(crate) struct MachineMade {
     pub(crate) name: String,
     pub(crate) node_name: String,
     pub(crate) stamp: Stamp,
-    /// The digest of the token it joins with.
+    /// The digest of the token with which it joins.
     pub(crate) token: Option<String>,
-    /// Milliseconds after it has booted; none: as the configuration says.
+    /// The milliseconds from boot to join; `None`: as configured.
     pub(crate) joins_after: Option<u64>,
     pub(crate) never_joins: bool,
 }

@@ -1,11 +1,11 @@
-//! Guards that tests take away one by one, to see that they notice.
+//! Guards that tests remove one by one, to check that the tests notice.
 
-/// What a guard guards.
+/// A guard of the simulated cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
-    /// A create is absent only if somebody could look, and found nothing.
+    /// A create is absent only if a look was possible and found nothing.
     AbsentTakesALook,
-    /// A machine is rebooted only by who knows which boot it is.
+    /// A reboot request must name the boot that it ends.
     RebootsNameTheBoot,
 }
 

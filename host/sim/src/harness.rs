@@ -1,4 +1,4 @@
-//! What tests of the simulated cloud share: calls, configurations, and a hand on the clock.
+//! The test harness of the simulated cloud: calls, configurations, and a clock that the test moves.
 
 pub(crate) use polity_core::call::{CloudRequest, PendingEntry, Session};
 pub(crate) use polity_core::contract::{Answer, Code, Failure, Resolution};
@@ -50,7 +50,7 @@ pub(crate) fn clone_arguments(owner: &str, name: &str) -> Value {
     })
 }
 
-/// Fixed times, no lag: what happens when is known.
+/// A configuration with fixed times and without lag, so that every moment is known.
 pub(crate) fn plain() -> SimConfig {
     let task = Between::exactly(10_000);
     SimConfig {
@@ -93,7 +93,7 @@ pub(crate) fn plain() -> SimConfig {
     }
 }
 
-/// A simulation and a hand on its clock.
+/// A simulation with a clock that the test moves.
 pub(crate) struct Bench {
     pub(crate) sim: Sim,
     pub(crate) now: u64,
@@ -107,7 +107,7 @@ impl Bench {
         }
     }
 
-    /// The same cloud goes on with another configuration, as after a restart.
+    /// Continues the same cloud with another configuration, as after a restart.
     pub(crate) fn reconfigure(&mut self, change: impl FnOnce(&mut SimConfig)) {
         let mut config = self.sim.config.clone();
         change(&mut config);
@@ -140,20 +140,20 @@ impl Bench {
             .expect("its record")
     }
 
-    /// A VM of this owner, named as its owner, off.
+    /// Creates a VM of this owner, named as its owner, turned off.
     pub(crate) fn vm(&mut self, owner: &str) -> Value {
         let task = self.run(owner, "vm.clone", clone_arguments(owner, owner));
         assert_eq!(task["state"], "success", "{task}");
         json!({"id": task["vm"]})
     }
 
-    /// What making a machine was answered.
+    /// The answer to the creation of a machine.
     pub(crate) fn machine(&mut self, owner: &str, name: &str) -> Value {
         self.call(owner, "machine.create", json!({"name": name}))
             .expect("a machine")
     }
 
-    /// A machine of a pool, whose agent is installed with these versions to begin with; its id.
+    /// Adds a machine to a pool and installs its agent with these initial versions. Returns its id.
     pub(crate) fn member(&mut self, owner: &str, name: &str, seed: Value) -> Value {
         let pools = json!({"pools": [{"pool": "w", "tier": "worker"}]});
         self.call(owner, "pool.ensure", pools).expect("pools");
@@ -168,7 +168,7 @@ impl Bench {
         id
     }
 
-    /// A machine of a pool that is prepared; its id.
+    /// Adds a prepared machine to a pool. Returns its id.
     pub(crate) fn prepared(&mut self, owner: &str, name: &str) -> Value {
         let id = self.member(owner, name, json!({}));
         let node = format!("node-{name}");
@@ -177,7 +177,7 @@ impl Bench {
         id
     }
 
-    /// A machine of a pool that has made its owner's cluster; its id.
+    /// Adds a machine that has created its owner's cluster. Returns its id.
     pub(crate) fn first_node(&mut self, owner: &str, name: &str) -> Value {
         let id = self.prepared(owner, name);
         let labels = json!({"pool": "w"});
@@ -186,7 +186,7 @@ impl Bench {
         id
     }
 
-    /// The only node there is.
+    /// The only node.
     pub(crate) fn node(&mut self) -> NodeView {
         let nodes = self.sim.nodes(self.now);
         assert_eq!(nodes.len(), 1, "{nodes:?}");
@@ -197,7 +197,7 @@ impl Bench {
         pending("vm.clone", name, &format!("key-{name}"), self.now)
     }
 
-    /// An entry of the owner `u`.
+    /// A pending entry of the owner `u`.
     pub(crate) fn entry_of(&self, operation: &str, name: &str) -> PendingEntry {
         PendingEntry {
             operation: operation.to_owned(),
@@ -211,7 +211,7 @@ impl Bench {
     }
 }
 
-/// An entry that was written at this time.
+/// A pending entry that was written at this time.
 pub(crate) fn pending(operation: &str, intent: &str, key: &str, since: u64) -> PendingEntry {
     PendingEntry {
         operation: operation.to_owned(),
@@ -241,7 +241,8 @@ pub(crate) fn done(answer: Value) -> Resolution {
     Resolution::Done(answer.to_string().into())
 }
 
-/// A create of which the request was lost is absent one millisecond after everybody would see what it made.
+/// Checks that a create whose request was lost becomes absent one millisecond after its result would be
+/// visible to all.
 pub(crate) fn absent_only_after_everybody_would_see_it(operation: &str, arguments: &Value) {
     let mut b = Bench::new(with([rule(operation, Trouble::LoseRequest)]));
     let doubted = b.entry_of(operation, text_of(arguments, "name"));
@@ -252,7 +253,8 @@ pub(crate) fn absent_only_after_everybody_would_see_it(operation: &str, argument
     assert_eq!(b.resolve("u", &doubted), Resolution::Absent);
 }
 
-/// Whatever becomes of a create: what was absent never comes, and what was done is there.
+/// Checks that the result of an absent create never appears, and that the result of a create that was done
+/// exists.
 pub(crate) fn absent_never_followed_by_an_effect(operation: &str, arguments: &Value) {
     let (mut absent, mut done) = (0, 0);
     for seed in 0..300 {

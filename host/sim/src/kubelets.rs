@@ -1,7 +1,8 @@
-//! The nodes of simulated machines: what kubeadm and the kubelets of a real cluster would do, once a second.
+//! Plays the nodes of simulated machines. Once a second it does what kubeadm and the kubelets of a real
+//! cluster would do.
 //!
-//! A machine that joins gets a Node, whose conditions follow the simulation; while its kubelet is at work, pods that
-//! are to end do end.
+//! A machine that joins gets a Node, whose conditions follow the simulation. As long as its kubelet runs,
+//! pods that are deleted end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +16,10 @@ use serde_json::{Value, json};
 
 use crate::{NodeCondition, NodeView, SimCloud, Simulated as _};
 
-/// Milliseconds of the clock between two looks.
+/// The interval between two looks, in milliseconds of the clock.
 const EVERY: u64 = 1_000;
 
-/// The API server that kubelets speak to.
+/// The API server to which the kubelets speak.
 pub trait Objects: Send + Sync {
     /// Answers a question about objects.
     fn read(&self, question: Question) -> BoxFuture<'_, Result<Value, Failure>>;
@@ -26,11 +27,11 @@ pub trait Objects: Send + Sync {
     /// Changes an object.
     fn write(&self, write: Write) -> BoxFuture<'_, Result<(), Failure>>;
 
-    /// Creates an object, or merges it into the one that stands at its name.
+    /// Creates an object, or merges it into the object that has its name.
     fn apply(&self, object: Value) -> BoxFuture<'_, Result<(), Failure>>;
 }
 
-/// Plays the kubelets of every simulated cloud that is open, for as long as it is polled.
+/// Plays the kubelets of every open simulated cloud, as long as the future is polled.
 pub async fn play(
     clock: Arc<dyn Clock>,
     objects: Arc<dyn Objects>,
@@ -45,7 +46,7 @@ pub async fn play(
         for cloud in clouds() {
             let Some(sim) = cloud.simulation() else { continue };
             if let Err(failure) = kubelets.look(sim, clock.now_ms()).await {
-                // The next look finds what is left to do.
+                // The next look does what is left.
                 tracing::debug!(%failure, "the nodes of simulated machines");
             }
         }
@@ -59,10 +60,11 @@ struct Kubelets {
 }
 
 impl Kubelets {
-    /// What was done is the simulation's to remember: a Node that somebody deletes is not made again by a kubelet that
-    /// runs on, nor by one of the next process.
+    /// The simulation remembers which Nodes were created. So a Node that somebody deletes is not created
+    /// again by a running kubelet, nor by one of the next process.
     async fn look(&mut self, sim: &SimCloud, unix: u64) -> Result<(), Failure> {
-        // A machine that is lost with the process must leave no Node.
+        // The state is stored before a Node is created: a machine that is lost with the process must leave no
+        // Node.
         let nodes = sim.tell(|sim, now| sim.nodes(now)).await?;
         for node in &nodes {
             let id = &node.provider_id;
@@ -83,7 +85,7 @@ impl Kubelets {
         }
     }
 
-    /// Writes the conditions of a Node, where they changed and the Node is still that of this machine.
+    /// Writes the conditions of a Node if they changed and the Node still belongs to this machine.
     async fn show(&mut self, node: &NodeView) -> Result<(), Failure> {
         let conditions = conditions(node);
         if self.shown.get(&node.provider_id) == Some(&conditions) {
@@ -109,14 +111,14 @@ impl Kubelets {
         Ok(())
     }
 
-    /// Ends the pods whose time is over, where somebody is there to end them.
+    /// Ends the pods whose grace period is over, if the kubelet of their node runs.
     async fn end_pods(&self, nodes: &[NodeView], unix: u64) -> Result<(), Failure> {
         let query = ListQuery {
             latest: true,
             ..ListQuery::all(kind("Pod"))
         };
         let pods = self.objects.read(Question::Objects(query)).await?;
-        // Times of the API server are written alike, to the second.
+        // The API server writes times in this form, to the second, so texts can be compared.
         let now = rfc3339(unix);
         for pod in pods.as_array().into_iter().flatten() {
             let on = |node: &&NodeView| pod["spec"]["nodeName"] == *node.name && node.heard;
@@ -150,7 +152,7 @@ impl Kubelets {
     }
 }
 
-/// As a kubelet registers it: with how it is.
+/// The Node as a kubelet registers it, with its conditions.
 fn object(node: &NodeView) -> Value {
     let mut object = json!({
         "apiVersion": "v1", "kind": "Node",
@@ -174,7 +176,7 @@ fn conditions(node: &NodeView) -> Value {
     node.conditions.iter().map(condition).collect()
 }
 
-/// A kubelet's conditions with those that somebody else has written: its agent, for one.
+/// The kubelet's conditions together with those that others wrote, for example its agent.
 fn beside_those_of_others(conditions: &Value, node: &Value) -> Value {
     let own = |kind: &Value| {
         conditions

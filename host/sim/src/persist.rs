@@ -1,4 +1,4 @@
-//! A simulated cloud that outlives its process.
+//! Stores a simulated cloud beyond its process.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use crate::kernel::clock::Head;
 use crate::kernel::kept::{Change, Note, Record, RecordKey};
 use crate::sim::Sim;
 
-/// What a snapshot says it is, and a database.
+/// The format of a snapshot and of a database.
 const FORMAT: &str = "polity-sim/3";
-/// The name under which there is one record, which every change brings with it.
+/// The name of the one record that is stored with every change.
 const HEAD: &str = "head";
 
-/// The record of that name.
+/// The content of that record.
 #[derive(Serialize, Deserialize)]
 struct Kept<H> {
     format: String,
     head: H,
 }
 
-/// All records, the head beside them.
+/// All records, and the head.
 #[derive(Serialize, Deserialize)]
 struct Snapshot {
     #[serde(flatten)]
@@ -30,25 +30,27 @@ struct Snapshot {
     records: Vec<(String, String, String)>,
 }
 
-/// A snapshot that cannot be continued from.
+/// The reason why a simulated cloud cannot be restored.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// It is damaged, or no snapshot at all.
+    /// The snapshot is damaged, or is no snapshot.
     #[error("the snapshot of the simulated cloud cannot be read")]
     Unreadable(#[source] serde_json::Error),
-    /// Another version of Polity wrote it.
-    #[error("the snapshot of the simulated cloud has format {0:?}, this host reads {FORMAT:?}")]
+    /// The snapshot was written by another version of Polity.
+    #[error(
+        "the snapshot of the simulated cloud has the format {0:?}, but this host reads {FORMAT:?}: start with an empty folder"
+    )]
     Format(String),
-    /// A record is of no sort that is known here.
-    #[error("the database of the simulated cloud has a record in {0:?}, of which this host knows nothing")]
+    /// The database has a record of an unknown table.
+    #[error("the database of the simulated cloud has a record in the unknown table {0:?}")]
     Table(String),
-    /// What everything else rests on is missing.
-    #[error("the database of the simulated cloud has records without a beginning")]
+    /// The database has records but no head.
+    #[error("the database of the simulated cloud is damaged: its head record is missing")]
     Headless,
 }
 
 impl Sim {
-    /// Everything but the configuration and the log of effects, as JSON. No secret is in it.
+    /// Everything but the configuration and the log of effects, as JSON. It contains no secrets.
     pub fn snapshot(&mut self) -> String {
         let mut records = Vec::new();
         for (name, table) in self.tables() {
@@ -61,7 +63,7 @@ impl Sim {
         serde_json::to_string(&Snapshot { head, records }).expect("a snapshot is JSON")
     }
 
-    /// Goes on from a snapshot. Rules and events of the configuration are known by their place in it.
+    /// Restores a snapshot. Rules and events of the configuration are identified by their position in it.
     pub fn restore(config: SimConfig, snapshot: &str) -> Result<Self, RestoreError> {
         #[derive(Deserialize)]
         struct Format {
@@ -78,7 +80,7 @@ impl Sim {
         Self::from_head(config, head, records)
     }
 
-    /// Goes on from the records of a database; none if there are none.
+    /// Restores the records of a database; `None` if there are none.
     pub(crate) fn from_records(config: SimConfig, records: &[Record]) -> Result<Option<Self>, RestoreError> {
         if records.is_empty() {
             return Ok(None);
@@ -110,19 +112,19 @@ impl Sim {
         Ok(sim)
     }
 
-    /// Whether something has changed that a restart must not forget, since this was asked last.
+    /// Whether something changed since the last call that must survive a restart.
     pub fn take_dirty(&mut self) -> bool {
         self.kernel.take_dirty()
     }
 
-    /// Notes what changes from now on: at first, all that there is.
+    /// Notes changes from now on. At first everything counts as changed.
     pub(crate) fn note_changes(&mut self) {
         for (_, table) in self.tables() {
             table.begin();
         }
     }
 
-    /// What changed since it was asked last, the clock and the counters included.
+    /// The changes since the last call, the clock and the counters included.
     pub(crate) fn changes(&mut self) -> Vec<Change> {
         let head = Kept {
             format: FORMAT.to_owned(),

@@ -36,7 +36,7 @@ use crate::services::task::Tasks;
 use crate::services::vm::Vms;
 use crate::services::{Context, Service};
 
-/// How this cloud marks what it creates: by owner, tenant, account and, with client tokens, key.
+/// The version of the stamp on created things: owner, tenant, account and, with client tokens, key.
 const STAMP: u32 = 1;
 
 /// A simulated cloud.
@@ -45,7 +45,7 @@ pub struct Sim {
     pub(crate) kernel: Kernel,
     pub(crate) vms: Hypervisor,
     services: Vec<Box<dyn Service>>,
-    /// The service of each operation, by its place.
+    /// The service of each operation, by its position.
     routes: BTreeMap<String, usize>,
     checked: Checked,
     /// How often a service has panicked.
@@ -54,14 +54,14 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// An empty cloud at this moment (Unix milliseconds), from which the configuration's times are counted.
+    /// An empty cloud at this moment (Unix milliseconds). The configuration's times count from it.
     pub fn new(config: SimConfig, seed: u64, start_ms: u64) -> Self {
         Self::with_services(services(&config), config, |settings| {
             Kernel::new(settings, seed, start_ms)
         })
     }
 
-    /// A cloud that goes on from here, once its tables are restored.
+    /// A cloud at this point of its time. Its tables are restored afterwards.
     pub(crate) fn at(config: SimConfig, head: Head) -> Self {
         Self::with_services(services(&config), config, |settings| {
             Kernel::with_head(settings, head)
@@ -100,11 +100,11 @@ impl Sim {
         }
     }
 
-    /// Counts the configuration's times from this moment, unless somebody has called it already.
+    /// Lets the configuration's times count from this moment, unless something was called already.
     pub fn begin(&mut self, now_ms: u64) {
         let is_fresh = self.kernel.is_fresh();
         let mut tables = self.tables().into_iter();
-        // What is due are the events that wait for their time.
+        // Only the events that wait for their time are scheduled.
         if is_fresh && tables.all(|(name, table)| name == DUE || table.is_empty()) {
             self.kernel.begin(now_ms);
         }
@@ -118,24 +118,24 @@ impl Sim {
         tables
     }
 
-    /// What it can do.
+    /// The operations of the cloud.
     pub fn catalogue(&self) -> &Arc<Catalogue> {
         self.checked.catalogue()
     }
 
-    /// The latest time it was told.
+    /// The latest time that was passed in.
     pub fn now(&self) -> u64 {
         self.kernel.now()
     }
 
-    /// How often a service has panicked since this process began: each is a defect of ours, which no simulation must
-    /// overlook.
+    /// How often a service has panicked since this process began. Each panic is a bug of Polity, and tests of
+    /// the simulation check the number.
     pub fn panics(&self) -> u64 {
         self.panics
     }
 
-    /// Performs a call at this moment (Unix milliseconds). What it does is done when this returns; the answer is
-    /// still on its way.
+    /// Performs a call at this moment (Unix milliseconds). Its effects are complete when this returns; the
+    /// answer is still on its way.
     pub fn perform(&mut self, now_ms: u64, request: &CloudRequest) -> Reply {
         let way = request.key.as_ref().map_or(Way::Perform, |_| Way::Commit);
         match self.checked.request(request, way) {
@@ -160,8 +160,8 @@ impl Sim {
         }
     }
 
-    /// Opens a session as a plan says. Milliseconds until the answer is there, and the answer; `deadline-exceeded` of
-    /// one that was lost.
+    /// Opens a session for a plan. Returns the milliseconds until the answer arrives, and the answer;
+    /// `deadline-exceeded` if it is lost.
     pub fn open_session(&mut self, now_ms: u64, request: &SessionRequest) -> (u64, Result<Opened, Failure>) {
         let now = self.advance(now_ms);
         self.with(now, |sessions: &mut Sessions, cx| sessions.open(cx, request))
@@ -181,7 +181,8 @@ impl Sim {
         })
     }
 
-    /// Lets everything happen that is due by now. Time never goes back: an earlier `now` is taken for the latest one.
+    /// Lets everything happen that is due by now. An earlier `now` counts as the latest one, so time never
+    /// goes back.
     pub fn advance(&mut self, now_ms: u64) -> u64 {
         let now = self.kernel.set_now(now_ms);
         while let Some((at, due)) = self.kernel.take_due() {
@@ -206,7 +207,8 @@ impl Sim {
         }
     }
 
-    /// Carries what was announced to the hypervisor and to all services, and what they announce in turn.
+    /// Passes announced events to the hypervisor and to all services, and then the events that these
+    /// announce.
     fn carry_events(&mut self, at: u64) {
         while let Some(event) = self.kernel.next_announced() {
             self.vms.on_event(&mut self.kernel, at, &event);
@@ -241,7 +243,7 @@ impl Sim {
         self.kernel.end_task(at, number, ended);
     }
 
-    /// It is time for something that the scenario makes happen to a VM.
+    /// Performs an event of the scenario on a VM.
     fn intervene(&mut self, at: u64, index: usize) {
         let (Some(cue), Some(event)) = (self.kernel.cue(at, index), self.config.events.get(index)) else {
             return;
@@ -259,7 +261,7 @@ impl Sim {
         self.vms.note_intervention(at, number, does);
     }
 
-    /// Lets one service do something. None: it has panicked. Whatever it had in hand, the others go on.
+    /// Lets one service work, and catches a panic: `None`. The other services go on.
     fn run<T>(
         &mut self,
         place: usize,
@@ -275,7 +277,7 @@ impl Sim {
         let done = catch_unwind(AssertUnwindSafe(|| act(service, &mut cx))).ok();
         if done.is_none() {
             self.panics += 1;
-            // It may have changed something without saying so.
+            // The service may have changed records without noting it.
             self.kernel.mark_dirty();
         }
         done

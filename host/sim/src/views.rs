@@ -1,4 +1,4 @@
-//! What only a simulation can tell: all there is, and all that happened.
+//! The state that only a simulation can show: all things that exist, and all that happened.
 
 use crate::config::scenario::REACHABLE;
 use crate::kernel::faults::Subject;
@@ -18,52 +18,52 @@ use crate::sim::Sim;
 pub struct VmView {
     /// `vm-7`
     pub id: String,
-    /// Which is the intent of its clone as well.
+    /// The name, which is also the intent of its clone.
     pub name: String,
-    /// The primary's uid, in the shipped policy.
+    /// The instance UUID. The shipped policy sets it to the primary's uid.
     pub instance_uuid: String,
-    /// The primary's uid, as the host said.
+    /// The primary's uid, as the host gave it.
     pub owner: String,
     /// The tenant that the primary belonged to.
     pub tenant: String,
-    /// The account that it is in; none for the cloud's own.
+    /// The account; `None` for the cloud's own.
     pub account: Option<String>,
     /// The key of the pending entry.
     pub key: Option<String>,
     /// Off while it is being cloned.
     pub power: Power,
-    /// Its clone is running.
+    /// Whether its clone is running.
     pub creating: bool,
     /// Guest metadata.
     pub metadata: Option<String>,
-    /// Addresses that anybody can use, in the order of its NICs.
+    /// The addresses that others can use, in the order of its NICs.
     pub ips: Vec<String>,
-    /// When its clone was submitted; Unix milliseconds.
+    /// When its clone was submitted, in Unix milliseconds.
     pub submitted: u64,
 }
 
 impl Sim {
-    /// All VMs at this moment, clones in progress among them, the oldest first.
+    /// All VMs at this moment, oldest first. Clones under way are among them.
     pub fn vms(&mut self, now_ms: u64) -> Vec<VmView> {
         let now = self.advance(now_ms);
         let there = self.vms.all().filter(|vm| vm.creating() || vm.exists());
         there.map(|vm| VmView::new(vm, now)).collect()
     }
 
-    /// The nodes that have joined, at this moment, the oldest machine first. A machine that is gone is told of for ten
-    /// minutes more. [`Sim::next_event_after`] says when to look again.
+    /// The nodes that have joined, oldest machine first. A removed machine is shown for ten minutes more.
+    /// [`Sim::next_event_after`] tells when to look again.
     pub fn nodes(&mut self, now_ms: u64) -> Vec<NodeView> {
         self.advance(now_ms);
         self.service::<Cluster>().views(&self.kernel)
     }
 
-    /// All machines of pools at this moment, the oldest first.
+    /// All machines of pools at this moment, oldest first.
     pub fn pool_machines(&mut self, now_ms: u64) -> Vec<PoolMachine> {
         let now = self.advance(now_ms);
         self.service::<Pools>().views(&self.vms, now)
     }
 
-    /// The routers' VMs at this moment, the oldest first.
+    /// The VMs of routers at this moment, oldest first.
     pub fn routers(&mut self, now_ms: u64) -> Vec<RouterView> {
         let now = self.advance(now_ms);
         self.service::<Routers>().views(&self.vms, now)
@@ -74,12 +74,12 @@ impl Sim {
         self.service::<Routers>().port_views()
     }
 
-    /// What the sessions that have not expired are known by.
+    /// The tokens of the sessions that have not expired.
     pub fn session_tokens(&self) -> impl Iterator<Item = &str> {
         self.service::<Sessions>().tokens()
     }
 
-    /// Whether the scenario lets the API server of the machines' cluster answer.
+    /// Whether the scenario lets the API server answer that machines join.
     pub fn api_server_answers(&mut self, now_ms: u64) -> bool {
         self.advance(now_ms);
         self.service::<Cluster>().answers(&self.kernel)
@@ -90,18 +90,18 @@ impl Sim {
         self.vms.effects()
     }
 
-    /// Stops remembering effects, for simulations without end.
+    /// Stops logging effects, for simulations without end.
     pub fn forget_effects(&mut self) {
         self.vms.remember_effects(false);
     }
 
-    /// Remembers effects from now on, where they were forgotten.
+    /// Logs effects from now on.
     pub fn remember_effects(&mut self) {
         self.vms.remember_effects(true);
     }
 
-    /// When something happens by itself next: a task ends, an outage begins or is over, an operator intervenes, a
-    /// node joins or is given up.
+    /// When something happens by itself next: a task ends, an outage begins or ends, an operator intervenes,
+    /// a node joins or is given up.
     pub fn next_event_after(&mut self, now_ms: u64) -> Option<u64> {
         let now = self.advance(now_ms);
         let turns = self.service::<Cluster>().turns(&self.kernel);
@@ -109,21 +109,21 @@ impl Sim {
         edges.chain(self.kernel.next_due()).min()
     }
 
-    /// From now on nothing goes wrong any more. What has begun goes on: doomed tasks fail, late effects arrive.
+    /// Stops all faults. What has begun continues: tasks that are to fail do fail, and late effects arrive.
     pub fn stop_faults(&mut self) {
         self.kernel.stop_faults();
     }
 
-    /// Whether the scenario has something left to do: an outage or an event to come, an effect that is late, a rule
-    /// with `until` before that time, a rule with `nth` or `count` that has not fired so often (`each` and
-    /// `probability` aside: nobody can say when those are done).
+    /// Whether the scenario still has something to do: an outage or an event to come, a late effect, a rule
+    /// with `until` before that time, a rule with `nth` or `count` that has not fired as often. Rules with
+    /// `each` or `probability` do not count: nobody can say when they are done.
     pub fn has_unfinished_faults(&mut self, now_ms: u64) -> bool {
         let now = self.advance(now_ms);
         self.kernel.has_unfinished_faults(now)
             || self.service::<Cluster>().has_unfinished_faults(&self.kernel)
     }
 
-    /// Whoever plays the cluster has made a Node for the machine that joined.
+    /// Notes that a Node was created for the machine that joined.
     pub fn note_registered(&mut self, provider_id: &str) {
         let now = self.now();
         self.with(now, |cluster: &mut Cluster, cx| {
@@ -131,7 +131,7 @@ impl Sim {
         });
     }
 
-    /// Whoever plays the cluster has deleted the Node of the machine that left.
+    /// Notes that the Node of the machine that left was deleted.
     pub fn note_deregistered(&mut self, provider_id: &str) {
         let now = self.now();
         self.with(now, |cluster: &mut Cluster, cx| {
@@ -139,8 +139,8 @@ impl Sim {
         });
     }
 
-    /// Tells of a bootstrap token that was made, as it will be in `machine.create`: the value, or where nothing
-    /// unseals, the reference. `ttl_ms` is how long it is valid. Made anew, it is valid again.
+    /// Makes a minted bootstrap token known. `token` is as it will be in `machine.create`: the value, or the
+    /// reference where nothing unseals it. `ttl_ms` is its lifetime. A revoked token becomes valid again.
     pub fn admit_token(&mut self, now_ms: u64, token: &Value, ttl_ms: u64) {
         let now = self.advance(now_ms);
         self.with(now, |cluster: &mut Cluster, cx| {
@@ -148,8 +148,8 @@ impl Sim {
         });
     }
 
-    /// Tells of a bootstrap token that was taken back, as [`Sim::admit_token`] would of one that was made: no machine
-    /// joins with it any more.
+    /// Makes a bootstrap token invalid, which is named as in [`Sim::admit_token`]. No machine can join with
+    /// it any more.
     pub fn revoke_token(&mut self, now_ms: u64, token: &Value) {
         let now = self.advance(now_ms);
         self.with(now, |cluster: &mut Cluster, cx| {
@@ -157,7 +157,8 @@ impl Sim {
         });
     }
 
-    /// What whoever asks is told: whether the API server answers, unless a rule of the scenario denies it.
+    /// The answer to the question whether the API server is reachable: it answers, and no rule of the
+    /// scenario denies it.
     pub fn reachable(&mut self, now_ms: u64) -> bool {
         let now = self.advance(now_ms);
         let subject = Subject {

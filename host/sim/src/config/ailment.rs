@@ -1,13 +1,13 @@
-//! What a node can have.
+//! Problems that a node can have.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Something that is wrong with a node.
+/// A problem of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Ailment {
-    /// It says itself that it is not ready.
+    /// The node reports itself as not ready.
     NotReady,
     /// `MemoryPressure`
     MemoryPressure,
@@ -24,7 +24,7 @@ pub enum Ailment {
 }
 
 impl Ailment {
-    /// Those that have a condition of their own, which is false while nothing is wrong.
+    /// The problems that have a condition of their own, which is false while there is no problem.
     pub(crate) const CONDITIONS: [(Ailment, &'static str); 6] = [
         (Ailment::MemoryPressure, "MemoryPressure"),
         (Ailment::DiskPressure, "DiskPressure"),

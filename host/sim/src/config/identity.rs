@@ -1,17 +1,17 @@
-//! Who is who in the simulated cloud, as it is configured: principals, their credentials, and who may become whom.
+//! Identities in the simulated cloud: principals, their credentials, and the roles that they may assume.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use polity_clouds::Millis;
 
-/// Someone whom a credential plan `{"account": name}` can name.
+/// An account that a credential plan `{"account": name}` can name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Account {
     /// As the plan names it.
     pub name: String,
-    /// Whom the cloud believes to talk to.
+    /// The principal as which the cloud sees the caller.
     pub principal: String,
 }
 
@@ -27,22 +27,23 @@ pub struct Account {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct IdentityProvider {
-    /// Whose the host's own credentials are: an empty chain, and every call without a session. None: there are none.
+    /// The principal of the host's own credentials: an empty chain uses them, and so does every call without
+    /// a session. Without it the host has no credentials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<Principal>,
     /// Fixed credentials.
     pub access_keys: Vec<AccessKey>,
-    /// Who can be become.
+    /// The roles that can be assumed.
     pub roles: Vec<IamRole>,
 }
 
-/// Somebody in an account.
+/// A principal of an account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Principal {
     /// The account's id.
     pub account: String,
-    /// Who it is.
+    /// The ARN of the principal.
     pub arn: String,
 }
 
@@ -52,15 +53,15 @@ pub struct Principal {
 pub struct AccessKey {
     /// `AccessKeyID`
     pub id: String,
-    /// SHA-256 of `SecretAccessKey`, in lower-case hexadecimal: the key itself is nobody's business here. Without it
-    /// every one that is not empty is taken.
+    /// The SHA-256 of `SecretAccessKey` in lower-case hexadecimal; the configuration never holds the key
+    /// itself. Without it, every key that is not empty is accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_sha256: Option<String>,
     /// The account's id.
     pub account: String,
-    /// Whose it is.
+    /// The ARN of the principal that the key belongs to.
     pub arn: String,
-    /// Expired from then on.
+    /// When the key expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Millis>,
 }
@@ -71,41 +72,41 @@ pub struct AccessKey {
 pub struct IamRole {
     /// `arn:aws:iam::ACCOUNT:role/NAME`
     pub arn: String,
-    /// The account it acts in; that of its ARN if it is not set.
+    /// The account in which the role acts; by default that of its ARN.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
     /// The ARNs that may assume it; `*` stands for any characters.
     #[serde(default)]
     pub trusts: Vec<String>,
-    /// What who assumes it has to say.
+    /// The external id that a caller must give.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_id: Option<String>,
-    /// The longest a session may last.
+    /// The longest session of the role.
     #[serde(default = "an_hour")]
     pub longest: Millis,
-    /// Whose tokens it may be assumed with.
+    /// The tokens with which the role can be assumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub web_identity: Option<WebIdentity>,
 }
 
-/// Tokens of namespaces.
+/// Tokens of service accounts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WebIdentity {
-    /// Whose; `*` stands for any characters.
+    /// The namespaces whose tokens are accepted; `*` stands for any characters.
     pub namespaces: Vec<String>,
-    /// For whom they must be meant.
+    /// The audience that the tokens must have.
     pub audience: String,
 }
 
 impl IamRole {
-    /// The account that its sessions act in.
+    /// The account in which its sessions act.
     pub(crate) fn acts_in(&self) -> String {
         let own = || self.arn.split(':').nth(4).unwrap_or_default().to_owned();
         self.account.clone().unwrap_or_else(own)
     }
 
-    /// Who has assumed it.
+    /// The ARN of a session of this role.
     pub(crate) fn assumed(&self, session_name: &str) -> String {
         let name = self.arn.rsplit('/').next().unwrap_or_default();
         format!(

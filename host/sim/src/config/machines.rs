@@ -14,13 +14,13 @@ use crate::kernel::between::Between;
 pub struct Machines {
     /// How long a machine takes to boot.
     pub boot: Between,
-    /// How long after that its node joins.
+    /// How long after the boot its node joins.
     pub join: Between,
-    /// What nodes are called: `{name}` stands for the machine's name, `{number}` for a number that no other one has.
+    /// The names of nodes: `{name}` stands for the machine's name, `{number}` for a unique number.
     pub node_name: String,
-    /// How long a node is not heard of before it counts as unknown.
+    /// How long a node can be silent before its state is unknown.
     pub grace: Millis,
-    /// With which bootstrap tokens machines join.
+    /// The bootstrap tokens with which machines can join.
     pub tokens: Tokens,
 }
 
@@ -30,7 +30,7 @@ impl Default for Machines {
             boot: Between::new(10_000, 40_000),
             join: Between::new(2_000, 30_000),
             node_name: "node-{name}".to_owned(),
-            // kube-controller-manager's --node-monitor-grace-period, until Kubernetes 1.31.
+            // The default of kube-controller-manager's --node-monitor-grace-period until Kubernetes 1.31.
             grace: Millis::seconds(40),
             tokens: Tokens::default(),
         }
@@ -38,21 +38,22 @@ impl Default for Machines {
 }
 
 impl Machines {
-    /// What the node of the machine of this name and number is called.
+    /// The name of the node of a machine with this name and number.
     pub(crate) fn node_name_of(&self, name: &str, number: u64) -> String {
         let pattern = self.node_name.replace("{name}", name);
         pattern.replace("{number}", &number.to_string())
     }
 }
 
-/// With which bootstrap tokens machines join.
+/// The bootstrap tokens with which machines can join.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Tokens {
-    /// With none, and with every one that is neither revoked nor known to have ended.
+    /// Machines join without a token, and with any token that is neither revoked nor known to have expired.
     #[default]
     Any,
-    /// Only with one that the simulation was told of, by [`Sim::admit_token`](crate::Sim::admit_token).
+    /// Machines join only with a token that the simulation was told of by
+    /// [`Sim::admit_token`](crate::Sim::admit_token).
     Minted,
 }
 
@@ -60,13 +61,13 @@ pub enum Tokens {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct PoolDurations {
-    /// Until a node agent is installed.
+    /// To install a node agent.
     pub install: Between,
-    /// Until the first node is made.
+    /// To create the first node.
     pub init: Between,
-    /// Until a machine has joined.
+    /// To join a machine.
     pub join: Between,
-    /// Until a machine is gone.
+    /// To remove a machine.
     pub remove: Between,
 }
 
@@ -81,15 +82,15 @@ impl Default for PoolDurations {
     }
 }
 
-/// What agents can install on machines of pools.
+/// The packages that agents can install on machines of pools.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Packages {
-    /// How long that takes.
+    /// How long an installation takes.
     pub takes: Between,
-    /// The versions that there are. A package that is not listed has every version.
+    /// The versions that exist. A package that is not listed has every version.
     pub known: BTreeMap<String, Vec<String>>,
-    /// Packages whose change wants a reboot.
+    /// The packages whose change needs a reboot.
     pub reboot_for: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a simulated cloud is like: the adapter's configuration, and the `cloud` part of a scenario file.
+//! The configuration of a simulated cloud: of the adapter, and in the `cloud` part of a scenario file.
 
 pub(crate) mod ailment;
 pub(crate) mod identity;
@@ -46,21 +46,23 @@ pub use vms::{Network, TaskDurations, Template};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct SimConfig {
-    /// What may be cloned. None listed: every name is a template with one disk.
+    /// The templates that can be cloned. With an empty list, every name is a template with one disk.
     pub templates: Vec<Template>,
-    /// What a NIC may be attached to. None listed: every name is a network with DHCP.
+    /// The networks that NICs can attach to. With an empty list, every name is a network with DHCP.
     pub networks: Vec<Network>,
-    /// What routers boot from. None listed: every id is an image.
+    /// The images that routers boot from. With an empty list, every id is an image.
     pub images: Vec<Image>,
-    /// What a plain credential plan may name.
+    /// The accounts that a plain credential plan can name.
     pub accounts: Vec<Account>,
-    /// Whom credentials belong to, and who may become whom.
+    /// The principals, their credentials, and the roles that they may assume.
     pub identity: IdentityProvider,
-    /// A kinder cloud: a create with the key of an earlier one is answered with the task of that one.
+    /// Whether the cloud knows client tokens: a create with the key of an earlier one is answered with that
+    /// one's task.
     pub tokens: bool,
-    /// False: two VMs of one folder may share a name. Then only a `lag` of 0 protects who searches before cloning.
+    /// Whether names of VMs are unique in a folder. If not, a search before a clone prevents duplicates only
+    /// with a `lag` of 0.
     pub unique_names: bool,
-    /// How far a search or a read may lag behind the writes, at most. A kinder cloud: 0.
+    /// How far a search or a read may lag behind writes, at most. With 0 nothing lags.
     pub lag: Millis,
     /// How long an answer takes.
     pub answers: Between,
@@ -70,23 +72,23 @@ pub struct SimConfig {
     pub tasks: TaskDurations,
     /// How long after power-on a NIC gets its address.
     pub dhcp: Between,
-    /// How long an ended task can be asked for; never shorter than `lag`.
+    /// How long a task's record is kept after the task has ended; never shorter than `lag`.
     pub task_retention: Millis,
     /// How machines become nodes.
     pub machines: Machines,
     /// How long work on machines of pools takes.
     pub pools: PoolDurations,
-    /// What agents can install.
+    /// The packages that agents can install.
     pub packages: Packages,
     /// How routers boot and are plugged.
     pub routers: Routers,
     /// When the API server that machines join does not answer.
     pub api_server_down: Vec<Span>,
-    /// What goes wrong with calls. The first rule that fires decides.
+    /// Faults of calls. The first rule that fires decides.
     pub faults: Vec<FaultRule>,
     /// When the whole cloud cannot be reached.
     pub outages: Vec<Outage>,
-    /// What other people do to VMs.
+    /// Changes of VMs by other people.
     pub events: Vec<WorldEvent>,
 }
 
@@ -105,7 +107,7 @@ impl Default for SimConfig {
             queue: Between::new(0, 2_000),
             tasks: TaskDurations::default(),
             dhcp: Between::new(3_000, 30_000),
-            // As long as vCenter keeps them.
+            // vCenter keeps records of tasks for as long.
             task_retention: Millis::seconds(600),
             machines: Machines::default(),
             pools: PoolDurations::default(),
@@ -125,14 +127,14 @@ impl SimConfig {
         schemars::schema_for!(SimConfig).to_value()
     }
 
-    /// Reads a configuration, checked against the schema, so that an error names its path. A file in YAML is read
-    /// into a JSON value first.
+    /// Reads a configuration after checking it against the schema, so that an error names its path. A YAML
+    /// file is read into a JSON value first.
     pub fn from_value(value: &Value) -> Result<Self, ConfigError> {
         let config: Self = configuration(value)?;
         config.check().map(|()| config)
     }
 
-    /// What a schema cannot say.
+    /// Checks the rules that a schema cannot express.
     fn check(&self) -> Result<(), ConfigError> {
         let ranges = [
             ("answers", self.answers),
@@ -157,32 +159,36 @@ impl SimConfig {
             ("routers.stop", self.routers.stop),
         ];
         for (path, range) in ranges {
-            ensure(range.min <= range.max, path, "min is larger than max")?;
+            ensure(range.min <= range.max, path, "min must not be larger than max")?;
         }
         for (i, rule) in self.faults.iter().enumerate() {
             let path = format!("faults.{i}.probability");
             ensure(
                 rule.probability.is_none_or(|p| (0.0..=1.0).contains(&p)),
                 &path,
-                "not between 0 and 1",
+                "must be between 0 and 1",
             )?;
-            ensure(rule.nth != Some(0), &format!("faults.{i}.nth"), "counted from 1")?;
+            ensure(
+                rule.nth != Some(0),
+                &format!("faults.{i}.nth"),
+                "must be at least 1",
+            )?;
         }
         for (i, outage) in self.outages.iter().enumerate() {
             ensure(
                 outage.from < outage.until,
                 &format!("outages.{i}.until"),
-                "not after `from`",
+                "must be later than `from`",
             )?;
         }
         for (i, span) in self.api_server_down.iter().enumerate() {
             let path = format!("apiServerDown.{i}.until");
-            ensure(span.from < span.until, &path, "not after `from`")?;
+            ensure(span.from < span.until, &path, "must be later than `from`")?;
         }
         Ok(())
     }
 
-    /// The longest that any rule delays an effect.
+    /// The longest time by which a rule delays an effect.
     pub(crate) fn latest_effect(&self) -> u64 {
         let late = |rule: &FaultRule| match rule.then {
             Trouble::HappenLate(by) => by.0,

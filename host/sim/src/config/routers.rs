@@ -1,4 +1,4 @@
-//! How routers boot, and of what.
+//! How routers boot, and from which images and ports.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,13 +19,13 @@ use crate::kernel::between::Between;
 pub struct Routers {
     /// How long it takes until a router's VM can be reached.
     pub build: Between,
-    /// How long after that, or after it was turned on, it answers.
+    /// How long after that, or after power-on, the router answers.
     pub boot: Between,
-    /// How long it takes until it shows a port that was plugged in or out.
+    /// How long it takes until the VM shows that a port was plugged in or unplugged.
     pub plug: Between,
-    /// How long it takes to remove it.
+    /// How long it takes to remove the VM.
     pub stop: Between,
-    /// What ports there are. None listed: every network has a port of every MAC address.
+    /// The ports that exist. With an empty list, every network has a port of every MAC address.
     pub ports: Vec<RouterPort>,
 }
 
@@ -41,29 +41,29 @@ impl Default for Routers {
     }
 }
 
-/// A port that routers can have.
+/// A port that a router can have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RouterPort {
-    /// The network it is in.
+    /// The network of the port.
     pub network: String,
     /// Its MAC address.
     pub mac: String,
-    /// Whose it is; everybody's if it is not set.
+    /// The tenant that the port belongs to; without one it belongs to all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// For which router of that tenant it was made; for any if it is not set.
+    /// The router of that tenant for which the port was made; without one any router may have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
 }
 
-/// Something that routers boot from.
+/// An image that routers boot from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Image {
-    /// As `router.boot` names it.
+    /// The id by which `router.boot` names it.
     pub id: String,
-    /// Who may boot it; none listed: everybody.
+    /// The tenants that may boot it. An empty list allows all.
     #[serde(default)]
     pub tenants: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! What a scenario makes go wrong, as it is written.
+//! The faults and events of a scenario, as they are written in its file.
 
 use polity_clouds::catalogue::{machine, node, router, task, vm};
 use polity_core::contract::Code;
@@ -12,17 +12,18 @@ use crate::kernel::faults::{Fault, Rule, glob};
 use crate::power::Power;
 use polity_clouds::Millis;
 
-/// Which calls go wrong, and how. A rule without `nth`, `count` and `probability` fires each time.
+/// Which calls fail, and how. A rule without `nth`, `count` and `probability` fires each time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FaultRule {
-    /// The operation; `*` stands for any characters. `resolve` is what the host asks about creates in doubt,
-    /// `reachable` whether the API server answers that machines join, which any trouble denies. Sessions
-    /// are opened by `sts.assume-role`, `sts.assume-role-with-web-identity` and at last `sts.get-caller-identity`.
+    /// The operation; `*` stands for any characters. `resolve` is the question about creates in doubt.
+    /// `reachable` is the question whether the API server answers that machines join; any fault denies it.
+    /// Sessions are opened by `sts.assume-role`, `sts.assume-role-with-web-identity` and, as the last call,
+    /// `sts.get-caller-identity`.
     #[serde(default = "anything")]
     pub operation: String,
-    /// Only calls on VMs, machines or routers of this name; `*` stands for any characters. Of the `sts` calls: the ARN
-    /// of the role, or of the caller.
+    /// Only calls on VMs, machines or routers of this name; `*` stands for any characters. For `sts` calls:
+    /// the ARN of the role or of the caller.
     #[serde(default = "anything")]
     pub vm: String,
     /// Only calls for the object of this uid.
@@ -31,30 +32,30 @@ pub struct FaultRule {
     /// Only calls for objects of this tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Not before.
+    /// Only calls at or after this time.
     #[serde(default)]
     pub from: Millis,
-    /// Not at or after.
+    /// Only calls before this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Millis>,
     /// Only the nth call that matches, counted from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nth: Option<u64>,
-    /// Only the first so many that match.
+    /// Only this many of the first calls that match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// `nth` and `count` are counted for each owner by itself.
+    /// Whether `nth` and `count` are counted for each owner separately.
     #[serde(default)]
     pub each: bool,
-    /// Only as often as this, drawn from the seed.
+    /// Only with this probability, drawn from the seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
-    /// What goes wrong.
+    /// How the call fails.
     pub then: Trouble,
 }
 
 impl FaultRule {
-    /// Every call of an operation goes wrong like this; the fields narrow it down.
+    /// A rule for every call of an operation. Its other fields restrict it.
     pub fn new(operation: &str, then: Trouble) -> Self {
         FaultRule {
             operation: operation.to_owned(),
@@ -72,105 +73,112 @@ impl FaultRule {
     }
 }
 
-/// How a call goes wrong.
+/// How a call fails.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Trouble {
-    /// It is refused and nothing happens.
+    /// The call is refused, and nothing happens.
     #[serde(rename_all = "camelCase")]
     Fail {
-        /// `unavailable` and so on.
+        /// The code of the failure.
         #[schemars(with = "String")]
         code: Code,
-        /// For people. `{userData}`, `{bootstrapToken}` and `{token}` stand for the resolved arguments, `{session}` for
-        /// the session's own token, and in an `sts` call `{SecretAccessKey}` and so on for the values of the plan's
-        /// Secret: a cloud that repeats what it was given.
+        /// The message for people. `{userData}`, `{bootstrapToken}` and `{token}` stand for the resolved
+        /// arguments, `{session}` for the session's own token, and in an `sts` call `{SecretAccessKey}` and
+        /// so on for the values of the plan's Secret. With them the cloud repeats what it was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
-        /// The earliest sensible next try.
+        /// The earliest sensible time of the next try.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after: Option<Millis>,
     },
-    /// It happens, and is said to have failed.
+    /// The effect happens, but the answer is a failure.
     FailAfterwards {
-        /// `unknown` and so on.
+        /// The code of the failure.
         #[schemars(with = "String")]
         code: Code,
     },
-    /// It happens, and this is answered instead of what the catalogue says: an API that grew, or broke.
+    /// The effect happens, and this is the answer instead of the catalogue's: an API that was extended or is
+    /// broken.
     AnswerWith(Value),
-    /// It never arrives: nothing happens and nothing is answered.
+    /// The request is lost: nothing happens, and there is no answer.
     LoseRequest,
-    /// It happens, and nothing is answered.
+    /// The effect happens, and the answer is lost.
     LoseAnswer,
-    /// Nothing is answered, and it happens only after this long. Widens `visible-within`. Matches no `node.*`: an agent
-    /// stands on its machine.
+    /// There is no answer, and the effect happens only after this time. This extends `visible-within`. It
+    /// matches no `node.*`, because an agent runs on its machine.
     HappenLate(Millis),
-    /// It happens at once and is answered after this long: not at all if that is too long for the operation.
+    /// The effect happens at once, and the answer takes this long. If that is too long for the operation,
+    /// there is no answer.
     AnswerAfter(Millis),
-    /// The task that it starts ends in this error. Matches only operations that start tasks, and `node.ensure`.
+    /// The task that the call starts ends in this error. Matches only operations that start tasks, and
+    /// `node.ensure`.
     FailTask {
-        /// `InsufficientResourcesFault` and so on.
+        /// The fault, for example `InsufficientResourcesFault`.
         fault: String,
         /// For people.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
-    /// The task that it starts runs this long. Matches only operations that start tasks, and `node.ensure`.
+    /// The task that the call starts takes this long. Matches only operations that start tasks, and
+    /// `node.ensure`.
     TaskTakes(Millis),
-    /// A task is read in this state, which the catalogue need not know: an API that grew. Matches only `task.get`.
+    /// The task is shown in this state, which the catalogue need not know: an API that was extended. Matches
+    /// only `task.get`.
     TaskState(String),
     /// The machine's node joins this long after it has booted. Matches only `machine.create`.
     JoinsAfter(Millis),
     /// The machine's node never joins. Matches only `machine.create`.
     NeverJoins,
-    /// The machine's node is called like this. Matches only `machine.create`.
+    /// The name of the machine's node. Matches only `machine.create`.
     NodeName(String),
-    /// The machine does not come back from this reboot until somebody turns it on. Matches only `node.reboot`.
+    /// The machine does not come back from this reboot until somebody turns it on. Matches only
+    /// `node.reboot`.
     NeverReturns,
     /// The router's VM never answers. Matches only `router.boot`.
     NeverBoots,
     /// The router's VM never shows the change. Matches only `port.attach` and `port.detach`.
     NeverPlugs,
-    /// The credentials are valid, and lead to this account. Matches only `sts.get-caller-identity`.
+    /// The credentials are valid but belong to this account. Matches only `sts.get-caller-identity`.
     LeadsTo(String),
 }
 
-/// A time in which the API server that the machines join does not answer: nobody joins, no node is heard of, and
-/// Whoever asks whether it is reachable is told so.
+/// A time in which the API server that the machines join does not answer: no machine joins, no node is heard
+/// of, and the question whether it is reachable is denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Span {
-    /// When it begins.
+    /// The beginning.
     pub from: Millis,
-    /// When it is over.
+    /// The end.
     pub until: Millis,
 }
 
-/// Something that happens to a VM without anybody asking Polity; once.
+/// Something that happens to a VM without a request of Polity, once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WorldEvent {
-    /// The name of the VM, machine or router. While there is none, the event waits for it.
+    /// The name of the VM, machine or router. If there is none, the event waits for it.
     pub vm: String,
-    /// Not before.
+    /// The earliest time.
     #[serde(default)]
     pub at: Millis,
-    /// This long after a power-on task of the VM ended, or after a machine was made. Without it: as soon as it may.
+    /// The time after a power-on task of the VM has ended, or after the machine was created. Without it the
+    /// event happens as early as it may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_power_on: Option<Millis>,
-    /// Given up at this time.
+    /// The time at which the event is given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Millis>,
     /// What happens.
     pub does: Intervention,
 }
 
-/// What other people do to VMs and routers, or what befalls the nodes of machines.
+/// An action of other people on VMs and routers, or a problem of a machine's node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Intervention {
-    /// It is removed, whatever its power.
+    /// The VM is removed, whatever its power is.
     Vanish,
     /// An operator turns it on.
     PowerOn,
@@ -178,25 +186,25 @@ pub enum Intervention {
     PowerOff,
     /// An operator suspends it.
     Suspend,
-    /// The machine's node, if it has joined, is not heard of any more; the machine runs on.
+    /// The machine's node, if it has joined, falls silent. The machine runs on.
     FallSilent,
-    /// The machine's node has something.
+    /// The machine's node gets this problem.
     Ail(Ailment),
-    /// The machine's node is well and heard of again; if it had left, or was never to join, it joins. A router's VM
-    /// answers again.
+    /// The machine's node is well again and heard of. If it had left, or was never to join, it joins. A
+    /// router's VM answers again.
     Recover,
     /// The machine's node, if it has joined, leaves the cluster; the machine runs on.
     Leave,
-    /// Somebody wants another machine instead of this one of a pool.
+    /// The pool wants another machine instead of this one.
     Retire,
-    /// The router's VM runs on and answers no more.
+    /// The router's VM runs on but no longer answers.
     Hang,
     /// The router is removed from the network service; its VM runs on.
     Withdraw,
 }
 
 impl Intervention {
-    /// The power that the VM has from then on, none if it is gone. Nothing where its power is not concerned.
+    /// The power of the VM afterwards: `Some(None)` if it is gone, `None` if its power does not change.
     pub(crate) fn power(self) -> Option<Option<Power>> {
         match self {
             Intervention::Vanish => Some(None),
@@ -207,7 +215,7 @@ impl Intervention {
         }
     }
 
-    /// The operation that would have done it, or that tells of it.
+    /// The operation that would have had this effect, or that shows it.
     pub(crate) fn operation(self) -> &'static str {
         match self {
             Intervention::Vanish => vm::DESTROY,
@@ -219,10 +227,10 @@ impl Intervention {
     }
 }
 
-/// A fault that only the service understands that performs the call.
+/// A fault that only the service that performs the call understands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Quirk {
-    /// The machine's node joins so many milliseconds after it has booted.
+    /// The machine's node joins this many milliseconds after the machine has booted.
     JoinsAfter(u64),
     NeverJoins,
     NodeName(String),
@@ -232,16 +240,16 @@ pub(crate) enum Quirk {
     LeadsTo(String),
 }
 
-/// An operation as far as rules can tell operations apart.
+/// The properties of an operation by which rules tell operations apart.
 #[derive(Clone, Debug)]
 pub(crate) struct RuleTarget {
     pub(crate) operation: String,
-    /// It answers a task.
+    /// Whether the operation answers a task.
     pub(crate) starts_task: bool,
 }
 
 impl FaultRule {
-    /// The rule as the kernel applies it, to those of these operations that it can meet.
+    /// The rule in the kernel's form, for those of these operations that it can match.
     pub(crate) fn compile(&self, operations: &[RuleTarget]) -> Rule<Quirk> {
         let met = operations.iter().filter(|met| self.then.can_meet(met));
         let met = met.map(|met| met.operation.clone());
@@ -272,7 +280,7 @@ impl Trouble {
             Trouble::JoinsAfter(_) | Trouble::NeverJoins | Trouble::NodeName(_) => {
                 operation == machine::CREATE
             }
-            // An agent stands on its machine: nothing is on its way there.
+            // An agent runs on its machine, so no request is on its way.
             Trouble::HappenLate(_) => !operation.starts_with("node."),
             Trouble::NeverReturns => operation == node::REBOOT,
             Trouble::NeverBoots => operation == router::BOOT,
@@ -313,18 +321,18 @@ impl Trouble {
     }
 }
 
-/// The calls by which sessions are opened.
+/// The operations that open sessions.
 pub(crate) const ASSUME: &str = "sts.assume-role";
 pub(crate) const ASSUME_BY_TOKEN: &str = "sts.assume-role-with-web-identity";
-/// The last call of every plan: whose the credentials are.
+/// The last call of every plan: it tells whose the credentials are.
 pub(crate) const CALLER: &str = "sts.get-caller-identity";
-/// What the host asks about creates in doubt.
+/// The question about creates in doubt.
 pub(crate) const RESOLVE: &str = "resolve";
-/// Whether the API server answers that machines join; any trouble says that it does not.
+/// The question whether the API server answers that machines join. Any fault denies it.
 pub(crate) const REACHABLE: &str = "reachable";
 
 impl WorldEvent {
-    /// When it happens, as the kernel keeps it.
+    /// The event in the kernel's form.
     pub(crate) fn cue(&self) -> Cue {
         Cue {
             about: self.vm.clone(),

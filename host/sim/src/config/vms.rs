@@ -1,32 +1,32 @@
-//! What VMs are made of, and how long work on them takes.
+//! The parts of VMs, and how long tasks on VMs take.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::between::Between;
 
-/// Something that can be cloned.
+/// A template that can be cloned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Template {
-    /// Its name or path, as `vm.clone` names it.
+    /// The name or path by which `vm.clone` names it.
     pub name: String,
     /// The networks of its NICs, for clones that name none.
     #[serde(default)]
     pub networks: Vec<String>,
-    /// How many disks it has. Only a template with exactly one can be given another `diskGiB`.
+    /// The number of its disks. Only a template with exactly one disk can be cloned with another `diskGiB`.
     #[serde(default = "one")]
     pub disks: u32,
-    /// Who may clone it; none listed: everybody.
+    /// The tenants that may clone it. An empty list allows all.
     #[serde(default)]
     pub tenants: Vec<String>,
 }
 
-/// Something that NICs attach to.
+/// A network that NICs attach to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Network {
-    /// As `vm.clone` names it.
+    /// The name by which `vm.clone` names it.
     pub name: String,
     /// Whether NICs get an address.
     #[serde(default = "yes")]
@@ -36,7 +36,7 @@ pub struct Network {
     pub connected: bool,
 }
 
-/// How long each kind of task runs.
+/// How long each kind of task takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 #[allow(missing_docs, reason = "named as the operations are")]

@@ -1,4 +1,4 @@
-//! How VMs come to be, and how those are found again whose create is in doubt.
+//! How VMs are created, and how a VM is found again whose create is in doubt.
 
 use polity_core::contract::{Code, Failure};
 
@@ -12,7 +12,7 @@ use crate::kernel::call::Caller;
 use crate::power::Power;
 
 impl Hypervisor {
-    /// With client tokens: the VM that an earlier call of this operation with this key has made.
+    /// With client tokens: the VM that an earlier call of this operation with this key has created.
     pub(crate) fn made_earlier(&self, kernel: &Kernel, call: &Call) -> Option<u64> {
         let key = call.key.as_deref().filter(|_| kernel.settings().client_tokens)?;
         let mut own = self.of_owner(&call.caller.owner);
@@ -23,8 +23,8 @@ impl Hypervisor {
         made.map(|vm| vm.number)
     }
 
-    /// Where the name is unique among the VMs of the caller's tenant that stand `among` these. It is refused where it has
-    /// to be `unique` and one of this `kind` has it.
+    /// The scope in which the name is unique among the VMs of the caller's tenant that stand `among` these.
+    /// If it must be `unique` and one of this `kind` has the name, it is refused.
     pub(crate) fn place(
         &self,
         call: &Call,
@@ -43,7 +43,7 @@ impl Hypervisor {
         }
     }
 
-    /// A VM of this name is there at once, turned off. The caller says what kind it is, and then starts it.
+    /// Creates a VM of this name at once, turned off. The caller sets its kind and then starts it.
     pub(crate) fn create(&mut self, kernel: &mut Kernel, at: u64, call: &Call, place: String) -> u64 {
         let owner = &call.caller.owner;
         let number = kernel.number();
@@ -54,7 +54,7 @@ impl Hypervisor {
         number
     }
 
-    /// A VM that was created is turned on, and with that the call has done what it is for.
+    /// Turns a created VM on, which completes its create.
     pub(crate) fn start_created(&mut self, kernel: &mut Kernel, at: u64, call: &Call, number: u64) {
         self.set_power(kernel, at, number, Some(Power::On));
         self.note(at, &call.operation, Happened::Submitted, number);
@@ -64,7 +64,7 @@ impl Hypervisor {
         kernel.mark_dirty();
     }
 
-    /// A VM that a task is about to clone: nobody sees it yet.
+    /// Adds a VM that a task is about to clone. It is not visible yet.
     pub(crate) fn begin_clone(&mut self, at: u64, call: &Call, clone: Clone) {
         let mut vm = Vm::new(clone.number, call, clone.place, clone.uuids, at);
         vm.nics = clone.nics;
@@ -72,7 +72,7 @@ impl Hypervisor {
         self.insert(vm);
     }
 
-    /// The clone has ended: it is there, powered off.
+    /// Ends the clone: the VM exists, powered off.
     pub(crate) fn end_clone(&mut self, kernel: &mut Kernel, at: u64, number: u64) {
         if let Some(vm) = self.vms.get_mut(&number) {
             vm.appear(at);
@@ -87,7 +87,7 @@ impl Hypervisor {
         self.vms.insert(number, vm);
     }
 
-    /// The VM that a create has made since then, of those that the caller sees now.
+    /// The VM that a create has made since then, among those that the caller sees now.
     pub(crate) fn trace(&self, caller: &Caller, trace: &Trace<'_>) -> Option<u64> {
         let mut own = self.of_owner(&caller.owner);
         let found = own.find(|vm| {
@@ -101,32 +101,33 @@ impl Hypervisor {
     }
 }
 
-/// What a clone is made of.
+/// The parts of a clone.
 pub(crate) struct Clone {
     pub(crate) number: u64,
     /// The task that clones it.
     pub(crate) task: u64,
-    /// Where its name is unique.
+    /// The scope in which its name is unique.
     pub(crate) place: String,
-    /// Of the instance, and of the BIOS.
+    /// The UUIDs of the instance and of the BIOS.
     pub(crate) uuids: [String; 2],
     pub(crate) nics: Vec<Nic>,
 }
 
-/// What is known of a create in doubt. Times are Unix milliseconds.
+/// What is known of a create in doubt. Times are in Unix milliseconds.
 pub(crate) struct Trace<'a> {
     pub(crate) operation: &'a str,
     pub(crate) intent: &'a str,
-    /// With client tokens the key tells, whatever the clock of the host shows that wrote the entry.
+    /// With client tokens the key identifies the create, whatever the clock of the host that wrote the entry
+    /// shows.
     pub(crate) key: Option<&'a str>,
-    /// It was not made before.
+    /// The earliest time at which it could have been made.
     pub(crate) since: u64,
     /// The moment that the look sees.
     pub(crate) seen: u64,
 }
 
 impl Trace<'_> {
-    /// With client tokens the key tells; without, only the name.
+    /// Whether a thing is the created one: by the key with client tokens, otherwise by the name.
     pub(crate) fn is(&self, name: &str, key: Option<&str>) -> bool {
         match self.key {
             Some(_) => self.key == key,

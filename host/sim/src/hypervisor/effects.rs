@@ -1,4 +1,4 @@
-//! Everything that happened to VMs, in order.
+//! The log of everything that happened to VMs, in order.
 
 use super::Hypervisor;
 use super::vm;
@@ -11,7 +11,8 @@ use crate::kernel::tasks::Task;
 pub struct Effect {
     /// Unix milliseconds.
     pub at: u64,
-    /// `vm.clone` and so on; of an intervention, the operation that would have done it.
+    /// The operation, for example `vm.clone`. For an intervention, the operation that would have had the
+    /// effect.
     pub operation: String,
     /// What happened.
     pub what: Happened,
@@ -19,13 +20,13 @@ pub struct Effect {
     pub owner: String,
     /// The tenant that the primary belonged to.
     pub tenant: String,
-    /// Creates: the key of the pending entry.
+    /// For creates: the key of the pending entry.
     pub key: Option<String>,
-    /// The VM's name; of a create, its intent.
+    /// The VM's name. For a create this is its intent.
     pub intent: String,
-    /// On which VM; a clone that failed has left none.
+    /// The VM. A failed clone has left none.
     pub vm: String,
-    /// By which task; none for an intervention, and for what is done at once.
+    /// The task; `None` for an intervention and for what is done at once.
     pub task: Option<String>,
 }
 
@@ -48,7 +49,7 @@ impl Hypervisor {
         self.log.as_deref().unwrap_or_default()
     }
 
-    /// Whether effects are remembered from now on.
+    /// Whether effects are logged from now on.
     pub(crate) fn remember_effects(&mut self, remember: bool) {
         match remember {
             true => drop(self.log.get_or_insert_default()),
@@ -56,7 +57,7 @@ impl Hypervisor {
         }
     }
 
-    /// How far a task got.
+    /// Logs how far a task got.
     pub(crate) fn note_task(&mut self, at: u64, task: &Task, what: Happened) {
         let Some(log) = &mut self.log else { return };
         let id = Some(task.id());
@@ -64,7 +65,7 @@ impl Hypervisor {
         log.push(Effect::new(at, &task.operation, what, about, id));
     }
 
-    /// What was done to a VM at once, without a task.
+    /// Logs a change of a VM without a task.
     pub(crate) fn note(&mut self, at: u64, operation: &str, what: Happened, number: u64) {
         let (Some(log), Some(vm)) = (&mut self.log, self.vms.get(&number)) else {
             return;
@@ -73,14 +74,14 @@ impl Hypervisor {
         log.push(Effect::new(at, operation, what, about, None));
     }
 
-    /// What somebody else did to a VM.
+    /// Logs a change of a VM by somebody else.
     pub(crate) fn note_intervention(&mut self, at: u64, number: u64, does: Intervention) {
         let (Some(log), Some(vm)) = (&mut self.log, self.vms.get(&number)) else {
             return;
         };
         let about = (number, vm.name.as_str(), &vm.stamp);
         let effect = Effect::new(at, does.operation(), Happened::Intervened(does), about, None);
-        // Nobody's entry was waiting for it.
+        // No pending entry was waiting for it.
         log.push(Effect { key: None, ..effect });
     }
 }

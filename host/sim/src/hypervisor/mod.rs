@@ -1,7 +1,7 @@
-//! The hypervisor: VMs, whoever made them.
+//! The hypervisor: all VMs, whichever service created them.
 //!
-//! Services that make VMs of their own do it here and know them by their numbers; what more there is of such a VM they
-//! keep themselves. The hypervisor knows no service: it announces that the power of a VM has changed, and services react.
+//! Services create their VMs here and know them by number. They keep any further state of a VM themselves.
+//! The hypervisor knows no service: it announces that the power of a VM has changed, and services react.
 
 pub(crate) mod create;
 pub(crate) mod effects;
@@ -25,14 +25,14 @@ use vm::{Version, Vm};
 pub(crate) struct Hypervisor {
     dhcp: Between,
     lag: u64,
-    /// Whether two VMs of one place may not share a name.
+    /// Whether VMs of the same scope must have different names.
     pub(crate) unique_names: bool,
     vms: Table<u64, Vm>,
-    /// Whose name it is, by its place: VMs that exist or are being cloned.
+    /// The VM that has a name, by scope: VMs that exist or are being cloned.
     names: Table<String, u64>,
     /// The VMs of each owner.
     owned: Table<String, BTreeSet<u64>>,
-    /// Every effect so far; none when nobody reads it.
+    /// All effects so far; `None` if nothing reads them.
     log: Option<Vec<Effect>>,
 }
 
@@ -62,18 +62,18 @@ impl Hypervisor {
         self.vms.get(&number)
     }
 
-    /// The oldest first.
+    /// All VMs, oldest first.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Vm> {
         self.vms.values()
     }
 
-    /// Those of one owner, the oldest first.
+    /// The VMs of one owner, oldest first.
     pub(crate) fn of_owner(&self, owner: &str) -> impl Iterator<Item = &Vm> {
         let own = self.owned.get(owner).into_iter().flatten();
         own.map(|number| &self.vms[number])
     }
 
-    /// The caller's own, in the account that it acts in.
+    /// The caller's own VMs in the account in which it acts.
     pub(crate) fn own<'a>(&'a self, caller: &'a Caller) -> impl Iterator<Item = &'a Vm> {
         let own = self.of_owner(&caller.owner);
         own.filter(|vm| caller.sees(&vm.stamp) && caller.owns(&vm.stamp))
@@ -88,29 +88,29 @@ impl Hypervisor {
         Ok(vm)
     }
 
-    /// The VM of this name that exists, the oldest if there are more.
+    /// The existing VM of this name; the oldest if there are several.
     pub(crate) fn named(&self, name: &str) -> Option<&Vm> {
         self.vms.values().find(|vm| vm.exists() && vm.name == name)
     }
 
-    /// What the VM of this id is called, whoever asks.
+    /// The name of the VM with this id, whoever asks.
     pub(crate) fn name_of(&self, id: &str) -> Option<String> {
         let vm = self.vms.get(&vm::number(id)?)?;
         Some(vm.name.clone())
     }
 
-    /// It is there, and on.
+    /// Whether the VM exists and is on.
     pub(crate) fn is_on(&self, number: u64) -> bool {
         let version = self.vms.get(&number).and_then(Vm::current);
         version.is_some_and(|version| !version.gone && version.power == Power::On)
     }
 
-    /// Whether a VM of this place exists or is being made.
+    /// Whether a VM of this scope exists or is being created.
     pub(crate) fn is_taken(&self, place: &str) -> bool {
         self.names.contains_key(place)
     }
 
-    /// Gives the VM this power; none removes it.
+    /// Sets the power of a VM; `None` removes the VM.
     pub(crate) fn set_power(&mut self, kernel: &mut Kernel, at: u64, number: u64, power: Option<Power>) {
         let (dhcp, lag) = (self.dhcp, self.lag);
         let Some(vm) = self.vms.get_mut(&number) else {
@@ -141,7 +141,7 @@ impl Hypervisor {
         }
     }
 
-    /// Sets what guests are told.
+    /// Sets the guest metadata.
     pub(crate) fn set_metadata(&mut self, at: u64, number: u64, metadata: Option<String>) {
         if let Some(vm) = self.vms.get_mut(&number) {
             vm.change(at, self.lag, |version| version.metadata = metadata);
@@ -175,7 +175,7 @@ impl Hypervisor {
     }
 }
 
-/// What is said of an id that the caller knows nothing behind.
+/// The failure for an id behind which the caller can see no VM.
 pub(crate) fn no_vm(id: &str) -> Failure {
     Failure::new(Code::NotFound, format!("no VM {id:?}"))
 }

@@ -1,4 +1,4 @@
-//! VMs and what they were a moment ago.
+//! VMs, and their states of a moment ago.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::power::Power;
 pub(crate) struct Vm {
     pub(crate) number: u64,
     pub(crate) name: String,
-    /// Where the name is unique.
+    /// The scope in which the name is unique.
     pub(crate) place: String,
     pub(crate) instance_uuid: String,
     pub(crate) bios_uuid: String,
@@ -25,11 +25,11 @@ pub(crate) struct Vm {
     pub(crate) nics: Vec<Nic>,
     /// The task that is changing it.
     pub(crate) busy: Option<u64>,
-    /// Oldest first; empty while the clone runs.
+    /// The states, oldest first; empty while the clone runs.
     history: Vec<Version>,
 }
 
-/// A NIC as it was made.
+/// A NIC as it was created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Nic {
     pub(crate) network: String,
@@ -37,7 +37,7 @@ pub(crate) struct Nic {
     pub(crate) connected: bool,
 }
 
-/// What can change about a VM.
+/// The part of a VM that can change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Version {
@@ -45,12 +45,12 @@ pub(crate) struct Version {
     pub(crate) gone: bool,
     pub(crate) power: Power,
     pub(crate) metadata: Option<String>,
-    /// For each NIC the time it gets its address; empty unless on.
+    /// For each NIC the time at which it gets its address; empty unless the VM is on.
     pub(crate) leases: Vec<Option<u64>>,
 }
 
 impl Vm {
-    /// What a call is about to make in this place, with the UUIDs of the instance and of the BIOS.
+    /// A VM that a call is about to create in this scope, with the UUIDs of the instance and of the BIOS.
     pub(crate) fn new(number: u64, call: &Call, place: String, uuids: [String; 2], at: u64) -> Self {
         let [instance_uuid, bios_uuid] = uuids;
         Vm {
@@ -72,7 +72,7 @@ impl Vm {
         id(self.number)
     }
 
-    /// It is there, powered off.
+    /// Makes the VM exist, powered off.
     pub(crate) fn appear(&mut self, at: u64) {
         self.history.push(Version {
             at,
@@ -87,27 +87,27 @@ impl Vm {
         self.history.is_empty()
     }
 
-    /// It is there, now.
+    /// Whether the VM exists now.
     pub(crate) fn exists(&self) -> bool {
         self.history.last().is_some_and(|v| !v.gone)
     }
 
-    /// As it is.
+    /// The present state.
     pub(crate) fn current(&self) -> Option<&Version> {
         self.history.last()
     }
 
-    /// As it was; none before it appeared.
+    /// The state at a time; `None` before the VM appeared.
     pub(crate) fn as_of(&self, then: u64) -> Option<&Version> {
         self.history.iter().rev().find(|v| v.at <= then)
     }
 
-    /// As it was, or as it was at first: who knows its id has seen it.
+    /// The state at a time, or the first state: a caller that knows the id has seen the VM.
     pub(crate) fn at_least_first(&self, then: u64) -> Option<&Version> {
         self.as_of(then).or(self.history.first())
     }
 
-    /// Writes a version. What no lagging read can see any more is dropped.
+    /// Adds a state. States that no lagging read can see any more are dropped.
     pub(crate) fn change(&mut self, at: u64, lag: u64, edit: impl FnOnce(&mut Version)) {
         let Some(mut version) = self.history.last().cloned() else {
             return;
@@ -140,7 +140,7 @@ impl Vm {
         })
     }
 
-    /// What the guest reports: its link-local address first, which is no address that anybody can use.
+    /// The addresses that the guest reports. The first is link-local, which nobody else can use.
     fn addresses(&self, index: usize, version: &Version, then: u64) -> Vec<String> {
         if version.power != Power::On || !self.nics[index].connected {
             return Vec::new();
@@ -157,7 +157,7 @@ impl Vm {
             .collect()
     }
 
-    /// The addresses of leases only.
+    /// The addresses from leases only.
     pub(crate) fn leased(&self, now: u64) -> Vec<String> {
         let Some(version) = self.history.last().filter(|v| v.power == Power::On) else {
             return Vec::new();
@@ -173,7 +173,7 @@ impl Vm {
         (0..self.nics.len()).filter(ready).map(|i| self.ipv4(i)).collect()
     }
 
-    /// From the network `10.0.0.0/8`: 16 NICs of a million VMs each have one of their own.
+    /// An address of the network `10.0.0.0/8`: 16 NICs of a million VMs each have their own.
     fn ipv4(&self, index: usize) -> String {
         let host = ((index as u64 & 0xf) << 20) | (self.number & 0xf_ffff);
         format!(
@@ -195,25 +195,25 @@ impl Vm {
     }
 }
 
-/// `vm-7`
+/// The id of a VM: `vm-7`.
 pub(crate) fn id(number: u64) -> String {
     format!("vm-{number}")
 }
 
-/// 7 of `vm-7`, spelled so and not otherwise.
+/// The number 7 of `vm-7`. Other spellings of the number do not count.
 pub(crate) fn number(id: &str) -> Option<u64> {
     call::number(id, "vm-")
 }
 
-/// What stands before a VM's id in the id by which its node names it.
+/// The prefix of the id by which a node names its VM.
 const SCHEME: &str = "sim:///";
 
-/// `sim:///vm-7`
+/// The provider id of a VM: `sim:///vm-7`.
 pub(crate) fn provider_id(number: u64) -> String {
     format!("{SCHEME}{}", id(number))
 }
 
-/// `vm-7` of `sim:///vm-7`; empty of anything else.
+/// The id `vm-7` of `sim:///vm-7`; empty for anything else.
 pub(crate) fn id_of_provider(id: &str) -> &str {
     id.strip_prefix(SCHEME).unwrap_or_default()
 }

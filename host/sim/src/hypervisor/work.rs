@@ -1,4 +1,4 @@
-//! Tasks that change a VM: one at a time.
+//! Tasks that change a VM, one at a time.
 
 use polity_core::contract::{Answer, Code, Failure};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::kernel::between::Between;
 use crate::kernel::tasks::{self, Task, TaskError, Work};
 
 impl Hypervisor {
-    /// Submits the task that a call on this VM answers, unless another one is changing it.
+    /// Starts the task with which a call on this VM is answered, unless another task is changing the VM.
     pub(crate) fn change(
         &mut self,
         kernel: &mut Kernel,
@@ -37,7 +37,7 @@ impl Hypervisor {
         Ok(answer(task))
     }
 
-    /// What a call answers that wants the same work on this VM as a task that has not ended. Refused while another task
+    /// The answer for a call that wants the same work on this VM as a running task. Refused if another task
     /// is changing the VM.
     pub(crate) fn join(&self, kernel: &Kernel, call: &Call, number: u64) -> Result<Option<Value>, Failure> {
         let Some(busy) = self.vms.get(&number).and_then(|vm| vm.busy) else {
@@ -49,14 +49,14 @@ impl Hypervisor {
         }
     }
 
-    /// Submits a task on a VM that is there, will be, or is refused.
+    /// Starts a task on a VM that exists, will exist, or is refused.
     pub(crate) fn submit(&mut self, kernel: &mut Kernel, at: u64, call: &Call, work: Work) -> u64 {
         let task = kernel.submit(at, call, work);
         self.note_task(at, task, Happened::Submitted);
         task.number
     }
 
-    /// A task ends: other tasks may change its VM again. Whether it can still do what it was for.
+    /// A task ends, so other tasks may change its VM again. Returns whether it can still do its work.
     pub(crate) fn release(&mut self, task: &Task) -> Result<(), TaskError> {
         let vm = self.vms.get_mut(&task.about);
         let Some(vm) = vm.filter(|vm| vm.creating() || vm.exists() || task.doomed.is_some()) else {
@@ -67,7 +67,7 @@ impl Hypervisor {
         match &task.doomed {
             None => Ok(()),
             Some(error) => {
-                // A failed clone leaves nothing; any other failed task leaves the VM as it was.
+                // A failed clone leaves no VM. Any other failed task leaves the VM as it was.
                 if vm.creating() {
                     self.forget(task.about);
                 }
@@ -77,7 +77,7 @@ impl Hypervisor {
     }
 }
 
-/// What a call that has started a task answers.
+/// The answer to a call that has started a task.
 pub(crate) fn answer(task: u64) -> Value {
     json!({"task": tasks::id(task)})
 }

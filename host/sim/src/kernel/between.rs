@@ -1,4 +1,4 @@
-//! Durations that are drawn.
+//! Durations that are drawn at random.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,14 +9,14 @@ use polity_clouds::Millis;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Between {
-    /// The shortest.
+    /// The shortest duration.
     pub min: Millis,
-    /// The longest.
+    /// The longest duration.
     pub max: Millis,
 }
 
 impl Between {
-    /// Always the same.
+    /// A duration without chance.
     pub const fn exactly(millis: u64) -> Self {
         Between {
             min: Millis(millis),
@@ -31,7 +31,7 @@ impl Between {
         }
     }
 
-    /// One of them.
+    /// Picks a duration.
     pub(crate) fn pick(self, draw: u64) -> u64 {
         let width = self.max.0.saturating_sub(self.min.0);
         self.min.0 + draw % (width + 1)

@@ -1,4 +1,4 @@
-//! A call as a service sees it, and to whom things belong.
+//! A call as a service sees it, and ownership of things.
 
 use polity_core::call::{CloudRequest, Session};
 use polity_core::contract::{Code, Failure};
@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 
 use super::tasks::TaskError;
 
-/// Who calls, once the session was looked at.
+/// The caller, after its session was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     /// The primary's uid.
     pub(crate) owner: String,
     /// The primary's tenant.
     pub(crate) tenant: String,
-    /// The account that the session acts in; none where nobody has one.
+    /// The account in which the session acts; `None` in a cloud without accounts.
     pub(crate) account: Option<String>,
 }
 
-/// To whom something belongs.
+/// The ownership of a thing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Stamp {
@@ -26,9 +26,9 @@ pub(crate) struct Stamp {
     pub(crate) owner: String,
     /// The tenant that the primary belonged to.
     pub(crate) tenant: String,
-    /// Creates: the key of the pending entry.
+    /// For creates: the key of the pending entry.
     pub(crate) key: Option<String>,
-    /// In which account; none for the cloud's own.
+    /// The account; `None` for the cloud's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) account: Option<String>,
 }
@@ -39,19 +39,19 @@ pub(crate) struct Call<Q> {
     pub(crate) caller: Caller,
     pub(crate) operation: String,
     pub(crate) arguments: Value,
-    /// Creates: the key of the pending entry.
+    /// For creates: the key of the pending entry.
     pub(crate) key: Option<String>,
     pub(crate) plan: Plan<Q>,
 }
 
-/// What a scenario wants of a call that is performed.
+/// What a scenario does to a call that is performed.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan<Q> {
-    /// The work that it starts ends in this error.
+    /// The error in which the task of the call ends.
     pub(crate) doomed: Option<TaskError>,
-    /// The work that it starts takes so many milliseconds; none: as the configuration says.
+    /// How many milliseconds the task takes; `None`: as configured.
     pub(crate) takes: Option<u64>,
-    /// Something that only the service understands.
+    /// A fault that only the service understands.
     pub(crate) quirk: Option<Q>,
 }
 
@@ -66,7 +66,7 @@ impl<Q> Default for Plan<Q> {
 }
 
 impl Caller {
-    /// Somebody in this account.
+    /// The caller of a session in this account.
     pub(crate) fn new(session: &Session, account: Option<&str>) -> Self {
         Caller {
             owner: session.owner.clone(),
@@ -75,17 +75,17 @@ impl Caller {
         }
     }
 
-    /// Whether something is in the account that the caller acts in. Of what is not, nothing is told.
+    /// Whether a thing is in the account in which the caller acts. Things of other accounts are not shown.
     pub(crate) fn sees(&self, stamp: &Stamp) -> bool {
         self.account == stamp.account
     }
 
-    /// Whether something belongs to the caller, whatever account it is in.
+    /// Whether a thing belongs to the caller, in any account.
     pub(crate) fn owns(&self, stamp: &Stamp) -> bool {
         stamp.owner == self.owner && stamp.tenant == self.tenant
     }
 
-    /// Refuses what belongs to somebody else.
+    /// Refuses a thing that belongs to another object.
     pub(crate) fn check_owner(&self, stamp: &Stamp, what: &str) -> Result<(), Failure> {
         match self.owns(stamp) {
             true => Ok(()),
@@ -96,7 +96,7 @@ impl Caller {
         }
     }
 
-    /// Where a name is unique: in this place of the caller's account.
+    /// The scope in which a name is unique: this place in the caller's account.
     pub(crate) fn place(&self, place: Value) -> String {
         match &self.account {
             None => place.to_string(),
@@ -116,12 +116,12 @@ impl<Q> Call<Q> {
         }
     }
 
-    /// A text argument; empty if it is not there.
+    /// A text argument; empty if it is missing.
     pub(crate) fn text(&self, field: &str) -> &str {
         text(&self.arguments, field)
     }
 
-    /// What is stamped on what it makes.
+    /// The ownership of things that the call creates.
     pub(crate) fn stamp(&self) -> Stamp {
         let Caller {
             owner,
@@ -136,19 +136,19 @@ impl<Q> Call<Q> {
         }
     }
 
-    /// No service performs it.
+    /// The failure of an operation that no service performs.
     pub(crate) fn unknown(&self) -> Failure {
         let message = format!("no operation {:?}", self.operation);
         Failure::new(Code::Unimplemented, message)
     }
 }
 
-/// A text field; empty if it is not there.
+/// A text field; empty if it is missing.
 pub(crate) fn text<'a>(arguments: &'a Value, field: &str) -> &'a str {
     arguments.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// 7 of `prefix7`, spelled so and not otherwise.
+/// The number 7 of `prefix7`. Other spellings of the number do not count.
 pub(crate) fn number(id: &str, prefix: &str) -> Option<u64> {
     let number = id.strip_prefix(prefix)?.parse().ok()?;
     (format!("{prefix}{number}") == id).then_some(number)

@@ -1,23 +1,23 @@
-//! Time: it is told from outside, never goes back, and is counted from the beginning of the simulation.
+//! Time: the caller passes it, it never goes back, and it is counted from the start of the simulation.
 
 use serde::{Deserialize, Serialize};
 
 use super::Kernel;
 use super::cues::CueState;
 
-/// What there is once in a simulation. Times are Unix milliseconds.
+/// The state that a simulation has once. Times are in Unix milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Head {
     pub(super) seed: u64,
     pub(super) start: u64,
-    /// The latest time it was told.
+    /// The latest time that was passed in.
     pub(super) now: u64,
-    /// Where each cue stands, by its place in the settings.
+    /// The state of each cue, by its position in the settings.
     pub(super) cues: Vec<CueState>,
-    /// No fault from now on.
+    /// Whether faults were stopped.
     pub(super) calm: bool,
-    /// The last number that was given.
+    /// The last number that was given out.
     pub(super) counter: u64,
 }
 
@@ -35,7 +35,7 @@ impl Head {
 }
 
 impl<E, Q> Kernel<E, Q> {
-    /// The latest time it was told.
+    /// The latest time that was passed in.
     pub(crate) fn now(&self) -> u64 {
         self.head.now
     }
@@ -45,12 +45,12 @@ impl<E, Q> Kernel<E, Q> {
         self.head.start
     }
 
-    /// Since the start: the time of scenarios.
+    /// The time since the start, which scenarios use.
     pub(crate) fn elapsed(&self, at: u64) -> u64 {
         at.saturating_sub(self.head.start)
     }
 
-    /// It is this late. Time never goes back: an earlier time is taken for the latest one.
+    /// Sets the time. An earlier time counts as the latest one, so time never goes back.
     pub(crate) fn set_now(&mut self, now: u64) -> u64 {
         self.head.now = self.head.now.max(now);
         self.head.now
@@ -62,13 +62,13 @@ impl<E, Q> Kernel<E, Q> {
         self.head.counter
     }
 
-    /// Whether nothing has been given a number since the start but the cues that wait for their time.
+    /// Whether no number was given out since the start but to cues that wait for their time.
     pub(crate) fn is_fresh(&self) -> bool {
         let armed = self.settings.cues.iter().filter(|cue| cue.is_timed());
         self.head.counter == armed.count() as u64
     }
 
-    /// Counts time from this moment. Whoever calls this has made sure that nothing has happened yet.
+    /// Counts time from this moment. The caller must make sure that nothing has happened yet.
     pub(crate) fn begin(&mut self, now: u64) {
         self.due.retain(|_| false);
         self.head = Head::new(self.head.seed, now);

@@ -1,47 +1,47 @@
-//! Cues: moments at which a scenario makes something happen to a thing that it names.
+//! Cues: times at which a scenario makes something happen to a named thing.
 //!
-//! The kernel knows when it is time. What then happens, and whether the thing is there, is known to whoever acts on the
-//! cue.
+//! The kernel knows when a cue is due. The code that acts on the cue knows what happens, and whether the
+//! thing exists.
 
 use serde::{Deserialize, Serialize};
 
 use super::Kernel;
 use super::due::Due;
 
-/// When something is to happen to a thing, once. Times are milliseconds.
+/// When something happens to a thing, once. Times are in milliseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Cue {
-    /// The name of the thing. While there is none, the cue waits for it.
+    /// The name of the thing. If there is none, the cue waits for it.
     pub(crate) about: String,
-    /// Since the start: not before.
+    /// The earliest time since the start.
     pub(crate) at: u64,
-    /// This long after the thing was started. None: as soon as it may.
+    /// The time after the thing was started; `None`: as early as it may.
     pub(crate) after_start: Option<u64>,
-    /// Since the start: given up then.
+    /// The time since the start at which the cue is given up.
     pub(crate) until: Option<u64>,
 }
 
 impl Cue {
-    /// Whether it waits for nothing but its time.
+    /// Whether the cue waits only for its time.
     pub(super) fn is_timed(&self) -> bool {
         self.after_start.is_none()
     }
 }
 
-/// Where a cue stands.
+/// The state of a cue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum CueState {
-    /// For a thing of its name, or for the start of that.
+    /// The cue waits for a thing of its name, or for the start of that thing.
     Waiting,
-    /// It is due.
+    /// The cue is due at its time.
     Armed,
-    /// It happened.
+    /// The cue has happened.
     Done,
 }
 
 impl<E, Q> Kernel<E, Q> {
-    /// Enters the cues that it does not know yet.
+    /// Schedules the cues that are new.
     pub(crate) fn expect_cues(&mut self) {
         for index in self.head.cues.len()..self.settings.cues.len() {
             let cue = &self.settings.cues[index];
@@ -55,12 +55,12 @@ impl<E, Q> Kernel<E, Q> {
         }
     }
 
-    /// A thing of this name is there: cues that waited for it.
+    /// A thing of this name exists now. Cues that waited for it become due.
     pub(crate) fn on_appeared(&mut self, at: u64, name: &str) {
         self.arm(name, |cue| cue.after_start.is_none().then_some(at));
     }
 
-    /// The thing of this name was started: cues that waited for that.
+    /// The thing of this name was started. Cues that waited for that become due.
     pub(crate) fn on_started(&mut self, at: u64, name: &str) {
         self.arm(name, |cue| cue.after_start.map(|after| at + after));
     }
@@ -86,12 +86,12 @@ impl<E, Q> Kernel<E, Q> {
         (!self.head.calm && !given_up).then(|| cue.clone())
     }
 
-    /// The thing was not there: the cue waits for it.
+    /// The thing did not exist: the cue waits for it.
     pub(crate) fn cue_missed(&mut self, index: usize) {
         self.head.cues[index] = CueState::Waiting;
     }
 
-    /// It happened, and will not happen again.
+    /// The cue has happened and will not happen again.
     pub(crate) fn cue_done(&mut self, index: usize) {
         self.head.cues[index] = CueState::Done;
     }

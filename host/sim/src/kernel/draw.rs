@@ -1,7 +1,7 @@
 //! Chance from a seed.
 //!
-//! A draw is a digest of the seed and of what it is for, not the next number of one stream: what happens to one
-//! object does not depend on how its calls interleave with those of others.
+//! A draw is a digest of the seed and of its purpose, and not the next number of one stream. So what happens
+//! to one object does not depend on how its calls interleave with those of others.
 
 use super::Kernel;
 
@@ -23,13 +23,13 @@ pub(crate) fn draw(seed: u64, purpose: &str, subject: &str, nth: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// True with this probability.
+/// `true` with this probability.
 pub(crate) fn chance(draw: u64, probability: f64) -> bool {
-    // 53 bits: as many as an f64 holds exactly.
+    // The upper 53 bits, as many as an f64 holds exactly.
     ((draw >> 11) as f64 / (1u64 << 53) as f64) < probability
 }
 
-/// A UUID that depends on nothing but the seed and the subject.
+/// A UUID that depends only on the seed and the subject.
 pub(crate) fn uuid(seed: u64, subject: &str) -> String {
     let (high, low) = (draw(seed, "uuid", subject, 0), draw(seed, "uuid", subject, 1));
     format!(
@@ -43,25 +43,25 @@ pub(crate) fn uuid(seed: u64, subject: &str) -> String {
 }
 
 impl<E, Q> Kernel<E, Q> {
-    /// The owner's next number from the seed.
+    /// The owner's next number.
     pub(crate) fn draw_for(&mut self, owner: &str) -> u64 {
         let nth = self.draws.get_or_default(owner.to_owned());
         *nth += 1;
         draw(self.head.seed, "call", owner, *nth)
     }
 
-    /// The same number each time, for this purpose.
+    /// A number that is always the same for this purpose.
     pub(crate) fn draw(&self, purpose: &str, subject: &str, nth: u64) -> u64 {
         draw(self.head.seed, purpose, subject, nth)
     }
 
-    /// The same UUID each time, for this subject.
+    /// A UUID that is always the same for this subject.
     pub(crate) fn uuid(&self, subject: &str) -> String {
         uuid(self.head.seed, subject)
     }
 
-    /// The moment that a look at this time sees: up to `lag` ago, each look for itself, so that a later look may well
-    /// see an earlier moment.
+    /// The moment that a look at this time sees: up to `lag` ago. Each look draws it anew, so a later look
+    /// may see an earlier moment.
     pub(crate) fn look(&mut self, at: u64, owner: &str) -> u64 {
         let draw = self.draw_for(owner);
         at.saturating_sub(draw % (self.settings.lag + 1))

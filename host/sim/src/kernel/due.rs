@@ -1,11 +1,11 @@
-//! What happens by itself at its time, and what is announced at once.
+//! Things that happen by themselves at their time, and events that are announced at once.
 
 use serde::{Deserialize, Serialize};
 
 use super::Kernel;
 use super::envelope::Late;
 
-/// Something that happens by itself.
+/// A scheduled thing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Due<E> {
@@ -13,26 +13,26 @@ pub(crate) enum Due<E> {
     End(u64),
     /// A task's record expires.
     Expire(u64),
-    /// A call whose effect was late.
+    /// A call with a late effect arrives.
     Arrive(Late),
-    /// It is time for a cue.
+    /// A cue is due.
     Cue(usize),
-    /// What a service wanted to be told.
+    /// An event that a service scheduled.
     Event(E),
 }
 
 impl<E, Q> Kernel<E, Q> {
-    /// Carries the event to all services, at its time.
+    /// Schedules an event for all services.
     pub(crate) fn schedule(&mut self, at: u64, event: E) {
         self.enter(at, Due::Event(event));
     }
 
-    /// Carries the event to all services, before anything else happens.
+    /// Announces an event to all services. They get it before anything else happens.
     pub(crate) fn announce(&mut self, event: E) {
         self.announced.push_back(event);
     }
 
-    /// The next event to be carried to all services.
+    /// The next event to pass to all services.
     pub(crate) fn next_announced(&mut self) -> Option<E> {
         self.announced.pop_front()
     }
@@ -42,12 +42,12 @@ impl<E, Q> Kernel<E, Q> {
         self.due.insert((at, nth), what);
     }
 
-    /// When something happens by itself next.
+    /// The time of the next scheduled thing.
     pub(crate) fn next_due(&self) -> Option<u64> {
         self.due.keys().next().map(|(at, _)| *at)
     }
 
-    /// What is due by now, the earliest first, and when it was due.
+    /// The first scheduled thing that is due by `now`, with its time.
     pub(crate) fn take_due(&mut self) -> Option<(u64, Due<E>)>
     where
         E: Clone,
@@ -57,7 +57,7 @@ impl<E, Q> Kernel<E, Q> {
         Some((at, due))
     }
 
-    /// A call is still on its way.
+    /// Whether a call with a late effect is still on its way.
     pub(super) fn expects_late_effects(&self) -> bool {
         self.due.values().any(|due| matches!(due, Due::Arrive(_)))
     }

@@ -1,4 +1,4 @@
-//! What happens to a call on its way to the service that performs it, and to the answer on its way back.
+//! The way of a call to the service that performs it, and of the answer back.
 
 use polity_clouds::catalogue;
 use polity_core::call::{CloudRequest, Session};
@@ -16,24 +16,24 @@ use super::tasks::TaskError;
 /// Milliseconds after which a call is cut.
 pub const LONGEST: u64 = catalogue::LONGEST.as_millis() as u64;
 
-/// What a caller gets, and when.
+/// The answer to a call, and its time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
-    /// Milliseconds until the answer is there; of a lost one, until the call is cut.
+    /// The milliseconds until the answer arrives. For a lost answer, until the call is cut.
     pub after_ms: u64,
-    /// None: it is lost. The caller sees [`lost`].
+    /// The answer; `None` if it is lost. The caller then sees [`lost`].
     pub answer: Option<Answer>,
 }
 
 impl Reply {
-    /// Cut at the longest duration.
+    /// A lost answer: the call is cut at its longest duration.
     const LOST: Reply = Reply {
         after_ms: LONGEST,
         answer: None,
     };
 }
 
-/// What a caller makes of an answer that did not come: `deadline-exceeded`; `read`: nothing has changed.
+/// The failure of a call whose answer was lost, `deadline-exceeded`. If it was a `read`, nothing has changed.
 pub fn lost(operation: &str, read: bool) -> Failure {
     let failure = Failure::new(
         Code::DeadlineExceeded,
@@ -42,30 +42,30 @@ pub fn lost(operation: &str, read: bool) -> Failure {
     if read { failure } else { failure.effect_unknown() }
 }
 
-/// How a call that was sent goes on.
+/// How a call continues after it was sent.
 pub(crate) enum Admission<Q> {
-    /// It is performed so, and its answer is delivered so.
+    /// It is performed with this plan, and its answer is delivered in this way.
     Performed(Plan<Q>, Delivery),
-    /// It is not performed, or not yet.
+    /// It is answered without being performed, or is performed later.
     Answered(Reply),
 }
 
-/// What becomes of the answer.
+/// How the answer is delivered.
 pub(crate) enum Delivery {
-    /// It takes its time.
+    /// Unchanged, after its time.
     Plain,
     Lost,
     After(u64),
-    /// It is said to have failed.
+    /// As a failure, although the call succeeded.
     SaidToFail(Code),
-    /// This is answered instead.
+    /// Replaced by this answer.
     Replaced(Value),
-    /// The answer's `state` is another one.
+    /// With another `state`.
     InState(String),
 }
 
 impl<E, Q: Clone> Kernel<E, Q> {
-    /// Lets a call through to its service, or answers it.
+    /// Passes a call to its service, or answers it.
     pub(crate) fn admit(&mut self, now: u64, request: &CloudRequest, about: Option<&str>) -> Admission<Q> {
         if let Some(unreachable) = self.unreachable(now) {
             return Admission::Answered(match unreachable {
@@ -130,7 +130,7 @@ impl<E, Q: Clone> Kernel<E, Q> {
         }
     }
 
-    /// Sends an answer on its way.
+    /// Delivers an answer.
     pub(crate) fn deliver(&mut self, request: &CloudRequest, answer: Answer, delivery: Delivery) -> Reply {
         let answer = match delivery {
             Delivery::Plain => answer,
@@ -165,7 +165,7 @@ impl<E, Q: Clone> Kernel<E, Q> {
         self.settings.answers.pick(draw)
     }
 
-    /// A failure's message, with what a careless service repeats in it.
+    /// The message of a failure, with the values that a careless service would repeat.
     fn quote(&self, message: Option<String>, request: &CloudRequest) -> String {
         let message = message.unwrap_or_else(|| format!("{} failed (by the scenario)", request.operation));
         let sealed = self.settings.sealed.iter();
@@ -194,12 +194,12 @@ impl<E, Q: Clone> Kernel<E, Q> {
         }
     }
 
-    /// What is kept of a secret, in its place.
+    /// What is stored in place of a secret.
     pub(crate) fn conceal(&self, secret: &Value) -> Value {
         json!({DIGEST: self.digest(secret)})
     }
 
-    /// The digest of a secret that is to be known again, concealed or not.
+    /// The digest of a secret, whether it is concealed or not. It recognises the secret later.
     pub(crate) fn digest(&self, secret: &Value) -> String {
         if let Some(digest) = secret.get(DIGEST).and_then(Value::as_str) {
             return digest.to_owned();
@@ -210,17 +210,18 @@ impl<E, Q: Clone> Kernel<E, Q> {
     }
 }
 
-/// No argument that passes a schema of the catalogue has this field.
+/// The field that marks a concealed secret. No argument that follows a schema of the catalogue has it.
 const DIGEST: &str = "$digest";
 
-/// A text in which `{name}` stands for a value.
+/// A text in which each `{name}` is replaced by its value.
 pub(crate) fn repeat<'a>(message: String, values: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     values.into_iter().fold(message, |message, (name, value)| {
         message.replace(&format!("{{{name}}}"), value)
     })
 }
 
-/// A call that is still on its way when everybody has given up. It is stored: of its secrets it has digests.
+/// A call that is still on its way after its caller has given up. It is stored with digests in place of
+/// secrets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Late {

@@ -1,4 +1,4 @@
-//! What a scenario makes go wrong: outages of everything, and faults of single calls.
+//! The faults of a scenario: outages of the whole cloud, and faults of single calls.
 
 use std::collections::BTreeSet;
 
@@ -11,36 +11,36 @@ use serde_json::Value;
 use super::Kernel;
 use super::draw::chance;
 
-/// A time in which the cloud cannot be reached, not even to resolve what is in doubt.
+/// A time in which the cloud cannot be reached. Creates in doubt cannot be resolved either.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Outage {
-    /// When it begins.
+    /// The beginning.
     pub from: Millis,
-    /// When it is over.
+    /// The end.
     pub until: Millis,
     /// What callers see.
     #[serde(default)]
     pub calls: Unreachable,
 }
 
-/// What callers see of a cloud that is not there.
+/// What callers see during an outage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Unreachable {
-    /// `unavailable` at once, effect none.
+    /// A failure `unavailable` at once, with effect none.
     #[default]
     Refused,
     /// The call gets no answer.
     Silent,
 }
 
-/// Which calls go wrong, and how. Times are milliseconds since the start.
+/// Which calls fail, and how. Times are in milliseconds since the start.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule<Q> {
-    /// The operations that it can meet.
+    /// The operations that the rule can match.
     pub(crate) operations: BTreeSet<String>,
-    /// The name of what the call is about; `*` stands for any characters.
+    /// The name of the thing that the call is about; `*` stands for any characters.
     pub(crate) about: String,
     pub(crate) owner: Option<String>,
     pub(crate) tenant: Option<String>,
@@ -48,43 +48,44 @@ pub(crate) struct Rule<Q> {
     pub(crate) until: Option<u64>,
     /// Only the nth call that matches, counted from 1.
     pub(crate) nth: Option<u64>,
-    /// Only the first so many that match.
+    /// Only this many of the first calls that match.
     pub(crate) count: Option<u64>,
-    /// They are counted for each owner by itself.
+    /// Whether calls are counted for each owner separately.
     pub(crate) each: bool,
     pub(crate) probability: Option<f64>,
     pub(crate) then: Fault<Q>,
 }
 
-/// How a call goes wrong. Times are milliseconds.
+/// How a call fails. Times are in milliseconds.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault<Q> {
-    /// It is refused and nothing happens.
+    /// The call is refused, and nothing happens.
     Fail {
         code: Code,
-        /// `{name}` stands for the value of that sealed argument, `{session}` for the session's own token.
+        /// The message. `{name}` stands for the value of that sealed argument, `{session}` for the session's
+        /// own token.
         message: Option<String>,
         retry_after: Option<u64>,
     },
-    /// It happens, and is said to have failed.
+    /// The effect happens, but the answer is a failure.
     FailAfterwards(Code),
-    /// It happens, and this is answered.
+    /// The effect happens, and this is the answer.
     AnswerWith(Value),
-    /// It never arrives.
+    /// The request is lost.
     LoseRequest,
-    /// It happens, and nothing is answered.
+    /// The effect happens, and the answer is lost.
     LoseAnswer,
-    /// Nothing is answered, and it happens only after this long.
+    /// There is no answer, and the effect happens only after this time.
     HappenLate(u64),
-    /// It happens at once and is answered after this long.
+    /// The effect happens at once, and the answer takes this long.
     AnswerAfter(u64),
-    /// The work that it starts ends in this error.
+    /// The task of the call ends in this error.
     FailTask { fault: String, message: Option<String> },
-    /// The work that it starts takes this long.
+    /// The task of the call takes this long.
     TaskTakes(u64),
-    /// What it reads is in this state.
+    /// The thing that the call reads is shown in this state.
     TaskState(String),
-    /// Something that only the service understands.
+    /// A fault that only the service understands.
     Quirk(Q),
 }
 
@@ -93,7 +94,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) operation: &'a str,
     pub(crate) owner: &'a str,
     pub(crate) tenant: &'a str,
-    /// The name of the thing, where there is one.
+    /// The name of the thing, if there is one.
     pub(crate) about: Option<&'a str>,
 }
 
@@ -111,7 +112,7 @@ impl<Q> Rule<Q> {
 }
 
 impl<E, Q: Clone> Kernel<E, Q> {
-    /// What goes wrong with this call. The first rule that fires decides; those after it do not count the call.
+    /// The fault of this call. The first rule that fires decides; the rules after it do not count the call.
     pub(crate) fn fault(&mut self, now: u64, subject: &Subject<'_>) -> Option<Fault<Q>> {
         if self.head.calm {
             return None;
@@ -143,7 +144,8 @@ impl<E, Q: Clone> Kernel<E, Q> {
 }
 
 impl<E, Q> Kernel<E, Q> {
-    /// Is everything away? Then with which failure; without one, callers hear nothing.
+    /// Whether there is an outage now: then the failure that callers get, or `None` in it if they get no
+    /// answer.
     pub(crate) fn unreachable(&self, now: u64) -> Option<Option<Failure>> {
         let elapsed = self.elapsed(now);
         let mut outages = self.settings.outages.iter();
@@ -155,27 +157,27 @@ impl<E, Q> Kernel<E, Q> {
         })
     }
 
-    /// When outages begin and end.
+    /// The times at which outages begin and end.
     pub(crate) fn outage_turns(&self) -> impl Iterator<Item = u64> {
         let outages = self.settings.outages.iter().filter(|_| !self.head.calm);
         let edges = outages.flat_map(|outage| [outage.from.0, outage.until.0]);
         edges.map(|at| self.head.start + at)
     }
 
-    /// From now on nothing goes wrong any more. What has begun goes on: doomed tasks fail, late effects arrive.
+    /// Stops all faults. What has begun continues: tasks that are to fail do fail, and late effects arrive.
     pub(crate) fn stop_faults(&mut self) {
         self.head.calm = true;
         self.dirty = true;
     }
 
-    /// Whether nothing goes wrong any more.
+    /// Whether faults were stopped.
     pub(crate) fn is_calm(&self) -> bool {
         self.head.calm
     }
 
-    /// Whether the scenario has something left to do: an outage or a cue to come, an effect that is late, a rule with
-    /// `until` before that time, a rule with `nth` or `count` that has not fired so often (`each` and `probability`
-    /// aside: nobody can say when those are done).
+    /// Whether the scenario still has something to do: an outage or a cue to come, a late effect, a rule with
+    /// `until` before that time, a rule with `nth` or `count` that has not fired as often. Rules with `each`
+    /// or `probability` do not count: nobody can say when they are done.
     pub(crate) fn has_unfinished_faults(&self, now: u64) -> bool {
         let elapsed = self.elapsed(now);
         let outage = || {
@@ -203,7 +205,7 @@ impl<E, Q> Kernel<E, Q> {
     }
 }
 
-/// Does the text match the pattern, in which `*` stands for any characters?
+/// Whether a text matches a pattern in which `*` stands for any characters.
 pub(crate) fn glob(pattern: &str, text: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else {
         return pattern == text;

@@ -1,14 +1,15 @@
-//! The kernel of a simulation: time, chance, faults, tasks in progress, calls, and what outlives the process.
+//! The kernel of a simulation: time, chance, faults, tasks, calls, and what is stored.
 //!
-//! It does not know what is simulated. Whoever simulates something gives it two types: events (`E`), which the kernel
-//! keeps until they are due or carries to those who listen, and quirks (`Q`), faults that it hands on unread to the
-//! service that performs the call.
+//! It does not know what is simulated. Its user provides two types: events (`E`), which the kernel keeps
+//! until they are due or passes to all listeners, and quirks (`Q`), which are faults that it passes unread to
+//! the service that performs the call.
 //!
 //! # Flow
 //!
-//! A call passes [`Kernel::admit`], which looks for an outage and for a fault, is performed by a service, and leaves by
-//! [`Kernel::deliver`], where its answer takes time or is lost. What a service schedules comes back when it is due
-//! ([`Kernel::take_due`]); what it announces is carried to all services before anything else happens.
+//! A call passes [`Kernel::admit`], which checks for an outage and for a fault. A service performs it. The
+//! answer leaves by [`Kernel::deliver`], where it takes time or is lost. What a service schedules comes back
+//! when it is due ([`Kernel::take_due`]). What it announces is passed to all services before anything else
+//! happens.
 
 pub(crate) mod between;
 pub(crate) mod call;
@@ -34,7 +35,7 @@ use faults::{Outage, Rule};
 use kept::{Note, Table};
 use tasks::Task;
 
-/// How calls and tasks behave, whatever they do.
+/// How calls and tasks behave, whatever they are for.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings<Q> {
     /// How long an answer takes.
@@ -43,37 +44,37 @@ pub(crate) struct Settings<Q> {
     pub(crate) queue: Between,
     /// How far a look may lag behind the writes, in milliseconds.
     pub(crate) lag: u64,
-    /// How long an ended task is known, in milliseconds.
+    /// How long the record of an ended task is kept, in milliseconds.
     pub(crate) retention: u64,
-    /// A create with the key of an earlier one is that one.
+    /// Whether a create with the key of an earlier one is the same create.
     pub(crate) client_tokens: bool,
     pub(crate) outages: Vec<Outage>,
-    /// The first rule that fires decides.
+    /// The fault rules. The first that fires decides.
     pub(crate) rules: Vec<Rule<Q>>,
     pub(crate) cues: Vec<Cue>,
-    /// The names of arguments whose values must not be stored.
+    /// The names of the arguments whose values must not be stored.
     pub(crate) sealed: BTreeSet<String>,
 }
 
-/// The name of the table of what is due.
+/// The name of the table of scheduled things.
 pub(crate) const DUE: &str = "due";
 
-/// See the module.
+/// See the documentation of the module.
 pub(crate) struct Kernel<E, Q> {
     settings: Settings<Q>,
     head: Head,
-    /// By when it is due, and its number.
+    /// Scheduled things, by their time and number.
     due: Table<(u64, u64), Due<E>>,
     /// How many numbers each owner has drawn.
     draws: Table<String, u64>,
-    /// How often each rule has matched, for each owner where the rule says so.
+    /// How often each rule has matched, for each owner separately if the rule says so.
     matched: Table<String, u64>,
     tasks: Table<u64, Task>,
     /// The tasks of each owner.
     owned: Table<String, BTreeSet<u64>>,
-    /// What was announced and not carried to anybody yet. Empty between two calls.
+    /// Events that were announced and not yet passed on. Empty between two calls.
     announced: VecDeque<E>,
-    /// Something has changed that a restart must not forget.
+    /// Whether something changed that must survive a restart.
     dirty: bool,
 }
 
@@ -88,7 +89,7 @@ where
         kernel
     }
 
-    /// A kernel at this point of its time, without anything else. What it had is then restored into its
+    /// A kernel at this point of its time, without other state. That is then restored into its
     /// [tables](Kernel::tables).
     pub(crate) fn with_head(settings: Settings<Q>, head: Head) -> Self {
         Kernel {
@@ -115,7 +116,7 @@ where
         ]
     }
 
-    /// What is stored once, beside the tables.
+    /// The state that is stored once, beside the tables.
     pub(crate) fn head(&self) -> &Head {
         &self.head
     }
@@ -125,12 +126,12 @@ where
         &self.settings
     }
 
-    /// A restart must not forget what has just happened.
+    /// Something happened that must survive a restart.
     pub(crate) fn mark_dirty(&mut self) {
         self.dirty = true;
     }
 
-    /// Whether something has happened that a restart must not forget, since this was asked last.
+    /// Whether something happened since the last call that must survive a restart.
     pub(crate) fn take_dirty(&mut self) -> bool {
         std::mem::take(&mut self.dirty)
     }

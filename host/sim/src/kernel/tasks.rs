@@ -1,4 +1,4 @@
-//! Work that takes longer than a call.
+//! Tasks: work that takes longer than a call.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -15,38 +15,38 @@ pub(crate) struct Task {
     pub(crate) number: u64,
     /// The operation that started it.
     pub(crate) operation: String,
-    /// The number of what it works on.
+    /// The number of the thing that it works on.
     pub(crate) about: u64,
-    /// The name of that, also when there will be no such thing.
+    /// The name of that thing, even if the thing will never exist.
     pub(crate) name: String,
     pub(crate) stamp: Stamp,
     pub(crate) submitted: u64,
     pub(crate) starts: u64,
     pub(crate) ends: u64,
-    /// What the service has to know when it ends, without what is secret.
+    /// What the service needs to know when the task ends, without secrets.
     pub(crate) told: Value,
-    /// What it will end in, decided by a fault or at submission.
+    /// The error in which it will end, set by a fault or at submission.
     pub(crate) doomed: Option<TaskError>,
-    /// None until it has ended.
+    /// The result; `None` until it has ended.
     pub(crate) ended: Option<Result<(), TaskError>>,
 }
 
-/// Why a task failed.
+/// The reason why a task failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TaskError {
-    /// `DuplicateName` and so on.
+    /// The fault, for example `DuplicateName`.
     pub(crate) fault: String,
     pub(crate) message: String,
-    /// What else is told about it.
+    /// Further details of the error.
     #[serde(flatten)]
     pub(crate) details: Map<String, Value>,
 }
 
-/// What a task is about, and how long it runs.
+/// What a task works on, and how long it takes.
 pub(crate) struct Work {
     pub(crate) about: u64,
     pub(crate) name: String,
-    /// Unless the scenario says otherwise.
+    /// How long it takes, unless the scenario says otherwise.
     pub(crate) takes: Between,
     pub(crate) told: Value,
 }
@@ -66,7 +66,7 @@ impl Task {
         format!("{PREFIX}{}", self.number)
     }
 
-    /// How far it is.
+    /// The state of the task.
     pub(crate) fn state(&self, now: u64) -> &'static str {
         match &self.ended {
             None if now < self.starts => "queued",
@@ -81,16 +81,16 @@ impl Task {
     }
 }
 
-/// What stands before the number of a task in its id.
+/// The prefix of a task's id.
 const PREFIX: &str = "task-";
 
-/// `task-7`
+/// The id of a task: `task-7`.
 pub(crate) fn id(number: u64) -> String {
     format!("{PREFIX}{number}")
 }
 
 impl<E, Q> Kernel<E, Q> {
-    /// Enters a task and when it will end.
+    /// Adds a task and schedules its end.
     pub(crate) fn submit(&mut self, at: u64, call: &Call<Q>, work: Work) -> &Task {
         let owner = &call.caller.owner;
         let (queue, run) = (self.draw_for(owner), self.draw_for(owner));
@@ -122,7 +122,7 @@ impl<E, Q> Kernel<E, Q> {
         self.tasks.values()
     }
 
-    /// Those of one owner, the oldest first.
+    /// The tasks of one owner, oldest first.
     pub(crate) fn tasks_of(&self, owner: &str) -> impl Iterator<Item = &Task> {
         let own = self.owned.get(owner).into_iter().flatten();
         own.map(|number| &self.tasks[number])
@@ -132,12 +132,12 @@ impl<E, Q> Kernel<E, Q> {
         self.tasks.get(&number)
     }
 
-    /// `task-7`
+    /// The task of an id such as `task-7`.
     pub(crate) fn task_by_id(&self, id: &str) -> Option<&Task> {
         self.task(number(id, PREFIX)?)
     }
 
-    /// A task has ended, so or so: its record expires later.
+    /// Ends a task with a result. Its record expires later.
     pub(crate) fn end_task(&mut self, at: u64, number: u64, ended: Result<(), TaskError>) {
         if let Some(task) = self.tasks.get_mut(&number) {
             task.ended = Some(ended);
@@ -146,7 +146,7 @@ impl<E, Q> Kernel<E, Q> {
         }
     }
 
-    /// Nobody can ask for the task any more.
+    /// Removes the record of a task.
     pub(crate) fn forget_task(&mut self, number: u64) {
         if let Some(task) = self.tasks.remove(&number) {
             self.owned.get_or_default(task.stamp.owner).remove(&number);

@@ -1,4 +1,4 @@
-//! The kernel by itself: what it simulates here are things with names, and a quirk that nobody reads.
+//! Tests of the kernel by itself. It simulates things with names, and a quirk that nothing reads.
 
 use std::collections::BTreeSet;
 
@@ -69,7 +69,7 @@ fn kernel(settings: Settings<&'static str>) -> Toy {
     Kernel::new(settings, 7, START)
 }
 
-/// What is due by then, and when it was.
+/// The things that are due by `now`, with their times.
 fn due(kernel: &mut Toy, now: u64) -> Vec<(u64, Due<String>)> {
     kernel.set_now(now);
     std::iter::from_fn(|| kernel.take_due()).collect()

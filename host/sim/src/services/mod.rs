@@ -1,7 +1,7 @@
-//! The services of the simulated cloud, each with its own state, behind one trait.
+//! The services of the simulated cloud. Each has its own state behind one trait.
 //!
-//! No service sees the state of another. A service works on VMs of the hypervisor, announces what others may have to
-//! react to, and reacts to what they announce.
+//! No service sees the state of another. A service works on VMs of the hypervisor, announces what others may
+//! need to know, and reacts to what they announce.
 
 pub(crate) mod cluster;
 pub(crate) mod machine;
@@ -27,16 +27,16 @@ use crate::kernel::call::text;
 use crate::kernel::kept::Note;
 use crate::kernel::tasks::{Task, TaskError};
 
-/// What a service stands on, at one moment.
+/// What a service works with at one moment.
 pub(crate) struct Context<'a> {
-    /// The moment, in Unix milliseconds: of something that was due, when it was due.
+    /// The moment in Unix milliseconds. For something that was due, it is the time at which that was due.
     pub(crate) at: u64,
     pub(crate) kernel: &'a mut Kernel,
     pub(crate) vms: &'a mut Hypervisor,
 }
 
 impl Context<'_> {
-    /// When a VM that is turned on now has booted.
+    /// When a VM that is turned on now will have booted.
     pub(crate) fn booted(&self, boot: Between, vm: u64) -> u64 {
         let uuid = self.vms.get(vm).map(|vm| vm.bios_uuid.as_str());
         let draw = self.kernel.draw("boot", uuid.unwrap_or_default(), self.at);
@@ -46,34 +46,36 @@ impl Context<'_> {
 
 /// One service of the cloud.
 pub(crate) trait Service: Any + Send {
-    /// What it performs, as the catalogue has it. What a create has made is seen by everybody after `visible_within`.
+    /// The operations of the service, as in the catalogue. After `visible_within`, every look sees what a
+    /// create has made.
     fn operations(&self, visible_within: Duration) -> Vec<Named>;
 
-    /// Its state, each table with the name that it is stored under.
+    /// The tables of the service's state, with the names under which they are stored.
     fn tables(&mut self) -> Vec<(&'static str, &mut dyn Note)> {
         Vec::new()
     }
 
-    /// The name of what a call is about, for fault rules to match, as far as can be told before it is performed.
+    /// The name of the thing that a call is about, for fault rules to match, if it is known before the call
+    /// is performed.
     fn subject(&self, cx: &Context<'_>, request: &CloudRequest) -> Option<String> {
         cx.vms.name_of(text(&request.arguments, "id"))
     }
 
-    /// Performs one of its operations.
+    /// Performs one of the service's operations.
     fn perform(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer;
 
-    /// Does what a task of its operations was for, now that the task ends.
+    /// Does what a task was started for, now that the task ends.
     fn on_task_end(&mut self, cx: &mut Context<'_>, task: &Task) -> Result<(), TaskError> {
         let _ = (cx, task);
         Ok(())
     }
 
-    /// Reacts to what it or another service has announced, or scheduled for now.
+    /// Reacts to an event that a service has announced, or has scheduled for now.
     fn on_event(&mut self, cx: &mut Context<'_>, event: &Event) {
         let _ = (cx, event);
     }
 
-    /// Creates: what the call was or would have been answered that has made this VM.
+    /// The answer that the create which made this VM got, or would have got.
     fn created(&self, vms: &Hypervisor, vm: u64) -> Value {
         let _ = vms;
         json!({"vm": id(vm)})

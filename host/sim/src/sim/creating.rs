@@ -1,4 +1,4 @@
-//! Before a create, and after one whose answer was lost.
+//! Before a create, and after a create whose answer was lost.
 
 use std::time::Duration;
 
@@ -18,7 +18,8 @@ use crate::kernel::envelope::LONGEST;
 use crate::kernel::faults::Subject;
 
 impl Sim {
-    /// Where this cloud is, and as whom this session talks to it: what one account created, another does not see.
+    /// The place of this cloud, and the principal of this session. One account does not see what another has
+    /// created.
     pub fn site(&mut self, now_ms: u64, session: &Session) -> Result<Site, Failure> {
         let now = self.advance(now_ms);
         let caller = self.caller(now, session)?;
@@ -28,7 +29,7 @@ impl Sim {
         })
     }
 
-    /// A create needs to read nothing here but who makes it; none if nobody answers.
+    /// Prepares a create. It only needs to know who creates. `None` if the cloud does not answer.
     pub fn prepare(&mut self, now_ms: u64, session: &Session) -> Option<Result<Prepared, Failure>> {
         let now = self.advance(now_ms);
         if let Some(unreachable) = self.kernel.unreachable(now) {
@@ -41,13 +42,13 @@ impl Sim {
         }))
     }
 
-    /// Looks for what a create did: `done` with its task, or with its VM where the task's record has expired; of a
-    /// machine or a router, with what its create was or would have been answered.
+    /// Looks for the result of a create: `done` with its task, or with its VM if the task's record has
+    /// expired. For a machine or a router it is the answer that the create got or would have got.
     ///
-    /// Without client tokens there is only the look of things: a clone of this name, stamped with this owner and
-    /// submitted since the entry was written. `absent` takes a look that succeeds later than `since` plus
-    /// `visible-within`, when neither lag nor a late effect can hide it; anything else is `unknown`. A clone that
-    /// failed was done: its task tells.
+    /// Without client tokens a create is recognised by its properties: a clone of this name, stamped with
+    /// this owner and submitted since the entry was written. `absent` needs a successful look later than
+    /// `since` plus `visible-within`, when neither lag nor a late effect can hide the result. In every other
+    /// case the answer is `unknown`. A clone that failed counts as done: its task shows the failure.
     pub fn resolve(&mut self, now_ms: u64, session: &Session, entry: &PendingEntry) -> Resolution {
         let now = self.advance(now_ms);
         let subject = Subject {
@@ -68,13 +69,13 @@ impl Sim {
         let Some(caller) = caller else {
             return match late && !self.guards.stand(Guard::AbsentTakesALook) {
                 true => Resolution::Absent,
-                false => Resolution::unknown("the cloud cannot be asked"),
+                false => Resolution::unknown("the cloud cannot be reached"),
             };
         };
         match self.trace(now, &caller, entry) {
             Some(answer) => Resolution::Done(answer.to_string().into()),
             None if late => Resolution::Absent,
-            None => Resolution::unknown("what it made may not be visible yet"),
+            None => Resolution::unknown("the created thing may not be visible yet"),
         }
     }
 
@@ -94,7 +95,7 @@ impl Sim {
                 && (trace.since..=trace.seen).contains(&task.submitted)
                 && trace.is(&task.name, task.stamp.key.as_deref())
         });
-        // One that did not fail before one that did.
+        // Prefer a task that did not fail.
         if let Some(task) = tasks.iter().min_by_key(|task| (task.has_failed(), task.number)) {
             return Some(answer(task.number));
         }
@@ -103,7 +104,7 @@ impl Sim {
         Some(service.created(&self.vms, vm))
     }
 
-    /// None for what is no create of this cloud: of that it can say nothing.
+    /// How long a create may stay invisible; `None` if the operation is no create of this cloud.
     fn visible_within(&self, operation: &str) -> Option<Duration> {
         let operation = self.catalogue().operations.get(operation)?;
         (operation.effect == OperationEffect::Create).then_some(operation.visible_within)

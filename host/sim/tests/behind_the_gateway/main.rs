@@ -17,7 +17,7 @@ use polity_sim::{ADAPTER, SimClock, Simulated as _};
 
 mod sessions;
 
-/// Time that passes only while somebody sleeps.
+/// A clock that moves only while somebody sleeps.
 #[derive(Default)]
 struct Clock(AtomicU64);
 
@@ -32,7 +32,7 @@ impl SimClock for Clock {
     }
 }
 
-/// One Secret, `boot`, with one key, `data`.
+/// A single Secret `boot` with the key `data`.
 struct OneSecret;
 
 const SECRET: &str = "#cloud-config\npassword: hunter22-and-more\n";
@@ -98,7 +98,7 @@ fn open(opening: Opening) -> Result<Arc<dyn Cloud>, OpenError> {
     (ADAPTER.open)(opening)
 }
 
-/// Performs a request; a create as the host does: it is prepared, then committed.
+/// Performs a request. A create is prepared and then committed, as the host does it.
 fn perform(cloud: &Arc<dyn Cloud>, request: CloudRequest) -> Answer {
     if !["vm.clone", "machine.create"].contains(&&*request.operation) {
         return block_on(cloud.perform(request));
@@ -111,7 +111,7 @@ fn perform(cloud: &Arc<dyn Cloud>, request: CloudRequest) -> Answer {
     block_on(cloud.commit(Commit { request, prepared }))
 }
 
-/// An entry of the create `m`, by the host's own session.
+/// An entry of the create `m` in the host's own session.
 fn pending(operation: &str, since: u64) -> PendingEntry {
     PendingEntry {
         operation: operation.into(),
@@ -248,7 +248,7 @@ fn a_late_call_is_stored_without_its_secrets() {
     );
 }
 
-/// A cloud that begins again on the file of one that was killed knows what that one answered.
+/// A cloud that starts on the file of a killed one knows all that the killed one had answered.
 #[test]
 fn what_was_answered_is_known_to_the_next_process() {
     let file = Arc::new(OneFile::default());
@@ -258,7 +258,7 @@ fn what_was_answered_is_known_to_the_next_process() {
     };
     let cloud = open(on(&file)).unwrap();
     let task = perform(&cloud, clone_vm(json!({}))).unwrap();
-    // A copy of the file at this moment: nothing is written to it when the cloud ends.
+    // A copy of the file at this moment. Nothing is written to it when the cloud ends.
     let killed = Arc::new(OneFile::of(&file.bytes()));
     let next = open(on(&killed)).unwrap();
     let known = perform(&next, request("task.get", json!({"id": task["task"]})));
@@ -280,7 +280,7 @@ fn a_call_that_could_not_be_stored_is_in_doubt() {
     let failure = perform(&cloud, clone_vm(json!({}))).unwrap_err();
     assert_eq!((failure.code, failure.effect), (Code::Internal, Effect::Unknown));
     assert!(failure.message.contains("deleted"), "{failure}");
-    // Nor is anything told that rests on it.
+    // No answer that rests on unsaved changes is given either.
     let seen = perform(&cloud, request("vm.get", json!({"id": "vm-1"}))).unwrap_err();
     assert_eq!(seen.code, Code::Internal);
 }

@@ -11,7 +11,7 @@ use polity_clouds::{PlanSecret, SecretContent};
 const KEY: &str = "hunter22-and-more";
 const ROLE: &str = "arn:aws:iam::333333333333:role/capa";
 
-/// The Secret `system/keys`, as it is at the moment.
+/// The present content of the Secret `system/keys`.
 struct Keys {
     digest: Mutex<&'static str>,
     asked: AtomicU64,
@@ -90,7 +90,7 @@ impl Bench {
     }
 }
 
-/// As capa-identity writes it.
+/// A plan as capa-identity writes it.
 fn plan(digest: &str) -> Value {
     let identity = |kind: &str| json!({"kind": kind, "name": "team", "uid": "1"});
     let secret = json!({"identity": identity("AWSClusterStaticIdentity"),
@@ -139,7 +139,7 @@ fn a_plan_of_links_is_resolved_once_and_its_session_shared() {
 
 #[test]
 fn of_many_that_ask_at_once_one_opens_the_session() {
-    /// Time that passes while others go on.
+    /// A clock that moves while others work.
     struct Busy(Clock);
     impl SimClock for Busy {
         fn now_ms(&self) -> u64 {

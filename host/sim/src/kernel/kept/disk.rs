@@ -1,4 +1,4 @@
-//! The database, and the thread that writes it.
+//! The database and the thread that writes it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,34 +12,35 @@ use redb::{Builder, Database, DatabaseError, ReadableDatabase as _, ReadableTabl
 
 use super::{Change, DiskError, NotKept, Record, RecordKey};
 
-/// Table, key → value, the latter two as JSON.
+/// The records: table and key lead to the value. Key and value are JSON.
 const RECORDS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("records");
 
-/// The page cache of the database, in bytes: everything is in memory anyway, so little is read from it.
+/// The page cache of the database in bytes. All state is in memory, so little is read from the database.
 const CACHE: usize = 16 << 20;
 
 type Opens = dyn Fn() -> Result<Database, DatabaseError> + Send;
 
-/// What comes of changes: when it says so, they survive the end of the process and of the machine.
+/// The result of storing changes. `Ok` means that they survive the end of the process and of the machine.
 pub(crate) type Receipt = oneshot::Receiver<Result<(), NotKept>>;
 
-/// A database whose writer takes whatever waits into one transaction.
+/// A database. Its writer puts all waiting changes into one transaction.
 ///
 /// # Guarantees
 ///
-/// - Changes are stored in the order in which they are handed in: a later one never without the earlier ones.
-/// - What could not be stored is tried again with what comes next.
-/// - When it is dropped, all that was handed in is stored, or was refused.
+/// - Changes are stored in the order in which they are handed in; a later change never without the earlier
+///   ones.
+/// - Changes that could not be stored are tried again with the next ones.
+/// - When it is dropped, every change that was handed in is stored or was refused.
 pub(crate) struct Disk {
-    /// None while it is dropped.
+    /// `None` while it is being dropped.
     sender: Option<Sender<Batch>>,
     writer: Option<JoinHandle<()>>,
     handed_in: u64,
-    /// How many of the batches that were handed in are stored.
+    /// The number of batches that are stored.
     stored: Arc<AtomicU64>,
 }
 
-/// What one call changed.
+/// The changes of one call.
 struct Batch {
     nth: u64,
     changes: Vec<Change>,
@@ -80,12 +81,12 @@ impl Disk {
         Ok((disk, records))
     }
 
-    /// Whether everything that was handed in is stored.
+    /// Whether every change that was handed in is stored.
     pub(crate) fn is_settled(&self) -> bool {
         self.stored.load(Ordering::Acquire) == self.handed_in
     }
 
-    /// Hands changes in, after all that were handed in before.
+    /// Hands changes in, after all earlier ones.
     pub(crate) fn store(&mut self, changes: Vec<Change>) -> Receipt {
         let (receipt, told) = oneshot::channel();
         self.handed_in += 1;
@@ -95,7 +96,8 @@ impl Disk {
             receipt,
         };
         if let Some(sender) = &self.sender {
-            // A writer that has panicked drops the batch, and with it the receipt: nobody is told that it is stored.
+            // If the writer has panicked, the batch is dropped with its receipt, so no caller is told that it
+            // is stored.
             let _ = sender.send(batch);
         }
         told
@@ -113,11 +115,11 @@ impl Drop for Disk {
 
 struct Writer {
     opens: Box<Opens>,
-    /// Where it is kept, to see that it still has a name.
+    /// The file, to check that it still has a name.
     file: Option<File>,
-    /// None after a failure: it takes nothing more then, until it is opened again.
+    /// `None` after a failure, until the database is opened again.
     database: Option<Database>,
-    /// What is to be stored: more than the batches at hand if the last transaction failed.
+    /// The changes that are to be stored. After a failed transaction they are more than the present batches.
     owed: BTreeMap<RecordKey, Option<Vec<u8>>>,
     stored: Arc<AtomicU64>,
 }
@@ -131,7 +133,7 @@ impl Writer {
         }
     }
 
-    /// Stores what several calls changed in one transaction, and tells all of them.
+    /// Stores the changes of several calls in one transaction and tells their callers.
     fn take(&mut self, waiting: Vec<Batch>) {
         let mut receipts = Vec::new();
         let mut last = 0;
@@ -155,7 +157,7 @@ impl Writer {
             Err(_) => self.database = None,
         }
         for receipt in receipts {
-            // Whoever gave up waiting need not know.
+            // A caller that gave up waiting dropped its receiver.
             let _ = receipt.send(written.clone());
         }
     }
@@ -171,7 +173,8 @@ impl Writer {
         self.check_name()
     }
 
-    /// To a file that has no name any more, everything can be written for nothing.
+    /// Checks that the file still has a name. Writing to a deleted file succeeds, but the changes would be
+    /// lost.
     fn check_name(&self) -> Result<(), NotKept> {
         use std::os::unix::fs::MetadataExt as _;
         let metadata = self.file.as_ref().map(File::metadata).transpose();
@@ -224,7 +227,7 @@ mod tests {
 
     use super::*;
 
-    /// A disk in memory. What is written is safe after the next sync, which can be held up, or fail.
+    /// A disk in memory. A write is durable after the next sync. Syncs can be delayed, or fail.
     #[derive(Clone, Debug, Default)]
     struct Memory {
         bytes: Arc<Mutex<Vec<u8>>>,
@@ -235,7 +238,7 @@ mod tests {
     #[derive(Debug, Default)]
     struct Gate {
         is_shut: bool,
-        /// Somebody stands before it.
+        /// Whether a sync waits at this point.
         is_awaited: bool,
         is_full: bool,
         syncs: usize,
@@ -258,7 +261,7 @@ mod tests {
             Disk::over(Box::new(opens), None).unwrap()
         }
 
-        /// What a machine that loses its power now finds when it starts again.
+        /// The content of the disk after the machine lost its power now.
         fn after_power_loss(&self) -> Memory {
             let safe = self.safe.lock().unwrap().clone();
             Memory {

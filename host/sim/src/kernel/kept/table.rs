@@ -1,4 +1,4 @@
-//! Records of one sort, which note what changes.
+//! A table of records that notes its changes.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,11 +9,11 @@ use serde::de::DeserializeOwned;
 
 use super::{Change, RecordKey};
 
-/// A map that is read as one, and remembers which of its records changed, once it is told to.
+/// A map that also remembers which of its records changed, as soon as it is told to.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<K, V> {
     records: BTreeMap<K, V>,
-    /// None while nobody stores them: a simulation in memory would collect them for ever.
+    /// `None` as long as nothing is stored: a simulation in memory would collect changes for ever.
     changed: Option<BTreeSet<K>>,
 }
 
@@ -40,7 +40,7 @@ impl<K: Ord + Clone, V> Table<K, V> {
         Some(value)
     }
 
-    /// The record, which is taken for changed.
+    /// A record. It counts as changed.
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         if self.records.contains_key(key) {
             self.note(key);
@@ -48,7 +48,7 @@ impl<K: Ord + Clone, V> Table<K, V> {
         self.records.get_mut(key)
     }
 
-    /// The record, made if there is none.
+    /// A record, created if there is none.
     pub(crate) fn get_or_default(&mut self, key: K) -> &mut V
     where
         V: Default,
@@ -57,7 +57,7 @@ impl<K: Ord + Clone, V> Table<K, V> {
         self.records.entry(key).or_default()
     }
 
-    /// Removes the records of which this does not hold.
+    /// Removes the records for which `keep` is false.
     pub(crate) fn retain(&mut self, keep: impl Fn(&V) -> bool) {
         let gone = self.records.iter().filter(|(_, value)| !keep(value));
         let gone: Vec<K> = gone.map(|(key, _)| key.clone()).collect();
@@ -66,7 +66,7 @@ impl<K: Ord + Clone, V> Table<K, V> {
         }
     }
 
-    /// Removes the first record if its key is like this.
+    /// Removes the first record if its key matches.
     pub(crate) fn pop_first_if(&mut self, wanted: impl FnOnce(&K) -> bool) -> Option<(K, V)> {
         let first = self.records.keys().next().filter(|key| wanted(key))?.clone();
         let value = self.remove(&first)?;
@@ -74,16 +74,16 @@ impl<K: Ord + Clone, V> Table<K, V> {
     }
 }
 
-/// A table whose records are stored under a name, whatever they are.
+/// A table with records of any type, stored under a name.
 pub(crate) trait Note {
-    /// Notes changes from now on: at first, all that is there.
+    /// Notes changes from now on. At first every record counts as changed.
     fn begin(&mut self);
     fn is_empty(&self) -> bool;
-    /// Shows every record, key and value as JSON.
+    /// Passes every record on, key and value as JSON.
     fn show(&self, each: &mut dyn FnMut(String, String));
-    /// Hands over what changed since this was called last.
+    /// Hands over the changes since the last call.
     fn hand_over(&mut self, table: &'static str, changes: &mut Vec<Change>);
-    /// Takes a stored record in.
+    /// Adds a stored record.
     fn restore(&mut self, key: &str, value: &[u8]) -> serde_json::Result<()>;
 }
 

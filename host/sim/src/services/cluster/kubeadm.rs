@@ -1,4 +1,4 @@
-//! How machines of pools become nodes: one makes the cluster, the others join it.
+//! How machines of pools become nodes: one creates the cluster, and the others join it.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,19 @@ use super::{Cluster, Context};
 use crate::event::{Call, Event};
 use crate::kernel::tasks::{Task, TaskError};
 
-/// A machine that kubeadm can make a node of.
+/// A machine that kubeadm can turn into a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Candidate {
     pub(super) node_name: String,
-    /// Its agent has prepared it.
+    /// Whether its agent has prepared it.
     pub(super) prepared: bool,
-    /// When its present boot has ended; none: it is not on.
+    /// When its present boot has ended; `None` if it is off.
     pub(super) up: Option<u64>,
 }
 
 impl Cluster {
-    /// Submits work on a machine of a pool. The same work that is under way is joined.
+    /// Starts work on a machine of a pool. If the same work is under way, the call joins it.
     pub(super) fn submit(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
         let id = call.text("machine");
         let vm = cx.vms.visible(&call.caller, id)?;
@@ -52,7 +52,7 @@ impl Cluster {
         Ok(task)
     }
 
-    /// Whether a machine may be made a node now. A cluster is made once.
+    /// Checks whether a machine may become a node now. A cluster is created once.
     fn may_register(&self, cx: &Context<'_>, call: &Call, number: u64) -> Result<(), Failure> {
         let owner = &call.caller.owner;
         let refuse = |code, message: &str| Err(Failure::new(code, message));
@@ -73,7 +73,7 @@ impl Cluster {
         }
     }
 
-    /// The machine is a node from now on.
+    /// Makes the machine a node.
     pub(super) fn register(&mut self, cx: &mut Context<'_>, task: &Task) -> Result<(), TaskError> {
         let (at, told) = (cx.at, &task.told);
         let token = told["token"].as_str();

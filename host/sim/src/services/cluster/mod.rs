@@ -1,6 +1,6 @@
-//! The cluster that machines join: their nodes, the bootstrap tokens, the API server, and kubeadm.
+//! The cluster that machines join: its nodes, bootstrap tokens, API server, and kubeadm.
 //!
-//! It hears of machines by what other services announce, and of their boots by what the hypervisor does.
+//! It learns of machines from announcements of other services, and of their boots from the hypervisor.
 
 mod api_server;
 mod kubeadm;
@@ -29,7 +29,7 @@ use node::Node;
 pub use node::{NodeCondition, NodeView};
 use token::Tokens;
 
-/// How long the node of a machine that is gone is told of: long enough for everybody who looks now and then.
+/// How long the node of a removed machine is still shown. Everybody who looks now and then sees it.
 const REMEMBERED: u64 = 600_000;
 
 pub(crate) struct Cluster {
@@ -37,11 +37,11 @@ pub(crate) struct Cluster {
     durations: PoolDurations,
     down: Vec<Span>,
     lag: u64,
-    /// By the number of their machine's VM.
+    /// The nodes, by the number of their machine's VM.
     nodes: Table<u64, Node>,
-    /// By the number of their VM.
+    /// The candidates, by the number of their VM.
     candidates: Table<u64, Candidate>,
-    /// The machine that made each owner's cluster.
+    /// The machine that created each owner's cluster.
     clusters: Table<String, u64>,
     tokens: Tokens,
 }
@@ -64,7 +64,7 @@ impl Cluster {
         ApiServer::new(kernel, &self.down, self.machines.grace.0)
     }
 
-    /// The nodes that have joined, the oldest machine first.
+    /// The nodes that have joined, oldest machine first.
     pub(crate) fn views(&self, kernel: &Kernel) -> Vec<NodeView> {
         let (now, api_server) = (kernel.now(), self.api_server(kernel));
         let nodes = self.nodes.iter();
@@ -78,25 +78,25 @@ impl Cluster {
         self.api_server(kernel).back(kernel.now()).is_none()
     }
 
-    /// When a node changes by nothing but time.
+    /// The times at which a node changes by itself.
     pub(crate) fn turns(&self, kernel: &Kernel) -> Vec<u64> {
         let joined = self.nodes.values().filter(|node| node.joined.is_some());
         self.api_server(kernel)
             .turns(joined.filter_map(|node| node.silent))
     }
 
-    /// Whether the scenario still lets the API server be away.
+    /// Whether the scenario has further times in which the API server is away.
     pub(crate) fn has_unfinished_faults(&self, kernel: &Kernel) -> bool {
         let elapsed = kernel.elapsed(kernel.now());
         !kernel.is_calm() && self.down.iter().any(|span| elapsed < span.until.0)
     }
 
-    /// Whoever plays the cluster has made a Node for the machine that joined.
+    /// A Node was created for the machine that joined.
     pub(crate) fn note_registered(&mut self, kernel: &mut Kernel, id: &str) {
         self.note_node(kernel, id, |node| node.registered = node.joined);
     }
 
-    /// Whoever plays the cluster has deleted the Node of the machine that left.
+    /// The Node of the machine that left was deleted.
     pub(crate) fn note_deregistered(&mut self, kernel: &mut Kernel, id: &str) {
         self.note_node(kernel, id, |node| node.deregistered = node.left);
     }
@@ -115,7 +115,7 @@ impl Cluster {
         self.tokens.admit(kernel, token, ttl_ms);
     }
 
-    /// A bootstrap token is of use no more.
+    /// A bootstrap token was revoked.
     pub(crate) fn revoke_token(&mut self, kernel: &mut Kernel, token: &Value) {
         self.tokens.revoke(kernel, token);
     }
@@ -168,7 +168,7 @@ impl Cluster {
         }
     }
 
-    /// The machine has booted: its node joins, or is heard of again.
+    /// The machine has booted: its node joins or is heard of again.
     fn on_booted(&mut self, cx: &mut Context<'_>, number: u64) {
         let at = cx.at;
         let back = self.api_server(cx.kernel).back(at);
@@ -193,7 +193,7 @@ impl Cluster {
         }
     }
 
-    /// Something happens to the node of a machine; the machine itself goes on.
+    /// Something happens to the node of a machine. The machine itself runs on.
     fn on_intervention(&mut self, cx: &mut Context<'_>, number: u64, does: Intervention) {
         let at = cx.at;
         let Some(node) = self.nodes.get_mut(&number) else {
@@ -213,7 +213,7 @@ impl Cluster {
                 }
                 self.on_booted(cx, number);
             }
-            // Matters of the VM, of pools, and of routers.
+            // These concern the VM, pools or routers.
             Intervention::Retire
             | Intervention::Vanish
             | Intervention::PowerOn
@@ -286,7 +286,7 @@ impl Service for Cluster {
     }
 }
 
-/// The machine is on, and was not turned on a moment ago.
+/// Whether the machine is on and has booted.
 fn runs(cx: &Context<'_>, number: u64, node: &Node) -> bool {
     cx.vms.is_on(number) && cx.at >= node.booted
 }

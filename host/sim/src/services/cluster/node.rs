@@ -1,4 +1,4 @@
-//! Nodes: what a machine is in the cluster that it joins, as data. Whoever plays the cluster makes objects of it.
+//! Nodes: the state of a machine in the cluster that it joins, as data. The kubelets make objects of it.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::config::ailment::Ailment;
 use crate::hypervisor::vm::provider_id;
 use crate::kernel::call::Stamp;
 
-/// The node of a machine, from the machine's creation on.
+/// The node of a machine, from the creation of the machine on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Node {
@@ -18,30 +18,30 @@ pub(crate) struct Node {
     pub(crate) machine: String,
     pub(crate) name: String,
     pub(crate) stamp: Stamp,
-    /// The digest of the token it joins with.
+    /// The digest of the token with which it joins.
     pub(crate) token: Option<String>,
-    /// Milliseconds after it has booted; none: as the configuration says.
+    /// The milliseconds from boot to join; `None`: as configured.
     pub(crate) joins_after: Option<u64>,
     pub(crate) never: bool,
-    /// When the machine has booted, the last time that it was turned on.
+    /// When the machine has booted after the last power-on.
     pub(crate) booted: u64,
     pub(crate) joined: Option<u64>,
     pub(crate) left: Option<u64>,
     /// When the machine was removed.
     pub(crate) gone: Option<u64>,
-    /// Since when it is not heard of.
+    /// Since when the node is silent.
     pub(crate) silent: Option<u64>,
-    /// Since when it is heard of, and has no other ailments than these.
+    /// Since when the node is heard of and has no other problems than these.
     pub(crate) well: u64,
     pub(crate) ailments: BTreeMap<Ailment, u64>,
     #[serde(default)]
     pub(crate) labels: BTreeMap<String, String>,
     #[serde(default)]
     pub(crate) taints: Vec<Value>,
-    /// For which joining there is, or was, a Node.
+    /// The time of joining for which a Node was registered.
     #[serde(default)]
     pub(crate) registered: Option<u64>,
-    /// For which leaving the Node was deleted.
+    /// The time of leaving for which the Node was deleted.
     #[serde(default)]
     pub(crate) deregistered: Option<u64>,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Node {
 /// A node that has joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeView {
-    /// `metadata.name`; two machines may share one if the scenario says so.
+    /// The name of the Node. Two machines may share one if the scenario says so.
     pub name: String,
     /// `spec.providerID`
     pub provider_id: String,
@@ -63,24 +63,24 @@ pub struct NodeView {
     pub labels: BTreeMap<String, String>,
     /// The taints with which it joined.
     pub taints: Vec<Value>,
-    /// When it joined, the last time; Unix milliseconds. This is the moment to create a Node: one that somebody
-    /// deletes later is not made again by a kubelet that runs on.
+    /// When it joined for the last time, in Unix milliseconds. A Node is created then. If somebody deletes
+    /// the Node later, a running kubelet does not create it again.
     pub joined: u64,
-    /// When it left the cluster: the moment to delete its Node. The machine runs on.
+    /// When it left the cluster. Its Node is deleted then; the machine runs on.
     pub left: Option<u64>,
-    /// When its machine was removed. Its Node stays, and is not heard of any more.
+    /// When its machine was removed. Its Node stays and falls silent.
     pub gone: Option<u64>,
-    /// There is, or was, a Node since it joined: [`Sim::note_registered`](crate::Sim::note_registered).
+    /// Whether a Node was created since it joined: [`Sim::note_registered`](crate::Sim::note_registered).
     pub registered: bool,
-    /// It was deleted since the machine left: [`Sim::note_deregistered`](crate::Sim::note_deregistered).
+    /// Whether the Node was deleted since it left: [`Sim::note_deregistered`](crate::Sim::note_deregistered).
     pub deregistered: bool,
-    /// The condition `Ready` is true.
+    /// Whether the condition `Ready` is true.
     pub ready: bool,
-    /// Its kubelet is at work, whatever anybody believes of it: it ends the pods that are to end.
+    /// Whether its kubelet runs, whatever the cluster knows of it. It then ends deleted pods.
     pub heard: bool,
-    /// `Ready` first, then what can be wrong.
+    /// `Ready` first, then the conditions of problems.
     pub conditions: Vec<NodeCondition>,
-    /// When the last of the conditions came about; Unix milliseconds.
+    /// When the last condition changed, in Unix milliseconds.
     pub since: u64,
 }
 
@@ -98,7 +98,7 @@ pub struct NodeCondition {
 }
 
 impl Node {
-    /// As it is now, if it has joined.
+    /// The present state, if the node has joined.
     pub(super) fn view(&self, now: u64, number: u64, api_server: &ApiServer) -> Option<NodeView> {
         let joined = self.joined?;
         let conditions = self.conditions(now, joined, api_server);

@@ -1,4 +1,4 @@
-//! Bootstrap tokens: which of them let a machine join. Only digests of them are kept.
+//! Bootstrap tokens, and which of them let a machine join. Only digests of tokens are kept.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,19 +7,19 @@ use crate::config::Tokens as Required;
 use crate::event::Kernel;
 use crate::kernel::kept::Table;
 
-/// What is known of tokens, by their digests.
+/// The known tokens, by digest.
 pub(super) struct Tokens {
     required: Required,
     pub(super) known: Table<String, Token>,
 }
 
-/// What is known of a token.
+/// The state of a token.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Token {
-    /// The host said that it made it.
+    /// Whether the host minted it.
     minted: bool,
-    /// When it ends, as far as the host said.
+    /// When it expires, as far as the host has told.
     expires: Option<u64>,
     revoked: bool,
 }
@@ -32,7 +32,7 @@ impl Tokens {
         }
     }
 
-    /// The host has made a token. Made anew, it is valid again.
+    /// The host has minted a token. If the token was revoked, it is valid again.
     pub(super) fn admit(&mut self, kernel: &mut Kernel, token: &Value, ttl_ms: u64) {
         let now = kernel.now();
         self.known
@@ -46,18 +46,18 @@ impl Tokens {
         kernel.mark_dirty();
     }
 
-    /// A machine is made with this token.
+    /// A machine is created with this token.
     pub(super) fn take(&mut self, digest: &str) {
         self.known.get_or_default(digest.to_owned());
     }
 
-    /// The host has taken a token back.
+    /// The host has revoked a token.
     pub(super) fn revoke(&mut self, kernel: &mut Kernel, token: &Value) {
         self.known.get_or_default(kernel.digest(token)).revoked = true;
         kernel.mark_dirty();
     }
 
-    /// The machine that had it is gone. What the host made ends by itself, and is known until then.
+    /// The machine with this token is gone. A token that the host minted stays known until it expires.
     pub(super) fn forget(&mut self, now: u64, digest: &str) {
         let ended = |token: &Token| token.expires.is_none_or(|expires| expires <= now);
         if self.known.get(digest).is_some_and(ended) {
@@ -65,7 +65,7 @@ impl Tokens {
         }
     }
 
-    /// May a machine with this token join now?
+    /// Whether a machine with this token may join now.
     pub(super) fn lets_join(&self, at: u64, token: Option<&str>) -> bool {
         let known = token.and_then(|digest| self.known.get(digest));
         let ended = |token: &Token| token.revoked || token.expires.is_some_and(|expires| at >= expires);

@@ -1,5 +1,5 @@
-//! Machines in the manner of Gardener's drivers: VMs that are made, set up and turned on by one call, and whose nodes
-//! join a cluster by themselves.
+//! Machines in the manner of Gardener's drivers: one call creates a VM, sets it up and turns it on, and its
+//! node joins a cluster by itself.
 
 use std::time::Duration;
 
@@ -23,16 +23,16 @@ use crate::power::Power;
 
 pub(crate) struct Machines {
     config: MachineConfig,
-    /// By the number of its VM.
+    /// The machines, by the number of their VM.
     machines: Table<u64, Machine>,
 }
 
-/// What there is of a machine beside its VM.
+/// The state of a machine in addition to that of its VM.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Machine {
     node_name: String,
-    /// When it has booted, the last time that it was turned on.
+    /// When it has booted after the last power-on.
     booted: u64,
 }
 
@@ -44,7 +44,7 @@ impl Machines {
         }
     }
 
-    /// Makes a machine. It is there at once, and turned on; a search may be blind to it for as long as `lag`.
+    /// Creates a machine. It exists at once and is turned on. A search may miss it for as long as `lag`.
     fn create(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
         if let Some(earlier) = cx.vms.made_earlier(cx.kernel, call) {
             return Ok(self.created(cx.vms, earlier));
@@ -78,7 +78,8 @@ impl Machines {
         Ok(self.created(cx.vms, vm))
     }
 
-    /// By the cloud's id where the caller knows it, which never denies what exists; otherwise by name, which may.
+    /// Reads a machine: by the cloud's id if the caller knows it, which never misses it, otherwise by name,
+    /// which may.
     fn status(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
         let then = cx.kernel.look(cx.at, &call.caller.owner);
         let vm = match machine_id(&call.arguments) {
@@ -95,7 +96,7 @@ impl Machines {
         }))
     }
 
-    /// Removes a machine at once. Whoever deletes sees what there is: no lag.
+    /// Removes a machine at once. A deletion sees the present state, without lag.
     fn delete(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
         let vm = match machine_id(&call.arguments) {
             Some(_) => self.by_id(cx, call)?,
@@ -177,7 +178,7 @@ impl Service for Machines {
     }
 }
 
-/// `vm-7` of the provider's id in the arguments; empty where there is none, or none of this cloud.
+/// The id `vm-7` in the provider's id of the arguments; empty if there is none or it is of another cloud.
 fn id(arguments: &Value) -> &str {
     machine_id(arguments).map(id_of_provider).unwrap_or_default()
 }

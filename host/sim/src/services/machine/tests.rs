@@ -1,4 +1,4 @@
-//! Machines as a driver makes them.
+//! Tests of machines in the manner of Gardener's drivers.
 
 use polity_core::contract::Effect as MayHave;
 

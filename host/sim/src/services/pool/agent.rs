@@ -1,7 +1,6 @@
-//! What machines of pools do for their own agents: the operations of the `node` cloud, for every machine there is.
+//! The machines of pools as their agents see them: the operations of the cloud `node`, for every machine.
 //!
-//! The caller says whose agent it is by the node's name. Once the node has an object, only that object's agent is
-//! listened to.
+//! A caller names its node. Once the node has an object, the machine answers only the agent of that object.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +16,12 @@ use crate::guards::Guard;
 use crate::hypervisor::effects::Happened;
 use crate::power::Power;
 
-/// Milliseconds between the answer to a reboot and the reboot.
+/// The time between the answer to a reboot and the reboot, in milliseconds.
 const REBOOTS_AFTER: u64 = 10_000;
 
 type Versions = BTreeMap<String, String>;
 
-/// What a machine remembers for its agent.
+/// The state that a machine keeps for its agent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Agent {
@@ -32,11 +31,11 @@ pub(super) struct Agent {
     pub(super) installed: Versions,
     pub(super) work: Option<Work>,
     pub(super) reboot_required: bool,
-    /// Whether this boot is about to end, and for good.
+    /// How this boot is about to end, if it is.
     pub(super) ending: Option<Ending>,
-    /// How often it was rebooted by its agent.
+    /// How often its agent has rebooted the machine.
     pub(super) reboots: u64,
-    /// Of which object the agent is listened to.
+    /// The uid of the object whose agent the machine answers.
     pub(super) node_uid: Option<String>,
 }
 
@@ -48,19 +47,19 @@ pub(super) enum Ending {
     NeverReturns,
 }
 
-/// Packages that are, or were, brought to their versions.
+/// Packages that are or were brought to these versions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Work {
     pub(super) versions: Versions,
-    /// Which one: what is due to end may have been interrupted.
+    /// The number of the work. An event of its end is ignored if another work has begun.
     nth: u64,
     doomed: Option<String>,
-    /// In which boot, and how.
+    /// The boot in which it ended, and the result.
     pub(super) ended: Option<(u64, Result<(), Trouble>)>,
 }
 
-/// Why work failed.
+/// The reason why work failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Trouble {
     code: String,
@@ -68,7 +67,7 @@ pub(super) struct Trouble {
 }
 
 impl Pools {
-    /// A call of an agent to its machine.
+    /// Performs a call of an agent on its machine.
     pub(super) fn on_agent_call(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
         let node = call.text("node");
         let number = self.listening(cx, call, node)?;
@@ -111,7 +110,7 @@ impl Pools {
         }
     }
 
-    /// The machine of this node, if it runs and listens to whoever asks.
+    /// The machine of this node, if it runs and answers this caller.
     fn listening(&mut self, cx: &mut Context<'_>, call: &Call, node: &str) -> Result<u64, Failure> {
         let refuse = |code, message: String| Err(Failure::new(code, message));
         let number = self.member_of(cx.vms, node);
@@ -166,7 +165,7 @@ impl Pools {
         })
     }
 
-    /// Begins to install. The same work that runs is joined.
+    /// Starts to install. If the same work is under way, the call joins it.
     fn ensure_versions(&mut self, cx: &mut Context<'_>, call: &Call, number: u64) -> Answer {
         let versions = Versions::deserialize(&call.arguments["versions"]).unwrap_or_default();
         let running = self.agent(number).work.as_ref();
@@ -199,7 +198,7 @@ impl Pools {
         Ok(json!({}))
     }
 
-    /// The work is done, unless it was interrupted.
+    /// Ends the work, unless it was interrupted.
     pub(super) fn on_installed(&mut self, cx: &mut Context<'_>, number: u64, nth: u64) {
         let packages = &self.packages;
         let Some(member) = self.members.get_mut(&number) else {
@@ -241,7 +240,7 @@ impl Pools {
         cx.kernel.mark_dirty();
     }
 
-    /// The boot that an agent has ended is over.
+    /// Ends the boot that an agent wanted to end.
     pub(super) fn on_rebooted(&mut self, cx: &mut Context<'_>, number: u64) {
         let member = self.members.get_mut(&number);
         let Some(agent) = member.and_then(|member| member.agent.as_mut()) else {
@@ -257,7 +256,7 @@ impl Pools {
         cx.kernel.mark_dirty();
     }
 
-    /// A boot has ended, however: with it what was under way.
+    /// A boot has ended, whatever the reason. Work under way ends with it.
     pub(super) fn end_boot(&mut self, cx: &mut Context<'_>, number: u64) {
         let Some(member) = self.members.get_mut(&number) else {
             return;
@@ -275,7 +274,7 @@ impl Pools {
         }
     }
 
-    /// The node gets another object: its agent is another one.
+    /// The node gets a new object, which has another agent.
     pub(super) fn on_joined(&mut self, number: u64) {
         if let Some(member) = self.members.get_mut(&number) {
             member.is_node = true;
@@ -297,7 +296,7 @@ impl Pools {
 }
 
 impl Agent {
-    /// This boot ends soon, unless it does already.
+    /// Schedules the end of this boot, unless that is already scheduled.
     fn end_boot_soon(&mut self, cx: &mut Context<'_>, call: &Call, vm: u64) {
         if self.ending.is_some() {
             return;

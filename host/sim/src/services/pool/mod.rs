@@ -1,6 +1,7 @@
-//! Pools of machines that kubeadm makes a cluster of: the provider's side, and what the machines do for their agents.
+//! Pools of machines from which kubeadm makes a cluster: the provider's side, and the machines for their
+//! agents.
 //!
-//! Their machines are VMs like others. How they become nodes is the cluster's matter.
+//! The machines are VMs like others. The service `cluster` makes nodes of them.
 
 mod agent;
 mod view;
@@ -40,26 +41,26 @@ pub(crate) struct Pools {
     guards: Guards,
 }
 
-/// What is more of a VM that is a machine of a pool.
+/// The state of a pool's machine in addition to that of its VM.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Member {
     pool: String,
     tier: Tier,
     node_name: String,
-    /// Somebody wants another one instead.
+    /// Whether the pool wants another machine instead.
     replacement_required: bool,
-    /// None until it is installed.
+    /// The installed agent.
     agent: Option<Agent>,
-    /// How often it was turned on.
+    /// How often the machine was turned on.
     boots: u64,
-    /// When it has booted, the last time that it was turned on; none while it is not.
+    /// When it has booted after the last power-on; `None` if it is off.
     up: Option<u64>,
-    /// It has joined the cluster.
+    /// Whether it has joined the cluster.
     is_node: bool,
 }
 
-/// What a machine is for.
+/// The tier of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Tier {
@@ -95,7 +96,7 @@ impl Pools {
         json!({"pools": pools.collect::<Vec<_>>()})
     }
 
-    /// Makes pools, at once. Those that are there stay.
+    /// Creates pools at once. Existing pools stay.
     fn ensure(&mut self, cx: &mut Context<'_>, call: &Call) -> Value {
         let wanted = call.arguments["pools"].as_array().into_iter().flatten();
         let pools = self.pools.get_or_default(call.caller.owner.clone());
@@ -104,7 +105,8 @@ impl Pools {
         json!({})
     }
 
-    /// Adds a machine to a pool. It is there at once, and turned on; the list may be blind to it for as long as `lag`.
+    /// Adds a machine to a pool. It exists at once and is turned on. The list may miss it for as long as
+    /// `lag`.
     fn add(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
         let pool = call.text("pool").to_owned();
         if let Some(earlier) = cx.vms.made_earlier(cx.kernel, call) {
@@ -136,7 +138,7 @@ impl Pools {
         Ok(self.describe(cx.vms, number))
     }
 
-    /// The machines of all pools of the caller. May lag behind.
+    /// The machines of all pools of the caller. The list may lag.
     fn list_machines(&self, cx: &mut Context<'_>, call: &Call) -> Value {
         let then = cx.kernel.look(cx.at, &call.caller.owner);
         let own = cx.vms.of_owner(&call.caller.owner);
@@ -148,7 +150,7 @@ impl Pools {
         json!({"machines": machines})
     }
 
-    /// What is told of a machine of a pool.
+    /// The description of a pool's machine.
     fn describe(&self, vms: &Hypervisor, number: u64) -> Value {
         let member = &self.members[&number];
         let agent = match &member.agent {
@@ -167,7 +169,7 @@ impl Pools {
         machine
     }
 
-    /// Submits work on a machine of a pool. The same work that is under way is joined.
+    /// Starts work on a machine of a pool. If the same work is under way, the call joins it.
     fn submit(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
         let id = call.text("machine");
         let vm = cx.vms.visible(&call.caller, id)?;
@@ -186,7 +188,7 @@ impl Pools {
         cx.vms.change(cx.kernel, cx.at, call, number, work)
     }
 
-    /// A machine was turned on or off, or is gone: a boot has begun, or ended.
+    /// A machine was turned on or off, or is gone: a boot begins or ends.
     fn on_power(&mut self, cx: &mut Context<'_>, number: u64, power: Option<Power>) {
         let Some(member) = self.members.get_mut(&number) else {
             return;

@@ -1,4 +1,4 @@
-//! Pools of machines, and how these become nodes.
+//! Tests of pools of machines, and of how the machines become nodes.
 
 use crate::harness::*;
 
@@ -265,7 +265,7 @@ fn what_came_of_an_addition_is_settled() {
         ),
         Resolution::Absent
     );
-    // A machine of a pool is no VM that was cloned, and none of Gardener's.
+    // A machine of a pool is neither a cloned VM nor a machine of Gardener.
     for operation in ["vm.clone", "machine.create"] {
         let other = PendingEntry {
             operation: operation.to_owned(),
@@ -330,7 +330,7 @@ fn a_restart_goes_on_with_everything_and_keeps_no_secret() {
     b.first_node("u", "m");
     let second = b.prepared("u", "n");
     let mut arguments = joining(&second, "token");
-    // As they reach an adapter: unsealed.
+    // The arguments are unsealed, as they reach an adapter.
     arguments["token"] = "abcdef.0123456789abcdef".into();
     arguments["certificateKey"] = "0badc0ffee".into();
     let late = request("u", "kubeadm.join", arguments);

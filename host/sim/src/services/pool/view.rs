@@ -1,4 +1,4 @@
-//! What only a simulation can tell of machines of pools.
+//! The state of pool machines that only a simulation can show.
 
 use std::collections::BTreeMap;
 
@@ -13,24 +13,24 @@ pub struct PoolMachine {
     pub id: String,
     /// Its name.
     pub name: String,
-    /// What its node is called.
+    /// The name of its node.
     pub node: String,
     /// The uid of the object that it was added for.
     pub owner: String,
-    /// Its agent has prepared it.
+    /// Whether its agent has prepared it.
     pub initialized: bool,
-    /// Packages are being installed, or it is about to reboot, or does not run.
+    /// Whether packages are being installed, or it is about to reboot, or does not run.
     pub changing: bool,
-    /// Packages are being installed, or it is about to reboot because its agent wants that.
+    /// Whether packages are being installed, or it is about to reboot because its agent wants that.
     pub at_work: bool,
-    /// What is installed, by package.
+    /// The installed versions, by package.
     pub installed: BTreeMap<String, String>,
     /// How often its agent has rebooted it.
     pub reboots: u64,
 }
 
 impl Pools {
-    /// All machines of pools, the oldest first.
+    /// All machines of pools, oldest first.
     pub(crate) fn views(&self, vms: &Hypervisor, now: u64) -> Vec<PoolMachine> {
         let members = self.members.iter();
         let there = members.filter_map(|(number, member)| Some((vms.get(*number)?, member)));

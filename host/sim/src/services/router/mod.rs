@@ -1,5 +1,5 @@
-//! Virtual routers in the manner of Neutron and Nova: VMs that are booted with ports, can be reached for management, are
-//! configured, and are plugged while they run.
+//! Virtual routers in the manner of Neutron and Nova. A router is a VM that is booted with ports, can be
+//! reached for management, is configured, and is plugged while it runs.
 
 mod port;
 mod view;
@@ -32,28 +32,28 @@ pub(crate) struct Routers {
     config: RouterConfig,
     images: Vec<Image>,
     push: Between,
-    /// By the number of their VM.
+    /// The routers, by the number of their VM.
     routers: Table<u64, Router>,
     /// The ports that routers have, by account, network and MAC address.
     ports: Table<String, Port>,
-    /// Routers that the network service does not know any more, by account, tenant and name.
+    /// The routers that the network service no longer knows, by account, tenant and name.
     withdrawn: Table<String, ()>,
 }
 
-/// What a router's VM is, besides a VM.
+/// The state of a router in addition to that of its VM.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Router {
     image: String,
     /// From when on it can be reached for management.
     built: u64,
-    /// From when on its management API answers, unless it never does.
+    /// From when on its management API answers; `None` if it never does.
     answers: u64,
     never: bool,
     hung: bool,
     /// Since when it is being removed.
     leaving: Option<u64>,
-    /// What it was told last.
+    /// The last configuration that it was sent.
     config: Option<Value>,
     plugged: Vec<Plugged>,
 }
@@ -70,7 +70,7 @@ impl Routers {
         }
     }
 
-    /// Boots a router's VM. It is there at once, being built; a search may be blind to it for as long as `lag`.
+    /// Boots a router's VM. It exists at once and is being built. A search may miss it for as long as `lag`.
     fn boot(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
         if let Some(earlier) = cx.vms.made_earlier(cx.kernel, call) {
             return Ok(self.created(cx.vms, earlier));
@@ -97,31 +97,31 @@ impl Routers {
         Ok(json!({"alive": self.answers(cx, number)}))
     }
 
-    /// What a router's VM shows, if it answers.
+    /// The MAC addresses that a router's VM shows, if it answers.
     fn interfaces(&self, cx: &Context<'_>, call: &Call) -> Answer {
         let router = self.answering(cx, call)?;
         let shown = router.plugged.iter().filter(|port| port.is_shown(cx.at));
         Ok(json!({"macs": shown.map(|port| &port.mac).collect::<Vec<_>>()}))
     }
 
-    /// How much has passed through the ports that a router's VM shows, if it answers.
+    /// The traffic through the ports that a router's VM shows, if it answers.
     fn stats(&self, cx: &Context<'_>, call: &Call) -> Answer {
         let router = self.answering(cx, call)?;
         let up = cx.at - router.answers;
         let shown = router.plugged.iter().filter(|port| port.is_shown(cx.at));
-        // A kilobyte a second, and half of that back.
+        // A kilobyte a second in one direction, and half of that in the other.
         let traffic = |port: &Plugged| json!({"mac": port.mac, "rxBytes": up, "txBytes": up / 2});
         Ok(json!({"traffic": shown.map(traffic).collect::<Vec<_>>()}))
     }
 
-    /// Tells a router what to be. Whether it listens is seen when the task ends.
+    /// Sends a router its configuration. Whether the router listens is seen when the task ends.
     fn push(&self, cx: &mut Context<'_>, call: &Call) -> Answer {
         let number = self.by_id(cx, call)?;
         let config = call.arguments["config"].clone();
         cx.vms.change(cx.kernel, cx.at, call, number, (self.push, config))
     }
 
-    /// Begins to remove a router's VM, which takes a while. Telling it again changes nothing.
+    /// Starts to remove a router's VM, which takes a while. A second request changes nothing.
     fn delete(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
         let number = self.by_id(cx, call)?;
         let router = self
@@ -139,7 +139,7 @@ impl Routers {
         Ok(json!({}))
     }
 
-    /// The router's VM is removed.
+    /// The removal of a router's VM has ended.
     fn on_gone(&self, cx: &mut Context<'_>, number: u64) {
         if cx.vms.get(number).is_some_and(Vm::exists) {
             cx.vms.note(cx.at, router::DELETE, Happened::Done, number);
@@ -159,7 +159,7 @@ impl Routers {
         router.answers = router.built.max(cx.at) + self.config.boot.pick(draw("boot"));
     }
 
-    /// Something befalls a router's VM or the router itself.
+    /// Something happens to a router's VM or to the router itself.
     fn on_intervention(&mut self, cx: &Context<'_>, number: u64, does: Intervention) {
         let (Some(router), Some(vm)) = (self.routers.get_mut(&number), cx.vms.get(number)) else {
             return;
@@ -175,7 +175,7 @@ impl Routers {
         }
     }
 
-    /// Does its management API answer?
+    /// Whether the router's management API answers.
     fn answers(&self, cx: &Context<'_>, number: u64) -> bool {
         let router = self.routers.get(&number).filter(|_| cx.vms.is_on(number));
         router.is_some_and(|router| {
@@ -194,7 +194,7 @@ impl Routers {
         }
     }
 
-    /// The caller's router whose VM has the id in the arguments, and is there.
+    /// The caller's router whose VM exists and has the id in the arguments.
     fn by_id(&self, cx: &Context<'_>, call: &Call) -> Result<u64, Failure> {
         let id = call.text("id");
         let vm = cx.vms.visible(&call.caller, id)?;
@@ -204,8 +204,8 @@ impl Routers {
         }
     }
 
-    /// By the cloud's id where the caller knows it, which never denies what exists; otherwise by name, which may. What
-    /// is plugged in is told as it is.
+    /// Reads a router's VM: by the cloud's id if the caller knows it, which never misses it, otherwise by
+    /// name, which may. Ports are shown without lag.
     fn get(&self, cx: &mut Context<'_>, call: &Call) -> Answer {
         let then = cx.kernel.look(cx.at, &call.caller.owner);
         let (name, id) = (call.text("name"), call.text("id"));
@@ -315,7 +315,7 @@ impl Service for Routers {
         }
     }
 
-    /// What a push was for.
+    /// Ends a push: the router gets its configuration if it answers.
     fn on_task_end(&mut self, cx: &mut Context<'_>, task: &Task) -> Result<(), TaskError> {
         if !self.answers(cx, task.about) {
             let message = format!("the management API of {:?} does not answer", task.name);

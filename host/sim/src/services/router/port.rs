@@ -1,4 +1,4 @@
-//! The ports of routers: whose they are, and in which VM they are plugged in.
+//! The ports of routers: which router has a port, and into which VM it is plugged.
 
 use polity_core::contract::{Answer, Code, Failure};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use crate::event::Call;
 use crate::hypervisor::effects::Happened;
 use crate::kernel::call::{Stamp, text};
 
-/// A port that a router has: from when it was first plugged in until it is given back.
+/// A port that a router has, from the first time it is plugged in until it is given back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Port {
@@ -21,25 +21,25 @@ pub(super) struct Port {
     pub(super) stamp: Stamp,
 }
 
-/// A port in a VM.
+/// A port that is plugged into a VM.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Plugged {
     pub(super) network: String,
     pub(super) mac: String,
-    /// As the cloud knows it.
+    /// Whether it is plugged in, as the cloud knows it.
     pub(super) attached: bool,
-    /// From when on the VM shows it; none: never.
+    /// From when on the VM shows it; `None`: never.
     from: Option<u64>,
-    /// Until when; none: for ever.
+    /// Until when the VM shows it; `None`: without end.
     until: Option<u64>,
 }
 
-/// A port as it is asked for.
+/// A port as a caller names it.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     network: String,
-    /// In lower case.
+    /// The MAC address in lower case.
     mac: String,
 }
 
@@ -78,14 +78,16 @@ impl Plugged {
 }
 
 impl Routers {
-    /// A port, with the name of the router that has it or is to have it. Of those of others nothing is told.
+    /// Reads a port, with the name of the router that has it or for which it was made. Ports of other tenants
+    /// are not shown.
     pub(super) fn port(&self, call: &Call) -> Answer {
         let arguments = &call.arguments;
         let router = self.router_of(call, &Asked::of(arguments))?;
         Ok(json!({"network": arguments["network"], "mac": arguments["mac"], "router": router}))
     }
 
-    /// The router that has the port, or that it was made for; none if anybody of this tenant may have it.
+    /// The router that has the port or for which it was made; `None` if any router of this tenant may have
+    /// it.
     fn router_of(&self, call: &Call, port: &Asked) -> Result<Option<String>, Failure> {
         let id = format!("the port {} of network {}", port.mac, port.network);
         let listed = &self.config.ports;
@@ -112,7 +114,7 @@ impl Routers {
         Ok(taken.map(|taken| taken.router.clone()).or(for_whom))
     }
 
-    /// The ports, if this router may have each of them.
+    /// The ports, if this router may have all of them.
     pub(super) fn claimable(&self, call: &Call, router: &str, ports: &Value) -> Result<Vec<Asked>, Failure> {
         let ports = ports.as_array().into_iter().flatten().map(Asked::of);
         ports
@@ -126,7 +128,7 @@ impl Routers {
             .collect()
     }
 
-    /// The router has these ports from now on, until they are given back.
+    /// Gives these ports to the router until it gives them back.
     pub(super) fn claim(&mut self, call: &Call, router: &str, ports: Vec<Asked>) {
         for port in ports {
             let key = port_key(call, &port);
@@ -141,7 +143,7 @@ impl Routers {
         }
     }
 
-    /// Gives the caller's ports of a router back: all that are plugged in are plugged out.
+    /// Gives the caller's ports of a router back. All that are plugged in are unplugged.
     pub(super) fn release(&mut self, cx: &mut Context<'_>, call: &Call) -> Value {
         let (caller, router) = (&call.caller, call.text("name"));
         self.ports.retain(|port| {
@@ -157,7 +159,7 @@ impl Routers {
         json!({})
     }
 
-    /// Plugs a port in. The cloud knows it at once, the VM shows it a while later.
+    /// Plugs a port in. The cloud knows it at once; the VM shows it a while later.
     pub(super) fn attach(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
         let number = self.by_id(cx, call)?;
         let name = cx.vms.get(number).map(|vm| vm.name.clone()).unwrap_or_default();
@@ -177,7 +179,7 @@ impl Routers {
         Ok(json!({}))
     }
 
-    /// Plugs a port out and gives it back. The VM shows it for a while.
+    /// Unplugs a port and gives it back. The VM still shows it for a while.
     pub(super) fn detach(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
         let number = self.by_id(cx, call)?;
         let port = Asked::of(&call.arguments);
@@ -194,7 +196,7 @@ impl Routers {
         Ok(json!({}))
     }
 
-    /// When the VM shows a change; none if it never does.
+    /// When the VM shows a change; `None` if it never does.
     fn plugs(&self, cx: &mut Context<'_>, call: &Call) -> Option<u64> {
         let takes = cx.kernel.draw_for(&call.caller.owner);
         let never = call.plan.quirk == Some(Quirk::NeverPlugs);

@@ -1,4 +1,4 @@
-//! Virtual routers: booted, reached, configured, plugged and removed.
+//! Tests of virtual routers: booted, reached, configured, plugged and removed.
 
 use polity_core::contract::Effect as MayHave;
 
@@ -25,13 +25,13 @@ fn entry(b: &Bench, name: &str) -> PendingEntry {
 }
 
 impl Bench {
-    /// A router of this owner with port 1; the id of its VM.
+    /// A router of this owner with port 1. Returns the id of its VM.
     fn router(&mut self, owner: &str, name: &str) -> Value {
         let answer = self.call(owner, "router.boot", boot(name, &[port(1)]));
         answer.expect("a router")["id"].clone()
     }
 
-    /// The same, when it answers.
+    /// The same, once the router answers.
     fn answering(&mut self, owner: &str, name: &str) -> Value {
         let id = self.router(owner, name);
         self.now += 12_000;
@@ -348,7 +348,7 @@ fn a_port_is_plugged_at_once_and_shown_later() {
     assert_eq!(b.shown(&id), json!([mac(1)]));
     b.now += 2_000;
     assert_eq!(b.shown(&id), json!([mac(2)]));
-    // It can be plugged in again.
+    // The port can be plugged in again.
     b.call("u", "port.attach", plug(&id, 1)).unwrap();
     b.now += 2_000;
     assert_eq!(b.shown(&id), json!([mac(2), mac(1)]));

@@ -1,4 +1,4 @@
-//! What only a simulation can tell of routers.
+//! The state of routers that only a simulation can show.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::Routers;
 use crate::hypervisor::Hypervisor;
 use crate::hypervisor::vm::Vm;
 
-/// A router's VM that exists.
+/// The VM of a router.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouterView {
     /// `vm-7`
@@ -17,13 +17,13 @@ pub struct RouterView {
     pub owner: String,
     /// The tenant that the primary belonged to.
     pub tenant: String,
-    /// What it was booted from.
+    /// The image from which it was booted.
     pub image: String,
-    /// It is being removed.
+    /// Whether it is being removed.
     pub leaving: bool,
-    /// What it was told last.
+    /// The last configuration that it was sent.
     pub config: Option<Value>,
-    /// The MAC addresses that it shows.
+    /// The MAC addresses that the VM shows.
     pub macs: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Sessions in the manner of AWS: from a credential plan to somebody in an account.
+//! Sessions in the manner of AWS: a credential plan leads to a principal in an account.
 
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ use crate::kernel::envelope::{LONGEST, lost, repeat};
 use crate::kernel::faults::{Fault, Subject, glob};
 use crate::kernel::kept::{Note, Table};
 
-/// What AWS allows: the shortest session of a role, and the longest of a role that is assumed from a role.
+/// The limits of AWS: the shortest session of a role, and the longest session of a role that another role
+/// assumes.
 const SHORTEST_ROLE: u64 = 900_000;
 const LONGEST_CHAINED: u64 = 3_600_000;
 
@@ -31,10 +32,10 @@ struct Granted {
     expires: Option<u64>,
 }
 
-/// Somebody on the way through a chain.
+/// The principal that a chain has led to so far.
 struct Who {
     principal: Principal,
-    /// The role that was assumed, by which others trust it as well.
+    /// The role that was assumed. Other roles may trust it as well.
     role: Option<String>,
     expires: Option<u64>,
 }
@@ -46,11 +47,11 @@ struct Waiting {
     lost: bool,
 }
 
-/// Who may call, and in which account.
+/// Decides who may call, and in which account.
 pub(crate) struct Sessions {
     accounts: Vec<Account>,
     identity: IdentityProvider,
-    /// By the token that callers show.
+    /// The open sessions, by the token that callers present.
     granted: Table<String, Granted>,
 }
 
@@ -63,12 +64,13 @@ impl Sessions {
         }
     }
 
-    /// What the sessions are known by that have not expired.
+    /// The tokens of the sessions that have not expired.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = &str> {
         self.granted.keys().map(String::as_str)
     }
 
-    /// Who calls: by a session that this cloud gave and that has not expired, or by none at all.
+    /// The caller: the principal of a valid session of this cloud, or that of the host if there is no
+    /// session.
     pub(crate) fn caller(&self, at: u64, session: &Session) -> Result<Caller, Failure> {
         let Some(token) = &session.handle else {
             let host = self.identity.host.as_ref();
@@ -82,8 +84,8 @@ impl Sessions {
         }
     }
 
-    /// Opens a session as a plan says. Milliseconds until the answer is there, and the answer; `deadline-exceeded` of
-    /// one that was lost.
+    /// Opens a session for a plan. Returns the milliseconds until the answer arrives, and the answer;
+    /// `deadline-exceeded` if it is lost.
     pub(crate) fn open(
         &mut self,
         cx: &mut Context<'_>,
@@ -147,7 +149,7 @@ impl Sessions {
             } else if !first {
                 return Err(Failure::new(
                     Code::InvalidArgument,
-                    format!("chain.{place}: only the first link is no role"),
+                    format!("chain.{place}: only the first link can be something other than a role"),
                 ));
             } else if let Some(link) = link.get("webIdentity") {
                 self.assume_by_token(cx, request, link, waiting)?
@@ -175,7 +177,7 @@ impl Sessions {
         })
     }
 
-    /// The credentials of the plan's Secret.
+    /// The principal of the access key in the plan's Secret.
     fn fixed(&self, cx: &Context<'_>, request: &SessionRequest) -> Result<Who, Failure> {
         let secret = request.secrets.first().ok_or_else(no_credentials)?;
         let value = |key: &str| secret.get(key).map(String::as_str).unwrap_or_default();
@@ -261,18 +263,18 @@ impl Sessions {
                 "{arn} is not assumed with a token of {namespace:?}"
             )));
         }
-        // What AWS gives for a token, if nobody asks for less.
+        // AWS gives the longest session for a token, unless the caller asks for less.
         let millis = seconds(link, "expirationSeconds").min(LONGEST_CHAINED);
         Ok(assumed(role, namespace, Some(cx.at.saturating_add(millis))))
     }
 
     fn role(&self, arn: &str) -> Result<&IamRole, Failure> {
         let role = self.identity.roles.iter().find(|role| role.arn == arn);
-        // AWS does not tell who exists.
+        // AWS does not tell which roles exist.
         role.ok_or_else(|| denied(format!("not authorized to assume {arn}")))
     }
 
-    /// Asks whose the credentials are.
+    /// The last call: whose are the credentials?
     fn ask_whose(
         &self,
         cx: &mut Context<'_>,
@@ -287,7 +289,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// What the scenario makes of one call; another account than the true one, if it says so.
+    /// What the scenario does to one call. Returns the account that it sets instead of the true one, if any.
     fn call(
         &self,
         cx: &mut Context<'_>,
@@ -335,7 +337,7 @@ impl Sessions {
 }
 
 impl Service for Sessions {
-    /// None: sessions are opened by whoever asks for credentials, not by a request.
+    /// No operations: sessions are opened when credentials are asked for, not by a request.
     fn operations(&self, _: Duration) -> Vec<Named> {
         Vec::new()
     }
@@ -371,7 +373,7 @@ fn matches(key: &AccessKey, secret: &str) -> bool {
     }
 }
 
-/// Milliseconds.
+/// A field in seconds, as milliseconds.
 fn seconds(link: &Value, field: &str) -> u64 {
     link[field].as_u64().unwrap_or(0).saturating_mul(1_000)
 }

@@ -1,4 +1,4 @@
-//! Who becomes whom, and what they see then.
+//! Tests of sessions: who may assume which role, and what a session then sees.
 
 use std::collections::BTreeMap;
 
@@ -103,7 +103,7 @@ impl Bench {
         self.become_by(chain, [])
     }
 
-    /// As the holder of a session.
+    /// A call with a session's token.
     fn under(&mut self, token: Option<&str>, owner: &str, operation: &str, arguments: Value) -> Answer {
         let mut request = request(owner, operation, arguments);
         request.session.handle = token.map(str::to_owned);
@@ -115,7 +115,7 @@ fn code<T: std::fmt::Debug>(opened: Result<T, Failure>) -> Code {
     opened.unwrap_err().code
 }
 
-/// What policies are told of a session.
+/// An attribute of a session, as policies are told it.
 fn said<'a>(opened: &'a polity_clouds::Opened, attribute: &str) -> &'a str {
     opened.attributes[attribute].as_str().unwrap_or_default()
 }

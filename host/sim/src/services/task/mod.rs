@@ -1,4 +1,4 @@
-//! Tells how tasks stand, whichever service has started them. What it tells never lags.
+//! Shows the state of tasks of all services. It never lags.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl Service for Tasks {
 
 fn describe(task: &Task, now: u64) -> Value {
     let mut told = json!({"id": task.id(), "state": task.state(now), "kind": kind(&task.operation)});
-    // Of a clone there is no VM until it has succeeded.
+    // A clone has no VM until it has succeeded.
     if task.operation != vm::CLONE || matches!(task.ended, Some(Ok(()))) {
         told["vm"] = Value::from(id(task.about));
     }
@@ -47,7 +47,7 @@ fn describe(task: &Task, now: u64) -> Value {
     told
 }
 
-/// `clone` of `vm.clone`; `remove` of `pool.remove-machine`.
+/// The kind of a task: `clone` of `vm.clone`, `remove` of `pool.remove-machine`.
 fn kind(operation: &str) -> &str {
     let (_, kind) = operation.split_once('.').unwrap_or(("", operation));
     kind.strip_suffix("-machine").unwrap_or(kind)

@@ -1,4 +1,4 @@
-//! Clones: what they are made of, and what is wrong with them.
+//! Clones: what they consist of, and why they fail.
 
 use polity_core::contract::{Answer, Code, Failure};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use crate::kernel::call::{Plan, Stamp};
 use crate::kernel::tasks::{TaskError, Work};
 
 impl Vms {
-    /// Submits a clone.
+    /// Starts a clone.
     pub(super) fn clone_vm(&self, cx: &mut Context<'_>, call: &Call) -> Answer {
         if let Some(earlier) = cloned_earlier(cx, call) {
             return earlier;
@@ -44,7 +44,7 @@ impl Vms {
         Ok(answer(task))
     }
 
-    /// Submits the task of a clone whose plan is changed like this.
+    /// Starts the task of a clone with a changed plan.
     fn submit(
         &self,
         cx: &mut Context<'_>,
@@ -63,7 +63,7 @@ impl Vms {
         cx.vms.submit(cx.kernel, cx.at, &call, work)
     }
 
-    /// vSphere says it at once or by a task that fails soon, as it happens to notice.
+    /// A taken name. vSphere reports it at once, or by a task that fails soon; both happen.
     fn duplicate(&self, cx: &mut Context<'_>, call: &Call) -> Answer {
         let name = call.text("name");
         let message = format!("DuplicateName: the name {name:?} is taken in its folder");
@@ -97,7 +97,7 @@ impl Vms {
         Ok(template.clone())
     }
 
-    /// The NICs, and what about the hardware will make the clone fail.
+    /// The NICs, and the hardware error in which the clone will end, if any.
     fn hardware(&self, arguments: &Value, template: &Template) -> (Vec<Nic>, Option<TaskError>) {
         let asked: Vec<String> = arguments["networks"]
             .as_array()
@@ -139,7 +139,7 @@ impl Vms {
     }
 }
 
-/// With client tokens: what the earlier call with this key was answered.
+/// With client tokens: the answer to the earlier call with this key.
 fn cloned_earlier(cx: &Context<'_>, call: &Call) -> Option<Answer> {
     let settings = cx.kernel.settings();
     let key = call.key.as_deref().filter(|_| settings.client_tokens)?;

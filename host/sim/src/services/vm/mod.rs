@@ -1,4 +1,5 @@
-//! VMs in the manner of vSphere: cloned from templates, reconfigured and turned on and off by tasks, one at a time.
+//! VMs in the manner of vSphere: they are cloned from templates, and reconfigured and turned on and off by
+//! tasks, one at a time.
 
 mod clone;
 
@@ -18,7 +19,7 @@ use crate::kernel::call::text;
 use crate::kernel::tasks::{Task, TaskError};
 use crate::power::Power;
 
-/// The VMs themselves are the hypervisor's.
+/// The service. The VMs themselves are the hypervisor's.
 pub(crate) struct Vms {
     templates: Vec<Template>,
     networks: Vec<Network>,
@@ -96,7 +97,7 @@ impl Service for Vms {
     }
 }
 
-/// May a VM that has this power be given that one, or be removed?
+/// Checks whether a VM may go from one power state to another, or be removed.
 fn permitted(existing: Option<Power>, wanted: Option<Power>) -> Result<(), TaskError> {
     let (existing, requested) = match (existing, wanted) {
         (Some(Power::On), Some(Power::On)) => (Power::On, Power::On),

@@ -1,4 +1,4 @@
-//! What each operation does.
+//! Tests of each operation.
 
 use crate::harness::*;
 

@@ -1,4 +1,4 @@
-//! Nodes: how machines join, and what befalls them.
+//! Tests of nodes: how machines join, and what happens to nodes.
 
 use crate::harness::*;
 

@@ -1,4 +1,4 @@
-//! With which bootstrap tokens machines join.
+//! Tests of the bootstrap tokens with which machines join.
 
 use crate::harness::*;
 
@@ -19,7 +19,7 @@ fn joined(b: &mut Bench) -> Vec<String> {
     b.sim.nodes(b.now).into_iter().map(|node| node.machine).collect()
 }
 
-/// How many tokens are known.
+/// The number of known tokens.
 fn known(b: &mut Bench) -> usize {
     let snapshot: Value = serde_json::from_str(&b.sim.snapshot()).unwrap();
     let records = snapshot["records"].as_array().unwrap();

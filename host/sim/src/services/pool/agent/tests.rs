@@ -1,4 +1,4 @@
-//! What machines of pools do for their agents.
+//! Tests of what machines of pools do for their agents.
 
 use crate::harness::*;
 
@@ -16,7 +16,7 @@ fn kernel(version: &str) -> Value {
     json!({"node": NODE, "versions": {"kernel": version}})
 }
 
-/// The machine is asked as the agent of this object.
+/// Asks the machine as the agent of this object.
 fn ask(b: &mut Bench, uid: &str, operation: &str) -> Value {
     b.call(uid, operation, node()).unwrap()
 }
@@ -262,7 +262,7 @@ fn a_machine_answers_for_itself_and_to_its_own_agent_only() {
     let mut b = Bench::new(plain());
     b.first_node("u", "m");
     assert_eq!(b.code("", "node.work", json!({"node": "node-n"})), Code::NotFound);
-    // Before the Node's agent has come, nobody knows it.
+    // Before the Node's agent has called, the machine knows no object.
     ask(&mut b, "", "node.work");
     ask(&mut b, "uid-node", "node.work");
     for thief in ["", "uid-other"] {
