@@ -6,7 +6,7 @@ use std::{env, error::Error, fs, sync::Arc, time::SystemTime};
 use polity_standalone::{Access, Api, Store, serve};
 use tokio::net::TcpListener;
 
-/// Anybody on this machine may try.
+/// The token is fixed: everybody on this machine may try.
 const TOKEN: &str = "try-me";
 
 #[tokio::main]

@@ -1,17 +1,18 @@
 //! An embedded Kubernetes API server: a [`tower::Service`] over a store in memory or in one file.
 //!
-//! **Flow.** [`Api`] reads a request and finds what it is about (`http`), `verbs` do it on the [`Store`] to objects of
-//! `kinds` that a `schema` checks, `controllers` do what follows in the same transaction, and `http` shows the result. A
-//! watch is a place in the history of its table.
+//! **Flow.** [`Api`] reads a request and finds what it is about (`http`). `verbs` perform it on the
+//! [`Store`], with objects of `kinds` that a `schema` checks. `controllers` do what follows in the same
+//! transaction. `http` shows the result. A watch is a position in the history of its table.
 //!
-//! Nodes, pods, volumes and their like are objects that somebody else writes; the status of a disruption budget is
-//! counted here, in the transaction of the write that changes it, and evictions ask it.
+//! Nodes, pods, volumes and similar objects are written by others. The status of a disruption budget is
+//! computed here, in the transaction of the write that changes it, and evictions use it.
 //!
-//! **Guarantees.** A write is on the disk before it is answered. What is not done is refused with the `Status` a
-//! client expects: server-side apply, strategic merge, dry run, exec, logs, CEL rules, conversion webhooks.
+//! **Guarantees.** A write is on the disk before it is answered. A feature that is missing is refused with
+//! the `Status` that a client expects: server-side apply, strategic merge, dry run, exec, logs, CEL rules,
+//! conversion webhooks.
 //!
-//! **What it never does.** It reads no clock but the one it is given, opens no file, decides nothing about policies,
-//! and runs no pods: nodes and pods are objects like any other.
+//! **Not here.** The server reads only the clock that it is given, opens no file, makes no decision about
+//! policies, and runs no pods: nodes and pods are objects like any other.
 
 mod controllers;
 mod http;

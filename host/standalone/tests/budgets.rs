@@ -1,4 +1,4 @@
-//! Whatever happens to pods and budgets, in whatever order: each budget fits its pods, and no eviction passes one by.
+//! Pods and budgets change in random order: each budget fits its pods, and no eviction ignores a budget.
 
 mod common;
 
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 const MERGE: [(&str, &str); 1] = [("content-type", "application/merge-patch+json")];
-/// As many pods and labels as make everything meet everything within the steps.
+/// As many pods and labels as are needed so that all of them meet within the steps.
 const NAMES: u64 = 8;
 const STEPS: u32 = 400;
 
-/// Numbers that look random and are the same each time (Knuth's MMIX generator).
+/// Pseudo-random numbers that are the same each time (Knuth's MMIX generator).
 struct Dice(u64);
 
 impl Dice {
@@ -113,7 +113,7 @@ impl World {
         }
     }
 
-    /// Every budget says what anybody can count.
+    /// Checks every budget against a count of its pods.
     async fn check(&self) {
         let pods = self.list(PODS).await;
         for budget in self.list(BUDGETS).await {

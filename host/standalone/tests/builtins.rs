@@ -361,7 +361,7 @@ async fn openapi_describes_the_fields_of_custom_kinds_alone() {
         json!({}),
         "no field is said to be missing"
     );
-    // What kubectl learns from it all the same: fields are validated here, so that it need not do it.
+    // What kubectl still learns from it: fields are validated by the server, so kubectl need not do that.
     let patch = &core["paths"]["/api/v1/namespaces/{namespace}/configmaps/{name}"]["patch"];
     let parameters = patch["parameters"].as_array().unwrap();
     assert!(parameters.iter().any(|p| p["name"] == "fieldValidation"));

@@ -350,7 +350,7 @@ async fn a_collection_is_created_in_and_deleted_in_one_namespace() {
     create(&api, "one", json!({})).await;
     let things = "/apis/example.test/v1/things";
     let body = json!({ "apiVersion": "example.test/v1", "kind": "Thing", "metadata": { "name": "two" } });
-    // As a real API server: of custom kinds it has no such path, of builtin ones it has no such verb.
+    // As in a real API server: a custom kind has no such path, a builtin kind has no such verb.
     for (path, code) in [(things, 404), ("/api/v1/configmaps", 405)] {
         assert_eq!(raw(&client, "DELETE", path, &[], "").await.0, code, "{path}");
         let (created, _) = raw(&client, "POST", path, &[], &body.to_string()).await;
@@ -395,7 +395,7 @@ async fn delete_options_that_make_no_sense_are_refused() {
     let both = format!("{path}?propagationPolicy=Orphan&orphanDependents=true");
     assert_eq!(raw(&client, "DELETE", &both, &[], "").await.0, 422);
 
-    // Where there is a body, a real API server reads the options from there alone.
+    // As in a real API server: if there is a body, the options are read from it alone.
     let options = json!({ "kind": "DeleteOptions", "apiVersion": "example.test/v1" });
     let orphan = format!("{path}?propagationPolicy=Orphan");
     assert_eq!(
@@ -455,7 +455,7 @@ async fn a_grace_period_that_runs_is_only_ever_shortened() {
     pods.create(&PostParams::default(), &pod).await.unwrap();
     let ended = json!({ "status": { "phase": "Failed" } });
     let path = "/api/v1/namespaces/default/pods/p";
-    // As a real API server: what no grace period means is decided by the first deletion.
+    // As in a real API server: the first deletion decides what a missing grace period means.
     for (wait, options, grace, end) in [
         (0, json!({ "gracePeriodSeconds": 60 }), 60, "1970-01-01T00:01:00Z"),
         (5, json!({}), 60, "1970-01-01T00:01:00Z"),

@@ -30,7 +30,7 @@ async fn get(client: &Client, path: &str) -> Value {
     raw(client, "GET", path, &[], "").await.1
 }
 
-/// A pod on a node, labelled `app=a`, that serves unless it is told to be something else.
+/// A ready pod on a node, labelled `app=a`, unless `rest` says otherwise.
 async fn pod(client: &Client, name: &str, rest: Value) {
     let mut pod = json!({
         "metadata": { "name": name, "labels": { "app": "a" } },
@@ -402,7 +402,7 @@ async fn controllers_that_are_here_say_how_many_pods_they_want() {
     )
     .await;
     assert_eq!(counts(&client, "b").await, [2, 1, 2, 1]);
-    // Of a controller that is not here its pods are counted.
+    // The pods of a controller that is not stored here are counted.
     pod(&client, "r", owner(&json!("unknown"), "ReplicaSet")).await;
     pod(&client, "s", json!({})).await;
     assert_eq!(counts(&client, "b").await, [4, 3, 4, 1]);

@@ -1,4 +1,4 @@
-//! Objects kept in a file: what was answered is there after any end.
+//! Objects in a file: what was answered exists after any end.
 
 mod common;
 
@@ -28,7 +28,7 @@ fn open(path: &Path) -> Client {
     ))
 }
 
-/// Lets a client end. Its worker task lets go of the store when it next runs.
+/// Lets a client end. Its worker task drops the store when it next runs.
 async fn close(client: Client) {
     drop(client);
     tokio::task::yield_now().await;
@@ -92,7 +92,7 @@ async fn what_was_answered_is_on_the_disk() {
     let api = things(&running);
     for index in 0..5 {
         create(&api, &format!("thing-{index}"), json!({})).await;
-        // As SIGKILL leaves it: the file as it is now, nothing closed.
+        // The state after a SIGKILL: a copy of the file as it is now, with nothing closed.
         let copy = folder.path().join(format!("copy-{index}.redb"));
         std::fs::copy(&path, &copy).unwrap();
         let after = open(&copy);

@@ -227,7 +227,7 @@ async fn only_a_deletion_sets_the_time_of_deletion() {
         }
     }
 
-    // Of an object that is being deleted the time stays, whatever a change says; its grace period may be left out.
+    // The time of a deletion that has begun stays, whatever a change says. Its grace period may be left out.
     let kept = json!({ "metadata": { "finalizers": ["example.test/x"] } }).to_string();
     raw(&client, "PATCH", &one, &MERGE, &kept).await;
     let (_, deleting) = raw(&client, "DELETE", &one, &[], "").await;

@@ -1,5 +1,5 @@
-//! Requests of every kind with something odd in every place: each is answered, none by a bug of the server, and what
-//! follows is served as before.
+//! Sends requests of every kind with odd values in every place. Each is answered, none with an internal
+//! error, and the next requests are served as before.
 
 mod common;
 
@@ -149,7 +149,7 @@ fn places(value: &Value, at: &str, places: &mut Vec<String>) {
     }
 }
 
-/// For each place of the object, the object with every odd value in it.
+/// For each place of the object: copies of the object, each with another odd value there.
 fn odd_ones(object: &Value) -> Vec<Vec<Value>> {
     let mut all = Vec::new();
     places(object, "", &mut all);
@@ -170,7 +170,7 @@ async fn answered(client: &Client, method: &str, path: &str, headers: &[(&str, &
     code
 }
 
-/// Takes an object away, whatever keeps it.
+/// Removes an object, whatever keeps it.
 async fn remove(client: &Client, at: &str) {
     let free = json!({"metadata": {"finalizers": null}});
     answered(client, "DELETE", at, &[], &json!({"gracePeriodSeconds": 0})).await;

@@ -1,4 +1,4 @@
-//! CRDs and what their schemas say about objects.
+//! CRDs, and the checks of objects by their schemas.
 
 mod common;
 
@@ -162,7 +162,7 @@ async fn unknown_fields_are_refused_warned_of_or_ignored_as_asked() {
     }
 }
 
-/// The code, message and warnings that a request is answered with.
+/// The code, message and warnings of an answer.
 async fn told(client: &kube::Client, request: (&str, &str, &str), body: &str) -> (u16, String, Vec<String>) {
     let (method, path, content_type) = request;
     let request = http::Request::builder().method(method).uri(path);
@@ -363,7 +363,7 @@ async fn patterns_that_would_fill_the_memory_together_are_refused() {
 const SPEC: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
 const ONE: &str = "/apis/example.test/v1/namespaces/default/things/one";
 
-/// Changes what a CRD says.
+/// Changes a CRD.
 async fn redefine(client: &kube::Client, operations: Value) {
     let path = format!("{CRDS}/things.example.test");
     let json_patch = [("content-type", "application/json-patch+json")];
@@ -394,7 +394,7 @@ async fn what_is_stored_is_read_by_the_schema_that_its_kind_has_now() {
     assert_eq!(read["metadata"], before["metadata"], "nobody wrote it");
     let (_, list) = raw(&client, "GET", THINGS, &[], "").await;
     assert_eq!(list["items"][0]["spec"], read["spec"]);
-    // A change of something else is a change of that alone.
+    // A change of one field leaves the others as they are.
     let (code, labelled) = patch(&client, json!({"metadata": {"labels": {"x": "y"}}})).await;
     assert_eq!((code, &labelled["metadata"]["generation"]), (200, &json!(1)));
     assert_eq!(labelled["spec"], read["spec"]);

@@ -61,7 +61,7 @@ impl Running {
         Client::try_from(config).unwrap()
     }
 
-    /// A connection without a client that would mind what goes over it.
+    /// A raw connection, which accepts anything.
     async fn connection(&self) -> TlsStream<TcpStream> {
         let kubeconfig = Kubeconfig::from_yaml(&self.kubeconfig).unwrap();
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
@@ -178,7 +178,7 @@ async fn a_head_that_never_ends_is_cut() {
     tokio::time::pause();
     let began = Instant::now();
     let mut rest = Vec::new();
-    // Cut without the farewell of TLS is cut too.
+    // A connection that is cut without TLS's closing message counts as cut too.
     let _ = connection.read_to_end(&mut rest).await;
     assert_eq!(began.elapsed().as_secs(), 30);
 }

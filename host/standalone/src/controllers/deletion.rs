@@ -1,8 +1,8 @@
-//! Deletion: preconditions, grace, finalizers, and what goes with an object (garbage collection by owner, the
-//! content of namespaces, the instances of CRDs).
+//! Deletion: preconditions, grace periods, finalizers, and everything that is deleted with an object (garbage
+//! collection by owner, the content of namespaces, the instances of CRDs).
 //!
-//! A real API server collects garbage in the background, some time later. Here it is part of the same
-//! transaction, so that nothing of it can be lost and equal requests have equal effects.
+//! A real API server collects garbage later, in the background. Here it is part of the same transaction. So
+//! none of it can be lost, and equal requests have equal effects.
 
 use std::collections::VecDeque;
 
@@ -24,39 +24,39 @@ use crate::{
 const CRD_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 /// Keeps an owner until its blocking dependents are gone.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
-/// How long a pod on a node may take to end, where its spec does not say (core/v1 default), in seconds.
+/// The grace period of a pod on a node whose spec names none (default of core/v1), in seconds.
 const POD_GRACE: i64 = 30;
 
-/// What becomes of dependents.
+/// What happens to dependents.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) enum Propagation {
-    /// They go too.
+    /// Dependents are deleted too.
     #[default]
     Background,
-    /// They go first.
+    /// Dependents are deleted first.
     Foreground,
-    /// They stay, without this owner.
+    /// Dependents stay and lose this owner.
     Orphan,
 }
 
-/// How to delete.
+/// The options of a deletion.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct How {
     pub(crate) propagation: Propagation,
-    /// `gracePeriodSeconds`: heeded for pods on nodes.
+    /// `gracePeriodSeconds`. It is used for pods on nodes only.
     pub(crate) grace: Option<i64>,
 }
 
-/// What a deletion came to.
+/// The result of a deletion.
 #[derive(Debug)]
 pub(crate) enum Deleted {
-    /// The object is gone; this was its last state.
+    /// The object is gone. This was its last state.
     Gone(Object),
-    /// It goes when its finalizers, its grace or its content have gone.
+    /// The object goes when its finalizers, its grace period or its content are gone.
     Going(Object),
 }
 
-/// Deletes an object and what goes with it.
+/// Deletes an object, and everything that is deleted with it.
 pub(crate) fn delete(write: &mut Write<'_>, key: &Key, object: &Object, how: How) -> Deleted {
     let mut sweep = Sweep::default();
     let gone = sweep.delete(write, key, object, how);
@@ -70,7 +70,8 @@ pub(crate) fn delete(write: &mut Write<'_>, key: &Key, object: &Object, how: How
     }
 }
 
-/// Stores a changed object; removes it if all that kept it is gone, and collects it if its owners are.
+/// Stores a changed object. It is removed if nothing keeps it any longer, and collected if its owners are
+/// gone.
 pub(crate) fn put(write: &mut Write<'_>, key: &Key, value: Value) -> Object {
     let mut sweep = Sweep::default();
     let has_owners = value["metadata"]["ownerReferences"]
@@ -84,7 +85,7 @@ pub(crate) fn put(write: &mut Write<'_>, key: &Key, value: Value) -> Object {
     stored
 }
 
-/// Work that a deletion leaves. Queues instead of recursion: chains of owners can be long.
+/// The further work of a deletion. It is a queue instead of recursion, because chains of owners can be long.
 #[derive(Default)]
 struct Sweep {
     removed: VecDeque<(Key, Object)>,
@@ -92,7 +93,7 @@ struct Sweep {
 }
 
 impl Sweep {
-    /// The last state of the object, if it is gone.
+    /// Deletes an object. Returns its last state if it is gone.
     fn delete(&mut self, write: &mut Write<'_>, key: &Key, object: &Object, how: How) -> Option<Object> {
         let before = object.tree();
         let mut value = before.clone();
@@ -123,7 +124,7 @@ impl Sweep {
         write.get(key).is_none().then_some(stored)
     }
 
-    /// What a deletion that begins does to the object itself.
+    /// Marks an object whose deletion begins.
     fn begin(&mut self, write: &mut Write<'_>, key: &Key, value: &mut Value, propagation: Propagation) {
         let uid = value["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         match propagation {
@@ -138,7 +139,7 @@ impl Sweep {
         }
     }
 
-    /// What goes along once the object is marked.
+    /// Queues what follows once the object is marked.
     fn after_begin(&mut self, write: &mut Write<'_>, key: &Key, begins: bool) {
         let Some(object) = write.get(key).filter(|_| begins) else {
             return;
@@ -165,7 +166,7 @@ impl Sweep {
         }
     }
 
-    /// Stores, or removes what nothing keeps any longer.
+    /// Stores an object, or removes it if nothing keeps it any longer.
     fn put(&mut self, write: &mut Write<'_>, key: &Key, value: Value) -> Object {
         if is_free_to_go(write, key, &value) {
             self.remove(write, key, value)
@@ -180,7 +181,7 @@ impl Sweep {
         removed
     }
 
-    /// Works until nothing is left to do.
+    /// Works until the queue is empty.
     fn settle(&mut self, write: &mut Write<'_>) {
         loop {
             if let Some((key, object)) = self.removed.pop_front() {
@@ -226,8 +227,8 @@ impl Sweep {
         }
     }
 
-    /// Deletes a dependent whose owners are all gone, or wait for it to go first; otherwise drops its references to
-    /// those. (kube-controller-manager, `attemptToDeleteItem` of the garbage collector.)
+    /// Deletes a dependent whose owners are all gone or wait for it. Otherwise it drops the references to
+    /// those owners (kube-controller-manager, `attemptToDeleteItem` of the garbage collector).
     fn collect(&mut self, write: &mut Write<'_>, key: &Key) {
         let Some(object) = write.get(key).filter(|object| !object.is_deleting()) else {
             return;
@@ -261,7 +262,7 @@ impl Sweep {
         self.put(write, key, value);
     }
 
-    /// Lets an owner go whose blocking dependents are gone.
+    /// Releases an owner whose blocking dependents are gone.
     fn finish_foreground(&mut self, write: &mut Write<'_>, uid: &str) {
         let Some((key, owner)) = write.with_uid(uid) else {
             return;
@@ -288,7 +289,7 @@ impl Sweep {
         }
     }
 
-    /// Removes an object that waited for others, if they were the last thing that kept it.
+    /// Removes an object that waited for others, if nothing else keeps it.
     fn reconsider(&mut self, write: &mut Write<'_>, key: &Key) {
         let Some(object) = write.get(key) else { return };
         let value = object.tree();
@@ -298,13 +299,14 @@ impl Sweep {
     }
 }
 
-/// Whether nothing keeps a deleting object any longer. A namespace stands until it is empty: here nobody takes the
+/// Whether nothing keeps a deleting object. A namespace exists until it is empty: here nobody removes the
 /// finalizer from its spec.
 fn is_free_to_go(write: &Write<'_>, key: &Key, value: &Value) -> bool {
     is_released(value) && (&*key.resource != namespaces::RESOURCE || write.count_in(&key.name) == 0)
 }
 
-/// How long an object may take to end, in seconds: a pod on a node as long as its spec says, anything else no time.
+/// The grace period of an object in seconds. For a pod on a node it is that of its spec, for anything else
+/// zero.
 fn grace(key: &Key, value: &Value, asked: Option<i64>) -> i64 {
     if &*key.resource != "pods" {
         return 0;
@@ -327,8 +329,9 @@ fn at_least_nothing(grace: i64) -> i64 {
     if grace < 0 { 1 } else { grace }
 }
 
-/// The new end and grace period of an object that ends already; none where they stay. A deletion that says nothing, or
-/// grants more time, changes nothing; a shorter period counts from the first deletion, and never ends in the past.
+/// The new end and grace period of an object that is already being deleted; `None` if they stay. A deletion
+/// without a period, or with a longer one, changes nothing. A shorter period counts from the first deletion
+/// and never ends in the past.
 fn shortened(metadata: &Value, asked: Option<i64>, now: Timestamp) -> Option<(Timestamp, i64)> {
     let current = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
     let asked = at_least_nothing(asked?);
@@ -346,7 +349,7 @@ fn shortened(metadata: &Value, asked: Option<i64>, now: Timestamp) -> Option<(Ti
     })
 }
 
-/// Keeps a CRD that is being deleted while instances of it are left, and says so in its status.
+/// Keeps a CRD that is being deleted as long as it has instances, and says so in its status.
 fn await_instances(write: &Write<'_>, resource: &str, crd: &mut Value) {
     let has_instances = !write.is_empty(resource);
     set_terminating(crd, has_instances, &write.now());
@@ -357,7 +360,7 @@ fn await_instances(write: &Write<'_>, resource: &str, crd: &mut Value) {
     }
 }
 
-/// What a client demands of the object it wants deleted.
+/// The preconditions of a deletion.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Preconditions {
     pub(crate) uid: Option<String>,
@@ -365,7 +368,7 @@ pub(crate) struct Preconditions {
 }
 
 impl Preconditions {
-    /// Why the object does not meet them, or nothing.
+    /// The error if an object does not meet them.
     pub(crate) fn check(&self, object: &Value) -> Result<(), String> {
         let demands = [
             ("UID", &self.uid, &object["metadata"]["uid"]),
@@ -388,7 +391,7 @@ impl Preconditions {
 }
 
 impl Propagation {
-    /// By the name that clients use.
+    /// The propagation of this name in the API.
     pub(crate) fn named(name: &str) -> Result<Self, Refusal> {
         match name {
             "Background" => Ok(Self::Background),

@@ -1,9 +1,11 @@
-//! What a real cluster's controllers do some time after a write: here it is part of the transaction of that write.
+//! The work that a real cluster's controllers do some time after a write. Here it is part of the transaction
+//! of that write.
 //!
-//! `deletion` is the garbage collector with `owners` and the end of `namespaces`; `budget` counts for disruption budgets.
+//! `deletion` with `owners` is the garbage collector, `namespaces` ends namespaces, and `budget` counts for
+//! disruption budgets.
 //!
-//! **What is deliberately absent.** No scheduler, no workload controllers, no kubelet, no service accounts: nodes and pods
-//! are objects that somebody else writes.
+//! **Deliberately absent.** There is no scheduler, no workload controller, no kubelet and no service account:
+//! nodes and pods are objects that somebody else writes.
 
 pub(crate) mod budget;
 pub(crate) mod deletion;

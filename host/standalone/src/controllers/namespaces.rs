@@ -1,4 +1,4 @@
-//! Namespaces: there before what is in them, gone after.
+//! Namespaces: they exist before their content and are removed after it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
 /// Where namespaces are stored.
 pub(crate) const RESOURCE: &str = "namespaces";
 
-/// There from the beginning, and never deleted.
+/// The namespaces that always exist and cannot be deleted.
 const PERMANENT: [&str; 2] = ["default", "kube-system"];
 
 /// Where a namespace is stored.
@@ -24,7 +24,7 @@ pub(crate) fn key(name: &str) -> Key {
     }
 }
 
-/// Creates the permanent namespaces where they are missing.
+/// Creates the permanent namespaces if they are missing.
 pub(crate) fn begin(write: &mut Write<'_>) -> Result<(), Refusal> {
     for name in PERMANENT {
         if write.get(&key(name)).is_none() {
@@ -46,13 +46,13 @@ pub(crate) fn begin(write: &mut Write<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What a new namespace has whatever its creator says.
+/// Sets the fields that every new namespace has.
 pub(crate) fn prepare(namespace: &mut Value) {
     namespace["spec"] = json!({ "finalizers": ["kubernetes"] });
     namespace["status"] = json!({ "phase": "Active" });
 }
 
-/// A new object needs a namespace that is there and stays.
+/// Checks that the namespace of a new object exists and is not being deleted.
 pub(crate) fn require(write: &Write<'_>, name: &str, subject: Subject<'_>) -> Result<(), Refusal> {
     let missing = Subject {
         group: "",

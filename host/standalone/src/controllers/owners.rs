@@ -1,4 +1,4 @@
-//! Owner references: whether an owner is there, and letting its dependents go.
+//! Owner references: whether an owner exists, and how dependents are released.
 
 use polity_kube_rules::{deletion::is_deleting, finalizers};
 use serde_json::Value;
@@ -8,18 +8,18 @@ use crate::{
     store::{Key, Write},
 };
 
-/// What is known about an owner.
+/// The state of an owner.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum OwnerState {
-    /// It is there, or nobody here can tell: its kind is not served, or a cluster-scoped object names a
-    /// namespaced owner. Nothing is deleted on a guess.
+    /// The owner exists, or this server cannot tell: its kind is not served, or a cluster-scoped object names
+    /// a namespaced owner. Nothing is deleted on a guess.
     MayExist,
-    /// It is being deleted after its dependents.
+    /// The owner is being deleted and waits for its dependents.
     Waits,
     Gone,
 }
 
-/// Looks for the owner that a reference of the object at `dependent` names: by kind, name and uid.
+/// Looks for the owner in a reference of the object at `dependent`: by kind, name and uid.
 pub(crate) fn state(write: &Write<'_>, dependent: &Key, reference: &Value) -> OwnerState {
     let text = |field: &str| reference[field].as_str().unwrap_or_default();
     let group = text("apiVersion").split_once('/').map_or("", |(group, _)| group);
@@ -56,7 +56,7 @@ pub(crate) fn release(write: &mut Write<'_>, uid: &str) {
     }
 }
 
-/// Whether a dependent holds back the foreground deletion of its owner.
+/// Whether a dependent blocks the foreground deletion of its owner.
 pub(crate) fn blocks(dependent: &Value, uid: &str) -> bool {
     let owners = dependent["metadata"]["ownerReferences"]
         .as_array()

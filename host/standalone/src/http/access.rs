@@ -1,7 +1,8 @@
-//! Who may use a served API: whoever has its kubeconfig.
+//! Access to a served API: everybody who has its kubeconfig.
 //!
-//! client-go sends no token over plain HTTP, so the port speaks TLS. Its certificate is made at start, by an
-//! authority whose key is forgotten at once; the kubeconfig carries the authority and the token.
+//! client-go sends no token over plain HTTP, so the port speaks TLS. Its certificate is made at start by an
+//! authority whose key is thrown away at once. The kubeconfig contains the authority's certificate and the
+//! token.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -20,21 +21,21 @@ use tokio_rustls::{
     },
 };
 
-/// What the certificate is good for.
+/// The names for which the certificate is valid.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// Why there is no access.
+/// The reason why access cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
     /// The certificate could not be made.
     #[error("making a certificate for the standalone API server")]
     Certificate(#[from] rcgen::Error),
-    /// TLS does not take the certificate.
+    /// TLS does not accept the certificate.
     #[error("setting up TLS for the standalone API server")]
     Tls(#[from] rustls::Error),
 }
 
-/// A bearer token, and a certificate for loopback made for this start.
+/// A bearer token, and a certificate for the loopback interface that was made for this start.
 #[derive(Clone)]
 pub struct Access {
     token: Arc<str>,
@@ -52,7 +53,7 @@ impl Access {
     /// Access with this token, which the caller draws at random.
     ///
     /// # Errors
-    /// When no certificate can be made: the system has no randomness.
+    /// No certificate can be made, because the system returned no random bytes.
     pub fn new(token: &str) -> Result<Self, AccessError> {
         let key = KeyPair::generate()?;
         let mut authority = CertificateParams::default();
@@ -85,7 +86,7 @@ impl Access {
         })
     }
 
-    /// A kubeconfig with one context, for a server at `address` that gives this access.
+    /// A kubeconfig with one context, for a server at `address` with this access.
     pub fn kubeconfig(&self, address: SocketAddr) -> String {
         let authority = STANDARD.encode(&*self.authority);
         let token = serde_json::Value::from(&*self.token);
@@ -128,7 +129,7 @@ current-context: polity
     }
 }
 
-/// Compares without telling by its duration how much is right.
+/// Compares two texts in constant time, so that the duration does not tell how much of a token is right.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (x, y)| differs | (x ^ y)) == 0
 }

@@ -33,13 +33,13 @@ use crate::{
     verbs::{self, Answer, Call, PatchKind, Selection, Written},
 };
 
-/// How large a request body may be, in bytes: the limit of a real API server.
+/// The most bytes of a request body: the limit of a real API server.
 const MOST: usize = 3 << 20;
 
-/// How long a request body may take: as long as a real API server gives a request.
+/// The longest time for a request body: the time that a real API server gives a request.
 const BODY: Duration = Duration::from_secs(60);
 
-/// What a request body may fail with.
+/// The error of a request body.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The Kubernetes API of one store. Cheap to clone; clones share the store.
@@ -54,7 +54,8 @@ impl Api {
         Self { store }
     }
 
-    /// Waits until nothing will ever be stored again, and says why: what is read from then on is gone with the process.
+    /// Waits until objects can never be stored again, and returns the reason. What is read from then on may
+    /// be lost with the process.
     pub async fn lost(&self) -> String {
         self.store.lost().await
     }
@@ -75,7 +76,7 @@ impl Api {
         })
     }
 
-    /// A write to a disk waits for it: that is kept away from the threads that serve everything else.
+    /// Performs a request. A write waits for the disk, so it runs on a thread for blocking work.
     async fn dispatch(self, parts: Parts, body: Bytes) -> Result<Response<Body>, Refusal> {
         let reads = matches!(parts.method, Method::GET | Method::HEAD);
         let waits = self.store.is_durable() && (!reads || self.store.is_late());
@@ -87,8 +88,9 @@ impl Api {
             .unwrap_or_else(|_| Err(Refusal::internal("the request was abandoned")))
     }
 
-    /// A panic is a bug of ours. Without an answer to it the request's client, which may be the host itself, would wait
-    /// for ever. It changes nothing: what a write works out is stored after all of it.
+    /// Performs a request and catches panics. A panic is a bug of Polity. Without an answer the client, which
+    /// may be the host itself, would wait for ever. Nothing has changed then: changes are stored after all of
+    /// them are worked out.
     fn route_or_say(&self, parts: &Parts, body: &Bytes) -> Result<Response<Body>, Refusal> {
         let routed = std::panic::catch_unwind(AssertUnwindSafe(|| self.route(parts, body)));
         routed.unwrap_or_else(|_| {
@@ -231,7 +233,7 @@ fn accept(parts: &Parts) -> Option<&str> {
     header(&parts.headers, ACCEPT)
 }
 
-/// Bodies are JSON; one without a content type is taken for JSON too, as a real API server does.
+/// Checks the content type of a body. As in a real API server, a body without one counts as JSON.
 fn check_json(content_type: Option<&str>) -> Result<(), Refusal> {
     let media = content_type
         .unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Discovery: which groups, versions and kinds are served, and what can be done with them.
+//! Discovery: the groups, versions and kinds that are served, and their verbs.
 
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::{
     kinds::{Kind, Registry, Version, api_version},
 };
 
-/// The Kubernetes version whose API this is: kubectl compares its own with it.
+/// The Kubernetes version of this API. kubectl compares it with its own.
 const GIT_VERSION: &str = "v1.36.3+polity";
 
 const VERBS: [&str; 8] = [
@@ -26,7 +26,7 @@ const VERBS: [&str; 8] = [
     "update",
     "watch",
 ];
-/// Of a kind whose CRD is being deleted.
+/// The verbs of a kind whose CRD is being deleted.
 const LAST_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
 const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
 
@@ -165,7 +165,7 @@ fn of_version<'a>(
         .filter_map(move |kind| Some((&**kind, kind.version(version)?)))
 }
 
-/// All of discovery in one document: of the core group, or of all others.
+/// All of discovery in one document: of the core group, or of all other groups.
 fn aggregate(registry: &Registry, core: bool) -> Value {
     let groups = registry.groups();
     let wanted = groups.iter().filter(|(name, _)| name.is_empty() == core);

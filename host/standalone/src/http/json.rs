@@ -1,17 +1,18 @@
-//! JSON bodies: their value, and which fields stand in their text more than once.
+//! JSON bodies: the value, and the fields that occur more than once in the text.
 
 use std::fmt::{self, Write as _};
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// How many fields are told of, as many as a real API server tells of (sigs.k8s.io/json).
+/// The most duplicate fields that are reported: as many as a real API server reports (sigs.k8s.io/json).
 pub(crate) const MOST: usize = 100;
 
-/// How much of a path is told, in bytes: a path can be as long as the body.
+/// The most bytes of a path that are reported: a path can be as long as the body.
 const PATH: usize = 256;
 
-/// The value of a JSON text, and the paths of its duplicate fields, as `spec.disks[0].size`. Of those the last counts.
+/// Parses JSON. Returns the value and the paths of duplicate fields, such as `spec.disks[0].size`; the last
+/// of them counts.
 pub(crate) fn parse(text: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
     let mut duplicates = Duplicates::default();
     let mut deserializer = serde_json::Deserializer::from_slice(text);
@@ -20,7 +21,7 @@ pub(crate) fn parse(text: &[u8]) -> Result<(Value, Vec<String>), serde_json::Err
     Ok((value, duplicates.found))
 }
 
-/// A path that is short enough to be told.
+/// A path, cut to a length that can be reported.
 pub(crate) fn shortened(mut path: String) -> String {
     if path.len() > PATH {
         path.truncate(path.floor_char_boundary(PATH));
@@ -31,7 +32,7 @@ pub(crate) fn shortened(mut path: String) -> String {
 
 #[derive(Default)]
 struct Duplicates {
-    /// Where the reader is.
+    /// The path of the value that is read now.
     path: String,
     found: Vec<String>,
 }
@@ -46,7 +47,7 @@ impl Duplicates {
         }
     }
 
-    /// Goes on to a field; answers where to return to.
+    /// Enters a field. Returns the length of the path before it, to return to.
     fn enter(&mut self, field: &str) -> usize {
         let outer = self.path.len();
         if outer > 0 {
@@ -57,7 +58,7 @@ impl Duplicates {
     }
 }
 
-/// Reads one value. The parser bounds how deep it nests.
+/// Reads one value. The parser limits the depth.
 struct Reader<'a>(&'a mut Duplicates);
 
 impl<'de> DeserializeSeed<'de> for Reader<'_> {

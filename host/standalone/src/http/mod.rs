@@ -1,9 +1,10 @@
 //! From an HTTP request to an answer: what a request names, and in which form objects are shown.
 //!
-//! **Flow.** `serve` listens on a port, `api` takes each request, `path` and `target` find what it is about, `query` what
-//! it asks for; [`crate::verbs`] do it. `view` shows the result, `reply` sends it, `refusal` is every answer that is none.
+//! **Flow.** `serve` listens on a port, and `api` takes each request. `path` and `target` find what the
+//! request is about, and `query` what it asks for. [`crate::verbs`] perform it. `view` shows the result,
+//! `reply` sends it, and `refusal` holds all errors.
 //!
-//! **What it never does.** Nothing is stored or changed here.
+//! **Not here.** Nothing is stored or changed here.
 
 pub(crate) mod access;
 pub(crate) mod api;

@@ -1,7 +1,8 @@
-//! A small OpenAPI v3: what can be done with every kind, that fields are validated here, and the fields of custom kinds.
+//! A small OpenAPI v3: the verbs of every kind, that fields are validated here, and the fields of custom
+//! kinds.
 //!
-//! The fields of builtin kinds are left out: not all of them are known here, and `kubectl explain` says of a field that a
-//! schema lacks that it does not exist.
+//! The fields of builtin kinds are left out, because not all of them are known here. If a schema lacks a
+//! field, `kubectl explain` says that the field does not exist.
 
 use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
@@ -14,7 +15,7 @@ use crate::{
     kinds::{Kind, Registry, Version, api_version, object_meta_source},
 };
 
-/// Answers an OpenAPI request; none for a route that is no such request, or a version that is not served.
+/// Answers an OpenAPI request; `None` if the route is none, or the version is not served.
 pub(crate) fn answer(registry: &Registry, route: &Route) -> Option<Response<Body>> {
     let value = match route {
         Route::OpenApiIndex => index(registry),
@@ -65,7 +66,7 @@ fn document(registry: &Registry, group: &str, version: &str) -> Option<Value> {
     })
 }
 
-/// `io.k8s.api.core.v1.Pod` in spirit: the group reversed, the version, the kind.
+/// The name of a schema in the manner of `io.k8s.api.core.v1.Pod`: the group reversed, the version, the kind.
 fn schema_name(kind: &Kind, version: &str) -> String {
     let group = if kind.group.is_empty() {
         "core"
@@ -76,7 +77,7 @@ fn schema_name(kind: &Kind, version: &str) -> String {
     format!("{}.{version}.{}", reversed.join("."), kind.kind)
 }
 
-/// The schema of a custom kind, with what every object has; none for a builtin one.
+/// The schema of a custom kind, with the fields of every object; `None` for a builtin kind.
 fn schema(kind: &Kind, version: &Version) -> Option<Value> {
     let mut schema = version.source.clone();
     if !schema.is_object() {

@@ -1,11 +1,11 @@
-//! What a request path names.
+//! Parses request paths.
 
 use percent_encoding::percent_decode_str;
 use polity_kube_rules::names::is_path_segment;
 
 use crate::http::refusal::Refusal;
 
-/// A request path, taken apart.
+/// A parsed request path.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Route {
     /// `/healthz`, `/livez`, `/readyz`, and what lies below them.
@@ -28,20 +28,20 @@ pub(crate) enum Route {
     Resource(Location),
 }
 
-/// Where a collection, object or subresource is.
+/// The place of a collection, an object or a subresource.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Location {
     pub(crate) group: String,
     pub(crate) version: String,
     pub(crate) plural: String,
-    /// None for cluster-scoped kinds, and for a collection across namespaces.
+    /// `None` for cluster-scoped kinds, and for a collection of all namespaces.
     pub(crate) namespace: Option<String>,
-    /// None for a collection.
+    /// `None` for a collection.
     pub(crate) name: Option<String>,
     pub(crate) subresource: Option<String>,
 }
 
-/// Takes a path apart; 404 for one that can name nothing.
+/// Parses a path; 404 if it cannot name anything.
 pub(crate) fn parse(path: &str) -> Result<Route, Refusal> {
     let mut parts = Vec::new();
     for part in path.trim_start_matches('/').trim_end_matches('/').split('/') {
@@ -68,14 +68,16 @@ pub(crate) fn parse(path: &str) -> Result<Route, Refusal> {
     })
 }
 
-/// Whether a segment is one, or empty. A real API server decodes a path before it splits it, so there is nothing that
-/// could be called like this, and whoever builds paths of it meant something else.
+/// Whether a decoded segment still is one segment, or empty. A real API server decodes a path before it
+/// splits it, so no object can have a name with a slash, and a client that builds such a path means something
+/// else.
 fn stays_in_its_place(segment: &str) -> bool {
     segment.is_empty() || is_path_segment(segment)
 }
 
-/// `namespaces` is both a kind and a prefix: `namespaces/NAME` is the object, `namespaces/NAME/status` and
-/// `namespaces/NAME/finalize` its subresources, anything else below it a namespaced collection.
+/// Parses the part of a path after the version. `namespaces` is both a kind and a prefix: `namespaces/NAME`
+/// is the object, `namespaces/NAME/status` and `namespaces/NAME/finalize` are its subresources, and anything
+/// else below it is a namespaced collection.
 fn locate(group: &str, version: &str, rest: &[&str]) -> Result<Location, Refusal> {
     let mut found = Location {
         group: group.to_owned(),

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use crate::http::{refusal::Refusal, table::Include};
 
-/// The query parameters, by name; of a repeated one the first counts.
+/// The query parameters by name. Of a repeated one the first counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query(BTreeMap<String, String>);
 
-/// What becomes of fields that the schema does not know.
+/// What happens to fields that the schema does not know.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum FieldValidation {
     Ignore,
-    /// Dropped, and said in a `Warning` header: the default.
+    /// They are dropped, and a `Warning` header says so. This is the default.
     Warn,
     Strict,
 }
@@ -27,7 +27,7 @@ impl Query {
         Self(parameters)
     }
 
-    /// A parameter; none where it is missing or empty.
+    /// A parameter; `None` if it is missing or empty.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0
             .get(name)
@@ -48,7 +48,7 @@ impl Query {
             .transpose()
     }
 
-    /// `resourceVersion`; 0 and none both mean that the client does not care.
+    /// `resourceVersion`. `None` for 0 and if it is missing: the client accepts any version.
     pub(crate) fn resource_version(&self) -> Result<Option<u64>, Refusal> {
         self.number("resourceVersion")
     }
@@ -75,7 +75,7 @@ impl Query {
         }
     }
 
-    /// A dry run would be answered as if it were none: refused.
+    /// Refuses a dry run. This server would perform it.
     pub(crate) fn refuse_dry_run(&self) -> Result<(), Refusal> {
         if self.get("dryRun").is_some() {
             Err(Refusal::not_implemented("dryRun"))

@@ -1,8 +1,8 @@
-//! What the server refuses, as the `Status` object that Kubernetes clients understand.
+//! Refusals, as the `Status` object that Kubernetes clients understand.
 
 use serde_json::{Value, json};
 
-/// A refused request: becomes an HTTP error whose body is a `Status`.
+/// A refused request. It becomes an HTTP error with a `Status` as its body.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct Refusal {
@@ -10,7 +10,7 @@ pub(crate) struct Refusal {
     pub(crate) code: u16,
     /// Machine-readable: one of the `StatusReason`s of meta/v1; empty where a real API server gives none.
     pub(crate) reason: &'static str,
-    /// For a person: what was refused, and why.
+    /// The message for people: what was refused, and why.
     pub(crate) message: String,
     details: Option<Value>,
 }
@@ -18,11 +18,11 @@ pub(crate) struct Refusal {
 /// One reason why an object is invalid.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cause {
-    /// Machine-readable: one of the `CauseType`s of meta/v1.
+    /// The reason for programs: one of the `CauseType`s of meta/v1.
     pub(crate) reason: &'static str,
     /// The path of the field, as `spec.disks[0].size`.
     pub(crate) field: String,
-    /// What is wrong with it, without the path.
+    /// The error without the path.
     pub(crate) message: String,
 }
 
@@ -37,7 +37,7 @@ impl Cause {
         }
     }
 
-    /// The field must be there.
+    /// The field is missing.
     pub(crate) fn required(field: &str, why: &str) -> Self {
         let message = if why.is_empty() {
             "Required value".to_owned()
@@ -51,7 +51,7 @@ impl Cause {
         }
     }
 
-    /// The field must not be there, or not change like this.
+    /// The field is not allowed, or must not change in this way.
     pub(crate) fn forbidden(field: &str, why: &str) -> Self {
         Self {
             reason: "FieldValueForbidden",
@@ -60,7 +60,7 @@ impl Cause {
         }
     }
 
-    /// The value is none of a fixed set.
+    /// The value is not in a fixed set.
     pub(crate) fn unsupported(field: &str, value: &Value, supported: &[String]) -> Self {
         let message = format!(
             "Unsupported value: {}: supported values: {}",
@@ -75,7 +75,7 @@ impl Cause {
     }
 }
 
-/// A value in an error message: values can be huge, messages must not be.
+/// A value for an error message, cut if it is long.
 fn shown(value: &Value) -> String {
     const MOST: usize = 256;
     let mut text = value.to_string();
@@ -87,7 +87,7 @@ fn shown(value: &Value) -> String {
     text
 }
 
-/// Which object a refusal speaks of. `kind` is the plural of the resource, or for `Invalid` the kind.
+/// The object of a refusal. `kind` is the plural of the resource; for `Invalid` it is the kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) group: &'a str,
@@ -135,12 +135,12 @@ impl Refusal {
         }
     }
 
-    /// 400: the request makes no sense.
+    /// 400: the request is malformed.
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    /// 401: no bearer token, or a wrong one.
+    /// 401: the bearer token is missing or wrong.
     pub(crate) fn unauthorized() -> Self {
         Self::new(
             401,
@@ -149,13 +149,13 @@ impl Refusal {
         )
     }
 
-    /// 403: the request is understood and never carried out.
+    /// 403: the request is understood and not allowed.
     pub(crate) fn forbidden(subject: Subject<'_>, why: &str) -> Self {
         let message = format!("{} \"{}\" is forbidden: {why}", subject.qualified(), subject.name);
         Self::about(403, "Forbidden", subject, message)
     }
 
-    /// 403: nothing new in a namespace that is going away.
+    /// 403: a namespace that is being deleted takes no new objects.
     pub(crate) fn namespace_terminating(subject: Subject<'_>, namespace: &str) -> Self {
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
@@ -186,12 +186,12 @@ impl Refusal {
         )
     }
 
-    /// 405: the path is there, the verb is not.
+    /// 405: the path exists but does not support the verb.
     pub(crate) fn method_not_allowed(message: impl Into<String>) -> Self {
         Self::new(405, "MethodNotAllowed", message)
     }
 
-    /// 406: none of the representations that the client accepts.
+    /// 406: the client accepts none of this server's representations.
     pub(crate) fn not_acceptable() -> Self {
         Self::new(
             406,
@@ -200,7 +200,7 @@ impl Refusal {
         )
     }
 
-    /// 408: the body did not come.
+    /// 408: the body did not arrive in time.
     pub(crate) fn too_slow(limit: std::time::Duration) -> Self {
         let message = format!("the body was not there after {} s", limit.as_secs());
         Self::new(408, "Timeout", message)
@@ -212,7 +212,7 @@ impl Refusal {
         Self::about(409, "AlreadyExists", subject, message)
     }
 
-    /// 409: a precondition does not hold.
+    /// 409: a precondition failed.
     pub(crate) fn conflict(subject: Subject<'_>, why: &str) -> Self {
         let message = format!(
             "Operation cannot be fulfilled on {} \"{}\": {why}",
@@ -241,18 +241,18 @@ impl Refusal {
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
-    /// 413: an object that grew, by patches, beyond what can be kept.
+    /// 413: an object became larger, by patches, than can be stored.
     pub(crate) fn object_too_large(name: &str, limit: usize) -> Self {
         let message = format!("object {name:?} is too large: an object has at most {limit} bytes of JSON");
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
-    /// 415: a body this server does not read.
+    /// 415: a body of a type that this server does not read.
     pub(crate) fn unsupported_media(message: impl Into<String>) -> Self {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    /// 422: the object is not what its kind allows.
+    /// 422: the object is not valid for its kind.
     pub(crate) fn invalid(subject: Subject<'_>, causes: &[Cause]) -> Self {
         let lines: Vec<String> = causes
             .iter()
@@ -274,7 +274,7 @@ impl Refusal {
         refusal
     }
 
-    /// 422: parameters of a list or watch that do not go together.
+    /// 422: parameters of a list or watch that contradict each other.
     pub(crate) fn list_option(field: &str, why: &str) -> Self {
         let subject = Subject {
             group: "meta.k8s.io",
@@ -284,7 +284,7 @@ impl Refusal {
         Self::invalid(subject, &[Cause::forbidden(field, why)])
     }
 
-    /// 422: options of a deletion that make no sense.
+    /// 422: options of a deletion that contradict each other.
     pub(crate) fn delete_option(cause: Cause) -> Self {
         let subject = Subject {
             group: "meta.k8s.io",
@@ -294,12 +294,12 @@ impl Refusal {
         Self::invalid(subject, &[cause])
     }
 
-    /// 422: a patch that cannot be applied to the object as it is.
+    /// 422: a patch that cannot be applied to the present object.
     pub(crate) fn unprocessable(message: impl Into<String>) -> Self {
         Self::new(422, "Invalid", message)
     }
 
-    /// 429: a disruption budget does not allow it. `retry`: when to come back, in seconds.
+    /// 429: a disruption budget does not allow the eviction. `retry` is when to try again, in seconds.
     pub(crate) fn disruption(why: &str, retry: Option<u32>) -> Self {
         let message = "Cannot evict pod as it would violate the pod's disruption budget.";
         let mut details = json!({ "causes": [{ "reason": "DisruptionBudget", "message": why }] });
@@ -312,18 +312,18 @@ impl Refusal {
         }
     }
 
-    /// 500, without a reason: two disruption budgets for one pod.
+    /// 500, without a reason: a pod with two disruption budgets.
     pub(crate) fn several_budgets() -> Self {
         let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
         Self::new(500, "", message)
     }
 
-    /// 500: our fault, or the disk's.
+    /// 500: a bug of Polity, or a failure of the disk.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "InternalError", message)
     }
 
-    /// 501: a real API server does it, this one does not.
+    /// 501: a feature of a real API server that this one does not have.
     pub(crate) fn not_implemented(what: &str) -> Self {
         Self::new(
             501,
@@ -332,7 +332,7 @@ impl Refusal {
         )
     }
 
-    /// 504: a resourceVersion from the future.
+    /// 504: a resourceVersion that does not exist yet.
     pub(crate) fn too_new(asked: u64, current: u64) -> Self {
         let mut refusal = Self::new(
             504,
@@ -346,7 +346,7 @@ impl Refusal {
         refusal
     }
 
-    /// When to come back, in seconds, where that is said.
+    /// When to try again, in seconds, if the refusal says so.
     pub(crate) fn retry_after(&self) -> Option<u64> {
         self.details.as_ref()?["retryAfterSeconds"].as_u64()
     }

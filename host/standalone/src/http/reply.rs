@@ -1,4 +1,4 @@
-//! Answers on their way out.
+//! Makes HTTP answers.
 
 use std::convert::Infallible;
 
@@ -17,10 +17,10 @@ use crate::http::refusal::Refusal;
 /// The body of an answer: whole, or a stream of watch events.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// How large the warnings of one answer may be together, in bytes, as in a real API server.
+/// The most bytes of all warnings in one answer, as in a real API server.
 const WARNINGS: usize = 4 << 10;
 
-/// How many they may be: HTTP clients in Rust read an answer with at most 100 headers (hyper).
+/// The most warnings of one answer: HTTP clients in Rust (hyper) read at most 100 headers.
 const WARNING_COUNT: usize = 64;
 
 /// JSON, whole.
@@ -37,7 +37,7 @@ pub(crate) fn text(text: &'static str) -> Response<Body> {
     )
 }
 
-/// JSON with a content type that says more than that.
+/// JSON with a more specific content type.
 pub(crate) fn typed(content_type: &'static str, value: &Value) -> Response<Body> {
     whole(
         StatusCode::OK,
@@ -66,7 +66,8 @@ pub(crate) fn stream(events: impl Stream<Item = Bytes> + Send + 'static) -> Resp
     response
 }
 
-/// Adds `Warning` headers (RFC 7234 §5.5, code 299), as kubectl shows them: the first of many.
+/// Adds `Warning` headers (RFC 7234 §5.5, code 299), which kubectl shows. Of too many warnings only the first
+/// are sent.
 pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
     let mut size = 0;
     for warning in warnings.iter().take(WARNING_COUNT) {

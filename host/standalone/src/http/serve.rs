@@ -32,23 +32,23 @@ use crate::{
     },
 };
 
-/// How long requests in flight may take after shutdown began: a write to the disk takes milliseconds.
+/// How long requests in flight may take after the shutdown began. A write to the disk takes milliseconds.
 const GRACE: Duration = Duration::from_secs(5);
 /// How long a TLS handshake may take: on loopback it takes milliseconds.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long the head of a request may take, and how long a connection may be idle before it comes.
+/// How long the head of a request may take, and how long a connection may be idle before it.
 const HEAD: Duration = Duration::from_secs(30);
-/// Connections at the same time, watches among them: far more than people and their tools open, and less than a process
-/// usually may have open files. More of them wait to be accepted.
+/// The most connections at the same time, watches included. It is far more than people and their tools open,
+/// and less than the usual limit of open files. Further connections wait to be accepted.
 const CONNECTIONS: usize = 256;
-/// How long `accept` is left alone after it failed (no file descriptors left, most likely).
+/// The pause after `accept` failed, most likely because there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves `api` until `shutdown` is ready, then ends the watches, waits for requests in flight and returns.
-/// All paths but the health checks want the bearer token.
+/// Serves `api` until `shutdown` is ready. Then it ends the watches, waits for requests in flight and
+/// returns. All paths but the health checks need the bearer token.
 ///
 /// # Errors
-/// When the listener has no local address, that is, is no listener.
+/// The listener has no local address, so it is not a listener.
 pub async fn serve(
     listener: TcpListener,
     api: Api,
@@ -96,7 +96,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// Lets requests in that carry the token, and their answers out until the server stops.
+/// Admits requests that carry the token, and sends their answers until the server stops.
 #[derive(Clone)]
 struct Door {
     api: Api,
@@ -106,7 +106,7 @@ struct Door {
 
 impl Door {
     async fn welcome(self, stream: TcpStream, watcher: Watcher) {
-        // Small answers go out at once.
+        // Small answers are sent at once.
         let _ = stream.set_nodelay(true);
         let handshake = self.access.acceptor().accept(stream);
         let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, handshake).await else {
@@ -133,7 +133,7 @@ impl Door {
     }
 }
 
-/// A body that ends, between two watch events, when the server stops.
+/// A body that ends between two watch events when the server stops.
 fn until(body: Body, mut stopping: watch::Receiver<bool>) -> Body {
     if http_body::Body::size_hint(&body).exact().is_some() {
         return body;

@@ -1,4 +1,4 @@
-//! What a request is about: a kind in a version, and which of its objects.
+//! What a request is about: a kind in a version, and an object of it.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::{
 pub(crate) struct Target {
     pub(crate) kind: Arc<Kind>,
     version: usize,
-    /// None for cluster-scoped kinds, and for a collection across namespaces.
+    /// `None` for cluster-scoped kinds, and for a collection of all namespaces.
     pub(crate) namespace: Option<Arc<str>>,
     pub(crate) name: Option<Arc<str>>,
     pub(crate) part: Part,
 }
 
-/// How much of an object is meant.
+/// The part of an object that is meant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Part {
     Whole,
@@ -33,7 +33,7 @@ pub(crate) enum Part {
     Eviction,
 }
 
-/// Subresources that real API servers have for builtin kinds: refused by name.
+/// Subresources of builtin kinds in real API servers that this server refuses by name.
 const ABSENT: [(&str, &str); 11] = [
     ("pods", "exec"),
     ("pods", "log"),
@@ -49,7 +49,7 @@ const ABSENT: [(&str, &str); 11] = [
 ];
 
 impl Target {
-    /// Finds the kind; 404 where it is not served, or not at this scope.
+    /// Finds the kind; 404 if it is not served, or not with this scope.
     pub(crate) fn find(registry: &Registry, location: Location) -> Result<Self, Refusal> {
         let kind = registry.find(&location.group, &location.plural)?.clone();
         let version = kind
@@ -86,7 +86,7 @@ impl Target {
         })
     }
 
-    /// The version that the request speaks.
+    /// The version in which the request is written.
     pub(crate) fn version(&self) -> &Version {
         &self.kind.versions[self.version]
     }
@@ -111,13 +111,13 @@ impl Target {
         Ok((self.key(name), name))
     }
 
-    /// The verb is not one of this path's.
+    /// The refusal of a verb that this path does not support.
     pub(crate) fn verb_refused(&self) -> Refusal {
         Refusal::method_not_allowed("the server does not allow this method on the requested resource")
     }
 
-    /// Refuses what is done in one namespace where the path has none. A real API server has no such path for a custom
-    /// kind, and no such verb for a builtin one.
+    /// Refuses a request that needs a namespace if its path has none. A real API server has no such path for
+    /// a custom kind, and no such verb for a builtin one.
     pub(crate) fn check_namespace(&self) -> Result<(), Refusal> {
         if !self.kind.namespaced || self.namespace.is_some() {
             return Ok(());
@@ -128,12 +128,12 @@ impl Target {
         })
     }
 
-    /// What a refusal says about the object.
+    /// The object, as refusals name it.
     pub(crate) fn subject<'a>(&'a self, name: &'a str) -> Subject<'a> {
         self.kind.subject(name)
     }
 
-    /// What the names of this kind may look like.
+    /// The rule for names of this kind.
     pub(crate) fn name_rule(&self) -> NameRule {
         if self.kind.rules == Rules::Namespace {
             NameRule::Label

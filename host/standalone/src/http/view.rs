@@ -1,5 +1,5 @@
-//! In which form objects are shown: as they are, as rows of a `Table`, or their metadata alone. And in which
-//! the client wants discovery.
+//! The forms in which objects are shown: as they are, as rows of a `Table`, or only their metadata; and the
+//! forms of discovery.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ pub(crate) enum View {
     Partial,
 }
 
-/// One of the forms that an `Accept` header names.
+/// A form that an `Accept` header can name.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Accepted {
     Json,
@@ -31,7 +31,8 @@ pub(crate) enum Accepted {
     Discovery,
 }
 
-/// The forms that the client accepts and this server has, in the client's order; no header means JSON.
+/// The forms that the client accepts and this server has, in the client's order. Without the header it is
+/// JSON.
 pub(crate) fn accepted(header: Option<&str>) -> Vec<Accepted> {
     let Some(header) = header.filter(|header| !header.is_empty()) else {
         return vec![Accepted::Json];
@@ -63,7 +64,7 @@ fn form(range: &str) -> Option<Accepted> {
 }
 
 impl View {
-    /// The first form of objects that the client accepts; 406 where there is none.
+    /// The first form of objects that the client accepts; 406 if there is none.
     pub(crate) fn negotiate(accept: Option<&str>, query: &Query) -> Result<Self, Refusal> {
         let first = accepted(accept)
             .into_iter()
@@ -76,7 +77,7 @@ impl View {
     }
 }
 
-/// Shows stored objects to one client.
+/// Shows stored objects to a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Presenter {
     pub(crate) target: Target,

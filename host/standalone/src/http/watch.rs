@@ -1,7 +1,7 @@
-//! Watches: what was, if asked for, then every change as it happens.
+//! Watches: the initial objects, if they are asked for, and then every change as it happens.
 //!
-//! A watch is a place in the history of its table, so a slow reader costs nothing but its own place:
-//! when the history has moved past it, it is told 410 and lists again.
+//! A watch is a position in the history of its table, so a slow reader costs only that. When the history has
+//! moved past the position, the watch is answered 410, and the client lists again.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -20,9 +20,10 @@ use crate::{
     verbs::Selection,
 };
 
-/// How many objects or changes are turned into bytes at once.
+/// The most objects or changes that become bytes at once.
 const BATCH: usize = 256;
-/// After how many changes that it does not select a watch is sent a bookmark: well before they are forgotten.
+/// After this many changes that a watch does not select, the watch gets a bookmark, well before the history
+/// forgets them.
 const QUIET: usize = 512;
 /// The annotation that ends the initial events of a streaming list (meta/v1 `InitialEventsAnnotationKey`).
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -35,24 +36,25 @@ pub(crate) struct Watch {
     changed: Receiver<u64>,
     /// Objects to show before anything else.
     initial: VecDeque<Object>,
-    /// A bookmark is due at the end of the initial events.
+    /// Whether a bookmark is due at the end of the initial events.
     closing_bookmark: bool,
-    /// Changes up to here have been shown.
+    /// The last revision that was shown.
     revision: u64,
     bookmarks: bool,
-    /// Changes passed over since anything was sent.
+    /// The changes that were skipped since something was sent.
     quiet: usize,
-    /// The columns of a table go out once.
+    /// Whether the columns of a table were sent. They are sent once.
     headed: bool,
     deadline: Option<Instant>,
-    /// Nothing follows.
+    /// Whether the watch has ended.
     over: bool,
 }
 
 /// Starts a watch.
 ///
 /// # Errors
-/// For parameters that make no sense. A resourceVersion that is too old is no error here: the stream says it.
+/// The parameters contradict each other. A resourceVersion that is too old is no error here: the stream tells
+/// the client.
 pub(crate) fn watch(
     store: &Arc<Store>,
     presenter: Presenter,
@@ -107,7 +109,7 @@ pub(crate) fn watch(
     })
 }
 
-/// A streaming list says how new it must be.
+/// A streaming list must name the version that it accepts.
 fn check_parameters(query: &Query, initial_events: Option<bool>) -> Result<(), Refusal> {
     let version_match = query.get("resourceVersionMatch");
     match (initial_events, version_match) {
@@ -125,7 +127,7 @@ fn check_parameters(query: &Query, initial_events: Option<bool>) -> Result<(), R
 }
 
 impl Watch {
-    /// The events as they go over the wire: JSON, each ended by a newline, some at a time.
+    /// The events as they are sent: JSON with a newline after each, several at a time.
     pub(crate) fn into_stream(self) -> impl Stream<Item = Bytes> + Send {
         stream::unfold(self, |mut watch| async move {
             let bytes = watch.next().await?;
@@ -146,7 +148,7 @@ impl Watch {
         Some(out.into())
     }
 
-    /// Shows objects that were there at the start; false where none are left to show.
+    /// Shows initial objects. `false` if none are left.
     fn show_initial(&mut self, out: &mut Vec<u8>) -> bool {
         let count = self.initial.len().min(BATCH);
         for object in self.initial.drain(..count).collect::<Vec<_>>() {
@@ -159,7 +161,7 @@ impl Watch {
         count > 0
     }
 
-    /// Shows the next changes; false where there are none.
+    /// Shows further changes. `false` if there are none.
     fn show_changes(&mut self, out: &mut Vec<u8>) -> bool {
         let batch = match self.batch() {
             Ok(batch) => batch,
@@ -186,7 +188,7 @@ impl Watch {
         let table = state
             .table(&self.presenter.target.kind.storage)
             .ok_or_else(Refusal::no_such_path)?;
-        // Before looking, so that a change that comes after the look is noticed.
+        // Mark the version as seen before looking, so that a change after the look is noticed.
         self.changed.borrow_and_update();
         let batch: Vec<Arc<Change>> = table.since(self.revision)?.take(BATCH).cloned().collect();
         if batch.is_empty() && table.closed {
@@ -195,7 +197,7 @@ impl Watch {
         Ok(batch)
     }
 
-    /// What a change looks like through the selection.
+    /// A change as the selection sees it.
     fn shown(&self, change: &Change) -> Option<(&'static str, Object)> {
         let matches = |object: &Object| self.selection.matches(object);
         let before = change.previous.as_ref().filter(|previous| matches(previous));
@@ -276,7 +278,7 @@ fn wrap(kind: &str, out: &mut Vec<u8>, object: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(b"}\n");
 }
 
-/// An object that left the selection, as it last matched, with the resourceVersion of the change.
+/// An object that left the selection, in its last state that matched, with the resourceVersion of the change.
 fn at_revision(object: &Object, revision: u64) -> Object {
     let mut value = object.tree();
     value["metadata"]["resourceVersion"] = json!(revision.to_string());

@@ -1,5 +1,5 @@
-//! The kinds that are there without a CRD. Their schemas hold what this server decides by; `spec` and `status`
-//! of nodes and pods are kept as they come, because nothing here runs them.
+//! The kinds that exist without a CRD. Their schemas hold the fields by which this server decides. `spec` and
+//! `status` of nodes and pods are stored as they come, because nothing here runs them.
 
 mod budget;
 mod volumes;
@@ -36,7 +36,7 @@ impl Name {
         self.shaped(&json!({ "type": "object", "properties": fields }))
     }
 
-    /// The same, where fields at the root are required.
+    /// The same, with required fields at the root.
     fn shaped(self, schema: &Value) -> Kind {
         let Self(group, version, kind, plural) = self;
         let schema = compile("", schema).expect("the schemas of builtin kinds are our own");

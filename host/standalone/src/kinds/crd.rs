@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions: what one must look like, and the kind that it defines.
+//! CustomResourceDefinitions: their validation, and the kinds that they define.
 
 use std::cmp::Reverse;
 
@@ -14,7 +14,7 @@ use crate::{
     schema::{Schema, compile},
 };
 
-/// Where CRDs themselves are stored.
+/// The resource under which CRDs are stored.
 pub(crate) const CRD_RESOURCE: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
 /// Groups whose kinds are builtin: a CRD must not shadow them.
@@ -27,8 +27,8 @@ const BUILTIN_GROUPS: [&str; 6] = [
     "storage.k8s.io",
 ];
 
-/// Fills in what a CRD may leave out, validates it, and sets the status of one that is accepted.
-/// `now` is RFC 3339, for the conditions.
+/// Fills in optional fields of a CRD, validates it, and sets the status of an accepted one. `now` is RFC
+/// 3339, for the conditions.
 pub(crate) fn admit(crd: &mut Value, now: &str) -> Result<(), Vec<Cause>> {
     let kind = crd["spec"]["names"]["kind"]
         .as_str()
@@ -78,8 +78,8 @@ pub(crate) fn admit(crd: &mut Value, now: &str) -> Result<(), Vec<Cause>> {
     Ok(())
 }
 
-/// Says in the status of a CRD that is being deleted how far the deletion of its instances is, in the words of the
-/// finalizer controller of a real API server.
+/// Sets the condition `Terminating` of a CRD that is being deleted: whether instances are left. The words are
+/// those of the finalizer controller of a real API server.
 pub(crate) fn set_terminating(crd: &mut Value, has_instances: bool, now: &str) {
     let (status, reason, message) = if has_instances {
         (
@@ -112,7 +112,7 @@ fn fill(object: &mut Value, field: &str, value: Value) {
     }
 }
 
-/// The kind that a CRD defines, or everything that is wrong with it.
+/// The kind that a CRD defines, or all errors in the CRD.
 pub(crate) fn kind_of(crd: &Value) -> Result<Kind, Vec<Cause>> {
     let mut causes = Vec::new();
     let spec = &crd["spec"];

@@ -1,4 +1,4 @@
-//! Which kinds are served, and how.
+//! The kinds that are served, and how.
 
 mod builtin;
 mod crd;
@@ -35,17 +35,17 @@ pub(crate) struct Kind {
     pub(crate) namespaced: bool,
     /// Served versions, the preferred one first.
     pub(crate) versions: Vec<Version>,
-    /// Versions that are served no more, or not yet: objects may be stored in one.
+    /// Versions that are not served. Objects may still be stored in one of them.
     pub(crate) unserved: Vec<Version>,
-    /// Where its objects are stored: `plural.group`, the plural alone for core.
-    /// Both kinds of events are stored as one.
+    /// The resource under which objects are stored: `plural.group`, or only the plural for the core group.
+    /// Both kinds of events share one.
     pub(crate) storage: Arc<str>,
     /// The apiVersion of stored objects.
     pub(crate) storage_version: String,
     /// Field selectors allowed beside `metadata.name` and `metadata.namespace`.
     pub(crate) selectable: Vec<String>,
     pub(crate) rules: Rules,
-    /// Its CRD is being deleted: no object of it is created.
+    /// Whether its CRD is being deleted. Then no object of the kind can be created.
     pub(crate) terminating: bool,
 }
 
@@ -53,34 +53,34 @@ pub(crate) struct Kind {
 #[derive(Debug)]
 pub(crate) struct Version {
     pub(crate) name: String,
-    /// Of the whole object, metadata included.
+    /// The schema of the whole object, metadata included.
     pub(crate) schema: Schema,
     /// The JSON that `schema` was compiled from, for OpenAPI; null for builtin kinds.
     pub(crate) source: Value,
     /// Whether there is a status subresource.
     pub(crate) status: bool,
-    /// What a `Table` shows, the name aside.
+    /// The columns of a `Table` beside the name.
     pub(crate) columns: Vec<Column>,
 }
 
-/// Where kinds differ beyond their schemas.
+/// The rules of a kind beyond its schema.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Rules {
-    /// Nothing special, and an update may come without a resourceVersion.
+    /// No special rules. An update need not name a resourceVersion.
     Plain,
-    /// Nothing special; an update names its resourceVersion.
+    /// No special rules. An update must name its resourceVersion.
     Versioned,
-    /// Its status may come with its creation.
+    /// A new object may have a status.
     Node,
-    /// Holds content that goes with it.
+    /// Contains other objects, which are deleted with it.
     Namespace,
-    /// Ends gracefully once a node has it.
+    /// Ends gracefully once it runs on a node.
     Pod,
-    /// Its status is kept up to date here.
+    /// This server keeps its status up to date.
     Budget,
-    /// A volume, or a claim to one: `Pending` at first.
+    /// A volume, or a claim to one. A new one is `Pending`.
     Volume,
-    /// Attached to nothing at first; its spec never changes.
+    /// A new one is not attached. Its spec never changes.
     Attachment,
     /// `stringData` becomes `data`.
     Secret,
@@ -93,7 +93,7 @@ pub(crate) enum Rules {
 }
 
 impl Rules {
-    /// Whether `metadata.generation` counts changes of the spec: custom kinds, and few of the builtin ones.
+    /// Whether `metadata.generation` counts changes of the spec: for custom kinds and a few builtin ones.
     pub(crate) fn counts_generations(self) -> bool {
         matches!(self, Self::Custom | Self::Crd | Self::Pod | Self::Budget)
     }
@@ -149,8 +149,7 @@ impl Kind {
         object["apiVersion"] = Value::from(self.storage_version.as_str());
     }
 
-    /// Takes from a written object what the version in which it is stored does not know, and fills in what that has
-    /// defaults for.
+    /// Drops fields that the stored version does not know, and fills in its defaults.
     pub(crate) fn keep(&self, written: &Version, object: &mut Value) {
         if self.rules != Rules::Custom || self.api_version(written) == self.storage_version {
             return;
@@ -160,7 +159,7 @@ impl Kind {
         }
     }
 
-    /// A stored object as the schema of its version has it now; none where it is stored like that.
+    /// A stored object in the form that the present schema gives it; `None` if it is stored in that form.
     pub(crate) fn read(&self, stored: &Stored) -> Option<Object> {
         let schema = self.schema_of(stored.at("apiVersion").as_str()?)?;
         let mut object = stored.tree();
@@ -175,8 +174,8 @@ impl Kind {
         Some(&version.schema)
     }
 
-    /// A stored object in the form of this version; none where it is stored in that form. A custom kind shows of it what
-    /// the version knows.
+    /// A stored object in this version; `None` if it is stored in this version. An object of a custom kind
+    /// shows only the fields that the version knows.
     pub(crate) fn in_version(&self, version: &Version, stored: &Stored) -> Option<Value> {
         let wanted = self.api_version(version);
         if stored.at("apiVersion") == wanted.as_str() {
@@ -213,7 +212,7 @@ pub(crate) fn resource_name(group: &str, plural: &str) -> String {
     }
 }
 
-/// All kinds served now, by group and plural.
+/// All kinds that are served now, by group and plural.
 #[derive(Clone, Debug)]
 pub(crate) struct Registry {
     kinds: BTreeMap<(String, String), Arc<Kind>>,
@@ -231,12 +230,12 @@ impl Registry {
         registry
     }
 
-    /// Serves a kind from now on.
+    /// Starts to serve a kind.
     pub(crate) fn insert(&mut self, kind: Arc<Kind>) {
         self.kinds.insert((kind.group.clone(), kind.plural.clone()), kind);
     }
 
-    /// Serves a kind no more.
+    /// Stops serving a kind.
     pub(crate) fn remove(&mut self, group: &str, plural: &str) {
         self.kinds.remove(&(group.to_owned(), plural.to_owned()));
     }

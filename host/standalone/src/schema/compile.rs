@@ -1,4 +1,5 @@
-//! From the JSON of `openAPIV3Schema` to a `Schema`: what cannot be honoured is refused here, by name.
+//! Compiles the JSON of `openAPIV3Schema` to a `Schema`. Features that this server does not support are
+//! refused by name.
 
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
@@ -6,17 +7,18 @@ use serde_json::{Map, Value};
 use super::{Additional, Format, Limits, ListType, Schema, Type, child};
 use crate::http::refusal::Cause;
 
-/// How large a compiled pattern may be, in bytes: patterns are written by whoever may write CRDs. Smaller sizes are tried
-/// first, because it is not told how large one became.
+/// The sizes that a compiled pattern may have, in bytes. Everybody who may write CRDs can write patterns.
+/// Small sizes are tried first, because the regex crate does not tell how large a pattern became.
 const PATTERN_SIZES: [usize; 5] = [1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20];
-/// How large all patterns of a schema may be together: those of large CRDs in use take a tenth of it.
+/// The limit for all patterns of a schema together. Those of large CRDs in use take a tenth of it.
 const PATTERNS: usize = 16 << 20;
-/// How much one pattern may remember of the states it was in.
+/// The limit for the states that one pattern remembers.
 const PATTERN_STATES: usize = 1 << 18;
-/// How deep schemas may nest: deeper ones would end our stack, and no CRD in use comes near.
+/// The limit for the depth of schemas. A deeper schema would overflow the stack, and no CRD in use comes
+/// near.
 const DEPTH: usize = 64;
 
-/// Fields that say nothing about the value.
+/// Fields that do not constrain the value.
 const ANNOTATIONS: [&str; 6] = [
     "description",
     "title",
@@ -26,7 +28,7 @@ const ANNOTATIONS: [&str; 6] = [
     "$schema",
 ];
 
-/// Compiles a structural schema that stands at `path` of its CRD. All that is wrong with it is said at once.
+/// Compiles the structural schema at `path` of its CRD. All errors are returned together.
 pub(crate) fn compile(path: &str, schema: &Value) -> Result<Schema, Vec<Cause>> {
     let mut compiler = Compiler {
         causes: Vec::new(),

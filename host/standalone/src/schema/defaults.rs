@@ -5,13 +5,13 @@ use serde_json::Value;
 use super::Schema;
 
 impl Schema {
-    /// Brings a value that is stored into the form that this schema gives it.
+    /// Brings a stored value into the form that this schema gives it.
     pub(crate) fn read(&self, value: &mut Value) {
         self.prune(value);
         self.fill_in(value);
     }
 
-    /// Fills in defaults. A null where the schema allows none counts as absent, as in a real API server.
+    /// Fills in defaults. As in a real API server, a null counts as absent unless the schema allows null.
     pub(crate) fn fill_in(&self, value: &mut Value) {
         match value {
             Value::Object(fields) => {
@@ -38,7 +38,7 @@ impl Schema {
         }
     }
 
-    /// A schema that says nothing about its value says nothing about null either.
+    /// Whether a field may be null. A schema without constraints allows it.
     fn allows_null(&self, field: &str) -> bool {
         self.field(field)
             .is_none_or(|schema| schema.nullable || schema.kind.is_none())

@@ -1,5 +1,5 @@
-//! Everything that is wrong with an object's metadata, said of the field it is wrong with (apimachinery
-//! `ValidateObjectMeta`). What a name may look like is a rule of `polity_kube_rules::names`.
+//! Validates metadata; each error names its field (apimachinery `ValidateObjectMeta`). The form of names is a
+//! rule of `polity_kube_rules::names`.
 
 use polity_kube_rules::names;
 use serde_json::{Map, Value};
@@ -9,7 +9,7 @@ use crate::http::refusal::Cause;
 /// How large all annotations of an object may be together, in bytes (apimachinery `TotalAnnotationSizeLimitB`).
 const ANNOTATIONS: usize = 256 << 10;
 
-/// What a name may look like.
+/// The rule for the name of an object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum NameRule {
     /// A DNS-1123 subdomain: most objects.
@@ -19,7 +19,7 @@ pub(crate) enum NameRule {
 }
 
 impl NameRule {
-    /// Why `name` cannot name an object; none where it can.
+    /// The error if `name` cannot be the name of an object.
     fn problem(self, name: &str) -> Option<&'static str> {
         match self {
             Self::Subdomain => names::dns_subdomain_problem(name),
@@ -28,7 +28,7 @@ impl NameRule {
     }
 }
 
-/// Everything that is wrong with an object's metadata, its types aside: the schema has checked those.
+/// All errors in an object's metadata but wrong types, which the schema has checked.
 pub(crate) fn problems(object: &Value, rule: NameRule) -> Vec<Cause> {
     let mut causes = Vec::new();
     let metadata = &object["metadata"];
@@ -46,7 +46,7 @@ fn fields<'a>(metadata: &'a Value, name: &str) -> impl Iterator<Item = (&'a Stri
     metadata[name].as_object().into_iter().flat_map(Map::iter)
 }
 
-/// Everything that is wrong with a set of labels that stands at `path`.
+/// All errors in the labels at `path`.
 pub(crate) fn label_problems(path: &str, labels: Option<&Map<String, Value>>) -> Vec<Cause> {
     let mut causes = Vec::new();
     for (key, value) in labels.into_iter().flatten() {
@@ -58,7 +58,7 @@ pub(crate) fn label_problems(path: &str, labels: Option<&Map<String, Value>>) ->
     causes
 }
 
-/// Why this cannot be the value of a label; none where it can.
+/// The error if a value cannot be the value of a label.
 pub(crate) fn value_problem(value: &Value) -> Option<&'static str> {
     names::label_value_problem(value.as_str().unwrap_or_default())
 }

@@ -16,7 +16,7 @@ pub(crate) use compile::compile;
 
 use format::Format;
 
-/// A compiled schema. `Schema::default()` allows nothing to be known about the value, and everything.
+/// A compiled schema. `Schema::default()` allows every value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Schema {
     kind: Option<Type>,
@@ -63,7 +63,7 @@ impl Type {
     }
 }
 
-/// What fields an object may have beside its `properties`.
+/// The fields that an object may have beside its `properties`.
 #[derive(Clone, Debug, Default)]
 enum Additional {
     /// Not said: they are pruned, unless unknown fields are preserved.
@@ -120,7 +120,7 @@ impl Schema {
     }
 }
 
-/// Where a value is inside its object. Most values are fine, so the text is made only for those that are not.
+/// The place of a value inside its object. The text is made only for errors, because most values are valid.
 #[derive(Clone, Copy)]
 struct Path<'a> {
     parent: Option<&'a Path<'a>>,

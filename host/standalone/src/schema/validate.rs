@@ -1,4 +1,5 @@
-//! Validating a value: every violation becomes a cause with the path of its field, worded as a real API server does.
+//! Validates a value. Each violation becomes a cause with the path of its field, in the words of a real API
+//! server.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +9,9 @@ use super::{Additional, ListType, Path, Schema, Type};
 use crate::http::refusal::Cause;
 
 impl Schema {
-    /// Everything that is wrong with `value`, in the order of its fields. What stands in `old` already is not refused because
-    /// of a schema that came later (apiextensions-apiserver, ratcheting): items of a list are told apart by their keys.
+    /// All errors in `value`, in the order of its fields. A value that stands unchanged in `old` is not
+    /// refused by a newer schema (apiextensions-apiserver, ratcheting). Items of a list are matched by their
+    /// keys.
     pub(crate) fn validate(&self, value: &Value, old: Option<&Value>) -> Vec<Cause> {
         let mut causes = Vec::new();
         self.check(&Path::ROOT, value, old, &mut causes);
@@ -76,7 +78,7 @@ impl Schema {
             Value::Object(_) => "object",
         };
         let why = format!("{path} in body must be of type {wanted}: \"{found}\"");
-        // As a real API server: the type stands in place of the value.
+        // As in a real API server, the type is shown in place of the value.
         let value = &Value::from(found);
         Cause {
             reason: "FieldValueTypeInvalid",
@@ -171,7 +173,7 @@ impl Schema {
         }
     }
 
-    /// The item that stands for this one in another list; none where items have no keys.
+    /// The item with the same keys in another list; `None` if items have no keys.
     fn of_same_keys<'a>(&self, item: &Value, others: &'a [Value]) -> Option<&'a Value> {
         let ListType::Map(keys) = &self.list else {
             return None;
@@ -180,7 +182,7 @@ impl Schema {
         others.iter().find(is_same)
     }
 
-    /// What no two items of this list may share.
+    /// The value that must differ between all items of this list.
     fn identity(&self, item: &Value) -> Option<Value> {
         match &self.list {
             ListType::Atomic => self.limits.unique_items.then(|| item.clone()),
@@ -291,7 +293,7 @@ fn too_many(path: &Path<'_>, count: u64, most: u64) -> Cause {
     }
 }
 
-/// `3`, and `3.0`: JSON does not tell them apart.
+/// Whether a number is integral. `3.0` is, because JSON does not distinguish it from `3`.
 fn is_whole(value: &Value) -> bool {
     value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0)
 }

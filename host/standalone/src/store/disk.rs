@@ -1,4 +1,5 @@
-//! Keeping objects in `redb`: one transaction for all that a request changes, on the disk before the answer.
+//! Stores objects in `redb`. All changes of a request are one transaction, which is on the disk before the
+//! answer.
 
 use std::fs::File;
 
@@ -11,34 +12,34 @@ use super::{
 
 /// `resource`, `namespace`, `name` → the JSON of the object.
 const OBJECTS: TableDefinition<'_, (&str, &str, &str), &[u8]> = TableDefinition::new("objects");
-/// `revision` → the last resourceVersion given out.
+/// The key `revision` holds the last resourceVersion that was given out.
 const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters");
 const REVISION: &str = "revision";
 
-/// The page cache of the database, in bytes: everything is in memory anyway, so little is read from it.
+/// The page cache of the database in bytes. All objects are in memory, so little is read from the database.
 const CACHE: usize = 16 << 20;
 
-/// A database: open, or to be opened again after it failed.
+/// A database. It is opened again after a failure.
 pub(super) struct Disk {
     opens: Box<Opens>,
-    /// Where it is kept, to see that it still has a name.
+    /// The file, to check that it still has a name.
     file: Option<File>,
     database: Option<Database>,
-    /// What was being kept when it failed: it may be kept or not.
+    /// The changes that were being stored when the database failed. They may be stored or not.
     doubt: Vec<Change>,
-    /// What was said of the failure.
+    /// The last failure that was reported.
     said: String,
 }
 
 type Opens = dyn Fn() -> Result<Database, DatabaseError> + Send;
 
-/// Why changes are not kept.
+/// The reason why changes are not stored.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotKept {
-    /// Nothing that is written will ever be found again.
+    /// The database file was deleted, so nothing that is written can be found again.
     #[error("the database file was deleted")]
     Deleted,
-    /// The next write tries again.
+    /// A write failed. The next write tries again.
     #[error("the database cannot be written: {0}")]
     Failed(#[from] redb::Error),
 }
@@ -64,8 +65,8 @@ impl Disk {
         })
     }
 
-    /// Opens the database again if it failed. Of what was in doubt then, what turns out to be kept: `revision` is the last
-    /// that is known to be.
+    /// Opens the database again if it failed. Returns the changes in doubt that turn out to be stored.
+    /// `revision` is the last one that is known to be stored.
     pub(super) fn recover(&mut self, revision: u64) -> Result<Vec<Change>, NotKept> {
         if self.database.is_some() {
             return Ok(Vec::new());
@@ -79,7 +80,8 @@ impl Disk {
         Ok(doubt)
     }
 
-    /// Whether there is still a file by this name or another: to one that has none, everything can be written for nothing.
+    /// Checks that the file still has a name. Writing to a deleted file succeeds, but the objects would be
+    /// lost.
     fn check_name(&self) -> Result<(), NotKept> {
         use std::os::unix::fs::MetadataExt as _;
         let metadata = self.file.as_ref().map(File::metadata).transpose();
@@ -89,14 +91,14 @@ impl Disk {
         }
     }
 
-    /// Whether what it says of a failure is news.
+    /// Whether this failure was not the last one reported.
     pub(super) fn is_news(&mut self, said: &str) -> bool {
         let is_news = self.said != said;
         said.clone_into(&mut self.said);
         is_news
     }
 
-    /// Everything that is kept.
+    /// Reads everything that is stored.
     pub(super) fn load(&self, history: usize) -> Result<State, StoreError> {
         let database = self.database.as_ref().ok_or_else(closed)?;
         make_tables(database)?;
@@ -120,7 +122,7 @@ impl Disk {
         Ok(state)
     }
 
-    /// Keeps changes: when this returns, they survive the end of the process and of the machine.
+    /// Stores changes. When this returns, they survive the end of the process and of the machine.
     pub(super) fn commit(&mut self, changes: &[Change]) -> Result<(), NotKept> {
         let database = self.database.as_ref().ok_or_else(closed)?;
         let written = write(database, changes).map_err(NotKept::from);
@@ -128,7 +130,7 @@ impl Disk {
         match &written {
             Ok(()) => self.said.clear(),
             Err(_) => {
-                // It takes nothing more after a failure, until it is opened again.
+                // After a failure the database accepts nothing until it is opened again.
                 self.database = None;
                 self.doubt = changes.to_vec();
             }

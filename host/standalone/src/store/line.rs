@@ -1,9 +1,10 @@
 //! Writers that wait for the disk: one of them commits for all.
 //!
-//! A write is worked out on what is written so far, kept or not; then it waits. Whoever comes to the disk next commits
-//! everything that waits, in its order, and shows it to readers. So many writes at once cost one synchronisation of the
-//! disk, and each is answered when it is kept. When a commit fails, all that waited for it and all that were worked out on
-//! them fail too, and the next write begins from what is kept.
+//! A write is worked out on the newest state, which may not be stored yet. Then it waits. The next writer
+//! that gets to the disk commits everything that waits, in its order, and shows it to readers. So many writes
+//! share one synchronisation of the disk, and each is answered when it is stored. If a commit fails, all
+//! writes that waited for it fail, with those that were worked out on them. The next write begins from the
+//! stored state.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -19,11 +20,11 @@ pub(super) struct Line {
 }
 
 struct Writers {
-    /// What is written, kept or not.
+    /// The newest state, stored or not.
     ahead: State,
-    /// What waits for the disk, in its order.
+    /// The writes that wait for the disk, in their order.
     waiting: Vec<Waiting>,
-    /// Something of `ahead` was not kept.
+    /// Whether a part of `ahead` could not be stored.
     is_wrong: bool,
 }
 
@@ -32,7 +33,7 @@ struct Waiting {
     receipt: Arc<Receipt>,
 }
 
-/// What came of a wait.
+/// The result of a wait.
 #[derive(Default)]
 struct Receipt {
     is_kept: AtomicBool,
@@ -40,7 +41,7 @@ struct Receipt {
 }
 
 impl Receipt {
-    /// None: nobody has come to the disk yet.
+    /// The result; `None` as long as no writer has got to the disk.
     fn told(&self) -> Option<Result<(), Refusal>> {
         match self.failed.get() {
             Some(refusal) => Some(Err(refusal.clone())),
@@ -62,11 +63,11 @@ impl Line {
     }
 
     fn writers(&self) -> MutexGuard<'_, Writers> {
-        // A panic while a write is worked out leaves everything as it was.
+        // A panic while a write is worked out changes nothing.
         self.writers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Works out a write and waits until it is kept, and until all is kept that it was worked out on.
+    /// Works out a write. Waits until it is stored, with everything on which it was worked out.
     pub(super) fn write<T>(
         &self,
         store: &Store,
@@ -93,7 +94,7 @@ impl Line {
         }
     }
 
-    /// The writers, once what they work on is right: after a failure it is what turns out to be kept.
+    /// The writers, on a correct state: after a failure it is what turns out to be stored.
     fn right(&self, store: &Store) -> Result<MutexGuard<'_, Writers>, Refusal> {
         let writers = self.writers();
         if !writers.is_wrong {
@@ -112,7 +113,7 @@ impl Line {
         Ok(writers)
     }
 
-    /// Commits what waits.
+    /// Commits the waiting writes.
     fn commit(&self, store: &Store, disk: &mut Disk) {
         let waiting = std::mem::take(&mut self.writers().waiting);
         let changes: Vec<Change> = waiting.iter().flat_map(|one| one.changes.clone()).collect();
@@ -130,14 +131,14 @@ impl Line {
         }
     }
 
-    /// Fails what waited, and what has been worked out on it since.
+    /// Fails the waiting writes and those that were worked out on them since.
     fn fail(&self, store: &Store, disk: &mut Disk, mut waiting: Vec<Waiting>, why: &NotKept) {
         let refusal = store.not_kept(disk, why);
         let mut writers = self.writers();
         writers.is_wrong = true;
         waiting.append(&mut writers.waiting);
         for one in waiting {
-            // Nobody else has told it.
+            // This receipt has no result yet.
             let _ = one.receipt.failed.set(refusal.clone());
         }
     }
@@ -176,7 +177,7 @@ mod tests {
         })
     }
 
-    /// Writers that all wait for the disk, while the test holds it.
+    /// Writers that all wait for the disk while the test holds it.
     fn waiting(store: &Arc<Store>, count: usize) -> Vec<JoinHandle<Result<u64, Refusal>>> {
         let line = store.line.as_ref().unwrap();
         let disk = line.disk.lock().unwrap();

@@ -1,15 +1,15 @@
-//! Where objects are: in memory for reading, in `redb` for keeping, when a file is given.
+//! The store: objects are in memory for reading, and in `redb` if a file is given.
 //!
-//! **Flow.** A write holds the writers' lock, works out its changes on what is written ([`Write`]), and waits until they
-//! are on the disk; whoever comes to the disk first commits all that wait in one transaction, and shows them to readers and
-//! watches ([`line`]). Readers never wait for the disk.
+//! **Flow.** A write holds the writers' lock, works out its changes on the newest state ([`Write`]), and
+//! waits until they are on the disk. The first writer that gets to the disk commits all waiting changes in
+//! one transaction, and shows them to readers and watches ([`line`]). Readers never wait for the disk.
 //!
-//! **Guarantees.** What was answered was committed before, a refusal too: what it rests on is kept. Changes have
-//! resourceVersions without gaps or repeats, also across restarts. All that one request changes (garbage collected
-//! dependents included) is in one transaction.
+//! **Guarantees.** Everything that an answer rests on was committed before the answer, also if it is a
+//! refusal. Changes have resourceVersions without gaps and without repeats, also across restarts. All changes
+//! of one request are in one transaction, garbage collection included.
 //!
-//! **Caveats.** The history for watches is in memory and bounded: a watch that is too far behind, or that
-//! began before a restart, is told 410.
+//! **Caveats.** The history for watches is in memory and limited. A watch that is too far behind, or that
+//! began before a restart, is answered 410.
 
 mod clock;
 mod disk;
@@ -33,31 +33,32 @@ use clock::now;
 use disk::{Disk, NotKept};
 use line::Line;
 
-/// How many changes each resource remembers for watches: at 10,000 writes a second a watcher may be almost half
-/// a second behind; a changed object of 2 KB takes some 8 KB here.
+/// The number of changes that each resource remembers for watches. At 10,000 writes a second a watch may be
+/// almost half a second behind. A changed object of 2 KB takes some 8 KB here.
 const HISTORY: usize = 4_096;
 
-/// How large one object may be, in bytes of JSON: the limit that etcd sets in a real cluster.
+/// The most bytes of JSON of one object: the limit of etcd in a real cluster.
 const OBJECT: usize = 3 << 19;
 
-/// What can be wrong with the file that keeps the objects.
+/// The reason why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The file is not ours, is damaged, is in use by another process, or cannot be read or written.
+    /// The file is not a database of this program, is damaged, is in use by another process, or cannot be
+    /// read or written.
     #[error("opening the database of the standalone API server")]
     Open(#[from] redb::DatabaseError),
-    /// Reading what is kept, or writing the first of it.
+    /// The objects cannot be read, or the first of them cannot be written.
     #[error("reading the database of the standalone API server")]
     Read(#[from] redb::Error),
-    /// An object in the file is not what this version writes.
+    /// An object in the file has a form that this version does not write.
     #[error("reading {key} from the database of the standalone API server: {why}")]
     Object {
-        /// Resource, namespace and name.
+        /// The resource, namespace and name.
         key: String,
-        /// What is wrong with it.
+        /// The error in the object.
         why: String,
     },
-    /// The namespaces that are always there could not be written.
+    /// The permanent namespaces cannot be written.
     #[error("writing the first objects to the database of the standalone API server: {0}")]
     Begin(String),
 }
@@ -66,12 +67,12 @@ pub enum StoreError {
 pub struct Store {
     clock: Clock,
     seed: [u8; 16],
-    /// Writers to memory alone come one after another.
+    /// Held by a writer to memory, so that there is one at a time.
     writer: Mutex<()>,
-    /// Writers to a disk.
+    /// The writers to a disk; `None` in memory.
     line: Option<Line>,
     state: RwLock<State>,
-    /// Why nothing will ever be kept again.
+    /// The reason why objects can never be stored again; `None` as long as they can.
     lost: watch::Sender<Option<String>>,
 }
 
@@ -82,24 +83,25 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// An empty store that ends with the process. `seed` makes uids and generated names: the same seed and the
-    /// same requests give the same ones.
+    /// An empty store that ends with the process. `seed` determines uids and generated names: the same seed
+    /// and the same requests give the same ones.
     pub fn in_memory(clock: Clock, seed: [u8; 16]) -> Self {
         Self::with(State::new(0, HISTORY), None, clock, seed)
             .expect("the first write to memory is our own, and no disk can refuse it")
     }
 
-    /// A store kept in `file`: what is in it continues, also the resourceVersions. The file is locked while open.
+    /// A store in `file`. Its objects and resourceVersions continue. The file is locked while it is open.
     ///
     /// # Errors
-    /// When the file is no database of ours, damaged, or open in another process.
+    /// The file is not a database of this program, is damaged, or is open in another process.
     pub fn open(file: File, clock: Clock, seed: [u8; 16]) -> Result<Self, StoreError> {
         let disk = Disk::open(file)?;
         let state = disk.load(HISTORY)?;
         Self::with(state, Some(disk), clock, seed).map_err(|refusal| StoreError::Begin(refusal.message))
     }
 
-    /// The same, remembering at most `changes` changes of each resource for watches that begin in the past.
+    /// The same store, which remembers at most `changes` changes of each resource for watches that begin in
+    /// the past.
     #[must_use]
     pub fn with_history(self, changes: usize) -> Self {
         self.state.write().unwrap_or_else(PoisonError::into_inner).history = changes;
@@ -125,7 +127,7 @@ impl Store {
         self.line.is_some()
     }
 
-    /// What is stored now. Hold it briefly: writers wait for it.
+    /// The present state. Hold it only briefly, because writers wait for it.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -135,12 +137,12 @@ impl Store {
         now(&self.clock)
     }
 
-    /// Whether something that is stored is no longer true, by the clock alone.
+    /// Whether a stored status is out of date by time alone.
     pub(crate) fn is_late(&self) -> bool {
         self.read().late_budgets(self.now()).next().is_some()
     }
 
-    /// Brings that up to date.
+    /// Updates the statuses that are out of date by time alone.
     pub(crate) fn catch_up(&self) -> Result<(), Refusal> {
         if self.is_late() {
             self.write(|_| Ok(()))
@@ -157,7 +159,7 @@ impl Store {
         if let Some(line) = &self.line {
             return line.write(self, work);
         }
-        // A panic inside `work` leaves the state as it was: it is changed below only.
+        // A panic inside `work` leaves the state as it was, because only the code below changes it.
         let _alone = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let (answer, changes) = self.work_out(&self.read(), work);
         if !changes.is_empty() {
@@ -166,7 +168,7 @@ impl Store {
         answer
     }
 
-    /// What a write answers, and what it changes of this state: nothing where it is refused.
+    /// The answer and the changes of a write on this state. A refused write has no changes.
     fn work_out<T>(
         &self,
         state: &State,
@@ -195,7 +197,7 @@ impl Store {
         state.apply(changes);
     }
 
-    /// What a write that was not kept is answered. What keeps the disk from it is said once.
+    /// The refusal of a write that was not stored. The reason is logged once.
     fn not_kept(&self, disk: &mut Disk, why: &NotKept) -> Refusal {
         let said = why.to_string();
         if disk.is_news(&said) {
@@ -207,12 +209,12 @@ impl Store {
         Refusal::internal(&said)
     }
 
-    /// Waits until nothing will ever be kept again, and says why.
+    /// Waits until objects can never be stored again, and returns the reason.
     pub async fn lost(&self) -> String {
         let mut lost = self.lost.subscribe();
         match lost.wait_for(Option::is_some).await {
             Ok(why) => why.clone().unwrap_or_default(),
-            // The sender is this store's own.
+            // The sender belongs to this store, so this cannot happen.
             Err(_) => std::future::pending().await,
         }
     }

@@ -1,4 +1,4 @@
-//! What is stored, as readers see it: objects, the history of their changes, and the indexes that writes need.
+//! The stored objects as readers see them, the history of their changes, and the indexes that writes need.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -16,13 +16,13 @@ use crate::{
     kinds::{CRD_RESOURCE, Kind, Registry, custom_kind},
 };
 
-/// An object as it is stored: shared, never changed.
+/// A stored object. It is shared and never changed.
 pub(crate) type Object = Arc<Stored>;
 
-/// The text of an object. Many are stored and few are written: whoever writes one makes its tree.
+/// The text of an object. Many objects are stored and few are written, so only a write makes a tree.
 #[derive(Debug)]
 pub(crate) struct Stored {
-    /// Canonical.
+    /// The canonical text.
     json: Box<str>,
     uid: Box<str>,
 }
@@ -39,12 +39,12 @@ impl Stored {
         &self.json
     }
 
-    /// The whole object, made anew.
+    /// A new tree of the whole object.
     pub(crate) fn tree(&self) -> Value {
         text::tree(&self.json)
     }
 
-    /// What stands at a dotted path; null where nothing does.
+    /// The value at a dotted path; null if there is none.
     pub(crate) fn at(&self, path: &str) -> Value {
         text::value_at(&self.json, path).unwrap_or_default()
     }
@@ -70,7 +70,7 @@ impl Stored {
     }
 }
 
-/// Names one stored object.
+/// The identity of a stored object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     /// As [`crate::kinds::Kind::storage`].
@@ -88,9 +88,9 @@ pub(crate) type Place = (Arc<str>, Arc<str>);
 pub(crate) struct Change {
     pub(crate) revision: u64,
     pub(crate) key: Key,
-    /// None: it was created.
+    /// The object before the change; `None` if it was created.
     pub(crate) previous: Option<Object>,
-    /// With `metadata.resourceVersion` equal to `revision`, also where it was deleted.
+    /// The object with `metadata.resourceVersion` equal to `revision`; for a deletion, in its last state.
     pub(crate) object: Object,
     pub(crate) deleted: bool,
 }
@@ -99,13 +99,13 @@ pub(crate) struct Change {
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) objects: BTreeMap<Place, Object>,
-    /// The youngest last.
+    /// The history, newest change last.
     history: VecDeque<Arc<Change>>,
     /// Changes up to this revision are no longer in `history`.
     forgotten: u64,
-    /// The revision of the youngest change, for watches to wait on.
+    /// The revision of the newest change, for watches to wait on.
     progress: watch::Sender<u64>,
-    /// The kind is served no more: watches end once they have seen all changes.
+    /// Whether the kind is no longer served. Watches end once they have seen all changes.
     pub(crate) closed: bool,
 }
 
@@ -120,7 +120,7 @@ impl Table {
         }
     }
 
-    /// The changes after `revision`, oldest first; 410 where some of them are forgotten.
+    /// The changes after `revision`, oldest first; 410 if some of them are forgotten.
     pub(crate) fn since(
         &self,
         revision: u64,
@@ -155,8 +155,9 @@ impl Table {
             .take_while(move |((found, _), _)| namespace.as_deref().is_none_or(|wanted| wanted == &**found))
     }
 
-    /// Objects are read by the schema that their kind has now, whenever they were written (apiextensions-apiserver, the
-    /// defaulting and pruning of its storage codec): no resourceVersion changes by that.
+    /// Objects are read by the present schema of their kind, whenever they were written
+    /// (apiextensions-apiserver, defaulting and pruning in its storage codec). This changes no
+    /// resourceVersion.
     fn read_by(&mut self, kind: &Kind) {
         for object in self.objects.values_mut() {
             if let Some(read) = kind.read(object) {
@@ -165,7 +166,7 @@ impl Table {
         }
     }
 
-    /// Tells when something changed.
+    /// Notifies of changes.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.progress.subscribe()
     }
@@ -182,21 +183,21 @@ impl Table {
     }
 }
 
-/// Everything stored, and the kinds that are served.
+/// All stored objects, and the kinds that are served.
 #[derive(Debug)]
 pub(crate) struct State {
     /// The resourceVersion of the last change of anything.
     pub(crate) revision: u64,
     pub(crate) registry: Arc<Registry>,
-    /// How many changes each table remembers.
+    /// The number of changes that each table remembers.
     pub(crate) history: usize,
     tables: BTreeMap<Arc<str>, Table>,
     uids: BTreeMap<String, Key>,
     owned: BTreeMap<String, BTreeSet<Key>>,
     in_namespace: BTreeMap<Arc<str>, usize>,
-    /// The disruption budgets that time will change, and when.
+    /// The disruption budgets that time alone will change, and when.
     budgets: BTreeMap<Key, Timestamp>,
-    /// Where a history begins for a table made later: nothing is known before.
+    /// The revision at which the history of a new table begins.
     born: u64,
 }
 
@@ -220,7 +221,7 @@ impl State {
         state
     }
 
-    /// The same objects and kinds without their history: what writes are worked out on.
+    /// The same objects and kinds without their history. Writes work on such a copy.
     pub(super) fn copy(&self) -> Self {
         let mut copy = Self::new(self.revision, 0);
         for (resource, table) in &self.tables {
@@ -236,7 +237,7 @@ impl State {
         copy
     }
 
-    /// The objects of a resource; none for one that is not served.
+    /// The objects of a resource; `None` if it is not served.
     pub(crate) fn table(&self, resource: &str) -> Option<&Table> {
         self.tables.get(resource)
     }
@@ -267,7 +268,7 @@ impl State {
         self.in_namespace.get(namespace).copied().unwrap_or(0)
     }
 
-    /// The disruption budgets whose status time alone has changed.
+    /// The disruption budgets whose status has changed by time alone.
     pub(crate) fn late_budgets(&self, now: Timestamp) -> impl Iterator<Item = &Key> {
         let late = self.budgets.iter().filter(move |(_, end)| **end <= now);
         late.map(|(key, _)| key)
@@ -298,7 +299,7 @@ impl State {
         }
     }
 
-    /// Puts an object that was kept on disk back in its place, without history.
+    /// Adds an object from the disk, without history.
     pub(crate) fn restore(&mut self, key: Key, object: Object) {
         self.place(&key, None, Some(&object));
         if &*key.resource == CRD_RESOURCE {
@@ -367,7 +368,7 @@ impl State {
         }
     }
 
-    /// Serves the kind of a CRD that was written, or no more that of one that is gone.
+    /// Starts to serve the kind of a written CRD, or stops serving that of a removed one.
     fn serve(&mut self, change: &Change) {
         let crd = change.object.tree();
         let spec = &crd["spec"];

@@ -1,4 +1,4 @@
-//! The changes of one request, worked out before any of them is made.
+//! The changes of one request. All of them are worked out before any is made.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use super::state::{Change, Key, Object, State, Stored};
 use crate::kinds::Registry;
 
-/// What is stored, with the changes so far on top.
+/// The stored objects with the changes so far.
 pub(crate) struct Write<'a> {
     state: &'a State,
     seed: &'a [u8; 16],
@@ -39,12 +39,12 @@ impl<'a> Write<'a> {
         }
     }
 
-    /// What was changed so far, in the order of the changes.
+    /// The changes so far, in their order.
     pub(crate) fn changes(&self) -> &[Change] {
         &self.changes
     }
 
-    /// The disruption budgets whose status time alone has changed.
+    /// The disruption budgets whose status has changed by time alone.
     pub(crate) fn late_budgets(&self) -> Vec<Key> {
         self.state.late_budgets(self.now).cloned().collect()
     }
@@ -53,7 +53,7 @@ impl<'a> Write<'a> {
         self.changes
     }
 
-    /// The time of this write, as metadata says it.
+    /// The time of this write in the form of metadata.
     pub(crate) fn now(&self) -> String {
         meta_time(self.now)
     }
@@ -63,7 +63,7 @@ impl<'a> Write<'a> {
         self.now
     }
 
-    /// The time so many seconds from now, as metadata says it.
+    /// The time this many seconds from now, in the form of metadata.
     pub(crate) fn now_plus(&self, seconds: i64) -> String {
         let later = jiff::SignedDuration::from_secs(seconds);
         meta_time(self.now.checked_add(later).unwrap_or(self.now))
@@ -121,7 +121,7 @@ impl<'a> Write<'a> {
         keys
     }
 
-    /// Every object of a resource, in the order of lists.
+    /// All objects of a resource, in the order of lists.
     pub(crate) fn all_of(&self, resource: &Arc<str>, namespace: Option<&str>) -> Vec<(Key, Object)> {
         let stored = self.state.table(resource).into_iter();
         let stored = stored.flat_map(|table| table.of_namespace(namespace));
@@ -199,7 +199,7 @@ impl<'a> Write<'a> {
             .collect()
     }
 
-    /// Unique: a revision is used once, and what it makes is made at most once per purpose.
+    /// A unique digest: a revision is used once, and at most one thing is made in it for each purpose.
     fn digest(&self, purpose: &str) -> [u8; 32] {
         let mut hash = Sha256::new();
         hash.update(self.seed);
@@ -208,12 +208,12 @@ impl<'a> Write<'a> {
         hash.finalize().into()
     }
 
-    /// Creates or replaces an object; answers it with its new resourceVersion.
+    /// Creates or replaces an object. Returns it with its new resourceVersion.
     pub(crate) fn put(&mut self, key: &Key, value: Value) -> Object {
         self.change(key, value, false)
     }
 
-    /// Removes an object; answers its last state, which carries the resourceVersion of the removal.
+    /// Removes an object. Returns its last state, which has the resourceVersion of the removal.
     pub(crate) fn remove(&mut self, key: &Key, value: Value) -> Object {
         self.change(key, value, true)
     }

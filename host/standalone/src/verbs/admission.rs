@@ -1,4 +1,4 @@
-//! What every written object goes through: type, pruning, defaults, validation.
+//! The checks of every written object: type, pruning, defaults, validation.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
@@ -14,11 +14,12 @@ use crate::{
     verbs::fields::FieldCheck,
 };
 
-/// How deep an object may nest. Clients read JSON with a limit of 128 (serde_json's), and an object comes in lists,
-/// watches and patches too: one that nobody can read would stop every watch of its kind. A real API server takes 10,000.
+/// The limit for the depth of objects. Clients read JSON up to depth 128 (the limit of serde_json), and an
+/// object also comes inside lists, watches and patches. An object that nobody can read would stop every watch
+/// of its kind. A real API server accepts 10,000.
 pub(crate) const DEPTH: usize = 100;
 
-/// How deep a value nests, and of how many values it is made.
+/// The depth of a value, and the number of values in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Shape {
     pub(crate) depth: usize,
@@ -26,7 +27,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Of a value that came through a parser with a limit, so that it is safe to recurse.
+    /// Measures a value. A parser with a limit has read it, so recursion is safe.
     pub(crate) fn of(value: &Value) -> Self {
         let within = |shape: Self, inner: &Value| {
             let inner = Self::of(inner);
@@ -47,12 +48,12 @@ impl Shape {
     }
 }
 
-/// 400: nobody could read it.
+/// 400: no client could read the object.
 pub(crate) fn too_deep() -> Refusal {
     Refusal::bad_request(format!("an object nests at most {DEPTH} values deep"))
 }
 
-/// Checks that a body is an object of the kind and place that its path names, and takes its place from there.
+/// Checks that a body is an object of the kind and place in its path, and sets its place from there.
 pub(crate) fn check_place(target: &Target, object: &mut Value) -> Result<(), Refusal> {
     let (version, kind) = (target.api_version(), &target.kind.kind);
     let Some(fields) = object.as_object_mut() else {
@@ -84,7 +85,7 @@ pub(crate) fn check_place(target: &Target, object: &mut Value) -> Result<(), Ref
     }
 }
 
-/// An object that names no namespace is in that of the request; of one without namespaces it is dropped.
+/// Sets the namespace of an object that names none. Removes it from a cluster-scoped object.
 fn check_namespace(metadata: &mut Map<String, Value>, wanted: Option<&str>) -> Result<(), Refusal> {
     let found = text(metadata, "namespace");
     let Some(wanted) = wanted else {
@@ -101,7 +102,7 @@ fn check_namespace(metadata: &mut Map<String, Value>, wanted: Option<&str>) -> R
     Ok(())
 }
 
-/// A change says which object it is of (apiserver `checkName`).
+/// Checks that a change names its object (apiserver `checkName`).
 fn check_name(metadata: &Map<String, Value>, wanted: &str) -> Result<(), Refusal> {
     let found = text(metadata, "name");
     if found == wanted {
@@ -118,11 +119,11 @@ fn text<'a>(metadata: &'a Map<String, Value>, field: &str) -> &'a str {
     metadata.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Brings an object into the form in which it is stored; `old` is what stands there. Answers warnings about fields that
-/// were ignored.
+/// Brings an object into its stored form. `old` is the stored object. Returns warnings about ignored fields.
 ///
 /// # Errors
-/// 422 with every violation and its path; 400 for ignored fields where they are refused, 422 for those of a patch.
+/// 422 with every violation and its path. For ignored fields that the client refuses: 400, and 422 for a
+/// patch.
 pub(crate) fn conform(
     target: &Target,
     object: &mut Value,
@@ -154,7 +155,7 @@ pub(crate) fn conform(
     Ok(warnings)
 }
 
-/// Drops what says nothing from metadata, as a real API server does: `finalizers: []`, `creationTimestamp: null`.
+/// Removes empty metadata, as a real API server does: `finalizers: []`, `creationTimestamp: null`.
 fn tidy(object: &mut Value) {
     let Some(metadata) = object["metadata"].as_object_mut() else {
         return;
@@ -188,7 +189,7 @@ fn builtin_rules(target: &Target, object: &mut Value, now: &str) -> Result<(), V
     Ok(())
 }
 
-/// `stringData` is for writing only: it ends up, encoded, in `data`.
+/// Moves `stringData`, which is for writing only, encoded into `data`.
 fn merge_string_data(secret: &mut Value) {
     let Some(Value::Object(texts)) = secret.as_object_mut().and_then(|s| s.remove("stringData")) else {
         return;

@@ -14,9 +14,10 @@ use crate::{
     verbs::admission::{check_place, conform},
 };
 
-/// How often a generated name may be taken before the client is told (as a real API server since 1.30).
+/// How many generated names are tried before the client gets an error (as in a real API server since 1.30).
 const NAME_ATTEMPTS: u32 = 8;
-/// How much of `generateName` is used, so that the name fits a label (apiserver `maxGeneratedNameLength`).
+/// The most bytes of `generateName` that are used, so that the name fits into a label (apiserver
+/// `maxGeneratedNameLength`).
 const GENERATED: usize = 58;
 
 /// Creates the object in the body.
@@ -43,7 +44,7 @@ pub(crate) fn create(call: &Call<'_>) -> Result<Written, Refusal> {
     })
 }
 
-/// A new object needs a kind that is still there and stays.
+/// Checks that the kind of a new object is still served and not being deleted.
 fn check_kind(write: &Write<'_>, target: &Target, name: &str) -> Result<(), Refusal> {
     let kind = write.registry().find(&target.kind.group, &target.kind.plural)?;
     if kind.terminating {
@@ -53,7 +54,7 @@ fn check_kind(write: &Write<'_>, target: &Target, name: &str) -> Result<(), Refu
     Ok(())
 }
 
-/// Refuses an object that nobody can name, or that has been stored before.
+/// Refuses an object without a name, and one with the metadata of a stored object.
 fn check_name(target: &Target, object: &Value) -> Result<(), Refusal> {
     let metadata = &object["metadata"];
     let has = |field: &str| metadata[field].as_str().is_some_and(|text| !text.is_empty());
@@ -69,7 +70,7 @@ fn check_name(target: &Target, object: &Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The object's name; where it leaves that to the server, one that is not taken.
+/// The object's name, or an unused generated one if the object leaves that to the server.
 fn free_name(write: &Write<'_>, target: &Target, object: &mut Value) -> Result<String, Refusal> {
     let metadata = &mut object["metadata"];
     if let Some(name) = metadata["name"].as_str().filter(|name| !name.is_empty()) {
@@ -90,7 +91,7 @@ fn free_name(write: &Write<'_>, target: &Target, object: &mut Value) -> Result<S
     Ok(name)
 }
 
-/// What the server decides about a new object.
+/// Sets the fields of a new object that the server decides.
 fn prepare(write: &Write<'_>, target: &Target, object: &mut Value) -> Result<(), Refusal> {
     if target.version().status
         && target.kind.rules != Rules::Node

@@ -1,4 +1,4 @@
-//! Deleting an object, or all that are selected.
+//! Deletes an object, or all selected objects.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -18,11 +18,11 @@ use crate::{
     store::Object,
 };
 
-/// What a deletion is answered with.
+/// The answer to a deletion.
 pub(crate) enum Answer {
-    /// The object is still there, and on its way out.
+    /// The object still exists and is being deleted.
     Object(Object),
-    /// The object is gone: a `Status` that says so.
+    /// The object is gone. A `Status` says so.
     Status(Value),
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn delete(call: &Call<'_>) -> Result<Answer, Refusal> {
     })
 }
 
-/// Deletes what the selectors select, in one transaction; answers the objects as they were left.
+/// Deletes all selected objects in one transaction. Returns them in their last state.
 pub(crate) fn delete_collection(call: &Call<'_>) -> Result<(Vec<Object>, u64), Refusal> {
     call.target.check_namespace()?;
     let (how, preconditions) = options(call)?;
@@ -58,7 +58,7 @@ pub(crate) fn delete_collection(call: &Call<'_>) -> Result<(Vec<Object>, u64), R
     call.store.write(|write| {
         let mut deleted = Vec::new();
         for (key, _) in write.all_of(&call.target.kind.storage, selection.namespace.as_deref()) {
-            // What was garbage of one deleted before is gone by now.
+            // An object that was garbage of one deleted before is already gone.
             let Some(object) = write.get(&key).filter(|object| selection.matches(object)) else {
                 continue;
             };
@@ -75,14 +75,14 @@ pub(crate) fn delete_collection(call: &Call<'_>) -> Result<(Vec<Object>, u64), R
     })
 }
 
-/// The options of a deletion: from the body or, where there is none, from the query.
+/// The options of a deletion: from the body, or without a body from the query.
 fn options(call: &Call<'_>) -> Result<(How, Preconditions), Refusal> {
     call.query.refuse_dry_run()?;
     if call.body.is_empty() {
         return DeleteOptions::from_query(call.query)?.read();
     }
     let options = DeleteOptions::parse(call.json()?)?;
-    // Any apiVersion will do, as with a real API server: clients send that of the object.
+    // Every apiVersion is accepted, as in a real API server: clients send that of the object.
     let other = |kind: &&str| !["", "DeleteOptions"].contains(kind);
     if let Some(kind) = options.kind.as_deref().filter(other) {
         let version = options.api_version.as_deref().unwrap_or("v1");
@@ -92,7 +92,7 @@ fn options(call: &Call<'_>) -> Result<(How, Preconditions), Refusal> {
     options.read()
 }
 
-/// How a client wants something deleted (meta/v1).
+/// The options of a deletion (meta/v1).
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct DeleteOptions {
@@ -113,7 +113,7 @@ struct Demands {
 }
 
 impl DeleteOptions {
-    /// Null is as good as none.
+    /// Parses the options. Null counts as none.
     pub(super) fn parse(body: Value) -> Result<Self, Refusal> {
         if !(body.is_object() || body.is_null()) {
             return Err(Refusal::bad_request("DeleteOptions are a JSON object"));
@@ -133,7 +133,7 @@ impl DeleteOptions {
         })
     }
 
-    /// What they ask for; 422 where that makes no sense (apimachinery `ValidateDeleteOptions`).
+    /// The meaning of the options; 422 if they contradict each other (apimachinery `ValidateDeleteOptions`).
     pub(super) fn read(self) -> Result<(How, Preconditions), Refusal> {
         if self.dry_run.is_some_and(|runs| !runs.is_empty()) {
             return Err(Refusal::not_implemented("dryRun"));

@@ -1,7 +1,7 @@
-//! Evicting a pod: a deletion that its disruption budget must allow (policy/v1 `Eviction`).
+//! Evictions: deletions of pods that their disruption budget must allow (policy/v1 `Eviction`).
 //!
-//! The budget pays and the pod goes in one transaction. Where a real API server charges the budget first and then finds
-//! that a precondition does not hold, here nothing has changed.
+//! The budget is charged and the pod deleted in one transaction. A real API server charges the budget first
+//! and may then find that a precondition fails; here nothing changes in that case.
 
 use polity_kube_rules::{conditions, deletion::is_deleting};
 use serde_json::{Value, json};
@@ -16,10 +16,10 @@ use crate::{
     store::{Key, Object, Write},
 };
 
-/// The versions of `Eviction` that are understood: they are alike.
+/// The versions of `Eviction` that are accepted. They are alike.
 const VERSIONS: [&str; 2] = ["policy/v1", "policy/v1beta1"];
 
-/// Evicts the pod that the request names; answers a `Status` that says so, and warnings.
+/// Evicts the pod that the request names. Returns a `Status`, and warnings.
 pub(crate) fn evict(call: &Call<'_>) -> Result<(Value, Vec<String>), Refusal> {
     let target = call.target;
     let (key, name) = target.named()?;
@@ -45,7 +45,7 @@ pub(crate) fn evict(call: &Call<'_>) -> Result<(Value, Vec<String>), Refusal> {
     })
 }
 
-/// What a conflict speaks of: the kind, where other refusals name the resource.
+/// The object of a conflict. It names the kind, where other refusals name the resource.
 fn subject(name: &str) -> Subject<'_> {
     Subject {
         group: "",
@@ -54,7 +54,7 @@ fn subject(name: &str) -> Subject<'_> {
     }
 }
 
-/// Refuses a body that is no eviction of this pod. One that does not say what it is, is taken for one.
+/// Refuses a body that is no eviction of this pod. A body without a kind counts as an eviction.
 fn check(eviction: &Value, key: &Key) -> Result<(), Refusal> {
     if !eviction.is_object() {
         return Err(Refusal::bad_request("the body is no JSON object"));
@@ -80,7 +80,8 @@ fn check(eviction: &Value, key: &Key) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Why a pod does not meet the preconditions, in the words of an eviction; one that is empty demands nothing.
+/// The error if a pod does not meet the preconditions, in the words of an eviction. An empty precondition
+/// demands nothing.
 fn demand(preconditions: &Preconditions, pod: &Value) -> Result<(), String> {
     let Preconditions {
         uid,
@@ -103,13 +104,13 @@ fn demand(preconditions: &Preconditions, pod: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a pod does not serve, or no more: its budget need not be asked.
+/// Whether a pod does not serve, or no longer: then its budget is not asked.
 fn is_lost_anyway(pod: &Value) -> bool {
     let phase = pod["status"]["phase"].as_str();
     matches!(phase, Some("Succeeded" | "Failed" | "Pending")) || is_deleting(pod)
 }
 
-/// Asks the pod's budget, if it has one.
+/// Charges the pod's budget, if it has one.
 fn charge(write: &mut Write<'_>, key: &Key, (pod, seen): (&Object, &Value)) -> Result<(), Refusal> {
     let Some((at, stored)) = budget::the_one_for(write, key, pod)? else {
         return Ok(());
@@ -122,7 +123,7 @@ fn charge(write: &mut Write<'_>, key: &Key, (pod, seen): (&Object, &Value)) -> R
     Ok(())
 }
 
-/// Says in the pod's conditions why it goes.
+/// Sets the condition of the pod that says why it goes.
 fn mark(write: &mut Write<'_>, key: &Key, pod: Object) -> Object {
     let condition = json!({
         "type": "DisruptionTarget",

@@ -1,5 +1,5 @@
-//! The fields of a body that are ignored, because they stand in it twice or the schema does not know them: refused,
-//! warned of, or not told of, as the client asks by `fieldValidation`.
+//! The fields of a body that are ignored, because they occur twice or the schema does not know them. By
+//! `fieldValidation` the client chooses whether they are refused, reported as warnings, or dropped silently.
 
 use serde_json::{Map, Value};
 
@@ -13,16 +13,16 @@ use crate::http::{
 /// The fields of an operation of a JSON patch.
 const OPERATION: [&str; 4] = ["op", "path", "from", "value"];
 
-/// What is wrong with the fields of a body, as far as it is known.
+/// The problems with the fields of a body, as far as they are known.
 pub(crate) struct FieldCheck {
     validation: FieldValidation,
-    /// In the words of a real API server: `duplicate field "spec.x"`.
+    /// Problems in the words of a real API server: `duplicate field "spec.x"`.
     problems: Vec<String>,
     is_patch: bool,
 }
 
 impl FieldCheck {
-    /// Of a body with these duplicate fields.
+    /// The problems of a body with these duplicate fields.
     pub(crate) fn new(validation: FieldValidation, duplicates: &[String]) -> Self {
         Self {
             validation,
@@ -31,7 +31,7 @@ impl FieldCheck {
         }
     }
 
-    /// The same, of a merge patch.
+    /// The same for a merge patch.
     pub(crate) fn of_merge_patch(self) -> Self {
         Self {
             is_patch: true,
@@ -39,7 +39,7 @@ impl FieldCheck {
         }
     }
 
-    /// The same, of a JSON patch: its operations have few fields.
+    /// The same for a JSON patch, whose operations have few fields.
     pub(crate) fn of_json_patch(self, patch: &Value) -> Self {
         let operations = patch.as_array().into_iter().flatten().enumerate();
         let fields = operations.flat_map(|(index, operation)| {
@@ -59,10 +59,10 @@ impl FieldCheck {
         }
     }
 
-    /// Warnings about these and about the fields that were unknown in `object`.
+    /// Returns warnings about these fields and about the unknown fields of `object`.
     ///
     /// # Errors
-    /// 400, or for a patch 422, where the client wants no field to be ignored.
+    /// 400, or for a patch 422, if the client wants no field to be ignored.
     pub(crate) fn judge(
         mut self,
         target: &Target,
@@ -81,7 +81,7 @@ impl FieldCheck {
         self.warnings_of(&target.kind.kind, &target.version().name)
     }
 
-    /// Warnings about the body of a kind that has no schema here; 400 where it must be without.
+    /// Returns warnings about a body without a schema here; 400 if the client wants no field to be ignored.
     pub(crate) fn warnings_of(self, kind: &str, version: &str) -> Result<Vec<String>, Refusal> {
         self.warnings(|why| {
             Refusal::bad_request(format!(

@@ -1,4 +1,4 @@
-//! What can be done with objects.
+//! The verbs: what can be done with objects.
 
 mod admission;
 mod create;
@@ -27,7 +27,7 @@ use crate::{
     verbs::fields::FieldCheck,
 };
 
-/// A request for objects, taken apart.
+/// A parsed request for objects.
 pub(crate) struct Call<'a> {
     pub(crate) store: &'a Store,
     pub(crate) target: &'a Target,
@@ -38,7 +38,7 @@ pub(crate) struct Call<'a> {
 /// An object that was written.
 pub(crate) struct Written {
     pub(crate) object: Object,
-    /// For the `Warning` header.
+    /// Warnings for the `Warning` header.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ impl Call<'_> {
         json::parse(self.body).map_err(|error| Refusal::bad_request(format!("the body is no JSON: {error}")))
     }
 
-    /// What every write reads and checks first.
+    /// Reads and checks what every write needs first.
     fn begin_write(&self) -> Result<(Value, FieldCheck), Refusal> {
         self.query.refuse_dry_run()?;
         let validation = self.query.field_validation()?;

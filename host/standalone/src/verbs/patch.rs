@@ -13,14 +13,14 @@ use crate::{
 /// How many operations a JSON patch may have (apiserver `maxJSONPatchOperations`).
 const OPERATIONS: usize = 10_000;
 
-/// How much `copy` operations of one patch may copy, in bytes (apiserver `MaxJSONPatchCopyBytes`): a row of
-/// them can double the object each time.
+/// The most bytes that the `copy` operations of one patch may copy (apiserver `MaxJSONPatchCopyBytes`). A
+/// sequence of them can double the object each time.
 const COPIED: usize = 3 << 20;
 
-/// How many values `move` operations of one patch may move: each of them is looked at.
+/// The most values that the `move` operations of one patch may move, because each value is visited.
 const MOVED: usize = 1 << 20;
 
-/// How the body of a patch is to be read.
+/// The kind of a patch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum PatchKind {
     Json,
@@ -28,7 +28,7 @@ pub(crate) enum PatchKind {
 }
 
 impl PatchKind {
-    /// By content type; 415 for the kinds of patches that this server does not apply.
+    /// The kind of a content type; 415 for kinds of patches that this server does not apply.
     pub(crate) fn of(content_type: Option<&str>) -> Result<Self, Refusal> {
         let media = content_type
             .unwrap_or_default()
@@ -117,7 +117,7 @@ impl Patch {
                             "a JSON patch moves at most {MOVED} values"
                         )));
                     }
-                    // Operations that were applied before a failing one are lost with the copy they changed.
+                    // If an operation fails, the changed copy is dropped with the operations before it.
                     json_patch::patch(object, std::slice::from_ref(operation)).map_err(refused)?;
                 }
             }
@@ -126,8 +126,8 @@ impl Patch {
     }
 }
 
-/// Refuses what would nest an object too deep: a row of operations can put it into itself again and again. Answers how
-/// many values are moved.
+/// Refuses an operation that would nest an object too deep: a sequence of operations can put it into itself
+/// again and again. Returns how many values are moved.
 fn check_depth(object: &Value, operation: &PatchOperation) -> Result<usize, Refusal> {
     let (path, value) = match operation {
         PatchOperation::Add(add) => (&add.path, Some(&add.value)),

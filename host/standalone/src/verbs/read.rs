@@ -19,7 +19,7 @@ pub(crate) struct Page {
     pub(crate) metadata: Value,
 }
 
-/// Where the next page of a list begins: after this object, in the state at this revision.
+/// A continue token: the next page begins after this object, in the state of this revision.
 #[derive(Serialize, Deserialize)]
 struct Continue {
     revision: u64,
@@ -40,7 +40,7 @@ pub(crate) fn get(call: &Call<'_>) -> Result<Object, Refusal> {
         .ok_or_else(|| Refusal::not_found(call.target.subject(name)))
 }
 
-/// The objects that are selected, in the order of their names.
+/// The selected objects, sorted by name.
 pub(crate) fn list(call: &Call<'_>) -> Result<Page, Refusal> {
     let selection = Selection::of(call.target, call.query)?;
     let state = call.store.read();
@@ -98,7 +98,7 @@ pub(crate) fn list(call: &Call<'_>) -> Result<Page, Refusal> {
     })
 }
 
-/// The revision to list at, and the object to begin after.
+/// The revision to list at, and the object after which the page begins.
 fn start(query: &Query, state: &State) -> Result<(u64, Option<Place>), Refusal> {
     if let Some(token) = query.get("continue") {
         let token = Continue::decode(token)?;

@@ -1,4 +1,4 @@
-//! Which objects a list, a watch or a collection delete means: namespace, labels and fields.
+//! The objects that a list, a watch or a collection delete selects: by namespace, labels and fields.
 
 use polity_kube_rules::{fields::FieldSelector, labels::LabelSelector};
 
@@ -8,17 +8,18 @@ use crate::{
     store::Object,
 };
 
-/// Which objects of a kind are meant.
+/// A selection of objects of a kind.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
-    /// None: all namespaces.
+    /// `None` selects all namespaces.
     pub(crate) namespace: Option<String>,
     labels: LabelSelector,
     fields: FieldSelector,
 }
 
 impl Selection {
-    /// What a collection request selects; 400 for a selector that is none, or of a field that the kind has not.
+    /// The selection of a request for a collection; 400 if a selector is invalid or names a field that the
+    /// kind does not have.
     pub(crate) fn of(target: &Target, query: &Query) -> Result<Self, Refusal> {
         let labels = query.get("labelSelector").unwrap_or_default().parse();
         Ok(Self {
@@ -28,7 +29,7 @@ impl Selection {
         })
     }
 
-    /// Whether a stored object is meant.
+    /// Whether a stored object is selected.
     pub(crate) fn matches(&self, object: &Object) -> bool {
         let is_there = |wanted: &str| object.at("metadata.namespace").as_str().unwrap_or_default() == wanted;
         let has_labels = || self.labels.matches_labels(&object.at("metadata.labels"));
@@ -37,13 +38,13 @@ impl Selection {
             && self.fields.matches_text(object.json())
     }
 
-    /// Whether labels or fields narrow it.
+    /// Whether labels or fields restrict it.
     pub(crate) fn is_narrow(&self) -> bool {
         !self.labels.is_empty() || !self.fields.is_empty()
     }
 }
 
-/// The field selector that a text is for objects of a kind as they are stored.
+/// The field selector of a text, for objects of a kind in their stored form.
 fn fields(text: &str, kind: &Kind) -> Result<FieldSelector, Refusal> {
     let selector: FieldSelector = text
         .parse()

@@ -1,4 +1,4 @@
-//! Replacing an object, and what update and patch have in common.
+//! Replaces an object. Also the code that update and patch share.
 
 use polity_kube_rules::{deletion::is_deleting, finalizers};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Metadata that only the server changes.
+/// The metadata that only the server changes.
 const SERVER_OWNED: [&str; 6] = [
     "uid",
     "creationTimestamp",
@@ -47,7 +47,7 @@ pub(crate) fn update(call: &Call<'_>) -> Result<Written, Refusal> {
         let stored = write
             .get(&key)
             .ok_or_else(|| Refusal::not_found(target.subject(name)))?;
-        // In a replacement a uid is a precondition; in a patch it is an attempt to change it.
+        // In an update a uid is a precondition. In a patch it is an attempt to change the uid.
         let uid = object["metadata"]["uid"]
             .as_str()
             .filter(|uid| !uid.is_empty())
@@ -62,7 +62,7 @@ pub(crate) fn update(call: &Call<'_>) -> Result<Written, Refusal> {
     })
 }
 
-/// Stores what is wanted, in the form of the request, in place of an object.
+/// Stores the wanted object, in the version of the request, in place of the old one.
 pub(super) fn replace(
     write: &mut Write<'_>,
     target: &Target,
@@ -94,7 +94,7 @@ pub(super) fn replace(
     Ok(Written { object, warnings })
 }
 
-/// A resourceVersion in the body is one that the object must have.
+/// Checks the resourceVersion of the body, which is a precondition.
 fn check_version(target: &Target, key: &Key, stored: &Value, object: &Value) -> Result<(), Refusal> {
     let wanted = object["metadata"]["resourceVersion"]
         .as_str()
@@ -108,8 +108,9 @@ fn check_version(target: &Target, key: &Key, stored: &Value, object: &Value) -> 
     Ok(())
 }
 
-/// What is set once stays. A uid or a grace period that is left out is taken from what is stored, and so is the time of a
-/// deletion that has begun (apiserver `BeforeUpdate`). A change of the status leaves the deletion alone anyway.
+/// Checks metadata that never changes once it is set. A missing uid or grace period is taken from the stored
+/// object, and so is the time of a deletion that has begun (apiserver `BeforeUpdate`). A change of the status
+/// never changes the deletion.
 fn check_metadata(target: &Target, key: &Key, stored: &Value, object: &Value) -> Result<(), Refusal> {
     let (old, new) = (&stored["metadata"], &object["metadata"]);
     let whole = target.part == Part::Whole;
@@ -135,7 +136,7 @@ fn check_metadata(target: &Target, key: &Key, stored: &Value, object: &Value) ->
     Err(Refusal::invalid(target.kind.invalid_subject(&key.name), &causes))
 }
 
-/// The part of `object` that this request may change, on top of what is stored.
+/// The stored object with the part of `object` that this request may change.
 fn combine(target: &Target, stored: &Value, mut object: Value) -> Value {
     if target.part == Part::Status {
         return with_status(stored, object);
@@ -150,7 +151,7 @@ fn combine(target: &Target, stored: &Value, mut object: Value) -> Value {
     object
 }
 
-/// What is stored, with the status of `object`. Mostly nothing else differs: then no copy is made.
+/// The stored object with the status of `object`. If nothing else differs, which is usual, no copy is made.
 fn with_status(stored: &Value, mut object: Value) -> Value {
     fn rest(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
         object
@@ -178,7 +179,7 @@ fn take(object: &mut Value, field: &str, value: Option<Value>) {
     };
 }
 
-/// Refuses what may not change.
+/// Refuses changes of immutable fields.
 fn check_change(target: &Target, key: &Key, stored: &Value, next: &Value) -> Result<(), Refusal> {
     let mut causes = Vec::new();
     if is_deleting(stored) {
@@ -229,7 +230,7 @@ fn immutable_changes(target: &Target, stored: &Value, next: &Value) -> Vec<Cause
     causes
 }
 
-/// Whether anything but metadata, and status where it is a subresource, differs.
+/// Whether anything differs besides metadata, and besides the status if that is a subresource.
 fn content_differs(target: &Target, stored: &Value, next: &Value) -> bool {
     let counts = |field: &str| field != "metadata" && (field != "status" || !target.version().status);
     let (Some(old), Some(new)) = (stored.as_object(), next.as_object()) else {

@@ -1,4 +1,4 @@
-//! What a budget may be, beyond its schema (kube-apiserver, `ValidatePodDisruptionBudget`).
+//! Validates a budget beyond its schema (kube-apiserver, `ValidatePodDisruptionBudget`).
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::{
 /// Numbers of pods are 32 bits wide.
 const MOST_PODS: i64 = i32::MAX as i64;
 
-/// Everything that is wrong with a budget's spec.
+/// All errors in a budget's spec.
 pub(crate) fn admit(budget: &Value) -> Result<(), Vec<Cause>> {
     let spec = &budget["spec"];
     let mut causes = Vec::new();

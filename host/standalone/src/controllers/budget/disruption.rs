@@ -1,4 +1,4 @@
-//! Whether a pod may be evicted, and what its budget pays for it (kube-apiserver, `EvictionREST`).
+//! Whether a pod may be evicted, and how its budget is charged (kube-apiserver, `EvictionREST`).
 
 use polity_kube_rules::time::meta_time;
 use serde_json::{Value, json};
@@ -9,12 +9,13 @@ use crate::{
     store::{Key, Object, Write},
 };
 
-/// How many pods a budget may name that were evicted and are not deleted yet (kube-apiserver `MaxDisruptedPodSize`).
+/// The most pods that a budget may list as evicted and not yet deleted (kube-apiserver
+/// `MaxDisruptedPodSize`).
 const DISRUPTED: usize = 2_000;
-/// When to come back to a budget that is being worked on, in seconds (kube-apiserver).
+/// When to retry an eviction whose budget is not computed yet, in seconds (kube-apiserver).
 const SOON: u32 = 10;
 
-/// The budget that covers a pod, if there is one; 500 where there are more: nobody could charge both.
+/// The budget that covers a pod, if any; 500 if there are several: both cannot be charged.
 pub(crate) fn the_one_for(
     write: &Write<'_>,
     pod: &Key,
@@ -29,8 +30,8 @@ pub(crate) fn the_one_for(
     Ok(budgets.pop())
 }
 
-/// Whether a pod may go without asking its budget: it is not healthy, and the budget says that such pods always may,
-/// or has what it wants without them.
+/// Whether a pod may go without its budget's consent: it is not healthy, and the budget either always allows
+/// that for such pods or has enough healthy pods without them.
 pub(crate) fn is_spared(budget: &Value, pod: &Value) -> bool {
     let count = |field: &str| budget["status"][field].as_i64().unwrap_or(0);
     let always = budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow";
@@ -38,7 +39,7 @@ pub(crate) fn is_spared(budget: &Value, pod: &Value) -> bool {
     !is_healthy(pod) && (always || (desired > 0 && count("currentHealthy") >= desired))
 }
 
-/// The budget after one more disruption, by a pod of this name; 429 where it allows none.
+/// The budget after one more disruption, by a pod of this name; 429 if it allows none.
 pub(crate) fn charge(name: &str, budget: &Value, pod: &str, now: jiff::Timestamp) -> Result<Value, Refusal> {
     let (metadata, status) = (&budget["metadata"], &budget["status"]);
     let count = |field: &str| status[field].as_i64().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Which budgets a write touches.
+//! Finds the budgets that a write affects.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,14 +13,15 @@ use crate::store::{Change, Key, Object, Stored, Write};
 
 const PODS: &str = "pods";
 
-/// Brings the budgets up to date that time alone has changed: before a write, so that it decides on the truth.
+/// Updates the budgets that changed by time alone. This runs before a write, so that the write decides on the
+/// present state.
 pub(crate) fn catch_up(write: &mut Write<'_>) {
     for key in write.late_budgets() {
         renew(write, &key);
     }
 }
 
-/// Brings every budget up to date that the changes made so far touch.
+/// Updates all budgets that the changes so far affect.
 pub(crate) fn follow(write: &mut Write<'_>) {
     for key in touched(write) {
         renew(write, &key);
@@ -29,7 +30,7 @@ pub(crate) fn follow(write: &mut Write<'_>) {
 
 fn touched(write: &Write<'_>) -> BTreeSet<Key> {
     let mut budgets = BTreeSet::new();
-    // A pod as it was and as it is: it can leave one budget for another.
+    // The pod before and after the change: it can leave one budget for another.
     let mut pods: BTreeMap<Arc<str>, Vec<Object>> = BTreeMap::new();
     for change in write.changes() {
         match &*change.key.resource {
@@ -58,7 +59,7 @@ fn touched(write: &Write<'_>) -> BTreeSet<Key> {
     budgets
 }
 
-/// Whether a pod's change is of something that budgets look at.
+/// Whether a pod changed in something that budgets count.
 fn matters(change: &Change) -> bool {
     let seen = |pod: &Object| {
         (

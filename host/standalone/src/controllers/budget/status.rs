@@ -1,4 +1,4 @@
-//! What the status of a budget says.
+//! Computes the status of a budget.
 
 use jiff::Timestamp;
 use polity_kube_rules::{conditions, deletion::is_deleting, time::meta_time};
@@ -6,12 +6,12 @@ use serde_json::{Map, Value, json};
 
 use super::{DELETION, is_healthy};
 
-/// The status of a budget that nobody has looked at.
+/// The status of a new budget.
 pub(crate) fn first() -> Value {
     json!({ "disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0 })
 }
 
-/// The status of `budget` over the pods that it covers, of which its controllers want `scale`.
+/// The status of `budget`. `pods` are the pods that it covers; their controllers want `scale` pods.
 pub(super) fn of(budget: &Value, pods: &[Value], scale: i64, now: Timestamp) -> Value {
     let spec = &budget["spec"];
     let covered = i64::try_from(pods.len()).unwrap_or(i64::MAX);
@@ -28,7 +28,7 @@ pub(super) fn of(budget: &Value, pods: &[Value], scale: i64, now: Timestamp) -> 
     let counts =
         |pod: &&Value| !is_deleting(pod) && is_healthy(pod) && !is_leaving(&disrupted, name(pod), now);
     let healthy = i64::try_from(pods.iter().filter(counts).count()).unwrap_or(i64::MAX);
-    // None where none is expected: the first pods may be there before they are counted.
+    // No disruption is allowed if no pods are expected: the first pods may exist before they are counted.
     let allowed = if expected > 0 {
         (healthy - desired).max(0)
     } else {
@@ -49,7 +49,7 @@ pub(super) fn of(budget: &Value, pods: &[Value], scale: i64, now: Timestamp) -> 
     status
 }
 
-/// Says in the condition `DisruptionAllowed` whether a disruption is allowed.
+/// Sets the condition `DisruptionAllowed`.
 pub(super) fn set_condition(status: &mut Value, now: Timestamp) {
     let (said, reason) = if status["disruptionsAllowed"].as_i64() > Some(0) {
         ("True", "SufficientPods")
@@ -67,13 +67,13 @@ pub(super) fn set_condition(status: &mut Value, now: Timestamp) {
     conditions::set(status, condition);
 }
 
-/// When the first of a budget's `disruptedPods` counts again; none where it has none.
+/// When the first of a budget's `disruptedPods` counts again; `None` if there are none.
 pub(crate) fn earliest_end(budget: &Value) -> Option<Timestamp> {
     let disrupted = budget["status"]["disruptedPods"].as_object()?;
     disrupted.values().filter_map(end).min()
 }
 
-/// Those of `disruptedPods` that are there, are not being deleted, and may still be.
+/// The `disruptedPods` that still exist, are not being deleted, and whose time is not over.
 fn still_disrupted(budget: &Value, pods: &[Value], now: Timestamp) -> Map<String, Value> {
     let known = &budget["status"]["disruptedPods"];
     let staying = pods.iter().filter(|pod| !is_deleting(pod));
@@ -106,20 +106,20 @@ pub(super) enum Amount {
 }
 
 impl Amount {
-    /// None where the field is absent, or no number and no percentage.
+    /// `None` if the field is absent, or neither a number nor a percentage.
     pub(super) fn read(field: &Value) -> Option<Self> {
         match field {
             Value::String(text) => {
                 let digits = text.strip_suffix('%')?;
                 let all = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-                // More digits than fit are more than any percentage.
+                // A number with too many digits is more than any percentage.
                 all.then(|| Self::Percent(digits.parse().unwrap_or(i64::MAX)))
             }
             other => other.as_i64().map(Self::Pods),
         }
     }
 
-    /// So many of `total`, rounded up.
+    /// This amount of `total`, rounded up.
     fn of(self, total: i64) -> i64 {
         match self {
             Self::Pods(pods) => pods,

@@ -15,7 +15,7 @@ enum Step {
     Field(String),
     Index(i64),
     Each,
-    /// Items of a list whose value at the path equals (or not) a literal.
+    /// The items of a list whose value at the path equals a literal, or does not.
     Filter {
         path: JsonPath,
         equal: bool,
@@ -24,7 +24,7 @@ enum Step {
 }
 
 impl JsonPath {
-    /// Everything the path names in `value`.
+    /// All values that the path names in `value`.
     pub(crate) fn find<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
         self.steps.iter().fold(vec![value], |found, step| {
             found.into_iter().flat_map(|value| step.apply(value)).collect()
@@ -91,7 +91,7 @@ impl FromStr for JsonPath {
     }
 }
 
-/// The first step of a path, and what follows it.
+/// The first step of a path, and the rest.
 fn next(text: &str) -> Result<(Option<Step>, &str), String> {
     if text.starts_with("..") {
         return Err("recursive descent (..) is not supported".to_owned());
@@ -125,7 +125,7 @@ fn field_end(text: &str) -> usize {
     text.len()
 }
 
-/// Where the bracket ends, quotes and inner brackets skipped.
+/// The position of the closing bracket. Quotes and inner brackets are skipped.
 fn closing(text: &str) -> Option<usize> {
     let mut quote = None;
     let mut depth = 0;

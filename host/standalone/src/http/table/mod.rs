@@ -16,18 +16,18 @@ pub(crate) struct Column {
     pub(crate) kind: String,
     pub(crate) format: String,
     pub(crate) description: String,
-    /// Above 0: shown by `-o wide` only.
+    /// Columns with a priority above 0 are shown by `-o wide` only.
     pub(crate) priority: i64,
     pub(crate) path: JsonPath,
-    /// The cell of an object that has nothing there.
+    /// The cell of an object without a value.
     pub(crate) absent: Value,
 }
 
 impl Column {
-    /// A column of our own.
+    /// A column of a builtin kind.
     ///
     /// # Panics
-    /// When the path does not parse.
+    /// The path does not parse.
     pub(crate) fn new(name: &str, kind: &str, path: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -40,7 +40,7 @@ impl Column {
         }
     }
 
-    /// How long ago the object was created.
+    /// A column with the age of the object.
     pub(crate) fn age() -> Self {
         Self::new("Age", "date", ".metadata.creationTimestamp")
     }
@@ -55,7 +55,8 @@ impl Column {
         })
     }
 
-    /// The cell of an object; null is shown as `<none>`, and a value of another type than the column's as null.
+    /// The cell of an object. Null is shown as `<none>`. A value that has another type than the column
+    /// becomes null.
     fn cell(&self, object: &Value, now: Timestamp) -> Value {
         let found = self.path.find(object);
         let Some(&first) = found.first() else {
@@ -90,7 +91,7 @@ fn since(value: &Value, now: Timestamp) -> Value {
         .map_or_else(|_| json!("<invalid>"), |time| json!(age(time, now)))
 }
 
-/// How much of each object a row carries: the query parameter `includeObject`.
+/// How much of each object a row contains: the query parameter `includeObject`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) enum Include {
     None,

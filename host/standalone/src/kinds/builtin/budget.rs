@@ -1,4 +1,5 @@
-//! Disruption budgets (policy/v1). What their schema cannot say is checked in [`crate::controllers::budget`].
+//! Disruption budgets (policy/v1). The rules that a schema cannot express are in
+//! [`crate::controllers::budget`].
 
 use serde_json::json;
 

@@ -1,6 +1,7 @@
-//! Volumes, claims and attachments: what a drain reads of them. Nothing here binds or attaches: a claim and a volume
-//! stay `Pending`, an attachment stays as it is, until somebody writes their status. Nor are they given the finalizers
-//! whose controllers would have to be here (`kubernetes.io/pv-protection`, `kubernetes.io/pvc-protection`).
+//! Volumes, claims and attachments, as far as a drain reads them. Nothing here binds or attaches. A claim and
+//! a volume stay `Pending`, and an attachment stays as it is, until somebody writes their status. They do not
+//! get the finalizers `kubernetes.io/pv-protection` and `kubernetes.io/pvc-protection`, because the
+//! controllers of these are not here.
 
 use serde_json::json;
 
