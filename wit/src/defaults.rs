@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-/// A policy's configuration as it is handed to the policy: what a binding gives, with the defaults that the schema in
-/// the policy's manifest has for its fields. A configuration that is no object is left as it is.
+/// A policy's configuration as the policy gets it: the binding's, with the defaults from the schema in the
+/// policy's manifest. A configuration that is not an object stays as it is.
 pub fn with_defaults(schema: &Value, given: Option<&Value>) -> Value {
     let mut config = given.cloned().unwrap_or_else(|| Value::Object(Map::new()));
     if let (Value::Object(config), Some(Value::Object(properties))) = (&mut config, schema.get("properties"))

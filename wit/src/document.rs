@@ -1,7 +1,7 @@
-//! JSON that a policy wrote, read once.
+//! JSON that a policy wrote, parsed once.
 //!
-//! A request is matched by its text, checked by its tree and performed with that same tree: nothing reads the text a
-//! second time, so nothing can be checked as one thing and used as another.
+//! A request is matched by its text, checked by its tree, and performed with that same tree. The text is not
+//! parsed a second time, so it cannot be checked as one thing and used as another.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{Code, Failure, Json};
 
-/// A JSON document as a policy wrote it: equal when its text is.
+/// A JSON document as a policy wrote it. Two documents are equal if their texts are.
 #[derive(Clone)]
 pub struct Document {
     text: Json,
@@ -22,7 +22,8 @@ impl Document {
     /// The document's tree.
     ///
     /// # Errors
-    /// `invalid-argument` where the text is not JSON. `what` names the document: `vm.clone`, `patch`.
+    /// `invalid-argument` if the text is not JSON. `what` names the document in the message: `vm.clone`,
+    /// `patch`.
     pub fn tree(&self, what: &str) -> Result<&Value, Failure> {
         match &self.tree {
             Ok(tree) => Ok(tree),
@@ -36,7 +37,7 @@ impl Document {
     /// The document's tree, which must be an object.
     ///
     /// # Errors
-    /// `invalid-argument` where it is none.
+    /// `invalid-argument` if it is not an object.
     pub fn object(&self, what: &str) -> Result<&Value, Failure> {
         match self.tree(what)? {
             tree if tree.is_object() => Ok(tree),

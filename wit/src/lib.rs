@@ -1,11 +1,11 @@
-//! The contract between Polity and its policies, once: its WIT as text ([`wit`]), and its types in plain Rust.
+//! The contract between Polity and its policies: its WIT as text ([`wit`]), and its types in plain Rust.
 //!
-//! `types.wit` documents each type. The mirror in Rust exists so that core, the adapters and the recordings need no
-//! WebAssembly: the sandbox alone converts between the two. What an author of a policy writes against is `polity-sdk`,
-//! whose types are generated from the same WIT.
+//! `types.wit` documents each type. The Rust types exist so that core, the adapters and the recordings need
+//! no WebAssembly. Only the sandbox converts between the two. Authors of policies use `polity-sdk`, whose
+//! types are generated from the same WIT.
 //!
-//! **What it never does.** No I/O, no clock, no decision: it knows what is said between a host and a policy, and nothing
-//! of how either of them works.
+//! **Not here.** No I/O, no clock, no decisions. This crate knows what a host and a policy tell each other,
+//! and nothing of how they work.
 
 mod defaults;
 mod document;

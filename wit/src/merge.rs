@@ -1,28 +1,28 @@
-//! What a conclusion's patch means for its object.
+//! The meaning of a conclusion's patch for its object.
 //!
-//! A patch is a JSON merge patch, read against the snapshot that the pass saw. `finalizers`, `ownerReferences`,
-//! `conditions` and `taints` merge by key, so that two writers of different elements do not meet; a list whose elements
-//! have no key, or one twice, is a value like any other. The host publishes by these rules, and so does the test kit of
-//! the SDK.
+//! A patch is a JSON merge patch against the snapshot that the pass saw. `finalizers`, `ownerReferences`,
+//! `conditions` and `taints` merge by key, so that two writers of different elements do not conflict. A list
+//! with an element that has no key, or the key of another element, is a value like any other. The host
+//! publishes by these rules, and the test kit of the SDK uses them too.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-/// A dotted path, elements of a list by key in brackets: `status.conditions[Ready]`.
+/// A dotted path. Elements of lists are named by their key in brackets: `status.conditions[Ready]`.
 pub type EditPath = String;
 
-/// One value that a patch writes.
+/// A value that a patch writes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Edited {
-    /// Where it stands.
+    /// The path of the value.
     pub path: EditPath,
     /// Whether the value is removed.
     pub removes: bool,
 }
 
-/// The object with a patch against `snapshot` on top of what stands now.
+/// Applies a patch against `snapshot` to the present object.
 pub fn onto(snapshot: &Value, patch: &Value, current: &Value) -> Value {
     let mut desired = current.clone();
     merge("", patch, Some(snapshot), &mut desired);
@@ -49,15 +49,15 @@ pub fn declares(declared: &str, edited: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// One edited value.
+/// An edited value.
 pub struct Leaf<'a> {
-    /// Where it stands.
+    /// The path of the value.
     pub path: EditPath,
     /// For an element of a list that merges by key: the path of the list, and its key.
     list: Option<(String, String)>,
-    /// What stood there in the snapshot.
+    /// The value in the snapshot.
     pub base: Option<&'a Value>,
-    /// What is to stand there; owned where it is made of what the patch says and what stood there.
+    /// The wanted value. It is owned if it is computed from the patch and the value in the snapshot.
     pub wanted: Option<Cow<'a, Value>>,
 }
 
@@ -79,17 +79,17 @@ impl Leaf<'_> {
     }
 }
 
-/// How far a path leads.
+/// Where a path leads in an object.
 enum Reached<'a> {
-    /// This stands there.
+    /// The value at the path.
     There(&'a Value),
-    /// This is no object, and has to go before anything can stand below it.
+    /// This value is not an object. It must go before anything can stand below it.
     InTheWay(&'a Value),
     Nothing,
 }
 
 impl<'a> Reached<'a> {
-    /// What stands there, or in the way.
+    /// The value, or the one that is in the way.
     fn value(self) -> Option<&'a Value> {
         match self {
             Reached::There(value) | Reached::InTheWay(value) => Some(value),
@@ -115,7 +115,7 @@ fn reach<'a>(mut value: &'a Value, path: &str) -> Reached<'a> {
     }
 }
 
-/// Keys of annotations and labels hold dots themselves; they are escaped as `\.` in paths.
+/// Splits a path. Keys of annotations and labels contain dots, which are escaped as `\.` in paths.
 fn segments(path: &str) -> Vec<String> {
     let (mut parts, mut part, mut chars) = (Vec::new(), String::new(), path.chars());
     while let Some(c) = chars.next() {
@@ -154,8 +154,8 @@ fn element_key(list: &str, element: &Value) -> String {
     }
 }
 
-/// The elements of a list by key; none where it is no list that merges by key: by its name, or because an element has
-/// no key or that of another. What is absent or null has no elements.
+/// The elements of a list by key. `None` if the list does not merge by key: because of its name, or because
+/// an element has no key or the key of another element. An absent or null list has no elements.
 pub fn keyed<'a>(list: &str, value: Option<&'a Value>) -> Option<Vec<(String, &'a Value)>> {
     if !is_keyed(list) {
         return None;
@@ -176,7 +176,7 @@ fn find<'a>(all: &[(String, &'a Value)], key: &str) -> Option<&'a Value> {
     all.iter().find(|(k, _)| k == key).map(|(_, element)| *element)
 }
 
-/// The values that a patch writes, each with what stood there and what is to stand there.
+/// The values that a patch writes, each with its value in the snapshot and its wanted value.
 pub fn leaves<'a>(path: &str, patch: &'a Value, base: Option<&'a Value>, found: &mut dyn FnMut(Leaf<'a>)) {
     let Value::Object(fields) = patch else { return };
     for (name, wanted) in fields {
@@ -203,8 +203,8 @@ pub fn leaves<'a>(path: &str, patch: &'a Value, base: Option<&'a Value>, found: 
                 leaves(&path, wanted, base, found);
                 continue;
             }
-            // It replaces the value as a whole, by what is left of the object without what it removes; and it edits what
-            // it says below.
+            // The patch replaces a value that is not an object by an object: that is one edit. The fields of
+            // the new object are edits below it.
             (Value::Object(_), Some(value)) => {
                 let base = Some(value);
                 leaves(&path, wanted, None, &mut |leaf| found(Leaf { base, ..leaf }));
@@ -224,7 +224,8 @@ pub fn leaves<'a>(path: &str, patch: &'a Value, base: Option<&'a Value>, found: 
     }
 }
 
-/// Merges a patch against `base` into what stands now; `name` is that of the field, by which lists have keys.
+/// Merges a patch against `base` into the present value. `name` is the name of the field; it decides which
+/// lists merge by key.
 pub fn merge(name: &str, patch: &Value, base: Option<&Value>, current: &mut Value) {
     let lists = (
         keyed(name, base),
@@ -259,14 +260,15 @@ pub fn merge(name: &str, patch: &Value, base: Option<&Value>, current: &mut Valu
                 false => target.remove(name),
             };
         }
-        // Of a list that was removed only what others added since is left.
+        // The list was removed. Only elements that others added since are left.
         if wanted.is_null() && target.get(name).is_none_or(is_nothing) {
             target.remove(name);
         }
     }
 }
 
-/// Whether a patch puts one value at a name, rather than elements or fields one by one: those that are none edit nothing.
+/// Whether a patch writes one whole value at a name, and not elements or fields one by one. An empty object
+/// edits nothing.
 fn is_value(name: &str, wanted: &Value) -> bool {
     match wanted {
         Value::Object(fields) => fields.is_empty(),
@@ -282,7 +284,8 @@ fn is_nothing(value: &Value) -> bool {
     value.is_null() || value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// What is held, without what was removed from `old` to `new`, and with what was changed or added.
+/// The held elements, without those that were removed from `old` to `new`, and with those that were changed
+/// or added.
 fn merged_list(old: &[(String, &Value)], new: &[(String, &Value)], held: &[(String, &Value)]) -> Value {
     let mut merged: Vec<Value> = Vec::new();
     for (key, element) in held {
@@ -300,12 +303,12 @@ fn merged_list(old: &[(String, &Value)], new: &[(String, &Value)], held: &[(Stri
     Value::Array(merged)
 }
 
-/// Takes what stands at a path out of a patch.
+/// Removes the value at a path from a patch.
 pub fn remove(patch: &mut Value, path: &str) {
     remove_segments(patch, &segments(path));
 }
 
-/// What holds nothing afterwards goes, too: an empty object would be an edit.
+/// Also removes objects that become empty, because an empty object would be an edit.
 fn remove_segments(patch: &mut Value, path: &[String]) {
     let (Value::Object(fields), Some((first, rest))) = (patch, path.split_first()) else {
         return;

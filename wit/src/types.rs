@@ -10,7 +10,7 @@ use crate::Document;
 /// A JSON document as text, shared.
 pub type Json = Arc<str>;
 
-/// What a request got: a value, or a failure.
+/// The answer to a request: a value or a failure.
 pub type Answer = Result<serde_json::Value, Failure>;
 
 /// A kind of the cluster's API.
@@ -19,28 +19,28 @@ pub type Answer = Result<serde_json::Value, Failure>;
 pub struct Kind {
     /// `v1`, or `group/version`.
     pub api_version: String,
-    /// The kind, as written in manifests.
+    /// The kind, as in manifests.
     pub kind: String,
 }
 
-/// Names one object of the cluster.
+/// The name of an object of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectRef {
-    /// Another cluster; none is the primary's own.
+    /// Another cluster; `None` is the primary's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// Its kind.
+    /// The kind of the object.
     #[serde(flatten)]
     pub kind: Kind,
-    /// None for cluster-scoped kinds.
+    /// The namespace; `None` for cluster-scoped kinds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// `metadata.name`.
     pub name: String,
 }
 
-/// The canonical status codes of gRPC; `ERRORS.md` says which error becomes which.
+/// The canonical status codes of gRPC. `ERRORS.md` lists which error becomes which code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "documented in types.wit")]
@@ -64,7 +64,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// The code as the contract spells it: `not-found`.
+    /// The code as the contract writes it: `not-found`.
     pub fn as_str(self) -> &'static str {
         match self {
             Code::Cancelled => "cancelled",
@@ -87,33 +87,33 @@ impl Code {
     }
 }
 
-/// What a failed request may have done.
+/// The effect that a failed request may have had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
     /// Nothing was changed.
     None,
-    /// It may have been performed.
+    /// The request may have been performed.
     Unknown,
 }
 
-/// Why a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
-    /// What sort of failure.
+    /// The code of the failure.
     pub code: Code,
-    /// For people: what failed, on what.
+    /// The message for people: what failed, on which object.
     pub message: String,
     /// What the request may have done.
     pub effect: Effect,
     /// Milliseconds until the earliest sensible next try.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
-    /// What failed, where the host knows: `vm.clone`, `patch`.
+    /// The operation that failed, if the host knows it: `vm.clone`, `patch`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
-    /// What the other side said beside the message, as JSON.
+    /// Further details from the other side, as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Json>,
 }
@@ -131,13 +131,13 @@ impl Failure {
         }
     }
 
-    /// The same failure, of this operation where it says none of its own.
+    /// The same failure, with this operation if it has none.
     pub fn of(mut self, operation: &str) -> Self {
         self.operation.get_or_insert_with(|| operation.to_owned());
         self
     }
 
-    /// The same failure, of a request that may have been performed.
+    /// The same failure, for a request that may have been performed.
     pub fn effect_unknown(self) -> Self {
         Failure {
             effect: Effect::Unknown,
@@ -156,31 +156,31 @@ impl std::fmt::Display for Failure {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectQuery {
-    /// The object that is meant.
+    /// The object to read.
     pub object: ObjectRef,
-    /// Dotted paths to keep; empty keeps all.
+    /// Dotted paths of the fields to keep. An empty list keeps all fields.
     pub projection: Vec<String>,
-    /// Read through to the API server.
+    /// Whether to read from the API server and not from the watch cache.
     pub latest: bool,
 }
 
-/// An object within its kind and cluster.
+/// The name of an object within its kind and cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ObjectName {
-    /// None for cluster-scoped kinds.
+    /// The namespace; `None` for cluster-scoped kinds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// `metadata.name`
     pub name: String,
 }
 
-/// A piece of a list.
+/// A part of a list.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Page {
-    /// Objects after this one; none begins.
+    /// The page begins after this object; `None` begins at the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<ObjectName>,
-    /// How many.
+    /// The most objects of the page.
     pub size: u32,
 }
 
@@ -188,31 +188,31 @@ pub struct Page {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListQuery {
-    /// Another cluster; none is the primary's own.
+    /// Another cluster; `None` is the primary's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// Which kind.
+    /// The kind of the objects.
     #[serde(flatten)]
     pub kind: Kind,
-    /// None asks for every namespace that the grant reaches.
+    /// The namespace; `None` asks for all namespaces that the grant reaches.
     pub namespace: Option<String>,
     /// Kubernetes label selector.
     pub label_selector: Option<String>,
     /// Kubernetes field selector.
     pub field_selector: Option<String>,
-    /// Dotted paths to keep; empty keeps all.
+    /// Dotted paths of the fields to keep. An empty list keeps all fields.
     pub projection: Vec<String>,
-    /// More objects than this are `resource-exhausted`; 0 means the host's limit.
+    /// If there are more objects than this, the answer is `resource-exhausted`. 0 means the host's limit.
     pub limit: u32,
-    /// Only a piece; none asks for all of them.
+    /// A part of the list; `None` asks for all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<Page>,
-    /// Read through to the API server.
+    /// Whether to read from the API server and not from the watch cache.
     pub latest: bool,
 }
 
 impl ListQuery {
-    /// Every object of a kind, wherever the grant reaches, as the watch shows it.
+    /// Asks for all objects of a kind that the grant reaches, from the watch cache.
     pub fn all(kind: Kind) -> Self {
         ListQuery {
             cluster: None,
@@ -228,7 +228,7 @@ impl ListQuery {
     }
 }
 
-/// What identifies an object: a projection keeps these dotted paths, whatever it names beside them.
+/// The dotted paths that identify an object. A projection keeps them, whatever else it names.
 pub const IDENTITY: [&str; 6] = [
     "apiVersion",
     "kind",
@@ -243,11 +243,11 @@ pub const IDENTITY: [&str; 6] = [
 pub struct CloudCall {
     /// An operation of the catalogue whose effect is `read`.
     pub operation: String,
-    /// JSON.
+    /// The arguments as JSON.
     pub arguments: Document,
 }
 
-/// A question: answering it changes nothing.
+/// A question. Answering it changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "documented in types.wit")]
@@ -262,7 +262,8 @@ pub enum Question {
 }
 
 impl Question {
-    /// The word for it in failures and recordings: a cloud's operation, or what is asked of the cluster.
+    /// The operation, as failures and recordings name it: that of a cloud, or the kind of question to the
+    /// cluster.
     pub fn operation(&self) -> &str {
         match self {
             Question::Object(_) => "object",
@@ -276,12 +277,12 @@ impl Question {
     }
 }
 
-/// A question and the round it is asked in.
+/// A question with the round in which it is asked.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Ask {
     /// 0 unless the policy looks again after an act.
     pub round: u32,
-    /// What is asked.
+    /// The question.
     pub question: Question,
 }
 
@@ -290,20 +291,20 @@ pub struct Ask {
 pub struct CloudAct {
     /// `vm.clone`
     pub operation: String,
-    /// JSON.
+    /// The arguments as JSON.
     pub arguments: Document,
-    /// Creates only: what is being created.
+    /// For creates only: the name of what is created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<String>,
 }
 
-/// What must still hold of another object when an act reaches it.
+/// What must still be true of another object when an act reaches it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Precondition {
     /// `metadata.uid`
     pub uid: String,
-    /// The version this pass saw; none where it did not look.
+    /// The version that this pass saw; `None` if it did not look.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
 }
@@ -312,11 +313,11 @@ pub struct Precondition {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectPatch {
-    /// The object that is meant.
+    /// The object to patch.
     pub object: ObjectRef,
-    /// What must still hold of it.
+    /// The precondition.
     pub precondition: Precondition,
-    /// `status`, or none for the object itself.
+    /// `status`; `None` for the object itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subresource: Option<String>,
     /// JSON merge patch.
@@ -327,11 +328,11 @@ pub struct ObjectPatch {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectDelete {
-    /// The object that is meant.
+    /// The object to delete.
     pub object: ObjectRef,
-    /// What must still hold of it.
+    /// The precondition.
     pub precondition: Precondition,
-    /// Seconds; none takes the kind's default.
+    /// The grace period in seconds; `None` is the default of the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_period_seconds: Option<u32>,
     /// `Background`, `Foreground` or `Orphan`.
@@ -345,9 +346,9 @@ pub struct ObjectDelete {
 pub struct Eviction {
     /// The Pod.
     pub object: ObjectRef,
-    /// What must still hold of it.
+    /// The precondition.
     pub precondition: Precondition,
-    /// Seconds; none takes the Pod's own.
+    /// The grace period in seconds; `None` is that of the Pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_period_seconds: Option<u32>,
 }
@@ -355,27 +356,27 @@ pub struct Eviction {
 /// Creates an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ObjectCreate {
-    /// Another cluster; none is the primary's own.
+    /// Another cluster; `None` is the primary's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// JSON, with a fixed `metadata.name`.
+    /// The object as JSON, with a fixed `metadata.name`.
     pub object: Document,
 }
 
-/// Makes a token in the host.
+/// Mints a token in the host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Mint {
-    /// Another cluster; none is the primary's own.
+    /// Another cluster; `None` is the primary's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
     /// A kind of token that the binding grants.
     pub kind: String,
-    /// Milliseconds.
+    /// The lifetime in milliseconds.
     pub ttl: u64,
 }
 
-/// Something to be done.
+/// An act: something to be done.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "documented in types.wit")]
@@ -398,7 +399,7 @@ impl Act {
         })
     }
 
-    /// The word for it in failures and recordings: a cloud's operation, or what is done to the cluster.
+    /// The operation, as failures and recordings name it: that of a cloud, or the kind of act on the cluster.
     pub fn operation(&self) -> &str {
         match self {
             Act::Cloud(act) => &act.operation,
@@ -411,7 +412,7 @@ impl Act {
         }
     }
 
-    /// Bytes of its texts: what keeping it costs.
+    /// The bytes of its texts, which count in the journal.
     pub fn bytes(&self) -> u64 {
         let bytes = match self {
             Act::Cloud(act) => act.operation.len() + act.arguments.len() + bytes_of(&act.intent),
@@ -426,7 +427,7 @@ impl Act {
     }
 }
 
-/// What a step lacks, or wants done: never both.
+/// The requests of a step: questions or acts, never both.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "documented in types.wit")]
@@ -436,7 +437,7 @@ pub enum Requests {
 }
 
 impl Requests {
-    /// How many there are.
+    /// The number of requests.
     pub fn len(&self) -> usize {
         match self {
             Requests::Asks(asks) => asks.len(),
@@ -444,12 +445,12 @@ impl Requests {
         }
     }
 
-    /// Whether it lacks nothing and wants nothing, which no step may say.
+    /// Whether there are no requests, which no step may return.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of their texts: what keeping them costs.
+    /// The bytes of their texts, which count in the journal.
     pub fn bytes(&self) -> u64 {
         match self {
             Requests::Asks(asks) => asks.iter().map(Ask::bytes).sum(),
@@ -459,7 +460,7 @@ impl Requests {
 }
 
 impl FromIterator<Request> for Requests {
-    /// What a step says that lacks and wants these: a step that lacks an answer acts later.
+    /// The requests of a step with these questions and acts. If there are questions, the acts come later.
     fn from_iter<I: IntoIterator<Item = Request>>(requests: I) -> Self {
         let (mut asks, mut acts) = (Vec::new(), Vec::new());
         for request in requests {
@@ -485,7 +486,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// The word for it in failures and recordings: [`Question::operation`], [`Act::operation`].
+    /// The operation, as failures and recordings name it: [`Question::operation`], [`Act::operation`].
     pub fn operation(&self) -> &str {
         match self {
             Request::Ask(ask) => ask.question.operation(),
@@ -493,7 +494,7 @@ impl Request {
         }
     }
 
-    /// Bytes of its texts: what keeping it costs.
+    /// The bytes of its texts, which count in the journal.
     pub fn bytes(&self) -> u64 {
         match self {
             Request::Ask(ask) => ask.bytes(),
@@ -503,7 +504,7 @@ impl Request {
 }
 
 impl Ask {
-    /// Bytes of its texts: what keeping it costs.
+    /// The bytes of its texts, which count in the journal.
     pub fn bytes(&self) -> u64 {
         let texts = |texts: &[String]| -> usize {
             let each = texts.iter().map(|text| text.len() + size_of::<String>());
@@ -540,34 +541,34 @@ fn bytes_of(text: &Option<String>) -> usize {
     text.as_ref().map_or(0, String::len)
 }
 
-/// One request of a pass and its answer.
+/// One request of a pass with its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// What was requested.
+    /// The request.
     pub request: Request,
-    /// JSON, or the failure.
+    /// The answer as JSON, or the failure.
     pub answer: Result<Json, Failure>,
 }
 
-/// What the cloud said of a create whose answer was lost.
+/// The result of a create whose answer was lost, as the cloud tells it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Resolution {
-    /// It was performed; this is the answer it would have had.
+    /// The create was performed. This is the answer that it would have had.
     Done(Json),
-    /// It was not performed and will not be.
+    /// The create was not performed and will not be.
     Absent,
-    /// The cloud cannot say yet, and why.
+    /// The cloud cannot tell yet, for this reason.
     Unknown(String),
 }
 
 impl Resolution {
-    /// The cloud cannot say yet.
+    /// The cloud cannot tell yet, for this reason.
     pub fn unknown(why: impl Into<String>) -> Self {
         Resolution::Unknown(why.into())
     }
 
-    /// Whether the cloud cannot say yet.
+    /// Whether the cloud cannot tell yet.
     pub fn is_unknown(&self) -> bool {
         matches!(self, Resolution::Unknown(_))
     }
@@ -579,11 +580,11 @@ impl Resolution {
 pub struct ActInDoubt {
     /// `vm.clone`
     pub operation: String,
-    /// What is being created.
+    /// The name of what is created.
     pub intent: String,
-    /// Unix milliseconds: when the entry was written.
+    /// When the entry was written, in Unix milliseconds.
     pub since: u64,
-    /// What the cloud says.
+    /// The result, as the cloud tells it.
     pub resolution: Resolution,
 }
 
@@ -595,13 +596,13 @@ pub enum Cause {
     Created,
     /// The object's own content changed.
     Changed,
-    /// It is being deleted.
+    /// The object is being deleted.
     Deleted,
     /// The time that the last pass asked for has come.
     Due,
-    /// An answer that the last pass used is another one: of the object that it names, where it was one object.
+    /// An answer that the last pass used has changed: that of this object, if it was a single object.
     Dependency(Option<ObjectRef>),
-    /// A lock that was busy is free.
+    /// A lock that was busy is free now.
     Lock(String),
     /// The host restarted or listed again.
     Resync,
@@ -628,26 +629,26 @@ impl std::fmt::Display for Cause {
     }
 }
 
-/// One evaluation of one object, as a step sees it.
+/// One evaluation of one object, as a step gets it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pass {
     /// The primary object.
     pub object: Option<Json>,
     /// Unix milliseconds.
     pub now: u64,
-    /// Why it runs.
+    /// The causes of the pass.
     pub causes: Vec<Cause>,
-    /// How many passes in a row before this one ended in `retry` with a failure.
+    /// How many passes in a row ended in `retry` with a failure before this one.
     pub attempt: u32,
     /// The policy's configuration.
     pub config: Json,
     /// Creates in doubt.
     pub pending: Vec<ActInDoubt>,
-    /// What was asked and done in this pass so far.
+    /// The requests of this pass so far, with their answers.
     pub journal: Vec<Entry>,
 }
 
-/// Which sort of wait a retry is.
+/// The kind of wait of a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "documented in types.wit")]
@@ -658,7 +659,7 @@ pub enum RetryClass {
     Long,
 }
 
-/// When an object is looked at again. Durations in milliseconds.
+/// When an object gets its next pass. Durations are in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "documented in types.wit")]
@@ -684,28 +685,28 @@ pub enum EventType {
 pub struct Event {
     /// `Normal` or `Warning`.
     pub kind: EventType,
-    /// CamelCase, machine-readable.
+    /// The reason in CamelCase, for programs.
     pub reason: String,
-    /// For people.
+    /// The message for people.
     pub message: String,
 }
 
-/// What a pass ends with.
+/// The end of a pass.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conclusion {
-    /// JSON merge patch against the primary as it was handed in.
+    /// A JSON merge patch against the primary as the pass got it.
     pub patch: Option<Document>,
-    /// Events on transitions.
+    /// Kubernetes Events, which the host writes when something changes from pass to pass.
     pub events: Vec<Event>,
-    /// Edge ids.
+    /// The edge ids of the workflow that the pass took.
     pub notes: Vec<String>,
-    /// When to look again.
+    /// When the object gets its next pass.
     pub next: Next,
-    /// Journal entries this rests on.
+    /// The indices of the journal entries on which the conclusion rests.
     pub used: Vec<u32>,
 }
 
-/// May the lifecycle act, and as whom?
+/// Whether the lifecycle policy may act, and as whom.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "documented in policy.wit")]
@@ -715,22 +716,22 @@ pub enum Verdict {
     Released,
 }
 
-/// What one step returns.
+/// The result of one step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
     /// Requests to be answered before the next step.
     Pending(Requests),
-    /// The end of the pass; the verdict is present exactly for the identity role.
+    /// The end of the pass. The verdict is present only for the identity role.
     Concluded {
-        /// The identity role's verdict.
+        /// The verdict of the identity role.
         verdict: Option<Verdict>,
-        /// The rest.
+        /// The conclusion of both roles.
         conclusion: Conclusion,
     },
 }
 
-/// Whose end has to be tried again.
+/// The origin of the pass's end that is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "documented in policy.wit")]
@@ -741,7 +742,7 @@ pub enum Origin {
     Publication,
 }
 
-/// What the retry role is asked. Durations in milliseconds.
+/// What the retry role is asked. Durations are in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs, reason = "documented in policy.wit")]
@@ -763,27 +764,27 @@ pub struct RetryRequest {
 }
 
 impl RetryRequest {
-    /// Milliseconds that the other side wishes to be left alone.
+    /// The milliseconds that the other side wants to be left alone.
     pub fn retry_after(&self) -> Option<u64> {
         self.failure.as_ref().and_then(|failure| failure.retry_after)
     }
 }
 
-/// What the retry role answers. Durations in milliseconds.
+/// The answer of the retry role. Durations are in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wait {
-    /// For so many milliseconds, or until something new is wanted.
+    /// Wait this many milliseconds, unless something new is wanted.
     After(u64),
-    /// Until something changes, at the latest after so long.
+    /// Wait until something changes, at the latest for this long.
     OnChange(Option<u64>),
 }
 
-/// The question that a policy answers.
+/// The role of a policy: the question that it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Which principal may act for this object?
+    /// Which principal may act for an object?
     Identity,
     /// Which action next?
     Lifecycle,
@@ -802,7 +803,7 @@ impl Role {
     }
 }
 
-/// What a policy wants to be allowed.
+/// A kind of request that a policy needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Need {
@@ -810,11 +811,11 @@ pub enum Need {
     Objects(Kind),
     /// See that Secrets exist, with their key names.
     Secrets,
-    /// A cloud operation by name: `vm.get`.
+    /// Perform a cloud operation, for example `vm.get`.
     Cloud(String),
-    /// A lock by name, or by prefix when it ends in `*`.
+    /// Hold a lock of this name. A name that ends in `*` is a prefix.
     Lock(String),
-    /// Describe credential plans.
+    /// Ask for credentials.
     Credential,
     /// Create objects of a kind.
     Create(Kind),
@@ -824,7 +825,7 @@ pub enum Need {
     Delete(Kind),
     /// Evict Pods.
     Evict,
-    /// Mint this kind of token, and make useless what was minted.
+    /// Mint tokens of this kind, and revoke them.
     Mint(String),
     /// Ask whether an API server answers.
     Reachable,
@@ -834,12 +835,13 @@ pub enum Need {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Edge {
-    /// `CAPV-05`
+    /// The id of the edge, for example `CAPV-05`.
     pub id: String,
-    /// One sentence.
+    /// The meaning of the edge in one sentence.
     pub meaning: String,
-    /// None for an id that the policy notes itself. Otherwise what the host derives it from: `started`, `published`,
-    /// `requeued`, `failed`, `succeeded`, `concluded`, or another id; several, separated by spaces, mean any of them.
+    /// The source from which the host derives the edge; none for an edge that the policy notes itself. A source is
+    /// `started`, `published`, `requeued`, `failed`, `succeeded`, `concluded` or another id. Several are separated
+    /// by spaces; each of them will do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub derived_from: Option<String>,
 }
@@ -854,8 +856,8 @@ impl Edge {
         }
     }
 
-    /// An edge that the host derives: `from` is `started`, `published`, `requeued`, `failed`, `succeeded`,
-    /// `concluded` or another id; several are separated by spaces, and any of them will do.
+    /// An edge that the host derives. `from` is `started`, `published`, `requeued`, `failed`, `succeeded`,
+    /// `concluded` or another id. Several are separated by spaces; each of them will do.
     pub fn derived(id: &str, meaning: &str, from: &str) -> Edge {
         Edge {
             derived_from: Some(from.to_owned()),
@@ -863,8 +865,8 @@ impl Edge {
         }
     }
 
-    /// The edges of a table, one in a line: its id, what it means and, for one that the host derives, from what, with
-    /// tabs between them. Lines that begin with `#` are remarks.
+    /// The edges of a table, one in a line: its id, its meaning and, if the host derives it, its source,
+    /// separated by tabs. Lines that begin with `#` are remarks.
     pub fn table(text: &str) -> impl Iterator<Item = Edge> {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         lines.map(|line| {
@@ -878,41 +880,41 @@ impl Edge {
     }
 }
 
-/// What a policy is, needs and writes: what `describe` answers, as JSON.
+/// The manifest of a policy: what it is, needs and writes. `describe` answers it as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Manifest {
-    /// Its name.
+    /// The name of the policy.
     pub name: String,
-    /// Its own version.
+    /// The version of the policy.
     pub version: String,
-    /// The question that it answers.
+    /// The role of the policy.
     pub role: Role,
-    /// Kinds whose objects it can govern; empty means any.
+    /// The kinds that it can govern. An empty list means all kinds.
     #[serde(default)]
     pub governs: Vec<Kind>,
-    /// What it wants to be allowed. The binding must grant each.
+    /// The requests that it needs. The binding must grant each of them.
     #[serde(default)]
     pub needs: Vec<Need>,
-    /// Dotted paths of the primary that it writes; conditions by type: `status.conditions[Ready]`.
+    /// The dotted paths of the primary that it writes. Conditions are named by type: `status.conditions[Ready]`.
     #[serde(default)]
     pub writes: Vec<String>,
-    /// JSON Schema of its configuration.
+    /// The JSON Schema of its configuration.
     #[serde(default)]
     pub config_schema: serde_json::Value,
-    /// The finalizer that the host keeps on an object before the first act.
+    /// The finalizer that the host adds to an object before the first act.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finalizer: Option<String>,
-    /// The CustomResourceDefinition of its kind; with those of further kinds, one `List` of them.
+    /// The CustomResourceDefinition of its kind, or one `List` with those of several kinds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crd: Option<serde_json::Value>,
-    /// The edges of its workflow: the vocabulary of its notes.
+    /// The edges of its workflow, which its notes name.
     #[serde(default)]
     pub edges: Vec<Edge>,
 }
 
 impl Manifest {
-    /// The CustomResourceDefinitions of its kinds: several are one `List`.
+    /// The CustomResourceDefinitions of its kinds. Several are in one `List`.
     pub fn crds(&self) -> impl Iterator<Item = &serde_json::Value> {
         let several = |crd: &serde_json::Value| crd["kind"] == "List";
         let items = self.crd.iter().filter(move |crd| several(crd));

@@ -1,16 +1,16 @@
-//! The contract's WIT as text, for whoever generates bindings or encodes a world without the files at hand.
+//! The contract's WIT as text. Tools can generate bindings or encode a world without the files.
 
 /// The name of the WIT package.
 pub const PACKAGE: &str = "polity:policy@0.2.0";
-/// `types.wit`: the words that policies and the host share.
+/// `types.wit`: the types that policies and the host share.
 pub const TYPES: &str = include_str!("../types.wit");
-/// `policy.wit`: what each role exports, and the worlds.
+/// `policy.wit`: the exports of each role, and the worlds.
 pub const POLICY: &str = include_str!("../policy.wit");
 
-/// JSON Schema of what `describe` answers.
+/// The JSON Schema of the manifest, which `describe` answers.
 pub const MANIFEST_SCHEMA: &str = include_str!("../manifest.schema.json");
 
-/// The interfaces and worlds of the package without the line that names it: the two files as one.
+/// The interfaces and worlds of both files, without the line that names the package.
 pub fn items() -> String {
     let line = format!("package {PACKAGE};");
     [TYPES, POLICY].map(|file| file.replacen(&line, "", 1)).concat()
