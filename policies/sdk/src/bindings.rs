@@ -1,7 +1,8 @@
-//! What `wit-bindgen` makes of the contract: the three worlds as one, because they share every type.
+//! The types and functions that `wit-bindgen` generates from the contract. The three worlds are generated as
+//! one, because they share every type.
 //!
-//! Nothing here is wasm-only: natively the types are ordinary Rust types and nothing calls the functions.
-//! Which world a policy's component is of, its attribute says ([`policy`](crate::policy)).
+//! Natively the types are ordinary Rust types, and nothing calls the functions. The attribute
+//! [`policy`](crate::policy) decides which world a component has.
 
 polity_sdk_macros::bindings!();
 

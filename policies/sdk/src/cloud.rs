@@ -1,6 +1,7 @@
-//! Requests to the binding's cloud, by operation; and what some clouds offer, typed, one module for each sort of thing.
+//! Requests to the binding's cloud, by operation; and typed requests of some clouds, in one module for each
+//! kind of thing.
 //!
-//! A cloud without a module here is reached with [`ask`], [`change`] and [`create`], and types of the policy's own.
+//! For a cloud without a module here, use [`ask`], [`change`] and [`create`] with types of your own.
 
 pub mod agent;
 pub mod machine;
@@ -17,7 +18,7 @@ use serde::de::DeserializeOwned;
 use crate::contract::{self, CloudAct, CloudCall, Failure, Question};
 use crate::request::{self, Act, Ask};
 
-/// Asks a `read` operation of the cloud's catalogue.
+/// Asks by a `read` operation of the cloud's catalogue.
 pub fn ask<A: DeserializeOwned>(operation: &str, arguments: &impl Serialize) -> CloudAsk<A> {
     let call = CloudCall {
         operation: operation.to_owned(),
@@ -42,8 +43,8 @@ pub fn change<A: DeserializeOwned>(operation: &str, arguments: &impl Serialize) 
     }
 }
 
-/// Performs a `create` operation. `intent` names what is created; it is derivable from the stored object, never
-/// from a counter, so that the same intention is recognised after a crash.
+/// Performs a `create` operation. `intent` names the thing that is created. It must be derivable from the
+/// stored object and never come from a counter, so that the same intention is recognised after a crash.
 pub fn create<A: DeserializeOwned>(operation: &str, intent: &str, arguments: &impl Serialize) -> CloudDo<A> {
     let act = CloudAct {
         operation: operation.to_owned(),
@@ -56,7 +57,7 @@ pub fn create<A: DeserializeOwned>(operation: &str, intent: &str, arguments: &im
     }
 }
 
-/// Asks for credentials by a plan of secrets and roles, by name; identity role only.
+/// Asks for credentials, by a plan that names Secrets and roles. For the identity role only.
 pub fn credential<A: DeserializeOwned>(plan: &impl Serialize) -> CredentialAsk<A> {
     CredentialAsk {
         plan: request::write(plan),
@@ -109,14 +110,14 @@ pub struct CredentialAsk<A> {
     attributes: PhantomData<fn() -> A>,
 }
 
-/// What a credential plan is answered with.
+/// The answer to a credential plan.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 pub struct Credential<A> {
-    /// Names the session to the host, in this pass only.
+    /// The name of the session, for the host, in this pass only.
     pub handle: String,
     /// Whether the host had the session already.
     pub reused: bool,
-    /// What the cloud says of the session: [`session::Attributes`], say.
+    /// The cloud's attributes of the session, for example [`session::Attributes`].
     pub attributes: A,
 }
 

@@ -1,7 +1,7 @@
 //! Requests about other objects of the cluster.
 //!
-//! A namespaced kind is asked for in the primary's own namespace unless the request says otherwise: that is as far as
-//! a grant reaches by default.
+//! A request for a namespaced kind goes to the primary's own namespace unless it names another one. A grant
+//! reaches no further by default.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -49,7 +49,8 @@ pub fn objects<K: Kind>() -> ObjectsAsk<K> {
     }
 }
 
-/// Asks whether a Secret of the primary's namespace exists, its key names and a digest; never its values.
+/// Asks whether a Secret in the primary's namespace exists, for its key names, and for a digest. Its values
+/// are never answered.
 pub fn secret(name: &str) -> SecretAsk {
     SecretAsk(ObjectRef {
         cluster: None,
@@ -60,7 +61,7 @@ pub fn secret(name: &str) -> SecretAsk {
     })
 }
 
-/// Creates an object. It has a fixed `metadata.name`.
+/// Creates an object. It needs a fixed `metadata.name`.
 pub fn create<K: Kind>(object: &K) -> Write {
     let mut value = serde_json::to_value(object).expect("an object has a JSON form");
     if let Some(fields) = value.as_object_mut() {
@@ -70,7 +71,8 @@ pub fn create<K: Kind>(object: &K) -> Write {
     Write(WriteAct::Create(value, K::NAMESPACED))
 }
 
-/// Patches another object, as it was seen in this pass, with a JSON merge patch.
+/// Patches another object with a JSON merge patch. `seen` is the object as this pass saw it; the patch fails
+/// if it has changed.
 pub fn patch<K: Kind>(seen: &K, patch: Value) -> Write {
     Write(WriteAct::Patch(ObjectPatch {
         object: seen_reference(seen),
@@ -80,7 +82,7 @@ pub fn patch<K: Kind>(seen: &K, patch: Value) -> Write {
     }))
 }
 
-/// Deletes another object, as it was seen in this pass.
+/// Deletes another object. `seen` is the object as this pass saw it; the deletion fails if it has changed.
 pub fn delete<K: Kind>(seen: &K) -> Write {
     Write(WriteAct::Delete(ObjectDelete {
         object: seen_reference(seen),
@@ -90,8 +92,9 @@ pub fn delete<K: Kind>(seen: &K) -> Write {
     }))
 }
 
-/// Evicts a Pod, respecting disruption budgets. One that is spent is `resource-exhausted`, with `retry_after` only while
-/// it is not counted yet; two budgets for one Pod are `failed-precondition`.
+/// Evicts a Pod. Disruption budgets are respected. A spent budget is `resource-exhausted`, with a
+/// `retry_after` only while the budget is not computed yet. Two budgets for one Pod are
+/// `failed-precondition`.
 pub fn evict<K: Kind>(pod: &K) -> Write {
     Write(WriteAct::Evict(Eviction {
         object: seen_reference(pod),
@@ -100,7 +103,7 @@ pub fn evict<K: Kind>(pod: &K) -> Write {
     }))
 }
 
-/// Makes a token in the host, of a kind that the binding grants. The answer is a sealed reference to it.
+/// Mints a token in the host, of a kind that the binding grants. The answer is a sealed reference to it.
 pub fn mint(kind: &str, ttl: impl Into<Duration>) -> MintAct {
     MintAct(Mint {
         cluster: None,
@@ -109,12 +112,13 @@ pub fn mint(kind: &str, ttl: impl Into<Duration>) -> MintAct {
     })
 }
 
-/// Makes a token useless that was minted for this object, also one that is gone already.
+/// Revokes a token that was minted for this object. A token that is already gone is no failure.
 pub fn revoke(token: Sealed) -> RevokeAct {
     RevokeAct(token)
 }
 
-/// Asks whether the API server of the primary's cluster answers: `unavailable`, and why, if it does not.
+/// Asks whether the API server of the primary's cluster answers. If it does not, the answer is `unavailable`
+/// with the reason.
 pub fn reachable() -> ReachableAsk {
     ReachableAsk(())
 }
@@ -156,19 +160,19 @@ pub struct ObjectAsk<K> {
 }
 
 impl<K: Kind> ObjectAsk<K> {
-    /// In this namespace instead of the primary's.
+    /// Looks in this namespace instead of the primary's.
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.query.object.namespace = Some(namespace.to_owned());
         self
     }
 
-    /// Keeps these dotted paths instead of the kind's own projection.
+    /// Keeps the fields at these dotted paths instead of the kind's own projection.
     pub fn keep(mut self, paths: &[&str]) -> Self {
         self.query.projection = paths.iter().map(|path| (*path).to_owned()).collect();
         self
     }
 
-    /// Reads through to the API server.
+    /// Reads from the API server and not from the watch cache.
     pub fn latest(mut self) -> Self {
         self.query.latest = true;
         self
@@ -199,43 +203,43 @@ pub struct ObjectsAsk<K> {
 }
 
 impl<K: Kind> ObjectsAsk<K> {
-    /// In this namespace instead of the primary's.
+    /// Looks in this namespace instead of the primary's.
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.query.namespace = Some(namespace.to_owned());
         self
     }
 
-    /// In every namespace that the grant reaches.
+    /// Looks in every namespace that the grant reaches.
     pub fn everywhere(mut self) -> Self {
         self.everywhere = true;
         self
     }
 
-    /// Only those whose labels match: `app=web,tier in (a,b)`.
+    /// Selects by labels: `app=web,tier in (a,b)`.
     pub fn labels(mut self, selector: &str) -> Self {
         self.query.label_selector = Some(selector.to_owned());
         self
     }
 
-    /// Only those whose fields match: `metadata.name=…`, and `spec.nodeName=…` for Pods.
+    /// Selects by fields: `metadata.name=…`, and `spec.nodeName=…` for Pods.
     pub fn fields(mut self, selector: &str) -> Self {
         self.query.field_selector = Some(selector.to_owned());
         self
     }
 
-    /// Keeps these dotted paths instead of the kind's own projection.
+    /// Keeps the fields at these dotted paths instead of the kind's own projection.
     pub fn keep(mut self, paths: &[&str]) -> Self {
         self.query.projection = paths.iter().map(|path| (*path).to_owned()).collect();
         self
     }
 
-    /// More objects than this are `resource-exhausted`.
+    /// The most objects. If there are more, the answer is `resource-exhausted`.
     pub fn limit(mut self, objects: u32) -> Self {
         self.query.limit = objects;
         self
     }
 
-    /// Reads through to the API server.
+    /// Reads from the API server and not from the watch cache.
     pub fn latest(mut self) -> Self {
         self.query.latest = true;
         self
@@ -262,7 +266,7 @@ impl<K: Kind> Ask for ObjectsAsk<K> {
 pub struct SecretAsk(ObjectRef);
 
 impl SecretAsk {
-    /// In this namespace instead of the primary's.
+    /// Looks in this namespace instead of the primary's.
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.0.namespace = Some(namespace.to_owned());
         self
@@ -282,7 +286,7 @@ impl Ask for SecretAsk {
     }
 }
 
-/// What a policy may know of a Secret.
+/// The facts about a Secret that a policy may know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct SecretFacts {
     /// Whether it exists.
@@ -290,7 +294,8 @@ pub struct SecretFacts {
     /// The names of its keys.
     #[serde(default)]
     pub keys: Vec<String>,
-    /// Changes when a value does. Keyed per installation: says nothing about the values.
+    /// A digest of the values, which changes when a value does. Its key belongs to the installation, so the
+    /// digest tells nothing about the values.
     #[serde(default)]
     pub digest: Option<String>,
 }
@@ -309,7 +314,7 @@ enum WriteAct {
 }
 
 impl Write {
-    /// Patches this subresource: `status`. For [`patch()`] only.
+    /// Patches this subresource, for example `status`. For [`patch()`] only.
     pub fn subresource(mut self, name: &str) -> Self {
         if let WriteAct::Patch(patch) = &mut self.0 {
             patch.subresource = Some(name.to_owned());
@@ -317,7 +322,7 @@ impl Write {
         self
     }
 
-    /// Gives the object this long to end. For [`delete`] and [`evict`] only.
+    /// Sets the grace period. For [`delete`] and [`evict`] only.
     pub fn grace_period_seconds(mut self, seconds: u32) -> Self {
         match &mut self.0 {
             WriteAct::Delete(delete) => delete.grace_period_seconds = Some(seconds),
@@ -335,7 +340,8 @@ impl Write {
         self
     }
 
-    /// Whatever version the object has by now. For writes that may meet any version: taints merged by key, say.
+    /// Accepts any version of the object. For writes that are right whatever the version is, such as taints
+    /// that merge by key.
     pub fn any_version(mut self) -> Self {
         match &mut self.0 {
             WriteAct::Patch(patch) => patch.precondition.resource_version = None,
@@ -347,7 +353,7 @@ impl Write {
     }
 }
 
-/// What a write answers: never content.
+/// The answer to a write. It never has the object's content.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Written {
@@ -387,7 +393,7 @@ impl Act for Write {
     }
 }
 
-/// Makes a token. See [`mint`].
+/// Mints a token. See [`mint`].
 #[derive(Clone, Debug)]
 pub struct MintAct(Mint);
 
@@ -403,7 +409,7 @@ impl Act for MintAct {
     }
 }
 
-/// Makes a token useless. See [`revoke`].
+/// Revokes a token. See [`revoke`].
 #[derive(Clone, Debug)]
 pub struct RevokeAct(Sealed);
 
@@ -435,7 +441,7 @@ impl Ask for ReachableAsk {
     }
 }
 
-/// A value that the host puts in when it performs an operation: the policy holds only its name.
+/// A sealed value. The host inserts the value when it performs an operation; the policy has only its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sealed {
     #[serde(rename = "$secret")]
@@ -449,13 +455,13 @@ struct SecretKey {
 }
 
 impl Sealed {
-    /// The name under which the host keeps the value, and the key.
+    /// The name under which the host keeps the value, and the key in it.
     pub fn parts(&self) -> (&str, &str) {
         (&self.secret.name, &self.secret.key)
     }
 }
 
-/// The value of a Secret's key, for an argument that the catalogue marks sealed.
+/// The value of a Secret's key, for an argument that the catalogue marks as sealed.
 pub fn sealed(secret: &str, key: &str) -> Sealed {
     Sealed {
         secret: SecretKey {

@@ -1,4 +1,4 @@
-//! Conditions: what a person, or another controller, reads first.
+//! Conditions: the first thing that a person or another controller reads of an object.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,9 +21,9 @@ pub struct Condition {
     /// What the condition is about: `Ready`. Unique in its list.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Whether it holds.
+    /// Whether the condition is true.
     pub status: ConditionStatus,
-    /// CamelCase: why it is as it is.
+    /// The reason for the status, in CamelCase.
     #[serde(default)]
     pub reason: String,
     /// For people.
@@ -34,7 +34,8 @@ pub struct Condition {
     pub last_transition_time: Option<Time>,
 }
 
-/// `status.conditions`: at most one of each type. Merged by type when published.
+/// `status.conditions`, with at most one condition of each type. They are merged by type when they are
+/// published.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
@@ -46,7 +47,7 @@ impl Conditions {
         self.0.iter().find(|condition| condition.kind == kind)
     }
 
-    /// Whether the condition of this type is there and True.
+    /// Whether the condition of this type exists and is True.
     pub fn is_true(&self, kind: &str) -> bool {
         self.get(kind)
             .is_some_and(|condition| condition.status == ConditionStatus::True)
@@ -57,8 +58,8 @@ impl Conditions {
         self.0.is_empty()
     }
 
-    /// Sets the condition of this type. `lastTransitionTime` becomes `now` only if `status` changes, and nothing
-    /// changes at all if everything is as it was.
+    /// Sets the condition of this type. `lastTransitionTime` becomes `now` only if `status` changes. If
+    /// nothing differs, nothing is written.
     pub fn set(
         &mut self,
         now: Time,
@@ -87,8 +88,8 @@ impl Conditions {
         }
     }
 
-    /// Sets the condition of this type unless it has this status and reason already: what goes on is not written again
-    /// for another message. Whether it was news.
+    /// Sets the condition of this type, unless it already has this status and reason. So a new message alone
+    /// is not written. Returns whether the condition changed.
     pub fn announce(
         &mut self,
         now: Time,
@@ -105,8 +106,8 @@ impl Conditions {
         news
     }
 
-    /// What a condition complained of is over: it becomes True. One that is not there never complained, and stays away.
-    /// Whether it was news.
+    /// Sets a condition to True because the problem that it reported is over. A missing condition never
+    /// reported a problem and stays missing. Returns whether the condition changed.
     pub fn heal(&mut self, now: Time, kind: &str, reason: &str) -> bool {
         self.get(kind).is_some() && self.announce(now, kind, ConditionStatus::True, reason, "")
     }

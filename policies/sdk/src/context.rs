@@ -1,4 +1,4 @@
-//! What a policy sees of its pass.
+//! The pass as its policy sees it.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::future::Future;
@@ -11,9 +11,10 @@ use std::task::{self, Poll};
 use crate::contract::{self, ActInDoubt, Event, EventType, Failure, Question, Request};
 use crate::{Act, Ask, Kind, Lock, Time};
 
-/// One pass, as its policy sees it: the object, the time, the configuration, and what can be asked and done.
+/// One pass as its policy sees it: the object, the time, the configuration, and the requests that it can
+/// make.
 ///
-/// `T` is the primary's type, `C` that of the configuration. Cloning is cheap and gives the same pass.
+/// `T` is the type of the primary, `C` that of the configuration. A clone is cheap and is the same pass.
 pub struct Context<T, C = serde_json::Value> {
     pub(crate) pass: Rc<PassState<T, C>>,
 }
@@ -27,15 +28,15 @@ impl<T, C> Clone for Context<T, C> {
 }
 
 pub(crate) struct PassState<T, C> {
-    /// As it was handed in.
+    /// The object as the pass got it.
     pub(crate) object: Option<T>,
-    /// As the policy has edited it; none while it has not.
+    /// The object as the policy has edited it; `None` if it has not.
     pub(crate) edited: RefCell<Option<T>>,
     pub(crate) config: C,
     pub(crate) journal: Rc<Journal>,
 }
 
-/// What does not depend on the policy's types, so that it is compiled once.
+/// The part that does not depend on the policy's types. So it is compiled once.
 pub(crate) struct Journal {
     pub(crate) now: Time,
     pub(crate) attempt: u32,
@@ -43,20 +44,20 @@ pub(crate) struct Journal {
     /// The primary's namespace.
     pub(crate) home: Option<String>,
     pub(crate) entries: Vec<contract::Entry>,
-    /// One for each entry: whether this run used it.
+    /// For each entry, whether this run used it.
     pub(crate) used: Vec<Cell<bool>>,
-    /// Asks and acts that the journal does not answer, in order of registration.
+    /// The asks and acts that the journal does not answer, in the order in which they were registered.
     pub(crate) asks: RefCell<Vec<contract::Ask>>,
     pub(crate) acts: RefCell<Vec<contract::Act>>,
     pub(crate) notes: RefCell<Vec<String>>,
     pub(crate) events: RefCell<Vec<Event>>,
-    /// What the test kit watches.
+    /// The observations of the test kit.
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) watch: crate::test::Watch,
 }
 
 impl Journal {
-    /// The answer to an ask, if the journal holds it; otherwise the ask is registered, once.
+    /// The answer to an ask, if the journal has it. Otherwise the ask is registered once.
     fn answer_ask(&self, ask: &contract::Ask) -> Option<&Result<String, Failure>> {
         let found = self
             .entries
@@ -75,8 +76,9 @@ impl Journal {
         Some(&self.entries[index].answer)
     }
 
-    /// The answer to the nth act of this content, if the journal holds it; otherwise the act is registered.
-    /// An answer that this run used belongs to an earlier equal act, so the first unused one is this act's.
+    /// The answer to the nth act with this content, if the journal has it. Otherwise the act is registered.
+    /// An answer that this run has used belongs to an earlier equal act, so the first unused one belongs to
+    /// this act.
     fn answer_act(&self, act: &contract::Act) -> Option<&Result<String, Failure>> {
         let found =
             self.entries.iter().zip(&self.used).position(
@@ -97,22 +99,23 @@ impl<T: Kind, C> Context<T, C> {
     /// The primary object as the pass found it.
     ///
     /// # Panics
-    /// While the object is absent, which only kinds that say
-    /// [`RUNS_WHILE_ABSENT`](Kind::RUNS_WHILE_ABSENT) are called for.
+    /// The object does not exist. That can only happen for a kind with
+    /// [`RUNS_WHILE_ABSENT`](Kind::RUNS_WHILE_ABSENT).
     pub fn object(&self) -> &T {
         self.object_if_present()
             .expect("the object is absent: look with object_if_present()")
     }
 
-    /// The primary object as the pass found it; none while the one object that the binding names is absent.
+    /// The primary object as the pass found it; `None` if the binding names one object and that object does
+    /// not exist.
     pub fn object_if_present(&self) -> Option<&T> {
         self.pass.object.as_ref()
     }
 
-    /// The primary object to be edited. What differs at the end becomes a merge patch of just those fields.
+    /// The primary object for editing. The fields that differ at the end become a merge patch.
     ///
     /// # Panics
-    /// While the object is absent, or while another `Edit` is alive: pass the one you have down as `&mut T`.
+    /// The object does not exist, or another `Edit` is alive. Pass that one on as `&mut T`.
     pub fn object_mut(&self) -> Edit<'_, T> {
         let Ok(mut edited) = self.pass.edited.try_borrow_mut() else {
             panic!("object_mut() while an earlier one is alive: pass that one down as &mut");
@@ -135,22 +138,22 @@ impl<T: Kind, C> Context<T, C> {
         &self.pass.config
     }
 
-    /// How many passes in a row before this one ended in `retry` with a failure.
+    /// How many passes in a row ended in `retry` with a failure before this one.
     pub fn attempt(&self) -> u32 {
         self.pass.journal.attempt
     }
 
-    /// Creates whose outcome was not known when the pass began.
+    /// The creates whose outcome was unknown when the pass began.
     pub fn pending(&self) -> &[ActInDoubt] {
         &self.pass.journal.pending
     }
 
-    /// Asks. Equal asks share one answer: what the world was like when the pass first asked.
+    /// Asks a question. Equal questions share one answer: the state when the pass first asked.
     pub fn ask<A: Ask>(&self, ask: A) -> Asking<A> {
         self.ask_again(0, ask)
     }
 
-    /// Asks anew: once for each round, which begins at 1. For looking again after an act.
+    /// Asks a question again, once for each round. Rounds begin at 1. Use it to look again after an act.
     pub fn ask_again<A: Ask>(&self, round: u32, ask: A) -> Asking<A> {
         let journal = Rc::clone(&self.pass.journal);
         let question = ask.question(journal.home.as_deref());
@@ -162,7 +165,8 @@ impl<T: Kind, C> Context<T, C> {
         }
     }
 
-    /// Acts: performed once, in the order in which acts are awaited, when no ask is open.
+    /// Acts. Each act is performed once, in the order in which the acts are awaited, as soon as no question
+    /// is open.
     pub fn act<A: Act>(&self, act: A) -> Acting<A> {
         let journal = Rc::clone(&self.pass.journal);
         let act = act.act(journal.home.as_deref());
@@ -174,19 +178,20 @@ impl<T: Kind, C> Context<T, C> {
         }
     }
 
-    /// Asks for a lock: mutual exclusion between the passes of one binding and tenant, held until this pass is
-    /// published. None while another pass holds it: once it is free, this object is looked at again.
+    /// Asks for a lock, which excludes other passes of the same binding and tenant until this pass is
+    /// published. `None` if another pass holds the lock: as soon as it is free, this object gets its next
+    /// pass.
     pub async fn lock(&self, name: &str) -> Result<Option<Lock<T, C>>, Failure> {
         let held = self.ask(LockAsk(name)).await?;
         Ok(held.then(|| Lock::of(self.clone())))
     }
 
-    /// Leaves a short machine-readable remark: the id of an edge of the workflow that was really taken.
+    /// Leaves a short remark for programs: the id of an edge of the workflow that this pass has taken.
     pub fn note(&self, id: impl Into<String>) {
         self.pass.journal.notes.borrow_mut().push(id.into());
     }
 
-    /// Writes a Kubernetes Event on the primary; the host writes it on transitions only.
+    /// Reports a Kubernetes Event on the primary. The host writes it only when something changes from pass to pass.
     pub fn event(&self, kind: EventType, reason: &str, message: impl Into<String>) {
         let event = Event {
             kind,
@@ -196,13 +201,13 @@ impl<T: Kind, C> Context<T, C> {
         self.pass.journal.events.borrow_mut().push(event);
     }
 
-    /// The notes so far, for policies that derive one from another.
+    /// The notes so far, for policies that derive one note from another.
     pub fn notes(&self) -> Ref<'_, [String]> {
         Ref::map(self.pass.journal.notes.borrow(), Vec::as_slice)
     }
 }
 
-/// The primary object while it is edited. See [`Context::object_mut`].
+/// The primary object during an edit. See [`Context::object_mut`].
 pub struct Edit<'a, T>(RefMut<'a, T>);
 
 impl<T> Deref for Edit<'_, T> {
@@ -218,7 +223,7 @@ impl<T> DerefMut for Edit<'_, T> {
     }
 }
 
-/// A question on its way. Nothing is asked until it is awaited.
+/// A question on its way. It is asked when it is awaited.
 #[must_use = "nothing is asked until this is awaited"]
 pub struct Asking<A> {
     journal: Rc<Journal>,
@@ -239,7 +244,7 @@ impl<A: Ask> Future for Asking<A> {
     }
 }
 
-/// Something to be done, on its way. Nothing is done until it is awaited.
+/// An act on its way. It is performed when it is awaited.
 #[must_use = "nothing is done until this is awaited"]
 pub struct Acting<A> {
     journal: Rc<Journal>,
@@ -253,7 +258,7 @@ impl<A: Act> Future for Acting<A> {
 
     fn poll(mut self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<Self::Output> {
         if self.polled {
-            // Registered in this step already; a second poll must not ask for it twice.
+            // This step has registered the request. A second poll must not register it again.
             return Poll::Pending;
         }
         self.polled = true;

@@ -42,14 +42,14 @@ pub fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> impl Future<
     Joined::of(slots)
 }
 
-/// A future and, once it is ready, its output.
+/// A future, or its output once the future is ready.
 #[doc(hidden)]
 pub enum Slot<F: Future> {
     Waiting(Pin<Box<F>>),
     Ready(Option<F::Output>),
 }
 
-/// The future itself is boxed and the output is never pinned.
+/// The future is boxed, and the output is never pinned.
 impl<F: Future> Unpin for Slot<F> {}
 
 impl<F: Future> Slot<F> {
@@ -58,7 +58,7 @@ impl<F: Future> Slot<F> {
         Slot::Waiting(Box::pin(future))
     }
 
-    /// Whether the output is there.
+    /// Polls the future. Returns whether its output is there.
     fn poll(&mut self, task: &mut Context<'_>) -> bool {
         if let Slot::Waiting(future) = self {
             match future.as_mut().poll(task) {
@@ -87,7 +87,7 @@ pub trait Slots: Unpin {
     fn take(&mut self) -> Self::Output;
 }
 
-/// Every slot is polled, ready or not: each registers its request.
+/// Polls every slot, ready or not, so that each registers its request.
 #[doc(hidden)]
 pub struct Joined<S>(S);
 

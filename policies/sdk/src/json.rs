@@ -1,13 +1,13 @@
-//! JSON as a tree of slices of its text: what patches are made from.
+//! JSON as a tree of slices of its text, from which patches are made.
 //!
-//! The texts that come here are JSON for certain: written, or read successfully before, by `serde_json`. Scalars stay
-//! as they are written, so nothing is decoded, rounded or copied.
+//! All texts here are valid JSON: `serde_json` has written or parsed them before. Scalars stay as they are
+//! written, so nothing is decoded, rounded or copied.
 
 use std::fmt::Write;
 
 use serde_json::Value;
 
-/// A JSON value; scalars and keys are slices of the text that was read, quotes included.
+/// A JSON value. Scalars and keys are slices of the text, quotes included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Json<'a> {
     Scalar(&'a str),
@@ -18,12 +18,12 @@ pub(crate) enum Json<'a> {
 impl<'a> Json<'a> {
     pub(crate) const NULL: Json<'static> = Json::Scalar("null");
 
-    /// Reads a text that is JSON. What is not gives some value, never a panic.
+    /// Reads a valid JSON text. Any other text gives some value, never a panic.
     pub(crate) fn read(text: &'a str) -> Json<'a> {
         Reader { text, at: 0 }.value()
     }
 
-    /// The field with this key, which is a slice of text as well: `"name"`, quotes included.
+    /// The field with this key. The key is a slice of text with its quotes: `"name"`.
     pub(crate) fn get(&self, key: &str) -> Option<&Json<'a>> {
         match self {
             Json::Object(fields) => fields
@@ -71,7 +71,7 @@ impl<'a> Json<'a> {
     }
 }
 
-/// Nested deeper than this, a value is kept as one slice. `serde_json` reads no deeper.
+/// A value that is nested deeper is kept as one slice. `serde_json` parses no deeper.
 const DEPTH: u32 = 128;
 
 struct Reader<'a> {
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Goes past an opening bracket or a comma. False at the closing bracket, which is gone past as well.
+    /// Skips an opening bracket or a comma. Returns `false` at the closing bracket, which is skipped too.
     fn another(&mut self, closing: u8) -> bool {
         if self.peek() == closing {
             self.at += 1;
@@ -133,7 +133,7 @@ impl<'a> Reader<'a> {
         0
     }
 
-    /// Goes past the next byte that is not white space.
+    /// Skips the next byte that is not white space.
     fn skip(&mut self) {
         self.peek();
         self.at += 1;
@@ -158,8 +158,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The text of a JSON value. `serde_json` would write it as well, but its tables for fractions are as large as all the
-/// rest of a policy's data, and each step begins with copying that.
+/// The text of a JSON value. `serde_json` could write it too, but its tables for fractions are as large as
+/// all other data of a policy, and each step begins with copying that data.
 pub(crate) fn text(value: &Value) -> String {
     let mut text = String::new();
     write_value(value, &mut text);

@@ -1,4 +1,4 @@
-//! Kinds of the cluster's API, as a policy's own Rust types.
+//! Kinds of the cluster's API as a policy's own Rust types.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,49 +9,52 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Conditions, Time};
 
-/// A kind of the cluster's API: the primary object of a policy, or one it asks for.
+/// A kind of the cluster's API: that of the policy's primary, or one that the policy asks for.
 ///
-/// The type holds what the policy reads and writes. Fields it does not name stay as they are in the stored object.
+/// The type has the fields that the policy reads and writes. Fields that it does not name stay as they are in
+/// the stored object.
 pub trait Kind: Clone + PartialEq + Serialize + DeserializeOwned + 'static {
     /// `v1`, or `group/version`.
     const API_VERSION: &'static str;
-    /// The kind, as written in manifests: `Node`.
+    /// The kind, as in manifests: `Node`.
     const KIND: &'static str;
-    /// Cluster-scoped kinds say `false`.
+    /// Whether the kind is namespaced. Cluster-scoped kinds set `false`.
     const NAMESPACED: bool = true;
-    /// Dotted paths that an ask for this kind keeps; empty keeps all. See `object-query` in `types.wit` of `polity-contract`.
+    /// The dotted paths of the fields that an ask for this kind keeps. An empty list keeps all. See
+    /// `object-query` in `types.wit` of `polity-contract`.
     const PROJECTION: &'static [&'static str] = &[];
-    /// Whether a lifecycle policy of this kind is run while the one object that its binding names is absent.
-    /// Otherwise such a pass is settled without a call.
+    /// Whether a lifecycle policy of this kind is called if its binding names one object and that object does
+    /// not exist. Otherwise such a pass is settled without a call.
     const RUNS_WHILE_ABSENT: bool = false;
 
     /// The object's metadata.
     fn metadata(&self) -> &Metadata;
 
-    /// `status.conditions`, in which the end of each pass is told of: a pass that fails sets the condition
-    /// [`RECONCILED`](crate::RECONCILED) to False and leaves an Event, the next one that does not sets it to True. The
-    /// manifest names the condition among what the policy writes. A kind that has none says how its passes fail itself.
+    /// `status.conditions`, in which the SDK reports how passes end. A pass that fails sets the condition
+    /// [`RECONCILED`](crate::RECONCILED) to False and adds an Event. The next pass that does not fail sets it
+    /// to True. The manifest must declare the condition among the policy's writes. If a kind returns `None`,
+    /// its policy reports failures itself.
     fn conditions_mut(&mut self) -> Option<&mut Conditions> {
         None
     }
 }
 
-/// `metadata` of an object: what policies read, and the lists they may edit.
+/// `metadata` of an object: the fields that policies read, and the lists that they may edit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Metadata {
-    /// Unique in namespace and kind.
+    /// The name, unique in namespace and kind.
     pub name: String,
-    /// None for cluster-scoped kinds.
+    /// The namespace; `None` for cluster-scoped kinds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Unique in time and space.
+    /// The uid, unique among all objects at all times.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// The version this pass sees.
+    /// The version that this pass sees.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
-    /// Counts the changes of `spec`.
+    /// The number of changes of `spec`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
     /// When the object was created.
@@ -66,9 +69,9 @@ pub struct Metadata {
     /// Annotations.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// What must be let go of before the object disappears. Merged by key when published.
+    /// The finalizers, which keep the object after its deletion has begun. Merged by key when published.
     pub finalizers: Vec<String>,
-    /// Who owns the object.
+    /// The owners of the object.
     pub owner_references: Vec<OwnerReference>,
 }
 
@@ -78,13 +81,13 @@ impl Metadata {
         self.deletion_timestamp.is_some()
     }
 
-    /// Lets go of a finalizer.
+    /// Removes a finalizer.
     pub fn remove_finalizer(&mut self, finalizer: &str) {
         self.finalizers.retain(|held| held != finalizer);
     }
 }
 
-/// The Kubernetes API describes metadata itself: a CRD says only that it is an object.
+/// A CRD only declares metadata to be an object: the Kubernetes API defines the fields.
 impl JsonSchema for Metadata {
     fn inline_schema() -> bool {
         true
@@ -99,7 +102,7 @@ impl JsonSchema for Metadata {
     }
 }
 
-/// One owner of an object; merged by uid when published.
+/// An owner of an object. Owners are merged by uid when published.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OwnerReference {

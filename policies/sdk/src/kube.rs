@@ -1,6 +1,6 @@
-//! What Kubernetes itself has: definitions of kinds, label selectors, Nodes and how they are drained.
+//! Parts of Kubernetes itself: definitions of kinds, label selectors, Nodes, and draining them.
 //!
-//! Objects of any kind are asked for and written with [`cluster`](crate::cluster).
+//! [`cluster`](crate::cluster) asks for and writes objects of any kind.
 
 mod crd;
 pub mod drain;

@@ -1,16 +1,18 @@
-//! What the author of a [Polity](https://polity.dev) policy depends on.
+//! The library for authors of [Polity](https://polity.dev) policies.
 //!
-//! A policy decides; it never performs. It is an ordinary `async fn` over a [`Context`]: it *asks* (no side effect),
-//! it *acts* (something is done), it edits the object it was called for, and ends with a [`Next`]. Behind that, every
-//! call is a pure function: when an answer is missing, the function ends with its requests and is called again, from
-//! the top, with the answers in its journal. So a policy must do the same in every call of a pass: no clock but
-//! [`Context::now`], no randomness, no maps with a random order, no state outside the object.
+//! A policy decides; it never performs. It is an ordinary `async fn` over a [`Context`]. It *asks* questions, which have
+//! no side effect. It *acts*, which changes something. It edits the object for which it was called, and ends with a
+//! [`Next`].
+//!
+//! Every call is a pure function. If an answer is missing, the call ends with its requests, and the function is called
+//! again from the top with the answers in its journal. So a policy must do the same in every call of a pass: it uses no
+//! clock but [`Context::now`], no randomness, no maps with a random order, and no state outside the object.
 //!
 //! ```
 //! use polity_sdk::cloud::vm;
 //! use polity_sdk::prelude::*;
 //!
-//! /// A light that follows its switch.
+//! /// A lamp that is lit when its VM runs.
 //! #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 //! pub struct Lamp {
 //!     metadata: Metadata,
@@ -19,14 +21,14 @@
 //!     status: LampStatus,
 //! }
 //!
-//! /// What people write.
+//! /// The wanted state, which people write.
 //! #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 //! pub struct LampSpec {
 //!     /// The VM that powers the lamp.
 //!     vm: String,
 //! }
 //!
-//! /// What the policy writes.
+//! /// The reported state, which the policy writes.
 //! #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 //! pub struct LampStatus {
 //!     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,7 +43,7 @@
 //!     }
 //! }
 //!
-//! /// Asks how the VM is and writes down what it hears.
+//! /// Asks for the power state of the VM and writes it to the status.
 //! #[polity_sdk::policy(lifecycle)]
 //! pub async fn reconcile(cx: Context<Lamp>) -> Result<Next, Failure> {
 //!     let mut lamp = cx.object_mut();
@@ -50,7 +52,7 @@
 //!     Ok(Next::settled_for(Duration::from_secs(60)))
 //! }
 //!
-//! /// What the policy is, needs and writes.
+//! /// The name of the policy, its needs and its writes.
 //! pub fn manifest() -> Manifest {
 //!     Manifest::lifecycle(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
 //!         .governs::<Lamp>()
@@ -59,7 +61,7 @@
 //!         .writes(["status.lit"])
 //! }
 //!
-//! // The very same function under test, without wasm and without a host:
+//! // A test of the same function, without WebAssembly and without a host:
 //! # use polity_sdk::test::World;
 //! # use serde_json::json;
 //! let mut world = World::new(json!({
@@ -74,20 +76,21 @@
 //!
 //! # Flow of a step
 //!
-//! The object's JSON is parsed once into the policy's type; the function's future is polled exactly once; what it
-//! awaited and the journal did not hold is returned as requests: asks if any ask is missing, otherwise acts, in the
-//! order in which they were awaited. When the future is ready, the edits of the object become a merge patch.
+//! The object's JSON is parsed once into the policy's type. The function's future is polled exactly once. If it awaited
+//! answers that the journal lacks, these become the requests of the step: the asks if there are any, otherwise the acts,
+//! in the order in which they were awaited. When the future is ready, the edits of the object become a merge patch.
 //!
-//! # What lies where
+//! # Where to find what
 //!
-//! At the top is the core: a pass and its requests ([`cluster`], [`cloud`]), what a policy says of itself, times and
-//! conditions. Below [`cloud`] are typed requests of some clouds, below [`kube`] what Kubernetes itself has. The test kit
-//! ([`mod@test`]) is not in a component. The README of this crate is a whole policy, from `Cargo.toml` to a host that runs it.
+//! The modules at the top are the core: a pass and its requests ([`cluster`], [`cloud`]), the manifest, times and
+//! conditions. [`cloud`] also has typed requests of some clouds, and [`kube`] has parts of Kubernetes. The test kit
+//! ([`mod@test`]) is not compiled into a component. The README of this crate is a whole policy, from `Cargo.toml` to a
+//! host that runs it.
 //!
-//! # What it deliberately never does
+//! # Deliberately not here
 //!
-//! It reads no clock, makes no randomness, and imports a single function, `diagnostics.panicked`, by which a panic
-//! says what broke.
+//! The library reads no clock and has no randomness. A component imports a single function, `diagnostics.panicked`, with
+//! which a panic reports what broke.
 
 extern crate self as polity_sdk;
 
@@ -147,7 +150,7 @@ pub use request::{Act, Ask};
 pub use step::decode;
 pub use time::{Period, Time};
 
-/// What a policy usually needs, in one line.
+/// The imports that a policy usually needs, in one line.
 pub mod prelude {
     pub use crate::join::{join, join_all};
     pub use crate::{

@@ -1,4 +1,4 @@
-//! What a policy says of itself.
+//! The manifest of a policy.
 
 use polity_contract as contract;
 use schemars::JsonSchema;
@@ -9,22 +9,22 @@ use crate::{Crd, Kind, json};
 
 pub use polity_contract::{Edge, Need, Role};
 
-/// The manifest, built by name; see `manifest.schema.json` of `polity-contract`.
+/// The manifest, built by name. See `manifest.schema.json` of `polity-contract`.
 #[derive(Clone, Debug)]
 pub struct Manifest(contract::Manifest);
 
 impl Manifest {
-    /// Of a policy that answers: which action next?
+    /// The manifest of a lifecycle policy, which decides which action comes next.
     pub fn lifecycle(name: &str, version: &str) -> Self {
         Manifest::new(Role::Lifecycle, name, version)
     }
 
-    /// Of a policy that answers: which principal may act for this object?
+    /// The manifest of an identity policy, which decides which principal may act for an object.
     pub fn identity(name: &str, version: &str) -> Self {
         Manifest::new(Role::Identity, name, version)
     }
 
-    /// Of a policy that answers: how long until the next try?
+    /// The manifest of a retry policy, which decides how long an object waits until the next try.
     pub fn retry(name: &str, version: &str) -> Self {
         Manifest::new(Role::Retry, name, version)
     }
@@ -44,44 +44,44 @@ impl Manifest {
         })
     }
 
-    /// A kind whose objects it can govern. Without any, it governs every kind.
+    /// Adds a kind that the policy can govern. Without any, it can govern every kind.
     pub fn governs<K: Kind>(mut self) -> Self {
         self.0.governs.push(kind::<K>());
         self
     }
 
-    /// The CustomResourceDefinition of its kind.
+    /// Sets the CustomResourceDefinition of its kind.
     pub fn crd(mut self, crd: Crd) -> Self {
         self.0.crd = Some(crd.json());
         self
     }
 
-    /// The CustomResourceDefinitions of its kinds, where it brings several: one `List`.
+    /// Sets the CustomResourceDefinitions of several kinds, as one `List`.
     pub fn crds(mut self, crds: impl IntoIterator<Item = Crd>) -> Self {
         let items: Vec<Value> = crds.into_iter().map(|crd| crd.json()).collect();
         self.0.crd = Some(json!({ "apiVersion": "v1", "kind": "List", "items": items }));
         self
     }
 
-    /// The finalizer that the host keeps on an object before the first act.
+    /// Sets the finalizer that the host adds to an object before the first act.
     pub fn finalizer(mut self, finalizer: &str) -> Self {
         self.0.finalizer = Some(finalizer.to_owned());
         self
     }
 
-    /// Something it wants to be allowed.
+    /// Adds a kind of request that the policy needs.
     pub fn needs(mut self, need: Need) -> Self {
         self.0.needs.push(need);
         self
     }
 
-    /// What some part of it wants to be allowed: [`drain::needs`](crate::kube::drain::needs).
+    /// Adds the needs of a part of the policy, for example [`drain::needs`](crate::kube::drain::needs).
     pub fn needs_all(mut self, needs: impl IntoIterator<Item = Need>) -> Self {
         self.0.needs.extend(needs);
         self
     }
 
-    /// Operations of the cloud that it wants to be allowed.
+    /// Adds operations of the cloud that the policy needs.
     pub fn needs_cloud<'a>(mut self, operations: impl IntoIterator<Item = &'a str>) -> Self {
         self.0
             .needs
@@ -89,13 +89,14 @@ impl Manifest {
         self
     }
 
-    /// Dotted paths of the primary that it writes; conditions by type: `status.conditions[Ready]`.
+    /// Adds dotted paths of the primary that the policy writes. Conditions are named by type:
+    /// `status.conditions[Ready]`.
     pub fn writes<'a>(mut self, paths: impl IntoIterator<Item = &'a str>) -> Self {
         self.0.writes.extend(paths.into_iter().map(str::to_owned));
         self
     }
 
-    /// The type of its configuration.
+    /// Sets the type of its configuration.
     pub fn config<C: JsonSchema>(mut self) -> Self {
         let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
         let schema = settings.into_generator().into_root_schema_for::<C>();
@@ -103,23 +104,23 @@ impl Manifest {
         self
     }
 
-    /// The edges of its workflow: the vocabulary of its notes.
+    /// Adds the edges of its workflow, which its notes name.
     pub fn edges(mut self, edges: impl IntoIterator<Item = Edge>) -> Self {
         self.0.edges.extend(edges);
         self
     }
 
-    /// As the contract has it.
+    /// The manifest in the contract's type.
     pub fn into_contract(self) -> contract::Manifest {
         self.0
     }
 
-    /// As the contract has it.
+    /// The manifest in the contract's type.
     pub fn as_contract(&self) -> &contract::Manifest {
         &self.0
     }
 
-    /// What `describe` answers.
+    /// The manifest as JSON, which `describe` answers.
     pub fn to_json(&self) -> String {
         json::text(&serde_json::to_value(&self.0).expect("a manifest has a JSON form"))
     }
@@ -132,7 +133,7 @@ fn kind<K: Kind>() -> contract::Kind {
     }
 }
 
-/// Needs that name a kind, by its type.
+/// Needs of a kind, by its Rust type.
 pub trait NeedOf {
     /// Look at objects of a kind.
     fn objects_of<K: Kind>() -> Need {

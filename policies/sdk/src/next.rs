@@ -1,4 +1,4 @@
-//! What a pass ends with.
+//! The end of a pass.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,27 +8,28 @@ use crate::contract::{Code, Effect, Failure, Next, Origin, Retry, RetryClass, Wa
 use crate::time::millis;
 
 impl Next {
-    /// Nothing to do until something changes.
+    /// There is nothing to do until something changes.
     pub fn settled() -> Next {
         Next::Settled(None)
     }
 
-    /// Nothing to do; look again after this long even if nothing changes.
+    /// There is nothing to do. The next pass comes after this time, even if nothing changes.
     pub fn settled_for(length: impl Into<Duration>) -> Next {
         Next::Settled(Some(millis(length.into())))
     }
 
-    /// In progress: look again after this long, or when something the pass used changes.
+    /// Work is in progress. The next pass comes after this time, or when something changes that the pass
+    /// used.
     pub fn after(length: impl Into<Duration>) -> Next {
         Next::After(millis(length.into()))
     }
 
-    /// Something stands in the way, without a failure: the retry policy says how long to wait.
+    /// Something stands in the way, without a failure. The retry policy decides how long to wait.
     pub fn retry(class: RetryClass) -> Next {
         Next::Retry(Retry { class, failure: None })
     }
 
-    /// A failure stands in the way: the retry policy says how long to wait.
+    /// A failure stands in the way. The retry policy decides how long to wait.
     pub fn failed(class: RetryClass, failure: Failure) -> Next {
         Next::Retry(Retry {
             class,
@@ -50,7 +51,7 @@ impl Failure {
         }
     }
 
-    /// How long to wait after it, where nothing more is known: a conflict is somebody else's write, and looking again
+    /// The class of the wait after this failure, if nothing more is known. After a conflict, looking again
     /// helps at once.
     pub fn retry_class(&self) -> RetryClass {
         match self.code {
@@ -59,7 +60,7 @@ impl Failure {
         }
     }
 
-    /// Whether what was asked for definitely does not exist.
+    /// Whether the thing that was asked for does not exist.
     pub fn is_not_found(&self) -> bool {
         self.code == Code::NotFound
     }
@@ -86,7 +87,7 @@ impl Code {
         Code::Unauthenticated,
     ];
 
-    /// The code as the contract spells it: `not-found`.
+    /// The code as the contract writes it: `not-found`.
     pub fn as_str(self) -> &'static str {
         match self {
             Code::Cancelled => "cancelled",
@@ -109,9 +110,9 @@ impl Code {
     }
 }
 
-/// Tells a definite `not-found` from a failure to look.
+/// Distinguishes `not-found` from a failure to look.
 pub trait Found<T> {
-    /// `Ok(None)` for `not-found`; every other failure stays one.
+    /// `Ok(None)` for `not-found`. Every other failure stays a failure.
     fn found(self) -> Result<Option<T>, Failure>;
 }
 
@@ -125,23 +126,23 @@ impl<T> Found<T> for Result<T, Failure> {
     }
 }
 
-/// May the lifecycle act, and as whom?
+/// Whether the lifecycle policy may act, and as whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// With the session behind this handle, which was answered in this very pass.
+    /// It may act with the session behind this handle. The handle was answered in this very pass.
     Granted(String),
-    /// No: the lifecycle is not run.
+    /// It may not act. The lifecycle policy is not called.
     Denied,
-    /// The object is being deleted and its identity is gone: let go of it.
+    /// The object is being deleted and its identity is gone: the host releases the object.
     Released,
 }
 
-/// What an identity policy ends with. `Err(f)` is `Denied` with `retry(short, f)`.
+/// The end of an identity policy. `Err(f)` is `Denied` with `retry(short, f)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// May the lifecycle act?
+    /// The verdict.
     pub verdict: Verdict,
-    /// When to judge again.
+    /// When the object gets its next pass.
     pub next: Next,
 }
 
@@ -154,7 +155,7 @@ impl Judgement {
         }
     }
 
-    /// Denied.
+    /// The lifecycle policy may not act.
     pub fn denied(next: Next) -> Self {
         Judgement {
             verdict: Verdict::Denied,
@@ -162,7 +163,7 @@ impl Judgement {
         }
     }
 
-    /// Released.
+    /// The host releases the object.
     pub fn released() -> Self {
         Judgement {
             verdict: Verdict::Released,
@@ -174,25 +175,26 @@ impl Judgement {
 /// What a retry policy is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryRequest<C> {
-    /// Of the object: `v1`, or `group/version`.
+    /// The API version of the object's kind: `v1`, or `group/version`.
     pub api_version: String,
     /// The object's kind.
     pub kind: String,
     /// The object's namespace; none for cluster-scoped kinds.
     pub namespace: Option<String>,
-    /// Whose end has to be tried again.
+    /// The origin of the pass's end that is tried again.
     pub origin: Origin,
-    /// Which sort of wait.
+    /// The class of the wait.
     pub class: RetryClass,
-    /// The failure, its message cut; none for a wait without one. The host never waits less than its `retry_after`.
+    /// The failure, with a shortened message; `None` for a wait without a failure. The host never waits less
+    /// than its `retry_after`.
     pub failure: Option<Failure>,
-    /// How many passes before this one ended in a failure, in an unbroken row.
+    /// How many passes in a row ended in a failure before this one.
     pub attempt: u32,
-    /// How long that row has lasted.
+    /// How long these passes have been failing.
     pub failing_for: Duration,
-    /// How long the object waited after the pass before, where that one ended in a retry, too.
+    /// How long the object waited after the pass before, if that pass ended in a retry too.
     pub previous_wait: Option<Duration>,
-    /// The only randomness there is: derived from the object's uid and the attempt.
+    /// A number derived from the object's uid and the attempt. It is the only source of randomness.
     pub seed: u64,
     /// The retry policy's configuration.
     pub config: C,
@@ -206,17 +208,17 @@ impl<C> RetryRequest<C> {
 }
 
 impl Wait {
-    /// Waits this long, or until something new is wanted.
+    /// Wait this long, or until something new is wanted.
     pub fn after(length: impl Into<Duration>) -> Wait {
         Wait::After(millis(length.into()))
     }
 
-    /// Until something changes, as after [`Next::settled`].
+    /// Wait until something changes, as after [`Next::settled`].
     pub fn on_change() -> Wait {
         Wait::OnChange(None)
     }
 
-    /// Until something changes, and at the latest after this long.
+    /// Wait until something changes, at the latest for this long.
     pub fn on_change_within(length: impl Into<Duration>) -> Wait {
         Wait::OnChange(Some(millis(length.into())))
     }

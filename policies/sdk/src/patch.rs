@@ -1,8 +1,8 @@
-//! From edits to a JSON merge patch.
+//! Turns edits of an object into a JSON merge patch.
 //!
-//! Compared are the object as the policy's type read it and as the policy left it. What the type does not name is in
-//! neither, so it is not in the patch and stays as it is stored. A merge patch replaces lists as a whole; there, the
-//! elements are completed from the stored object.
+//! The object as the policy's type read it is compared with the object as the policy left it. A field that
+//! the type does not name is in neither of them. So it is not in the patch, and it stays as it is stored. A
+//! merge patch replaces lists as a whole, so elements of a list are completed from the stored object.
 
 use std::cell::OnceCell;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::json::Json;
 
-/// The merge patch from `before` to `after`; none if they are equal. `stored` is the object's full JSON.
+/// The merge patch from `before` to `after`; `None` if they are equal. `stored` is the object's full JSON.
 pub(crate) fn between<T: Serialize + PartialEq>(before: &T, after: &T, stored: &str) -> Option<String> {
     if before == after {
         return None;
@@ -27,13 +27,13 @@ pub(crate) fn between<T: Serialize + PartialEq>(before: &T, after: &T, stored: &
     Some(text)
 }
 
-/// The stored object, read only if a list has changed.
+/// The stored object. It is parsed only if a list has changed.
 struct Stored<'a> {
     text: &'a str,
     tree: OnceCell<Json<'a>>,
 }
 
-/// A place in the stored object.
+/// A position in the stored object.
 enum At<'p, 'a> {
     Top(&'p Stored<'a>),
     Field(&'p At<'p, 'a>, &'p str),
@@ -50,7 +50,7 @@ impl<'p, 'a> At<'p, 'a> {
     }
 }
 
-/// The merge patch from `before` to `after`, or none.
+/// The merge patch from `before` to `after`; `None` if they are equal.
 fn difference<'a>(before: &Json<'a>, after: &Json<'a>, stored: &At<'_, 'a>) -> Option<Json<'a>> {
     match (before, after) {
         (Json::Object(was), Json::Object(fields)) => {
@@ -71,7 +71,7 @@ fn difference<'a>(before: &Json<'a>, after: &Json<'a>, stored: &At<'_, 'a>) -> O
     }
 }
 
-/// In a merge patch a null erases: a field that never was needs none.
+/// A value without nulls. In a merge patch a null removes a field; a new field needs none.
 fn without_nulls<'a>(value: &Json<'a>) -> Json<'a> {
     match value {
         Json::Object(fields) => {
@@ -82,10 +82,11 @@ fn without_nulls<'a>(value: &Json<'a>) -> Json<'a> {
     }
 }
 
-/// Names by which an element of a list is recognised.
+/// The fields by which an element of a list is recognised.
 const KEYS: [&str; 5] = ["\"uid\"", "\"type\"", "\"key\"", "\"name\"", "\"id\""];
 
-/// The new list, each element completed with the fields that its stored form has and the policy's type does not.
+/// The new list. Each element is completed with the fields that its stored form has and the policy's type
+/// lacks.
 fn complete_list<'a>(before: &[Json<'a>], after: &[Json<'a>], stored: &At<'_, 'a>) -> Json<'a> {
     let stored = stored.value().map_or(&[][..], Json::elements);
     if before.len() != stored.len() {
@@ -104,7 +105,8 @@ fn complete_list<'a>(before: &[Json<'a>], after: &[Json<'a>], stored: &At<'_, 'a
     Json::Array(after.iter().map(complete).collect())
 }
 
-/// Whether two elements are the same thing: equal, or equal in the first key that they have.
+/// Whether two elements are the same thing: they are equal, or equal in the first of these fields that they
+/// have.
 fn same(old: &Json<'_>, new: &Json<'_>) -> bool {
     match KEYS.iter().find(|key| new.get(key).is_some()) {
         Some(key) => old.get(key) == new.get(key),

@@ -1,26 +1,26 @@
-//! At which field did reading JSON fail?
+//! The path of the field at which JSON could not be parsed.
 //!
-//! The parser says line and column; the path is what lies open there. (Tracking it while reading would cost every
-//! step of every policy, and twice the code.)
+//! The parser reports a line and a column. The path is derived from the brackets that are open there.
+//! (Tracking the path while parsing would cost time in every step of every policy, and twice the code.)
 
 use std::fmt::Write;
 
-/// What a position in a document lies in.
+/// A container that is open at a position of a document.
 enum Frame<'a> {
-    /// In an object, at the value of this key; none before the key is read.
+    /// An object, at the value of this key; `None` before the key is read.
     Field(Option<&'a str>),
-    /// In an array, at this element.
+    /// An array, at this element.
     Element(usize),
 }
 
-/// The path at a place that `serde_json` names: `spec.devices[1].mtu`; empty for the document itself.
+/// The path at a position that `serde_json` reports: `spec.devices[1].mtu`; empty for the document itself.
 pub(crate) fn of(json: &str, line: usize, column: usize) -> String {
     let before = json
         .split_inclusive('\n')
         .take(line.saturating_sub(1))
         .map(str::len)
         .sum::<usize>();
-    // The column is that of the last byte read, which may close what is meant.
+    // The column is that of the last byte read, which may be the closing bracket of the value.
     let end = (before + column.saturating_sub(1)).min(json.len());
     let mut path = String::new();
     for frame in frames(json, end) {
@@ -34,7 +34,7 @@ pub(crate) fn of(json: &str, line: usize, column: usize) -> String {
     path
 }
 
-/// What lies open at a byte of a document.
+/// The containers that are open at a byte of a document.
 fn frames(json: &str, end: usize) -> Vec<Frame<'_>> {
     let bytes = json.as_bytes();
     let mut frames = Vec::new();
@@ -61,7 +61,7 @@ fn frames(json: &str, end: usize) -> Vec<Frame<'_>> {
         at += 1;
     }
     if let (Some(b'}'), Some(Frame::Field(key))) = (bytes.get(end), frames.last_mut()) {
-        // Reading failed when the object was complete: it lacks a field.
+        // The error came when the object was complete: it lacks a field.
         *key = None;
     }
     frames

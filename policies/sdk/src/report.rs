@@ -1,17 +1,18 @@
-//! A pass that fails is seen on its object: whoever wrote the object cannot see the pass.
+//! Reports a failed pass on its object: the author of the object cannot see the pass.
 
 use crate::context::PassState;
 use crate::contract::{Event, EventType, Failure};
 use crate::{ConditionStatus, Conditions, Kind, Time};
 
-/// The condition: the last pass ended without a failure. It is there from the first failure on.
+/// The condition that says whether the last pass ended without a failure. It exists from the first failure
+/// on.
 pub const RECONCILED: &str = "Reconciled";
-/// The reason of the Event for a pass that failed and said nothing of it itself.
+/// The reason of the Event for a failed pass that reported nothing itself.
 pub const RECONCILE_FAILED: &str = "ReconcileFailed";
-/// Characters of a message: as many as the host keeps of one.
+/// The most characters of a message: the host keeps as many.
 const MESSAGE: usize = 1_024;
 
-/// Says on the object how its pass ended, where its kind has [conditions](Kind::conditions_mut).
+/// Reports the end of a pass on its object, if the kind has [conditions](Kind::conditions_mut).
 pub(crate) fn end_of_pass<T: Kind, C>(pass: &PassState<T, C>, failure: Option<&Failure>) {
     let Some(object) = &pass.object else { return };
     let mut edited = pass.edited.borrow_mut();
@@ -24,8 +25,8 @@ pub(crate) fn end_of_pass<T: Kind, C>(pass: &PassState<T, C>, failure: Option<&F
     }
 }
 
-/// Writes down how the pass ended; whether that is news. While passes fail with one code nothing changes, whatever else
-/// their messages say: a failing object is not written again by each pass.
+/// Records how the pass ended. Returns whether that is news. As long as passes fail with the same code
+/// nothing changes, whatever their messages say. So a failing object is not written in each pass.
 fn record(conditions: &mut Conditions, now: Time, failure: Option<&Failure>) -> bool {
     let Some(failure) = failure else {
         return conditions.heal(now, RECONCILED, "Succeeded");
@@ -35,13 +36,13 @@ fn record(conditions: &mut Conditions, now: Time, failure: Option<&Failure>) -> 
     conditions.announce(now, RECONCILED, ConditionStatus::False, &reason, message)
 }
 
-/// `permission-denied` as the reason of a condition: `PermissionDenied`.
+/// A code as the reason of a condition: `permission-denied` becomes `PermissionDenied`.
 fn camel_case(code: &str) -> String {
     let capital = |word: &str| word[..1].to_ascii_uppercase() + &word[1..];
     code.split('-').map(capital).collect()
 }
 
-/// Tells people, unless the pass did so in its own words.
+/// Adds an Event about the failure, unless the pass reported one itself.
 fn announce(events: &mut Vec<Event>, failure: &Failure) {
     if events.iter().all(|event| event.kind != EventType::Warning) {
         events.push(Event {

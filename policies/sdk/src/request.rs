@@ -1,36 +1,36 @@
-//! What a typed request is.
+//! Typed requests.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::contract::{self, Code, Failure};
 
-/// A typed question. Making one asks nothing; [`Context::ask`](crate::Context::ask) does.
+/// A typed question. It is asked by [`Context::ask`](crate::Context::ask).
 pub trait Ask {
-    /// What the answer is read as.
+    /// The type of the answer.
     type Answer;
 
-    /// The question on the wire. `home` is the primary's namespace: what a namespaced kind is asked for in
-    /// when nothing else was said.
+    /// The question in the contract's form. `home` is the primary's namespace, in which a namespaced kind is
+    /// looked for unless the question names another one.
     fn question(self, home: Option<&str>) -> contract::Question;
 
     /// Reads the answer's JSON.
     fn read(json: &str) -> Result<Self::Answer, Failure>;
 }
 
-/// A typed thing to do. Making one does nothing; [`Context::act`](crate::Context::act) does.
+/// A typed act. It is performed by [`Context::act`](crate::Context::act).
 pub trait Act {
-    /// What the answer is read as.
+    /// The type of the answer.
     type Answer;
 
-    /// The act on the wire; `home` as in [`Ask::question`].
+    /// The act in the contract's form; `home` as in [`Ask::question`].
     fn act(self, home: Option<&str>) -> contract::Act;
 
     /// Reads the answer's JSON.
     fn read(json: &str) -> Result<Self::Answer, Failure>;
 }
 
-/// A question in the contract's own words, answered as JSON.
+/// A question in the contract's form, answered as JSON.
 impl Ask for contract::Question {
     type Answer = Value;
 
@@ -43,7 +43,7 @@ impl Ask for contract::Question {
     }
 }
 
-/// An act in the contract's own words, answered as JSON.
+/// An act in the contract's form, answered as JSON.
 impl Act for contract::Act {
     type Answer = Value;
 
@@ -56,7 +56,7 @@ impl Act for contract::Act {
     }
 }
 
-/// Reads an answer. One that is not what the policy expects is the other side's mistake: `internal`.
+/// Reads an answer. An answer of an unexpected form is a mistake of the other side: `internal`.
 pub(crate) fn read<A: DeserializeOwned>(json: &str) -> Result<A, Failure> {
     serde_json::from_str(json).map_err(|error| {
         Failure::new(
@@ -66,7 +66,8 @@ pub(crate) fn read<A: DeserializeOwned>(json: &str) -> Result<A, Failure> {
     })
 }
 
-/// Writes arguments. Types of requests always have a JSON form; one that has none is a mistake in the policy.
+/// Writes arguments as JSON. Types of requests always have a JSON form; if one has none, that is a mistake in
+/// the policy.
 pub(crate) fn write<A: serde::Serialize + ?Sized>(arguments: &A) -> String {
     serde_json::to_string(arguments).expect("the arguments of a request have a JSON form")
 }

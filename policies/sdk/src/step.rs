@@ -1,4 +1,4 @@
-//! One call of a policy: a pass in, requests or a conclusion out.
+//! One call of a policy: from a pass to requests or a conclusion.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -34,7 +34,7 @@ where
     }
 }
 
-/// One step of an identity policy. Whatever goes wrong is a denial.
+/// One step of an identity policy. Any failure is a denial.
 pub fn identity<T, C, F>(pass: Pass, policy: impl FnOnce(Context<T, C>) -> F) -> IdentityStep
 where
     T: Kind,
@@ -63,8 +63,9 @@ where
     IdentityStep::Concluded(identity::Judgement { verdict, conclusion })
 }
 
-/// The one call of a retry policy. A configuration that does not decode waits a minute: the host checked it against
-/// the schema, so this is the policy's mistake, and it must not be a hot one.
+/// The call of a retry policy. If its configuration cannot be decoded, the object waits a minute. The host
+/// has checked the configuration against the schema, so this is a mistake of the policy, which must not cause
+/// a busy loop.
 pub fn retry<C: DeserializeOwned, W: Into<Wait>>(
     request: contract::RetryRequest,
     policy: impl FnOnce(RetryRequest<C>) -> W,
@@ -90,15 +91,15 @@ pub fn retry<C: DeserializeOwned, W: Into<Wait>>(
 
 enum Outcome<R> {
     Pending(Requests),
-    /// The object is absent and the kind does not run without it.
+    /// The object does not exist, and the kind is not called without it.
     Absent,
-    /// The object or the configuration is not what the policy's types say.
+    /// The object or the configuration does not match the policy's types.
     Undecodable(Failure),
-    /// The policy's end, and a conclusion that lacks only its `next`.
+    /// The end of the policy, and the conclusion without its `next`.
     Ready(Result<R, Failure>, Conclusion),
 }
 
-/// The flow of a step: decode, poll once, collect.
+/// Runs a step: decodes, polls the future once, and collects.
 fn run<T, C, F, R>(
     pass: Pass,
     policy: impl FnOnce(Context<T, C>) -> F,
@@ -174,7 +175,7 @@ where
     outcome
 }
 
-/// The failure that a pass ended with, where it ended with one.
+/// The failure with which a pass ended, if there is one.
 fn failure_of(next: &Next) -> Option<&Failure> {
     match next {
         Next::Retry(retry) => retry.failure.as_ref(),
@@ -182,7 +183,7 @@ fn failure_of(next: &Next) -> Option<&Failure> {
     }
 }
 
-/// An instance ends with its step: freeing what it holds, piece by piece, would be work for nothing.
+/// Leaks a value. The instance ends with its step, so freeing its values one by one would be wasted work.
 fn leave<T>(held: T) {
     if cfg!(target_arch = "wasm32") {
         std::mem::forget(held);
@@ -190,7 +191,7 @@ fn leave<T>(held: T) {
 }
 
 impl Journal {
-    /// Asks if any is open, otherwise acts.
+    /// The open asks if there are any, otherwise the acts.
     fn requests(&self) -> Requests {
         let asks = self.asks.take();
         match asks.is_empty() {
@@ -199,7 +200,7 @@ impl Journal {
         }
     }
 
-    /// All of a conclusion but its `next`.
+    /// The conclusion without its `next`.
     fn conclusion(&self, patch: Option<String>) -> Conclusion {
         let used = (0u32..)
             .zip(&self.used)
@@ -226,10 +227,10 @@ fn empty(next: Next) -> Conclusion {
     }
 }
 
-/// Reads JSON: `what` it is. A failure says at which field.
+/// Decodes JSON. `what` names it in the failure, which also names the field.
 ///
 /// # Errors
-/// `InvalidArgument` where it is no JSON of this type.
+/// `InvalidArgument` if the text is not JSON of this type.
 pub fn decode<T: DeserializeOwned>(json: &str, what: &str) -> Result<T, Failure> {
     serde_json::from_str(json).map_err(|error| undecodable(json, what, &error))
 }

@@ -1,4 +1,4 @@
-//! Times as Kubernetes writes them, and lengths of time as people write them.
+//! Times in the form of Kubernetes, and lengths of time in the form in which people write them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize, Serializer};
 
 const MS_PER_DAY: i64 = 86_400_000;
 
-/// A moment: milliseconds since 1970-01-01T00:00:00Z. In JSON an RFC 3339 string, as in Kubernetes objects;
-/// milliseconds are written only where there are any.
+/// A moment, in milliseconds since 1970-01-01T00:00:00Z. In JSON it is an RFC 3339 string, as in Kubernetes
+/// objects. Milliseconds are written only if they are not zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(u64);
 
 impl Time {
-    /// From milliseconds since the Unix epoch.
+    /// A moment from milliseconds since the Unix epoch.
     pub const fn from_unix_ms(ms: u64) -> Self {
         Time(ms)
     }
@@ -27,12 +27,12 @@ impl Time {
         self.0
     }
 
-    /// The same moment without its milliseconds: what `metav1.Time` holds.
+    /// The same moment without its milliseconds, as `metav1.Time` stores it.
     pub const fn whole_seconds(self) -> Self {
         Time(self.0 - self.0 % 1000)
     }
 
-    /// How long after `earlier` this is; zero if it is not.
+    /// How long after `earlier` this moment is; zero if it is not after it.
     pub const fn since(self, earlier: Time) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
@@ -67,8 +67,8 @@ impl fmt::Display for Time {
     }
 }
 
-/// Year, month, day from days since the Unix epoch, in the proleptic Gregorian calendar.
-/// The era arithmetic counts years from March, so that the leap day comes last.
+/// Year, month and day from days since the Unix epoch, in the proleptic Gregorian calendar. Years are counted
+/// from March, so that the leap day is the last day of a year.
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
@@ -96,7 +96,7 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// A text that is not an RFC 3339 time, or not a length of time.
+/// The error for a text that is not an RFC 3339 time, or not a length of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotATime(&'static str);
 
@@ -130,7 +130,7 @@ fn parse_rfc3339(text: &str) -> Option<Time> {
     }
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
     let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    // A leap second (60) is taken as the next minute's first.
+    // A leap second (60) counts as the first second of the next minute.
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
@@ -160,12 +160,13 @@ fn parse_rfc3339(text: &str) -> Option<Time> {
     u64::try_from(unix).ok().map(Time)
 }
 
-/// A length of time as people write it in configuration: `"20s"`, `"10m"`, `"1h30m"`, `"500ms"`; `"0"` is none.
+/// A length of time as people write it in configurations: `"20s"`, `"10m"`, `"1h30m"`, `"500ms"`. `"0"` is no
+/// time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Period(u64);
 
 impl Period {
-    /// No time at all.
+    /// No time.
     pub const ZERO: Period = Period(0);
 
     /// A number of milliseconds.
@@ -178,7 +179,7 @@ impl Period {
         Period(seconds * 1000)
     }
 
-    /// Whether it is no time at all.
+    /// Whether it is no time.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
@@ -238,7 +239,7 @@ impl FromStr for Period {
     }
 }
 
-/// Reads any type that is a string in JSON and has a `FromStr`, without an allocation.
+/// Reads a type that is a string in JSON and has a `FromStr`, without an allocation.
 struct Text<T>(std::marker::PhantomData<T>);
 
 impl<T: FromStr<Err = NotATime>> Visitor<'_> for Text<T> {

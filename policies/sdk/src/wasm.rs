@@ -1,4 +1,5 @@
-//! What only a component needs: an allocator that fits a fresh instance per step, and the panic's last words.
+//! The parts that only a component needs: an allocator for an instance that lives for one step, and a panic
+//! hook.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
@@ -6,22 +7,24 @@ use std::cell::UnsafeCell;
 use crate::bindings::polity::policy::diagnostics;
 
 const PAGE: usize = 64 * 1024;
-/// Pages by which memory grows at least: growing may move all of it. A step on a 16 KB object takes some 100 KiB, one
-/// on a usual object stays in what the linker reserved (`--initial-heap`).
+/// The least number of pages by which memory grows. Growing may move all of the memory. A step on a 16 KB
+/// object takes some 100 KiB; a step on a usual object fits into what the linker reserved (`--initial-heap`).
 const GROWS_BY: usize = 2;
 
-/// Hands out memory upwards and takes back only the last piece: an instance lives for one step.
+/// An allocator that hands out memory upwards and takes back only the last piece. An instance lives for one
+/// step, so more is not needed.
 pub struct Bump {
     free: UnsafeCell<Free>,
 }
 
 #[allow(unsafe_code, reason = "the linker's")]
 unsafe extern "C" {
-    /// Where the module's own data ends.
+    /// The end of the module's own data.
     static __heap_base: u8;
 }
 
-/// Addresses: the next free byte and the end of the memory at hand. Zero before the first allocation.
+/// The addresses of the next free byte and of the end of the memory at hand. Both are zero before the first
+/// allocation.
 struct Free {
     next: usize,
     end: usize,
@@ -41,13 +44,13 @@ impl Bump {
     }
 }
 
-// SAFETY: every piece handed out lies between the addresses that `Free` holds, is aligned as asked, and is given to
-// nobody else until it is returned as the last piece. Nothing here calls back into the allocator.
+// SAFETY: every piece lies between the addresses in `Free`, is aligned as requested, and is given to nobody
+// else until it is returned as the last piece. Nothing here calls back into the allocator.
 #[allow(unsafe_code, reason = "a global allocator")]
 unsafe impl GlobalAlloc for Bump {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: one thread, and no reference to `Free` outlives a call.
+        // SAFETY: there is one thread, and no reference to `Free` outlives a call.
         let free = unsafe { &mut *self.free.get() };
         let at = (free.next + layout.align() - 1) & !(layout.align() - 1);
         match at.checked_add(layout.size()) {
@@ -74,7 +77,7 @@ unsafe impl GlobalAlloc for Bump {
         let free = unsafe { &mut *self.free.get() };
         let at = piece as usize;
         if at + layout.size() == free.next {
-            // The last piece grows and shrinks where it is.
+            // The last piece grows and shrinks in place.
             if let Some(next) = at.checked_add(size).filter(|next| *next <= free.end) {
                 free.next = next;
                 return piece;
@@ -82,7 +85,8 @@ unsafe impl GlobalAlloc for Bump {
         } else if size <= layout.size() {
             return piece;
         }
-        // SAFETY: the alignment is a valid layout's, and both pieces hold at least the smaller of the two sizes.
+        // SAFETY: the alignment is that of a valid layout, and both pieces hold at least the smaller of the
+        // two sizes.
         unsafe {
             let moved = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
             if !moved.is_null() {
@@ -94,7 +98,7 @@ unsafe impl GlobalAlloc for Bump {
 }
 
 impl Bump {
-    /// What the module's data leaves of its memory on the first call, then more pages.
+    /// Provides more memory: on the first call what the module's data leaves of its memory, later more pages.
     #[cold]
     fn more(&self, free: &mut Free, layout: Layout) -> *mut u8 {
         if free.next == 0 {
@@ -104,7 +108,7 @@ impl Bump {
         let align = |address: usize| (address + layout.align() - 1) & !(layout.align() - 1);
         let fits = |at: usize, end: usize| at.checked_add(layout.size()).is_some_and(|next| next <= end);
         if !fits(align(free.next), free.end) {
-            // What is left of the memory before is given up unless it adjoins.
+            // The rest of the memory at hand is given up unless the new pages adjoin it.
             let pages = (layout.size() + layout.align()).div_ceil(PAGE).max(GROWS_BY);
             let before = core::arch::wasm32::memory_grow(0, pages);
             if before == usize::MAX {
@@ -113,7 +117,7 @@ impl Bump {
             if before * PAGE != free.end {
                 free.next = before * PAGE;
             }
-            // The very last page of a 4 GiB memory ends where an address cannot.
+            // An address cannot name the end of the last page of a 4 GiB memory.
             free.end = (before * PAGE).saturating_add(pages * PAGE);
         }
         let at = align(free.next);
@@ -122,7 +126,7 @@ impl Bump {
     }
 }
 
-/// Tells the host what a panic said and where, before the trap. Called at the beginning of each export.
+/// Reports the message and place of a panic to the host before the trap. Each export calls this first.
 pub fn say_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let message = panic.payload_as_str().unwrap_or("a panic without a message");

@@ -1,8 +1,8 @@
-//! The attribute `#[polity_sdk::policy]`. See there.
+//! The attribute `#[polity_sdk::policy]`.
 //!
-//! It leaves the function as it is and adds, for wasm targets only, what makes the crate a component: the exports of
-//! its role's world, the section that says which world that is, the allocator and the panic hook. Natively nothing is
-//! added: the names of the exports do not link there.
+//! The attribute leaves the function as it is. For wasm targets it adds what makes the crate a component: the
+//! exports of its role's world, the section that names the world, the allocator and the panic hook. Natively
+//! it adds nothing, because the names of the exports do not link there.
 
 use polity_contract::wit;
 use proc_macro::TokenStream;
@@ -14,9 +14,10 @@ use wit_parser::{Resolve, UnresolvedPackageGroup};
 
 /// Makes a function a policy.
 ///
-/// `#[policy(lifecycle)]` and `#[policy(identity)]` take an `async fn` from a `Context` to `Result<Next, Failure>` or
-/// `Result<Judgement, Failure>`; `#[policy(retry)]` takes an `fn` from a `RetryRequest` to a `Wait` or a `Duration`. Beside it stands a
-/// function `manifest() -> Manifest`, or another one that is named: `#[policy(lifecycle, manifest = my::manifest)]`.
+/// `#[policy(lifecycle)]` and `#[policy(identity)]` take an `async fn` from a `Context` to `Result<Next,
+/// Failure>` or `Result<Judgement, Failure>`. `#[policy(retry)]` takes an `fn` from a `RetryRequest` to a
+/// `Wait` or a `Duration`. The same module needs a function `manifest() -> Manifest`; another one can be
+/// named: `#[policy(lifecycle, manifest = my::manifest)]`.
 #[proc_macro_attribute]
 pub fn policy(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let function = syn::parse_macro_input!(item as ItemFn);
@@ -26,10 +27,10 @@ pub fn policy(arguments: TokenStream, item: TokenStream) -> TokenStream {
         .into()
 }
 
-/// What `wit-bindgen` makes of the contract: the three worlds as one, because they share every type. For `polity-sdk`
-/// alone, which has it in its module `bindings`.
+/// Generates the types and functions of the contract with `wit-bindgen`: the three worlds as one, because
+/// they share every type. Only `polity-sdk` uses this, in its module `bindings`.
 ///
-/// The WIT is handed over as text, so that the SDK's package needs no file outside itself.
+/// The WIT is passed as text, so that the package of the SDK needs no file outside itself.
 #[proc_macro]
 pub fn bindings(_: TokenStream) -> TokenStream {
     let package = wit::PACKAGE;
@@ -55,7 +56,8 @@ pub fn bindings(_: TokenStream) -> TokenStream {
     .into()
 }
 
-/// A crate without the build script would work, and cost more in each step than anybody notices.
+/// The error without the build script. Such a crate would work, but each step would cost more, and nobody
+/// would notice.
 const NOT_LINKED: &str = "this policy would begin each step with a stack of 1 MiB: \
     let build.rs call polity_sdk_build::link(), with polity-sdk-build among the build-dependencies of Cargo.toml";
 
@@ -108,7 +110,7 @@ impl Role {
         }
     }
 
-    /// The interface's function, implemented with the policy's.
+    /// The implementation of the interface by the policy's function.
     fn implementation(self, policy: &Ident) -> Tokens {
         let contract = quote!(::polity_sdk::contract);
         match self {
@@ -164,7 +166,8 @@ fn expand(arguments: &Arguments, function: &ItemFn) -> syn::Result<Tokens> {
         const _: () = {
             use ::polity_sdk::bindings::exports::polity::policy as exported;
 
-            // Said by the build script, for whose instructions to the linker there is no other place.
+            // The build script sets this variable. There is no other place for its instructions to the
+            // linker.
             const _: () = assert!(option_env!("POLITY_LINKED").is_some(), #NOT_LINKED);
 
             #[global_allocator]
@@ -196,7 +199,7 @@ fn expand(arguments: &Arguments, function: &ItemFn) -> syn::Result<Tokens> {
     })
 }
 
-/// The macro by which `wit-bindgen` exports an interface.
+/// The macro with which `wit-bindgen` exports an interface.
 fn exporter(interface: &str) -> Ident {
     let (_, version) = wit::PACKAGE.split_once('@').unwrap_or_default();
     format_ident!(
@@ -205,7 +208,7 @@ fn exporter(interface: &str) -> Ident {
     )
 }
 
-/// The component type of a world, as `wit-component` looks for it in a custom section.
+/// The component type of a world, as `wit-component` expects it in a custom section.
 fn encoded_world(name: &str) -> Result<Vec<u8>, String> {
     let mut resolve = Resolve::default();
     let source = format!("package {};\n{}", wit::PACKAGE, wit::items());

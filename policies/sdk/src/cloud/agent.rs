@@ -1,8 +1,9 @@
-//! What an agent does on its own machine: packages of fixed versions, and reboots.
+//! The operations of a machine for its own agent: packages with fixed versions, and reboots.
 //!
-//! Every request names the node, and every answer says whose it is: a machine answers for no other. What is given at
-//! the agent's installation, the work that runs and what came of it is remembered by the machine, which has no object
-//! before its node joins. A boot has an id of its own, so that "reboot" means *end this boot*, however often it is said.
+//! Every request names the node, and every answer says whose it is: a machine does not answer for another
+//! node. The machine remembers the initial versions, the work under way and its result, because it has no
+//! object before its node joins. Each boot has an id. So "reboot" means *end this boot*, however often it is
+//! requested.
 
 use std::collections::BTreeMap;
 
@@ -26,12 +27,12 @@ pub const OPERATIONS: [&str; 7] = [
 /// Versions by package.
 pub type Versions = BTreeMap<String, String>;
 
-/// Asks what was given at the agent's installation.
+/// Asks for the initial versions that were given when the agent was installed.
 pub fn seed(node: &str) -> CloudAsk<Seed> {
     cloud::ask("node.seed", &Of { node })
 }
 
-/// Asks which versions of these packages are installed.
+/// Asks for the installed versions of these packages.
 pub fn versions<'a>(node: &str, packages: impl IntoIterator<Item = &'a String>) -> CloudAsk<Installed> {
     #[derive(Serialize)]
     struct Packages<'a> {
@@ -42,17 +43,18 @@ pub fn versions<'a>(node: &str, packages: impl IntoIterator<Item = &'a String>) 
     cloud::ask("node.versions", &Packages { node, packages })
 }
 
-/// Asks for the work that runs, or was done last.
+/// Asks for the work that runs or ended last.
 pub fn work(node: &str) -> CloudAsk<Working> {
     cloud::ask("node.work", &Of { node })
 }
 
-/// Asks whether what is installed wants another boot.
+/// Asks whether the machine needs a reboot.
 pub fn reboot_required(node: &str) -> CloudAsk<RebootRequired> {
     cloud::ask("node.reboot-required", &Of { node })
 }
 
-/// Begins to install exactly these versions, and to hold them. While the same work runs, it is joined.
+/// Starts to install exactly these versions and to hold them. If the same work is under way, the request
+/// joins it.
 pub fn ensure(node: &str, versions: &Versions) -> CloudDo<Empty> {
     #[derive(Serialize)]
     struct Ensure<'a> {
@@ -62,12 +64,12 @@ pub fn ensure(node: &str, versions: &Versions) -> CloudDo<Empty> {
     cloud::change("node.ensure", &Ensure { node, versions })
 }
 
-/// Says that the machine is prepared.
+/// Declares the machine ready.
 pub fn initialized(node: &str) -> CloudDo<Empty> {
     cloud::change("node.initialized", &Of { node })
 }
 
-/// Ends this boot, a moment later. Under another boot it is refused: `failed-precondition`.
+/// Ends this boot after a short time. If another boot is running, the answer is `failed-precondition`.
 pub fn reboot(node: &str, boot_id: &str) -> CloudDo<Empty> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -83,60 +85,60 @@ struct Of<'a> {
     node: &'a str,
 }
 
-/// What was given at the agent's installation.
+/// The initial versions that were given when the agent was installed.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Seed {
-    /// Whose it is.
+    /// The node that answers.
     pub node: String,
-    /// The versions to begin with.
+    /// The initial versions.
     pub versions: Versions,
-    /// Whether the machine was said to be prepared.
+    /// Whether the machine was declared ready.
     #[serde(default)]
     pub initialized: bool,
 }
 
-/// What is installed.
+/// The installed packages.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Installed {
-    /// Whose it is.
+    /// The node that answers.
     pub node: String,
-    /// Of the packages that were asked for, those that are installed.
+    /// The versions of those packages that were asked for and are installed.
     pub versions: Versions,
 }
 
-/// Which boot it is, and what is done in it.
+/// The present boot, and the work in it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Working {
-    /// Whose it is.
+    /// The node that answers.
     pub node: String,
-    /// The boot.
+    /// The id of the boot.
     pub boot_id: String,
-    /// What the operating system calls the machine.
+    /// The operating system's id of the machine.
     #[serde(default)]
     pub machine_id: Option<String>,
-    /// The work that runs, or was done last; absent while there was none.
+    /// The work that runs or ended last; absent if there was none.
     #[serde(default)]
     pub work: Option<Work>,
 }
 
-/// Packages that are, or were, brought to their versions.
+/// Packages that are or were brought to these versions.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Work {
-    /// To which.
+    /// The versions.
     pub versions: Versions,
-    /// How far it is.
+    /// The progress.
     pub state: WorkState,
-    /// The boot in which it ended.
+    /// The boot in which the work ended.
     #[serde(default)]
     pub boot_id: Option<String>,
-    /// Why it failed.
+    /// The reason why it failed.
     #[serde(default)]
     pub error: Option<WorkError>,
 }
 
-/// How far work is.
+/// The progress of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkState {
@@ -148,21 +150,21 @@ pub enum WorkState {
     Failed,
 }
 
-/// Why work failed.
+/// The reason why work failed.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct WorkError {
-    /// `not-found`: there is no such version.
+    /// The code, for example `not-found` if there is no such version.
     pub code: String,
-    /// For people.
+    /// The message for people.
     pub message: String,
 }
 
-/// Whether another boot is wanted.
+/// Whether a machine needs a reboot.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct RebootRequired {
-    /// Whose it is.
+    /// The node that answers.
     pub node: String,
-    /// Whether.
+    /// Whether it needs one.
     pub required: bool,
 }
 
@@ -174,14 +176,14 @@ impl Working {
             .is_some_and(|work| work.state == WorkState::Running)
     }
 
-    /// Whether work of this very boot was done: if it wants another boot, that one is still to come.
+    /// Whether the work was done in this very boot. If it needs a reboot, the reboot has not happened yet.
     pub fn is_of_this_boot(&self) -> bool {
         self.work
             .as_ref()
             .is_some_and(|work| work.boot_id.as_ref() == Some(&self.boot_id))
     }
 
-    /// Why exactly this work failed; none if it did not.
+    /// The reason why the work with exactly these versions failed; `None` if it did not.
     pub fn failure(&self, versions: &Versions) -> Option<Failure> {
         let failed = |work: &&Work| work.state == WorkState::Failed && work.versions == *versions;
         let error = self.work.as_ref().filter(failed)?.error.clone();

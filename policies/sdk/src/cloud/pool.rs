@@ -1,7 +1,7 @@
-//! Pools of machines that kubeadm makes a cluster of: what a provider of pools does.
+//! Pools of machines from which kubeadm makes a cluster: the operations of a provider of pools.
 //!
-//! Whatever takes long is submitted and answered with a task ([`vm::task`](crate::cloud::vm::task)). Submitted again
-//! while it runs, the same work answers the same task.
+//! Long work is answered with a task ([`vm::task`](crate::cloud::vm::task)). If the same work is submitted
+//! while it runs, the answer is the same task.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::cloud::{self, CloudDo};
 use crate::cluster::Sealed;
 use crate::kube::node::Taint;
 
-/// Adds a machine: the only operation that creates. Its intent is the machine's name.
+/// Adds a machine. It is the only operation that creates something. Its intent is the machine's name.
 pub const ADD: &str = "pool.add-machine";
 /// All operations of a provider.
 pub const OPERATIONS: [&str; 9] = [
@@ -28,12 +28,12 @@ pub const OPERATIONS: [&str; 9] = [
     "task.get",
 ];
 
-/// Asks for the pools that are there, with the addresses under which they are reached.
+/// Asks for the pools that exist, with the addresses at which they are reached.
 pub fn list() -> Read<PoolsAnswer> {
     Read::of(cloud::ask("pool.list", &Nothing {}))
 }
 
-/// Makes the infrastructure of these pools: networks, load balancers, addresses. Those that are there stay.
+/// Creates the infrastructure of these pools: networks, load balancers, addresses. Existing pools stay.
 pub fn ensure(pools: &[Wanted<'_>]) -> CloudDo<Empty> {
     #[derive(Serialize)]
     struct All<'a> {
@@ -52,12 +52,12 @@ pub fn add(machine: &Addition<'_>) -> CloudDo<Machine> {
     cloud::create(ADD, machine.name, machine)
 }
 
-/// Resets what kubeadm made of a machine, and destroys it.
+/// Resets a machine with kubeadm and destroys it.
 pub fn remove(machine: &str) -> Submit {
     Submit::of(cloud::change("pool.remove-machine", &OnMachine { machine }))
 }
 
-/// Installs the node agent on a machine and starts it, with the versions that it begins with.
+/// Installs the node agent on a machine and starts it with these initial versions.
 pub fn install_agent(machine: &str, versions: &BTreeMap<String, String>, release: Option<&str>) -> Submit {
     #[derive(Serialize)]
     struct Installation<'a> {
@@ -74,7 +74,7 @@ pub fn install_agent(machine: &str, versions: &BTreeMap<String, String>, release
     Submit::of(cloud::change("agent.install", &installation))
 }
 
-/// Makes a machine the first node of its cluster. A provider refuses to make a cluster twice.
+/// Makes a machine the first node of its cluster. A provider refuses to create a cluster twice.
 pub fn init(node: &Registration<'_>) -> Submit {
     Submit::of(cloud::change("kubeadm.init", node))
 }
@@ -92,49 +92,49 @@ struct OnMachine<'a> {
     machine: &'a str,
 }
 
-/// An answer that says nothing.
+/// An empty answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Empty {}
 
-/// A control plane, or workers.
+/// The tier of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tier {
-    /// It runs the control plane.
+    /// The machine runs the control plane.
     ControlPlane,
-    /// It runs everything else.
+    /// The machine runs the workloads.
     Worker,
 }
 
-/// A pool that is to be there.
+/// A wanted pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Wanted<'a> {
-    /// Its name.
+    /// The name of the pool.
     pub pool: &'a str,
-    /// Whose pool it is, for clouds that speak to several providers.
+    /// The provider of the pool, for clouds with several providers.
     pub provider: &'a str,
-    /// What its machines are for.
+    /// The tier of its machines.
     pub tier: Tier,
 }
 
-/// A pool that is there.
+/// An existing pool.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Pool {
-    /// Its name.
+    /// The name of the pool.
     pub pool: String,
-    /// The addresses under which it is reached.
+    /// The addresses at which it is reached.
     #[serde(default)]
     pub addresses: Vec<String>,
 }
 
-/// A machine that is to be.
+/// A machine to add.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Addition<'a> {
-    /// Its name: the intent.
+    /// The name of the machine, which is the intent.
     pub name: &'a str,
-    /// The pool that it belongs to.
+    /// The pool of the machine.
     pub pool: &'a str,
-    /// What it is for.
+    /// The tier of the machine.
     pub tier: Tier,
 }
 
@@ -142,72 +142,72 @@ pub struct Addition<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Machine {
-    /// The cloud's id of it.
+    /// The cloud's id of the machine.
     pub id: String,
-    /// The name it was added with.
+    /// The name with which it was added.
     pub name: String,
-    /// The pool it belongs to.
+    /// The pool of the machine.
     pub pool: String,
-    /// What it is for.
+    /// The tier of the machine.
     pub tier: Tier,
-    /// What its node will say in `spec.providerID`.
+    /// The `spec.providerID` of its node.
     #[serde(rename = "providerID")]
     pub provider_id: String,
-    /// What its node is called, or will be.
+    /// The name of its node, also before the node exists.
     pub node_name: String,
-    /// How its node agent is.
+    /// The state of its node agent.
     #[serde(default)]
     pub agent: Agent,
-    /// Which release of the node agent was installed.
+    /// The release of the node agent that was installed.
     #[serde(default)]
     pub agent_release: Option<String>,
-    /// Somebody wants another one instead.
+    /// Whether the machine should be replaced.
     #[serde(default)]
     pub replacement_required: bool,
 }
 
-/// How the node agent of a machine is.
+/// The state of a machine's node agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Agent {
-    /// Not installed, or not running.
+    /// The agent is not installed, or not running.
     #[default]
     Absent,
-    /// It runs and prepares its machine.
+    /// The agent runs and prepares its machine.
     Running,
-    /// It has said that its machine is prepared.
+    /// The agent has prepared its machine.
     Initialized,
 }
 
-/// What a machine is registered as.
+/// The registration of a machine as a node.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Registration<'a> {
     /// The machine's id.
     pub machine: &'a str,
-    /// The labels that its node gets.
+    /// The labels of its node.
     pub labels: &'a BTreeMap<String, String>,
-    /// The taints that its node gets.
+    /// The taints of its node.
     #[serde(skip_serializing_if = "<[Taint]>::is_empty")]
     pub taints: &'a [Taint],
 }
 
-/// How a machine joins.
+/// The way in which a machine joins.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Join<'a> {
-    /// As what.
+    /// The registration of the node.
     #[serde(flatten)]
     pub node: Registration<'a>,
-    /// As control plane or worker.
+    /// The tier as which it joins.
     pub role: Tier,
-    /// With what it joins; sealed.
+    /// The token with which it joins; sealed.
     pub token: Sealed,
-    /// With what the certificates of the control plane are handed over; sealed.
+    /// The key that decrypts the certificates of the control plane; sealed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate_key: Option<Sealed>,
 }
 
-/// What `pool.list` answers.
+/// The answer of `pool.list`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PoolsAnswer {
     pools: Vec<Pool>,
@@ -220,7 +220,7 @@ impl Wrapped for PoolsAnswer {
     }
 }
 
-/// What `pool.machines` answers.
+/// The answer of `pool.machines`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct MachinesAnswer {
     machines: Vec<Machine>,

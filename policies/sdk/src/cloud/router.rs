@@ -1,7 +1,7 @@
 //! Virtual routers: the operations of a cloud in the manner of Neutron and Nova.
 //!
-//! They take ids and names, never addresses: the adapter knows those, and asks a VM as often as it takes. What takes
-//! long is a [task](crate::cloud::vm::task).
+//! They take ids and names, never addresses: the adapter knows the addresses and retries a VM as often as
+//! needed. Long work is a [task](crate::cloud::vm::task).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,9 +12,9 @@ use crate::contract::{Code, Failure};
 use crate::join::join_all;
 use crate::{Context, Kind};
 
-/// Makes a router's VM: the only operation that creates. Its intent is the router's name.
+/// Creates a router's VM. It is the only operation that creates something. Its intent is the router's name.
 pub const BOOT: &str = "router.boot";
-/// All operations on routers, and what they need besides.
+/// All operations on routers, and those that they need.
 pub const OPERATIONS: [&str; 14] = [
     "router.resource",
     "router.get",
@@ -35,14 +35,14 @@ pub const OPERATIONS: [&str; 14] = [
 /// A port of a network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Port {
-    /// The network.
+    /// The name of the network.
     pub network: String,
-    /// The port's MAC address in lower case, by which it is known.
+    /// The port's MAC address in lower case, which identifies it.
     #[schemars(extend("pattern" = "^[0-9a-f]{2}(:[0-9a-f]{2}){5}$"))]
     pub mac: String,
 }
 
-/// How a router's VM is asked for: by the router's name, and by the VM's id once that is known.
+/// The names of a router's VM: the router's name, and the VM's id once that is known.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Named<'a> {
     /// The router's name.
@@ -52,16 +52,16 @@ pub struct Named<'a> {
     pub id: Option<&'a str>,
 }
 
-/// What a router's VM is made of.
+/// The parts of a router's VM.
 #[derive(Clone, Debug, Serialize)]
 pub struct Creation<'a> {
-    /// The router's name: the intent.
+    /// The router's name, which is the intent.
     pub name: &'a str,
-    /// What it boots from.
+    /// The image from which it boots.
     pub image: &'a str,
-    /// How large it is.
+    /// The flavor, which is its size.
     pub flavor: &'a str,
-    /// What is plugged in.
+    /// The ports to plug in.
     pub ports: &'a [Port],
 }
 
@@ -69,20 +69,20 @@ pub struct Creation<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Instance {
-    /// The cloud's id of it.
+    /// The cloud's id of the VM.
     pub id: String,
-    /// `BUILD`, `ACTIVE`, `DELETING` and so on.
+    /// The state: `BUILD`, `ACTIVE`, `DELETING` and so on.
     pub status: String,
-    /// When the cloud began to make it, in milliseconds since 1970.
+    /// When the cloud began to create it, in milliseconds since 1970.
     pub created_at: u64,
     /// Whether it has an address by which it can be managed.
     pub managed: bool,
-    /// What is plugged in, as the cloud knows it.
+    /// The ports that are plugged in, as the cloud knows them.
     pub ports: Vec<Port>,
 }
 
 impl Instance {
-    /// Whether it is being made.
+    /// Whether it is being built.
     pub fn is_built(&self) -> bool {
         self.status == "BUILD"
     }
@@ -93,43 +93,43 @@ impl Instance {
     }
 }
 
-/// A VM that was made.
+/// A VM that was booted.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Booted {
-    /// The cloud's id of it.
+    /// The cloud's id of the VM.
     pub id: String,
 }
 
-/// Whether a VM answers.
+/// Whether a router answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Alive {
-    /// It does.
+    /// Whether its management API answers.
     pub alive: bool,
 }
 
-/// What a VM itself says is plugged in.
+/// The ports that a VM itself shows.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Interfaces {
     /// The MAC addresses, in lower case.
     pub macs: Vec<String>,
 }
 
-/// A port, and whose it is.
+/// A port, and the router that it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct KnownPort {
-    /// The name of the router that has it, or that it was made for.
+    /// The router that has the port or for which it was made.
     #[serde(default)]
     pub router: Option<String>,
 }
 
-/// What has passed through a VM.
+/// The traffic of a VM.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Stats {
-    /// By port.
+    /// The traffic by port.
     pub traffic: Vec<Traffic>,
 }
 
-/// How much has passed through a port.
+/// The traffic of a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Traffic {
@@ -141,7 +141,7 @@ pub struct Traffic {
     pub tx_bytes: u64,
 }
 
-/// An answer that says nothing but that there is one.
+/// An empty answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Nothing {}
 
@@ -162,32 +162,32 @@ struct Plug<'a> {
     port: &'a Port,
 }
 
-/// Whether the network service knows the router: `not-found` once it was removed there.
+/// Asks whether the network service knows the router. After its removal there the answer is `not-found`.
 pub fn resource(name: &str) -> CloudAsk<Nothing> {
     cloud::ask("router.resource", &ByName { name })
 }
 
-/// A router's VM. By id, one that exists is never denied; by name it may be, for a while.
+/// Asks for a router's VM. By id an existing VM is always found; by name it may be missed for a while.
 pub fn instance(router: Named<'_>) -> CloudAsk<Instance> {
     cloud::ask("router.get", &router)
 }
 
-/// Whether a VM answers.
+/// Asks whether a router's management API answers.
 pub fn alive(id: &str) -> CloudAsk<Alive> {
     cloud::ask("router.alive", &ById { id })
 }
 
-/// What a VM itself says is plugged in.
+/// Asks for the ports that a VM itself shows.
 pub fn interfaces(id: &str) -> CloudAsk<Interfaces> {
     cloud::ask("router.interfaces", &ById { id })
 }
 
-/// How much has passed through a VM.
+/// Asks for the traffic of a VM.
 pub fn stats(id: &str) -> CloudAsk<Stats> {
     cloud::ask("router.stats", &ById { id })
 }
 
-/// An image that the caller may boot, or `not-found`.
+/// Asks for an image that the caller may boot; `not-found` if there is none.
 pub fn image(image: &str) -> CloudAsk<Nothing> {
     #[derive(Serialize)]
     struct ByImage<'a> {
@@ -196,7 +196,7 @@ pub fn image(image: &str) -> CloudAsk<Nothing> {
     cloud::ask("image.get", &ByImage { image })
 }
 
-/// What a failed look at an image says of it: why nothing boots from it.
+/// The reason why nothing boots from an image, from the failure of the look at it.
 pub fn no_image(failure: &Failure) -> Option<&'static str> {
     match failure.code {
         Code::NotFound => Some("ImageNotFound"),
@@ -205,12 +205,12 @@ pub fn no_image(failure: &Failure) -> Option<&'static str> {
     }
 }
 
-/// A port; `permission-denied` if it belongs to somebody else.
+/// Asks for a port; `permission-denied` if it belongs to somebody else.
 pub fn port(port: &Port) -> CloudAsk<KnownPort> {
     cloud::ask("port.get", port)
 }
 
-/// Makes a router's VM.
+/// Boots a router's VM.
 pub fn boot(router: &Creation<'_>) -> CloudDo<Booted> {
     cloud::create(BOOT, router.name, router)
 }
@@ -225,7 +225,7 @@ pub fn delete_ports(name: &str) -> CloudDo<Nothing> {
     cloud::change("router.delete-ports", &ByName { name })
 }
 
-/// Tells a VM what to be: a task.
+/// Configures a router, by a task.
 pub fn push(id: &str, ports: &[Port]) -> CloudDo<Submitted> {
     #[derive(Serialize)]
     struct Push<'a> {
@@ -250,16 +250,17 @@ pub fn detach(id: &str, port: &Port) -> CloudDo<Nothing> {
     cloud::change("port.detach", &Plug { id, port })
 }
 
-/// Ports, by whose they are.
+/// Ports, sorted by whether the router may have them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Judged {
-    /// The router may have them.
+    /// The ports that the router may have.
     pub own: Vec<Port>,
-    /// It must not, and why.
+    /// The ports that the router must not have, with the reasons.
     pub denied: Vec<(Port, &'static str)>,
 }
 
-/// Which of these ports the router of this name may have. A failure that is not about whose a port is, is one.
+/// Sorts ports by whether the router of this name may have them. A failure that is not about the ownership of
+/// a port is returned as a failure.
 pub async fn judge<T: Kind, C>(cx: &Context<T, C>, name: &str, ports: &[Port]) -> Result<Judged, Failure> {
     let looks = join_all(ports.iter().map(|it| cx.ask(port(it)))).await;
     let mut judged = Judged::default();
@@ -281,7 +282,7 @@ pub async fn judge<T: Kind, C>(cx: &Context<T, C>, name: &str, ports: &[Port]) -
 
 const ANOTHERS: &str = "PortOfAnotherRouter";
 
-/// What a refusal says of a port, if it is about whose the port is.
+/// The reason why the router must not have a port, if the failure is about the port's ownership.
 fn denial(failure: &Failure) -> Option<&'static str> {
     match failure.code {
         Code::PermissionDenied => Some(ANOTHERS),
@@ -290,18 +291,18 @@ fn denial(failure: &Failure) -> Option<&'static str> {
     }
 }
 
-/// What became of plugging ports in and out.
+/// The result of plugging ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plugged {
-    /// Something was plugged in or out: the VM will show it later.
+    /// Whether something was plugged in or unplugged. The VM shows it later.
     pub changed: bool,
-    /// Ports that were left out, and why.
+    /// The ports that were left out, with the reasons.
     pub denied: Vec<(Port, &'static str)>,
-    /// A port could not be plugged in or out.
+    /// The failure, if a port could not be plugged in or unplugged.
     pub failure: Option<Failure>,
 }
 
-/// Plugs in what the cloud knows to be missing of these ports, and plugs out what it knows beside them, while the VM
+/// Plugs in the ports that the cloud knows to be missing, and unplugs those that are too many, while the VM
 /// runs. A port that belongs to another router is left out.
 pub async fn plug<T: Kind, C>(
     cx: &Context<T, C>,

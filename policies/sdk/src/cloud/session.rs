@@ -1,40 +1,41 @@
-//! Sessions of an AWS-style cloud: what credentials are made from, by name and never by value.
+//! Sessions of a cloud in the manner of AWS. A plan names the parts of a session and never contains a value.
 //!
-//! An identity policy describes a [`Plan`]; the host resolves it, asks the cloud whose credentials they are, and answers
-//! a handle. Equal plans are one session: a plan holds what makes it another one (uids, digests, roles, region), and
-//! nothing that changes without need, such as a resourceVersion.
+//! An identity policy describes a [`Plan`]. The host resolves it, asks the cloud whose credentials they are,
+//! and answers a handle. Equal plans share a session. So a plan contains everything that makes another
+//! session (uids, digests, roles, region), and nothing that changes without need, such as a resourceVersion.
 
 use serde::{Deserialize, Serialize};
 
 use crate::cloud::{self, CredentialAsk};
 
-/// Asks for a session by its plan, and as whom it acts; identity role only.
+/// Asks for a session by its plan. The answer also says as which principal it acts. For the identity role
+/// only.
 pub fn open(plan: &Plan) -> CredentialAsk<Attributes> {
     cloud::credential(plan)
 }
 
-/// What the cloud says of a session.
+/// The cloud's description of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
-    /// As whom it acts.
+    /// The principal as which it acts.
     pub principal: String,
-    /// The account it acts in.
+    /// The account in which it acts.
     pub account: String,
 }
 
-/// What a session is made from: the host's own credentials, or the first link's; each further link is taken with the
-/// credentials of the one before.
+/// The parts of a session: the host's own credentials or those of the first link. Each further link is taken
+/// with the credentials of the link before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Plan {
-    /// Where the session is used; the cloud's default if it is not set.
+    /// The region in which the session is used; the default is the cloud's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// From the source to the principal that acts. Empty: the host's own credentials.
+    /// The links from the source to the principal that acts. Without links it is the host's own credentials.
     pub chain: Vec<Link>,
 }
 
-/// One step towards the principal that acts.
+/// One link on the way to the principal that acts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Link {
@@ -46,27 +47,27 @@ pub enum Link {
     WebIdentity(WebIdentityLink),
 }
 
-/// The object that a link was read from.
+/// The object from which a link was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Its kind.
     pub kind: String,
     /// Its name.
     pub name: String,
-    /// Its uid: an identity that was made anew is another one.
+    /// Its uid: a deleted and recreated identity is another one.
     pub uid: String,
 }
 
 /// Fixed credentials in a Secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecretLink {
-    /// Who says so.
+    /// The identity object of this link.
     pub identity: Identity,
     /// The Secret's namespace.
     pub namespace: String,
     /// The Secret's name.
     pub name: String,
-    /// What the policy was answered for it: other values are another session.
+    /// The digest that the policy was answered for the Secret. With other values it is another session.
     pub digest: String,
 }
 
@@ -74,22 +75,22 @@ pub struct SecretLink {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RoleLink {
-    /// Who says so.
+    /// The identity object of this link.
     pub identity: Identity,
     /// The role's ARN.
     pub arn: String,
-    /// How the session is called in the account's records.
+    /// The name of the session in the records of the account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_name: Option<String>,
-    /// How long the credentials live.
+    /// The lifetime of the credentials.
     pub duration_seconds: u32,
-    /// What the role's owner wants to hear.
+    /// The external id that the role demands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_id: Option<String>,
-    /// A policy document that narrows the session.
+    /// A policy document that restricts the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline_policy: Option<String>,
-    /// Managed policies that narrow the session.
+    /// Managed policies that restrict the session.
     #[serde(default, rename = "policyARNs", skip_serializing_if = "Vec::is_empty")]
     pub policy_arns: Vec<String>,
 }
@@ -98,15 +99,15 @@ pub struct RoleLink {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WebIdentityLink {
-    /// Who says so.
+    /// The identity object of this link.
     pub identity: Identity,
-    /// The namespace that the token speaks for.
+    /// The namespace of the token.
     pub namespace: String,
     /// The role's ARN.
     pub arn: String,
-    /// Whom the token is meant for.
+    /// The audiences of the token.
     pub audiences: Vec<String>,
-    /// How long the token lives.
+    /// The lifetime of the token.
     pub expiration_seconds: u32,
 }
 

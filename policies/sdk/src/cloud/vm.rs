@@ -1,6 +1,6 @@
-//! Virtual machines and their tasks: the operations of a vSphere-style cloud.
+//! Virtual machines and their tasks: the operations of a cloud in the manner of vSphere.
 //!
-//! Whatever takes long is submitted and answered with a task, which is asked for later.
+//! Long work is answered with a task, which the policy asks for later.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::cloud::{self, CloudAsk, CloudDo};
 use crate::contract::{self, Failure, Question};
 use crate::request::{self, Act, Ask};
 
-/// Asks how a task is; `not-found` once the cloud has forgotten it.
+/// Asks for the state of a task; `not-found` once the cloud has forgotten it.
 pub fn task(id: &str) -> CloudAsk<Task> {
     cloud::ask("task.get", &ById { id })
 }
@@ -23,42 +23,43 @@ pub fn get(id: &str) -> CloudAsk<Vm> {
     cloud::ask("vm.get", &ById { id })
 }
 
-/// Asks for the guest metadata that a VM was given.
+/// Asks for the guest metadata of a VM.
 pub fn metadata(id: &str) -> Read<MetadataAnswer> {
     Read(cloud::ask("vm.metadata", &ById { id }))
 }
 
-/// Asks for a VM's network interfaces, in the order of its hardware.
+/// Asks for the network interfaces of a VM, in the order of its hardware.
 pub fn nics(id: &str) -> Read<NicsAnswer> {
     Read(cloud::ask("vm.nics", &ById { id }))
 }
 
-/// Asks whether a VM runs.
+/// Asks for the power state of a VM.
 pub fn power(id: &str) -> Read<PowerAnswer> {
     Read(cloud::ask("vm.power", &ById { id }))
 }
 
-/// Makes a VM from a template, powered off. The only operation that creates; its intent is the VM's name.
+/// Clones a VM from a template. The VM is powered off. It is the only operation that creates something; its
+/// intent is the VM's name.
 pub fn clone_vm(vm: &VmSpec<'_>) -> Submit {
     Submit(cloud::create("vm.clone", vm.name, vm))
 }
 
-/// Gives a VM other guest metadata.
+/// Sets the guest metadata of a VM.
 pub fn reconfigure(id: &str, metadata: &str) -> Submit {
     Submit(cloud::change("vm.reconfigure", &Reconfigure { id, metadata }))
 }
 
-/// Starts a VM.
+/// Turns a VM on.
 pub fn power_on(id: &str) -> Submit {
     Submit(cloud::change("vm.power-on", &ById { id }))
 }
 
-/// Stops a VM at once.
+/// Turns a VM off at once.
 pub fn power_off(id: &str) -> Submit {
     Submit(cloud::change("vm.power-off", &ById { id }))
 }
 
-/// Destroys a VM that is off.
+/// Removes a VM that is off.
 pub fn destroy(id: &str) -> Submit {
     Submit(cloud::change("vm.destroy", &ById { id }))
 }
@@ -80,53 +81,53 @@ struct Reconfigure<'a> {
     metadata: &'a str,
 }
 
-/// Work that the cloud does in its own time.
+/// Work of the cloud that takes longer than a call.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Task {
     /// The task's id.
     pub id: String,
-    /// How it is.
+    /// The state of the task.
     pub state: TaskState,
     /// `clone`, `reconfigure`, `power-on` and so on.
     #[serde(default)]
     pub kind: String,
-    /// The VM it works on, or has made.
+    /// The VM that the task works on, or has created.
     #[serde(default)]
     pub vm: Option<String>,
-    /// Why it failed.
+    /// The reason why it failed.
     #[serde(default)]
     pub error: Option<TaskError>,
 }
 
-/// How a task is.
+/// The state of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TaskState {
-    /// Not started.
+    /// The task has not started.
     Queued,
-    /// Under way.
+    /// The task is running.
     Running,
-    /// Done.
+    /// The task has succeeded.
     Success,
-    /// Failed.
+    /// The task has failed.
     Error,
     /// A state that this SDK does not know.
     #[serde(untagged)]
     Other(String),
 }
 
-/// Why a task failed.
+/// The reason why a task failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct TaskError {
-    /// The cloud's name for it: `InvalidPowerState`.
+    /// The cloud's name of the error: `InvalidPowerState`.
     pub fault: String,
-    /// For people.
+    /// The message for people.
     #[serde(default)]
     pub message: String,
-    /// For `InvalidPowerState`: the power state that the VM was in,
+    /// For `InvalidPowerState`: the power state of the VM.
     #[serde(default)]
     pub existing: Option<Power>,
-    /// and the one that was asked for.
+    /// For `InvalidPowerState`: the power state that was requested.
     #[serde(default)]
     pub requested: Option<Power>,
 }
@@ -135,15 +136,15 @@ pub struct TaskError {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Vm {
-    /// The cloud's id of it.
+    /// The cloud's id of the VM.
     pub id: String,
     /// Its name.
     #[serde(default)]
     pub name: String,
-    /// The UUID given at its creation.
+    /// The UUID that was given when it was created.
     #[serde(default)]
     pub instance_uuid: Option<String>,
-    /// The UUID its guest sees.
+    /// The UUID that its guest sees.
     #[serde(default)]
     pub bios_uuid: Option<String>,
 }
@@ -155,7 +156,7 @@ pub struct Nic {
     pub network: String,
     /// Its MAC address.
     pub mac: String,
-    /// Whether it is plugged in.
+    /// Whether it is connected.
     #[serde(default)]
     pub connected: bool,
     /// The addresses that the guest reports.
@@ -163,64 +164,64 @@ pub struct Nic {
     pub ips: Vec<String>,
 }
 
-/// Whether a VM runs.
+/// The power state of a VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Power {
-    /// It runs.
+    /// The VM runs.
     #[serde(alias = "poweredOn")]
     On,
-    /// It does not.
+    /// The VM is off.
     #[serde(alias = "poweredOff")]
     Off,
-    /// It is kept in memory.
+    /// The VM is suspended to memory.
     Suspended,
 }
 
-/// What a VM is made of.
+/// The parts of a VM.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VmSpec<'a> {
-    /// The VM's name: the intent of the clone.
+    /// The VM's name, which is the intent of the clone.
     pub name: &'a str,
-    /// What the VM is recognised by.
+    /// The UUID by which the VM is recognised.
     pub instance_uuid: &'a str,
-    /// What to clone.
+    /// The template to clone.
     pub template: &'a str,
-    /// The place in the cloud.
+    /// The datacenter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datacenter: Option<&'a str>,
-    /// Where in the inventory.
+    /// The folder in the inventory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<&'a str>,
-    /// Where its disk lies.
+    /// The datastore of its disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datastore: Option<&'a str>,
-    /// Whose share of the hardware it takes.
+    /// The resource pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_pool: Option<&'a str>,
-    /// Processors.
+    /// The number of processors.
     pub cpus: u32,
-    /// Cores on one socket.
+    /// The number of cores of a socket.
     pub cores_per_socket: u32,
-    /// Memory.
+    /// The memory in MiB.
     #[serde(rename = "memoryMiB")]
     pub memory_mib: u64,
-    /// The disk's size; none keeps the template's.
+    /// The size of the disk in GiB; `None` keeps that of the template.
     #[serde(rename = "diskGiB", skip_serializing_if = "Option::is_none")]
     pub disk_gib: Option<u64>,
     /// The networks of its interfaces, in order.
     pub networks: Vec<&'a str>,
 }
 
-/// What a submitted operation answers.
+/// The answer to an operation that starts a task.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Submitted {
-    /// The task to ask for.
+    /// The id of the task.
     pub task: String,
 }
 
-/// What a clone in doubt turned out to have made: its task, or the VM once the task is forgotten.
+/// The result of a clone in doubt: its task, or the VM once the task is forgotten.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cloned {
@@ -231,13 +232,13 @@ pub enum Cloned {
 }
 
 impl Cloned {
-    /// Reads what a clone in doubt is answered with.
+    /// Reads the result of a clone in doubt.
     pub fn read(json: &str) -> Result<Cloned, Failure> {
         request::read(json)
     }
 }
 
-/// A submitted operation.
+/// An operation that starts a task.
 #[derive(Clone, Debug)]
 pub struct Submit(CloudDo<Submitted>);
 
@@ -276,7 +277,7 @@ impl<A> Read<A> {
 pub trait Wrapped: serde::de::DeserializeOwned {
     /// The value.
     type Value;
-    /// Takes it out.
+    /// Returns the value.
     fn unwrapped(self) -> Self::Value;
 }
 

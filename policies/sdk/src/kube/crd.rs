@@ -8,10 +8,10 @@ use crate::Kind;
 
 /// A CustomResourceDefinition (`apiextensions.k8s.io/v1`) with a status subresource.
 ///
-/// The schema is the structural one that Kubernetes wants: inlined, without `$ref`, `null` written as `nullable`.
-/// `status.pending`, where the host writes down creates before it performs them, is added. A type that denies unknown
-/// fields (`deny_unknown_fields` of serde or schemars) is closed: the API server refuses an object with a field that the
-/// type does not have, rather than dropping the field.
+/// The schema is a structural one, as Kubernetes demands: it is inlined, without `$ref`, and `null` becomes
+/// `nullable`. `status.pending` is added, in which the host enters creates before it performs them. A type
+/// that denies unknown fields (`deny_unknown_fields` of serde or schemars) is closed: the API server refuses
+/// an object with an unknown field instead of dropping the field.
 #[derive(Clone, Debug)]
 pub struct Crd {
     group: String,
@@ -33,7 +33,7 @@ pub struct Column {
 }
 
 impl Crd {
-    /// From the kind's Rust type. `plural` as in `kubectl get PLURAL`.
+    /// A definition from the kind's Rust type. `plural` is the name in `kubectl get PLURAL`.
     pub fn of<K: Kind + JsonSchema>(plural: &str) -> Self {
         let (group, version) = K::API_VERSION.split_once('/').unwrap_or(("", K::API_VERSION));
         let settings = SchemaSettings::draft2020_12().with(|settings| {
@@ -71,7 +71,7 @@ impl Crd {
         self
     }
 
-    /// A column that shows how long ago a time was: `.metadata.creationTimestamp`.
+    /// A column with the age of a time, for example `.metadata.creationTimestamp`.
     pub fn age_column(mut self, name: &str, json_path: &str) -> Self {
         self.columns.push(Column {
             name: name.to_owned(),
@@ -115,7 +115,7 @@ impl Crd {
     }
 }
 
-/// Adds `status.pending` and what an API object has beside `spec` and `status`.
+/// Adds `status.pending`, and the fields that every API object has.
 fn add_pending(schema: &mut Value) {
     let properties = &mut schema["properties"];
     properties["apiVersion"] = json!({ "type": "string" });
@@ -128,7 +128,7 @@ fn add_pending(schema: &mut Value) {
         "type": "array",
         "items": {
             "type": "object",
-            // A newer host may write more: an older one must not lose it, nor take the entry for one of its own.
+            // A newer host may write more fields. An older one must not lose them.
             "x-kubernetes-preserve-unknown-fields": true,
             "required": ["operation", "intent", "key", "since"],
             "properties": {
@@ -149,7 +149,7 @@ fn add_pending(schema: &mut Value) {
     }
 }
 
-/// Turns a JSON Schema into a structural one, in place.
+/// Turns a JSON Schema into a structural schema, in place.
 fn structural(schema: &mut Value) {
     let Value::Object(fields) = schema else { return };
     for field in ["$schema", "$defs", "title", "examples"] {
@@ -182,15 +182,16 @@ fn structural(schema: &mut Value) {
     }
 }
 
-/// Optional fields that a closed type may have: each doubles the size of its schema.
+/// The most optional fields of a closed type: each of them doubles the size of its schema.
 const MOST_OPTIONAL: u32 = 8;
 
-/// `additionalProperties: false`, which no structural schema may say: an API server drops fields that it does not know,
-/// and what is left of `{tpyo: x}` is `{}`. So unknown fields are kept, and counted: for some choice of optional fields
-/// these are all there, and there are no more fields than they and the required ones.
+/// Expresses `additionalProperties: false`, which a structural schema must not contain: an API server drops
+/// unknown fields, and what is left of `{tpyo: x}` is `{}`. So unknown fields are kept, and the number of
+/// fields is limited: for some choice of optional fields all of these exist, and there are no more fields
+/// than these and the required ones.
 ///
 /// # Panics
-/// With more than [`MOST_OPTIONAL`] optional fields.
+/// There are more than [`MOST_OPTIONAL`] optional fields.
 fn close(fields: &mut Map<String, Value>) {
     fields.remove("additionalProperties");
     let names = |value: Option<&Value>| -> Vec<String> {
@@ -212,7 +213,8 @@ fn close(fields: &mut Map<String, Value>) {
         count <= MOST_OPTIONAL,
         "a closed type has {MOST_OPTIONAL} optional fields at most, this one has {count}: {optional:?}"
     );
-    // A refusal quotes the first: that there are too many fields, rather than that all optional ones are required.
+    // A refusal quotes the first choice. It should say that there are too many fields, and not that all
+    // optional fields are required.
     let choices = (0..1u32 << count).map(|choice| {
         let chosen = (0..).zip(&optional).filter(|(bit, _)| choice & (1 << bit) != 0);
         let chosen: Vec<&String> = chosen.map(|(_, name)| name).collect();

@@ -1,19 +1,20 @@
 //! Draining a Node: its pods leave before its machine does.
 //!
-//! A pass cannot wait, so a drain is a small state machine over passes: each call looks at what is left, does what is
-//! due, and says how far it has come. What must be known in the next pass is a [`Drain`], which the policy keeps in
-//! its object's status.
+//! A pass cannot wait. So a drain is a small state machine over several passes: each call looks at what is
+//! left, does what is due, and returns the progress. The state between passes is a [`Drain`], which the
+//! policy keeps in its object's status.
 //!
 //! # Flow
 //!
-//! The node is cordoned. Its pods are listed; those of DaemonSets and those that the kubelet made itself stay. Pods
-//! without volumes are evicted all at once; those with volumes one after the other: evicted, gone, their volumes
-//! detached, their volumes attached elsewhere. A forced drain deletes what is left without grace and waits for no volume.
+//! The node is cordoned. Its pods are listed; pods of DaemonSets and static pods of the kubelet stay. Pods
+//! without volumes are evicted all at once. Pods with volumes are evicted one after another: each is evicted
+//! and gone, its volumes are detached, and then attached elsewhere. A forced drain deletes all pods that are
+//! left without a grace period and waits for no volume.
 //!
 //! # Guarantees
 //!
-//! Without force, pods leave by eviction only: a disruption budget is never passed by. Whether and when to use force,
-//! and whether a pod that was evicted and does not end is deleted, the policy says.
+//! Without force, pods leave only by eviction, so no disruption budget is bypassed. The policy decides
+//! whether and when to use force, and whether a pod is deleted that was evicted and does not end.
 
 mod budget;
 mod pod;
@@ -37,10 +38,11 @@ pub use budget::{Budget, BudgetSpec, BudgetStatus};
 pub use pod::{Pod, PodSpec, PodVolume};
 pub use volume::{Attachment, Claim, detach_volumes};
 
-/// Acts on pods in one pass: a node seldom holds more, and a pass may hold 1,024 entries.
+/// The most acts on pods in one pass. A node rarely has more pods, and the journal of a pass has 1,024
+/// entries.
 const PODS_AT_ONCE: usize = 110;
 
-/// What a policy that drains needs to be allowed.
+/// The needs of a policy that drains nodes.
 pub fn needs() -> [Need; 8] {
     [
         Need::objects_of::<Node>(),
@@ -54,28 +56,28 @@ pub fn needs() -> [Need; 8] {
     ]
 }
 
-/// How to drain. The defaults are those of Gardener's machine-controller-manager.
+/// The options of a drain. The defaults are those of Gardener's machine-controller-manager.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Delete pods at once instead of evicting them, and wait for no volume.
+    /// Whether to delete pods at once instead of evicting them, and to wait for no volume.
     pub force: bool,
-    /// The time to end that evicted pods are given instead of their own.
+    /// The grace period of evicted pods, instead of their own.
     pub eviction_grace: Option<Duration>,
-    /// Delete pods that have left but do not end in time, instead of failing.
+    /// Whether to delete pods that were evicted and do not end in time. Otherwise the drain fails.
     pub delete_late: bool,
-    /// How long a forced drain may take.
+    /// The longest time of a forced drain.
     pub forced_timeout: Duration,
-    /// How long to wait after a budget has refused an eviction.
+    /// The wait after a budget has refused an eviction.
     pub retry_period: Duration,
-    /// No pod is given more time to end than this.
+    /// The longest grace period of a pod.
     pub longest_grace: Duration,
-    /// How much longer than its time to end a pod with volumes is waited for,
+    /// How much longer than its grace period a pod with volumes may take.
     pub grace_with_volumes: Duration,
-    /// and one without.
+    /// How much longer than its grace period a pod without volumes may take.
     pub grace_without_volumes: Duration,
-    /// How long volumes may take to leave the node.
+    /// The longest time for volumes to leave the node.
     pub detach_timeout: Duration,
-    /// How long volumes are waited for to arrive at another one.
+    /// The longest time to wait for volumes to be attached to another node.
     pub reattach_timeout: Duration,
 }
 
@@ -96,17 +98,17 @@ impl Default for Options {
     }
 }
 
-/// What a drain remembers between passes.
+/// The state of a drain between passes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Drain {
-    /// When it was first forced.
+    /// When the drain was first forced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forced_since: Option<Time>,
     /// How often a disruption budget has refused each pod that is left, by uid.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub refused: BTreeMap<String, u32>,
-    /// The pod with volumes that leaves now.
+    /// The pod with volumes that is leaving now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moving: Option<Moving>,
 }
@@ -121,53 +123,54 @@ pub struct Moving {
     pub uid: String,
     /// The persistent volumes that were attached to this node for it.
     pub volumes: Vec<String>,
-    /// How far it is.
+    /// The stage of the pod.
     pub stage: Stage,
-    /// Since when.
+    /// When the stage began.
     pub since: Time,
 }
 
-/// How far a pod with volumes is on its way.
+/// The stage of a pod with volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Stage {
-    /// It ends.
+    /// The pod is ending.
     Terminating,
-    /// Its volumes leave the node.
+    /// Its volumes are leaving the node.
     Detaching,
-    /// Its volumes arrive at another one.
+    /// Its volumes are being attached to another node.
     Reattaching,
 }
 
-/// How far a drain has come.
+/// The progress of a drain.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Progress {
-    /// Nothing is left that has to go.
+    /// No pod is left that must go.
     Done,
-    /// Evictions were refused; the failure says by when to try again.
+    /// Evictions were refused. The failure says when to try again.
     Refused {
-        /// Pods that have to go.
+        /// The number of pods that must go.
         left: usize,
-        /// The refusal, as something that is unavailable until `retry_after`: no quota that a cloud has exhausted.
+        /// The refusal as `unavailable` with a `retry_after`, so that it does not look like an exhausted
+        /// quota of the cloud.
         failure: Failure,
     },
     /// Pods are ending.
     Ending {
-        /// How many.
+        /// The number of these pods.
         left: usize,
     },
-    /// The last pod's volumes are on their way.
+    /// Only the volumes of the last pod are still on their way.
     Volumes,
-    /// It did not work in this pass. What can go was told to go all the same; the next pass tries again.
+    /// Something failed in this pass. All pods that could be evicted were evicted; the next pass tries again.
     Failed(Failure),
 }
 
 impl Drain {
-    /// Whether a budget has refused a pod as often as this.
+    /// Whether a budget has refused a pod this many times.
     pub fn is_exhausted(&self, retries: u32) -> bool {
         self.refused.values().any(|times| *times >= retries)
     }
 
-    /// One pass of a drain. `Err` is a failure to look, or to cordon.
+    /// Runs one pass of a drain. `Err` is a failure to look or to cordon.
     pub async fn pass<T: Kind, C>(
         &mut self,
         cx: &Context<T, C>,
@@ -193,7 +196,7 @@ impl Drain {
         }
     }
 
-    /// Deletes what is left, without grace.
+    /// Deletes the pods that are left, without a grace period.
     async fn force<T: Kind, C>(
         &mut self,
         cx: &Context<T, C>,
@@ -220,7 +223,7 @@ impl Drain {
         Ok(Progress::Ending { left: pods.len() })
     }
 
-    /// Evicts what may go, and waits.
+    /// Evicts the pods that may go, and waits for them.
     async fn persuade<T: Kind, C>(
         &mut self,
         cx: &Context<T, C>,
@@ -252,9 +255,9 @@ impl Drain {
                         .take()
                         .or_else(|| leaving.clone().filter(|m| m.uid == *uid));
                 }
-                // Gone, or gone and replaced: the next pass sees.
+                // The pod is gone, or replaced by another one. The next pass sees which.
                 Err(failure) if [Code::NotFound, Code::Aborted].contains(&failure.code) => {}
-                // By a budget: a server that cannot answer just now is no reason to force anything.
+                // Only a refusal by a budget counts. That a server cannot answer now is no reason for force.
                 Err(failure) if failure.code == Code::ResourceExhausted => {
                     *self.refused.entry(uid.clone()).or_default() += 1;
                     told.refuse(failure, options);
@@ -274,7 +277,7 @@ impl Drain {
         })
     }
 
-    /// Every pod without volumes that is not ending yet, and one with volumes while none is on its way.
+    /// The pods without volumes that are not ending yet, and one with volumes if none is on its way.
     fn choose<'a>(&self, pods: &'a [Pod]) -> Vec<&'a Pod> {
         let busy = self.moving.is_some()
             || pods
@@ -282,14 +285,15 @@ impl Drain {
                 .any(|pod| pod.has_volumes() && pod.metadata.deleting());
         let staying = || pods.iter().filter(|pod| !pod.metadata.deleting());
         let plain = staying().filter(|pod| !pod.has_volumes());
-        // A refused pod lets the others with volumes go first.
+        // A pod that was refused lets the others with volumes go first.
         let heavy = staying()
             .filter(|pod| pod.has_volumes() && !busy)
             .min_by_key(|pod| self.refused.get(&pod.metadata.uid).copied().unwrap_or(0));
         plain.chain(heavy).take(PODS_AT_ONCE).collect()
     }
 
-    /// A budget that can never allow a disruption is a mistake: said at once, rather than after all retries.
+    /// Reports a budget that can never allow a disruption. It is a mistake of a person, so it is reported at
+    /// once and not after all retries.
     async fn spare_hopeless<T: Kind, C>(
         &self,
         cx: &Context<T, C>,
@@ -318,7 +322,7 @@ impl Drain {
         Ok(())
     }
 
-    /// The chosen pod with volumes and those of them that are attached here; none if there are none.
+    /// The chosen pod with volumes and those of its volumes that are attached here; `None` if none are.
     async fn volumes_of<T: Kind, C>(
         &self,
         cx: &Context<T, C>,
@@ -338,7 +342,7 @@ impl Drain {
         }))
     }
 
-    /// How the volumes of the pod that left are doing.
+    /// Follows the volumes of the pod that has left.
     async fn follow_volumes<T: Kind, C>(
         &mut self,
         cx: &Context<T, C>,
@@ -369,7 +373,7 @@ impl Drain {
             }
             (moving.stage, moving.since) = (Stage::Reattaching, cx.now());
         }
-        // Where they arrive is somebody else's matter: after a while the drain goes on.
+        // The drain does not depend on where the volumes arrive. After a while it goes on without them.
         let arrived = |volume: &String| attachments.iter().any(|a| a.status.attached && a.is_for(volume));
         if moving.volumes.iter().all(arrived) || cx.now().since(moving.since) > options.reattach_timeout {
             self.moving = None;
@@ -386,7 +390,7 @@ fn eviction(pod: &Pod, options: &Options) -> Write {
     }
 }
 
-/// Deletes pods that had their time to end: whoever should have ended them does not.
+/// Deletes pods whose time to end is over.
 async fn end_late<T: Kind, C>(cx: &Context<T, C>, late: &[&Pod], told: &mut Told) {
     let deletions = late
         .iter()
@@ -408,7 +412,7 @@ enum Arrival {
     Late(Failure),
 }
 
-/// What a pass has heard so far: the first failure, and the refusal that waits longest.
+/// The results of a pass so far: the first failure, and the refusal with the longest wait.
 #[derive(Default)]
 struct Told {
     failed: Option<Failure>,

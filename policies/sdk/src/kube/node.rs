@@ -1,7 +1,7 @@
-//! Nodes: what policies read of them, and the writes that a machine's policy makes to them.
+//! Nodes: the parts that policies read, and the writes of a machine's policy.
 //!
-//! A patch replaces a list as a whole, so taints and conditions are held with all their fields, and a write to one of
-//! them carries the version that was seen.
+//! A patch replaces a list as a whole. So taints and conditions have all their fields here, and a write to
+//! one of these lists carries the version that was seen.
 
 mod template;
 
@@ -16,12 +16,12 @@ pub use template::{Merge, NodeTemplate, TemplateMetadata, TemplateSpec};
 /// A Node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Node {
-    /// Labels and annotations among them.
+    /// The metadata, with labels and annotations.
     pub metadata: Metadata,
-    /// What is wanted of it.
+    /// The wanted state.
     #[serde(default)]
     pub spec: NodeSpec,
-    /// What it says of itself.
+    /// The reported state.
     #[serde(default)]
     pub status: NodeStatus,
 }
@@ -46,22 +46,22 @@ impl Kind for Node {
     }
 }
 
-/// What is wanted of a Node.
+/// The wanted state of a Node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSpec {
-    /// The cloud's id of its machine; absent until somebody has written it.
+    /// The cloud's id of its machine; absent until it is written.
     #[serde(rename = "providerID", skip_serializing_if = "Option::is_none")]
     pub provider_id: Option<String>,
-    /// Cordoned: no new pods are placed here.
+    /// Whether the node is cordoned, so that no new pods are placed on it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unschedulable: bool,
-    /// What keeps pods away.
+    /// The taints, which keep pods away.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub taints: Vec<Taint>,
 }
 
-/// Keeps pods away that do not tolerate it. Recognised by key and effect.
+/// A taint, which keeps pods away that do not tolerate it. It is identified by key and effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
@@ -78,32 +78,32 @@ pub struct Taint {
 }
 
 impl Taint {
-    /// Whether this is the same taint, whatever its value.
+    /// Whether two taints are the same, whatever their values.
     pub fn is(&self, other: &Taint) -> bool {
         self.key == other.key && self.effect == other.effect
     }
 }
 
-/// What a Node says of itself.
+/// The reported state of a Node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeStatus {
-    /// How it is.
+    /// The conditions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<NodeCondition>,
     /// The volumes that are attached to it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volumes_attached: Vec<AttachedVolume>,
-    /// What its kubelet says of the machine.
+    /// The kubelet's description of the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_info: Option<NodeInfo>,
 }
 
-/// What a kubelet says of its machine.
+/// The kubelet's description of its machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeInfo {
-    /// What the operating system calls the machine; empty where that is not known.
+    /// The operating system's id of the machine; empty if it is not known.
     #[serde(rename = "machineID", skip_serializing_if = "String::is_empty")]
     pub machine_id: String,
 }
@@ -112,18 +112,18 @@ pub struct NodeInfo {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeCondition {
-    /// `Ready`.
+    /// The type, for example `Ready`.
     #[serde(rename = "type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// CamelCase.
+    /// The reason in CamelCase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// For people.
+    /// The message for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When the kubelet last said so.
+    /// When the kubelet last reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_heartbeat_time: Option<Time>,
     /// When `status` last changed.
@@ -135,9 +135,9 @@ pub struct NodeCondition {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AttachedVolume {
-    /// The volume's name to its driver.
+    /// The name of the volume, for its driver.
     pub name: String,
-    /// Where it is found on the node.
+    /// The path of the device on the node.
     #[serde(default)]
     pub device_path: String,
 }
@@ -165,7 +165,7 @@ impl Node {
             .is_some_and(|ready| ready.status == "True")
     }
 
-    /// Since when a condition has not had this status; none if it has, or says nothing.
+    /// Since when a condition has another status than this; `None` if it has this status, or is missing.
     pub fn not_since(&self, kind: &str, status: &str) -> Option<Time> {
         let other = self
             .condition(kind)
@@ -173,29 +173,29 @@ impl Node {
         other.and_then(|condition| condition.last_transition_time)
     }
 
-    /// Takes over the version that a write of this pass has left, so that the next one meets it.
+    /// Takes over the version of a write of this pass, so that the next write expects it.
     pub fn written(&mut self, written: Written) {
         self.metadata.resource_version = written.resource_version;
     }
 }
 
-/// What became of the search for a machine's node.
+/// The result of the search for a machine's node.
 #[allow(clippy::large_enum_variant, reason = "made once in a pass")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Search {
-    /// It is there and names the machine's VM.
+    /// The node exists and names the machine's VM.
     Ours(Node),
-    /// There is none of that name, or it does not name any VM yet.
+    /// There is no node of that name, or it does not name a VM yet.
     Missing,
-    /// Some Node of that name is there, and nothing says that it is this machine's.
+    /// There is a node of that name, but nothing tells that it belongs to this machine.
     Foreign {
-        /// Whether it was seen to name another VM; otherwise the grant does not show it.
+        /// Whether the node was seen to name another VM. Otherwise the grant does not show it.
         seen: bool,
     },
 }
 
-/// Looks at these parts of a Node, which is the machine's only if it names the machine's VM. `spec.providerID` is one
-/// of the parts. A grant that reaches related nodes only refuses to show any other.
+/// Reads these parts of a Node, which must include `spec.providerID`. The node is the machine's only if it
+/// names the machine's VM. A grant that reaches only related nodes does not show any other.
 pub async fn find<T: Kind, C>(
     cx: &Context<T, C>,
     name: &str,
@@ -217,7 +217,7 @@ pub fn cordon(node: &Node) -> Write {
     cluster::patch(node, json!({"spec": {"unschedulable": true}}))
 }
 
-/// Keeps new pods away from a Node, and leaves a taint that says whose doing that is. `node` is as it will be then.
+/// Keeps new pods away from a Node, and adds a taint that says who did it. `node` is changed in the same way.
 pub fn cordon_marked(node: &mut Node, mark: Taint) -> Write {
     let spec = &mut node.spec;
     spec.unschedulable = true;
@@ -229,13 +229,14 @@ pub fn cordon_marked(node: &mut Node, mark: Taint) -> Write {
     )
 }
 
-/// The patch of `spec` that lets pods come to a Node again, and takes this mark away.
+/// The patch of `spec` that allows pods on a Node again and removes this taint.
 pub fn uncordoned(node: &Node, mark: &Taint) -> Value {
     let taints = node.spec.taints.iter().filter(|taint| !taint.is(mark));
     json!({"unschedulable": null, "taints": taints.collect::<Vec<_>>()})
 }
 
-/// Sets one condition of a Node and leaves the others as they were seen; none if it is so already.
+/// Sets one condition of a Node and leaves the others as they were seen. `None` if the condition is already
+/// so.
 pub fn set_condition(node: &Node, kind: &str, status: &str, reason: &str, now: Time) -> Option<Write> {
     let before = node.condition(kind);
     if before.is_some_and(|before| before.status == status && before.reason.as_deref() == Some(reason)) {

@@ -1,4 +1,4 @@
-//! Label selectors, as Kubernetes has them.
+//! Label selectors of Kubernetes.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Chooses objects by their labels: everything in it must hold.
+/// Selects objects by their labels. All of its parts must hold.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct LabelSelector {
-    /// Labels and their values.
+    /// Labels with the value that each must have.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
     /// Further requirements.
@@ -24,14 +24,14 @@ pub struct LabelSelector {
 pub struct LabelExpression {
     /// The label.
     pub key: String,
-    /// What must hold of it.
+    /// The condition on the label.
     pub operator: LabelOperator,
-    /// Values, for `In` and `NotIn` alone.
+    /// The values; for `In` and `NotIn` only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
 }
 
-/// What must hold of a label.
+/// The condition on a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub enum LabelOperator {
@@ -42,7 +42,7 @@ pub enum LabelOperator {
 }
 
 impl LabelSelector {
-    /// Reads a selector as it is stored, or says what is wrong with it: more than its type can.
+    /// Reads a stored selector. It checks more than the type can express; the error says what is wrong.
     pub fn read(stored: &Value) -> Result<Self, String> {
         let selector = LabelSelector::deserialize(stored).map_err(|error| error.to_string())?;
         let takes_values = |operator| matches!(operator, LabelOperator::In | LabelOperator::NotIn);

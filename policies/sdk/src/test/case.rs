@@ -1,7 +1,7 @@
-//! A row of a policy's table of cases: an object, what is true of everything else, and all that one pass does.
+//! Cases: rows of a table. A case has an object, the facts about everything else, and all that one pass does.
 //!
-//! A table is data. Two drivers run it and must find the same: the tests of the policy's crate run its functions
-//! natively, those of the host run it as a component in the sandbox.
+//! A table is data. Two drivers run it and must get the same results: the tests of the policy's crate run its
+//! functions natively, and those of the host run it as a component in the sandbox.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,11 @@ use crate::{
 
 use super::{Ended, World, describe};
 
-/// 2026-01-01T00:00:00Z, when the passes of the test kit run; milliseconds.
+/// The time of the passes of the test kit, 2026-01-01T00:00:00Z, in milliseconds.
 pub const NOW_MS: u64 = 1_767_225_600_000;
-/// The same, as objects say it.
+/// The same time as objects write it.
 pub const NOW: &str = "2026-01-01T00:00:00Z";
-/// How long what is in doubt has been.
+/// How long ago a create in doubt was entered.
 const IN_DOUBT_MS: u64 = 90_000;
 
 /// Declares the cases of a table, and the macro that makes a test of each.
@@ -36,7 +36,7 @@ const IN_DOUBT_MS: u64 = 90_000;
 /// that calls `driver` with it. A table of several parts says of each where it stands: `of my_policy::cases::part`.
 #[macro_export]
 macro_rules! cases {
-    // A nested macro can hold a path as one tree only.
+    // A nested macro can hold a path only as one tree.
     (@each $dollar:tt $each:ident $module:tt $($name:ident)+) => {
         /// Makes a test of each case, which calls this function with it.
         #[macro_export]
@@ -71,24 +71,25 @@ macro_rules! cases {
     };
 }
 
-/// One pass of a lifecycle or an identity policy. Unless its row says otherwise it does nothing and is settled.
+/// One pass of a lifecycle or an identity policy. Unless its row says otherwise, the pass does nothing and is
+/// settled.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What the ids of edges begin with.
+    /// The prefix of the ids of edges.
     prefix: &'static str,
-    /// None while it is absent.
+    /// `None` if the object is absent.
     object: Option<Value>,
     config: Value,
-    /// The `create` that may be in doubt: operation and intent.
+    /// The operation and intent of the create that may be in doubt.
     creates: (&'static str, &'static str),
     in_doubt: Option<Resolution>,
     manifest: Option<Manifest>,
     grants: Vec<Need>,
     /// The other objects of the cluster.
     others: Vec<Value>,
-    /// How requests begin, and what they are answered with: the first that fits.
+    /// Beginnings of requests with their answers. The first that fits is used.
     answers: Vec<(String, Result<Value, Failure>)>,
-    /// Answers that few cases are about.
+    /// Answers that most cases share.
     usual: fn(&Request) -> Option<Result<Value, Failure>>,
     requests: Requests,
     notes: Vec<String>,
@@ -98,17 +99,17 @@ pub struct Case {
     next: Next,
 }
 
-/// What a case says of the pass's requests, each as [`describe`] tells it.
+/// The expected requests of the pass, each as [`describe`] writes it.
 #[derive(Clone, Debug)]
 enum Requests {
-    /// Its acts, in order.
+    /// The acts in their order.
     Acts(Vec<String>),
-    /// Everything, step by step.
+    /// All requests, step by step.
     Steps(Vec<Vec<String>>),
 }
 
 impl Case {
-    /// A pass of this object. The ids of the policy's edges begin with `prefix`, which [`Case::notes`] leaves out.
+    /// A pass of this object. `prefix` is the prefix of the policy's edge ids, which [`Case::notes`] omits.
     pub fn new(prefix: &'static str, object: Value) -> Self {
         Case {
             object: Some(object),
@@ -116,7 +117,7 @@ impl Case {
         }
     }
 
-    /// A pass while there is no object.
+    /// A pass without an object.
     pub fn absent(prefix: &'static str) -> Self {
         Case {
             prefix,
@@ -138,12 +139,12 @@ impl Case {
         }
     }
 
-    /// Runs the pass with a lifecycle policy that is given as its steps.
+    /// Runs the pass of a lifecycle policy, given as a function of steps.
     pub fn run(&self, step: impl FnMut(Pass) -> Step) -> Ended {
         self.world().pass_with(step)
     }
 
-    /// Runs the pass with an identity policy that is given as its steps.
+    /// Runs the pass of an identity policy, given as a function of steps.
     pub fn judge(&self, step: impl FnMut(Pass) -> IdentityStep) -> (Verdict, Ended) {
         self.world().judge_with(step)
     }
@@ -177,10 +178,10 @@ impl Case {
         world
     }
 
-    /// Requires that the pass did what the table says, and nothing else.
+    /// Checks that the pass did what the row says and nothing else.
     ///
     /// # Panics
-    /// If it did not.
+    /// The pass did something else.
     pub fn check(&self, ended: &Ended) {
         let brief = |ids: &[String]| ids.join(" ").replace(self.prefix, "");
         assert_eq!(brief(&ended.notes), brief(&self.notes), "notes");
@@ -196,8 +197,8 @@ impl Case {
         assert_eq!(ended.next, self.next, "next");
     }
 
-    /// The patch and the reasons of the events without what the SDK itself says of a pass that failed, of which a row
-    /// that does not mention it says nothing.
+    /// The patch and the reasons of events without the SDK's own report of a failed pass, which a row need
+    /// not mention.
     fn without_report(&self, ended: &Ended) -> (Option<Value>, Vec<String>) {
         let mut events: Vec<String> = ended.events.iter().map(|event| event.reason.clone()).collect();
         let mut patch = ended.patch.clone();
@@ -242,36 +243,36 @@ impl Case {
         (patch.filter(|patch| *patch != json!({})), events)
     }
 
-    /// Requires of an identity policy's pass that it did and judged what the table says, and nothing else.
+    /// Checks that a pass of an identity policy did and decided what the row says and nothing else.
     ///
     /// # Panics
-    /// If it did not.
+    /// The pass did something else.
     pub fn check_judged(&self, (verdict, ended): &(Verdict, Ended)) {
         self.check(ended);
         assert_eq!(*verdict, self.verdict, "verdict");
     }
 
-    /// The edges that the case says are taken.
+    /// The edges that the pass takes.
     pub fn edges(&self) -> &[String] {
         &self.notes
     }
 
-    /// The object of the pass; null while there is none.
+    /// The object of the pass; null if there is none.
     pub fn object(&self) -> &Value {
         self.object.as_ref().unwrap_or(&Value::Null)
     }
 
-    /// The object is another one.
+    /// Edits the object.
     ///
     /// # Panics
-    /// If there is none.
+    /// There is no object.
     #[must_use]
     pub fn edited(mut self, edit: impl FnOnce(&mut Value)) -> Self {
         edit(self.object.as_mut().expect("there is an object"));
         self
     }
 
-    /// The policy is configured so: fields beside those that it is configured with.
+    /// Adds these fields to the configuration.
     #[must_use]
     pub fn config(mut self, fields: Value) -> Self {
         for (field, value) in fields.as_object().into_iter().flatten() {
@@ -280,82 +281,82 @@ impl Case {
         self
     }
 
-    /// What the policy declares: see [`World::manifest`].
+    /// Sets the policy's manifest: see [`World::manifest`].
     #[must_use]
     pub fn manifest(mut self, manifest: Manifest) -> Self {
         self.manifest = Some(manifest);
         self
     }
 
-    /// What the binding grants beyond what the policy needs: see [`World::grants`].
+    /// Grants these requests beyond the policy's needs: see [`World::grants`].
     #[must_use]
     pub fn grants(mut self, needs: impl IntoIterator<Item = Need>) -> Self {
         self.grants.extend(needs);
         self
     }
 
-    /// Which `create` is in doubt where [`Case::in_doubt`] says so.
+    /// Sets the create that is in doubt for [`Case::in_doubt`].
     #[must_use]
     pub fn creates(mut self, operation: &'static str, intent: &'static str) -> Self {
         self.creates = (operation, intent);
         self
     }
 
-    /// An earlier pass created, and did not hear the answer.
+    /// An earlier pass created something and did not get the answer.
     #[must_use]
     pub fn in_doubt(mut self, state: Resolution) -> Self {
         self.in_doubt = Some(state);
         self
     }
 
-    /// This object is in the cluster.
+    /// Adds an object to the cluster.
     #[must_use]
     pub fn exists(mut self, other: Value) -> Self {
         self.others.push(other);
         self
     }
 
-    /// No object of this kind is in the cluster.
+    /// Removes all objects of this kind from the cluster.
     #[must_use]
     pub fn without(mut self, kind: &str) -> Self {
         self.others.retain(|other| other["kind"] != kind);
         self
     }
 
-    /// What requests are answered with of which the row says nothing.
+    /// Sets the answers to requests that the row does not mention.
     #[must_use]
     pub fn usually(mut self, usual: fn(&Request) -> Option<Result<Value, Failure>>) -> Self {
         self.usual = usual;
         self
     }
 
-    /// The beginning of a request, in whole words, and what it is answered with: `vm.get`, `Node node-m`. What is said
-    /// last counts.
+    /// Answers requests that begin with these words, for example `vm.get` or `Node node-m`. The answer that
+    /// is set last counts.
     #[must_use]
     pub fn answers(self, request: &str, answer: Value) -> Self {
         self.responds(request, Ok(answer))
     }
 
-    /// What a request with this beginning is answered with, if the row says so.
+    /// The answer that the row sets for requests with this beginning.
     pub fn answer_to(&self, request: &str) -> Option<&Value> {
         let mut answers = self.answers.iter();
         let (_, answer) = answers.find(|(begin, _)| begin == request)?;
         answer.as_ref().ok()
     }
 
-    /// The beginning of a request and how it fails.
+    /// Lets requests that begin with these words fail.
     #[must_use]
     pub fn fails(self, request: &str, code: Code) -> Self {
         self.responds(request, Err(Failure::new(code, "no")))
     }
 
-    /// The beginning of a request for what is not there.
+    /// Lets requests that begin with these words be answered `not-found`.
     #[must_use]
     pub fn lacks(self, request: &str) -> Self {
         self.fails(request, Code::NotFound)
     }
 
-    /// The beginning of a request whose answer is lost.
+    /// Lets the answer to requests that begin with these words be lost.
     #[must_use]
     pub fn loses(self, request: &str) -> Self {
         let failure = Failure {
@@ -365,31 +366,31 @@ impl Case {
         self.responds(request, Err(failure))
     }
 
-    /// The beginning of a request and what it is answered with.
+    /// Answers requests that begin with these words with an answer or a failure.
     #[must_use]
     pub fn responds(mut self, request: &str, answer: Result<Value, Failure>) -> Self {
         self.answers.insert(0, (request.to_owned(), answer));
         self
     }
 
-    /// The acts that the pass makes: `vm.power-on {"id":"vm-1"}`.
+    /// Expects these acts, for example `vm.power-on {"id":"vm-1"}`.
     #[must_use]
     pub fn acts<const N: usize>(mut self, acts: [&str; N]) -> Self {
         self.requests = Requests::Acts(acts.map(str::to_owned).to_vec());
         self
     }
 
-    /// The row says of every step what it requests, asks too.
+    /// Expects the requests of every step, asks included.
     #[must_use]
     pub fn step_by_step(mut self) -> Self {
         self.requests = Requests::Steps(Vec::new());
         self
     }
 
-    /// What the next step requests: `vm.get {"id":"vm-1"}`.
+    /// Expects these requests in the next step, for example `vm.get {"id":"vm-1"}`.
     ///
     /// # Panics
-    /// If the row is not one that says so [step by step](Case::step_by_step).
+    /// The row does not say [step by step](Case::step_by_step).
     #[must_use]
     pub fn step<const N: usize>(mut self, requests: [&str; N]) -> Self {
         let Requests::Steps(steps) = &mut self.requests else {
@@ -399,7 +400,7 @@ impl Case {
         self
     }
 
-    /// The edges that are taken, without what all ids begin with: `"02 04"`.
+    /// Expects these edges, without the prefix of their ids: `"02 04"`.
     #[must_use]
     pub fn notes(mut self, ids: &str) -> Self {
         let ids = ids.split_whitespace();
@@ -407,40 +408,40 @@ impl Case {
         self
     }
 
-    /// The whole patch of the pass.
+    /// Expects this patch.
     #[must_use]
     pub fn patch(mut self, patch: Value) -> Self {
         self.patch = patch;
         self
     }
 
-    /// The patch so far.
+    /// The expected patch so far.
     pub fn patched(&mut self) -> &mut Value {
         &mut self.patch
     }
 
-    /// The reason of an event.
+    /// Expects an event with this reason.
     #[must_use]
     pub fn event(mut self, reason: &'static str) -> Self {
         self.events.push(reason);
         self
     }
 
-    /// What an identity policy judges. The default is that it denies.
+    /// Expects this verdict of an identity policy. The default is a denial.
     #[must_use]
     pub fn verdict(mut self, verdict: Verdict) -> Self {
         self.verdict = verdict;
         self
     }
 
-    /// When the policy wants to be called again.
+    /// Expects this `next`.
     #[must_use]
     pub fn next(mut self, next: Next) -> Self {
         self.next = next;
         self
     }
 
-    /// The pass fails.
+    /// Expects the pass to fail in this way.
     #[must_use]
     pub fn fails_with(self, class: RetryClass, code: Code, message: &str) -> Self {
         self.next(Next::failed(class, Failure::new(code, message)))
@@ -454,7 +455,7 @@ fn begins_with(line: &str, begin: &str) -> bool {
         .is_some_and(|rest| !(begin.ends_with(is_word) && rest.starts_with(is_word)))
 }
 
-/// What an edge that is no note derives from, where that is not another edge.
+/// The sources from which edges derive, beside other edges.
 const HAPPENINGS: [&str; 6] = [
     "started",
     "published",
@@ -464,11 +465,11 @@ const HAPPENINGS: [&str; 6] = [
     "concluded",
 ];
 
-/// Requires that the table notes nothing but edges of the policy, and every edge that is a note; that others derive from
-/// what there is; and that no edge is there twice.
+/// Checks the table against the policy's edges: all noted edges exist, every edge that is noted has a case,
+/// every derived edge has a known source, and no edge occurs twice.
 ///
 /// # Panics
-/// If it is not so.
+/// One of these does not hold.
 pub fn check_edges(manifest: &Manifest, cases: &[(&str, Case)]) {
     let edges = &manifest.as_contract().edges;
     let ids: BTreeSet<&str> = edges.iter().map(|edge| edge.id.as_str()).collect();
@@ -496,7 +497,7 @@ pub struct RetryCase {
     wait: Wait,
 }
 
-/// The first try of this class, without a failure: what a retry policy is asked.
+/// A request to a retry policy: the first try of this class, without a failure.
 pub fn retry_request(class: RetryClass) -> RetryRequest {
     RetryRequest {
         api_version: "example.com/v1".to_owned(),
@@ -522,48 +523,48 @@ impl RetryCase {
         }
     }
 
-    /// What the policy is asked.
+    /// The request to the policy.
     pub fn request(&self) -> RetryRequest {
         self.request.clone()
     }
 
-    /// Requires that the policy waits as long as the table says.
+    /// Checks that the policy waits as long as the row says.
     ///
     /// # Panics
-    /// If it does not.
+    /// It waits for another time.
     pub fn check(&self, wait: Wait) {
         assert_eq!(wait, self.wait, "milliseconds for {:?}", self.request);
     }
 
-    /// The failure of the pass.
+    /// The code of the failure.
     #[must_use]
     pub fn code(mut self, code: Code) -> Self {
         self.request.failure = Some(Failure::new(code, "said the other side"));
         self
     }
 
-    /// The policy is configured so.
+    /// Sets the configuration.
     #[must_use]
     pub fn config(mut self, config: Value) -> Self {
         self.request.config = config.to_string();
         self
     }
 
-    /// Tries before this one.
+    /// The number of failed tries before this one.
     #[must_use]
     pub fn attempt(mut self, attempt: u32) -> Self {
         self.request.attempt = attempt;
         self
     }
 
-    /// The host's draw.
+    /// The host's random number.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.request.seed = seed;
         self
     }
 
-    /// How long the policy waits; milliseconds.
+    /// Expects this wait in milliseconds.
     #[must_use]
     pub fn waits(mut self, ms: u64) -> Self {
         self.wait = Wait::After(ms);

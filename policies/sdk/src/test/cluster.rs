@@ -19,12 +19,12 @@ use crate::kube::drain::Budget;
 
 use super::facts::Answer;
 
-/// Objects of a cluster, and what asks and acts find there. Clones are handles on the same cluster, so that the
-/// worlds of several objects can share one.
+/// The objects of a cluster. They answer asks, and acts change them. A clone is a handle on the same cluster,
+/// so the worlds of several objects can share one.
 ///
-/// Acts are performed on objects that are there: patches are merged, deletions wait for finalizers, Pods end after
-/// their grace period, evictions respect the disruption budgets that are there (`status.disruptionsAllowed`). A
-/// precondition that does not hold is `aborted`.
+/// Acts are performed on the objects: patches are merged, deletions wait for finalizers, Pods end after their
+/// grace period, and evictions respect the disruption budgets (`status.disruptionsAllowed`). A precondition
+/// that fails is `aborted`.
 #[derive(Clone, Default)]
 pub struct Cluster(Rc<RefCell<Objects>>);
 
@@ -36,13 +36,13 @@ struct Objects {
 }
 
 impl Cluster {
-    /// This object is there, instead of any of the same kind and name. It gets a uid and a version.
+    /// Adds this object, or replaces the one of the same kind and name. It gets a uid and a version.
     pub fn put(&self, object: impl Serialize) {
         let object = serde_json::to_value(object).expect("an object has a JSON form");
         self.0.borrow_mut().put(object);
     }
 
-    /// No object of this kind and name is there.
+    /// Removes the object of this kind and name.
     pub fn remove(&self, kind: &str, name: &str) {
         let mut objects = self.0.borrow_mut();
         objects
@@ -50,10 +50,10 @@ impl Cluster {
             .retain(|object| object["kind"] != kind || object["metadata"]["name"] != name);
     }
 
-    /// Somebody else changes an object with a merge patch.
+    /// Changes an object with a merge patch, as somebody else would.
     ///
     /// # Panics
-    /// If it is not there.
+    /// There is no such object.
     pub fn edit(&self, kind: &str, name: &str, change: Value) {
         let mut objects = self.0.borrow_mut();
         let at = objects.position(|object| object["kind"] == kind && object["metadata"]["name"] == name);
@@ -73,7 +73,7 @@ impl Cluster {
         Ref::map(self.0.borrow(), |objects| objects.all.as_slice())
     }
 
-    /// Time has passed: Pods whose grace period is over are gone.
+    /// Lets time pass: Pods whose grace period is over are removed.
     pub fn advance_to(&self, now: Time) {
         let mut objects = self.0.borrow_mut();
         objects.now = now;
@@ -86,7 +86,7 @@ impl Cluster {
         objects.all.retain(|object| !over(object));
     }
 
-    /// The answer to a request about objects; none while the cluster has no object, and for other requests.
+    /// The answer to a request about objects; `None` if the cluster has no objects, and for other requests.
     pub fn answer(&self, request: &Request) -> Option<Answer> {
         let mut objects = self.0.borrow_mut();
         if objects.all.is_empty() {
@@ -118,10 +118,10 @@ impl Cluster {
     }
 }
 
-/// As long as an answer may be where a binding says nothing else.
+/// The most bytes of an answer: the default of a binding.
 const ANSWER: usize = 1 << 20;
 
-/// Keeps these paths and what identifies the object, as the host does.
+/// Keeps the fields at these paths and those that identify the object, as the host does.
 fn project(object: &Value, paths: &[String]) -> Value {
     if paths.is_empty() {
         return object.clone();
@@ -153,7 +153,7 @@ impl Objects {
         let before = self.all.iter().position(same).map(|at| self.all.remove(at));
         let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
         let own = version(&object);
-        // A version that a test states stands; one that was there before is outdated by this write.
+        // A version that a test sets is kept. A version from before this write is out of date.
         let stated = !own.is_null() && before.is_none_or(|before| version(&before) != own);
         self.version += 1;
         let metadata = &mut object["metadata"];
@@ -242,7 +242,8 @@ impl Objects {
         let at = self.checked(&patch.object, &patch.precondition)?;
         let mut change: Value = serde_json::from_str(&patch.patch).expect("a patch is JSON");
         if let (Some(fields), subresource) = (change.as_object_mut(), patch.subresource.as_deref()) {
-            // As the API server does: `status` is written through its subresource, and nothing else is.
+            // As in an API server: `status` is written only through its subresource, and the subresource
+            // writes nothing else.
             fields.retain(|field, _| (field == "status") == (subresource == Some("status")));
         }
         self.change(at, change);
@@ -280,7 +281,7 @@ impl Objects {
         Ok(self.end(at, eviction.grace_period_seconds))
     }
 
-    /// Deletes: a Pod after its grace period, what a finalizer holds not yet.
+    /// Deletes an object: a Pod after its grace period, an object with a finalizer later.
     fn end(&mut self, at: usize, grace: Option<u32>) -> Value {
         let object = &self.all[at];
         let own = object["spec"]["terminationGracePeriodSeconds"]

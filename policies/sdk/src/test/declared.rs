@@ -1,4 +1,4 @@
-//! What a manifest declares, and what the policy did: a host falls out with a policy that does more.
+//! Compares what a policy did with its manifest. A host refuses anything beyond it.
 
 use polity_contract::merge::{declares, edits};
 use polity_contract::{Kind, Manifest};
@@ -9,7 +9,8 @@ use crate::contract::{Act, ObjectRef, Question, Request};
 
 use super::describe;
 
-/// Fields of an object that are the API server's: a conclusion that edits them is never published. As the host has them.
+/// Fields of an object that belong to the API server. The host never publishes a conclusion that edits them.
+/// The list is the host's.
 const SERVER_OWNED: [&str; 12] = [
     "apiVersion",
     "kind",
@@ -24,10 +25,10 @@ const SERVER_OWNED: [&str; 12] = [
     "metadata.deletionGracePeriodSeconds",
     "metadata.managedFields",
 ];
-/// What the types of the host's own conditions begin with.
+/// The beginning of the types of the host's own conditions.
 const HOST_CONDITIONS: &str = "status.conditions[polity.dev/";
 
-/// What a patch of the primary writes and must not; none if nothing.
+/// A path that a patch of the primary must not write; `None` if there is none.
 pub(super) fn undeclared_write(manifest: &Manifest, snapshot: &Value, patch: &Value) -> Option<String> {
     let finalizer = manifest.finalizer.as_ref();
     let own = finalizer.map(|name| format!("metadata.finalizers[{name}]"));
@@ -37,7 +38,8 @@ pub(super) fn undeclared_write(manifest: &Manifest, snapshot: &Value, patch: &Va
             return Some(format!("{path}, which is the host's"));
         }
         if path.starts_with(HOST_CONDITIONS) {
-            // Whoever replaces the whole list leaves them out; the host puts them back.
+            // A policy that replaces the whole list leaves the host's conditions out. The host puts them
+            // back, so this is no fault.
             return (!edit.removes).then(|| format!("{path}, which is the host's"));
         }
         if SERVER_OWNED.iter().any(|owned| declares(owned, &path)) {
@@ -50,7 +52,8 @@ pub(super) fn undeclared_write(manifest: &Manifest, snapshot: &Value, patch: &Va
     })
 }
 
-/// A request that is neither among what a manifest needs nor granted beyond that, in words; none if it is.
+/// A description of a request that is neither a need of the manifest nor granted beyond it; `None` if it is
+/// one of them.
 pub(super) fn undeclared_need(needs: &[Need], grants: &[Need], request: &Request) -> Option<String> {
     let need = need_of(request)?;
     let is_covered = needs.iter().chain(grants).any(|known| covers(known, &need));
@@ -63,7 +66,7 @@ pub(super) fn undeclared_need(needs: &[Need], grants: &[Need], request: &Request
     })
 }
 
-/// What a policy has to declare for a request.
+/// The need that a policy must declare for a request.
 fn need_of(request: &Request) -> Option<Need> {
     Some(match request {
         Request::Ask(ask) => match &ask.question {
@@ -85,13 +88,13 @@ fn need_of(request: &Request) -> Option<Need> {
             Act::Delete(delete) => Need::Delete(kind(&delete.object)),
             Act::Evict(_) => Need::Evict,
             Act::Mint(mint) => Need::Mint(mint.kind.clone()),
-            // Whoever may mint may.
+            // A policy that may mint may also revoke.
             Act::Revoke(_) => return None,
         },
     })
 }
 
-/// Whether what is declared covers what is needed: names may end in `*`.
+/// Whether a declared need covers another one. A name may end in `*`.
 fn covers(declared: &Need, need: &Need) -> bool {
     match (declared, need) {
         (Need::Cloud(declared), Need::Cloud(name)) | (Need::Lock(declared), Need::Lock(name)) => {

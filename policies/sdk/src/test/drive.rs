@@ -1,11 +1,11 @@
-//! A pass, step by step, as the host drives it.
+//! Drives a pass step by step, as the host does.
 
 use crate::contract::{Act, Ask, Conclusion, Entry, Pass, Question, Request, Requests};
 
 use super::facts::Answer;
 use super::watch::{Poll, Watch};
 
-/// As many steps as the host allows a pass.
+/// The most steps of a pass, as in the host.
 pub const STEPS: usize = 64;
 
 /// A pass that has ended.
@@ -19,10 +19,11 @@ pub struct Driven<C = Conclusion> {
     pub conclusion: C,
 }
 
-/// Drives a pass to its end. `step` is the policy, natively or as a component; `answer` is the world.
+/// Drives a pass to its end. `step` is the policy, natively or as a component. `answer` is the world.
 ///
 /// # Panics
-/// With a sentence when the policy breaks a rule of the journal, or asks for what the world does not answer.
+/// The policy breaks a rule of the journal, or asks for something that the world does not answer. The message
+/// says which.
 pub fn drive<C: PartialEq + std::fmt::Debug>(
     mut pass: Pass,
     mut step: impl FnMut(Pass) -> Result<C, Requests>,
@@ -60,7 +61,7 @@ pub fn drive<C: PartialEq + std::fmt::Debug>(
         };
         assert!(
             !requests.is_empty(),
-            "stalled: the policy waits, and for nothing that it asked"
+            "stalled: the policy returned no requests and no conclusion"
         );
         for request in &requests {
             let Some(answer) = answer(request) else {
@@ -75,7 +76,7 @@ pub fn drive<C: PartialEq + std::fmt::Debug>(
     }
 }
 
-/// The requests of a step as the journal has them.
+/// The requests of a step in the form of the journal.
 pub fn listed(requests: Requests) -> Vec<Request> {
     match requests {
         Requests::Asks(asks) => asks.into_iter().map(Request::Ask).collect(),
@@ -87,7 +88,7 @@ fn assert_nothing_dropped(how: &str, requests: &[String]) {
     assert!(requests.is_empty(), "a request {how}: {}", requests.join("; "));
 }
 
-/// An act was performed for a reason: a conclusion that does not rest on it is the fault `journal-mismatch`.
+/// Checks that a conclusion rests on every act. If it does not, the host's fault is `journal-mismatch`.
 fn assert_acts_used(journal: &[Entry], used: &[u32]) {
     for (index, entry) in (0u32..).zip(journal) {
         let act = matches!(entry.request, Request::Act(_));
@@ -101,8 +102,8 @@ fn assert_acts_used(journal: &[Entry], used: &[u32]) {
 
 /// How often each ask was awaited in the steps so far.
 ///
-/// Branches of a batch may ask the same at the same time, and share the answer: a repeated ask is a second look only
-/// if it first comes up once an act lies between it and its answer.
+/// Branches of a batch may ask the same question at the same time and share the answer. So a repeated ask is
+/// a second look only if it comes up for the first time after an act that follows its answer.
 #[derive(Default)]
 struct Rereads(Vec<(Ask, usize)>);
 
@@ -148,7 +149,7 @@ fn count(counts: &mut Vec<(Ask, usize)>, ask: &Ask) -> usize {
     1
 }
 
-/// A request in one line, for people and for comparing: `vm.get {"id":"vm-1"}`.
+/// A request in one line: `vm.get {"id":"vm-1"}`.
 pub fn describe(request: &Request) -> String {
     match request {
         Request::Ask(Ask { round: 0, question }) => describe_question(question),

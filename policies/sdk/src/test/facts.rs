@@ -1,4 +1,4 @@
-//! What is true in a test's world.
+//! The facts of a test's world.
 
 use serde::Serialize;
 
@@ -7,15 +7,15 @@ use crate::{Act, Ask};
 
 use super::cluster::Cluster;
 
-/// What a request is answered with: JSON, or a failure.
+/// The answer to a request: JSON or a failure.
 pub type Answer = Result<String, Failure>;
 
 type Responder = Box<dyn FnMut(&Request) -> Option<Answer>>;
 
-/// Answers to requests. The newest fact that answers a request wins.
+/// The answers to requests. The newest fact that answers a request wins.
 #[derive(Default)]
 pub struct Facts {
-    /// The primary's namespace: what typed requests are made in.
+    /// The primary's namespace, in which typed requests are made.
     home: Option<String>,
     stated: Vec<(Request, Answer)>,
     responders: Vec<Responder>,
@@ -30,41 +30,41 @@ impl Facts {
         }
     }
 
-    /// This ask, in round 0, has this answer.
+    /// Answers this ask in round 0.
     pub fn answers<A: Ask>(&mut self, ask: A, answer: impl Serialize) -> &mut Self {
         self.state_ask(ask, Ok(json(answer)))
     }
 
-    /// This ask, in round 0, fails.
+    /// Lets this ask in round 0 fail.
     pub fn fails<A: Ask>(&mut self, ask: A, failure: Failure) -> &mut Self {
         self.state_ask(ask, Err(failure))
     }
 
-    /// What this ask is for definitely does not exist.
+    /// Answers this ask with `not-found`.
     pub fn lacks<A: Ask>(&mut self, ask: A) -> &mut Self {
         self.fails(ask, Failure::new(Code::NotFound, "not found"))
     }
 
-    /// This act succeeds with this answer.
+    /// Lets this act succeed with this answer.
     pub fn performs<A: Act>(&mut self, act: A, answer: impl Serialize) -> &mut Self {
         let act = act.act(self.home.as_deref());
         self.state(Request::Act(act), Ok(json(answer)))
     }
 
-    /// This act fails.
+    /// Lets this act fail.
     pub fn refuses<A: Act>(&mut self, act: A, failure: Failure) -> &mut Self {
         let act = act.act(self.home.as_deref());
         self.state(Request::Act(act), Err(failure))
     }
 
-    /// Answers whatever `respond` answers, when no stated fact does.
+    /// Uses the answers of `respond` for requests that no other fact answers.
     pub fn responds(&mut self, respond: impl FnMut(&Request) -> Option<Answer> + 'static) -> &mut Self {
         self.responders.push(Box::new(respond));
         self
     }
 
-    /// This object of the cluster exists. Asks for objects are answered from such objects from now on, and acts are
-    /// performed on them: see [`Cluster`].
+    /// Adds this object to the cluster. From now on asks for objects are answered from the cluster, and acts
+    /// change its objects: see [`Cluster`].
     pub fn exists(&mut self, object: impl Serialize) -> &mut Self {
         self.cluster.put(object);
         self

@@ -1,7 +1,7 @@
-//! What a run of a policy does besides its result: the kit's witness.
+//! What a run of a policy does besides returning a result.
 //!
-//! Natively every run is watched; the kit collects what was seen through a thread-local, so that neither the policy
-//! nor the step has a parameter for it.
+//! Natively every run is watched. The kit collects what it saw in a thread-local, so that neither the policy
+//! nor the step needs a parameter for it.
 
 use std::cell::{Cell, RefCell};
 
@@ -10,15 +10,15 @@ use crate::contract;
 /// One run of a policy: one step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// Leaves in the order in which they were polled.
+    /// The requests in the order in which they were polled.
     pub(crate) polls: Vec<Poll>,
-    /// Requests that were made and dropped without being awaited, while the policy ran.
+    /// Requests that were made and dropped while the policy ran, without being awaited.
     pub(crate) dropped: Vec<String>,
-    /// Requests that were awaited and open when the policy ended all the same.
+    /// Requests that were awaited and still open when the policy ended.
     pub(crate) abandoned: Vec<String>,
 }
 
-/// A request at the moment it was awaited, and the journal entry that answered it.
+/// A request when it was awaited, and the journal entry that answered it.
 #[derive(Clone, Debug)]
 pub(crate) enum Poll {
     Ask(contract::Ask, Option<usize>),
@@ -28,7 +28,7 @@ pub(crate) enum Poll {
 #[derive(Default)]
 pub(crate) struct Watch {
     seen: RefCell<Seen>,
-    /// The policy's future was polled; what is dropped now is dropped with it.
+    /// Whether the policy's future has been polled. What is dropped afterwards is dropped with it.
     over: Cell<bool>,
 }
 
@@ -57,7 +57,7 @@ impl Watch {
         }
     }
 
-    /// The policy's future was polled, and is ready or not.
+    /// The policy's future was polled; `ready` says whether it has ended.
     pub(crate) fn polled(&self, ready: bool) {
         self.over.set(true);
         let mut seen = self.seen.take();
@@ -67,7 +67,7 @@ impl Watch {
         LAST.set(seen);
     }
 
-    /// What the last run on this thread did.
+    /// What was seen in the last run on this thread.
     pub(crate) fn last() -> Seen {
         LAST.take()
     }

@@ -23,13 +23,15 @@ use super::declared::{undeclared_need, undeclared_write};
 use super::drive::{Driven, describe, drive};
 use super::facts::{Answer, Facts};
 
-/// The primary object, the time, and what is true of everything else ([`Facts`], whose methods a world has).
+/// The primary object, the time, and the facts about everything else ([`Facts`], whose methods a world has).
 ///
-/// Passes follow one another as under the host: a pass's patch is merged into the object, by the rules of the contract;
-/// what the last pass asked of the cluster is in the journal of the next one from the start; a deleting object without
-/// finalizers is gone. Of a policy whose [manifest](World::manifest) it knows, it keeps the finalizer on the object before
-/// the first act and fills the configuration's defaults in, and it fails the test where the policy requests or writes what
-/// the manifest does not declare.
+/// Passes follow one another as in the host. A pass's patch is merged into the object by the rules of the
+/// contract. The questions of the last pass to the cluster are in the journal of the next one from the start.
+/// A deleting object without finalizers is removed.
+///
+/// If the world knows the policy's [manifest](World::manifest), it adds the finalizer to the object before
+/// the first act, fills in defaults of the configuration, and fails the test if the policy requests or writes
+/// something that the manifest does not declare.
 pub struct World {
     facts: Facts,
     object: Option<Value>,
@@ -38,11 +40,11 @@ pub struct World {
     attempt: u32,
     pending: Vec<ActInDoubt>,
     manifest: Option<polity_contract::Manifest>,
-    /// What the binding grants beyond what the policy needs.
+    /// The grants of the binding beyond the policy's needs.
     grants: Vec<Need>,
-    /// What the last pass asked of the cluster and used.
+    /// The questions to the cluster that the last pass asked and used.
     used: BTreeSet<Question>,
-    /// The object as the pass that runs has it.
+    /// The object as the present pass got it.
     snapshot: Option<Value>,
 }
 
@@ -59,7 +61,7 @@ impl DerefMut for World {
     }
 }
 
-/// When the passes of a test run unless it says otherwise: 2026-01-01T00:00:00Z.
+/// The time at which a test begins unless it says otherwise: 2026-01-01T00:00:00Z.
 const BEGINNING: Time = Time::from_unix_ms(1_767_225_600_000);
 
 impl World {
@@ -81,7 +83,7 @@ impl World {
         }
     }
 
-    /// A world in which the one object that the binding names is absent.
+    /// A world in which the one object that the binding names does not exist.
     pub fn absent() -> Self {
         World {
             object: None,
@@ -89,31 +91,31 @@ impl World {
         }
     }
 
-    /// With the binding's configuration.
+    /// Sets the binding's configuration.
     pub fn config(mut self, config: Value) -> Self {
         self.config = config;
         self
     }
 
-    /// With a policy of this manifest: the host keeps its finalizer, fills the defaults of its configuration in, and takes
-    /// nothing of it that it does not declare.
+    /// Sets the policy's manifest. The world then adds its finalizer, fills in the defaults of its
+    /// configuration, and refuses requests and writes that it does not declare.
     pub fn manifest(mut self, manifest: &Manifest) -> Self {
         self.manifest = Some(manifest.as_contract().clone());
         self
     }
 
-    /// With a binding that grants this, too: something that the policy can do without, and asks for all the same.
+    /// Grants these requests as well: the policy makes them but does not need them.
     pub fn grants(mut self, needs: impl IntoIterator<Item = Need>) -> Self {
         self.grants.extend(needs);
         self
     }
 
-    /// How many passes in a row before the next one ended in `retry` with a failure.
+    /// Sets how many passes in a row ended in `retry` with a failure.
     pub fn set_attempt(&mut self, attempt: u32) {
         self.attempt = attempt;
     }
 
-    /// Creates that the next pass finds in doubt.
+    /// Sets the creates that the next pass finds in doubt.
     pub fn set_pending(&mut self, pending: Vec<ActInDoubt>) {
         self.pending = pending;
     }
@@ -128,24 +130,25 @@ impl World {
         self.now = self.now + length;
     }
 
-    /// The primary object; none when it is gone.
+    /// The primary object; `None` if it is gone.
     pub fn object(&self) -> Option<&Value> {
         self.object.as_ref()
     }
 
-    /// The primary object's status; `null` when there is none.
+    /// The primary object's status; null if there is none.
     pub fn status(&self) -> &Value {
         self.object
             .as_ref()
             .map_or(&Value::Null, |object| &object["status"])
     }
 
-    /// Changes the primary object as somebody else would: with a merge patch.
+    /// Changes the primary object with a merge patch, as somebody else would.
     pub fn edit(&mut self, change: Value) {
         merge_patch::apply(&change, self.object.get_or_insert(Value::Null));
     }
 
-    /// Somebody deletes the primary object: gone, or deleting while a finalizer holds it.
+    /// Deletes the primary object, as somebody else would. It is removed, or it is deleting while it has a
+    /// finalizer.
     pub fn delete(&mut self) {
         let now = self.now.whole_seconds().to_string();
         self.edit(json!({ "metadata": { "deletionTimestamp": now } }));
@@ -162,7 +165,7 @@ impl World {
         self.pass_with(|pass| step::lifecycle(pass, &policy))
     }
 
-    /// Runs a pass of a lifecycle policy that is given as its steps: natively, or as a component.
+    /// Runs a pass of a lifecycle policy, given as a function of steps: natively, or as a component.
     pub fn pass_with(&mut self, mut step: impl FnMut(Pass) -> Step) -> Ended {
         let driven = drive(
             self.begin(),
@@ -186,7 +189,7 @@ impl World {
         self.judge_with(|pass| step::identity(pass, &policy))
     }
 
-    /// Runs a pass of an identity policy that is given as its steps: natively, or as a component.
+    /// Runs a pass of an identity policy, given as a function of steps: natively, or as a component.
     pub fn judge_with(&mut self, mut step: impl FnMut(Pass) -> IdentityStep) -> (Verdict, Ended) {
         let driven = drive(
             self.begin(),
@@ -228,13 +231,13 @@ impl World {
         }
     }
 
-    /// The configuration with its defaults, as a host hands it to the policy.
+    /// The configuration with its defaults, as the host passes it to the policy.
     fn configuration(&self) -> Value {
         let schema = self.manifest.as_ref().map(|manifest| &manifest.config_schema);
         with_defaults(schema.unwrap_or(&Value::Null), Some(&self.config))
     }
 
-    /// What the last pass used, as a watch knows it now. A failure to look is nothing that a watch knows.
+    /// The answers to the questions of the last pass, as a watch knows them now. A watch knows no failures.
     fn prefetched(&mut self) -> Vec<Entry> {
         let mut journal = Vec::new();
         for question in &self.used {
@@ -247,7 +250,7 @@ impl World {
         journal
     }
 
-    /// Publishes what a pass concluded.
+    /// Publishes the conclusion of a pass.
     fn end(&mut self, driven: Driven) -> Ended {
         let Driven {
             steps,
@@ -298,7 +301,7 @@ impl World {
         self.collect();
     }
 
-    /// Puts the finalizer on the object, as the host does before the first act.
+    /// Adds the finalizer to the object, as the host does before the first act.
     fn hold(&mut self) {
         let manifest = self.manifest.as_ref();
         let finalizer = manifest.and_then(|manifest| manifest.finalizer.as_ref());
@@ -307,14 +310,14 @@ impl World {
         }
     }
 
-    /// Removes the object if it is deleting and nothing holds it.
+    /// Removes the object if it is deleting and has no finalizer.
     fn collect(&mut self) {
         if self.object.as_ref().is_some_and(deletion::is_released) {
             self.object = None;
         }
     }
 
-    /// Lets the time pass that a pass asked to be left alone; a retry waits `retry`.
+    /// Lets the time pass until the next pass is due. A retry takes `retry`.
     pub fn wait(&mut self, next: &Next, retry: Duration) {
         let length = match next {
             Next::Settled(None) => Duration::ZERO,
@@ -339,7 +342,7 @@ fn admit(
     facts.answer(request)
 }
 
-/// Whether a watch could say this.
+/// Whether a watch could give this answer.
 fn is_known(answer: &Answer) -> bool {
     match answer {
         Ok(_) => true,
@@ -347,7 +350,7 @@ fn is_known(answer: &Answer) -> bool {
     }
 }
 
-/// What of a journal a conclusion rests on and a watch sees.
+/// The questions in a journal on which a conclusion rests and which a watch answers.
 fn watched(journal: &[Entry], used: &[u32]) -> BTreeSet<Question> {
     let entries = used.iter().filter_map(|index| journal.get(*index as usize));
     let questions = entries.filter_map(|entry| match &entry.request {
@@ -362,12 +365,12 @@ fn watched(journal: &[Entry], used: &[u32]) -> BTreeSet<Question> {
     questions.filter(is_watched).cloned().collect()
 }
 
-/// What a pass did.
+/// A pass that has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ended {
     /// The requests of each step but the last.
     pub steps: Vec<Vec<Request>>,
-    /// All requests with their answers, after what the last pass used.
+    /// All requests with their answers. The answers that the pass began with come first.
     pub journal: Vec<Entry>,
     /// The merge patch of the primary object.
     pub patch: Option<Value>,
@@ -375,7 +378,7 @@ pub struct Ended {
     pub events: Vec<Event>,
     /// Notes.
     pub notes: Vec<String>,
-    /// When to look again.
+    /// When the object gets its next pass.
     pub next: Next,
 }
 

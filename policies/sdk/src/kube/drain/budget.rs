@@ -6,15 +6,15 @@ use serde_json::Value;
 use super::Pod;
 use crate::{Kind, LabelSelector, Metadata};
 
-/// A PodDisruptionBudget: as much as a drain reads.
+/// A PodDisruptionBudget, with the fields that a drain reads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Budget {
-    /// Its namespace is that of the pods it covers.
+    /// The metadata. The namespace is that of the pods that the budget covers.
     pub metadata: Metadata,
-    /// Which pods it covers.
+    /// The pods that it covers.
     #[serde(default)]
     pub spec: BudgetSpec,
-    /// What it allows.
+    /// The disruptions that it allows.
     #[serde(default)]
     pub status: BudgetStatus,
 }
@@ -35,29 +35,30 @@ impl Kind for Budget {
     }
 }
 
-/// Which pods a budget covers.
+/// The pods that a budget covers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BudgetSpec {
-    /// Those whose labels it selects; none selects no pod.
+    /// The selector of its pods; without one it covers no pod.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "if_readable")]
     pub selector: Option<LabelSelector>,
 }
 
-/// What a budget allows.
+/// The disruptions that a budget allows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BudgetStatus {
     /// The generation of the budget that this status is about.
     pub observed_generation: i64,
-    /// How many pods it covers.
+    /// The number of pods that it covers.
     pub expected_pods: i64,
-    /// How many of them must be healthy.
+    /// The number of pods that must be healthy.
     pub desired_healthy: i64,
 }
 
-/// The API server does not store a selector that cannot be read. Should there be one, it selects no pod here: whether a
-/// pod may be evicted the API server says in the end, and no drain of anybody else stops at it.
+/// Reads a selector. One that cannot be read selects no pod here. API servers do not store such a selector.
+/// If there is one all the same, no drain must stop because of it: the API server decides about evictions in
+/// the end.
 fn if_readable<'de, D: Deserializer<'de>>(stored: D) -> Result<Option<LabelSelector>, D::Error> {
     let stored = Option::<Value>::deserialize(stored)?;
     Ok(stored.and_then(|stored| LabelSelector::read(&stored).ok()))
@@ -70,7 +71,7 @@ impl Budget {
         self.metadata.namespace == pod.metadata.namespace && self.spec.selector.as_ref().is_some_and(selects)
     }
 
-    /// Whether it wants every pod that it covers to stay healthy: then it never allows a disruption.
+    /// Whether all its pods must stay healthy, so that it never allows a disruption.
     pub fn is_hopeless(&self) -> bool {
         let current = self
             .metadata

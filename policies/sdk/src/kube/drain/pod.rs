@@ -1,4 +1,4 @@
-//! Pods, and which of them have to go.
+//! Pods, and which of them must go.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use super::Options;
 use crate::{Kind, Metadata, Time};
 
-/// A Pod: as much as a drain reads.
+/// A Pod, with the fields that a drain reads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pod {
-    /// Its owner and its end are here.
+    /// The metadata, with the owner and the time of deletion.
     pub metadata: Metadata,
-    /// Its volumes and the time it needs to end.
+    /// The specification, with volumes and grace period.
     #[serde(default)]
     pub spec: PodSpec,
 }
@@ -34,14 +34,14 @@ impl Kind for Pod {
     }
 }
 
-/// What a Pod is made of.
+/// The specification of a Pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
     /// Its volumes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<PodVolume>,
-    /// How long it may take to end.
+    /// The grace period.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub termination_grace_period_seconds: Option<u64>,
 }
@@ -52,21 +52,21 @@ pub struct PodSpec {
 pub struct PodVolume {
     /// Its name in the pod.
     pub name: String,
-    /// The claim it comes from.
+    /// The claim of the volume, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent_volume_claim: Option<ClaimSource>,
 }
 
-/// Names a claim in the pod's namespace.
+/// The name of a claim in the pod's namespace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimSource {
-    /// The claim.
+    /// The name of the claim.
     pub claim_name: String,
 }
 
 impl Pod {
-    /// Whether a drain makes this pod leave: its DaemonSet, or the kubelet itself, would only make it anew.
+    /// Whether a drain removes this pod. A pod of a DaemonSet or a static pod would only be created again.
     pub fn has_to_go(&self) -> bool {
         let of_a_daemon_set = self
             .metadata
@@ -101,8 +101,8 @@ impl Pod {
         format!("{namespace}/{}", self.metadata.name)
     }
 
-    /// When an ending pod should be gone. Kubernetes writes the end of its grace period as its `deletionTimestamp`;
-    /// of a longer grace period than allowed only the allowed part counts.
+    /// When an ending pod should be gone. Kubernetes writes the end of the grace period as
+    /// `deletionTimestamp`. Of a grace period that is longer than allowed, only the allowed part counts.
     pub(super) fn gone_by(&self, options: &Options) -> Time {
         let grace = Duration::from_secs(self.spec.termination_grace_period_seconds.unwrap_or(30));
         let excess = grace.saturating_sub(options.longest_grace);

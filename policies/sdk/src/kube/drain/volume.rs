@@ -8,17 +8,17 @@ use crate::join::join_all;
 use crate::kube::node::Node;
 use crate::{Context, Found, Kind, Metadata, cluster};
 
-/// A PersistentVolumeClaim: as much as a drain reads.
+/// A PersistentVolumeClaim, with the fields that a drain reads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
     /// Its name.
     pub metadata: Metadata,
-    /// What it is bound to.
+    /// The specification, with the volume.
     #[serde(default)]
     pub spec: ClaimSpec,
 }
 
-/// What a claim is bound to.
+/// The volume to which a claim is bound.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimSpec {
@@ -36,20 +36,20 @@ impl Kind for Claim {
     }
 }
 
-/// A VolumeAttachment: a volume is attached to a node, or is to be.
+/// A VolumeAttachment: a volume that is attached to a node, or is to be.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Attachment {
     /// Its name.
     pub metadata: Metadata,
-    /// What is attached where.
+    /// The volume and the node.
     #[serde(default)]
     pub spec: AttachmentSpec,
-    /// Whether it is.
+    /// Whether it is attached.
     #[serde(default)]
     pub status: AttachmentStatus,
 }
 
-/// What is attached where.
+/// The volume and the node of an attachment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AttachmentSpec {
@@ -63,7 +63,7 @@ pub struct AttachmentSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AttachmentSource {
-    /// None for an inline volume.
+    /// The persistent volume; `None` for an inline volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent_volume_name: Option<String>,
 }
@@ -72,7 +72,7 @@ pub struct AttachmentSource {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AttachmentStatus {
-    /// It is.
+    /// Whether the volume is attached.
     pub attached: bool,
 }
 
@@ -93,19 +93,19 @@ impl Kind for Attachment {
 }
 
 impl Attachment {
-    /// Whether it is about this volume.
+    /// Whether it attaches this volume.
     pub fn is_for(&self, volume: &str) -> bool {
         self.spec.source.persistent_volume_name.as_deref() == Some(volume)
     }
 
-    /// Whether it holds this volume at this node.
+    /// Whether it attaches this volume to this node.
     pub fn holds(&self, volume: &str, node: &str) -> bool {
         self.spec.node_name == node && self.is_for(volume)
     }
 }
 
-/// Deletes what still holds volumes at a node whose kubelet cannot be expected to let go of them. Says how many
-/// attachments it deleted; none where none is attached, or all are being deleted.
+/// Deletes the attachments of a node whose kubelet is not expected to release its volumes. Returns how many
+/// it deleted: zero if there are none, or all are being deleted.
 pub async fn detach_volumes<T: Kind, C>(cx: &Context<T, C>, node: &Node) -> Result<usize, Failure> {
     if node.status.volumes_attached.is_empty() {
         return Ok(0);
@@ -128,7 +128,8 @@ async fn attachments_of<T: Kind, C>(cx: &Context<T, C>, node: &str) -> Result<Ve
     Ok(all)
 }
 
-/// The pod's volumes that are attached to the node. A volume that is not attached, NFS say, needs no waiting for.
+/// The pod's volumes that are attached to the node. A volume that is not attached, such as NFS, needs no
+/// waiting.
 pub(super) async fn attached_for<T: Kind, C>(
     cx: &Context<T, C>,
     node: &Node,

@@ -1,5 +1,5 @@
-//! Labels, annotations and taints that somebody keeps on a Node: a merge of three, what is wanted, what was applied
-//! last and what is there. What was never applied is never touched.
+//! Labels, annotations and taints that a policy keeps on a Node. The merge has three sides: what is wanted,
+//! what was applied last, and what the Node has. What was never applied is never touched.
 
 use std::collections::BTreeMap;
 
@@ -41,14 +41,14 @@ pub struct TemplateSpec {
     pub taints: Vec<Taint>,
 }
 
-/// What has to change on a node.
+/// The changes that a node needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Merge {
-    /// Something that was applied and is no longer wanted is taken away.
+    /// Whether something is removed that was applied and is no longer wanted.
     pub removed: bool,
-    /// A label or an annotation is set.
+    /// Whether a label or an annotation is set.
     pub set: bool,
-    /// A taint is set.
+    /// Whether a taint is set.
     pub tainted: bool,
     labels: Map<String, Value>,
     annotations: Map<String, Value>,
@@ -57,7 +57,8 @@ pub struct Merge {
 }
 
 impl NodeTemplate {
-    /// What was applied last, as this annotation of the node says; nothing where it is not there.
+    /// The template that was applied last, from this annotation of the node; empty if the annotation is
+    /// missing.
     pub fn last_applied(node: &Node, annotation: &str) -> Result<NodeTemplate, Failure> {
         let Some(text) = node.metadata.annotations.get(annotation) else {
             return Ok(NodeTemplate::default());
@@ -68,7 +69,7 @@ impl NodeTemplate {
         })
     }
 
-    /// What has to change on this node so that it carries this template, where `applied` was applied last.
+    /// The changes that a node needs to carry this template, if `applied` was applied last.
     pub fn merge(&self, applied: &NodeTemplate, node: &Node) -> Merge {
         let (wanted, was, is) = (&self.metadata, &applied.metadata, &node.metadata);
         let labels = changes(&wanted.labels, &was.labels, &is.labels);
@@ -95,7 +96,7 @@ impl Merge {
         !(self.removed || self.set || self.tainted)
     }
 
-    /// The merge patch of the node; this annotation says that the template was applied.
+    /// The merge patch of the node. It also records the applied template in this annotation.
     pub fn patch(mut self, annotation: &str, template: &NodeTemplate) -> Value {
         let text = serde_json::to_string(template).expect("a template has a JSON form");
         self.annotations.insert(annotation.to_owned(), text.into());
@@ -112,7 +113,7 @@ impl Merge {
 
 type Strings = BTreeMap<String, String>;
 
-/// A null takes away.
+/// The changes of labels or annotations. A null removes one.
 fn changes(wanted: &Strings, applied: &Strings, here: &Strings) -> Map<String, Value> {
     let stray = |key: &&String| !wanted.contains_key(*key) && here.contains_key(*key);
     let removed = applied.keys().filter(stray).map(|key| (key.clone(), Value::Null));
