@@ -1,53 +1,55 @@
-//! What the binding can set.
+//! The configuration, which a binding sets.
 
 use std::collections::BTreeMap;
 
 use polity_sdk::prelude::*;
 
-/// How waits grow. What a binding sets replaces the default of that field as a whole.
+/// The curves of waits. A value in the binding replaces the whole default of its field.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Config {
-    /// Of each class of retry.
+    /// The curves by class of retry.
     pub classes: Classes,
-    /// Of failures with this code (`resource-exhausted`), whatever the class, conflicts aside.
+    /// The curves for failures with this code (`resource-exhausted`), whatever the class is, but not for
+    /// conflicts.
     #[schemars(extend("propertyNames" = {"enum": Code::ALL.map(Code::as_str)}))]
     pub codes: BTreeMap<String, Curve>,
-    /// No wait is shorter.
+    /// The shortest wait.
     pub floor: Period,
 }
 
-/// How waits grow, by class.
+/// The curves by class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Classes {
-    /// Somebody else's write came first.
+    /// After somebody else wrote first.
     pub conflict: Curve,
-    /// Something is under way, or may work soon.
+    /// If work is under way, or the request may succeed soon.
     pub short: Curve,
-    /// Something has to change first, which usually does.
+    /// If something must change first, which it usually does.
     pub medium: Curve,
-    /// Somebody has to change something.
+    /// If a person must change something.
     pub long: Curve,
 }
 
-/// How the waits of a row of tries grow: each is anywhere between nothing and a longest one, which doubles.
+/// A curve of waits. Each wait is a random time between zero and a longest wait, which doubles with each try.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Curve {
     /// The longest first wait.
     pub base: Period,
-    /// The longest wait of all.
+    /// The limit of the longest wait.
     pub cap: Period,
-    /// After so many tries in a row comes the cool-down, and then the first wait again; never if it is not set.
+    /// The number of tries in a row before the cool-down, after which the curve begins again. Without it
+    /// there is no cool-down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tries: Option<u32>,
-    /// How long the cool-down is.
+    /// The length of the cool-down.
     #[serde(default)]
     pub cool_down: Period,
 }
 
-/// A row of twelve tries, then half an hour of rest.
+/// A curve with twelve tries and then a cool-down of half an hour.
 fn curve(base_ms: u64, cap_seconds: u64) -> Curve {
     Curve {
         base: Period::from_millis(base_ms),

@@ -1,4 +1,4 @@
-//! What the binding can set.
+//! The configuration, which a binding sets.
 
 use polity_sdk::prelude::*;
 
@@ -6,32 +6,33 @@ use polity_sdk::prelude::*;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Config {
-    /// How long a denial stands before it is judged anew without a change of anything that it rests on, and how long a
-    /// cluster without a lifecycle policy is left alone.
+    /// The time until the next pass after a denial, if nothing changes on which it rests; and the time
+    /// between passes of a cluster without a lifecycle policy.
     pub resync: Period,
     /// The namespace of the Secrets that static identities name.
     pub controller_namespace: String,
-    /// How many identities a chain may have.
+    /// The most identities in a chain.
     pub max_chain_length: usize,
-    /// Whether `AWSClusterControllerIdentity/default` is made, open to every namespace, when a cluster uses it and it
-    /// is missing. Needs a grant to create it.
+    /// Whether a missing `AWSClusterControllerIdentity/default`, open to every namespace, is created when a
+    /// cluster uses it. This needs a grant to create it.
     pub auto_create_controller_identity: bool,
-    /// Whether a deleting object whose identity is gone is let go, and with it what it has in the cloud. Otherwise it
-    /// waits until the identity is back.
+    /// Whether a deleting object whose identity is gone is released; its cloud resources then stay behind.
+    /// Otherwise it waits until the identity is back.
     pub orphan_on_missing_identity: bool,
-    /// When a cluster is given an owner reference to its identity.
+    /// When a cluster gets an owner reference to its identity.
     pub owner_reference: OwnerReferencePolicy,
-    /// Whether `AWSServiceAccountIdentity`, which lives beside its cluster, may be used. Needs a grant to look at it.
+    /// Whether `AWSServiceAccountIdentity`, which is in the namespace of its cluster, may be used. This needs
+    /// a grant to read it.
     pub service_account_identities: bool,
-    /// The label by which other objects name the cluster they belong to, where `spec.clusterName` does not.
+    /// The label with which other objects name their cluster, if `spec.clusterName` does not.
     pub cluster_label: String,
 }
 
-/// When a cluster is given an owner reference to its identity.
+/// When a cluster gets an owner reference to its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OwnerReferencePolicy {
-    /// When it has another owner as well: garbage collection deletes an object once all its owners are gone, and a
-    /// cluster must not go with its identity.
+    /// If the cluster has another owner: garbage collection deletes an object once all its owners are gone,
+    /// and a cluster must not be deleted with its identity.
     WithOtherOwner,
     /// Always.
     Always,

@@ -1,8 +1,9 @@
 //! The kinds: clusters, machines, and the identities that they use.
 //!
-//! What a person writes in them is closed: a field that there is not is refused, by the API server and where that was
-//! told otherwise by this policy. A misspelt field that is dropped says something else than was meant: everybody may use
-//! the identity, or its role is not narrowed. An AWSCluster is the exception to the second: every primary is read as one.
+//! Their `spec` is closed: an object with an unknown field is refused by the API server, and by this policy
+//! if the API server was told otherwise. A dropped misspelt field would change the meaning: everybody could
+//! use the identity, or its role would not be restricted. The policy's own check leaves AWSCluster out,
+//! because every primary is read as one.
 
 use polity_sdk::LabelSelector;
 use polity_sdk::prelude::*;
@@ -13,7 +14,8 @@ pub(crate) const API_VERSION: &str = "capa.polity.dev/v1alpha1";
 /// The name of the one [`AwsClusterControllerIdentity`].
 pub(crate) const DEFAULT: &str = "default";
 
-/// A cluster on AWS, and what is read of any other primary: there, `spec` and `status` hold little of this.
+/// A cluster on AWS. Any other primary is read as this type too; its `spec` and `status` have few of these
+/// fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AwsCluster {
@@ -21,40 +23,41 @@ pub struct AwsCluster {
     api_version: String,
     #[schemars(skip)]
     kind: String,
-    /// Its namespace is what identities allow.
+    /// The metadata. Identities allow the namespace.
     pub metadata: Metadata,
-    /// What is wanted.
+    /// The wanted state.
     pub spec: ClusterSpec,
     /// The observed state.
     pub status: ClusterStatus,
 }
 
-/// What is wanted of a cluster.
+/// The wanted state of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(deny_unknown_fields)]
 pub struct ClusterSpec {
-    /// Whose credentials are used; the controller's own if it is not set. May be changed.
+    /// The identity whose credentials are used; the controller's own if it is not set. It may be changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity_ref: Option<IdentityRef>,
     /// The region.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^[a-z0-9-]{1,32}$"))]
     pub region: Option<String>,
-    /// The account that the credentials must lead to; whichever they lead to first if it is not set.
+    /// The account to which the credentials must belong. If it is not set, it is the account to which they
+    /// belonged first.
     #[serde(rename = "accountID", skip_serializing_if = "Option::is_none")]
     pub account_id: Option<String>,
-    /// Of other primaries: the cluster that they belong to.
+    /// For other primaries: the cluster to which they belong.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     cluster_name: Option<String>,
 }
 
-/// What is known of a cluster.
+/// The observed state of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterStatus {
-    /// The account that the credentials led to when they were first used. Never changed.
+    /// The account to which the credentials belonged when they were first used. It never changes.
     #[serde(rename = "accountID", skip_serializing_if = "Option::is_none")]
     pub account_id: Option<String>,
     /// `PrincipalUsageAllowed`, `PrincipalCredentialRetrieved`, `AccountMatches`.
@@ -62,15 +65,15 @@ pub struct ClusterStatus {
     pub conditions: Conditions,
 }
 
-/// Refers to an identity.
+/// A reference to an identity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct IdentityRef {
-    /// Its kind.
+    /// The kind of the identity.
     pub kind: String,
-    /// Its name.
+    /// The name of the identity.
     pub name: String,
-    /// Refused if it is another one than the cluster's.
+    /// The namespace. Any other than the cluster's is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
@@ -107,24 +110,24 @@ impl AwsCluster {
     }
 }
 
-/// A machine on AWS: as much of it as its identity needs.
+/// A machine on AWS, with the fields that its identity needs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AwsMachine {
-    /// The label `cluster.x-k8s.io/cluster-name` may name its cluster as well.
+    /// The metadata. The label `cluster.x-k8s.io/cluster-name` may name the cluster.
     pub metadata: Metadata,
-    /// What is wanted.
+    /// The wanted state.
     pub spec: AwsMachineSpec,
     /// The observed state.
     pub status: AwsMachineStatus,
 }
 
-/// What is wanted of a machine.
+/// The wanted state of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(deny_unknown_fields)]
 pub struct AwsMachineSpec {
-    /// The AWSCluster of its namespace that it belongs to.
+    /// The AWSCluster in its namespace to which it belongs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_name: Option<String>,
     /// The instance type.
@@ -132,11 +135,11 @@ pub struct AwsMachineSpec {
     pub instance_type: Option<String>,
 }
 
-/// What is known of a machine.
+/// The observed state of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AwsMachineStatus {
-    /// As those of an AWSCluster.
+    /// The same conditions as those of an AWSCluster.
     #[serde(skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
 }
@@ -150,8 +153,9 @@ impl Kind for AwsMachine {
     }
 }
 
-/// Which namespaces may use an identity: absent, none; `{}`, every one; otherwise those that are listed, and those that
-/// the selector chooses. A selector that is empty chooses none, and so does whatever has a field that is none of these.
+/// The namespaces that may use an identity. If it is absent, none may; if it is `{}`, all may. Otherwise
+/// those may that are listed or selected. An empty selector selects none, and a value with an unknown field
+/// allows none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AllowedNamespaces {
@@ -211,64 +215,64 @@ identities! {
     AwsServiceAccountIdentity, ServiceAccountIdentitySpec, "AWSServiceAccountIdentity", namespaced: true;
 }
 
-/// Who may use the controller's own credentials.
+/// The namespaces that may use the controller's own credentials.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ControllerIdentitySpec {
-    /// Who may use it.
+    /// The namespaces that may use it.
     #[serde(skip_serializing_if = "Value::is_null")]
     #[schemars(with = "Option<AllowedNamespaces>")]
     pub allowed_namespaces: Value,
 }
 
-/// Where fixed credentials are, and who may use them.
+/// Fixed credentials, and the namespaces that may use them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StaticIdentitySpec {
-    /// Who may use it.
+    /// The namespaces that may use it.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schemars(with = "Option<AllowedNamespaces>")]
     pub allowed_namespaces: Value,
-    /// The Secret: `AccessKeyID`, `SecretAccessKey`, and perhaps `SessionToken`.
+    /// The Secret with `AccessKeyID`, `SecretAccessKey` and optionally `SessionToken`.
     pub secret_ref: SecretReference,
 }
 
-/// A Secret of the controller's namespace.
+/// A Secret in the controller's namespace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SecretReference {
-    /// Its name.
+    /// The name of the Secret.
     pub name: String,
 }
 
-/// A role, and who may assume it.
+/// A role, and the namespaces that may use it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RoleIdentitySpec {
-    /// Who may use it.
+    /// The namespaces that may use it.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schemars(with = "Option<AllowedNamespaces>")]
     pub allowed_namespaces: Value,
-    /// The role.
+    /// The ARN of the role.
     #[serde(rename = "roleARN")]
     pub role_arn: String,
-    /// How its sessions are called.
+    /// The name of its sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_name: Option<String>,
-    /// How long its credentials live; 900 by default.
+    /// The lifetime of its credentials in seconds; 900 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 900, max = 43_200))]
     pub duration_seconds: Option<u32>,
-    /// A policy document that narrows its sessions.
+    /// A policy document that restricts its sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline_policy: Option<String>,
-    /// Managed policies that narrow its sessions.
+    /// Managed policies that restrict its sessions.
     #[serde(default, rename = "policyARNs", skip_serializing_if = "Vec::is_empty")]
     pub policy_arns: Vec<String>,
-    /// What the role's owner wants to hear.
+    /// The external id that the role demands.
     #[serde(default, rename = "externalID", skip_serializing_if = "Option::is_none")]
     pub external_id: Option<String>,
-    /// The identity that assumes it; the controller's own credentials if it is not set.
+    /// The identity that assumes the role; the controller's own credentials if it is not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_identity_ref: Option<IdentityRef>,
 }
@@ -277,17 +281,17 @@ pub struct RoleIdentitySpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ServiceAccountIdentitySpec {
-    /// Who may use it.
+    /// The namespaces that may use it.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schemars(with = "Option<AllowedNamespaces>")]
     pub allowed_namespaces: Value,
-    /// The role.
+    /// The ARN of the role.
     #[serde(rename = "roleARN")]
     pub role_arn: String,
-    /// Whom the tokens are meant for.
+    /// The audiences of the tokens.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub audiences: Vec<String>,
-    /// How long a token lives.
+    /// The lifetime of a token in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expiration_seconds: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! What the binding can set.
+//! The configuration, which a binding sets.
 
 use polity_sdk::prelude::*;
 
@@ -6,19 +6,21 @@ use polity_sdk::prelude::*;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Config {
-    /// How long "requeue" waits.
+    /// The wait of a requeue.
     pub requeue_period: Period,
-    /// How long a machine that is as it should be is left alone.
+    /// The time between passes of a machine that is as it should be.
     pub resync: Period,
-    /// How long nothing is changed after a task has failed; 0 tries again at once.
+    /// How long nothing is changed after a failed task. With 0 the policy tries again at once.
     pub failure_backoff: Period,
-    /// Whether a VM that has vanished is made anew. Otherwise the machine says so and waits for somebody.
+    /// Whether a VM that has vanished is created again. Otherwise the machine reports it and waits for a
+    /// person.
     pub recreate_missing: bool,
-    /// How long to wait for addresses before looking again; the requeue period if it is not set.
+    /// The time between looks for addresses; the requeue period if it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ip_wait: Option<Period>,
-    /// When a running task is reported as too slow; never if it is not set. It is waited for all the same: two tasks
-    /// on one machine are worse. A machine's `spec.taskTimeout` comes first.
+    /// The time after which a running task is reported as slow; never if it is not set. The policy still
+    /// waits for the task: a second task on the same machine would be worse. A machine's `spec.taskTimeout`
+    /// comes first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_timeout: Option<Period>,
 }

@@ -1,6 +1,6 @@
-//! The Machine: what a person writes, and what this policy writes.
+//! The Machine: the fields that people write, and those that this policy writes.
 //!
-//! Which VM and which task belong to a machine stands in `status`: a tenant can write `spec`.
+//! `status` records which VM and which task belong to a machine, because a tenant can write `spec`.
 
 use polity_sdk::prelude::*;
 
@@ -8,17 +8,17 @@ use crate::Cx;
 
 /// The finalizer that keeps a Machine until its VM is gone.
 pub(crate) const FINALIZER: &str = "capv.polity.dev/machine";
-/// While this annotation is present, nothing is asked and nothing is done.
+/// While this annotation is present, the policy makes no requests.
 const MAINTENANCE: &str = "capv.polity.dev/maintenance";
-/// The condition: the VM is as it should be.
+/// The condition that the VM is as it should be.
 const PROVISIONED: &str = "VMProvisioned";
 
 /// A virtual machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
-    /// Name and uid: the VM's name and its instance UUID.
+    /// The metadata. Name and uid are the VM's name and its instance UUID.
     pub metadata: Metadata,
-    /// What is wanted.
+    /// The wanted state.
     pub spec: MachineSpec,
     /// The observed state.
     #[serde(default)]
@@ -38,7 +38,7 @@ impl Kind for Machine {
     }
 }
 
-/// What is wanted of a machine.
+/// The wanted state of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineSpec {
@@ -50,22 +50,22 @@ pub struct MachineSpec {
     /// The inventory folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
-    /// Where the disk lies.
+    /// The datastore of the disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datastore: Option<String>,
     /// The resource pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_pool: Option<String>,
-    /// Processors; at least 2.
+    /// The number of processors; at least 2.
     #[serde(default, rename = "numCPUs", skip_serializing_if = "Option::is_none")]
     pub num_cpus: Option<u32>,
-    /// Cores on a socket; as many as processors by default.
+    /// The number of cores of a socket; by default as many as processors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub num_cores_per_socket: Option<u32>,
-    /// Memory; 2048 by default.
+    /// The memory in MiB; 2048 by default.
     #[serde(default, rename = "memoryMiB", skip_serializing_if = "Option::is_none")]
     pub memory_mib: Option<u64>,
-    /// Size of the disk; the template's by default.
+    /// The size of the disk in GiB; by default that of the template.
     #[serde(default, rename = "diskGiB", skip_serializing_if = "Option::is_none")]
     pub disk_gib: Option<u64>,
     /// The network.
@@ -84,11 +84,11 @@ pub struct NetworkSpec {
     pub devices: Vec<Device>,
 }
 
-/// How one network interface is to be set up.
+/// The configuration of a network interface.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Device {
-    /// The network that it is plugged into.
+    /// The network to which it is connected.
     pub network_name: String,
     /// Whether it gets an IPv4 address by DHCP.
     #[serde(default)]
@@ -105,7 +105,7 @@ pub struct Device {
     /// The IPv6 gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway6: Option<String>,
-    /// The largest packet.
+    /// The largest packet in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
     /// Further routes.
@@ -114,7 +114,7 @@ pub struct Device {
     /// Name servers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nameservers: Vec<String>,
-    /// Domains that names are looked up in.
+    /// The domains in which names are looked up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub search_domains: Vec<String>,
 }
@@ -122,20 +122,20 @@ pub struct Device {
 /// A route.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Route {
-    /// Where to: `10.1.0.0/16`.
+    /// The destination: `10.1.0.0/16`.
     pub to: String,
-    /// Through whom.
+    /// The gateway.
     pub via: String,
-    /// Lower comes first.
+    /// The priority. A lower metric comes first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<u32>,
 }
 
-/// What is known of a machine.
+/// The observed state of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MachineStatus {
-    /// Where the machine is on its way, for people.
+    /// The phase, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
     /// The cloud's id of the VM; absent while no VM is known.
@@ -150,7 +150,7 @@ pub struct MachineStatus {
     /// What that task does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_kind: Option<TaskKind>,
-    /// When it was submitted.
+    /// When the task was submitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_since: Option<Time>,
     /// The network interfaces of the VM.
@@ -159,46 +159,46 @@ pub struct MachineStatus {
     /// All its addresses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<String>,
-    /// After a failed task: nothing is changed before.
+    /// After a failed task: the time before which nothing is changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Time>,
-    /// `VMProvisioned`, and `Reconciled` from the first pass that failed on.
+    /// `VMProvisioned`, and `Reconciled` from the first failed pass on.
     #[serde(skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
 }
 
-/// Where a machine is on its way.
+/// The phase of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Phase {
     /// Its template is being cloned.
     Cloning,
-    /// It is being given other metadata.
+    /// The VM is getting other metadata.
     Reconfiguring,
-    /// It is being started.
+    /// The VM is being turned on.
     PoweringOn,
-    /// It runs and has no addresses yet.
+    /// The VM runs and has no addresses yet.
     WaitingForAddresses,
-    /// It runs and has addresses.
+    /// The VM runs and has addresses.
     Running,
-    /// A task failed; nothing is changed for a while.
+    /// A task failed. Nothing is changed for a while.
     BackingOff,
-    /// Its VM has vanished and is not made anew.
+    /// The VM has vanished and is not created again.
     Missing,
-    /// It is being taken down.
+    /// The machine is being deleted.
     Deleting,
 }
 
-/// What a task does.
+/// The kind of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TaskKind {
-    /// Makes the VM.
+    /// Creates the VM.
     Clone,
-    /// Gives it other metadata.
+    /// Sets its metadata.
     Reconfigure,
-    /// Starts it.
+    /// Turns it on.
     Power,
-    /// Stops or destroys it, because the machine is being deleted.
+    /// Turns it off or removes it, because the machine is being deleted.
     Delete,
 }
 
@@ -206,11 +206,11 @@ pub enum TaskKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NicStatus {
-    /// The network that it is plugged into.
+    /// The network to which it is connected.
     pub network_name: String,
     /// Its MAC address.
     pub mac: String,
-    /// Whether it is plugged in.
+    /// Whether it is connected.
     #[serde(default)]
     pub connected: bool,
     /// Its addresses.
@@ -224,7 +224,7 @@ impl Machine {
         self.metadata.annotations.contains_key(MAINTENANCE)
     }
 
-    /// Writes down the task in flight.
+    /// Records the task in flight.
     pub(crate) fn track(&mut self, task: String, kind: TaskKind, since: Time) {
         self.status.task_ref = Some(task);
         self.status.task_kind = Some(kind);
@@ -238,7 +238,7 @@ impl Machine {
         self.status.task_since = None;
     }
 
-    /// Forgets the VM, and what was known of it.
+    /// Forgets the VM and everything that was known of it.
     pub(crate) fn forget_vm(&mut self) {
         self.status.machine_ref = None;
         self.status.bios_uuid = None;
@@ -254,7 +254,7 @@ impl Machine {
             .set(cx.now(), PROVISIONED, ConditionStatus::False, reason, message);
     }
 
-    /// The VM is as it should be.
+    /// Records that the VM is as it should be.
     pub(crate) fn provisioned(&mut self, cx: &Cx) {
         if !self.status.conditions.is_true(PROVISIONED) {
             let message = format!("the VM runs with {}", self.status.addresses.join(", "));

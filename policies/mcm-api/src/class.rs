@@ -1,16 +1,16 @@
-//! What machines are made from.
+//! Machine classes: the templates of machines.
 
 use std::collections::BTreeMap;
 
 use polity_sdk::prelude::*;
 use serde_json::{Map, Value};
 
-/// What machines are made from.
+/// A template of machines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MachineClass {
-    /// Its name.
+    /// The metadata.
     pub metadata: Metadata,
-    /// What it says.
+    /// The specification.
     pub spec: ClassSpec,
 }
 
@@ -24,44 +24,44 @@ impl Kind for MachineClass {
     }
 }
 
-/// What a class says.
+/// The specification of a class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClassSpec {
-    /// For the driver.
+    /// The specification for the driver.
     #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
     pub provider_spec: Map<String, Value>,
-    /// The Secret whose `userData` a VM boots with.
+    /// The Secret with the `userData` with which a VM boots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
-    /// How large a node of this class is.
+    /// The capacity of a node of this class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_template: Option<NodeCapacity>,
 }
 
-/// Names a Secret in the class's namespace.
+/// A reference to a Secret in the class's namespace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SecretRef {
-    /// Its name.
+    /// The name of the Secret.
     pub name: String,
 }
 
-/// How large a node is, and where.
+/// The capacity and the place of a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeCapacity {
-    /// `cpu` and `memory` at least.
+    /// The resources; at least `cpu` and `memory`.
     pub capacity: BTreeMap<String, String>,
     /// The cloud's name for the size.
     pub instance_type: String,
     /// The region of the cloud.
     pub region: String,
-    /// Where in the region.
+    /// The zone in the region.
     pub zone: String,
 }
 
 impl NodeCapacity {
-    /// Whether nothing is missing.
+    /// Whether no field is missing.
     pub fn is_complete(&self) -> bool {
         let named = [&self.instance_type, &self.region, &self.zone];
         named.iter().all(|name| !name.is_empty())

@@ -1,4 +1,4 @@
-//! What a binding of `mcm-machine` can set.
+//! The configuration of `mcm-machine`, which a binding sets.
 
 use polity_sdk::kube::drain::Options;
 use polity_sdk::prelude::*;
@@ -9,65 +9,69 @@ use crate::Machine;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Config {
-    /// How long a machine may take to be created and to join. `spec.creationTimeout` comes first.
+    /// The longest time for a machine to be created and to join. `spec.creationTimeout` comes first.
     pub creation_timeout: Period,
-    /// What the creation timeout of a machine that waits for its node counts from.
+    /// The start of the creation timeout for a machine that waits for its node.
     pub creation_timeout_since: Since,
-    /// How long a machine may be Unknown before it is Failed. `spec.healthTimeout` comes first.
+    /// The longest time that a machine may be Unknown before it becomes Failed. `spec.healthTimeout` comes
+    /// first.
     pub health_timeout: Period,
-    /// How many machines of a deployment may be replaced at a time because they were Unknown for too long.
+    /// The most machines of a deployment that may be replaced at the same time because they were Unknown for
+    /// too long.
     pub max_replacements: u32,
-    /// How long a drain may take before it is forced. `spec.drainTimeout` comes first.
+    /// The longest time of a drain before it is forced. `spec.drainTimeout` comes first.
     pub drain_timeout: Period,
-    /// How often a disruption budget may refuse a pod before the drain is forced; never more often than fits into
-    /// the drain timeout. `spec.maxEvictRetries` comes first.
+    /// How often a disruption budget may refuse a pod before the drain is forced; at most as often as fits
+    /// into the drain timeout. `spec.maxEvictRetries` comes first.
     pub max_evict_retries: u32,
-    /// How long to wait after a disruption budget has refused an eviction.
+    /// The wait after a disruption budget has refused an eviction.
     pub pod_eviction_retry: Period,
-    /// How long volumes may take to leave a node.
+    /// The longest time for volumes to leave a node.
     pub volume_detach_timeout: Period,
-    /// How long volumes are waited for to arrive at another node.
+    /// The longest time to wait for volumes to be attached to another node.
     pub volume_reattach_timeout: Period,
-    /// How long a forced drain may take.
+    /// The longest time of a forced drain.
     pub forced_drain_timeout: Period,
-    /// What is done instead of an ordinary drain on a node that has been unhealthy for five minutes.
+    /// What happens instead of an ordinary drain on a node that has been unhealthy for five minutes.
     pub unhealthy_node: UnhealthyNode,
-    /// Node conditions that must not hold of a healthy node. `spec.nodeConditions` comes first.
+    /// The node conditions that must not be true on a healthy node. `spec.nodeConditions` comes first.
     pub node_conditions: Vec<String>,
-    /// A node with this taint is not ready for work yet: its machine stays Pending.
+    /// A node with this taint is not ready for work yet, so its machine stays Pending.
     pub critical_components_taint: String,
-    /// How long a machine that is as it should be is left alone.
+    /// The time between passes of a machine that is as it should be.
     pub resync: Period,
-    /// When a machine that may time out is looked at again.
+    /// The time between passes of a machine that may time out.
     pub timeout_check: Period,
     /// The `MachineSafety` that can freeze this policy; empty for none.
     pub safety: String,
-    /// Whether a bootstrap token is made for each creation.
+    /// Whether a bootstrap token is minted for each creation.
     pub bootstrap_token: bool,
     /// The keys that a class's Secret must have.
     pub secret_keys: Vec<String>,
-    /// The finalizer that a class must carry before machines are made from it; empty for none.
+    /// The finalizer that a class must have before machines are created from it; empty for none.
     pub class_finalizer: String,
-    /// Which wait follows a creation that found no resources.
+    /// The wait after a creation that found no resources.
     pub resource_exhausted: Wait,
     /// Whether a machine can be deleted although its class is missing.
     pub delete_without_class: bool,
-    /// Whether a VM that is not found is still drained and deleted, so that leftovers such as NICs go.
+    /// Whether a VM that is not found is still drained and deleted, so that leftovers such as NICs are
+    /// removed.
     pub not_found_still_deletes: bool,
-    /// Whether an answer about the VM that cannot be decoded makes the operation Failed instead of Processing.
+    /// Whether an answer about the VM that cannot be decoded makes the operation Failed instead of
+    /// Processing.
     pub decode_failure_is_failed: bool,
 }
 
-/// What the creation timeout counts from.
+/// The start of the creation timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Since {
     /// The machine's creation.
     Creation,
-    /// The moment it became Pending.
+    /// The time at which it became Pending.
     Pending,
 }
 
-/// What is done on a node that has been unhealthy for a while.
+/// What happens on a node that has been unhealthy for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum UnhealthyNode {
     /// A forced drain.
@@ -76,10 +80,10 @@ pub enum UnhealthyNode {
     Skip,
 }
 
-/// A period of the retry policy.
+/// A class of wait, with its period in `mcm-retry`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Wait {
-    /// 5 s with `mcm-retry`.
+    /// 5 s.
     Short,
     /// 3 min.
     Medium,
@@ -135,7 +139,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// How long the machine may take to be created and to join.
+    /// The longest time for the machine to be created and to join.
     pub fn creation_timeout(&self, machine: &Machine) -> Duration {
         machine
             .spec
@@ -144,17 +148,17 @@ impl Config {
             .into()
     }
 
-    /// How long the machine may be Unknown.
+    /// The longest time that the machine may be Unknown.
     pub fn health_timeout(&self, machine: &Machine) -> Duration {
         machine.spec.health_timeout.unwrap_or(self.health_timeout).into()
     }
 
-    /// How long the machine's drain may take before it is forced.
+    /// The longest time of the machine's drain before it is forced.
     pub fn drain_timeout(&self, machine: &Machine) -> Duration {
         machine.spec.drain_timeout.unwrap_or(self.drain_timeout).into()
     }
 
-    /// How often a disruption budget may refuse a pod: never more often than fits into the drain's timeout.
+    /// How often a disruption budget may refuse a pod; at most as often as fits into the drain timeout.
     pub fn evict_retries(&self, machine: &Machine) -> u32 {
         let period = Duration::from(self.pod_eviction_retry).as_millis().max(1);
         let fitting = self.drain_timeout(machine).as_millis() / period;
@@ -162,7 +166,7 @@ impl Config {
         wanted.min(u32::try_from(fitting).unwrap_or(u32::MAX)).max(1)
     }
 
-    /// How to drain the machine's node.
+    /// The options for draining the machine's node.
     pub fn drain(&self, machine: &Machine, force: bool) -> Options {
         Options {
             force,

@@ -1,7 +1,8 @@
 //! The kinds of `mcm.polity.dev`, which the policies `mcm-machine` and `mcm-safety` share.
 //!
-//! Data passes through as JSON, read into these types and written back as patches. Beside the kinds stand the
-//! configuration of `mcm-machine` and what can be told of an object alone. Which step is next is decided elsewhere.
+//! Data comes as JSON, is read into these types, and is written back as patches. This crate also has the
+//! configuration of `mcm-machine`, and functions that need only an object. It does not decide which step
+//! comes next.
 
 mod class;
 mod config;

@@ -1,6 +1,7 @@
-//! The Machine: what a person, or a MachineSet, writes, and what this policy writes.
+//! The Machine: the fields that people or a MachineSet write, and those that the policy writes.
 //!
-//! Which VM and which node belong to a machine stands in `status`: a tenant can write `spec` and labels.
+//! `status` records which VM and which node belong to a machine, because a tenant can write `spec` and
+//! labels.
 
 use std::time::Duration;
 
@@ -14,17 +15,17 @@ pub const FINALIZER: &str = "mcm.polity.dev/machine";
 pub const NODE: &str = "node";
 /// The label that names the deployment.
 pub const DEPLOYMENT: &str = "name";
-/// The label that forces the drain when it says true.
+/// The label that forces the drain if its value is true.
 const FORCE_DELETION: &str = "force-deletion";
-/// The same operation is not written again before this long, so that a failure that repeats writes nothing.
+/// The same operation is written again only after this time, so that a repeated failure writes nothing.
 const SAME_OPERATION: Duration = Duration::from_secs(30 * 60);
 
 /// A machine of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
-    /// Its name is the VM's; its labels name the node and the deployment.
+    /// The metadata. The name is also that of the VM; labels name the node and the deployment.
     pub metadata: Metadata,
-    /// What is wanted.
+    /// The wanted state.
     #[serde(default)]
     pub spec: MachineSpec,
     /// The observed state.
@@ -45,123 +46,123 @@ impl Kind for Machine {
     }
 }
 
-/// What is wanted of a machine.
+/// The wanted state of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MachineSpec {
-    /// What it is made from.
+    /// The class from which it is made.
     pub class: ClassRef,
-    /// What its node is to carry.
+    /// The labels, annotations and taints of its node.
     pub node_template: NodeTemplate,
-    /// When a drain is forced.
+    /// The time after which a drain is forced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain_timeout: Option<Period>,
-    /// When an Unknown machine is Failed.
+    /// The time after which an Unknown machine becomes Failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health_timeout: Option<Period>,
-    /// When a machine that has not joined is Failed.
+    /// The time after which a machine that has not joined becomes Failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creation_timeout: Option<Period>,
-    /// How often a disruption budget may refuse a pod.
+    /// How often a disruption budget may refuse a pod before the drain is forced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_evict_retries: Option<u32>,
-    /// Node conditions that must not hold of a healthy node.
+    /// The node conditions that must not be true on a healthy node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_conditions: Option<Vec<String>>,
-    /// An Unknown machine never becomes Failed.
+    /// Whether an Unknown machine never becomes Failed.
     pub disable_health_timeout: bool,
 }
 
-/// Names a class.
+/// A reference to a class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ClassRef {
     /// `MachineClass`
     pub kind: String,
-    /// Its name, in the machine's namespace.
+    /// The name of the class, in the machine's namespace.
     pub name: String,
 }
 
-/// What is known of a machine.
+/// The observed state of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MachineStatus {
-    /// The cloud's id of the VM; absent while none was made.
+    /// The cloud's id of the VM; absent as long as none was created.
     #[serde(rename = "providerID", skip_serializing_if = "Option::is_none")]
     pub provider_id: Option<String>,
-    /// The node, once the machine waits for it to join.
+    /// The name of the node, once the machine waits for it to join.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Where the machine is on its way.
+    /// The phase of the machine.
     pub current_status: CurrentStatus,
-    /// What was done last, and for a deletion what comes next.
+    /// The last operation, and for a deletion the next step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_operation: Option<LastOperation>,
-    /// What the driver wants to remember.
+    /// A state that the driver wants to be remembered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_known_state: Option<String>,
-    /// The node's conditions as they were seen last.
+    /// The node's conditions when they were last seen.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub node_conditions: Vec<KnownCondition>,
-    /// The bootstrap token that was made for the creation.
+    /// The bootstrap token that was minted for the creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bootstrap_token: Option<Token>,
-    /// What the drain remembers.
+    /// The state of the drain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<Drain>,
-    /// `ClassValid`, `SafetyFound`, `Drained`, and `Reconciled` from the first pass that failed on.
+    /// `ClassValid`, `SafetyFound`, `Drained`, and `Reconciled` from the first failed pass on.
     #[serde(skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
 }
 
-/// Where a machine is on its way.
+/// The phase of a machine, with its times.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CurrentStatus {
-    /// Absent until the first attempt to make its VM.
+    /// The phase; absent until the first attempt to create the VM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
     /// When the phase last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_update_time: Option<Time>,
-    /// Whether a timeout runs.
+    /// Whether a timeout is running.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub timeout_active: bool,
 }
 
-/// A phase.
+/// The phase of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Phase {
-    /// The VM is made; its node has not joined.
+    /// The VM exists; its node has not joined.
     Pending,
     /// The node is healthy.
     Running,
-    /// The node is not healthy, or gone.
+    /// The node is unhealthy or gone.
     Unknown,
-    /// It was given up; its MachineSet replaces it.
+    /// The machine was given up. Its MachineSet replaces it.
     Failed,
-    /// The VM could not be made; it is tried again.
+    /// The VM could not be created. The policy tries again.
     CrashLoopBackOff,
-    /// It is being taken down.
+    /// The machine is being deleted.
     Terminating,
 }
 
-/// What was done last, and for a deletion what comes next.
+/// The last operation, and for a deletion the next step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LastOperation {
-    /// For people.
+    /// The description for people.
     #[serde(default)]
     pub description: String,
-    /// What sort of operation.
+    /// The kind of operation.
     #[serde(rename = "type")]
     pub kind: OperationKind,
-    /// How it is.
+    /// The state of the operation.
     pub state: OperationState,
-    /// What the deletion does next.
+    /// The next step of the deletion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_op: Option<NextOp>,
-    /// The code of its failure.
+    /// The code of the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
     /// When it was written.
@@ -169,7 +170,7 @@ pub struct LastOperation {
     pub last_update_time: Option<Time>,
 }
 
-/// A sort of operation.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub enum OperationKind {
@@ -179,7 +180,7 @@ pub enum OperationKind {
     Delete,
 }
 
-/// How an operation is.
+/// The state of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub enum OperationState {
@@ -207,7 +208,7 @@ pub enum NextOp {
     FailedDecode,
 }
 
-/// A condition of the node as it was seen last.
+/// A condition of the node when it was last seen.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct KnownCondition {
     /// `Ready`
@@ -215,19 +216,19 @@ pub struct KnownCondition {
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// CamelCase.
+    /// The reason in CamelCase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// Where the host keeps a bootstrap token.
+/// A bootstrap token that the host keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Token {
-    /// Its name to the host.
+    /// The name under which the host keeps it.
     pub name: String,
-    /// The key.
+    /// The key in the Secret.
     pub key: String,
-    /// When it is of no more use.
+    /// When the token expires.
     pub expires: Time,
 }
 
@@ -242,12 +243,12 @@ impl Machine {
             .age_column("Age", ".metadata.creationTimestamp")
     }
 
-    /// Its phase; none until the first attempt to make its VM.
+    /// The phase; `None` until the first attempt to create its VM.
     pub fn phase(&self) -> Option<Phase> {
         self.status.current_status.phase
     }
 
-    /// Moves to another phase, from now on.
+    /// Changes the phase, as of now.
     pub fn set_phase(&mut self, now: Time, phase: Phase) {
         self.status.current_status = CurrentStatus {
             phase: Some(phase),
@@ -256,7 +257,7 @@ impl Machine {
         };
     }
 
-    /// How long it has been in its phase.
+    /// How long the machine has been in its phase.
     pub fn in_phase(&self, now: Time) -> Duration {
         let since = self.status.current_status.last_update_time;
         since.map_or(Duration::ZERO, |since| now.since(since))
@@ -268,21 +269,22 @@ impl Machine {
         since.map_or(Duration::ZERO, |since| now.since(since))
     }
 
-    /// The node's name: the label's, or where that was lost the one known before.
+    /// The name of the node: that in the label, or if the label was lost, the one known before.
     pub fn node_name(&self) -> Option<&str> {
         let label = self.metadata.labels.get(NODE).or(self.status.node.as_ref());
         label.map(String::as_str).filter(|name| !name.is_empty())
     }
 
-    /// Whether its VM is on record, and it waits for a node that its label still names, or has one.
+    /// Whether the machine's VM is recorded, and it either has a node or waits for the one that its label
+    /// names.
     pub fn is_linked(&self) -> bool {
         let node = self.status.node.as_ref();
         let named = node.is_some_and(|node| !node.is_empty() && self.metadata.labels.get(NODE) == Some(node));
         named && self.status.provider_id.is_some()
     }
 
-    /// Why it is not healthy, by the node's conditions as they were seen last, where these must not hold; none if it is.
-    /// A node that does not say that it is ready is not.
+    /// The reason why the machine is unhealthy, by the last conditions of its node, where `watched` must not
+    /// be true; `None` if it is healthy. A node that does not report that it is ready is not.
     pub fn why_unhealthy(&self, watched: &[String]) -> Option<String> {
         let conditions = &self.status.node_conditions;
         let status = |kind: &str| {
@@ -302,13 +304,13 @@ impl Machine {
         bad.map(|kind| format!("the node's {kind} is {}", status(kind).unwrap_or_default()))
     }
 
-    /// Whether somebody wants it gone whatever its pods say.
+    /// Whether a person forces the drain.
     pub fn is_forced(&self) -> bool {
         let label = self.metadata.labels.get(FORCE_DELETION).map(String::as_str);
         matches!(label, Some("1" | "t" | "T" | "true" | "True" | "TRUE"))
     }
 
-    /// Moves to another phase, because of this operation.
+    /// Changes the phase because of this operation.
     pub fn turn(
         &mut self,
         now: Time,
@@ -320,14 +322,14 @@ impl Machine {
         self.operate(now, LastOperation::new(kind, state, why));
     }
 
-    /// What its deletion does next; none while nothing of a deletion is written down.
+    /// The next step of the deletion; `None` if no deletion is recorded.
     pub fn next_op(&self) -> Option<NextOp> {
         let last = self.status.last_operation.as_ref();
         let deletion = last.filter(|last| last.kind == OperationKind::Delete);
         deletion.and_then(|last| last.next_op)
     }
 
-    /// The sort of the last operation.
+    /// The kind of the last operation.
     pub fn last_kind(&self) -> Option<OperationKind> {
         self.status.last_operation.as_ref().map(|last| last.kind)
     }
@@ -340,13 +342,13 @@ impl Machine {
         })
     }
 
-    /// Whether the finalizer holds it.
+    /// Whether it has the finalizer.
     pub fn is_held(&self) -> bool {
         self.metadata.finalizers.iter().any(|held| held == FINALIZER)
     }
 
-    /// Writes down an operation, unless it is the one that is written down already and the phase is the same. Whether it
-    /// was written.
+    /// Records an operation, unless the same one is recorded already in the same phase. Returns whether it
+    /// was recorded.
     pub fn operate(&mut self, now: Time, mut operation: LastOperation) -> bool {
         let same = self.status.last_operation.as_ref().is_some_and(|last| {
             let young = last
@@ -367,7 +369,7 @@ impl Machine {
 }
 
 impl KnownCondition {
-    /// A node's conditions by type, without what changes with every heartbeat.
+    /// A node's conditions by type, without the fields that change with every heartbeat.
     pub fn all(node: &Node) -> Vec<KnownCondition> {
         let known = |condition: &NodeCondition| KnownCondition {
             kind: condition.kind.clone(),
@@ -381,7 +383,7 @@ impl KnownCondition {
 }
 
 impl LastOperation {
-    /// An operation of this sort, which is so far.
+    /// An operation of this kind in this state.
     pub fn new(kind: OperationKind, state: OperationState, description: impl Into<String>) -> Self {
         LastOperation {
             description: description.into(),
@@ -393,7 +395,7 @@ impl LastOperation {
         }
     }
 
-    /// A failed one.
+    /// A failed operation.
     pub fn failed(kind: OperationKind, failure: &Failure) -> Self {
         LastOperation {
             error_code: Some(failure.code.as_str().to_owned()),
@@ -401,7 +403,7 @@ impl LastOperation {
         }
     }
 
-    /// A deletion that does this next.
+    /// A deletion with this next step.
     pub fn next(mut self, next: NextOp) -> Self {
         self.next_op = Some(next);
         self

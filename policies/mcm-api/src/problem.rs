@@ -1,19 +1,19 @@
-//! Why no machine can be made from a class.
+//! The reason why no machine can be created from a class.
 
 use polity_sdk::prelude::*;
 
 use crate::{Config, Machine, MachineClass};
 
-/// Why no machine can be made from a class.
+/// The reason why no machine can be created from a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// How long to wait.
+    /// The class of the wait.
     pub class: RetryClass,
-    /// What sort of problem it is.
+    /// The code of the problem.
     pub code: Code,
-    /// CamelCase.
+    /// The reason in CamelCase.
     pub reason: &'static str,
-    /// For people.
+    /// The message for people.
     pub message: String,
 }
 
@@ -28,7 +28,7 @@ impl Problem {
         }
     }
 
-    /// Loads the machine's class, and looks at its Secret. A failure to look is no problem of the class: nobody knows.
+    /// Loads the machine's class and checks its Secret. A failure to look is no problem of the class.
     pub async fn find<T: Kind, C>(
         cx: &Context<T, C>,
         machine: &Machine,

@@ -1,11 +1,11 @@
-//! The freeze.
+//! The freeze of machines.
 
 use polity_sdk::prelude::*;
 
-/// Whether machines are left alone because the cluster's API server cannot be reached.
+/// Whether machines are frozen because the cluster's API server cannot be reached.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MachineSafety {
-    /// Its name: machines look for the one that their binding names.
+    /// The metadata. Machines look for the name in their binding.
     pub metadata: Metadata,
     /// When to freeze.
     #[serde(default)]
@@ -19,7 +19,7 @@ impl Kind for MachineSafety {
     const API_VERSION: &'static str = crate::API_VERSION;
     const KIND: &'static str = "MachineSafety";
     const NAMESPACED: bool = false;
-    /// What a machine looks at.
+    /// The fields that a machine reads.
     const PROJECTION: &'static [&'static str] = &["status.frozen", "status.since"];
 
     fn metadata(&self) -> &Metadata {
@@ -27,20 +27,20 @@ impl Kind for MachineSafety {
     }
 }
 
-/// When to freeze; what is absent, the binding's configuration says.
+/// When to freeze. Missing fields come from the binding's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SafetySpec {
-    /// How long the API server must be unreachable.
+    /// How long the API server must be unreachable before machines are frozen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub freeze_after: Option<Period>,
 }
 
-/// Whether machines are left alone.
+/// Whether machines are frozen.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SafetyStatus {
-    /// They are.
+    /// Whether machines are frozen now.
     pub frozen: bool,
     /// When they were frozen or thawed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,7 +51,7 @@ pub struct SafetyStatus {
     /// Since when the API server has not answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub down_since: Option<Time>,
-    /// `Reachable`
+    /// The condition `Reachable`.
     #[serde(skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
 }

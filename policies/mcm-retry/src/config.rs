@@ -1,4 +1,4 @@
-//! What the binding can set.
+//! The configuration, which a binding sets.
 
 use polity_sdk::prelude::*;
 
@@ -6,15 +6,16 @@ use polity_sdk::prelude::*;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Config {
-    /// Somebody else's write came first.
+    /// The wait after somebody else wrote first.
     pub conflict: Period,
-    /// Something is under way, or may work soon.
+    /// The wait if work is under way, or the request may succeed soon.
     pub short: Period,
-    /// Something has to change first, which usually does.
+    /// The wait if something must change first, which it usually does.
     pub medium: Period,
-    /// Somebody has to change something.
+    /// The wait if a person must change something.
     pub long: Period,
-    /// A quota or a capacity is used up, whatever the class, conflicts aside. As long as the class says if it is not set.
+    /// The wait if a quota or a capacity is used up, whatever the class is, but not for conflicts. By the
+    /// class if it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_exhausted: Option<Period>,
 }

@@ -1,4 +1,4 @@
-//! What the binding can set.
+//! The configuration, which a binding sets.
 
 use polity_sdk::prelude::*;
 
@@ -6,11 +6,11 @@ use polity_sdk::prelude::*;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Config {
-    /// How often the API server is asked while it answers.
+    /// How often the API server is probed while it answers.
     pub probe_period: Period,
-    /// How often it is asked while it does not.
+    /// How often the API server is probed while it does not answer.
     pub probe_period_while_down: Period,
-    /// How long it must not answer before everybody is frozen. `spec.freezeAfter` comes first.
+    /// How long the API server must not answer before machines are frozen. `spec.freezeAfter` comes first.
     pub freeze_after: Period,
 }
 

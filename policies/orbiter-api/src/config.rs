@@ -1,4 +1,4 @@
-//! What a binding of `orbiter` can set.
+//! The configuration of `orbiter`, which a binding sets.
 
 use polity_sdk::kube::drain::Options;
 use polity_sdk::prelude::*;
@@ -7,39 +7,40 @@ use polity_sdk::prelude::*;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Config {
-    /// How long to wait for the world, and how long a cluster that is as it should be is left alone.
+    /// The wait for other parties, and the time between passes of a cluster that is as it should be.
     pub pause: Period,
-    /// How long to wait while a node is drained.
+    /// The time between passes while a node is drained.
     pub drain_retry: Period,
-    /// Whether nodes of the control plane are cordoned and drained before they change.
+    /// Whether nodes of the control plane are cordoned and drained before a change.
     pub drain_control_plane: bool,
-    /// How long evicted pods have to end.
+    /// The grace period of evicted pods.
     pub eviction_grace: Period,
-    /// How much longer than that they are waited for before they are deleted.
+    /// How much longer than the grace period an evicted pod may take before it is deleted.
     pub grace_after_end: Period,
-    /// After this long a node that does not finish its change makes the cluster degraded. No other one is changed
-    /// either way. Not set: never.
+    /// The time after which an unfinished change of a node makes the cluster degraded. No other node is
+    /// changed in either case. Never if it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_timeout: Option<Period>,
     /// The packages that have the version of Kubernetes. One of them is `kubelet`.
     pub kubernetes_packages: Vec<String>,
-    /// The releases over which a cluster climbs when it is more than one minor version behind: of each minor version
-    /// the newest that stands here. What is set replaces the whole list: the release that an Orb wants in the end need
-    /// not stand in it.
+    /// The releases over which a cluster goes if it is more than one minor version behind: of each minor
+    /// version the newest in this list. A value replaces the whole list. The release that an Orb wants in the
+    /// end need not be in it.
     pub kubernetes_releases: Vec<String>,
-    /// How long a bootstrap token is valid.
+    /// The lifetime of a bootstrap token.
     pub token_ttl: Period,
-    /// How long after its task has ended well a node may take to appear.
+    /// The longest time from the end of its task until a node appears.
     pub join_timeout: Period,
-    /// Whether workers join one after the other.
+    /// Whether workers join one after another.
     pub serial_joins: bool,
-    /// Whether machines of which the cloud says that they are to be replaced are.
+    /// Whether machines are replaced that the cloud wants to be replaced.
     pub replace_machines: bool,
     /// Whether Nodes are deleted that have no machine and are not ready.
     pub delete_orphans: bool,
     /// Whether nodes that somebody else has cordoned are uncordoned after their change.
     pub uncordon_foreign: bool,
-    /// The release of the node agent: machines with another one get it first. Not set: any will do.
+    /// The release of the node agent. Machines with another release get this one first. Any release will do
+    /// if it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_release: Option<String>,
 }
@@ -72,7 +73,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// How to drain a node.
+    /// The options for draining a node.
     pub fn drain(&self) -> Options {
         Options {
             eviction_grace: Some(self.eviction_grace.into()),

@@ -1,9 +1,9 @@
-//! What `orbiter` and `orbiter-node-agent` share: the `Orb` (`orbiter.polity.dev`), the annotations by which they talk
-//! on each Node, what a version is, and how `orbiter` looks at its machines and their Nodes.
+//! The parts that `orbiter` and `orbiter-node-agent` share: the `Orb` (`orbiter.polity.dev`), the annotations
+//! of a Node with which they communicate, versions, and how `orbiter` looks at its machines and their Nodes.
 //!
-//! Data passes through as JSON, read into these types and written back as patches. Beside the kind stand the
-//! configuration of `orbiter`, and what can be told of versions and of an Orb alone. Which step is next is decided
-//! elsewhere.
+//! Data comes as JSON, is read into these types, and is written back as patches. This crate also has the
+//! configuration of `orbiter`, and functions that need only versions or an Orb. It does not decide which step
+//! comes next.
 
 mod config;
 mod fleet;
@@ -33,7 +33,7 @@ use polity_sdk::prelude::*;
 /// A pass of `orbiter`.
 pub type Cx = Context<Orb, Config>;
 
-/// As many objects are read or worked on one by one in a pass: it may hold 1,024 entries.
+/// The most objects that a pass reads or works on one by one. The journal of a pass has 1,024 entries.
 pub const AT_ONCE: usize = 100;
 /// The label of a Node: the pool of its machine.
 pub const POOL: &str = "orbiter.polity.dev/pool";

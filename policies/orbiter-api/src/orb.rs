@@ -1,4 +1,4 @@
-//! The Orb: a Kubernetes cluster of machines in pools, as a person writes it and as orbiter finds it.
+//! The Orb: a Kubernetes cluster of machines in pools, as people write it and as orbiter finds it.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,15 @@ use crate::{NodeMetadata, Versions};
 pub const FINALIZER: &str = "orbiter.polity.dev/orb";
 /// The label that says to which Orb a Node belongs.
 pub const ORB: &str = "orbiter.polity.dev/orb";
-/// The taint by which orbiter knows a node that it cordoned itself.
+/// The taint with which orbiter marks a node that it has cordoned itself.
 pub const UPDATING: &str = "orbiter.polity.dev/updating";
 
 /// A Kubernetes cluster of machines.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Orb {
-    /// Its name begins the names of its machines.
+    /// The metadata. The names of its machines begin with its name.
     pub metadata: Metadata,
-    /// What is wanted.
+    /// The wanted state.
     pub spec: OrbSpec,
     /// The observed state.
     #[serde(default)]
@@ -39,7 +39,7 @@ impl Kind for Orb {
     }
 }
 
-/// What is wanted of a cluster.
+/// The wanted state of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OrbSpec {
@@ -59,16 +59,16 @@ pub struct OrbSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolSpec {
-    /// Whose pool it is, for clouds that speak to several providers.
+    /// The provider of the pool, for clouds with several providers.
     #[serde(default)]
     pub provider: String,
-    /// Its name.
+    /// The name of the pool.
     #[schemars(length(max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub pool: String,
-    /// How many machines.
+    /// The number of machines.
     #[schemars(range(max = 1000))]
     pub nodes: u32,
-    /// No version is changed on the machines of this pool.
+    /// Whether no version is changed on the machines of this pool.
     #[serde(default)]
     pub updates_disabled: bool,
     /// The taints with which its nodes join.
@@ -94,94 +94,95 @@ fn versions(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// What is known of a cluster.
+/// The observed state of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OrbStatus {
-    /// Where the cluster is on its way, for people.
+    /// The phase of the cluster, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
     /// Its machines, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub machines: BTreeMap<String, MachineStatus>,
-    /// The addresses under which each pool is reached.
+    /// The addresses at which each pool is reached.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub pools: BTreeMap<String, Vec<String>>,
-    /// The machine that became the first node. A cluster is made once.
+    /// The machine that became the first node. A cluster is created once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initialized: Option<String>,
-    /// Work that the cloud does in its own time.
+    /// Tasks of the cloud that are under way.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<Task>,
-    /// The one node that is being changed. It stands here before the node's flag is set, and until that is gone.
+    /// The one node that is being changed. It is set before the node's flag is set, and cleared after the
+    /// flag is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changing: Option<Changing>,
-    /// Where that node is in the order of all.
+    /// The position of that node in the order of all nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<u32>,
     /// The one node that is being drained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub draining: Option<Draining>,
-    /// `Ready`.
+    /// The condition `Ready`.
     #[serde(skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
 }
 
-/// Where a cluster is on its way.
+/// The phase of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
     /// Machines or versions are not yet what they should be.
     Maintaining,
-    /// Something stands in the way.
+    /// A problem stands in the way.
     Degraded,
     /// Everything is as it should be.
     Running,
 }
 
-/// What is known of a machine.
+/// The observed state of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineStatus {
-    /// The pool it belongs to.
+    /// The pool of the machine.
     pub pool: String,
-    /// What it is for.
+    /// The tier of the machine.
     pub tier: Tier,
-    /// It has a node.
+    /// Whether it has a node.
     #[serde(default)]
     pub joined: bool,
-    /// Its node says that it is ready, and so does its agent.
+    /// Whether its node and its agent are ready.
     #[serde(default)]
     pub ready: bool,
-    /// Its agent may change it.
+    /// Whether its agent may change it.
     #[serde(default)]
     pub updating: bool,
-    /// Its agent changes it, and its node is not ready: it reboots, as far as can be told.
+    /// Whether its agent changes it and its node is not ready: it is probably rebooting.
     #[serde(default)]
     pub rebooting: bool,
-    /// Its node cannot be judged: nobody has heard of it.
+    /// Whether the state of its node is unknown, because nothing was heard of it.
     #[serde(default)]
     pub unknown: bool,
 }
 
-/// Work that the cloud does in its own time.
+/// A task of the cloud.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Task {
     /// The task's id.
     pub id: String,
-    /// What it does.
+    /// The kind of the task.
     pub kind: TaskKind,
     /// The machine's name.
     pub machine: String,
-    /// The Node, and what it says in `spec.providerID`.
+    /// The name of the Node.
     pub node: String,
-    /// The machine's id to its node.
+    /// The id of the machine, which is the `spec.providerID` of its node.
     #[serde(rename = "providerID")]
     pub provider_id: String,
     /// When it was submitted.
     pub since: Time,
-    /// When it had ended well, and its node was still to appear.
+    /// When the task had succeeded and the node was still to appear.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<Time>,
     /// The token with which the machine joins.
@@ -189,7 +190,7 @@ pub struct Task {
     pub token: Option<Token>,
 }
 
-/// What a task does.
+/// The kind of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TaskKind {
@@ -203,12 +204,12 @@ pub enum TaskKind {
     Remove,
 }
 
-/// Where the host keeps a token.
+/// A token that the host keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Token {
-    /// Its name to the host.
+    /// The name under which the host keeps it.
     pub name: String,
-    /// The key.
+    /// The key in the Secret.
     pub key: String,
 }
 
@@ -216,13 +217,14 @@ pub struct Token {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Changing {
-    /// Its name.
+    /// The name of the node.
     pub node: String,
-    /// Its uid: a node of the same name that came later is another one.
+    /// The uid of the node. A later node of the same name is another node.
     pub uid: String,
-    /// Since when.
+    /// When its change began.
     pub since: Time,
-    /// The version of its kubelet before. What is needed does not change because this one node has got it.
+    /// The version of its kubelet before the change. The needed version does not change because this one node
+    /// has reached it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
 }
@@ -231,15 +233,15 @@ pub struct Changing {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Draining {
-    /// Its uid.
+    /// The uid of the node.
     pub uid: String,
-    /// What the drain remembers.
+    /// The state of the drain.
     #[serde(default)]
     pub drain: Drain,
 }
 
 impl MachineStatus {
-    /// What its node tells of a machine.
+    /// The state of a machine, from its node.
     pub fn of(pool: &str, tier: Tier, node: Option<&Node>, metadata: &NodeMetadata) -> Self {
         let ready = node.is_some_and(Node::is_ready);
         let heard = |node: &Node| {
@@ -275,12 +277,12 @@ impl Orb {
         std::iter::once((Tier::ControlPlane, &self.spec.control_plane)).chain(workers)
     }
 
-    /// What a machine of this pool and number is called.
+    /// The name of the machine with this pool and number.
     pub fn machine_name(&self, pool: &str, number: u32) -> String {
         format!("{}-{pool}-{number}", self.metadata.name)
     }
 
-    /// The number in the name of a machine of this pool; none of a name that is not ours.
+    /// The number in the name of a machine of this pool; `None` if the name is not one of ours.
     pub fn number(&self, pool: &str, machine: &str) -> Option<u32> {
         let rest = machine
             .strip_prefix(self.metadata.name.as_str())?

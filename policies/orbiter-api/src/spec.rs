@@ -1,14 +1,14 @@
-//! What the schema cannot say of an Orb.
+//! Checks of an Orb that the schema cannot express.
 
 use std::collections::BTreeSet;
 
 use crate::{Orb, Release, is_package, is_version};
 
-/// What `spec.versions` calls Kubernetes.
+/// The name of Kubernetes in `spec.versions`.
 pub const KUBERNETES: &str = "kubernetes";
 
 impl Orb {
-    /// What makes no sense in it.
+    /// Returns an error if the Orb contradicts itself.
     pub fn check(&self) -> Result<(), String> {
         let nodes = self.spec.control_plane.nodes;
         if ![1, 3, 5].contains(&nodes) {
@@ -46,7 +46,7 @@ impl Orb {
         }
     }
 
-    /// The version of Kubernetes that is wanted in the end; empty where nothing is said.
+    /// The version of Kubernetes that is wanted in the end; empty if there is none.
     pub fn kubernetes(&self) -> &str {
         self.spec
             .versions
@@ -55,7 +55,7 @@ impl Orb {
             .unwrap_or_default()
     }
 
-    /// What each package is to be, where Kubernetes is this version.
+    /// The wanted version of each package, if Kubernetes has this version.
     pub fn packages(&self, config: &crate::Config, kubernetes: &str) -> crate::Versions {
         let others = self.spec.versions.iter().filter(|(name, _)| *name != KUBERNETES);
         let others = others.map(|(name, version)| (name.clone(), version.clone()));

@@ -1,4 +1,4 @@
-//! What the binding can set.
+//! The configuration, which a binding sets.
 
 use polity_sdk::prelude::*;
 
@@ -6,11 +6,11 @@ use polity_sdk::prelude::*;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Config {
-    /// The node whose agent this is. Where it is not set, a Node tells its own name; while there is none, nothing is
-    /// done.
+    /// The node of this agent. If it is not set, the Node object tells its name, and nothing is done while
+    /// there is no Node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// How long to wait before looking again.
+    /// The wait before the next look.
     pub pause: Period,
     /// Whether the agent waits until its node is cordoned before it changes anything.
     pub require_cordon: bool,

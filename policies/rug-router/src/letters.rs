@@ -1,4 +1,4 @@
-//! The variables of the state machine, in the letters of the drawing.
+//! The variables of the state machine, with the letters of the drawing.
 
 use polity_sdk::prelude::*;
 
@@ -6,80 +6,80 @@ use polity_sdk::prelude::*;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum State {
-    /// Makes one action of the queue. The machine rests here.
+    /// Takes one action from the queue. The machine rests here.
     CalcAction,
-    /// Asks whether the VM is alive.
+    /// Checks whether the VM is alive.
     Alive,
-    /// Makes a VM.
+    /// Creates a VM.
     CreateVm,
-    /// Asks whether the new VM has booted.
+    /// Checks whether the new VM has booted.
     CheckBoot,
     /// Configures the VM.
     Config,
-    /// Plugs networks in and out while the VM runs.
+    /// Plugs and unplugs networks while the VM runs.
     ReplugVm,
-    /// Takes the VM down.
+    /// Removes the VM.
     StopVm,
-    /// Takes the VM down, to make another one.
+    /// Removes the VM in order to create another one.
     RebuildVm,
-    /// Reads how much traffic there was.
+    /// Reads the traffic.
     Stats,
-    /// Forgets an error, so that something is done again.
+    /// Forgets an error, so that work goes on.
     ClearError,
-    /// There is nothing left to do, for ever.
+    /// There is nothing left to do.
     Exit,
 }
 
-/// The variable ACT: what is being done.
+/// The variable ACT: the present action.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Action {
     /// The router is new.
     #[serde(rename = "C")]
     Create,
-    /// Somebody wants to know its traffic.
+    /// A person wants to know its traffic.
     #[serde(rename = "R")]
     Read,
-    /// It was changed.
+    /// The router was changed.
     #[serde(rename = "U")]
     Update,
-    /// It is being deleted.
+    /// The router is being deleted.
     #[serde(rename = "D")]
     Delete,
-    /// It is looked at, as it is every minute.
+    /// The router is polled, as every minute.
     #[default]
     #[serde(rename = "P")]
     Poll,
-    /// Somebody wants another VM.
+    /// A person wants another VM.
     #[serde(rename = "E")]
     Rebuild,
 }
 
-/// The variable vm: what is believed of the VM.
+/// The variable vm: the believed state of the VM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Vm {
-    /// There is none that is of any use.
+    /// There is no usable VM.
     #[default]
     #[serde(rename = "D")]
     Down,
-    /// It was made and has not answered yet.
+    /// The VM was created and has not answered yet.
     #[serde(rename = "B")]
     Booting,
-    /// It answers.
+    /// The VM answers.
     #[serde(rename = "U")]
     Up,
-    /// It has its configuration.
+    /// The VM has its configuration.
     #[serde(rename = "C")]
     Configured,
-    /// It needs to be made anew.
+    /// The VM must be replaced.
     #[serde(rename = "R")]
     RestartNeeded,
-    /// Its networks are not those of the router.
+    /// The VM's networks are not those of the router.
     #[serde(rename = "H")]
     HotplugNeeded,
-    /// The network service does not know the router any more.
+    /// The network service no longer knows the router.
     #[serde(rename = "G")]
     Gone,
-    /// It was booted too often.
+    /// The VM was booted too often.
     #[serde(rename = "E")]
     Error,
 }

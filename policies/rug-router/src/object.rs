@@ -1,6 +1,6 @@
-//! The Router: what a person writes, and what this policy writes.
+//! The Router: the fields that people write, and those that this policy writes.
 //!
-//! The state machine stands in `status`, where no tenant can write.
+//! The state machine is in `status`, which no tenant can write.
 
 use polity_sdk::cloud::router::{Named, Port, Traffic};
 use polity_sdk::prelude::*;
@@ -13,9 +13,9 @@ pub(crate) const FINALIZER: &str = "rug.polity.dev/router";
 /// A virtual router.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Router {
-    /// Its name is the VM's, and that of the router in the network service.
+    /// The metadata. The name is also that of the VM, and of the router in the network service.
     pub metadata: Metadata,
-    /// What is wanted.
+    /// The wanted state.
     pub spec: RouterSpec,
     /// The observed state.
     #[serde(default)]
@@ -31,80 +31,82 @@ impl Kind for Router {
     }
 }
 
-/// What is wanted of a router.
+/// The wanted state of a router.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RouterSpec {
-    /// What its VM boots from. Another one is used from the next boot on: ask for a rebuild.
+    /// The image from which its VM boots. A change is used from the next boot on; request a rebuild to use it
+    /// now.
     #[serde(rename = "imageUUID")]
     pub image_uuid: String,
-    /// How large its VM is.
+    /// The flavor of its VM, which is its size.
     pub flavor: String,
-    /// The networks that it connects.
+    /// The ports, by which it connects networks.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["mac"]))]
     pub ports: Vec<Port>,
-    /// Somebody works on the router by hand: nothing is asked and nothing is done.
+    /// Whether a person works on the router. Then the policy makes no requests.
     #[serde(default)]
     pub debug: bool,
-    /// The reason, for people.
+    /// The reason for debugging, for people.
     #[serde(default)]
     pub debug_reason: Option<String>,
 }
 
-/// What is known of a router.
+/// The observed state of a router.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RouterStatus {
     /// The state that the next pass executes.
     pub machine_state: Option<State>,
-    /// ACT
+    /// The present action (ACT in the drawing).
     pub action: Action,
-    /// What is believed of the VM.
+    /// The believed state of the VM.
     pub vm: Vm,
-    /// Events that wait, the oldest first.
+    /// Events that wait, oldest first.
     pub queue: Vec<Action>,
     /// Boots since the VM was last seen alive and configured.
     pub boot_attempts: u32,
     /// When the VM was given up.
     pub last_error_time: Option<Time>,
-    /// As the network service shows it.
+    /// The state of the router in the network service.
     pub neutron_status: Option<NeutronStatus>,
-    /// The image that the last request for a rebuild named.
+    /// The image of the last request for a rebuild.
     #[serde(rename = "rebuildImageUUID")]
     pub rebuild_image_uuid: Option<String>,
-    /// The generation whose change is in the queue or dealt with.
+    /// The generation whose change is in the queue or handled.
     pub observed_generation: Option<i64>,
-    /// The read request that was taken last.
+    /// The last read request that was handled.
     pub read_request: Option<String>,
-    /// The rebuild request that was taken last.
+    /// The last rebuild request that was handled.
     pub rebuild_request: Option<String>,
-    /// When the router is looked at next.
+    /// When the router is polled next.
     pub next_poll: Option<Time>,
     /// The cloud's id of the VM; absent while there is none.
     pub instance: Option<String>,
-    /// The MAC addresses of the ports that were plugged in, to be given back.
+    /// The MAC addresses of the ports that were plugged in and must be given back.
     pub ports: Vec<String>,
-    /// The MAC addresses of ports that are wanted and not the router's to have.
+    /// The MAC addresses of wanted ports that the router must not have.
     pub withheld: Vec<String>,
-    /// The configuration that is under way.
+    /// The configuration that is being pushed.
     pub push: Option<Push>,
-    /// Since when networks are being plugged.
+    /// Since when ports are being plugged.
     pub plug_since: Option<Time>,
-    /// What was plugged was as the cloud knew it: from now on ports are attached and detached.
+    /// Whether the plugged ports were those that the cloud knows. From then on ports are attached and
+    /// detached.
     pub plugging: bool,
-    /// The traffic that was read last.
+    /// The traffic that was last read.
     pub traffic: Vec<Traffic>,
-    /// When traffic was seen last.
+    /// When traffic was last seen.
     pub traffic_time: Option<Time>,
     /// `Ready`, `PortsPlugged`, `RebuildTaken` and `Debugging`.
     pub conditions: Conditions,
-    /// Why the router is not ready was said in this pass.
+    /// Whether this pass has already reported why the router is not ready.
     #[serde(skip)]
     pub(crate) told: bool,
 }
 
-/// How the network service shows a router.
+/// The state of a router in the network service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[allow(missing_docs, reason = "the names are the network service's")]
@@ -115,7 +117,7 @@ pub enum NeutronStatus {
     Error,
 }
 
-/// A configuration on its way to the VM.
+/// A configuration that is being pushed to the VM.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Push {
@@ -123,18 +125,18 @@ pub struct Push {
     pub task: Option<String>,
     /// When it was submitted.
     pub since: Option<Time>,
-    /// How often the VM refused it.
+    /// How often the VM has refused it.
     pub failures: u32,
 }
 
 impl Router {
-    /// What its VM boots from.
+    /// The image from which its VM boots.
     pub(crate) fn image(&self) -> &str {
         let rebuilt = self.status.rebuild_image_uuid.as_ref();
         rebuilt.unwrap_or(&self.spec.image_uuid)
     }
 
-    /// How its VM is asked for.
+    /// The names by which its VM is asked for.
     pub(crate) fn named(&self) -> Named<'_> {
         Named {
             name: &self.metadata.name,
