@@ -147,7 +147,7 @@ pub struct MachineStatus {
     /// The task in flight.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_ref: Option<String>,
-    /// What that task does.
+    /// The kind of that task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_kind: Option<TaskKind>,
     /// When the task was submitted.
@@ -246,7 +246,7 @@ impl Machine {
         self.status.addresses.clear();
     }
 
-    /// The VM is not as it should be yet: why, for machines and for people.
+    /// Records that the VM is not as it should be yet, with the reason.
     pub(crate) fn not_yet(&mut self, cx: &Cx, phase: Phase, reason: &str, message: impl Into<String>) {
         self.status.phase = Some(phase);
         self.status

@@ -196,15 +196,15 @@ pub enum NextOp {
     GetVMStatus,
     /// Drain the node.
     InitiateDrain,
-    /// Delete what volumes are still attached.
+    /// Delete the volume attachments that are left.
     DelVolumeAttachments,
     /// Delete the VM.
     InitiateVMDeletion,
     /// Delete the Node.
     InitiateNodeDeletion,
-    /// Let go of the Machine.
+    /// Remove the finalizer of the Machine.
     InitiateFinalizerRemoval,
-    /// The driver's answer made no sense: start again.
+    /// The driver's answer could not be read: start again.
     FailedDecode,
 }
 

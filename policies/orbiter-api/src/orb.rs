@@ -196,9 +196,9 @@ pub struct Task {
 pub enum TaskKind {
     /// Installs the node agent.
     Install,
-    /// Makes the first node.
+    /// Creates the first node.
     Init,
-    /// Makes a further node.
+    /// Joins a further node.
     Join,
     /// Resets and destroys the machine.
     Remove,
