@@ -1,5 +1,5 @@
-//! Compiles the shipped policies and the misbehaving ones to WebAssembly, into a target folder of their own: the shared
-//! one is locked by the cargo that runs this script.
+//! Compiles the shipped and the misbehaving policies to WebAssembly. They have a target folder of their own,
+//! because the cargo that runs this script has locked the shared one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,7 +40,8 @@ fn main() {
     for policy in POLICIES {
         cargo.args(["--package", policy]);
     }
-    // What the outer cargo says of itself is not meant for the inner one, nor is another compiler that it runs with.
+    // The variables of the outer cargo must not reach the inner one, nor another compiler with which the
+    // outer one runs.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         let cargos = text.starts_with("CARGO") && !["CARGO_HOME", "CARGO_NET_OFFLINE"].contains(&&*text);

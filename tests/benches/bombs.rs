@@ -1,5 +1,5 @@
-//! What policies that want all of the host's memory get of it: how much more the process has of the machine's memory
-//! than when it is quiet, at worst, while all of them run. See `README.md` beside this file.
+//! Measures how much memory policies can take that want all of it: the most memory of the process above its
+//! quiet state, while all of them run. See `README.md` beside this file.
 
 #![allow(clippy::print_stdout, reason = "a report")]
 
@@ -17,11 +17,11 @@ use polity_tests::host_harness::Site;
 use polity_tests::stand::{machine, machines, thing, things};
 use serde_json::{Value, json};
 
-/// Threads that call policies.
+/// The threads that call policies.
 const THREADS: usize = 8;
-/// Objects of each bomb: so many steps want to run at once.
+/// The objects of each bomb: this many steps want to run at the same time.
 const OBJECTS: usize = 16;
-/// How long the bombs are watched.
+/// How long the bombs run.
 const WATCHED: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Default)]
@@ -44,7 +44,7 @@ impl Observer for Counts {
     fn report(&mut self, _: &str) {}
 }
 
-/// A module whose instance fills so many pages of memory, in small steps, when a step begins.
+/// A module whose instance fills this many pages of memory in small steps when a step begins.
 fn filling(pages: u32) -> Vec<u8> {
     let bytes = pages << 16;
     let module = format!(
@@ -60,7 +60,7 @@ fn filling(pages: u32) -> Vec<u8> {
     wat::parse_str(module).expect("a module")
 }
 
-/// The bombs by file: policies, and what is no policy.
+/// The bombs by file name: policies, and files that are not policies.
 fn files() -> Vec<(&'static str, Vec<u8>)> {
     let wat = |text: &str| wat::parse_str(text).expect("a module");
     let deep = |levels: u32| {
@@ -75,7 +75,7 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("hostile.wasm", guests::hostile().to_vec()),
         ("capv-machine.wasm", guests::capv_machine().to_vec()),
-        // When they describe themselves: 480 MiB of memories, and as much of tables.
+        // On `describe`: 480 MiB of memories, and as much of tables.
         (
             "memories.wasm",
             guests::with_instances(guests::hostile(), &filling(256), 30),
@@ -84,7 +84,8 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
             "tables.wasm",
             guests::with_instances(guests::hostile(), &wat("(module (table 90000 funcref))"), 60),
         ),
-        // In each step: all that it may have, in seven memories, and what else an instance may take, 60 times.
+        // In each step: all memory that it may have, in seven memories, and 60 times what else an instance
+        // may take.
         (
             "seven.wasm",
             guests::with_instances(guests::hostile(), &filling(36), 7),
@@ -110,13 +111,13 @@ fn binding(file: &str) -> Value {
     let mut binding = things();
     binding["metadata"]["name"] = file.into();
     binding["spec"]["policies"]["lifecycle"]["file"] = format!("{file}.wasm").into();
-    // Those that load govern something of their own.
+    // The policies that load govern a kind of their own.
     let kind = if file == "globals" { "Node" } else { "ConfigMap" };
     binding["spec"]["governs"] = json!({"apiVersion": "v1", "kind": kind});
     binding
 }
 
-/// KiB that a line of `/proc/self/status` says.
+/// A value of `/proc/self/status` in KiB.
 fn status(line: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux says it");
     let found = status
@@ -154,7 +155,7 @@ async fn measure() {
     while counts.published.load(Ordering::Relaxed) < 10 {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    // From here on the kernel remembers the most.
+    // From here on the kernel records the peak.
     std::fs::write("/proc/self/clear_refs", "5").expect("Linux lets it be reset");
     let quiet = status("VmRSS");
     println!("quiet: {} MiB", quiet >> 10);

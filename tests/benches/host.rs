@@ -1,5 +1,5 @@
-//! Passes per second of the whole host in memory: engine, cache, queue, sandbox, simulated cloud, as `polity run` puts
-//! them together. See `README.md` beside this file.
+//! Measures the passes per second of the whole host in memory: engine, cache, queue, sandbox and simulated
+//! cloud, assembled as by `polity run`. See `README.md` beside this file.
 
 #![allow(clippy::print_stdout, reason = "a report")]
 
@@ -46,7 +46,8 @@ impl Observer for Counts {
     fn report(&mut self, _: &str) {}
 }
 
-/// Machines whose clones run for an hour, looked at again at once: each pass asks for the task and writes nothing.
+/// Machines whose clones take an hour, with a pass after pass: each pass asks for the task and writes
+/// nothing.
 async fn cloning() -> Site {
     let cloud = json!({
         "lag": "0ms", "answers": {"min": "0ms", "max": "0ms"}, "queue": {"min": "0ms", "max": "0ms"},
@@ -65,8 +66,8 @@ async fn cloning() -> Site {
     site
 }
 
-/// Clusters whose identity is a role that is assumed by another identity: each pass looks at the cluster's namespace
-/// and at both identities, and asks whose the session is.
+/// Clusters whose identity is a role that another identity assumes. Each pass reads the cluster's namespace
+/// and both identities, and asks whose the session is.
 async fn judging() -> Site {
     let mut cloud = SimConfig::default();
     identities(&mut cloud);
@@ -87,12 +88,12 @@ async fn judging() -> Site {
     site
 }
 
-/// A key passes once a second in the long run unless its binding says otherwise: here the host is what limits.
+/// Without this, a key gets one pass a second in the long run. Here the host must be the limit.
 fn nothing_limits() -> Value {
     json!({"burst": 1_000_000, "refill": 1, "cloudCalls": 1_000})
 }
 
-/// Lets a host drive what is there, and says how fast it was.
+/// Runs a host on these objects and prints its speed.
 async fn measure(name: &str, site: &Site, threads: usize) {
     let counts = Counts::default();
     let (host, _) = site.drive(threads, Box::new(counts.clone()));
@@ -120,13 +121,13 @@ async fn measure(name: &str, site: &Site, threads: usize) {
     );
 }
 
-/// Seconds of processor time that this process has used.
+/// The processor time of this process in seconds.
 fn cpu() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Kilobytes of the machine's memory that this process has.
+/// The resident memory of this process in kilobytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -134,7 +135,7 @@ fn resident() -> u64 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Machines that are made, where it is compared whether what they do is kept.
+/// The number of machines that are created to compare ways of storing them.
 const MADE: usize = 2_000;
 
 /// Which machines are as they shall be.
@@ -159,7 +160,7 @@ impl Observer for Settled {
     fn report(&mut self, _: &str) {}
 }
 
-/// Where the world of a row is.
+/// Where the state of a row is stored.
 #[derive(Clone, Copy)]
 enum Kept {
     Nothing,
@@ -167,7 +168,7 @@ enum Kept {
     Everything,
 }
 
-/// Makes machines, from nothing to running, in a cloud that takes no time of its own. Seconds.
+/// Creates machines, from nothing to running, in a cloud without delays. Returns the seconds.
 async fn make(name: &str, kept: Kept) -> f64 {
     let exactly = |ms: u64| json!({"min": ms, "max": ms});
     let kinds = ["clone", "reconfigure", "powerOn", "powerOff", "destroy"];

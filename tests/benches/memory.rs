@@ -1,5 +1,6 @@
-//! What an object costs in memory while it is queued, while its pass is in flight, and while it waits: bytes of the
-//! heap beyond the object itself. No timing, one run; see `README.md` beside this file.
+//! Measures the memory of an object while it is queued, while its pass is in flight, and while it waits:
+//! bytes of the heap in addition to the object itself. One run without timing; see `README.md` beside this
+//! file.
 
 #![allow(clippy::print_stdout, reason = "a report")]
 
@@ -26,18 +27,18 @@ static BYTES: AtomicUsize = AtomicUsize::new(0);
 
 struct Counting;
 
-// SAFETY: everything is the system's; only sums are kept.
+// SAFETY: everything is left to the system; only sums are kept.
 #[allow(unsafe_code, reason = "a global allocator")]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         BYTES.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the same promises.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, piece: *mut u8, layout: Layout) {
         BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the same promises.
         unsafe { System.dealloc(piece, layout) }
     }
 }
@@ -53,7 +54,7 @@ fn widget(number: usize) -> Object {
     Object::new(tree(number))
 }
 
-/// A Widget of so many bytes.
+/// A Widget with this many bytes.
 fn tree(number: usize) -> Value {
     let mut value = json!({
         "apiVersion": bindings::WIDGETS, "kind": "Widget",
@@ -73,13 +74,13 @@ fn tree(number: usize) -> Value {
     value
 }
 
-/// A machine of core, and what it waits for.
+/// Core, and the calls that it waits for.
 struct Bench {
     machine: Controller,
     now: Now,
-    /// Whether the lease can be had.
+    /// Whether the lease is available.
     leased: bool,
-    /// Steps that are not answered yet.
+    /// The steps that are not answered yet.
     steps: Vec<(CallId, std::sync::Arc<Pass>)>,
     version: u64,
 }

@@ -1,5 +1,5 @@
-//! How long a tenant waits for a pass while two hundred objects of another tenant take all that the rules let them take.
-//! See `README.md` beside this file.
+//! Measures how long a tenant waits for a pass while two hundred objects of another tenant take all that the
+//! rules allow. See `README.md` beside this file.
 
 #![allow(clippy::print_stdout, reason = "a report")]
 
@@ -17,13 +17,13 @@ use polity_tests::host_harness::Site;
 use polity_tests::stand::{thing, things};
 use serde_json::{Value, json};
 
-/// Threads that call policies.
+/// The threads that call policies.
 const THREADS: usize = 2;
-/// Objects of the tenant that takes.
+/// The objects of the greedy tenant.
 const GREEDY: usize = 200;
-/// Objects of the tenant that waits.
+/// The objects of the waiting tenant.
 const POLITE: usize = 20;
-/// Requests for a pass that are measured, and the time between two.
+/// The requests for a pass that are measured, and the time between two of them.
 const REQUESTS: usize = 400;
 const EVERY: Duration = Duration::from_millis(20);
 
@@ -70,7 +70,7 @@ impl Observer for Waits {
     fn report(&mut self, _: &str) {}
 }
 
-/// KiB that a line of `/proc/self/status` says.
+/// A value of `/proc/self/status` in KiB.
 fn status(line: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux says it");
     let found = status
@@ -83,10 +83,10 @@ fn status(line: &str) -> u64 {
 fn binding(greed: Option<&str>) -> Value {
     let mut binding = things();
     binding["spec"]["grants"] = json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap"}}]);
-    // As fast as the host lets them.
+    // As fast as the host allows.
     binding["spec"]["limits"] = json!({"burst": 1_000_000, "refill": 1, "shortestWait": 1});
     if matches!(greed, Some("fill" | "lists" | "answers")) {
-        // So that it takes what it takes without a fault, which would slow it down.
+        // Without a fault, which would slow it down.
         binding["spec"]["limits"]["stepFuel"] = json!(100_000_000);
     }
     binding
@@ -116,7 +116,7 @@ async fn apply(site: &Site, object: &Value) {
     site.cluster.apply(object).await.expect("it is applied");
 }
 
-/// The waits of the polite tenant while the other one takes in this way.
+/// The waits of the polite tenant while the other one is greedy in this way.
 async fn measure(greed: Option<&str>) -> Measured {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("hostile.wasm"), guests::hostile()).expect("written");
@@ -179,7 +179,7 @@ fn main() {
         None,
     ];
     for greed in greeds {
-        // From here on the kernel remembers the most.
+        // From here on the kernel records the peak.
         std::fs::write("/proc/self/clear_refs", "5").expect("Linux lets it be reset");
         let mut measured = runtime.block_on(measure(greed));
         measured.waits.sort_unstable();

@@ -1,5 +1,5 @@
-//! What a step of `capv-machine` costs: in a fresh instance, in one that is used again, and as the same Rust code
-//! natively; on one thread and on two; and what it costs to load a policy. See `README.md` beside this file.
+//! Measures a step of `capv-machine`: in a fresh instance, in a reused instance, and as native Rust code;
+//! with one thread and with two; and the loading of a policy. See `README.md` beside this file.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use polity_core::contract::{Cause, Pass};
 use polity_sandbox::{Allocation, Policy, Sandbox, SandboxConfig};
 use polity_tests::guests;
 
-/// Bytes of the objects: a bare one, one as in production, and a large one.
+/// The sizes of the objects in bytes: a minimal one, one as in production, and a large one.
 const SIZES: [usize; 3] = [500, 1_700, 16_000];
 
 fn policy(allocation: Allocation) -> Arc<Policy> {
@@ -23,7 +23,7 @@ fn policy(allocation: Allocation) -> Arc<Policy> {
     sandbox.load(guests::capv_machine()).expect("it loads")
 }
 
-/// A machine with a running task, filled up to a size by an annotation: its first step asks for the task.
+/// A machine with a running task, brought to a size by an annotation. Its first step asks for the task.
 fn object(size: usize) -> String {
     let object = |filling: &str| {
         serde_json::json!({
@@ -67,7 +67,7 @@ fn native(size: usize) -> polity_sdk::contract::Pass {
     }
 }
 
-/// The time that `threads` threads take for `steps` steps in all.
+/// The time of `steps` steps on `threads` threads.
 fn on_threads(threads: u64, steps: u64, step: impl Fn() + Sync) -> Duration {
     let started = Instant::now();
     std::thread::scope(|scope| {
@@ -78,8 +78,8 @@ fn on_threads(threads: u64, steps: u64, step: impl Fn() + Sync) -> Duration {
     started.elapsed()
 }
 
-/// The time of so many steps in instances that are used again. The policies' allocator never frees, so that an instance
-/// is given up after some steps; making the next one does not count.
+/// The time of this many steps in reused instances. The policies' allocator never frees memory, so an
+/// instance is dropped after some steps. Making the next one does not count.
 fn reused(policy: &Policy, pass: &Pass, steps: u64) -> Duration {
     const STEPS: u64 = 8;
     let mut took = Duration::ZERO;
@@ -132,8 +132,8 @@ fn steps(c: &mut Criterion) {
     group.finish();
 }
 
-/// Steps that begin with so many pages of memory: as few as the shipped policies, as many as the linker's default stack
-/// makes of it, and more than a thread keeps.
+/// The pages of memory with which a step begins: as in the shipped policies, with the linker's default stack,
+/// and more than a thread keeps.
 const PAGES: [u32; 3] = [3, 20, 80];
 
 fn memories(c: &mut Criterion) {

@@ -1,9 +1,10 @@
-//! Between the SDK's types and core's: they are the same contract, generated for the two sides of the sandbox.
+//! Converts between the SDK's types and core's. They are the same contract, generated for both sides of the
+//! sandbox.
 
 use polity_core::contract as core;
 use polity_sdk::contract as sdk;
 
-/// A pass as the host hands it in.
+/// A pass as the host passes it in.
 pub fn pass(pass: sdk::Pass) -> core::Pass {
     core::Pass {
         object: pass.object.map(Into::into),
@@ -155,7 +156,7 @@ fn failure(failure: sdk::Failure) -> core::Failure {
     }
 }
 
-/// What a retry policy is asked.
+/// The request to a retry policy.
 pub fn retry_request(request: sdk::RetryRequest) -> core::RetryRequest {
     core::RetryRequest {
         kind: kind(request.api_version, request.kind),
@@ -181,7 +182,7 @@ pub fn retry_request(request: sdk::RetryRequest) -> core::RetryRequest {
     }
 }
 
-/// What a retry policy said.
+/// The answer of a retry policy.
 pub fn wait_out(wait: core::Wait) -> sdk::Wait {
     match wait {
         core::Wait::After(wait) => sdk::Wait::After(wait),
@@ -193,10 +194,10 @@ fn code(code: sdk::Code) -> core::Code {
     serde_json::from_value(code.as_str().into()).expect("the same codes")
 }
 
-/// What a step of a lifecycle policy returned.
+/// The result of a step of a lifecycle policy.
 ///
 /// # Panics
-/// If it came with a verdict.
+/// It has a verdict.
 pub fn lifecycle_step(step: core::Step) -> sdk::Step {
     match step {
         core::Step::Pending(requests) => sdk::Step::Pending(requests_out(requests)),
@@ -207,10 +208,10 @@ pub fn lifecycle_step(step: core::Step) -> sdk::Step {
     }
 }
 
-/// What a step of an identity policy returned.
+/// The result of a step of an identity policy.
 ///
 /// # Panics
-/// If it concluded without a verdict.
+/// It concludes without a verdict.
 pub fn identity_step(step: core::Step) -> sdk::IdentityStep {
     match step {
         core::Step::Pending(requests) => sdk::IdentityStep::Pending(requests_out(requests)),

@@ -1,9 +1,8 @@
-//! Whether a pass did what the ids that it noted say.
+//! Checks whether a pass did what its notes mean.
 //!
-//! `tests/evidence.tsv` says of each id that a policy notes what must then be seen in the recording of that very pass:
-//! in the journal of the role that noted it, in its patch, or in the object as the patch leaves it. The words are
-//! explained there. A pass that was not published has written nothing: of what it notes, only the requests are looked
-//! at.
+//! `tests/evidence.tsv` lists, for each id that a policy notes, what the recording of that pass must show: in
+//! the journal of the role that noted it, in its patch, or in the object after the patch. The file explains
+//! its words. A pass that was not published has written nothing, so only its requests are checked.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -17,39 +16,37 @@ use serde_json::Value;
 
 use crate::simulation::store::merge;
 
-/// What the ids of the shipped policies begin with.
+/// The prefixes of the ids of the shipped policies.
 const PREFIXES: [&str; 5] = ["CAPV-", "MCM-", "CAPA-", "ORB-", "RUG-"];
 
-/// What must be seen of each id.
-///
-/// Read while the tests run: a change of it needs no build.
+/// The evidence of each id. It is read while the tests run, so a change needs no build.
 static TABLE: LazyLock<Table> = LazyLock::new(|| {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/evidence.tsv");
     Table::read(&std::fs::read_to_string(path).expect("the table is readable"))
 });
 
-/// What a pass noted without having done it, in one sentence each.
+/// The notes of a pass without evidence, in one sentence each.
 pub fn wrong_notes(record: &PassRecord) -> Vec<String> {
     TABLE.wrong_notes(record)
 }
 
-/// What the passes of a test noted without having done it. In the end there must be nothing.
+/// The notes without evidence in the passes of a test. In the end there must be none.
 #[derive(Default)]
 pub struct Notes(Checker);
 
-/// Looks at passes as they end.
+/// Checks passes as they end.
 #[derive(Clone, Default)]
 pub struct Checker(Arc<Mutex<Vec<String>>>);
 
 impl Notes {
-    /// Looks at passes for this test.
+    /// A checker of passes for this test.
     pub fn checker(&self) -> Checker {
         self.0.clone()
     }
 }
 
 impl Checker {
-    /// Looks at a pass.
+    /// Checks a pass.
     pub fn passed(&self, record: &PassRecord) {
         self.wrong().extend(wrong_notes(record));
     }
@@ -59,20 +56,21 @@ impl Checker {
     }
 }
 
-/// Not the last checker's: that one goes with its host's task, where a panic is swallowed.
+/// The check is not in the last checker's drop: that is dropped with its host's task, where a panic is
+/// swallowed.
 impl Drop for Notes {
     fn drop(&mut self) {
         let wrong = self.0.wrong();
-        // A test that has failed already says why.
+        // A test that has failed already gives its reason.
         let silent = wrong.is_empty() || std::thread::panicking();
         assert!(silent, "notes of what was not done:\n{}", wrong.join("\n"));
     }
 }
 
-/// Of each id the words that must all hold; each word is a list of alternatives.
+/// For each id the words that must all hold. Each word is a list of alternatives.
 struct Table(BTreeMap<String, Vec<Vec<Word>>>);
 
-/// One thing to be seen.
+/// One piece of evidence.
 struct Word {
     text: String,
     negated: bool,
@@ -80,7 +78,7 @@ struct Word {
 }
 
 enum What {
-    /// A request with this name: what it was answered with, and a value that was sent or answered.
+    /// A request with this name, its end, and a value in its arguments or answer.
     Request {
         name: String,
         end: Option<End>,
@@ -88,15 +86,15 @@ enum What {
     },
     /// The patch writes this path.
     Writes(String),
-    /// The object, as the patch leaves it, has this value there: `-` for nothing and `*` for anything.
+    /// The object after the patch has this value: `-` for none, `*` for any.
     Has(String, String),
     /// The patch adds a finalizer, or removes one.
     Finalizer { added: bool },
-    /// An act in doubt was handed in, of which the cloud says this.
+    /// The pass was given an act in doubt with this resolution.
     Resolution(String),
     /// The verdict of an identity policy.
     Verdict(String),
-    /// What the pass asks for next.
+    /// The `next` of the pass.
     Next(String),
     /// An Event with this reason.
     Event(String),
@@ -108,23 +106,23 @@ enum What {
     Noted(String),
 }
 
-/// How a request ended.
+/// The end of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
-    /// With an answer that is not null.
+    /// An answer that is not null.
     Ok,
-    /// There is no such thing.
+    /// The thing does not exist.
     None,
-    /// It is not allowed.
+    /// The request is not allowed.
     Denied,
-    /// Nobody knows whether it was done.
+    /// It is unknown whether it was done.
     Lost,
     /// Another failure.
     Failed,
 }
 
 impl End {
-    /// Whether this is what a word asks for.
+    /// Whether this end matches a word.
     fn is(self, wanted: End) -> bool {
         self == wanted || (wanted == End::Failed && matches!(self, End::Denied | End::Lost))
     }
@@ -172,7 +170,7 @@ impl Table {
 
     fn wrong(&self, id: &str, seen: &Seen<'_>) -> Option<String> {
         let Some(words) = self.0.get(id) else {
-            // Policies of tests note what they like.
+            // Policies of tests may note anything.
             let ours = PREFIXES.iter().any(|prefix| id.starts_with(prefix));
             return ours.then(|| format!("{id} has no line in tests/evidence.tsv"));
         };
@@ -253,15 +251,15 @@ fn request_word(text: &str, end: Option<&str>) -> What {
     }
 }
 
-/// What the recording of a pass shows of one role.
+/// The evidence of one role in the recording of a pass.
 struct Seen<'a> {
     record: &'a PassRecord,
     role: &'a RoleRecord,
     conclusion: &'a Conclusion,
-    /// What the object was.
+    /// The object before the pass.
     before: Value,
     patch: Value,
-    /// What the patch made of it.
+    /// The object after the patch.
     after: Value,
 }
 
@@ -287,7 +285,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// What a pass that is not published would have written cannot be seen.
+    /// Whether there is this evidence. What an unpublished pass would have written cannot be seen.
     fn shows(&self, word: &Word, id: &str) -> bool {
         let is_written = matches!(
             word.what,
@@ -308,7 +306,8 @@ impl<'a> Seen<'a> {
                 });
                 let (acts, asks): (Vec<&Entry>, Vec<&Entry>) =
                     fitting.partition(|entry| matches!(entry.request, Request::Act(_)));
-                // What is noted of each of several things was done as often; equal asks share one answer.
+                // If an id is noted several times, the act must have been done as often. Equal asks share one
+                // answer.
                 let noted = self.conclusion.notes.iter().filter(|note| *note == id).count();
                 !asks.is_empty() || acts.len() >= noted
             }
@@ -335,13 +334,14 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// Whether what it concluded was to stand in the end.
+    /// Whether the pass was to be published.
     fn publishes(&self) -> bool {
         self.record.outcome.is_concluded()
     }
 
-    /// Whether the host wrote it. A pass that was played without a host has no writes at all, and one whose answer was lost
-    /// is published once the host has found there what it wrote. An object that is gone needs no finalizer removed.
+    /// Whether the host wrote the conclusion. A pass without a host has no writes. A write whose answer was
+    /// lost counts once the host has found its result. An object that is gone needs no removal of its
+    /// finalizer.
     fn has_written(&self) -> bool {
         let writes = &self.record.writes;
         let stands = |write: &&WriteRecord| match (&write.failure, write.purpose) {
@@ -361,7 +361,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// How the table names a request.
+/// The name of a request in the table.
 fn name_of(request: &Request) -> String {
     match request {
         Request::Ask(ask) => match &ask.question {
@@ -399,7 +399,7 @@ fn end_of(entry: &Entry) -> End {
     }
 }
 
-/// Whether a request was sent with this value, or was answered with it.
+/// Whether a request or its answer has this value.
 fn has_value(entry: &Entry, path: &str, value: &str) -> bool {
     let sent = match &entry.request {
         Request::Act(Act::Patch(patch)) => Some(patch.patch.to_string()),
@@ -497,7 +497,7 @@ mod tests {
 
     use super::*;
 
-    /// A published pass of a machine, which noted this, did these acts and patched the machine so.
+    /// A published pass of a machine with these notes, acts and patch.
     fn pass(notes: &[&str], acts: &[(&str, Result<Value, Failure>)], patch: Value) -> PassRecord {
         let now = Now::default();
         let entry = |(operation, answer): &(&str, Result<Value, Failure>)| Entry {
@@ -549,7 +549,7 @@ mod tests {
         }
     }
 
-    /// What is wrong with a pass by this table: each missing word.
+    /// The evidence that is missing by this table.
     fn missing(table: &str, record: &PassRecord) -> Vec<String> {
         let wrong = Table::read(table).wrong_notes(record).into_iter();
         let word = |wrong: String| {
@@ -671,7 +671,7 @@ mod tests {
         assert_eq!(missing("CAPV-23\tvm.clone=ok", &record), ["vm.clone=ok"]);
     }
 
-    /// The ids of the tables of the policies that are noted, with their meanings.
+    /// The ids of the policies' tables that are noted, with their meanings.
     fn noted() -> BTreeMap<String, String> {
         let policies = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../policies"));
         let tables = policies.expect("a folder").filter_map(|entry| {

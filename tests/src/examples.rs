@@ -1,4 +1,5 @@
-//! The shipped examples, with their policies as files: a test does not build what its build script has built.
+//! The shipped examples, with their policies as files: a test does not build again what the build script has
+//! built.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,7 @@ pub const ALL: [&str; 7] = [
     "two-teams",
 ];
 
-/// Where an example lies.
+/// The folder of an example.
 pub fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../examples")

@@ -1,11 +1,11 @@
-//! Policies as WebAssembly, compiled by the build script: core modules.
+//! The policies as WebAssembly core modules, compiled by the build script.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use polity_sandbox::{Policy, Sandbox, SandboxConfig};
 
-/// The folder of all of them, `capv_machine.wasm` and so on.
+/// The folder with all of them: `capv_machine.wasm` and so on.
 pub fn folder() -> &'static Path {
     Path::new(env!("GUESTS"))
 }
@@ -15,21 +15,21 @@ pub fn capv_machine() -> &'static [u8] {
     include_bytes!(env!("GUEST_CAPV_MACHINE"))
 }
 
-/// A policy that misbehaves in the way its configuration names; see `tests/hostile`.
+/// A policy that misbehaves as its configuration says; see `tests/hostile`.
 pub fn hostile() -> &'static [u8] {
     include_bytes!(env!("GUEST_HOSTILE"))
 }
 
-/// An identity policy that misbehaves in the way an annotation names; see `tests/hostile/identity`.
+/// An identity policy that misbehaves as an annotation says; see `tests/hostile/identity`.
 pub fn hostile_identity() -> &'static [u8] {
     include_bytes!(env!("GUEST_HOSTILE_IDENTITY"))
 }
 
-/// A policy that behaves, whose manifest carries this in place of a CustomResourceDefinition; see
+/// A policy that behaves, with this value in place of the CustomResourceDefinition of its manifest; see
 /// `tests/hostile/manifest`.
 ///
 /// # Panics
-/// If there is no room for it.
+/// The value is too long.
 pub fn hostile_manifest(crd: &serde_json::Value) -> Vec<u8> {
     let mark = b"this-is-the-crd-of-the-manifest";
     let mut bytes = include_bytes!(env!("GUEST_HOSTILE_MANIFEST")).to_vec();
@@ -42,7 +42,7 @@ pub fn hostile_manifest(crd: &serde_json::Value) -> Vec<u8> {
     bytes
 }
 
-/// A retry policy that misbehaves in the way its configuration names; see `tests/hostile/retry`.
+/// A retry policy that misbehaves as its configuration says; see `tests/hostile/retry`.
 pub fn hostile_retry() -> &'static [u8] {
     include_bytes!(env!("GUEST_HOSTILE_RETRY"))
 }
@@ -50,7 +50,7 @@ pub fn hostile_retry() -> &'static [u8] {
 /// A policy that behaves, whose configuration has this schema; see `tests/hostile/schema`.
 ///
 /// # Panics
-/// If there is no room for it.
+/// The schema is too long.
 pub fn hostile_schema(schema: &serde_json::Value) -> Vec<u8> {
     let mark = b"this-is-the-schema-of-the-configuration";
     let mut bytes = include_bytes!(env!("GUEST_HOSTILE_SCHEMA")).to_vec();
@@ -63,7 +63,7 @@ pub fn hostile_schema(schema: &serde_json::Value) -> Vec<u8> {
     bytes
 }
 
-/// A policy whose component holds so many more instances of another module.
+/// A policy whose component has this many more instances of another module.
 pub fn with_instances(policy: &[u8], module: &[u8], count: u32) -> Vec<u8> {
     let mut component = wit_component::ComponentEncoder::default()
         .module(policy)
@@ -73,7 +73,7 @@ pub fn with_instances(policy: &[u8], module: &[u8], count: u32) -> Vec<u8> {
     section(&mut component, CORE_MODULE, module);
     let mut instances = leb(count);
     for _ in 0..count {
-        // Instantiated, that module, without arguments.
+        // Instantiates the module, without arguments.
         instances.push(0);
         instances.extend(leb(u32::try_from(modules).expect("a few")));
         instances.push(0);
@@ -82,10 +82,11 @@ pub fn with_instances(policy: &[u8], module: &[u8], count: u32) -> Vec<u8> {
     component
 }
 
-/// A policy, a core module, whose memory begins with so many pages of 64 KiB: as one that is linked with a larger stack.
+/// A policy, given as a core module, whose memory begins with this many pages of 64 KiB, as if linked with a
+/// larger stack.
 ///
 /// # Panics
-/// If it is none, or has no memory of its own.
+/// It is not a core module, or has no memory of its own.
 pub fn with_pages(policy: &[u8], pages: u32) -> Vec<u8> {
     let mut module = policy[..8].to_vec();
     for (id, body) in sections(policy) {
@@ -138,8 +139,8 @@ fn leb(mut number: u32) -> Vec<u8> {
     bytes
 }
 
-/// A core module that takes a compiler long, and much memory: one function of so many operations, each of which needs
-/// all that came before.
+/// A core module whose compilation takes long and much memory: one function with this many operations, each
+/// of which needs all earlier ones.
 pub fn bomb(operations: usize) -> Vec<u8> {
     let mut body = vec![0];
     for n in 0..operations {
@@ -172,29 +173,29 @@ fn sleb(number: usize) -> Vec<u8> {
     bytes
 }
 
-/// A component that is nothing but that module.
+/// A component that contains only that module.
 pub fn component_of(module: &[u8]) -> Vec<u8> {
     let mut component = b"\0asm\x0d\0\x01\0".to_vec();
     section(&mut component, CORE_MODULE, module);
     component
 }
 
-/// A lifecycle policy that returns what an annotation says, word by word; see `tests/hostile/verbatim`.
+/// A lifecycle policy that returns exactly what an annotation says; see `tests/hostile/verbatim`.
 pub fn verbatim() -> &'static [u8] {
     include_bytes!(env!("GUEST_HOSTILE_VERBATIM_LIFECYCLE"))
 }
 
-/// An identity policy that returns what an annotation says, word by word.
+/// An identity policy that returns exactly what an annotation says.
 pub fn verbatim_identity() -> &'static [u8] {
     include_bytes!(env!("GUEST_HOSTILE_VERBATIM_IDENTITY"))
 }
 
-/// A retry policy that says what its configuration says, word by word.
+/// A retry policy that returns exactly what its configuration says.
 pub fn verbatim_retry() -> &'static [u8] {
     include_bytes!(env!("GUEST_HOSTILE_VERBATIM_RETRY"))
 }
 
-/// Many tests compile at once on a busy machine: that it takes long says nothing of a policy.
+/// Long limits, because many tests compile at once on a busy machine.
 fn patient() -> SandboxConfig {
     SandboxConfig {
         compile_time: std::time::Duration::from_secs(3_600),

@@ -1,12 +1,13 @@
-//! A real Kubernetes API server: kube-apiserver, etcd and kubectl as published, one server to a test, and where a test
-//! wants it kube-controller-manager beside it.
+//! A real Kubernetes API server: kube-apiserver, etcd and kubectl as published, one server for each test, and
+//! kube-controller-manager if a test wants it.
 //!
 //! # Flow
 //!
-//! [`Assets::find`] has `tests/assets/fetch` bring the programs (once per machine, minutes; afterwards nothing),
-//! [`KubeServer::start`] runs them on free loopback ports with everything they write in a temporary folder;
-//! [`KubeServer::start_controllers`] adds who counts the pods of disruption budgets, collects garbage and empties
-//! namespaces. Dropping the [`KubeServer`] kills what it started, so keep it in the test and not in a `static`.
+//! [`Assets::find`] lets `tests/assets/fetch` build the programs, which takes minutes once per machine.
+//! [`KubeServer::start`] runs them on free loopback ports, with all their files in a temporary folder.
+//! [`KubeServer::start_controllers`] adds the controllers that count pods for disruption budgets, collect
+//! garbage and empty namespaces. Dropping the [`KubeServer`] kills its processes, so keep it in the test and
+//! not in a `static`.
 //!
 //! # Guarantees
 //!
@@ -15,9 +16,10 @@
 //!
 //! # Caveats
 //!
-//! - Blocking: a test on a tokio runtime calls it before the runtime starts, or from `spawn_blocking`.
-//! - There is no kubelet and no scheduler, and of the controllers only those: what others would do, a test writes or
-//!   misses.
+//! - The functions block: a test on a tokio runtime calls them before the runtime starts, or from
+//!   `spawn_blocking`.
+//! - There is no kubelet and no scheduler, and there are only those controllers. A test must do the work of
+//!   the others.
 //! - Each server takes about 350 MB of memory, and its controllers 90 MB.
 
 use std::ffi::OsStr;
@@ -34,16 +36,16 @@ use tempfile::TempDir;
 
 use crate::skip::Skip;
 
-/// What `tests/assets/fetch` ends with where Go is absent or too old.
+/// The exit code of `tests/assets/fetch` if Go is missing or too old.
 const NO_GO: i32 = 3;
 
-/// A server is ready within 2 s on an idle machine; this leaves room for one that compiles at the same time.
+/// A server is ready within 2 s on an idle machine. This leaves time for one that compiles meanwhile.
 const READY_WITHIN: Duration = Duration::from_secs(120);
 
-/// Between two looks at a server that is not ready.
+/// The interval between looks at a server that is not ready.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// How often a server that ends at once (another process took its port) is given other ports.
+/// How often a server that ends at once (another process took its port) is started with other ports.
 const PORT_ATTEMPTS: usize = 5;
 
 const TOKEN: &str = "polity-tests";

@@ -1,4 +1,5 @@
-//! What `polity-cluster` promises holds on the embedded API and on a real kube-apiserver: the same checks on both.
+//! The promises of `polity-cluster` hold with the embedded API and with a real kube-apiserver: the same
+//! checks on both.
 
 use std::io;
 use std::pin::pin;

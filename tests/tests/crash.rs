@@ -1,4 +1,4 @@
-//! SIGKILL at any moment: the next start goes on, no VM is made twice and none is lost.
+//! SIGKILL at any moment: after the next start the work goes on, no VM was created twice, and none is lost.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;

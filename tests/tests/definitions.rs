@@ -1,4 +1,5 @@
-//! The CustomResourceDefinitions that policies carry: which of them reach a cluster, and what becomes of the others.
+//! The CustomResourceDefinitions that policies carry: which of them are installed, and how the others are
+//! reported.
 
 use polity::crds;
 use polity::install::Target;

@@ -1,4 +1,4 @@
-//! How a host ends, what it finds when it begins again, and what becomes of what it recorded.
+//! How a host ends, what it finds when it starts again, and what happens to its recordings.
 
 use std::fs;
 use std::io::{BufReader, Read as _};

@@ -1,8 +1,8 @@
-//! Evictions, disruption budgets and volume attachments are answered alike by the embedded API and a real
-//! kube-apiserver: the same checks on both, to the letter of the answers.
+//! The embedded API and a real kube-apiserver give the same answers about evictions, disruption budgets and
+//! volume attachments: the same checks on both, to the letter.
 //!
-//! Nobody counts pods for the real one here (that is kube-controller-manager's): where a check needs a budget's status it
-//! writes by hand what the embedded API has counted.
+//! Here kube-controller-manager does not count pods for the real API server. If a check needs a budget's
+//! status, it writes the one that the embedded API has computed.
 
 use std::sync::Arc;
 use std::time::SystemTime;

@@ -1,4 +1,5 @@
-//! What the host leaves on a disk is its user's alone, whatever the umask says and whoever was there first.
+//! Files that the host writes can be read only by its user, whatever the umask is and whoever used the place
+//! before.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -1,5 +1,5 @@
-//! The fuzz targets, on every run: with the seeds that are kept, and with a fixed count of made inputs. The long runs are
-//! libFuzzer's; see `tests/README.md`.
+//! The fuzz targets on every run, with the stored seeds and a fixed number of generated inputs. libFuzzer
+//! does the long runs; see `tests/README.md`.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! What no policy may write, in what shape it may write the rest, and that a write counts only when it is seen to stand.
-//! On a desk: every rule by itself.
+//! The writes that no policy may make, the form of the others, and that a write counts only if the API server
+//! kept it. Each rule is tested by itself.
 
 use std::sync::Arc;
 

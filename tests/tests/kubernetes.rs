@@ -1,4 +1,4 @@
-//! The real API server that other tests build on does what they count on.
+//! The real API server behaves as other tests assume.
 
 use std::process::Output;
 

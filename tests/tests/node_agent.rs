@@ -1,5 +1,6 @@
-//! A node agent that really manages Debian packages: those of a scratch root, from a repository of the test's own, with
-//! apt and dpkg. Never those of the machine that runs the tests; and what reboots it is a script.
+//! A node agent that really manages Debian packages, with apt and dpkg: in a temporary root, from a
+//! repository of the test. It never touches the machine that runs the tests, and a script stands in for a
+//! reboot.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,5 +1,5 @@
-//! A policy outside of this repository: the crate that the SDK's README describes, made from that page in a folder of its
-//! own, tested, built with the page's own commands, and run by the host.
+//! A policy outside this repository: the crate of the SDK's README, written from that page into a folder of
+//! its own, tested, built with the page's commands, and run by the host.
 
 use std::fs;
 use std::path::{Path, PathBuf};

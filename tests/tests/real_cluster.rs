@@ -1,4 +1,4 @@
-//! The main job against a real kube-apiserver with etcd, which dies in the middle and comes back.
+//! The main example with a real kube-apiserver and etcd, which is killed in the middle and comes back.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};

@@ -1,5 +1,5 @@
-//! A host that is killed in the course of a scenario goes on with it: what the example expects holds in the end, and no
-//! step is taken twice.
+//! A host that is killed in the middle of a scenario continues it: the example's expectations hold in the
+//! end, and no step is performed twice.
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What the sandbox does with policies that are none, and with policies that misbehave.
+//! The sandbox with files that are not policies, and with policies that misbehave.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

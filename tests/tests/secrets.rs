@@ -1,5 +1,5 @@
-//! No secret is seen: canaries are planted wherever a secret can be, a cloud repeats what it was told, and nothing that
-//! policies, people or files get to see holds one of them, however it is spelled.
+//! No secret leaks. Canaries stand wherever a secret can be, and a cloud repeats what it is given. Nothing
+//! that policies, people or files see contains a canary, however it is spelled.
 
 use std::collections::BTreeMap;
 use std::io;

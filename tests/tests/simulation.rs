@@ -1,6 +1,7 @@
-//! Simulation A: thousands of seeds, each a small world in which things go wrong until it is quiet.
+//! Simulation A: thousands of seeds. Each is a small world with faults, until the faults stop.
 //!
-//! `POLITY_SEEDS` sets how many; a seed that fails says how to run it alone, of which `POLITY_LINES` shows more.
+//! `POLITY_SEEDS` sets the number of seeds. A seed that fails prints how to run it alone; `POLITY_LINES` then
+//! shows more of its trace.
 
 #![allow(clippy::print_stdout, reason = "which seed noticed what is worth knowing")]
 

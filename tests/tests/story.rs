@@ -1,4 +1,4 @@
-//! The main job, as a user runs it: the binary, the example, the recording, and what can be read from it.
+//! The main example as a user runs it: the binary, the example, the recording, and the commands that read it.
 
 use std::path::Path;
 use std::process::{Command, Output};

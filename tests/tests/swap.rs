@@ -1,5 +1,5 @@
-//! Retry policies that are swapped while they are needed: a pass ends with the one that it began with, and whoever waits
-//! is told by the new one for how long.
+//! Retry policies that are swapped while they are in use: a pass ends with the policy with which it began,
+//! and the new policy sets the waits of objects that wait already.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

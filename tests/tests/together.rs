@@ -1,7 +1,7 @@
-//! All workflows, simulated, together and each alone: what must hold does, for every seed, and where a guard is taken
-//! away a seed tells.
+//! All workflows in simulation, together and each alone. The rules hold for every seed, and some seed breaks
+//! one if a guard is removed.
 //!
-//! `POLITY_SEEDS` sets how many seeds there are, `POLITY_SEED` the first of them, which is then run alone.
+//! `POLITY_SEEDS` sets the number of seeds. `POLITY_SEED` sets the first of them, which is then run alone.
 
 #![allow(clippy::print_stdout, reason = "which seed noticed what is worth knowing")]
 

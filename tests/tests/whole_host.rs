@@ -1,7 +1,8 @@
-//! Simulation B: the whole host, with its kube client, its API server and its sandbox, in a world in which things go
-//! wrong until it is quiet. Invariants only: a runtime takes part, so nothing is compared byte for byte.
+//! Simulation B: the whole host, with its kube client, its API server and its sandbox, in a world with
+//! faults, until the faults stop. Only invariants are checked: a runtime takes part, so nothing is compared
+//! byte for byte.
 //!
-//! `POLITY_SEEDS` sets how many seeds there are, `POLITY_SEED` runs one alone.
+//! `POLITY_SEEDS` sets the number of seeds. `POLITY_SEED` runs a single one.
 
 use polity_tests::host_harness::seeds;
 

@@ -1,23 +1,23 @@
-//! Behaviours that break no rule and take as much as the rules allow, again and again.
+//! Behaviours that break no rule but take as much as the rules allow, again and again.
 
 use std::hint::black_box;
 
 use polity_sdk::prelude::*;
 use polity_sdk::{cluster, join};
 
-/// How it takes.
+/// The kinds of greed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Greed {
-    /// Computes as long as a step may.
+    /// Computes for as long as a step may.
     Burn,
-    /// Computes, and asks for one thing more, ten times.
+    /// Computes and asks one more question, ten times.
     Steps,
-    /// Fills the memory that a step may have.
+    /// Fills the memory of a step.
     Fill,
-    /// Asks nine hundred questions for lists in one step.
+    /// Asks for nine hundred lists in one step.
     Lists,
-    /// Asks for as much as a journal holds.
+    /// Asks for as much as a journal can hold.
     Answers,
 }
 
@@ -38,11 +38,11 @@ impl Kind for ConfigMap {
     }
 }
 
-/// Rounds that take a little less than ten million units of fuel.
+/// The number of rounds that use a little less than ten million units of fuel.
 const ROUNDS: u64 = 900_000;
 
 impl Greed {
-    /// Takes.
+    /// Behaves in this way.
     pub async fn take<P: Kind, C>(self, cx: &Context<P, C>) {
         match self {
             Greed::Burn => burn(ROUNDS),

@@ -1,5 +1,5 @@
-//! A policy that misbehaves in the way its configuration names, or the annotation `mischief` of an object. Only for
-//! tests.
+//! A policy that misbehaves as its configuration says, or the annotation `mischief` of an object. For tests
+//! only.
 
 use std::future::{Future as _, pending, poll_fn};
 use std::hint::black_box;
@@ -16,7 +16,7 @@ use serde::de::value::{Error as ValueError, StrDeserializer};
 mod greed;
 mod wish;
 
-/// Any object will do.
+/// Any object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Thing {
     /// What identifies it.
@@ -44,11 +44,11 @@ impl Kind for Thing {
     }
 }
 
-/// How it misbehaves.
+/// The kinds of misbehaviour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mischief {
-    /// Not at all: it notes how often this instance was called.
+    /// None: it notes how often this instance was called.
     #[default]
     Behave,
     /// Never returns.
@@ -65,23 +65,23 @@ pub enum Mischief {
     Huge,
     /// Returns a hundred megabytes.
     Flood,
-    /// Waits for nothing.
+    /// Returns no requests and no conclusion.
     Stall,
-    /// Asks something new in every step.
+    /// Asks a new question in every step.
     AskForEver,
-    /// Asks for what no binding grants.
+    /// Asks a question that no binding grants.
     AskUngranted,
-    /// Makes two acts and looks at the answer of one.
+    /// Makes two acts and uses the answer of one.
     DropAct,
-    /// Says everything with what terminals act on; fails once.
+    /// Uses characters that act on terminals in every text; fails once.
     Escape,
-    /// Not at all: it asks a question and makes a note, both with the name of its edition.
+    /// None: it asks a question and makes a note, both with the name of its edition.
     Edition,
-    /// Not at all: it fails.
+    /// None: it fails.
     Fail,
-    /// Makes the requests that the object holds.
+    /// Makes the requests that the object contains.
     Wish,
-    /// Breaks no rule, and takes as much as it can.
+    /// Breaks no rule but takes as much as it can.
     #[serde(untagged)]
     Greedy(Greed),
 }
@@ -99,7 +99,7 @@ pub struct Config {
     pub mischief: Mischief,
 }
 
-/// Calls of this instance: a fresh one counts from nothing.
+/// The number of calls of this instance. A fresh instance starts at zero.
 static CALLS: AtomicU32 = AtomicU32::new(0);
 
 /// Misbehaves.
@@ -164,7 +164,7 @@ pub async fn misbehave(cx: Context<Thing, Config>) -> Result<Next, Failure> {
     Ok(Next::settled())
 }
 
-/// As the object says, otherwise as the binding does.
+/// The misbehaviour that the object names, otherwise that of the binding.
 fn mischief(cx: &Context<Thing, Config>) -> Mischief {
     let named = cx.object().metadata.annotations.get("mischief");
     let read = |name: &String| {
@@ -194,7 +194,7 @@ fn allocate() {
     }
 }
 
-/// What it says of itself: no needs, so that every binding takes it.
+/// The manifest. It has no needs, so every binding accepts it.
 pub fn manifest() -> Manifest {
     Manifest::lifecycle(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
         .config::<Config>()

@@ -1,4 +1,4 @@
-//! Requests in the contract's own words, as a test writes them down for a policy to make.
+//! Requests in the contract's form, which a test writes down for a policy to make.
 
 use polity_sdk::contract::{
     Act, CloudAct, CloudCall, Eviction, ListQuery, Mint, ObjectCreate, ObjectDelete, ObjectPatch,
@@ -32,7 +32,7 @@ enum Wish {
     Reachable(Option<String>),
 }
 
-/// An object, or without a name those of a kind.
+/// An object; without a name the objects of a kind.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Named {
@@ -43,7 +43,7 @@ struct Named {
     name: String,
 }
 
-/// An operation of a cloud; with an intent it creates.
+/// An operation of a cloud. With an intent it is a create.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Operation {
@@ -52,7 +52,7 @@ struct Operation {
     intent: Option<String>,
 }
 
-/// What becomes of another object.
+/// A change of another object.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Change {
@@ -64,8 +64,8 @@ struct Change {
     subresource: Option<String>,
 }
 
-/// Makes every request that the object's annotation holds, one after the other, and notes what came of each: `ok`, or
-/// the code.
+/// Makes every request in the object's annotation, one after another, and notes each result: `ok` or the
+/// code.
 pub(crate) async fn make<T: Kind, C>(cx: &Context<T, C>) {
     let text = cx.object().metadata().annotations.get(ANNOTATION);
     let wishes: Vec<Wish> =

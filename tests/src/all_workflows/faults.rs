@@ -1,4 +1,4 @@
-//! What goes wrong in the cloud, by workflow.
+//! Faults of the cloud, by workflow.
 
 use polity_core::contract::Code;
 use polity_sim::{FaultRule, Intervention, Millis, SimConfig, Span, Trouble, WorldEvent};
@@ -8,13 +8,13 @@ use super::scenario::Workflow;
 use super::setting::WORKERS;
 use crate::simulation::seed::Chance;
 
-/// Before it is quiet: a machine that does not come back from its reboot is turned on again.
+/// How long before the faults stop a machine is turned on again that does not come back from its reboot.
 const TURNED_ON: u64 = 20_000;
 
-/// Calls of a workflow that go wrong, some of the time.
+/// Lets calls of a workflow fail some of the time.
 pub(super) fn faults(chance: &mut Chance, quiet_at: u64, cloud: &mut SimConfig, workflow: Workflow) {
     let operations: &[&str] = match workflow {
-        // What all scenarios have.
+        // The faults of all scenarios.
         Workflow::CapvMachines => &[],
         Workflow::McmMachines => &[
             "machine.*",
@@ -71,7 +71,7 @@ pub(super) fn faults(chance: &mut Chance, quiet_at: u64, cloud: &mut SimConfig, 
     }
 }
 
-/// What can go wrong with no other operation.
+/// A fault that only this operation can have.
 fn special(chance: &mut Chance, operation: &str) -> Trouble {
     match operation {
         "machine.create" => Trouble::NeverJoins,
@@ -88,7 +88,7 @@ fn special(chance: &mut Chance, operation: &str) -> Trouble {
     }
 }
 
-/// What befalls machines and routers.
+/// Events of machines and routers.
 pub(super) fn befall(chance: &mut Chance, quiet_at: u64, cloud: &mut SimConfig, workflow: Workflow) {
     let until = Some(Millis(quiet_at));
     let mut event = |vm: &str, at: u64, does: Intervention| {
@@ -152,7 +152,7 @@ pub(super) fn befall(chance: &mut Chance, quiet_at: u64, cloud: &mut SimConfig, 
     }
 }
 
-/// The nodes of a deployment are not heard of any more, all of them within seconds, and perhaps they come back.
+/// All nodes of a deployment fall silent within seconds, and perhaps come back.
 pub(super) fn outage(chance: &mut Chance, quiet_at: u64, cloud: &mut SimConfig) {
     if !chance.one_in(500) {
         return;

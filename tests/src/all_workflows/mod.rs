@@ -1,14 +1,14 @@
-//! The workflows, simulated, alone and all together in one host: two kinds of machines of three tenants, guarded by an
-//! identity policy, each with a retry policy, on nodes with pods and a disruption budget; an Orb, on each machine of
-//! which an agent runs; routers; while clouds, connections, hosts and agents fail and people do what they do.
+//! The workflows in simulation, alone and all together on one host. There are two kinds of machines of three
+//! tenants, guarded by an identity policy, each with a retry policy, on nodes with pods and a disruption
+//! budget; an Orb, with an agent on each machine; and routers. Meanwhile clouds, connections, hosts and
+//! agents fail, and people make changes.
 //!
 //! # Flow
 //!
-//! A [`Scenario`] is drawn from the seed. The [`People`] keep a deployment and a workload alive,
-//! taint nodes, delete machines, want other versions and take trust away; hosts and agents crash, many of them right
-//! after one of their outputs, and come back. The [`Rules`] look at the cluster, the
-//! cloud and every pass again and again. At a time of the scenario nothing goes wrong any more, and everything has to
-//! settle.
+//! A [`Scenario`] is drawn from the seed. The [`People`] keep a deployment and a workload alive, taint nodes,
+//! delete machines, want other versions, and take rights away. Hosts and agents crash, many of them right
+//! after one of their outputs, and come back. The [`Rules`] check the cluster, the cloud and every pass again
+//! and again. At a time of the scenario all faults stop, and everything must settle.
 //!
 //! # Caveats
 //!
@@ -39,27 +39,27 @@ use rules::Rules;
 use scenario::{Scenario, Workflow};
 use sight::Sight;
 
-/// Between two looks, while things go wrong and afterwards.
+/// The interval between looks, with and without faults.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
-/// How long it may take until everything is settled once nothing goes wrong any more: machines of a deployment that
-/// were lost together are replaced one after the other.
+/// The longest time until everything is settled after the faults stop. Machines of a deployment that were
+/// lost together are replaced one after another.
 const SETTLES_WITHIN: Millis = Millis::seconds(4 * 3_600);
-/// What is settled is looked at again within this.
+/// The longest time until a settled object is looked at again.
 const LOOKED_AT_WITHIN: Duration = Duration::from_secs(15 * 60);
 
-/// How a seed is simulated.
+/// The options of a simulation.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
-    /// Who takes part.
+    /// The workflows that take part.
     pub workflows: &'static [Workflow],
-    /// Which guards the hosts have.
+    /// The guards of the hosts.
     pub guards: Guards,
     /// Whether a machine refuses a reboot that was meant for an earlier boot.
     pub reboot_names_its_boot: bool,
-    /// Makes of a scenario what a test needs.
+    /// Changes the scenario for a test.
     pub shape: fn(&mut Scenario),
-    /// Where every pass is recorded.
+    /// The folder in which every pass is recorded.
     pub recording: Option<&'a Path>,
 }
 
@@ -75,10 +75,10 @@ impl Default for Options<'_> {
     }
 }
 
-/// Simulates a seed. Returns how many passes there were.
+/// Simulates a seed. Returns the number of passes.
 ///
 /// # Errors
-/// What it broke, in words.
+/// The rule that the seed broke, in words.
 pub async fn run(seed: u64, options: Options<'_>) -> Result<usize, String> {
     let mut scenario = Scenario::of(seed, options.workflows);
     (options.shape)(&mut scenario);
@@ -102,7 +102,7 @@ pub async fn run(seed: u64, options: Options<'_>) -> Result<usize, String> {
     })
 }
 
-/// A world that is being simulated.
+/// A world under simulation.
 struct World<'a> {
     options: Options<'a>,
     site: Site,
@@ -132,14 +132,14 @@ impl World<'_> {
         }
         self.look_until(scenario.quiet_at).await?;
 
-        // What people keep pods away from for ever may leave no room for them while another node is drained.
+        // Taints of people that stay for ever may leave no room for the pods while another node is drained.
         let uncordon = scenario::Deed::Orb(orb::Deed::Uncordon);
         self.people.act(&self.site, &mut self.rules, uncordon).await;
         self.site.calm();
         self.agents.calm();
         let host = self.hosts.calm(&self.site).await;
         for _ in 0..2 {
-            // What somebody took away is missed when it is looked at for the next time.
+            // A thing that somebody removed is missed only at the next look.
             let until = self.site.clock.now().unix + LOOKED_AT_WITHIN;
             let end = self.site.clock.now().boot + SETTLES_WITHIN.into();
             loop {
@@ -168,7 +168,7 @@ impl World<'_> {
         Ok(self.rules.passes())
     }
 
-    /// Lets time pass, looking again and again.
+    /// Lets time pass and checks again and again.
     async fn look_until(&mut self, at: u64) -> Result<(), String> {
         let end = BEGIN + Duration::from_millis(at);
         while self.site.clock.now().unix < end {
@@ -182,7 +182,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The passes that ended since this was asked last.
+    /// The passes that have ended since the last call.
     fn news(&mut self) -> Vec<PassRecord> {
         let mut news = self.hosts.news();
         news.extend(self.agents.news());
@@ -196,7 +196,7 @@ impl World<'_> {
         }
     }
 
-    /// Looks, and lets controllers do what they see. Whether there was anything to do.
+    /// Checks, and lets controllers react. Returns whether they had anything to do.
     async fn look(&mut self, news: &[PassRecord]) -> Result<bool, String> {
         let sight = Sight::of(&self.site, self.options.workflows).await;
         self.rules.look(&self.site, &sight, news)?;

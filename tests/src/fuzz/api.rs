@@ -1,7 +1,7 @@
-//! The embedded API: requests as no client sends them, one after another.
+//! Fuzzes the embedded API with requests that no client would send, one after another.
 //!
-//! Each is answered with an object or a valid `Status`, none is the server's fault, and whatever was stored can be
-//! listed and read.
+//! Each is answered with an object or a valid `Status`, none with an internal error, and every stored object
+//! can be listed and read.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -16,9 +16,9 @@ use tower::Service as _;
 
 use super::{Choices, weird};
 
-/// Requests of one input.
+/// The most requests of one input.
 const MOST: usize = 12;
-/// Frames of a watch that are read.
+/// The most frames of a watch that are read.
 const FRAMES: usize = 64;
 
 /// Where things stand.
@@ -39,7 +39,7 @@ const LISTS: [&str; 14] = [
     "/apis/example.test/v1/things",
 ];
 
-/// Sends the requests that these bytes make to a server of their own.
+/// Sends the requests of these bytes to a server of their own.
 pub fn run(data: &[u8]) {
     let mut choices = Choices::new(data);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -63,7 +63,7 @@ pub fn run(data: &[u8]) {
     });
 }
 
-/// A kind of things, and one of each.
+/// Creates a kind and one object of each kind.
 fn begin(api: &mut Api) {
     for (list, object) in [
         (LISTS[6], template("CustomResourceDefinition")),
@@ -90,7 +90,7 @@ fn request(
     request.body(Full::new(body)).ok()
 }
 
-/// A request; none where no HTTP server would have let it through.
+/// A request; `None` if no HTTP server would accept it.
 fn any_request(choices: &mut Choices<'_>) -> Option<Request<Full<Bytes>>> {
     let method = match choices.below(12) {
         0..=2 => Method::POST,
@@ -315,7 +315,7 @@ fn operations(choices: &mut Choices<'_>) -> Value {
     (0..len).map(|_| operation(choices)).collect()
 }
 
-/// An object of a kind as it should be.
+/// A valid object of a kind.
 fn template(kind: &str) -> Value {
     let metadata = json!({"name": "one", "namespace": "default"});
     match kind {
@@ -375,7 +375,7 @@ fn schema() -> Value {
     }})
 }
 
-/// Sends a request and looks at its answer; the code and the JSON of it, null where it is a stream or nothing.
+/// Sends a request and checks its answer. Returns the code and the JSON; null for a stream or no body.
 fn send(api: &mut Api, request: Request<Full<Bytes>>) -> (StatusCode, Value) {
     let line = format!("{} {}", request.method(), request.uri());
     let head = request.method() == Method::HEAD;
@@ -410,14 +410,15 @@ fn send(api: &mut Api, request: Request<Full<Bytes>>) -> (StatusCode, Value) {
         let valid =
             answer["kind"] == "Status" && answer["code"] == code.as_u16() && answer["message"].is_string();
         assert!(valid, "{line}: {code} with {answer}");
-        // What it does not do, it says; for two budgets of one pod a real API server says 500 as well.
+        // The server refuses what it does not support. For two budgets of one pod a real API server also
+        // answers 500.
         let says = code.as_u16() != 500 || answer["reason"].as_str().unwrap_or_default().is_empty();
         assert!(says, "{line}: {answer}");
     }
     (code, answer)
 }
 
-/// A watch that ended: several documents.
+/// Whether a body is that of a watch: several documents.
 fn is_stream(bytes: &[u8]) -> bool {
     bytes.is_empty()
         || serde_json::Deserializer::from_slice(bytes)
@@ -425,7 +426,7 @@ fn is_stream(bytes: &[u8]) -> bool {
             .all(|document| document.is_ok())
 }
 
-/// What a body holds now, and whether that is all.
+/// The present content of a body, and whether it is complete.
 fn read(mut body: polity_standalone::Body) -> (Vec<u8>, bool) {
     let mut bytes = Vec::new();
     for _ in 0..FRAMES {
@@ -441,7 +442,7 @@ fn read(mut body: polity_standalone::Body) -> (Vec<u8>, bool) {
     (bytes, false)
 }
 
-/// What stands can be listed, and each of it read by its name.
+/// Every object can be listed, and read by its name.
 fn everything_is_readable(api: &mut Api) {
     for list in LISTS {
         let Some(all) = request(Method::GET, list, &[], Bytes::new()) else {

@@ -1,7 +1,7 @@
-//! Files that people write: manifests and scenarios, which are read and played, and recordings, which are read.
+//! Fuzzes files: manifests and scenarios, which are read and played, and recordings, which are read.
 //!
-//! What cannot be read is an error that names its place; nothing may panic, and a scenario that can be read can be
-//! played against an API server, whatever it says.
+//! A file that cannot be read is an error that names the place. Nothing may panic. A scenario that can be
+//! read can be played against an API server.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,9 +17,9 @@ use polity_sim::{Sim, SimConfig};
 use super::Choices;
 use crate::host_harness::{BEGIN, Site};
 
-/// How long a scenario is played; of the runtime's time.
+/// How long a scenario is played, by the runtime's time.
 const PLAYED: Duration = Duration::from_secs(3_600);
-/// Steps and expectations of a scenario that are played.
+/// The most steps and expectations of a scenario that are played.
 const MOST: usize = 16;
 
 /// Reads these bytes as manifests or as a recording.
@@ -49,7 +49,7 @@ fn read_manifests(folder: &Path, text: &[u8]) {
     }
 }
 
-/// Plays a scenario in a cluster that holds what it finds beside it.
+/// Plays a scenario in a cluster with the objects that stand beside it.
 fn play(mut scenario: Scenario, objects: &[serde_json::Value]) {
     scenario.steps.truncate(MOST);
     scenario.expect.truncate(MOST);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Choices, weird};
 
-/// One of them, with values and texts of these bytes.
+/// Runs one of them, with values and texts from these bytes.
 pub fn run(data: &[u8]) {
     let mut choices = Choices::new(data);
     match choices.below(5) {
@@ -21,7 +21,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// What `diff` finds, `apply` does.
+/// `apply` does what `diff` finds.
 fn patches(choices: &mut Choices<'_>) {
     let (a, b) = (weird::value(choices, 4), weird::value(choices, 4));
     there_and_back(&a, &b);
@@ -45,7 +45,7 @@ fn there_and_back(a: &Value, b: &Value) {
     }
 }
 
-/// Without fields that are null; of lists too, because a patch takes them whole.
+/// A value without null fields, in lists too, because a patch replaces lists as a whole.
 fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(fields) => fields
@@ -57,10 +57,10 @@ fn without_nulls(value: &Value) -> Value {
     }
 }
 
-/// Edits land once, wherever the object stands by then, and what is written part by part is what was wanted.
+/// Edits are applied once, whatever the object is by then, and writing the parts gives the wanted object.
 fn edits(choices: &mut Choices<'_>) {
     let (snapshot, fresh) = (object(choices), object(choices));
-    // What is no object is no patch, which is found before anything is merged.
+    // A patch that is not an object is found before anything is merged.
     let patch = weird::patch(choices);
     if !patch.is_object() {
         return;
@@ -68,7 +68,7 @@ fn edits(choices: &mut Choices<'_>) {
     let edits = Edits::new(snapshot.clone(), patch.clone());
     let once = edits.onto(&fresh);
     assert_eq!(edits.onto(&once), once, "{patch} twice onto {fresh}");
-    // What the host refuses to take may mean anything, as long as nothing breaks.
+    // A patch that the host refuses may mean anything, as long as nothing panics.
     assert!(
         merge::misshapen(&patch, true).is_some() || edits.conflicts(&snapshot).is_empty(),
         "{patch} conflicts with its own snapshot {snapshot}"
@@ -93,7 +93,7 @@ fn edits(choices: &mut Choices<'_>) {
     }
     let rest = edits.clone().without(&conflicts);
     let left = rest.onto(&fresh);
-    // Only an object has parts; the rest of what stands is as it was.
+    // Only an object has parts. Everything else stays as it was.
     for part in [Part::Main, Part::Status, Part::Finalizer] {
         if let Some(write) = merge::change(part, &fresh, &left) {
             let mut written = fresh.clone();
@@ -106,7 +106,7 @@ fn edits(choices: &mut Choices<'_>) {
     }
 }
 
-/// An object as an API server serves one: its metadata is right, the rest is anybody's.
+/// An object as an API server serves it: its metadata is valid, the rest is arbitrary.
 fn object(choices: &mut Choices<'_>) -> Value {
     let mut value = weird::object(choices, "v1", "Thing", "t");
     if !value["metadata"].is_object() {
@@ -128,7 +128,7 @@ fn object(choices: &mut Choices<'_>) -> Value {
     value
 }
 
-/// A projection keeps no more than there is, and the digest sees what it keeps.
+/// A projection keeps only what exists, and the digest covers what it keeps.
 fn projections(choices: &mut Choices<'_>) {
     let (a, b) = (weird::value(choices, 4), weird::value(choices, 4));
     let len = choices.below(4);
@@ -178,7 +178,7 @@ fn selectors(choices: Choices<'_>) {
         let all = selector.matches(&labels);
         assert_eq!(all, selector.matches(&labels));
         let _ = selector.matches(&Value::Null);
-        // A conjunction with itself is itself.
+        // A conjunction with itself is the same selector.
         if let Some(twice) = LabelSelector::parse(&format!("{text},{text}")) {
             assert!(!twice.matches(&labels) || all, "{text}");
         }

@@ -1,6 +1,7 @@
-//! The loader of policies: bytes that were policies once, modules that nobody wrote, and bytes as they are.
+//! Fuzzes the loader of policies: with changed policies, generated modules, and arbitrary bytes.
 //!
-//! Nothing may panic or take for ever: what is no policy is refused, and what loads can be called.
+//! Nothing may panic or take for ever. A file that is not a policy is refused, and a policy that loads can be
+//! called.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::guests;
 /// Bytes at the beginning of a wasm file: its magic number and version.
 const HEADER: usize = 8;
 
-/// Loads what these bytes make, and calls it if it loads.
+/// Loads the module of these bytes, and calls it if it loads.
 pub fn run(data: &[u8]) {
     let mut choices = Choices::new(data);
     let bytes = match choices.below(8) {
@@ -34,7 +35,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// The sandbox of this process: it remembers one policy, because no two are the same.
+/// The sandbox of this process. It remembers one policy, because no two are the same.
 fn sandbox() -> &'static Sandbox {
     static SANDBOX: OnceLock<Sandbox> = OnceLock::new();
     SANDBOX.get_or_init(|| {
@@ -88,7 +89,7 @@ fn call(policy: &Arc<Policy>) {
     assert!(stepped.fuel <= limits.step_fuel, "{}", stepped.fuel);
 }
 
-/// A module that nobody wrote, with the description of a policy's world or without.
+/// A generated module, with or without the description of a policy's world.
 fn made(choices: &mut Choices<'_>) -> Vec<u8> {
     let described = choices.chance(192);
     let world = world_of(choices.pick(&[
@@ -113,7 +114,7 @@ fn made(choices: &mut Choices<'_>) -> Vec<u8> {
     bytes
 }
 
-/// A policy, changed section by section and byte by byte.
+/// A policy with changed sections and bytes.
 fn mutated(choices: &mut Choices<'_>) -> Vec<u8> {
     let policy = choices.pick(&[guests::hostile_retry(), guests::hostile_identity(), component()]);
     let mut sections: Vec<Vec<u8>> = sections(policy).map(|section| section.bytes.to_vec()).collect();
@@ -145,7 +146,7 @@ fn mutated(choices: &mut Choices<'_>) -> Vec<u8> {
             }
             (_, Some(section)) => {
                 for _ in 0..=choices.below(4) {
-                    // The beginning of a section is where its counts and indices stand.
+                    // The counts and indices of a section are at its beginning.
                     let most = if choices.chance(128) {
                         64
                     } else {

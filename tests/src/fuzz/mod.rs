@@ -1,10 +1,10 @@
-//! What is fuzzed: each target is a plain function of bytes, which panics when something does not hold.
+//! The fuzz targets. Each is a plain function of bytes, which panics if a rule does not hold.
 //!
-//! libFuzzer calls them in `tests/fuzz`, for hours; the test `fuzz` calls them with the seeds that are kept there and
-//! with a fixed count of made ones, on every run. See `tests/README.md`.
+//! libFuzzer calls them in `tests/fuzz`, for hours. The test `fuzz` calls them on every run, with the seeds
+//! that are stored there and a fixed number of generated inputs. See `tests/README.md`.
 //!
-//! Bytes are read as choices, one after another: what runs out of bytes chooses the first of everything, so that every
-//! input has an end, and a short one is a simple one.
+//! Bytes are read as choices, one after another. When the bytes run out, the first alternative is always
+//! chosen. So every input ends, and a short input is a simple one.
 
 pub mod api;
 pub mod files;
@@ -15,7 +15,7 @@ pub mod weird;
 
 use arbitrary::Unstructured;
 
-/// What a target does with its bytes.
+/// The function of a target.
 pub type Body = fn(&[u8]);
 
 /// A target by its name.
@@ -27,7 +27,7 @@ pub const TARGETS: [(&str, Body); 5] = [
     ("policy", policy::run),
 ];
 
-/// Choices, made by bytes.
+/// Choices made by bytes.
 pub struct Choices<'a>(Unstructured<'a>);
 
 impl<'a> Choices<'a> {
@@ -51,12 +51,12 @@ impl<'a> Choices<'a> {
         self.0.arbitrary().unwrap_or_default()
     }
 
-    /// A number below this one, of at most 256.
+    /// A number below this one, which is at most 256.
     pub fn below(&mut self, end: usize) -> usize {
         usize::from(self.byte()) % end.max(1)
     }
 
-    /// Yes in so many of 256.
+    /// `true` with this probability, in 256ths.
     pub fn chance(&mut self, of_256: u8) -> bool {
         self.byte() > 255 - of_256
     }
@@ -66,7 +66,7 @@ impl<'a> Choices<'a> {
         all[self.below(all.len())]
     }
 
-    /// So many bytes as they are, or as many as are left.
+    /// This many bytes, or as many as are left.
     pub fn bytes(&mut self, most: usize) -> &'a [u8] {
         let len = self.0.len().min(most);
         self.0.bytes(len).unwrap_or_default()
@@ -77,18 +77,18 @@ impl<'a> Choices<'a> {
         self.0.take_rest()
     }
 
-    /// The choices themselves, for those who make something of their own of them.
+    /// The choices themselves, for code that generates its own values from them.
     pub fn unstructured(&mut self) -> &mut Unstructured<'a> {
         &mut self.0
     }
 
-    /// A short text as the bytes have it, replaced where it is no UTF-8.
+    /// A short text of the bytes, with invalid UTF-8 replaced.
     pub fn text(&mut self) -> String {
         let len = self.below(24);
         String::from_utf8_lossy(self.bytes(len)).into_owned()
     }
 
-    /// A number that somebody may not have thought of.
+    /// A number that is likely to be a special case.
     pub fn number(&mut self) -> u64 {
         match self.below(12) {
             0 => 0,

@@ -1,9 +1,10 @@
-//! A policy that says anything, in a simulated world: core, an API server in memory and the simulated cloud, with the
-//! simulation's oracles at every instant. Nothing may panic, nothing that is the host's may become the policy's, a
-//! neighbour with an honest policy settles, and in the end every object still gets its passes.
+//! Fuzzes core with a policy that returns anything, in a simulated world: core, an API server in memory and
+//! the simulated cloud, with the simulation's rules at every instant. Nothing may panic, nothing of the host
+//! may be changed by the policy, a neighbour with an honest policy settles, and in the end every object still
+//! gets its passes.
 //!
-//! The bytes choose the world (two of them are its seed) and what each step of a Machine's policies returns: an honest
-//! step, requests, a conclusion, a fault. When they are used up, the policies are honest.
+//! The bytes choose the world (two of them are its seed) and what each step of a Machine's policies returns:
+//! an honest step, requests, a conclusion, a fault. When they run out, the policies are honest.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,7 +29,7 @@ use crate::simulation::world::{Options, Wild, World};
 
 /// Bytes of the world before those of its steps.
 const OF_WORLD: usize = 32;
-/// Lines of the trace that a broken rule is told with.
+/// The lines of the trace that are shown with a broken rule.
 const LINES: usize = 60;
 
 /// Simulates the world of these bytes.
@@ -70,7 +71,7 @@ fn simulate(data: &[u8], trace: usize) -> Result<(), String> {
     })
 }
 
-/// What the binding of Machines is like.
+/// The properties of the binding of Machines.
 #[derive(Clone, Copy)]
 struct Shape {
     identity: bool,
@@ -104,7 +105,7 @@ impl Shape {
     }
 }
 
-/// Any manifest at all is looked at before it governs anything.
+/// Checks an arbitrary manifest before it governs anything.
 fn any_manifest(choices: &mut Choices<'_>) {
     let mut any = manifest(
         "any",
@@ -127,7 +128,7 @@ fn any_manifest(choices: &mut Choices<'_>) {
     let _ = any.crds().count();
 }
 
-/// What people do to Machines beside what the seed says.
+/// Adds changes of Machines by people to those of the seed.
 fn meddle(choices: &mut Choices<'_>, scenario: &mut Scenario) {
     let created = scenario.actions.iter().filter_map(|(when, action)| match action {
         Action::Create(at) if at.0 == "Machine" => Some((*when, at.clone())),
@@ -152,7 +153,7 @@ fn meddle(choices: &mut Choices<'_>, scenario: &mut Scenario) {
     }
 }
 
-/// Machines under policies that say anything, with every grant there is.
+/// The binding of Machines whose policies return anything, with every possible grant.
 fn machines(shape: Shape, catalogue: Arc<Catalogue>) -> Binding {
     let mut grants = vec![
         Grant::Cloud(vec!["*".into()]),
@@ -200,7 +201,7 @@ fn lifecycle(shape: Shape) -> LoadedPolicy {
     })
 }
 
-/// The policies of a world, which say what bytes choose.
+/// The policies of a world, whose answers the bytes choose.
 struct Said<'a> {
     choices: Mutex<Choices<'a>>,
     shape: Shape,
@@ -234,7 +235,7 @@ impl Stepper for Said<'_> {
     }
 }
 
-/// As the sandbox measures what a step returns.
+/// A step's result after the sandbox has measured it.
 fn within(stepped: Stepped, limits: &Limits) -> Stepped {
     let large =
         |step: &Step| serde_json::to_vec(step).map_or(u64::MAX, |bytes| bytes.len() as u64) > limits.output;
@@ -247,7 +248,7 @@ fn within(stepped: Stepped, limits: &Limits) -> Stepped {
     }
 }
 
-/// Clones a VM, and lets go of the object when it is deleted.
+/// Clones a VM, and releases the object when it is deleted.
 fn machine(cx: &mut Cx<'_>) -> Result<Next, Pending> {
     if !cx.object["metadata"]["deletionTimestamp"].is_null() {
         let held = cx.object["metadata"]["finalizers"]
@@ -270,7 +271,7 @@ fn machine(cx: &mut Cx<'_>) -> Result<Next, Pending> {
     Ok(Next::Settled(None))
 }
 
-/// Grants what it is answered.
+/// Grants the session that it is answered.
 fn judge(cx: &mut Cx<'_>) -> Result<Next, Pending> {
     match cx.ask(Question::Credential("{}".into()))? {
         Ok(credential) => {
@@ -297,7 +298,7 @@ fn any_step(choices: &mut Choices<'_>, pass: &Pass, limits: &Limits, role: Role)
         }),
     };
     let fuel = match choices.chance(4) {
-        // It is measured, and never more than the limit.
+        // The fuel is measured, and is never more than the limit.
         true => choices.number().min(limits.step_fuel),
         false => 1_000,
     };
@@ -319,7 +320,7 @@ fn any_fault(choices: &mut Choices<'_>) -> Fault {
     }
 }
 
-/// Asks, acts, or both, of which the asks are said.
+/// Asks, acts, or both; then only the asks count.
 fn requests(choices: &mut Choices<'_>, pass: &Pass, which: u8) -> Vec<Request> {
     let mut requests = Vec::new();
     for _ in 0..choices.below(5) {
@@ -581,7 +582,7 @@ fn conclusion(choices: &mut Choices<'_>, pass: &Pass) -> Conclusion {
 }
 
 fn events(choices: &mut Choices<'_>) -> Vec<Event> {
-    // Many or long ones: both would be more than a step may return.
+    // Many or long values; both would be more than a step may return.
     let (len, long) = match choices.byte() {
         255 => (3_000, 1),
         248..255 => (1, 4_096),

@@ -1,10 +1,10 @@
-//! JSON as nobody should write it: the right words with the wrong values.
+//! JSON with the right names and the wrong values.
 
 use serde_json::{Map, Value, json};
 
 use super::Choices;
 
-/// Names that somebody indexes by.
+/// Names with a special meaning.
 const NAMES: [&str; 30] = [
     "metadata",
     "spec",
@@ -37,7 +37,7 @@ const NAMES: [&str; 30] = [
     "\\",
     "items",
 ];
-/// Texts that mean something somewhere.
+/// Texts with a special meaning.
 const TEXTS: [&str; 18] = [
     "",
     "a",
@@ -113,7 +113,7 @@ pub fn value(choices: &mut Choices<'_>, depth: usize) -> Value {
     }
 }
 
-/// A value that fits at a path: what a policy means well with, or forges.
+/// A value that fits the path, honest or forged.
 fn fitting(choices: &mut Choices<'_>, path: &str) -> Value {
     let text = choices.pick(&TEXTS);
     match path.rsplit('.').next().unwrap_or(path) {
@@ -140,7 +140,7 @@ fn fitting(choices: &mut Choices<'_>, path: &str) -> Value {
     }
 }
 
-/// A merge patch of an object, right and wrong in several places.
+/// A merge patch of an object, valid in some places and invalid in others.
 pub fn patch(choices: &mut Choices<'_>) -> Value {
     let mut patch = json!({});
     for _ in 0..=choices.below(4) {
@@ -157,7 +157,7 @@ pub fn patch(choices: &mut Choices<'_>) -> Value {
     }
 }
 
-/// An object of a kind, right and wrong in several places.
+/// An object of a kind, valid in some places and invalid in others.
 pub fn object(choices: &mut Choices<'_>, api_version: &str, kind: &str, name: &str) -> Value {
     let mut object = json!({"apiVersion": api_version, "kind": kind,
         "metadata": {"name": name, "namespace": "default"}});
@@ -172,7 +172,7 @@ pub fn object(choices: &mut Choices<'_>, api_version: &str, kind: &str, name: &s
     object
 }
 
-/// Sets the value at a dotted path; what stands in the way is replaced.
+/// Sets the value at a dotted path, and replaces values that are in the way.
 pub fn put(into: &mut Value, path: &str, value: Value) {
     let mut at = into;
     for part in path.split('.') {
@@ -185,7 +185,7 @@ pub fn put(into: &mut Value, path: &str, value: Value) {
     *at = value;
 }
 
-/// A value as text, as a serialiser would not write it: with a key twice, escaped, nested too deep, cut short.
+/// A value as text that no serialiser would write: with a duplicate key, escapes, too deep, or cut short.
 pub fn text(choices: &mut Choices<'_>, value: &Value) -> String {
     let text = value.to_string();
     if !choices.chance(40) {
@@ -213,7 +213,7 @@ pub fn text(choices: &mut Choices<'_>, value: &Value) -> String {
     }
 }
 
-/// Changes a value somewhere within: another value, none, one more, one twice.
+/// Changes a value somewhere inside: another value, none, one more, one twice.
 pub fn mutate(choices: &mut Choices<'_>, value: &mut Value) {
     let inside = !choices.chance(40);
     match value {

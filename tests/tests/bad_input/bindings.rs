@@ -1,4 +1,4 @@
-//! Bindings that cannot be, and those that meet.
+//! Bindings with errors, and bindings that overlap.
 
 use polity_core::fault::FaultKind;
 use polity_core::record::Outcome;

@@ -1,5 +1,5 @@
-//! Policies that take the host for ever before they run: to compile, or to have their configuration checked. They are
-//! stopped, tried again later, and nobody waits for them.
+//! Policies that would use the host for ever before they run, while they are compiled or while their
+//! configuration is checked. They are stopped and tried again later, and no other policy waits for them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What no policy may name, whatever its binding grants: a hostile policy for each entry of the list.
+//! Objects that no policy may name, whatever its binding grants: a hostile policy for each entry of the list.
 
 use polity_core::record::Outcome;
 use polity_tests::stand::{Stand, reference, things};

@@ -1,5 +1,5 @@
-//! What bad input gets: a condition, a refusal, a fault on the one object that it concerns. Never more, and never
-//! silence.
+//! Bad input leads to a condition, a refusal, or a fault on the one object that it concerns. It never affects
+//! more than that, and it is never silent.
 
 mod bindings;
 mod bombs;

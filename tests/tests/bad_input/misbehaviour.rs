@@ -1,4 +1,4 @@
-//! A policy that breaks its contract: the object waits with which it did, and nothing else does.
+//! A policy that breaks its contract: only the object for which it did waits.
 
 use std::time::Duration;
 

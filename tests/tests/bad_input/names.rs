@@ -1,4 +1,4 @@
-//! Names that try to be more than names: refused or escaped, and nothing outside of the folders is opened.
+//! Names with special characters: they are refused or escaped, and nothing outside the folders is opened.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! Objects that are not what they should be, or name what is not theirs.
+//! Objects with errors, and objects that name things of others.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Policies that are swapped while they run, and files that are none.
+//! Policies that are swapped while they run, and files that are not policies.
 
 use std::collections::BTreeSet;
 

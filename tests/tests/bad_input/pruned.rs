@@ -1,4 +1,5 @@
-//! An API server drops what a CRD does not have, and says nothing. What rests on the dropped value is not done.
+//! An API server silently drops fields that a CRD does not have. Nothing is done that rests on a dropped
+//! value.
 
 use polity_core::record::Outcome;
 use polity_sim::Simulated as _;

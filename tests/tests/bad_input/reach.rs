@@ -1,5 +1,5 @@
-//! How far grants reach: hostile policies that name what is not theirs, and tenants who write down what the shipped
-//! policies follow. Identities are told in `scenarios/capa`.
+//! The reach of grants: hostile policies name things of others, and tenants write values that the shipped
+//! policies follow. Identities are tested in `scenarios/capa`.
 
 use polity_core::contract::{Answer, Code, ObjectRef, Question, Request};
 use polity_core::record::{Outcome, PassRecord};

@@ -1,4 +1,5 @@
-//! Identity and retry policies that break their contract: nobody is let through, and nobody waits for ever or never.
+//! Identity and retry policies that break their contract: no object is let through, and none waits for ever
+//! or not at all.
 
 use std::time::Duration;
 

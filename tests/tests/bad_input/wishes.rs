@@ -1,4 +1,4 @@
-//! A policy that makes the requests of a test, and what it was answered.
+//! A policy that makes the requests of a test, and the answers that it gets.
 
 use polity_core::contract::{Answer, Code};
 use polity_core::record::{Outcome, PassRecord};

@@ -1,4 +1,4 @@
-//! `capa-identity`.
+//! The cases of `capa-identity`.
 
 use capa_identity::cases::Case;
 

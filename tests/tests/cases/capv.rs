@@ -1,4 +1,4 @@
-//! `capv-machine`.
+//! The cases of `capv-machine`.
 
 use capv_machine::cases::Case;
 use polity_core::binding::Limits;

@@ -1,4 +1,4 @@
-//! `polity edges` over what was recorded of the cases: every id of every specification, and no other.
+//! `polity edges` over the recordings of the cases finds every id of every specification, and no other id.
 
 use std::process::Command;
 

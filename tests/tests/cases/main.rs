@@ -1,5 +1,5 @@
-//! The tables of cases of the shipped policies, edge by edge, through the sandbox: what a component does must be what
-//! the same function does natively. And what is recorded of them takes every edge of their specifications.
+//! The tables of cases of the shipped policies, edge by edge, through the sandbox. A component must do the
+//! same as the native function. The recordings of the cases take every edge of the specifications.
 
 mod capa;
 mod capv;

@@ -1,4 +1,4 @@
-//! `mcm-machine` and `mcm-safety`.
+//! The cases of `mcm-machine` and `mcm-safety`.
 
 mod machine {
     use mcm_machine::cases::Case;

@@ -1,4 +1,4 @@
-//! `orbiter` and `orbiter-node-agent`.
+//! The cases of `orbiter` and `orbiter-node-agent`.
 
 mod cluster {
     use orbiter::cases::Case;

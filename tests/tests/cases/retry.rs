@@ -1,4 +1,4 @@
-//! `mcm-retry` and `backoff-retry`.
+//! The cases of `mcm-retry` and `backoff-retry`.
 
 mod mcm {
     use mcm_retry::cases::Case;

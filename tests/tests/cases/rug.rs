@@ -1,4 +1,4 @@
-//! `rug-router`.
+//! The cases of `rug-router`.
 
 use rug_router::cases::Case;
 

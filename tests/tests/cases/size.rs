@@ -1,4 +1,4 @@
-//! How large a policy may become: somebody has to understand it in one sitting.
+//! Limits the size of a policy: a person must be able to understand it in one sitting.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `capa-tenancy`.
+//! The example `capa-tenancy`.
 
 use polity_core::record::{Outcome, PassRecord};
 use polity_tests::passes::{calls, edges_of, lifecycle_ran, session};

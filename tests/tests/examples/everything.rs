@@ -1,4 +1,4 @@
-//! `everything`.
+//! The example `everything`.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! The shipped examples, run to their ends as a user runs them: the binary, the manifests, the recording, and what can
-//! be read from it.
+//! The shipped examples, run to their ends as a user runs them: the binary, the manifests, the recording, and
+//! the commands that read it.
 
 mod capa_tenancy;
 mod everything;

@@ -1,4 +1,4 @@
-//! `mcm-machine`.
+//! The example `mcm-machine`.
 
 use polity_core::record::PassRecord;
 use polity_tests::passes::edges_of;

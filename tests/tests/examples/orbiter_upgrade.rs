@@ -1,4 +1,4 @@
-//! `orbiter-upgrade`.
+//! The example `orbiter-upgrade`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `rug-router`.
+//! The example `rug-router`.
 
 use polity_core::contract::{Act, Request};
 use polity_core::record::PassRecord;

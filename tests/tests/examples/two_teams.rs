@@ -1,4 +1,4 @@
-//! `two-teams`.
+//! The example `two-teams`.
 
 use std::time::Duration;
 

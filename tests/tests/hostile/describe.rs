@@ -1,4 +1,4 @@
-//! What a policy says of itself: a manifest that is wrong keeps its own binding from running, and nothing else.
+//! Manifests with errors: such a manifest keeps its own binding from running, and nothing else.
 
 use polity::manifests::Manifests;
 use polity_core::contract::ObjectRef;

@@ -1,4 +1,4 @@
-//! What an identity policy does wrong: nobody is let through, and the lifecycle is not asked.
+//! Errors of an identity policy: no object is let through, and the lifecycle policy is not called.
 
 use polity_core::fault::FaultKind;
 use serde_json::{Value, json};

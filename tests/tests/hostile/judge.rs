@@ -1,4 +1,4 @@
-//! What came of rows, compared with what must.
+//! Compares the results of rows with the expected ones.
 
 use polity_core::contract::{Answer, Role};
 use polity_core::record::{Outcome, PassRecord};

@@ -1,4 +1,4 @@
-//! What a lifecycle policy does wrong: patches, acts, asks, conclusions.
+//! Errors of a lifecycle policy: patches, acts, asks, conclusions.
 
 use polity_core::contract::Code;
 use polity_core::fault::FaultKind;

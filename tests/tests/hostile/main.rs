@@ -1,8 +1,8 @@
-//! Hostile behaviours, one a row: what a policy does in one of its roles, what must come of it, and the proof that
-//! its neighbours went on: an object of another tenant under the same policy, and one under another policy, pass as
-//! often as they do without any offender.
+//! Hostile behaviours, one in each row: what a policy does in one of its roles, and the expected result. A
+//! row also proves that its neighbours go on: an object of another tenant under the same policy, and an
+//! object under another policy, get as many passes as without an offender.
 //!
-//! `POLITY_ROW` plays only the rows whose names hold its value.
+//! `POLITY_ROW` runs only the rows whose names contain its value.
 
 mod describe;
 mod identity;

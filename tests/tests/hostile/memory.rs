@@ -1,5 +1,5 @@
-//! What a component takes beside the memory of its one module: many instances, tables, a start function that does not
-//! end. Such a policy is not loaded, and the host takes no harm from looking at it.
+//! Components that use resources beside the memory of one module: many instances, tables, a start function
+//! that does not end. Such a policy is not loaded, and looking at it does not harm the host.
 
 use polity_tests::fuzz::loader::sections;
 use polity_tests::guests;

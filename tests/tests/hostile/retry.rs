@@ -1,4 +1,4 @@
-//! What a retry policy says: held within the limits of its binding, and nobody waits for ever or not at all.
+//! Answers of a retry policy: the limits of its binding hold, and no object waits for ever or not at all.
 
 use polity_core::fault::FaultKind;
 use polity_core::record::Outcome;

@@ -1,4 +1,4 @@
-//! A row of the table: one hostile behaviour, and what must come of it.
+//! A row of the table: one hostile behaviour, and the expected result.
 
 use std::ops::RangeInclusive;
 

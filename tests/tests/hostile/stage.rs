@@ -1,4 +1,5 @@
-//! A host on which rows are played: offenders in a namespace of their own, their neighbours, and what they might harm.
+//! A host on which rows run: offenders in a namespace of their own, their neighbours, and the things that
+//! they might harm.
 
 use std::time::Duration;
 

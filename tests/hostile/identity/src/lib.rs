@@ -1,4 +1,4 @@
-//! An identity policy that misbehaves in the way the annotation `identity` of an object names. Only for tests.
+//! An identity policy that misbehaves as the annotation `identity` of an object says. For tests only.
 
 use std::future::pending;
 use std::hint::black_box;
@@ -13,7 +13,7 @@ use serde::de::value::{Error as ValueError, StrDeserializer};
 #[path = "../../src/wish.rs"]
 mod wish;
 
-/// Any object will do.
+/// Any object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Guarded {
     /// What identifies it.
@@ -29,34 +29,34 @@ impl Kind for Guarded {
     }
 }
 
-/// How it misbehaves.
+/// The misbehaviour that the annotation `identity` of the object asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Mischief {
-    /// Not at all: it grants the host's own credentials.
+    /// None: it grants the host's own credentials.
     #[default]
     Behave,
-    /// Says no, after making requests.
+    /// Denies after making requests.
     Wish,
     /// Panics with a message.
     Panic,
     /// Never returns.
     Loop,
-    /// Waits for nothing.
+    /// Returns no requests and no conclusion.
     Stall,
     /// Returns a text that is not UTF-8.
     Garbage,
-    /// Asks something new in every step.
+    /// Asks a new question in every step.
     AskForEver,
-    /// Grants a session that it made up.
+    /// Grants an invented session.
     Invent,
-    /// Grants the session that the annotation `handle` names: that of another pass.
+    /// Grants the session that the annotation `handle` names, which belongs to another pass.
     Steal,
-    /// Releases what is not being deleted.
+    /// Releases an object that is not being deleted.
     Release,
 }
 
-/// Misbehaves.
+/// Misbehaves as the object asks.
 #[polity_sdk::policy(identity)]
 pub async fn judge(cx: Context<Guarded, Config>) -> Result<Judgement, Failure> {
     let granted = |handle: &str| Ok(Judgement::granted(handle, Next::settled()));
@@ -115,7 +115,7 @@ fn mischief(cx: &Context<Guarded, Config>) -> Mischief {
     Mischief::deserialize(name).expect("a mischief that there is")
 }
 
-/// What it says of itself: no needs, so that every binding takes it.
+/// The manifest. It has no needs, so every binding accepts it.
 pub fn manifest() -> Manifest {
     Manifest::identity(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")).config::<Config>()
 }

@@ -1,11 +1,11 @@
-//! A policy that behaves, with whatever a test writes into its compiled bytes for the CustomResourceDefinition of its
-//! manifest. Only for tests.
+//! A policy that behaves. A test writes the CustomResourceDefinition of its manifest into its compiled bytes.
+//! For tests only.
 
 use std::hint::black_box;
 
 use polity_sdk::prelude::*;
 
-/// Any object will do.
+/// Any object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Any {
     /// What identifies it.
@@ -32,9 +32,9 @@ pub async fn look(cx: Context<Any, Config>) -> Result<Next, Failure> {
     Ok(Next::settled())
 }
 
-/// Bytes that a test may write: enough for some definitions.
+/// The bytes that a test may write: enough for some definitions.
 const ROOM: usize = 16 << 10;
-/// What stands there before it does.
+/// The mark that a test replaces.
 const MARK: &[u8] = b"this-is-the-crd-of-the-manifest";
 /// The definition, with blanks after it.
 static CRD: [u8; ROOM] = {
@@ -47,7 +47,7 @@ static CRD: [u8; ROOM] = {
     room
 };
 
-/// A manifest past what the SDK writes.
+/// A manifest that the SDK cannot write.
 pub struct Written(String);
 
 impl Written {
@@ -57,7 +57,7 @@ impl Written {
     }
 }
 
-/// What it says of itself: no needs, so that every binding takes it.
+/// The manifest. It has no needs, so every binding accepts it.
 pub fn manifest() -> Written {
     let manifest = Manifest::lifecycle(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")).config::<Config>();
     let written = String::from_utf8_lossy(black_box(&CRD)).into_owned();

@@ -1,4 +1,4 @@
-//! A retry policy that misbehaves in the way its configuration names. Only for tests.
+//! A retry policy that misbehaves as its configuration says. For tests only.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -8,20 +8,20 @@ use polity_sdk::prelude::*;
 /// A century, in seconds.
 const CENTURY: u64 = 100 * 365 * 24 * 3_600;
 
-/// How it misbehaves.
+/// The kinds of misbehaviour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mischief {
-    /// Not at all: seven seconds.
+    /// None: it waits seven seconds.
     #[default]
     Behave,
-    /// Says that the next try is five seconds ago.
+    /// Sets the next try five seconds ago.
     Negative,
-    /// Says at once.
+    /// Waits no time.
     Zero,
-    /// Says in a hundred years.
+    /// Waits a hundred years.
     Century,
-    /// Says when the numbers end.
+    /// Waits the largest number.
     End,
     /// Panics with a message.
     Panic,
@@ -44,7 +44,7 @@ pub struct Config {
 pub fn decide(request: polity_sdk::RetryRequest<Config>) -> Duration {
     match request.config.mischief {
         Mischief::Behave => Duration::from_secs(7),
-        // What a number that has no sign makes of one that has.
+        // A negative number, read as an unsigned one.
         Mischief::Negative => Duration::from_millis((-5_000_i64).cast_unsigned()),
         Mischief::Zero => Duration::ZERO,
         Mischief::Century => Duration::from_secs(CENTURY),
@@ -65,7 +65,7 @@ pub fn decide(request: polity_sdk::RetryRequest<Config>) -> Duration {
     }
 }
 
-/// What it says of itself.
+/// The manifest.
 pub fn manifest() -> Manifest {
     Manifest::retry(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")).config::<Config>()
 }

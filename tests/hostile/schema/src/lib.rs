@@ -1,11 +1,11 @@
-//! A policy that behaves, with whatever a test writes into its compiled bytes for the schema of its configuration. Only
-//! for tests.
+//! A policy that behaves. A test writes the schema of its configuration into its compiled bytes. For tests
+//! only.
 
 use std::hint::black_box;
 
 use polity_sdk::prelude::*;
 
-/// Any object will do.
+/// Any object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Any {
     /// What identifies it.
@@ -21,7 +21,7 @@ impl Kind for Any {
     }
 }
 
-/// It takes whatever its schema lets through.
+/// The configuration. The policy accepts everything that its schema allows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Config {}
 
@@ -32,9 +32,9 @@ pub async fn look(cx: Context<Any, Config>) -> Result<Next, Failure> {
     Ok(Next::settled())
 }
 
-/// Bytes that a test may write.
+/// The bytes that a test may write.
 const ROOM: usize = 16 << 10;
-/// What stands there before it does.
+/// The mark that a test replaces.
 const MARK: &[u8] = b"this-is-the-schema-of-the-configuration";
 /// The schema, with blanks after it.
 static SCHEMA: [u8; ROOM] = {
@@ -47,7 +47,7 @@ static SCHEMA: [u8; ROOM] = {
     room
 };
 
-/// A manifest past what the SDK writes.
+/// A manifest that the SDK cannot write.
 pub struct Written(String);
 
 impl Written {
@@ -57,7 +57,7 @@ impl Written {
     }
 }
 
-/// What it says of itself: no needs, so that every binding takes it.
+/// The manifest. It has no needs, so every binding accepts it.
 pub fn manifest() -> Written {
     let manifest = Manifest::lifecycle(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
     let written = String::from_utf8_lossy(black_box(&SCHEMA)).into_owned();
