@@ -57,9 +57,9 @@ pub(crate) fn wished(request: &RetryRequest) -> Duration {
 
 /// How long to wait after so many failed reads in a row, which no retry policy is asked about: as after a `short`
 /// retry.
-pub fn after_failures(row: u32, uid: &str, retry_after: Option<u64>) -> Duration {
+pub fn after_failures(row: u32, uid: &str, wished: Option<Duration>) -> Duration {
     let wait = ladder(SHORT, LONGEST, row.saturating_sub(1), seed(uid, row));
-    wait.max(Duration::from_millis(retry_after.unwrap_or(0)))
+    wait.max(wished.unwrap_or_default())
 }
 
 /// How long until an object is tried again whose policy broke its contract so many times in a row.
@@ -131,6 +131,6 @@ mod tests {
         let minute = Duration::from_mins(1);
         assert_eq!(default_wait(&wish(Some(60_000))), minute);
         assert!(default_wait(&wish(None)) <= SHORT);
-        assert_eq!(after_failures(1, "u", Some(60_000)), minute);
+        assert_eq!(after_failures(1, "u", Some(minute)), minute);
     }
 }

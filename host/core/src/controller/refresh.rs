@@ -3,6 +3,8 @@
 //! A write that met a conflict says that the watch lags; one that was cut may stand. A pass that begins with what the cache
 //! shows would meet the same conflict, again and again until the watch has caught up.
 
+use std::time::Duration;
+
 use super::calls::Target;
 use super::keys::KeyState;
 use super::{Controller, Guard};
@@ -112,7 +114,8 @@ impl Controller {
             return self.start_soon(key);
         }
         state.freshness.failures = state.freshness.failures.saturating_add(1);
-        let wait = after_failures(state.freshness.failures, uid, failure.retry_after);
+        let wished = failure.retry_after.map(Duration::from_millis);
+        let wait = after_failures(state.freshness.failures, uid, wished);
         let at = self.now.boot + wait;
         self.queue.push_at(at, key.clone());
     }
