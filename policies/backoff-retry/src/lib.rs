@@ -1,9 +1,10 @@
-//! How long until the next try: exponential, with full jitter, a curve for each class and for failure codes where the
-//! binding sets one, and a cool-down.
+//! Decides how long an object waits until the next try: exponential backoff with full jitter, and a cool-down. Each
+//! class of retry has a curve; a binding can also set a curve for a failure code.
 //!
-//! The longest wait doubles with each try up to a cap, and the wait is anywhere between nothing and that: objects that
-//! failed together do not come back together. After so many tries in a row they stop for a cool-down, and then begin
-//! anew, in case what failed is in order again. All randomness is the seed that the host supplies.
+//! The longest wait doubles with each try up to a cap. The actual wait is anywhere between zero and the longest wait,
+//! so objects that failed together do not come back together. After a number of tries in a row comes a cool-down. Then
+//! the curve begins anew, because the cause of the failure may be gone. All randomness comes from the seed that the
+//! host supplies.
 
 #[cfg(not(target_arch = "wasm32"))]
 pub mod cases;

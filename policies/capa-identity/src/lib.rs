@@ -1,16 +1,16 @@
-//! Which AWS principal may act for an object, decided before anything else happens to it.
+//! Decides which AWS principal may act for an object, before anything else happens to the object.
 //!
-//! An AWSCluster names an identity; an identity says which namespaces may use it, and perhaps from which other identity
-//! its role is assumed. The policy follows that chain, requires that each link allows the cluster's namespace, describes
-//! the credentials to the host by name, and requires that they lead to the same account as ever. Only then is the
-//! lifecycle policy of the binding let through, whosever it is. Everything else is a denial; the only contact with the
-//! cloud before the verdict is the question whose credentials these are.
+//! An AWSCluster names an identity. The identity says which namespaces may use it, and can name the identity from
+//! which its role is assumed. The policy follows that chain, requires that each link allows the cluster's namespace,
+//! describes the credentials to the host by name, and requires that they always lead to the same account. Only then is
+//! the lifecycle policy of the binding called, whichever team wrote that. Everything else is a denial. Before the
+//! verdict the cloud gets only one question: whose credentials these are.
 //!
-//! A pass of an AWSCluster writes down what it found, on that cluster. A pass of any other object (an AWSMachine, another
-//! team's Machine) judges the cluster that the object belongs to in the same way, and writes nothing there.
+//! The pass of an AWSCluster records its findings on that cluster. The pass of any other object (an AWSMachine,
+//! another team's Machine) judges the cluster of the object in the same way, and writes nothing on the cluster.
 //!
-//! The flow is [`judge`]; each stage has a file of its own, and [`edges`] says which arrows of the drawing (CAPA-01 to
-//! CAPA-25, N1 to N12, P1 to P9) there are.
+//! The flow is [`judge`]. Each stage has a file of its own. [`edges`] lists the arrows of the drawing (CAPA-01 to
+//! CAPA-25, N1 to N12, P1 to P9).
 
 mod account;
 mod allowed;

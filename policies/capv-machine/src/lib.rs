@@ -1,11 +1,11 @@
 //! One virtual machine of a vSphere-style cloud: from nothing to *running with addresses*, and back to nothing.
 //!
-//! Every change of the cloud is a task. The policy never waits inside a pass: it writes the task down, asks to be
-//! called again, and does nothing else until that task has ended. So there is at most one changing call in a pass and
-//! at most one task in flight for a machine.
+//! Every change of the cloud is a task. The policy never waits inside a pass: it records the task, asks to be called
+//! again, and does nothing else until that task has ended. So a pass makes at most one change, and a machine has at
+//! most one task in flight.
 //!
-//! The flow is [`reconcile`]; each stage has a file of its own, and [`edges`] says which arrows of the drawing
-//! (CAPV-01 to CAPV-41) there are.
+//! The flow is [`reconcile`]. Each stage has a file of its own. [`edges`] lists the arrows of the drawing (CAPV-01 to
+//! CAPV-41).
 
 mod backoff;
 #[cfg(not(target_arch = "wasm32"))]

@@ -1,13 +1,14 @@
-//! One machine of a Kubernetes cluster, as Gardener's machine-controller-manager drives it: a VM is made through a
-//! driver, joins as a node, is supervised, and is taken down again step by step.
+//! One machine of a Kubernetes cluster, as Gardener's machine-controller-manager drives it. The policy creates a VM
+//! through a driver, waits until it joins as a node, supervises the node, and finally drains and deletes it.
 //!
-//! There is one step in a pass. Each writes down what comes next, so a crash resumes at the same step. The waits of the
-//! drawings (conflict, short, medium, long) are `retry`, so that the retry policy owns these periods; the resync of a
-//! machine that is as it should be, the rest of a frozen one and the look for a timeout are the policy's own.
+//! A pass takes one step. Each step records the next one, so after a crash the workflow goes on at the same step. The
+//! waits of the drawings (conflict, short, medium, long) are a `retry`, so the retry policy owns these periods. Three
+//! waits are the policy's own: the resync of a machine that is as it should be, the wait of a frozen machine, and the
+//! check for a timeout.
 //!
-//! The flow is [`reconcile`]: a creation in doubt and the freeze come first, then the class, then either the
-//! deletion flow or, on a live machine, health, node template and creation. Each stage has a file of its own;
-//! [`edges`] says which arrows of the drawings there are.
+//! The flow is [`reconcile`]. A creation in doubt and the freeze come first, then the class. Then follows the deletion
+//! flow or, for a live machine, health, node template and creation. Each stage has a file of its own. [`edges`] lists
+//! the arrows of the drawing.
 
 #[cfg(not(target_arch = "wasm32"))]
 pub mod cases;

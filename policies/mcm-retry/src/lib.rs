@@ -1,7 +1,8 @@
-//! How long until the next try, as the machine controller of the specification has it: fixed periods.
+//! Decides how long an object waits until the next try, as the machine controller of the specification does: fixed
+//! periods.
 //!
-//! The policies that ask for a retry say of which class it is; the periods are this policy's alone, so that changing one
-//! is an edit of the binding, and changing the way of waiting a swap of this component.
+//! A policy that asks for a retry names only the class of the retry. This policy alone owns the periods. So an edit of
+//! the binding changes a period, and another component changes the way of waiting.
 
 #[cfg(not(target_arch = "wasm32"))]
 pub mod cases;

@@ -1,9 +1,9 @@
-//! Whether machines are left alone because the API server of their cluster cannot be reached.
+//! Decides whether machines are left alone because the API server of their cluster cannot be reached.
 //!
-//! While it cannot, every node looks unhealthy, and replacing machines would only make it worse. The policy asks the host
-//! whether the API server answers. Once it has not for a while, the `MachineSafety` is frozen; as soon
-//! as it does again, it is thawed. Each machine's own pass looks at the `MachineSafety`, so the change wakes them.
-//! The flow is [`reconcile`].
+//! While the API server cannot be reached, every node looks unhealthy, and replacing machines would make things worse.
+//! The policy asks the host whether the API server answers. When the API server has not answered for a while, the
+//! `MachineSafety` is frozen. As soon as the API server answers again, the `MachineSafety` is thawed. The pass of each
+//! machine reads the `MachineSafety`, so the change starts passes of the machines. The flow is [`reconcile`].
 
 #[cfg(not(target_arch = "wasm32"))]
 pub mod cases;

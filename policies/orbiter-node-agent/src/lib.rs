@@ -1,12 +1,12 @@
-//! The agent of one node, in the manner of CAOS Orbiter: it makes the packages of its own machine what orbiter wants
-//! them to be, and reboots where that needs a reboot.
+//! The agent of one node, in the manner of CAOS Orbiter. The agent brings the packages of its own machine to the
+//! versions that orbiter wants, and reboots the machine where a change needs a reboot.
 //!
-//! Before there is a Node the machine is prepared: packages, one reboot. From then on the agent follows the annotations
-//! of its Node. It changes nothing while it is not allowed to, and says that it is not ready before it begins: in a
-//! pass of its own, so that nobody can see the change before that. What must not be forgotten across its own reboots
-//! the machine remembers; the agent itself remembers nothing.
+//! Before the Node exists, the agent prepares the machine: packages, then one reboot. From then on the agent follows
+//! the annotations of its Node. The agent changes nothing until it is allowed to. Before a change it marks the node as
+//! not ready, in a pass of its own, so that nobody can see the change while the node is ready. The machine remembers
+//! everything that must survive a reboot; the agent itself remembers nothing.
 //!
-//! The flow is [`reconcile`]; [`edges`] says which arrows of the drawing there are.
+//! The flow is [`reconcile`]. [`edges`] lists the arrows of the drawing.
 
 #[cfg(not(target_arch = "wasm32"))]
 pub mod cases;

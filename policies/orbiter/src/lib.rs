@@ -1,13 +1,13 @@
-//! A Kubernetes cluster of machines in pools, in the manner of CAOS Orbiter: first the number of its machines and nodes
-//! is made right, then the versions of its packages, node by node.
+//! A Kubernetes cluster of machines in pools, in the manner of CAOS Orbiter. First the policy brings the number of
+//! machines and nodes to the wanted number. Then it brings their packages to the wanted versions, one node after another.
 //!
-//! What has to be done on a machine its node agent does. The two talk only through annotations of the Node, and the
-//! agent changes nothing while it is not allowed to. Which node is being changed stands in `status.changing` one pass
-//! before that node's flag is set, and until the flag was seen to be gone. So there is never more than one, whoever
-//! crashes, and whenever.
+//! The work on a machine is done by its node agent. The two communicate only through annotations of the Node, and the
+//! agent changes nothing until it is allowed to. `status.changing` names the node that is changed: it is written one
+//! pass before that node's flag is set, and cleared only after the flag was seen to be gone. So at most one node is
+//! changed at a time, whatever crashes and whenever.
 //!
-//! The flow is [`reconcile`]; each stage has a file of its own, and [`edges`] says which arrows of the drawing there
-//! are. A stage that has something to do ends the pass: [`Stop`] says why.
+//! The flow is [`reconcile`]. Each stage has a file of its own. [`edges`] lists the arrows of the drawing. A stage
+//! that has something to do ends the pass: [`Stop`] holds the reason.
 
 #[cfg(not(target_arch = "wasm32"))]
 pub mod cases;

@@ -1,11 +1,12 @@
 //! One virtual router, as Akanda's rug drives it: a state machine keeps one VM for the router alive and configured.
 //!
-//! Each pass executes one state and writes down the next, so that a crash or a restart goes on where it was, and
-//! nobody ever sees a state that was not reached. What the drawing calls an event is derived from the object by
-//! `events`: each becomes a letter in `status.queue`, and the state CALC_ACTION makes one action of them.
+//! Each pass executes one state and records the next, so after a crash or a restart the workflow goes on at the same
+//! state, and nobody ever sees a state that was not reached. `events` derives from the object the things that the
+//! drawing calls events. Each event becomes a letter in `status.queue`, and the state CALC_ACTION turns the letters
+//! into one action.
 //!
-//! The flow is [`reconcile`]: a boot in doubt comes before everything else, then debugging, then new events, then the
-//! state. Each state has a file of its own; [`edges`] says which arrows of the drawing there are.
+//! The flow is [`reconcile`]. A boot in doubt comes before everything else, then debugging, then new events, then the
+//! state. Each state has a file of its own. [`edges`] lists the arrows of the drawing.
 
 mod alive;
 mod boot;
