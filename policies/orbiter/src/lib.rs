@@ -1,5 +1,5 @@
-//! A Kubernetes cluster of machines in pools, in the manner of CAOS Orbiter. First the policy brings the number of
-//! machines and nodes to the wanted number. Then it brings their packages to the wanted versions, one node after another.
+//! A Kubernetes cluster of machines in pools, in the manner of CAOS Orbiter. First the policy corrects the number of
+//! machines and nodes. Then it brings their packages to the wanted versions, one node after another.
 //!
 //! The work on a machine is done by its node agent. The two communicate only through annotations of the Node, and the
 //! agent changes nothing until it is allowed to. `status.changing` names the node that is changed: it is written one
