@@ -13,6 +13,7 @@
 //! A kube client and a runtime take part: the same seed makes the same world, but not the same bytes of a recording.
 
 pub mod agents;
+pub mod backend;
 pub mod capa;
 pub mod hosts;
 pub mod mcm;
@@ -207,15 +208,20 @@ impl Site {
 
     /// Starts a host.
     pub fn start(&self) -> Host {
-        self.process(None)
+        self.process(self.hosts.clone(), None)
     }
 
     /// Starts a host with this one binding of its own, as `polity node-agent` is one.
     pub fn start_agent(&self, binding: Value) -> Host {
-        self.process(Some(local(binding)))
+        self.start_agent_by(self.hosts.clone(), binding)
     }
 
-    fn process(&self, local: Option<Object>) -> Host {
+    /// The same, which speaks to the API server by this client.
+    pub fn start_agent_by(&self, client: kube::Client, binding: Value) -> Host {
+        self.process(client, Some(local(binding)))
+    }
+
+    fn process(&self, client: kube::Client, local: Option<Object>) -> Host {
         let (ends, records) = (
             Arc::new(LastOutcomes::default()),
             Arc::<Mutex<Vec<PassRecord>>>::default(),
@@ -230,7 +236,7 @@ impl Site {
             recorder,
             notes: self.notes.checker(),
         };
-        let (running, wire) = self.run(self.hosts.clone(), 0, Box::new(watcher), local);
+        let (running, wire) = self.run(client, 0, Box::new(watcher), local);
         Host {
             handle: running.handle().clone(),
             ends,
@@ -272,17 +278,6 @@ impl Site {
         let running = host::Host::start_unguarded(config, self.guards);
         wire.outputs().are_of(running.abort_handle());
         (running, wire)
-    }
-
-    /// Starts a host that has this binding and no other, as `polity node-agent` does, and speaks to the API server by
-    /// this client.
-    pub fn drive_alone(
-        &self,
-        client: kube::Client,
-        binding: Value,
-        observer: Box<dyn Observer>,
-    ) -> (host::Running, Wire) {
-        self.run(client, 0, observer, Some(local(binding)))
     }
 
     /// Plays the kubelets of the simulated cloud's machines from now on.

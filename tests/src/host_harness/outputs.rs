@@ -1,4 +1,5 @@
-//! What a host process puts out, counted: so that it can crash right after its nth output.
+//! What a host process puts out, counted: so that it can crash right after its nth output, or never hear what came of
+//! it.
 //!
 //! An output is a write to the API server or a call that changes a cloud, once it has happened and before anybody is
 //! told of it.
@@ -19,9 +20,22 @@ pub struct Outputs(Arc<Mutex<Fuse>>);
 
 #[derive(Default)]
 struct Fuse {
+    /// So many there were.
+    made: u64,
     /// So many outputs are left to the process; none: any number.
     left: Option<u64>,
+    /// So many outputs, and the answer of the last of them is lost.
+    answered: Option<u64>,
     process: Option<AbortHandle>,
+}
+
+/// What becomes of the answer to an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// It arrives.
+    Yes,
+    /// It is lost on its way.
+    No,
 }
 
 impl Outputs {
@@ -35,15 +49,33 @@ impl Outputs {
         self.fuse(|fuse| fuse.left = left);
     }
 
+    /// The process never hears what came of the last of so many more outputs.
+    pub fn lose_the_answer_of(&self, nth: u64) {
+        self.fuse(|fuse| fuse.answered = Some(nth));
+    }
+
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.fuse(|fuse| fuse.made)
+    }
+
     /// One more.
-    pub fn made(&self) {
+    pub fn made(&self) -> Heard {
         self.fuse(|fuse| {
-            let Some(left) = &mut fuse.left else { return };
-            *left = left.saturating_sub(1);
-            if let (0, Some(process)) = (*left, &fuse.process) {
-                process.abort();
+            fuse.made += 1;
+            if let Some(left) = &mut fuse.left {
+                *left = left.saturating_sub(1);
+                if let (0, Some(process)) = (*left, &fuse.process) {
+                    process.abort();
+                }
             }
-        });
+            fuse.answered = fuse.answered.map(|left| left.saturating_sub(1));
+            if fuse.answered == Some(0) {
+                fuse.answered = None;
+                return Heard::No;
+            }
+            Heard::Yes
+        })
     }
 
     /// A cloud whose changes are counted.
@@ -67,8 +99,9 @@ impl Counted {
     async fn count(&self, changes: bool, mut answer: BoxFuture<'_, Answer>) -> Answer {
         // The effect comes first, the answer is on its way from then on.
         let answered = poll!(answer.as_mut());
-        if changes {
-            self.outputs.made();
+        if changes && self.outputs.made() == Heard::No {
+            // Whoever called gives up in the end.
+            return std::future::pending().await;
         }
         match answered {
             std::task::Poll::Ready(answer) => answer,

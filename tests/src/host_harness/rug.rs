@@ -1,6 +1,10 @@
 //! Routers as a team would have them governed: a binding with everything that `rug-router` may do, and what a router is.
 
+use polity_core::call::{CloudRequest, Session};
+use polity_sim::RouterView;
 use serde_json::{Value, json};
+
+use super::Site;
 
 /// The `apiVersion` of the kind.
 pub const RUG: &str = "rug.polity.dev/v1alpha1";
@@ -40,4 +44,25 @@ pub fn router(name: &str, numbers: &[u32]) -> Value {
         "apiVersion": RUG, "kind": "Router", "metadata": {"namespace": "default", "name": name},
         "spec": {"imageUUID": "image-1", "flavor": "small", "ports": ports(numbers)},
     })
+}
+
+/// Somebody removes a VM without asking Polity.
+///
+/// # Panics
+/// If the cloud refuses it.
+pub fn remove(site: &Site, vm: &RouterView) {
+    let request = CloudRequest {
+        session: Session {
+            cloud: "sim".to_owned(),
+            handle: None,
+            owner: vm.owner.clone(),
+            tenant: vm.tenant.clone(),
+            namespace: None,
+        },
+        operation: "router.delete".to_owned(),
+        arguments: json!({"id": vm.id}),
+        key: None,
+    };
+    let answer = site.inspect(|sim, now| sim.perform(now, &request).answer);
+    assert!(matches!(answer, Some(Ok(_))), "{answer:?}");
 }

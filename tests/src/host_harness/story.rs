@@ -1,21 +1,22 @@
-//! A scenario of a specification: one object, the host that drives it, and what somebody watching both sees.
+//! A scenario: objects, the host that drives them, and what somebody watching both sees. Where it is told says a
+//! [`Backend`]; most of them are about one object.
 
 use std::time::Duration;
 
 use polity::manifests::Manifests;
 use polity_core::call::Write;
-use polity_core::contract::{Act, Kind, ObjectDelete, ObjectRef, Precondition, Request};
+use polity_core::contract::{Act, ObjectDelete, ObjectRef, Precondition, Request};
+use polity_core::object::Object;
 use polity_core::projection;
 use polity_core::record::PassRecord;
 use polity_sim::{Millis, VmView};
 use serde_json::{Value, json};
 
+use super::backend::Backend;
 use super::{Host, Site};
 
 /// Between two looks at something awaited.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How long, in the time of the world, something is awaited.
-const PATIENCE: Duration = Duration::from_secs(2 * 3_600);
 
 /// One object and its host.
 pub struct Story {
@@ -23,41 +24,41 @@ pub struct Story {
     pub site: Site,
     /// The host; replaced where the story says that it crashes.
     pub host: Host,
+    /// How long something is awaited that does not come.
+    pub patience: Duration,
     object: ObjectRef,
     /// Passes of hosts that ended.
     before: Vec<PassRecord>,
 }
 
 impl Story {
-    /// A host with this binding, on a cloud like this. `object` is the one that the story is about; it is created later.
-    pub async fn begin(
-        mut site: Site,
-        binding: Value,
+    /// A host with these bindings, on a cloud like this. `object` is the one that the story is about; it is created
+    /// later.
+    pub async fn begin(on: &dyn Backend, sim: Value, bindings: Vec<Value>, object: &Value) -> Self {
+        Story::begin_among(on, sim, bindings, Vec::new(), object).await
+    }
+
+    /// The same, where these objects are there before the host.
+    pub async fn begin_among(
+        on: &dyn Backend,
+        sim: Value,
+        bindings: Vec<Value>,
+        objects: Vec<Value>,
         object: &Value,
-        recording: Option<&std::path::Path>,
     ) -> Self {
-        if let Some(folder) = recording {
-            site.record(folder);
-        }
+        let site = on.site(sim).await;
         let manifests = Manifests {
-            bindings: vec![binding],
+            bindings,
+            objects,
             ..Manifests::default()
         };
         site.apply(&manifests).await;
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let object = ObjectRef {
-            cluster: None,
-            kind: Kind {
-                api_version: text(&object["apiVersion"]),
-                kind: text(&object["kind"]),
-            },
-            namespace: object["metadata"]["namespace"].as_str().map(str::to_owned),
-            name: text(&object["metadata"]["name"]),
-        };
+        on.allow(&site, &manifests.bindings).await;
         Story {
             host: site.start(),
             site,
-            object,
+            patience: on.patience(),
+            object: Object::new(object.clone()).reference(),
             before: Vec::new(),
         }
     }
@@ -141,6 +142,15 @@ impl Story {
         old.crash().await;
     }
 
+    /// Starts another host if this one has ended by itself: whether it had.
+    pub async fn supervise(&mut self) -> bool {
+        let ended = self.host.has_ended();
+        if ended {
+            self.crash().await;
+        }
+        ended
+    }
+
     /// The host is killed; another starts after `meanwhile`.
     pub async fn without_a_host(&mut self, meanwhile: impl AsyncFnOnce(&Story)) {
         self.host.kill();
@@ -156,9 +166,9 @@ impl Story {
     /// Waits until this holds of the object.
     ///
     /// # Panics
-    /// If it does not within hours.
+    /// If it never does.
     pub async fn until(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
-        let end = tokio::time::Instant::now() + PATIENCE;
+        let end = tokio::time::Instant::now() + self.patience;
         loop {
             let object = self.object().await;
             if holds(&object) {
@@ -179,9 +189,9 @@ impl Story {
     /// Waits until the cloud's VMs are so.
     ///
     /// # Panics
-    /// If they are not within hours.
+    /// If they never are.
     pub async fn until_vms(&self, holds: impl Fn(&[VmView]) -> bool) -> Vec<VmView> {
-        let end = tokio::time::Instant::now() + PATIENCE;
+        let end = tokio::time::Instant::now() + self.patience;
         loop {
             let vms = self.site.vms();
             if holds(&vms) {
@@ -195,9 +205,9 @@ impl Story {
     /// Waits until the passes of the object so far are so.
     ///
     /// # Panics
-    /// If they are not within hours.
+    /// If they never are.
     pub async fn until_passes(&self, holds: impl Fn(&[PassRecord]) -> bool) {
-        let end = tokio::time::Instant::now() + PATIENCE;
+        let end = tokio::time::Instant::now() + self.patience;
         while !holds(&self.passes()) {
             assert!(
                 tokio::time::Instant::now() < end,
@@ -211,11 +221,11 @@ impl Story {
     /// Waits until everything is settled.
     ///
     /// # Panics
-    /// If it is not within hours.
+    /// If it never is.
     pub async fn settles(&self) {
         let stuck = self
             .site
-            .settles(&self.host, None, Millis::seconds(PATIENCE.as_secs()))
+            .settles(&self.host, None, Millis::seconds(self.patience.as_secs()))
             .await;
         assert!(stuck.is_empty(), "stuck: {}", stuck.join("; "));
     }
@@ -230,6 +240,15 @@ impl Story {
     /// The edges noted by each pass, without the prefix of the specification.
     pub fn edges(&self) -> Vec<String> {
         self.passes().iter().map(edges).collect()
+    }
+
+    /// The reasons of all Events that policies told, in order.
+    pub fn events(&self) -> Vec<String> {
+        let passes = self.passes();
+        let roles = passes.iter().flat_map(|pass| &pass.roles);
+        let conclusions = roles.filter_map(|role| role.conclusion.as_ref());
+        let events = conclusions.flat_map(|conclusion| &conclusion.events);
+        events.map(|event| event.reason.clone()).collect()
     }
 
     /// Every change of the cloud that was asked for, in order, answered or not.

@@ -1,6 +1,6 @@
 //! What lies between a host and its API server, and fails.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use kube::client::Body;
 use tokio::sync::watch;
 use tower::service_fn;
 
-use super::outputs::Outputs;
+use super::outputs::{Heard, Outputs};
 use crate::simulation::scenario::Rates;
 use crate::simulation::seed::Chance;
 
@@ -32,7 +32,7 @@ pub struct Wire {
     trouble: Arc<Mutex<Option<(Rates, Chance)>>>,
     cut: watch::Sender<u64>,
     held: watch::Sender<bool>,
-    requests: Arc<Mutex<BTreeSet<String>>>,
+    requests: Arc<Mutex<BTreeMap<String, usize>>>,
     outputs: Outputs,
 }
 
@@ -59,10 +59,14 @@ impl Wire {
 
     /// Everything that was ever requested: `GET /api/v1/nodes`, without queries.
     pub fn requests(&self) -> BTreeSet<String> {
-        self.requests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        requests.keys().cloned().collect()
+    }
+
+    /// How often this was requested.
+    pub fn times(&self, requested: &str) -> usize {
+        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        requests.get(requested).copied().unwrap_or_default()
     }
 
     /// Counts what the process on this connection puts out.
@@ -83,6 +87,11 @@ impl Wire {
     /// Whether watches stand still: what they have to say comes later.
     pub fn hold(&self, held: bool) {
         self.held.send_replace(held);
+    }
+
+    fn count(&self, requested: String) {
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        *requests.entry(requested).or_default() += 1;
     }
 
     /// A client on it.
@@ -124,10 +133,7 @@ impl Wire {
 
     async fn pass(self, request: Request<Body>) -> Result<Response<StreamBody<Frames>>, BoxError> {
         let requested = format!("{} {}", request.method(), request.uri().path());
-        self.requests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(requested);
+        self.count(requested);
         let (fate, slow) = self.fate();
         tokio::time::sleep(Duration::from_millis(slow)).await;
         match fate {
@@ -146,10 +152,11 @@ impl Wire {
         };
         let counts = is_output(&request);
         let response = self.to.send(request).await?;
-        if counts {
-            self.outputs.made();
-        }
-        if matches!(fate, Fate::AnswerLost) {
+        let heard = match counts {
+            true => self.outputs.made(),
+            false => Heard::Yes,
+        };
+        if matches!(fate, Fate::AnswerLost) || heard == Heard::No {
             return Err(broken());
         }
         Ok(response.map(|body| match watches {

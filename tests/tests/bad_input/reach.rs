@@ -3,8 +3,9 @@
 
 use polity_core::contract::{Answer, Code, ObjectRef, Question, Request};
 use polity_core::record::{Outcome, PassRecord};
+use polity_tests::host_harness::backend::Embedded;
+use polity_tests::host_harness::mcm;
 use polity_tests::host_harness::story::Story;
-use polity_tests::host_harness::{Site, mcm};
 use polity_tests::stand::{Stand, condition_of, machine, machines, reference};
 use serde_json::{Value, json};
 
@@ -462,8 +463,14 @@ async fn a_template_of_another_tenant_makes_no_vm() {
 async fn victim() -> Story {
     let ten = json!({"min": "10s", "max": "10s"});
     let cloud = json!({"lag": "0ms", "machines": {"boot": ten, "join": ten}});
-    let site = Site::new(1, Some(cloud));
-    let story = Story::begin(site, mcm::machines(json!({"safety": ""})), &rival("rival"), None).await;
+    let machines = mcm::machines(json!({"safety": ""}));
+    let story = Story::begin(
+        &Embedded { recordings: None },
+        cloud,
+        vec![machines],
+        &rival("rival"),
+    )
+    .await;
     let rivals = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "rivals"}});
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "name": "web"},

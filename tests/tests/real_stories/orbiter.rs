@@ -12,13 +12,14 @@ use polity_core::contract::{Act, Event, EventType, ObjectRef, Request as PolicyR
 use polity_core::record::PassRecord;
 use polity_core::time::{Boot, Unix};
 use polity_sim::{Happened, PoolMachine, Simulated as _};
+use polity_tests::host_harness::backend::{account_of, allow_agent};
 use polity_tests::host_harness::orbiter::{self, ORBITER};
 use polity_tests::host_harness::{LEASE, Site};
 use polity_tests::kubernetes::{Assets, KubeServer};
 use polity_tests::stand::reference;
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, Setting, account_of, alike, allow_agent, condition, named, took};
+use crate::scene::{Scene, Setting, alike, condition, named, took};
 use crate::seen::{NODE, some};
 
 const ALLOWED: &str = "alpha.node.caos.ch/changes-allowed";

@@ -1,9 +1,8 @@
 //! Virtual routers: one VM for each, which comes up, comes back, is plugged, rebuilt, and gone before its router is.
 
-use polity_core::call::{CloudRequest, Session};
 use polity_core::contract::{Next, ObjectRef};
 use polity_sim::{RouterView, Sim, Simulated as _};
-use polity_tests::host_harness::rug::{RUG, binding, mac, port, ports, router};
+use polity_tests::host_harness::rug::{self, RUG, binding, mac, port, ports, router};
 use polity_tests::stand::reference;
 use serde_json::{Value, json};
 
@@ -100,25 +99,6 @@ fn vm(scene: &Scene) -> RouterView {
     vms[0].clone()
 }
 
-/// Somebody removes the only VM, without asking Polity.
-fn kill(scene: &Scene) {
-    let vm = vm(scene);
-    let request = CloudRequest {
-        session: Session {
-            cloud: "sim".to_owned(),
-            handle: None,
-            owner: vm.owner,
-            tenant: vm.tenant,
-            namespace: None,
-        },
-        operation: "router.delete".to_owned(),
-        arguments: json!({"id": vm.id}),
-        key: None,
-    };
-    let reply = simulated(scene, |sim, now| sim.perform(now, &request));
-    assert!(matches!(reply.answer, Some(Ok(_))), "{:?}", reply.answer);
-}
-
 fn simulated<T>(scene: &Scene, at: impl FnOnce(&mut Sim, u64) -> T) -> T {
     let clouds = scene.site.clouds.all();
     let mut simulated = clouds.iter().filter_map(|cloud| cloud.simulation());
@@ -139,7 +119,7 @@ async fn lives(scene: &mut Scene) {
 
     let first = made["status"]["instance"].clone();
     let before = done(scene, &r1);
-    kill(scene);
+    rug::remove(&scene.site, &vm(scene));
     let back = until_it_rests(scene, &r1, |router| router["status"]["instance"] != first).await;
     scene.sees("another VM runs", some(&back, &ROUTER));
     assert_eq!(way(scene, &r1, before), ["08", "13", "17", "21"]);

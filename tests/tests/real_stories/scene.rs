@@ -1,8 +1,8 @@
-//! Where a story is told: a cluster, the host on it, a simulated cloud with kubelets, and eyes for what people see.
+//! A story of several objects, and eyes for what people see of them. Where it is told says a backend, as of every story.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -10,40 +10,20 @@ use http::header::ACCEPT;
 use kube::ResourceExt as _;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, WatchParams};
 use kube::client::Body;
-use polity::clock::Clock;
-use polity::engine::Handle;
-use polity::host::Running;
-use polity::manifests::Manifests;
-use polity::observer::Observer;
-use polity::rbac::Allowed;
-use polity_core::binding::{BindingSpec, PolicyId};
 use polity_core::call::{Scope, WatchEvent, Write};
-use polity_core::contract::{
-    Act, Ask, Kind, Manifest, ObjectDelete, ObjectRef, Precondition, Question, Request,
-};
+use polity_core::contract::{Act, Ask, Kind, ObjectDelete, ObjectRef, Precondition, Question, Request};
 use polity_core::object::Object;
 use polity_core::record::PassRecord;
-use polity_sandbox::Policy;
-use polity_tests::evidence::wrong_notes;
-use polity_tests::guests;
-use polity_tests::host_harness::wire::Wire;
-use polity_tests::host_harness::{LEASE, Site};
+use polity_tests::host_harness::backend::{Backend, Embedded, RealServer, node_of};
+use polity_tests::host_harness::story::Story;
+use polity_tests::host_harness::{Host, Site};
 use polity_tests::kubernetes::{Assets, KubeServer};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::seen;
 
-/// The cloud is drawn from it.
-const SEED: u64 = 1;
-/// What has not come by then does not come. Nothing is measured by it: a real server may share its machine with compilers.
-const PATIENCE: Duration = Duration::from_secs(60);
-const PATIENCE_WITH_A_REAL_SERVER: Duration = Duration::from_secs(300);
-
-/// The host's service account on a real server.
-const ACCOUNT: (&str, &str) = ("polity-system", "polity");
-
-/// After a list that was refused for now.
+/// Between two looks at passes, and after a list that was refused for now.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// What there is before a story begins.
@@ -61,75 +41,48 @@ pub(crate) struct Setting {
     pub(crate) agents: Vec<Value>,
 }
 
-/// A cluster with a host.
+/// A story of several objects: what is compared of it, and what of it goes.
 pub(crate) struct Scene {
-    /// The cluster and the cloud.
-    pub(crate) site: Site,
-    passes: watch::Receiver<Vec<PassRecord>>,
+    story: Story,
     gone: watch::Receiver<Vec<(ObjectRef, u64)>>,
     turns: Vec<(String, Value)>,
-    patience: Duration,
-    handle: Handle,
-    host: Running,
-    witness: watch::Sender<Vec<PassRecord>>,
     agents: BTreeMap<String, Agent>,
+}
+
+impl Deref for Scene {
+    type Target = Story;
+
+    fn deref(&self) -> &Story {
+        &self.story
+    }
 }
 
 /// The agent of a node.
 struct Agent {
     binding: Value,
     client: kube::Client,
-    running: Option<(Running, Wire)>,
-    /// What agents that have ended requested of the API server.
+    running: Option<Host>,
+    /// What agents that have ended requested of the API server, and their passes.
     requested: BTreeSet<String>,
+    before: Vec<PassRecord>,
 }
 
 /// Tells a story on the embedded API, then on a real one, and compares what was seen at its turns.
 pub(crate) fn alike(setting: impl Fn() -> Setting, story: impl AsyncFn(&mut Scene)) {
-    let embedded = virtual_time().block_on(async {
-        let setting = setting();
-        let site = Site::new(SEED, Some(cloud(&setting.trouble)));
-        let clients = setting.agents.iter().map(|_| site.client()).collect();
-        let mut scene = Scene::open(site, &setting, clients, PATIENCE, async |_| {}).await;
+    let tell = async |on: &dyn Backend| {
+        let mut scene = Scene::open(on, &setting()).await;
         story(&mut scene).await;
         scene.close().await
-    });
+    };
+    let embedded = virtual_time().block_on(tell(&Embedded { recordings: None }));
     // A panic from here on is that of the real server.
     eprintln!("told on the embedded API: {:?}", std::thread::current().name());
     let assets = match Assets::find_with_controllers() {
         Ok(assets) => assets,
         Err(skip) => return skip.print(),
     };
-    let mut server = KubeServer::start(&assets, tempfile::tempdir().expect("a folder"));
-    let real = real_time().block_on(async {
-        let (setting, clock) = (setting(), Arc::new(Clock::real()));
-        let (client, hosts) = (
-            server.client().await,
-            server.client_of(ACCOUNT.0, ACCOUNT.1).await,
-        );
-        let mut clients = Vec::new();
-        for agent in &setting.agents {
-            let (namespace, name) = account_of(agent);
-            clients.push(server.client_of(namespace, &name).await);
-        }
-        let site = Site::on(client, hosts.clone(), clock, SEED, Some(cloud(&setting.trouble)));
-        let prepare = async |site: &Site| {
-            tokio::task::block_in_place(|| server.start_controllers());
-            allow(site, ACCOUNT, Allowed::for_any_host(LEASE), &setting.bindings).await;
-            for agent in &setting.agents {
-                allow_agent(site, agent).await;
-            }
-            let secrets = http::Request::get("/api/v1/secrets")
-                .body(Vec::new())
-                .expect("a request");
-            let refused = hosts.request_text(secrets).await;
-            assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 403));
-        };
-        let patience = PATIENCE_WITH_A_REAL_SERVER;
-        let mut scene = Scene::open(site, &setting, clients, patience, prepare).await;
-        story(&mut scene).await;
-        scene.close().await
-    });
+    let server = KubeServer::start(&assets, tempfile::tempdir().expect("a folder"));
+    let real = real_time().block_on(tell(&RealServer::new(server)));
     assert!(!embedded.is_empty(), "nothing was compared");
     for (embedded, real) in embedded.iter().zip(&real) {
         assert_eq!(
@@ -140,46 +93,6 @@ pub(crate) fn alike(setting: impl Fn() -> Setting, story: impl AsyncFn(&mut Scen
         );
     }
     assert_eq!(embedded.len(), real.len());
-}
-
-/// The service account of a node's agent.
-pub(crate) fn account_of(agent: &Value) -> (&'static str, String) {
-    (ACCOUNT.0, format!("polity-node-{}", node_of(agent)))
-}
-
-/// Whose agent it is.
-fn node_of(agent: &Value) -> &str {
-    agent["spec"]["governs"]["name"].as_str().expect("a node")
-}
-
-/// Allows an agent's service account what `polity rbac --node` derives from its binding, and nothing else.
-pub(crate) async fn allow_agent(site: &Site, agent: &Value) {
-    let (namespace, name) = account_of(agent);
-    let bindings = std::slice::from_ref(agent);
-    allow(site, (namespace, &name), Allowed::for_a_node_agent(), bindings).await;
-}
-
-/// Allows a service account that, and what `polity rbac` derives from the bindings.
-async fn allow(site: &Site, account: (&str, &str), mut allowed: Allowed, bindings: &[Value]) {
-    for binding in bindings {
-        let spec: BindingSpec = serde_json::from_value(binding["spec"].clone()).expect("a binding");
-        let sources = [
-            &spec.policies.identity,
-            &spec.policies.lifecycle,
-            &spec.policies.retry,
-        ];
-        let files = sources.into_iter().flatten().flat_map(|source| &source.file);
-        let policies: Vec<_> = files
-            .map(|file| guests::load(file.trim_end_matches(".wasm")))
-            .collect();
-        let manifests: Vec<&Manifest> = policies.iter().map(|policy| &**policy.manifest()).collect();
-        let bound = allowed.bind(&site.cluster, LEASE, &spec, &manifests).await;
-        bound.expect("its kinds are served");
-    }
-    for object in allowed.objects(account.1, account) {
-        let applied = site.cluster.apply(&object).await;
-        applied.unwrap_or_else(|failure| panic!("{failure}: {object}"));
-    }
 }
 
 /// A cloud that answers at once and hides nothing.
@@ -209,90 +122,64 @@ fn real_time() -> tokio::runtime::Runtime {
 }
 
 impl Scene {
-    /// Applies the setting and starts the host and the agents, which speak by these clients. `prepare` is called in
-    /// between, once all kinds are there.
-    async fn open(
-        site: Site,
-        setting: &Setting,
-        clients: Vec<kube::Client>,
-        patience: Duration,
-        prepare: impl AsyncFnOnce(&Site),
-    ) -> Self {
-        let manifests = Manifests {
-            bindings: setting.bindings.clone(),
-            objects: setting.objects.clone(),
-            ..Manifests::default()
+    /// Applies the setting and starts the host and the agents.
+    async fn open(on: &dyn Backend, setting: &Setting) -> Self {
+        let (bindings, objects) = (setting.bindings.clone(), setting.objects.clone());
+        let about = &setting.bindings[0];
+        let story = Story::begin_among(on, cloud(&setting.trouble), bindings, objects, about).await;
+        story.site.play_kubelets();
+        let mut scene = Scene {
+            gone: deaths(&story.site, &setting.mortals).await,
+            story,
+            turns: Vec::new(),
+            agents: BTreeMap::new(),
         };
-        site.apply(&manifests).await;
-        prepare(&site).await;
-        let (ended, passes) = watch::channel(Vec::new());
-        let (host, _) = site.drive(0, Box::new(Witness(ended.clone())));
-        site.play_kubelets();
-        let agents = setting.agents.iter().zip(clients);
-        let agents = agents.map(|(binding, client)| {
+        for binding in &setting.agents {
             let agent = Agent {
                 binding: binding.clone(),
-                client,
+                client: on.agent(&scene.site, binding).await,
                 running: None,
                 requested: BTreeSet::new(),
+                before: Vec::new(),
             };
-            (node_of(binding).to_owned(), agent)
-        });
-        let agents: BTreeMap<String, Agent> = agents.collect();
-        let nodes: Vec<String> = agents.keys().cloned().collect();
-        let mut scene = Scene {
-            gone: deaths(&site, &setting.mortals).await,
-            site,
-            passes,
-            turns: Vec::new(),
-            patience,
-            handle: host.handle().clone(),
-            host,
-            witness: ended,
-            agents,
-        };
-        nodes.iter().for_each(|node| scene.start_agent(node));
+            scene.agents.insert(node_of(binding).to_owned(), agent);
+            scene.start_agent(node_of(binding));
+        }
         scene
     }
 
     /// Lets the host and the agents finish; what was seen at the turns.
-    async fn close(mut self) -> Vec<(String, Value)> {
-        let agents = std::mem::take(&mut self.agents).into_values();
-        let agents = agents.filter_map(|agent| agent.running);
-        for (agent, _) in agents {
-            agent.handle().stop();
-            agent.stopped().await.expect("an agent ends");
+    async fn close(self) -> Vec<(String, Value)> {
+        for agent in self.agents.into_values() {
+            if let Some(agent) = agent.running {
+                agent.stop().await;
+            }
         }
-        self.handle.stop();
-        self.host.stopped().await.expect("the host ends");
-        let wrong: Vec<String> = self.passes.borrow().iter().flat_map(wrong_notes).collect();
-        assert_eq!(wrong, [""; 0]);
+        self.story.host.stop().await;
         self.turns
     }
 
     /// The agent of a node starts.
     pub(crate) fn start_agent(&mut self, node: &str) {
         let agent = self.agents.get_mut(node).expect("its binding is in the setting");
-        let witness = Box::new(Witness(self.witness.clone()));
-        let running = self
-            .site
-            .drive_alone(agent.client.clone(), agent.binding.clone(), witness);
-        agent.running = Some(running);
+        let (client, binding) = (agent.client.clone(), agent.binding.clone());
+        agent.running = Some(self.story.site.start_agent_by(client, binding));
     }
 
     /// The agent of a node ends, in the middle of whatever it does.
     pub(crate) async fn kill_agent(&mut self, node: &str) {
         let agent = self.agents.get_mut(node).expect("its binding is in the setting");
-        let (running, wire) = agent.running.take().expect("it runs");
-        running.abort();
-        let _ = running.stopped().await;
-        agent.requested.extend(wire.requests());
+        let running = agent.running.take().expect("it runs");
+        running.kill();
+        agent.requested.extend(running.wire.requests());
+        agent.before.extend(running.news());
+        running.crash().await;
     }
 
     /// What the agent of a node has requested of the API server: `PATCH /api/v1/nodes/n`.
     pub(crate) fn requested_by(&self, node: &str) -> BTreeSet<String> {
         let agent = &self.agents[node];
-        let now = agent.running.as_ref().map(|(_, wire)| wire.requests());
+        let now = agent.running.as_ref().map(|host| host.wire.requests());
         let mut all = now.unwrap_or_default();
         all.extend(agent.requested.iter().cloned());
         all
@@ -384,12 +271,8 @@ impl Scene {
 
     /// Waits until this holds of the last pass of an object.
     pub(crate) async fn until_last_pass(&self, of: &ObjectRef, holds: impl Fn(&PassRecord) -> bool) {
-        let mut passes = self.passes.clone();
-        let so = |all: &Vec<PassRecord>| all.iter().rfind(|pass| is_of(pass, of)).is_some_and(&holds);
-        let seen = tokio::time::timeout(self.patience, passes.wait_for(so))
-            .await
-            .is_ok();
-        assert!(seen, "the passes of {of:?} took {:#?}", self.edges_of(of));
+        let last = |passes: Vec<PassRecord>| passes.last().is_some_and(&holds).then_some(());
+        self.until_passes_of(of, last).await;
     }
 
     /// Waits for a pass of an object, after its first `after` ones, of which this holds.
@@ -399,26 +282,31 @@ impl Scene {
         after: usize,
         holds: impl Fn(&PassRecord) -> bool,
     ) -> PassRecord {
-        let find = |all: &[PassRecord]| {
-            let own = all.iter().filter(|pass| is_of(pass, of));
-            own.skip(after).find(|pass| holds(pass)).cloned()
-        };
-        let mut passes = self.passes.clone();
-        let seen = tokio::time::timeout(self.patience, passes.wait_for(|all| find(all).is_some())).await;
-        match seen {
-            Ok(passes) => find(&passes.expect("the host runs")).expect("it is there"),
-            Err(_) => panic!("the passes of {of:?} took {:#?}", self.edges_of(of)),
+        let find = |passes: Vec<PassRecord>| passes.into_iter().skip(after).find(&holds);
+        self.until_passes_of(of, find).await
+    }
+
+    /// Waits until something is found among the passes of an object.
+    async fn until_passes_of<T>(&self, of: &ObjectRef, find: impl Fn(Vec<PassRecord>) -> Option<T>) -> T {
+        let end = tokio::time::Instant::now() + self.patience;
+        loop {
+            if let Some(found) = find(self.passes_of(of)) {
+                return found;
+            }
+            let more = tokio::time::Instant::now() < end;
+            assert!(more, "the passes of {of:?} took {:#?}", self.edges_of(of));
+            tokio::time::sleep(LOOK_AGAIN).await;
         }
     }
 
     /// The passes of an object so far.
     pub(crate) fn passes_of(&self, object: &ObjectRef) -> Vec<PassRecord> {
-        let passes = self.passes.borrow();
-        passes
-            .iter()
-            .filter(|pass| is_of(pass, object))
-            .cloned()
-            .collect()
+        let agents = self.agents.values().map(|agent| &agent.running);
+        let running = agents.flatten().chain([&self.story.host]);
+        let now = running.flat_map(|host| host.passes_of(&object.name));
+        let before = self.agents.values().flat_map(|agent| agent.before.clone());
+        let all = before.chain(now);
+        all.filter(|pass| is_of(pass, object)).collect()
     }
 
     fn edges_of(&self, object: &ObjectRef) -> Vec<String> {
@@ -457,19 +345,6 @@ impl Scene {
             json!({"columns": head.collect::<Value>(), "rows": rows.iter().map(row).collect::<Value>()});
         self.sees(turn, seen::masked(&shown));
     }
-}
-
-/// Sees the passes of the host.
-struct Witness(watch::Sender<Vec<PassRecord>>);
-
-impl Observer for Witness {
-    fn passed(&mut self, record: &PassRecord) {
-        self.0.send_modify(|passes| passes.push(record.clone()));
-    }
-
-    fn policy_loaded(&mut self, _: &PolicyId, _: &Policy, _: &[u8]) {}
-
-    fn report(&mut self, _: &str) {}
 }
 
 /// Follows the deletions of these kinds from now on. Not by the host's watches: those show no Secrets.

@@ -1,14 +1,16 @@
 //! capv-machine: (g) 1 to 15 of its specification, and what (i) adds to them.
 
-use std::path::Path;
 use std::time::Duration;
 
 use polity_core::contract::{Code, Next};
 use polity_core::time::{Boot, millis};
-use polity_tests::host_harness::Site;
+use polity_sdk::{RECONCILE_FAILED, RECONCILED};
+use polity_sim::Happened;
+use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::seeds::binding;
 use polity_tests::host_harness::story::{Story, edges};
 use polity_tests::specified::capv;
+use polity_tests::stand::condition_of;
 use serde_json::{Value, json};
 
 use crate::scenarios;
@@ -16,6 +18,7 @@ use crate::scenarios;
 scenarios! {
     scenario_01_create_to_ready,
     scenario_02_a_crash_between_clone_and_patch_makes_no_second_vm,
+    scenario_02_a_clone_in_doubt_whose_task_is_forgotten_is_known_by_its_vm,
     scenario_03_a_crash_while_the_clone_runs_ends_with_one_vm,
     scenario_03_a_second_clone_fails_on_the_name_and_the_first_is_adopted,
     scenario_04_an_expired_task_record_requeues_and_the_next_pass_goes_on,
@@ -24,17 +27,19 @@ scenarios! {
     scenario_06_an_unreachable_vcenter_fails_the_pass_and_clears_nothing,
     scenario_07_a_vm_removed_by_hand_is_made_anew_in_the_same_pass,
     scenario_07_a_vm_removed_by_hand_stays_missing_where_the_binding_says_so,
+    scenario_07_a_vm_that_was_only_out_of_sight_is_taken_back,
     scenario_08_deleting_a_running_vm_stops_it_destroys_it_and_lets_go,
     scenario_09_deleting_while_the_clone_runs_leaks_no_vm,
-    scenario_10_a_machine_that_never_had_a_vm_is_let_go_in_one_pass,
     scenario_11_metadata_drift_is_put_right_without_a_power_cycle,
     scenario_12_a_vm_powered_off_by_an_operator_is_started_again,
     scenario_13_a_vm_that_is_on_already_counts_as_started,
     scenario_14_an_unknown_task_state_fails_and_clears_nothing,
     scenario_15_a_stale_watch_starts_no_second_clone,
     capv_40_a_task_that_cannot_be_looked_at_is_asked_for_again,
+    capv_38_a_clone_that_never_arrived_is_made_once_that_is_certain;
+    short:
+    scenario_10_a_machine_that_never_had_a_vm_is_let_go_in_one_pass,
     capv_41_a_machine_that_somebody_else_holds_is_let_go_of_once,
-    capv_38_a_clone_that_never_arrived_is_made_once_that_is_certain,
 }
 
 fn machine() -> Value {
@@ -61,22 +66,22 @@ fn cloud(trouble: Value) -> Value {
     cloud
 }
 
-async fn begin(recording: Option<&Path>, trouble: Value, configuration: Value) -> Story {
+async fn begin(on: &dyn Backend, trouble: Value, configuration: Value) -> Story {
     let mut binding = binding();
     binding["spec"]["policies"]["lifecycle"]["configuration"] = configuration;
-    Story::begin(Site::new(1, Some(cloud(trouble))), binding, &machine(), recording).await
+    Story::begin(on, cloud(trouble), vec![binding], &machine()).await
 }
 
 /// A machine that is running with addresses.
-async fn running(recording: Option<&Path>, trouble: Value, configuration: Value) -> Story {
-    let story = begin(recording, trouble, configuration).await;
+async fn running(on: &dyn Backend, trouble: Value, configuration: Value) -> Story {
+    let story = begin(on, trouble, configuration).await;
     story.create(&machine()).await;
     story.until_is("status.phase", "Running").await;
     story
 }
 
-async fn scenario_01_create_to_ready(recording: Option<&Path>) {
-    let story = begin(recording, json!({}), json!({})).await;
+async fn scenario_01_create_to_ready(on: &dyn Backend) {
+    let story = begin(on, json!({}), json!({})).await;
     story.create(&machine()).await;
     let object = story.until_is("status.phase", "Running").await;
     story.settles().await;
@@ -96,9 +101,9 @@ async fn scenario_01_create_to_ready(recording: Option<&Path>) {
     assert_eq!(object["status"]["addresses"].as_array().map(Vec::len), Some(1));
 }
 
-async fn scenario_02_a_crash_between_clone_and_patch_makes_no_second_vm(recording: Option<&Path>) {
+async fn scenario_02_a_crash_between_clone_and_patch_makes_no_second_vm(on: &dyn Backend) {
     let slow = json!({"operation": "vm.clone", "nth": 1, "then": {"answerAfter": "4s"}});
-    let mut story = begin(recording, json!({"faults": [slow]}), json!({})).await;
+    let mut story = begin(on, json!({"faults": [slow]}), json!({})).await;
     story.create(&machine()).await;
     let first = story.until_vms(|vms| vms.len() == 1).await;
     story.crash().await;
@@ -113,13 +118,29 @@ async fn scenario_02_a_crash_between_clone_and_patch_makes_no_second_vm(recordin
     );
 }
 
-async fn scenario_03_a_crash_while_the_clone_runs_ends_with_one_vm(recording: Option<&Path>) {
+async fn scenario_02_a_clone_in_doubt_whose_task_is_forgotten_is_known_by_its_vm(on: &dyn Backend) {
+    let trouble = json!({
+        "faults": [{"operation": "vm.clone", "nth": 1, "then": "loseAnswer"}],
+        "taskRetention": "1s", "tasks": {"clone": {"min": "1s", "max": "1s"}},
+    });
+    let mut story = begin(on, trouble, json!({})).await;
+    story.create(&machine()).await;
+    let first = story.until_vms(|vms| vms.len() == 1).await;
+    story
+        .without_a_host(async |story| story.sleep(Duration::from_secs(60)).await)
+        .await;
+    story.until_is("status.phase", "Running").await;
+    assert_eq!(story.edges()[0], "37 03 11 15 17 22 24 25");
+    assert_eq!((clones(&story), &story.site.vms()[0].id), (1, &first[0].id));
+}
+
+async fn scenario_03_a_crash_while_the_clone_runs_ends_with_one_vm(on: &dyn Backend) {
     // For a while nobody can say what became of the clone.
     let faults = json!([
         {"operation": "vm.clone", "nth": 1, "then": "loseAnswer"},
         {"operation": "resolve", "count": 3, "then": {"fail": {"code": "unavailable"}}},
     ]);
-    let mut story = begin(recording, json!({"faults": faults, "lag": "3s"}), json!({})).await;
+    let mut story = begin(on, json!({"faults": faults, "lag": "3s"}), json!({})).await;
     story.create(&machine()).await;
     story.until_vms(|vms| vms.len() == 1).await;
     story.crash().await;
@@ -133,9 +154,9 @@ async fn scenario_03_a_crash_while_the_clone_runs_ends_with_one_vm(recording: Op
     );
 }
 
-async fn scenario_03_a_second_clone_fails_on_the_name_and_the_first_is_adopted(recording: Option<&Path>) {
+async fn scenario_03_a_second_clone_fails_on_the_name_and_the_first_is_adopted(on: &dyn Backend) {
     let lost = json!({"operation": "vm.clone", "nth": 1, "then": "loseAnswer"});
-    let mut story = begin(recording, json!({"faults": [lost]}), json!({})).await;
+    let mut story = begin(on, json!({"faults": [lost]}), json!({})).await;
     story.create(&machine()).await;
     let first = story.until_vms(|vms| vms.len() == 1).await;
     // As if the pending entry had been lost as well: somebody removed it.
@@ -156,10 +177,10 @@ async fn scenario_03_a_second_clone_fails_on_the_name_and_the_first_is_adopted(r
     );
 }
 
-async fn scenario_04_an_expired_task_record_requeues_and_the_next_pass_goes_on(recording: Option<&Path>) {
+async fn scenario_04_an_expired_task_record_requeues_and_the_next_pass_goes_on(on: &dyn Backend) {
     let clone = json!({"min": "3s", "max": "3s"});
     let trouble = json!({"taskRetention": "1s", "tasks": {"clone": clone}});
-    let story = begin(recording, trouble, json!({})).await;
+    let story = begin(on, trouble, json!({})).await;
     story.create(&machine()).await;
     story.until_is("status.phase", "Running").await;
     let passes = story.passes();
@@ -172,10 +193,10 @@ async fn scenario_04_an_expired_task_record_requeues_and_the_next_pass_goes_on(r
     assert_eq!(story.site.vms().len(), 1);
 }
 
-async fn scenario_05_a_clone_that_always_fails_is_tried_once_a_minute(recording: Option<&Path>) {
+async fn scenario_05_a_clone_that_always_fails_is_tried_once_a_minute(on: &dyn Backend) {
     let fails =
         json!({"operation": "vm.clone", "then": {"failTask": {"fault": "FileNotFound", "message": "no"}}});
-    let story = begin(recording, json!({"faults": [fails]}), json!({})).await;
+    let story = begin(on, json!({"faults": [fails]}), json!({})).await;
     story.create(&machine()).await;
     story.until_is("status.phase", "BackingOff").await;
     assert_eq!(
@@ -198,16 +219,9 @@ async fn scenario_05_a_clone_that_always_fails_is_tried_once_a_minute(recording:
     );
 }
 
-async fn scenario_05_without_backoff_a_clone_that_always_fails_is_tried_in_every_pass(
-    recording: Option<&Path>,
-) {
+async fn scenario_05_without_backoff_a_clone_that_always_fails_is_tried_in_every_pass(on: &dyn Backend) {
     let fails = json!({"operation": "vm.clone", "count": 5, "then": {"failTask": {"fault": "FileNotFound"}}});
-    let story = begin(
-        recording,
-        json!({"faults": [fails]}),
-        json!({"failureBackoff": "0"}),
-    )
-    .await;
+    let story = begin(on, json!({"faults": [fails]}), json!({"failureBackoff": "0"})).await;
     story.create(&machine()).await;
     story.until_is("status.phase", "Running").await;
     let again = |edges: &&String| *edges == "02 04 07 11 12 14 18 22 23";
@@ -216,9 +230,9 @@ async fn scenario_05_without_backoff_a_clone_that_always_fails_is_tried_in_every
     assert_eq!(story.site.vms().len(), 1);
 }
 
-async fn scenario_06_an_unreachable_vcenter_fails_the_pass_and_clears_nothing(recording: Option<&Path>) {
+async fn scenario_06_an_unreachable_vcenter_fails_the_pass_and_clears_nothing(on: &dyn Backend) {
     let trouble = json!({"outages": [{"from": "20m", "until": "40m"}]});
-    let story = running_at(recording, trouble, 25 * 60).await;
+    let story = running_at(on, trouble, 25 * 60).await;
     let before = story.object().await;
     story.request("1").await;
     let failed = |pass: &polity_core::record::PassRecord| matches!(&pass.next, Some(Next::Retry { failure: Some(f), .. }) if f.code == Code::Unavailable);
@@ -226,17 +240,28 @@ async fn scenario_06_an_unreachable_vcenter_fails_the_pass_and_clears_nothing(re
         .until_passes(|passes| passes.last().is_some_and(failed))
         .await;
     let after = story.object().await;
-    assert_eq!(after["status"]["machineRef"], before["status"]["machineRef"]);
-    assert_eq!(after["status"]["addresses"], before["status"]["addresses"]);
+    assert_eq!(
+        condition_of(&after, RECONCILED).expect("it is told")["status"],
+        "False"
+    );
+    assert_eq!(without_report(after), without_report(before));
     story.sleep(Duration::from_secs(30 * 60)).await;
     story.settles().await;
-    assert_eq!(story.object().await["status"]["phase"], "Running");
+    let back = story.object().await;
+    assert_eq!(back["status"]["phase"], "Running");
+    assert_eq!(
+        condition_of(&back, RECONCILED).expect("it is told")["status"],
+        "True"
+    );
+    let said = story.events();
+    let failed = said.iter().filter(|reason| *reason == RECONCILE_FAILED);
+    assert_eq!(failed.count(), 1, "said once: {said:?}");
     assert_eq!(story.site.vms().len(), 1);
 }
 
-async fn scenario_07_a_vm_removed_by_hand_is_made_anew_in_the_same_pass(recording: Option<&Path>) {
+async fn scenario_07_a_vm_removed_by_hand_is_made_anew_in_the_same_pass(on: &dyn Backend) {
     let trouble = json!({"events": [{"vm": "m-1", "at": "20m", "does": "vanish"}]});
-    let story = running(recording, trouble, json!({})).await;
+    let story = running(on, trouble, json!({})).await;
     let first = story.site.vms()[0].id.clone();
     story.until_vms(<[_]>::is_empty).await;
     story.request("1").await;
@@ -251,9 +276,9 @@ async fn scenario_07_a_vm_removed_by_hand_is_made_anew_in_the_same_pass(recordin
     assert_eq!(story.site.vms().len(), 1);
 }
 
-async fn scenario_07_a_vm_removed_by_hand_stays_missing_where_the_binding_says_so(recording: Option<&Path>) {
+async fn scenario_07_a_vm_removed_by_hand_stays_missing_where_the_binding_says_so(on: &dyn Backend) {
     let trouble = json!({"events": [{"vm": "m-1", "at": "20m", "does": "vanish"}]});
-    let story = running(recording, trouble, json!({"recreateMissing": false})).await;
+    let story = running(on, trouble, json!({"recreateMissing": false})).await;
     story.until_vms(<[_]>::is_empty).await;
     story.request("1").await;
     story
@@ -269,8 +294,34 @@ async fn scenario_07_a_vm_removed_by_hand_stays_missing_where_the_binding_says_s
     assert_eq!(story.acts().iter().filter(|act| *act == "vm.clone").count(), 1);
 }
 
-async fn scenario_08_deleting_a_running_vm_stops_it_destroys_it_and_lets_go(recording: Option<&Path>) {
-    let story = running(recording, json!({}), json!({})).await;
+async fn scenario_07_a_vm_that_was_only_out_of_sight_is_taken_back(on: &dyn Backend) {
+    let hidden = |operation: &str| {
+        let fail = json!({"fail": {"code": "not-found"}});
+        json!({"operation": operation, "from": "20m", "until": "40m", "then": fail})
+    };
+    let faults = [hidden("vm.get"), hidden("vm.find")];
+    let story = running(on, json!({"faults": faults}), json!({"recreateMissing": false})).await;
+    let id = story.site.vms()[0].id.clone();
+    story
+        .until("it is missing", |machine| {
+            machine["status"]["conditions"][0]["reason"] == "NotFound"
+        })
+        .await;
+    let missed = story.passes().len();
+    assert_eq!(story.edges()[missed - 1], "03 11 15 16 22");
+    story.until_is("status.phase", "Running").await;
+    let edges = story.edges().split_off(missed);
+    let (back, before) = edges.split_last().expect("a pass");
+    assert!(
+        before.iter().all(|edges| edges == "03 11 12 14 18 22"),
+        "{before:?}"
+    );
+    assert_eq!(back, "03 11 12 13 17 22 24 26 28 29");
+    assert_eq!((clones(&story), &story.site.vms()[0].id), (1, &id));
+}
+
+async fn scenario_08_deleting_a_running_vm_stops_it_destroys_it_and_lets_go(on: &dyn Backend) {
+    let story = running(on, json!({}), json!({})).await;
     let done = story.passes().len();
     story.delete().await;
     story.until("it is gone", Value::is_null).await;
@@ -286,8 +337,8 @@ async fn scenario_08_deleting_a_running_vm_stops_it_destroys_it_and_lets_go(reco
     assert!(story.site.vms().is_empty());
 }
 
-async fn scenario_09_deleting_while_the_clone_runs_leaks_no_vm(recording: Option<&Path>) {
-    let story = begin(recording, json!({}), json!({})).await;
+async fn scenario_09_deleting_while_the_clone_runs_leaks_no_vm(on: &dyn Backend) {
+    let story = begin(on, json!({}), json!({})).await;
     story.create(&machine()).await;
     story.until_is("status.phase", "Cloning").await;
     story.delete().await;
@@ -297,8 +348,8 @@ async fn scenario_09_deleting_while_the_clone_runs_leaks_no_vm(recording: Option
     assert!(story.site.vms().is_empty());
 }
 
-async fn scenario_10_a_machine_that_never_had_a_vm_is_let_go_in_one_pass(recording: Option<&Path>) {
-    let mut story = begin(recording, json!({}), json!({})).await;
+async fn scenario_10_a_machine_that_never_had_a_vm_is_let_go_in_one_pass(on: &dyn Backend) {
+    let mut story = begin(on, json!({}), json!({})).await;
     story.settles().await;
     let mut machine = machine();
     machine["metadata"]["finalizers"] = json!(["capv.polity.dev/machine"]);
@@ -314,8 +365,8 @@ async fn scenario_10_a_machine_that_never_had_a_vm_is_let_go_in_one_pass(recordi
     assert!(story.acts().is_empty());
 }
 
-async fn scenario_11_metadata_drift_is_put_right_without_a_power_cycle(recording: Option<&Path>) {
-    let story = running(recording, json!({}), json!({})).await;
+async fn scenario_11_metadata_drift_is_put_right_without_a_power_cycle(on: &dyn Backend) {
+    let story = running(on, json!({}), json!({})).await;
     let (done, acted) = (story.passes().len(), story.acts().len());
     let device = json!({"networkName": "prod", "dhcp4": true, "nameservers": ["198.51.100.1"]});
     story
@@ -330,28 +381,30 @@ async fn scenario_11_metadata_drift_is_put_right_without_a_power_cycle(recording
     assert_eq!(story.acts()[acted..], ["vm.reconfigure"]);
 }
 
-async fn scenario_12_a_vm_powered_off_by_an_operator_is_started_again(recording: Option<&Path>) {
+async fn scenario_12_a_vm_powered_off_by_an_operator_is_started_again(on: &dyn Backend) {
     let trouble = json!({"events": [{"vm": "m-1", "at": "15m", "does": "powerOff"}]});
-    let story = running_at(recording, trouble, 16 * 60).await;
+    let story = running_at(on, trouble, 16 * 60).await;
     let done = story.passes().len();
     story.request("1").await;
     story.until_passes(|passes| passes.len() > done + 2).await;
     story.settles().await;
-    let edges = story.edges();
-    assert_eq!(edges[done], "03 11 15 17 22 24 26 27");
     assert_eq!(
-        edges.last().map(String::as_str),
-        Some("03 11 15 17 22 24 26 28 29")
+        story.edges()[done..],
+        [
+            "03 11 15 17 22 24 26 27",
+            "02 04 06 11 15 17 22 24 26 28 30",
+            "03 11 15 17 22 24 26 28 29"
+        ]
     );
 }
 
-async fn scenario_13_a_vm_that_is_on_already_counts_as_started(recording: Option<&Path>) {
+async fn scenario_13_a_vm_that_is_on_already_counts_as_started(on: &dyn Backend) {
     // An operator turns it off, and is faster than the task that turns it on again.
     let trouble = json!({
         "events": [{"vm": "m-1", "at": "15m", "does": "powerOff"}, {"vm": "m-1", "at": "963s", "does": "powerOn"}],
         "faults": [{"operation": "vm.power-on", "nth": 2, "then": {"taskTakes": "10s"}}],
     });
-    let story = running_at(recording, trouble, 16 * 60).await;
+    let story = running_at(on, trouble, 16 * 60).await;
     let done = story.passes().len();
     story.request("1").await;
     story.until_passes(|passes| passes.len() > done + 1).await;
@@ -362,9 +415,9 @@ async fn scenario_13_a_vm_that_is_on_already_counts_as_started(recording: Option
     assert_eq!(story.acts().iter().filter(|act| *act == "vm.power-on").count(), 2);
 }
 
-async fn scenario_14_an_unknown_task_state_fails_and_clears_nothing(recording: Option<&Path>) {
+async fn scenario_14_an_unknown_task_state_fails_and_clears_nothing(on: &dyn Backend) {
     let odd = json!({"operation": "task.get", "nth": 1, "then": {"taskState": "paused"}});
-    let story = begin(recording, json!({"faults": [odd]}), json!({})).await;
+    let story = begin(on, json!({"faults": [odd]}), json!({})).await;
     story.create(&machine()).await;
     let before = story
         .until("a task is under way", |object| {
@@ -374,16 +427,14 @@ async fn scenario_14_an_unknown_task_state_fails_and_clears_nothing(recording: O
     story.until_passes(|passes| passes.len() > 1).await;
     assert_eq!(story.edges()[1], "02 04 09");
     assert!(matches!(story.passes()[1].next, Some(Next::Retry { .. })));
-    assert_eq!(
-        story.object().await["status"]["taskRef"],
-        before["status"]["taskRef"]
-    );
+    let after = story.object().await;
+    assert_eq!(without_report(after), without_report(before));
     story.until_is("status.phase", "Running").await;
     assert_eq!(story.site.vms().len(), 1);
 }
 
-async fn scenario_15_a_stale_watch_starts_no_second_clone(recording: Option<&Path>) {
-    let story = begin(recording, json!({}), json!({})).await;
+async fn scenario_15_a_stale_watch_starts_no_second_clone(on: &dyn Backend) {
+    let story = begin(on, json!({}), json!({})).await;
     story.settles().await;
     story.create(&machine()).await;
     story.until_passes(|passes| passes.len() == 1).await;
@@ -404,17 +455,17 @@ async fn scenario_15_a_stale_watch_starts_no_second_clone(recording: Option<&Pat
     assert_eq!(story.site.vms().len(), 1);
 }
 
-async fn capv_40_a_task_that_cannot_be_looked_at_is_asked_for_again(recording: Option<&Path>) {
+async fn capv_40_a_task_that_cannot_be_looked_at_is_asked_for_again(on: &dyn Backend) {
     let fails = json!({"operation": "task.get", "nth": 1, "then": {"fail": {"code": "unavailable"}}});
-    let story = begin(recording, json!({"faults": [fails]}), json!({})).await;
+    let story = begin(on, json!({"faults": [fails]}), json!({})).await;
     story.create(&machine()).await;
     story.until_is("status.phase", "Running").await;
     assert_eq!(story.edges()[..3], ["03 11 12 14 18 22 23", "02 40", "02 04 05"]);
     assert_eq!(story.site.vms().len(), 1);
 }
 
-async fn capv_41_a_machine_that_somebody_else_holds_is_let_go_of_once(recording: Option<&Path>) {
-    let mut story = begin(recording, json!({}), json!({})).await;
+async fn capv_41_a_machine_that_somebody_else_holds_is_let_go_of_once(on: &dyn Backend) {
+    let mut story = begin(on, json!({}), json!({})).await;
     story.settles().await;
     let mut machine = machine();
     machine["metadata"]["finalizers"] = json!(["capv.polity.dev/machine", "example.com/other"]);
@@ -436,9 +487,9 @@ async fn capv_41_a_machine_that_somebody_else_holds_is_let_go_of_once(recording:
     assert!(story.acts().is_empty());
 }
 
-async fn capv_38_a_clone_that_never_arrived_is_made_once_that_is_certain(recording: Option<&Path>) {
+async fn capv_38_a_clone_that_never_arrived_is_made_once_that_is_certain(on: &dyn Backend) {
     let lost = json!({"operation": "vm.clone", "nth": 1, "then": "loseRequest"});
-    let story = begin(recording, json!({"faults": [lost]}), json!({})).await;
+    let story = begin(on, json!({"faults": [lost]}), json!({})).await;
     story.create(&machine()).await;
     story.until_is("status.phase", "Running").await;
     story.settles().await;
@@ -448,9 +499,28 @@ async fn capv_38_a_clone_that_never_arrived_is_made_once_that_is_certain(recordi
     assert_eq!(story.site.vms().len(), 1);
 }
 
+/// An object without the condition that tells of its passes, and what differs with it.
+fn without_report(mut object: Value) -> Value {
+    let conditions = object["status"]["conditions"].as_array_mut();
+    conditions
+        .into_iter()
+        .for_each(|all| all.retain(|condition| condition["type"] != RECONCILED));
+    for other in ["resourceVersion", "annotations", "managedFields"] {
+        object["metadata"][other] = Value::Null;
+    }
+    object
+}
+
+/// How often the cloud was told to clone, whoever heard its answer.
+fn clones(story: &Story) -> usize {
+    let effects = story.site.effects();
+    let begun = effects.iter().filter(|effect| effect.what == Happened::Submitted);
+    begun.filter(|effect| effect.operation == "vm.clone").count()
+}
+
 /// A machine that runs, so many seconds after the world began.
-async fn running_at(recording: Option<&Path>, trouble: Value, seconds: u64) -> Story {
-    let story = running(recording, trouble, json!({})).await;
+async fn running_at(on: &dyn Backend, trouble: Value, seconds: u64) -> Story {
+    let story = running(on, trouble, json!({})).await;
     let then = Boot(seconds * 1_000);
     story.sleep(then - story.site.clock.now().boot).await;
     story

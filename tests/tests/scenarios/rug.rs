@@ -1,9 +1,10 @@
 //! rug-router: (g) 1 to 16 of its specification, what (i) adds to them, and what bad input gets.
 
 mod changing;
+mod crashes;
 mod doubts;
 mod ending;
-mod letters;
+pub(crate) mod letters;
 mod living;
 mod network;
 mod refusals;

@@ -1,10 +1,10 @@
 //! What `capa-identity` keeps the lifecycle policies of other teams from: a Machine that may not act is as if nobody
 //! governed it, in every account, and its cluster is written by nobody but its own binding.
 
-use std::path::Path;
 use std::time::Duration;
 
 use polity_core::record::{Outcome, PassRecord};
+use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::story::Story;
 use serde_json::{Value, json};
 
@@ -59,8 +59,8 @@ fn is_denied(pass: &PassRecord) -> bool {
 }
 
 /// The host with a team's binding alone, and a cluster whose role namespaces with the label `env: prod` may assume.
-async fn begin_as(team: &Team, recording: Option<&Path>, trouble: Value, configuration: Value) -> Story {
-    let story = begin_with(recording, trouble, (team.binding)(configuration)).await;
+async fn begin_as(team: &Team, on: &dyn Backend, trouble: Value, configuration: Value) -> Story {
+    let story = begin_with(on, trouble, (team.binding)(configuration)).await;
     let labelled = json!({"selector": {"matchLabels": {"env": "prod"}}});
     let spec = json!({"roleARN": INNER, "allowedNamespaces": labelled});
     story.create(&identity(ROLE, "tenants", spec)).await;
@@ -91,12 +91,12 @@ async fn lock(story: &Story, env: Option<&str>) {
     edit(story, &namespace("team", ""), labels).await;
 }
 
-async fn a_machine_of_aws_is_judged_by_its_cluster_and_says_so_on_itself_alone(recording: Option<&Path>) {
+async fn a_machine_of_aws_is_judged_by_its_cluster_and_says_so_on_itself_alone(on: &dyn Backend) {
     let like = json!({
         "apiVersion": "capa.polity.dev/v1alpha1", "kind": "AWSMachine",
         "metadata": {"namespace": "team", "name": "m-1"}, "spec": {"clusterName": "c-1"},
     });
-    let story = begin_with(recording, json!({}), judged_alone("AWSMachine", json!({}))).await;
+    let story = begin_with(on, json!({}), judged_alone("AWSMachine", json!({}))).await;
     story.create(&role("tenants", INNER, None)).await;
     story.create(&cluster(Some((ROLE, "tenants")))).await;
     let before = story.object().await;
@@ -117,8 +117,8 @@ async fn a_machine_of_aws_is_judged_by_its_cluster_and_says_so_on_itself_alone(r
     assert_eq!(story.object().await, before);
 }
 
-async fn acts_in_its_account(recording: Option<&Path>, team: &Team) {
-    let story = begin_as(team, recording, json!({}), json!({})).await;
+async fn acts_in_its_account(on: &dyn Backend, team: &Team) {
+    let story = begin_as(team, on, json!({}), json!({})).await;
     let before = story.object().await;
     let machine = running(&story, team).await;
     let vms = story.site.vms();
@@ -134,20 +134,16 @@ async fn acts_in_its_account(recording: Option<&Path>, team: &Team) {
     assert_eq!(story.object().await, before);
 }
 
-async fn a_machine_of_capv_acts_in_the_account_of_its_cluster_and_writes_nothing_on_it(
-    recording: Option<&Path>,
-) {
-    acts_in_its_account(recording, &CAPV).await;
+async fn a_machine_of_capv_acts_in_the_account_of_its_cluster_and_writes_nothing_on_it(on: &dyn Backend) {
+    acts_in_its_account(on, &CAPV).await;
 }
 
-async fn a_machine_of_mcm_acts_in_the_account_of_its_cluster_and_writes_nothing_on_it(
-    recording: Option<&Path>,
-) {
-    acts_in_its_account(recording, &MCM).await;
+async fn a_machine_of_mcm_acts_in_the_account_of_its_cluster_and_writes_nothing_on_it(on: &dyn Backend) {
+    acts_in_its_account(on, &MCM).await;
 }
 
-async fn leaves_no_trace(recording: Option<&Path>, team: &Team) {
-    let story = begin_as(team, recording, json!({}), json!({})).await;
+async fn leaves_no_trace(on: &dyn Backend, team: &Team) {
+    let story = begin_as(team, on, json!({}), json!({})).await;
     lock(&story, None).await;
     let before = story.object().await;
     let machine = machine(&story, team).await;
@@ -179,16 +175,16 @@ async fn leaves_no_trace(recording: Option<&Path>, team: &Team) {
     machine.until("it is gone", Value::is_null).await;
 }
 
-async fn a_machine_of_capv_that_may_not_act_makes_no_call_and_leaves_no_trace(recording: Option<&Path>) {
-    leaves_no_trace(recording, &CAPV).await;
+async fn a_machine_of_capv_that_may_not_act_makes_no_call_and_leaves_no_trace(on: &dyn Backend) {
+    leaves_no_trace(on, &CAPV).await;
 }
 
-async fn a_machine_of_mcm_that_may_not_act_makes_no_call_and_leaves_no_trace(recording: Option<&Path>) {
-    leaves_no_trace(recording, &MCM).await;
+async fn a_machine_of_mcm_that_may_not_act_makes_no_call_and_leaves_no_trace(on: &dyn Backend) {
+    leaves_no_trace(on, &MCM).await;
 }
 
-async fn is_left_as_it_is(recording: Option<&Path>, team: &Team) {
-    let story = begin_as(team, recording, json!({}), json!({})).await;
+async fn is_left_as_it_is(on: &dyn Backend, team: &Team) {
+    let story = begin_as(team, on, json!({}), json!({})).await;
     let machine = running(&story, team).await;
     let (before, seen) = (accounts(&story), machine.passes().len());
     lock(&story, None).await;
@@ -211,17 +207,17 @@ async fn is_left_as_it_is(recording: Option<&Path>, team: &Team) {
     assert!(story.site.vms().is_empty());
 }
 
-async fn a_machine_of_capv_that_may_not_act_any_more_is_left_as_it_is(recording: Option<&Path>) {
-    is_left_as_it_is(recording, &CAPV).await;
+async fn a_machine_of_capv_that_may_not_act_any_more_is_left_as_it_is(on: &dyn Backend) {
+    is_left_as_it_is(on, &CAPV).await;
 }
 
-async fn a_machine_of_mcm_that_may_not_act_any_more_is_left_as_it_is(recording: Option<&Path>) {
-    is_left_as_it_is(recording, &MCM).await;
+async fn a_machine_of_mcm_that_may_not_act_any_more_is_left_as_it_is(on: &dyn Backend) {
+    is_left_as_it_is(on, &MCM).await;
 }
 
 /// From the other account the VM cannot be seen: a policy that is let through makes it anew.
-async fn makes_no_second_vm(recording: Option<&Path>, team: &Team) {
-    let story = begin_as(team, recording, json!({}), json!({})).await;
+async fn makes_no_second_vm(on: &dyn Backend, team: &Team) {
+    let story = begin_as(team, on, json!({}), json!({})).await;
     story.edit_status(json!({"accountID": TEAM})).await;
     let machine = running(&story, team).await;
     let (before, seen) = (accounts(&story), machine.passes().len());
@@ -244,16 +240,16 @@ async fn makes_no_second_vm(recording: Option<&Path>, team: &Team) {
     assert_eq!(accounts(&story), before);
 }
 
-async fn a_machine_of_capv_makes_no_second_vm_in_another_account(recording: Option<&Path>) {
-    makes_no_second_vm(recording, &CAPV).await;
+async fn a_machine_of_capv_makes_no_second_vm_in_another_account(on: &dyn Backend) {
+    makes_no_second_vm(on, &CAPV).await;
 }
 
-async fn a_machine_of_mcm_makes_no_second_vm_in_another_account(recording: Option<&Path>) {
-    makes_no_second_vm(recording, &MCM).await;
+async fn a_machine_of_mcm_makes_no_second_vm_in_another_account(on: &dyn Backend) {
+    makes_no_second_vm(on, &MCM).await;
 }
 
-async fn a_machine_whose_identity_is_gone_waits_with_its_vm(recording: Option<&Path>) {
-    let story = begin_as(&CAPV, recording, json!({}), json!({})).await;
+async fn a_machine_whose_identity_is_gone_waits_with_its_vm(on: &dyn Backend) {
+    let story = begin_as(&CAPV, on, json!({}), json!({})).await;
     let machine = running(&story, &CAPV).await;
     let before = accounts(&story);
     delete(&story, &role("tenants", "", None)).await;
@@ -270,9 +266,9 @@ async fn a_machine_whose_identity_is_gone_waits_with_its_vm(recording: Option<&P
     );
 }
 
-async fn a_machine_whose_identity_is_gone_is_let_go_where_the_binding_says_so(recording: Option<&Path>) {
+async fn a_machine_whose_identity_is_gone_is_let_go_where_the_binding_says_so(on: &dyn Backend) {
     let orphans = json!({"orphanOnMissingIdentity": true});
-    let story = begin_as(&CAPV, recording, json!({}), orphans).await;
+    let story = begin_as(&CAPV, on, json!({}), orphans).await;
     let machine = running(&story, &CAPV).await;
     let (before, seen) = (accounts(&story), machine.passes().len());
     delete(&story, &role("tenants", "", None)).await;
@@ -292,8 +288,8 @@ async fn a_machine_whose_identity_is_gone_is_let_go_where_the_binding_says_so(re
     assert!(events.iter().any(said), "{events:#?}");
 }
 
-async fn a_machine_that_names_the_cluster_of_another_namespace_has_none(recording: Option<&Path>) {
-    let story = begin_as(&CAPV, recording, json!({}), json!({})).await;
+async fn a_machine_that_names_the_cluster_of_another_namespace_has_none(on: &dyn Backend) {
+    let story = begin_as(&CAPV, on, json!({}), json!({})).await;
     let mut foreign = cluster_named("theirs", Some((ROLE, "tenants")));
     foreign["metadata"]["namespace"] = "rivals".into();
     story.create(&foreign).await;
@@ -321,10 +317,10 @@ async fn a_machine_that_names_the_cluster_of_another_namespace_has_none(recordin
     assert_eq!(story.site.vms()[0].account.as_deref(), Some(TEAM));
 }
 
-async fn a_session_that_the_cloud_does_not_take_any_more_is_opened_anew(recording: Option<&Path>) {
+async fn a_session_that_the_cloud_does_not_take_any_more_is_opened_anew(on: &dyn Backend) {
     let revoked = json!({"fail": {"code": "unauthenticated", "message": "ExpiredToken: revoked"}});
     let fault = json!({"operation": "vm.reconfigure", "count": 1, "then": revoked});
-    let story = begin_as(&CAPV, recording, json!({"faults": [fault]}), json!({})).await;
+    let story = begin_as(&CAPV, on, json!({"faults": [fault]}), json!({})).await;
     let machine = running(&story, &CAPV).await;
     let passes = machine.passes();
     let opened: Vec<usize> = (0..passes.len())

@@ -1,13 +1,13 @@
 //! What bad input gets: identities that are not there, lead nowhere or lead elsewhere, and an identity policy that
 //! breaks its contract. A Machine that ran goes on, nothing is asked of the cloud, and both objects say why.
 
-use std::path::Path;
 use std::time::Duration;
 
 use polity_core::contract::Code;
 use polity_core::fault::FaultKind;
 use polity_core::merge::Part;
 use polity_core::record::{Outcome, PassRecord, WritePurpose};
+use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::story::Story;
 use polity_tests::specified::capa as specified;
 use serde_json::{Value, json};
@@ -31,8 +31,8 @@ scenarios! {
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// The tenant's cluster with a chain of identities, and a Machine in it that runs.
-async fn running(recording: Option<&Path>) -> Story {
-    let story = chained(recording, json!({})).await;
+async fn running(on: &dyn Backend) -> Story {
+    let story = chained(on, json!({})).await;
     bind(&story, capv_machines(json!({}))).await;
     story.create(&capv_machine()).await;
     Watched::new(&story, capv_machine())
@@ -86,52 +86,40 @@ async fn is_refused(story: Story, of: &Value, bad: Value, good: Value, edges: &s
 }
 
 /// The cluster names an identity that it should not.
-async fn names(recording: Option<&Path>, bad: Value, edges: &str, reason: &str) {
+async fn names(on: &dyn Backend, bad: Value, edges: &str, reason: &str) {
     let good = json!({"identityRef": {"kind": ROLE, "name": "outer", "namespace": null}});
     let bad = json!({"identityRef": bad});
-    is_refused(running(recording).await, &cluster(None), bad, good, edges, reason).await;
+    is_refused(running(on).await, &cluster(None), bad, good, edges, reason).await;
 }
 
-async fn an_unknown_kind_of_identity_is_refused(recording: Option<&Path>) {
+async fn an_unknown_kind_of_identity_is_refused(on: &dyn Backend) {
     let secret = json!({"kind": "Secret", "name": "outer"});
-    names(recording, secret, "01 02 04 06 P5", "UnknownIdentityKind").await;
+    names(on, secret, "01 02 04 06 P5", "UnknownIdentityKind").await;
 }
 
-async fn an_unknown_identity_is_refused(recording: Option<&Path>) {
+async fn an_unknown_identity_is_refused(on: &dyn Backend) {
     let nobody = json!({"kind": ROLE, "name": "nobody"});
-    names(
-        recording,
-        nobody,
-        "01 02 03 06",
-        "PrincipalCredentialRetrievalFailed",
-    )
-    .await;
+    names(on, nobody, "01 02 03 06", "PrincipalCredentialRetrievalFailed").await;
 }
 
-async fn an_identity_of_another_namespace_is_refused(recording: Option<&Path>) {
+async fn an_identity_of_another_namespace_is_refused(on: &dyn Backend) {
     let theirs = json!({"kind": ROLE, "name": "outer", "namespace": "rivals"});
-    names(recording, theirs, "01 02 03 06", "IdentityInOtherNamespace").await;
+    names(on, theirs, "01 02 03 06", "IdentityInOtherNamespace").await;
 }
 
-async fn a_controller_identity_of_another_name_is_refused(recording: Option<&Path>) {
+async fn a_controller_identity_of_another_name_is_refused(on: &dyn Backend) {
     let second = json!({"kind": CONTROLLER, "name": "second"});
-    names(
-        recording,
-        second,
-        "01 02 03 06",
-        "PrincipalCredentialRetrievalFailed",
-    )
-    .await;
+    names(on, second, "01 02 03 06", "PrincipalCredentialRetrievalFailed").await;
 }
 
 /// The source of the inner identity is one that it should not be.
-async fn leads_to(recording: Option<&Path>, bad: Value, edges: &str, reason: &str) {
-    leads_to_those(recording, &[], bad, edges, reason).await;
+async fn leads_to(on: &dyn Backend, bad: Value, edges: &str, reason: &str) {
+    leads_to_those(on, &[], bad, edges, reason).await;
 }
 
 /// As [`leads_to`], where that leads to these.
-async fn leads_to_those(recording: Option<&Path>, there: &[Value], bad: Value, edges: &str, reason: &str) {
-    let story = running(recording).await;
+async fn leads_to_those(on: &dyn Backend, there: &[Value], bad: Value, edges: &str, reason: &str) {
+    let story = running(on).await;
     for object in there {
         story.create(object).await;
     }
@@ -142,15 +130,15 @@ async fn leads_to_those(recording: Option<&Path>, there: &[Value], bad: Value, e
     is_refused(story, &inner, bad, good, &edges, reason).await;
 }
 
-async fn a_chain_that_loops_is_refused(recording: Option<&Path>) {
-    leads_to(recording, refer((ROLE, "outer")), "P7", "IdentityChainCycle").await;
+async fn a_chain_that_loops_is_refused(on: &dyn Backend) {
+    leads_to(on, refer((ROLE, "outer")), "P7", "IdentityChainCycle").await;
 }
 
-async fn a_source_of_an_unknown_kind_is_refused(recording: Option<&Path>) {
-    leads_to(recording, refer(("Secret", "keys")), "P5", "UnknownIdentityKind").await;
+async fn a_source_of_an_unknown_kind_is_refused(on: &dyn Backend) {
+    leads_to(on, refer(("Secret", "keys")), "P5", "UnknownIdentityKind").await;
 }
 
-async fn a_chain_that_is_too_long_is_refused(recording: Option<&Path>) {
+async fn a_chain_that_is_too_long_is_refused(on: &dyn Backend) {
     // With the two that stand before them, nine.
     let far: Vec<Value> = (3..=9)
         .map(|n| {
@@ -163,27 +151,20 @@ async fn a_chain_that_is_too_long_is_refused(recording: Option<&Path>) {
         })
         .collect();
     let edges = format!("{}P7", "N2 P8 P3 ".repeat(6));
-    leads_to_those(
-        recording,
-        &far,
-        refer((ROLE, "r-3")),
-        &edges,
-        "IdentityChainCycle",
-    )
-    .await;
+    leads_to_those(on, &far, refer((ROLE, "r-3")), &edges, "IdentityChainCycle").await;
 }
 
-async fn a_secret_that_lacks_a_key_is_refused(recording: Option<&Path>) {
+async fn a_secret_that_lacks_a_key_is_refused(on: &dyn Backend) {
     let mut half = access_key("AKIAFIRST");
     half["stringData"] = json!({"AccessKeyID": "AKIAFIRST"});
     let there = [half, keys(json!({}))];
     let reason = "PrincipalCredentialRetrievalFailed";
-    leads_to_those(recording, &there, refer((STATIC, "keys")), "N2 P8 06", reason).await;
+    leads_to_those(on, &there, refer((STATIC, "keys")), "N2 P8 06", reason).await;
 }
 
 /// A field that was dropped instead would leave what says something else: everybody may use the identity, say.
-async fn a_misspelt_field_never_gets_into_the_cluster(recording: Option<&Path>) {
-    let story = running(recording).await;
+async fn a_misspelt_field_never_gets_into_the_cluster(on: &dyn Backend) {
+    let story = running(on).await;
     let before = accounts(&story);
     let allowed = |allowed: Value| json!({"roleARN": INNER, "allowedNamespaces": allowed});
     let mut elsewhere = cluster(Some((ROLE, "outer")));
@@ -220,8 +201,8 @@ async fn a_misspelt_field_never_gets_into_the_cluster(recording: Option<&Path>) 
 }
 
 /// Fewer steps than it takes: every pass of the binding breaks off in the middle of the identity policy.
-async fn an_identity_policy_that_faults_lets_nothing_through(recording: Option<&Path>) {
-    let story = running(recording).await;
+async fn an_identity_policy_that_faults_lets_nothing_through(on: &dyn Backend) {
+    let story = running(on).await;
     let machine = Watched::new(&story, capv_machine());
     let (before, seen) = (accounts(&story), machine.passes().len());
     let mut binding = capv_machines(json!({}));

@@ -1,15 +1,15 @@
 //! What the scenarios share: three accounts and who may become whom in them, the bindings, and a tenant's objects.
 
-use std::path::Path;
 use std::time::Duration;
 
 use polity::manifests::Manifests;
 use polity_core::projection;
 use polity_core::record::PassRecord;
 use polity_sim::{Effect, VmView};
+use polity_tests::host_harness::backend::Backend;
 pub(crate) use polity_tests::host_harness::capa::CAPA;
 use polity_tests::host_harness::story::{Story, edges};
-use polity_tests::host_harness::{Site, capa, mcm, seeds};
+use polity_tests::host_harness::{capa, mcm, seeds};
 use polity_tests::passes::edges_of;
 pub(crate) use polity_tests::passes::{calls, lifecycle_ran, session};
 use polity_tests::simulation::bindings::MACHINES;
@@ -67,18 +67,15 @@ fn cloud(trouble: &Value) -> Value {
 }
 
 /// A host that judges AWSClusters, and the namespaces of the tenant, of another one, and of the controller.
-pub(crate) async fn begin(recording: Option<&Path>, trouble: Value, configuration: Value) -> Story {
-    begin_with(recording, trouble, clusters(configuration)).await
+pub(crate) async fn begin(on: &dyn Backend, trouble: Value, configuration: Value) -> Story {
+    begin_with(on, trouble, clusters(configuration)).await
 }
 
 /// As [`begin`], with another binding.
-pub(crate) async fn begin_with(recording: Option<&Path>, trouble: Value, binding: Value) -> Story {
-    let site = Site::new(1, Some(cloud(&trouble)));
-    let story = Story::begin(site, binding, &cluster(None), recording).await;
-    for name in ["capa-system", "team", "rivals"] {
-        story.create(&namespace(name, "prod")).await;
-    }
-    story
+pub(crate) async fn begin_with(on: &dyn Backend, trouble: Value, binding: Value) -> Story {
+    let namespaces = ["capa-system", "team", "rivals"].map(|name| namespace(name, "prod"));
+    let about = cluster(None);
+    Story::begin_among(on, cloud(&trouble), vec![binding], namespaces.into(), &about).await
 }
 
 /// Another binding beside that of AWSClusters.
@@ -219,8 +216,8 @@ pub(crate) fn access_key(id: &str) -> Value {
 }
 
 /// The tenant's cluster with the keys of a Secret.
-pub(crate) async fn with_keys(recording: Option<&Path>, trouble: Value) -> Story {
-    let story = begin(recording, trouble, json!({})).await;
+pub(crate) async fn with_keys(on: &dyn Backend, trouble: Value) -> Story {
+    let story = begin(on, trouble, json!({})).await;
     story.create(&access_key("AKIAFIRST")).await;
     story.create(&keys(json!({"list": ["team"]}))).await;
     story.create(&cluster(Some((STATIC, "keys")))).await;
@@ -238,8 +235,8 @@ pub(crate) async fn chain(story: &Story) {
 }
 
 /// The tenant's cluster with the end of that chain.
-pub(crate) async fn chained(recording: Option<&Path>, configuration: Value) -> Story {
-    let story = begin(recording, json!({}), configuration).await;
+pub(crate) async fn chained(on: &dyn Backend, configuration: Value) -> Story {
+    let story = begin(on, json!({}), configuration).await;
     chain(&story).await;
     story.create(&cluster(Some((ROLE, "outer")))).await;
     passes(&story, 1).await;

@@ -1,10 +1,10 @@
 //! (g) 1 to 5: machines that are made.
 
-use std::path::Path;
 use std::time::Duration;
 
 use polity_core::time::millis;
 use polity_tests::host_harness::BEGIN;
+use polity_tests::host_harness::backend::Backend;
 use polity_tests::specified::mcm as specified;
 use serde_json::json;
 
@@ -27,10 +27,12 @@ scenarios! {
     mcm_c05_a_vm_with_the_node_name_of_another_is_given_back,
     mcm_c17_a_vm_with_the_node_name_of_another_that_cannot_be_given_back_stays_on_record,
     scenario_05_a_machine_that_never_joins_fails,
+    erratum_01_a_machine_with_its_finalizer_is_made,
+    erratum_10_a_creation_that_is_not_finished_is_finished,
 }
 
-async fn scenario_01_create(recording: Option<&Path>) {
-    let story = running(recording, json!({}), json!({})).await;
+async fn scenario_01_create(on: &dyn Backend) {
+    let story = running(on, json!({}), json!({})).await;
     assert_eq!(
         told(&story),
         [
@@ -48,9 +50,9 @@ async fn scenario_01_create(recording: Option<&Path>) {
     assert_eq!(story.site.vms().len(), 1);
 }
 
-async fn scenario_02_a_creation_that_fails_twice_is_tried_again(recording: Option<&Path>) {
+async fn scenario_02_a_creation_that_fails_twice_is_tried_again(on: &dyn Backend) {
     let fails = json!({"operation": "machine.create", "count": 2, "then": {"fail": {"code": "unavailable"}}});
-    let story = planted(recording, json!({"faults": [fails]}), json!({})).await;
+    let story = planted(on, json!({"faults": [fails]}), json!({})).await;
     story.until_is(PHASE, "CrashLoopBackOff").await;
     story.until_is(PHASE, "Pending").await;
     story.until_is(PHASE, "Running").await;
@@ -67,10 +69,10 @@ async fn scenario_02_a_creation_that_fails_twice_is_tried_again(recording: Optio
     assert_eq!(made(&story), 1);
 }
 
-async fn scenario_03_without_quota_a_machine_fails_after_its_time_and_is_replaced(recording: Option<&Path>) {
+async fn scenario_03_without_quota_a_machine_fails_after_its_time_and_is_replaced(on: &dyn Backend) {
     let quota = json!({"fail": {"code": "resource-exhausted"}});
     let fails = json!({"operation": "machine.create", "until": "21m", "then": quota});
-    let story = planted(recording, json!({"faults": [fails]}), json!({})).await;
+    let story = planted(on, json!({"faults": [fails]}), json!({})).await;
     story.until_is(PHASE, "CrashLoopBackOff").await;
     story.until_is(PHASE, "Failed").await;
     let passes = story.passes();
@@ -105,9 +107,9 @@ async fn scenario_03_without_quota_a_machine_fails_after_its_time_and_is_replace
     assert_eq!(made(&story), 1);
 }
 
-async fn scenario_04_a_crash_after_the_creation_makes_no_second_vm(recording: Option<&Path>) {
+async fn scenario_04_a_crash_after_the_creation_makes_no_second_vm(on: &dyn Backend) {
     let slow = json!({"operation": "machine.create", "nth": 1, "then": {"answerAfter": "4s"}});
-    let mut story = planted(recording, json!({"faults": [slow]}), json!({})).await;
+    let mut story = planted(on, json!({"faults": [slow]}), json!({})).await;
     let first = story.until_vms(|vms| vms.len() == 1).await;
     story.crash().await;
     story.until_is(PHASE, "Running").await;
@@ -120,9 +122,9 @@ async fn scenario_04_a_crash_after_the_creation_makes_no_second_vm(recording: Op
     assert_eq!(story.site.vms()[0].id, first[0].id);
 }
 
-async fn scenario_04_the_vm_is_found_where_even_the_pending_entry_is_lost(recording: Option<&Path>) {
+async fn scenario_04_the_vm_is_found_where_even_the_pending_entry_is_lost(on: &dyn Backend) {
     let slow = json!({"operation": "machine.create", "nth": 1, "then": {"answerAfter": "4s"}});
-    let mut story = planted(recording, json!({"faults": [slow]}), json!({})).await;
+    let mut story = planted(on, json!({"faults": [slow]}), json!({})).await;
     story.until_vms(|vms| vms.len() == 1).await;
     story
         .without_a_host(async |story| story.edit_status(json!({"pending": null})).await)
@@ -135,12 +137,12 @@ async fn scenario_04_the_vm_is_found_where_even_the_pending_entry_is_lost(record
     assert_eq!(made(&story), 1);
 }
 
-async fn mcm_c13_a_creation_in_doubt_is_waited_for_while_the_cloud_cannot_say(recording: Option<&Path>) {
+async fn mcm_c13_a_creation_in_doubt_is_waited_for_while_the_cloud_cannot_say(on: &dyn Backend) {
     let faults = json!([
         {"operation": "machine.create", "nth": 1, "then": "loseAnswer"},
         {"operation": "resolve", "count": 2, "then": {"fail": {"code": "unavailable"}}},
     ]);
-    let story = planted(recording, json!({"faults": faults}), json!({})).await;
+    let story = planted(on, json!({"faults": faults}), json!({})).await;
     story.until_is(PHASE, "Running").await;
     assert_eq!(
         told(&story)[..5],
@@ -155,9 +157,9 @@ async fn mcm_c13_a_creation_in_doubt_is_waited_for_while_the_cloud_cannot_say(re
     assert_eq!(made(&story), 1);
 }
 
-async fn mcm_c15_a_creation_that_never_arrived_is_made_once_that_is_certain(recording: Option<&Path>) {
+async fn mcm_c15_a_creation_that_never_arrived_is_made_once_that_is_certain(on: &dyn Backend) {
     let lost = json!({"operation": "machine.create", "nth": 1, "then": "loseRequest"});
-    let story = planted(recording, json!({"faults": [lost]}), json!({})).await;
+    let story = planted(on, json!({"faults": [lost]}), json!({})).await;
     story.until_is(PHASE, "Running").await;
     assert_eq!(
         told(&story)[..4],
@@ -171,12 +173,12 @@ async fn mcm_c15_a_creation_that_never_arrived_is_made_once_that_is_certain(reco
     assert_eq!(made(&story), 1);
 }
 
-async fn mcm_x51_a_deletion_waits_for_the_creation_in_doubt(recording: Option<&Path>) {
+async fn mcm_x51_a_deletion_waits_for_the_creation_in_doubt(on: &dyn Backend) {
     let faults = json!([
         {"operation": "machine.create", "nth": 1, "then": "loseAnswer"},
         {"operation": "resolve", "until": "1m", "then": {"fail": {"code": "unavailable"}}},
     ]);
-    let story = planted(recording, json!({"faults": faults}), json!({})).await;
+    let story = planted(on, json!({"faults": faults}), json!({})).await;
     story
         .until_passes(|passes| passes.last().is_some_and(|last| tell(last) == "C13 Short"))
         .await;
@@ -201,9 +203,9 @@ async fn mcm_x51_a_deletion_waits_for_the_creation_in_doubt(recording: Option<&P
     assert!(story.site.vms().is_empty());
 }
 
-async fn mcm_c03_a_driver_that_cannot_be_read_is_asked_again_later(recording: Option<&Path>) {
+async fn mcm_c03_a_driver_that_cannot_be_read_is_asked_again_later(on: &dyn Backend) {
     let odd = json!({"operation": "machine.status", "nth": 2, "then": {"answerWith": {"id": 5}}});
-    let story = planted(recording, json!({"faults": [odd]}), json!({})).await;
+    let story = planted(on, json!({"faults": [odd]}), json!({})).await;
     story.until_is(PHASE, "Running").await;
     assert_eq!(
         told(&story)[..4],
@@ -217,11 +219,11 @@ async fn mcm_c03_a_driver_that_cannot_be_read_is_asked_again_later(recording: Op
     assert!(pauses(&story.passes())[2] >= specified::MEDIUM);
 }
 
-async fn mcm_c09_a_driver_that_cannot_be_asked_makes_nothing(recording: Option<&Path>) {
+async fn mcm_c09_a_driver_that_cannot_be_asked_makes_nothing(on: &dyn Backend) {
     let fails =
         |code: &str| json!({"operation": "machine.status", "count": 1, "then": {"fail": {"code": code}}});
     let faults = [fails("unavailable"), fails("internal")];
-    let story = planted(recording, json!({"faults": faults}), json!({})).await;
+    let story = planted(on, json!({"faults": faults}), json!({})).await;
     story.until_is(PHASE, "CrashLoopBackOff").await;
     assert!(story.site.vms().is_empty());
     story.until_is(PHASE, "Running").await;
@@ -237,9 +239,9 @@ async fn mcm_c09_a_driver_that_cannot_be_asked_makes_nothing(recording: Option<&
     assert_eq!(made(&story), 1);
 }
 
-async fn mcm_c08_what_was_made_is_trusted_where_the_driver_knows_it_no_more(recording: Option<&Path>) {
+async fn mcm_c08_what_was_made_is_trusted_where_the_driver_knows_it_no_more(on: &dyn Backend) {
     let vanishes = json!({"vm": "m-1", "afterPowerOn": "1s", "does": "vanish"});
-    let story = planted(recording, json!({"events": [vanishes]}), json!({})).await;
+    let story = planted(on, json!({"events": [vanishes]}), json!({})).await;
     let machine = story.until_is(PHASE, "Pending").await;
     assert_eq!(
         told(&story),
@@ -250,13 +252,13 @@ async fn mcm_c08_what_was_made_is_trusted_where_the_driver_knows_it_no_more(reco
     assert_eq!(made(&story), 1);
 }
 
-async fn mcm_c12_a_driver_that_never_names_the_node_is_waited_for(recording: Option<&Path>) {
+async fn mcm_c12_a_driver_that_never_names_the_node_is_waited_for(on: &dyn Backend) {
     let nameless = json!({"answerWith": {"providerID": "sim:///vm-1"}});
     let faults = [
         json!({"operation": "machine.create", "then": nameless}),
         json!({"operation": "machine.status", "from": "8s", "then": nameless}),
     ];
-    let story = planted(recording, json!({"faults": faults}), json!({})).await;
+    let story = planted(on, json!({"faults": faults}), json!({})).await;
     story.until_is(PHASE, "Pending").await;
     story.until_is(PHASE, "Failed").await;
     assert_eq!(
@@ -272,9 +274,9 @@ async fn mcm_c12_a_driver_that_never_names_the_node_is_waited_for(recording: Opt
     );
 }
 
-async fn mcm_c05_a_vm_with_the_node_name_of_another_is_given_back(recording: Option<&Path>) {
+async fn mcm_c05_a_vm_with_the_node_name_of_another_is_given_back(on: &dyn Backend) {
     let stale = json!({"operation": "machine.create", "vm": "m-1", "then": {"nodeName": "node-n-1"}});
-    let story = begin(recording, json!({"faults": [stale]}), json!({})).await;
+    let story = begin(on, json!({"faults": [stale]}), json!({})).await;
     another(&story, "n-1").await;
     story.create(&machine()).await;
     story.until_is(PHASE, "Failed").await;
@@ -284,13 +286,13 @@ async fn mcm_c05_a_vm_with_the_node_name_of_another_is_given_back(recording: Opt
 }
 
 async fn mcm_c17_a_vm_with_the_node_name_of_another_that_cannot_be_given_back_stays_on_record(
-    recording: Option<&Path>,
+    on: &dyn Backend,
 ) {
     let faults = json!([
         {"operation": "machine.create", "vm": "m-1", "then": {"nodeName": "node-n-1"}},
         {"operation": "machine.delete", "nth": 1, "then": {"fail": {"code": "internal"}}},
     ]);
-    let story = begin(recording, json!({"faults": faults}), json!({})).await;
+    let story = begin(on, json!({"faults": faults}), json!({})).await;
     another(&story, "n-1").await;
     story.create(&machine()).await;
     let failed = story.until_is(PHASE, "Failed").await;
@@ -303,9 +305,9 @@ async fn mcm_c17_a_vm_with_the_node_name_of_another_that_cannot_be_given_back_st
     assert_eq!(story.site.vms().len(), 1);
 }
 
-async fn scenario_05_a_machine_that_never_joins_fails(recording: Option<&Path>) {
+async fn scenario_05_a_machine_that_never_joins_fails(on: &dyn Backend) {
     let never = json!({"operation": "machine.create", "then": "neverJoins"});
-    let story = planted(recording, json!({"faults": [never]}), json!({})).await;
+    let story = planted(on, json!({"faults": [never]}), json!({})).await;
     story.until_is(PHASE, "Pending").await;
     story.sleep(Duration::from_secs(19 * 60)).await;
     assert_eq!(
@@ -322,4 +324,30 @@ async fn scenario_05_a_machine_that_never_joins_fails(recording: Option<&Path>) 
         (specified::CREATION..specified::CREATION + 120_000).contains(&age),
         "{age}"
     );
+}
+
+/// Literally, a machine that has its finalizer waits at the short period and nothing else: it is never made.
+async fn erratum_01_a_machine_with_its_finalizer_is_made(on: &dyn Backend) {
+    let story = begin(on, json!({}), json!({})).await;
+    let mut machine = machine();
+    machine["metadata"]["finalizers"] = json!(["mcm.polity.dev/machine"]);
+    story.create(&machine).await;
+    story.until_is(PHASE, "Running").await;
+    assert_eq!(told(&story)[..2], ["R14 C04 C06 C10 Short", "R14 C02 C11 Short"]);
+    assert_eq!(made(&story), 1);
+}
+
+/// Literally, a machine with a node never comes back to its creation.
+async fn erratum_10_a_creation_that_is_not_finished_is_finished(on: &dyn Backend) {
+    let story = running(on, json!({}), json!({})).await;
+    let (done, before) = (story.passes().len(), story.object().await);
+    story.edit_status(json!({"providerID": null})).await;
+    story.until_passes(|passes| passes.len() > done).await;
+    until_fine(&story).await;
+    assert_eq!(told(&story)[done..], ["R14 C02 C10 Short", FINE]);
+    assert_eq!(
+        story.object().await["status"]["providerID"],
+        before["status"]["providerID"]
+    );
+    assert_eq!(made(&story), 1);
 }

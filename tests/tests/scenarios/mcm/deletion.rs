@@ -1,8 +1,8 @@
 //! (g) 9, 10 and 13 to 15: machines that are taken down.
 
-use std::path::Path;
 use std::time::Duration;
 
+use polity_tests::host_harness::backend::Backend;
 use polity_tests::specified::mcm as specified;
 use polity_tests::stand::condition_of;
 use serde_json::{Value, json};
@@ -23,6 +23,7 @@ scenarios! {
     mcm_x02_a_machine_that_is_not_set_up_yet_can_go,
     mcm_x22_a_driver_that_is_away_for_a_moment_deletes_soon,
     mcm_x32_a_node_that_is_not_the_machines_own_is_left_alone,
+    erratum_08_the_description_is_for_people,
 }
 
 /// From the deletion on, where nothing goes wrong.
@@ -35,8 +36,8 @@ const ORDERLY: [&str; 6] = [
     "X40 settled",
 ];
 
-async fn scenario_09_an_orderly_deletion_is_five_requeues(recording: Option<&Path>) {
-    let story = running(recording, json!({}), json!({})).await;
+async fn scenario_09_an_orderly_deletion_is_five_requeues(on: &dyn Backend) {
+    let story = running(on, json!({}), json!({})).await;
     let (done, acted) = (story.passes().len(), story.acts().len());
     story.delete().await;
     until_gone(&story).await;
@@ -54,8 +55,8 @@ async fn scenario_09_an_orderly_deletion_is_five_requeues(recording: Option<&Pat
     assert!(story.site.vms().is_empty());
 }
 
-async fn scenario_09_a_deletion_goes_on_after_a_crash_in_any_step(recording: Option<&Path>) {
-    let mut story = running(recording, json!({}), json!({})).await;
+async fn scenario_09_a_deletion_goes_on_after_a_crash_in_any_step(on: &dyn Backend) {
+    let mut story = running(on, json!({}), json!({})).await;
     let (done, acted) = (story.passes().len(), story.acts().len());
     story.delete().await;
     for step in 1..ORDERLY.len() {
@@ -70,11 +71,11 @@ async fn scenario_09_a_deletion_goes_on_after_a_crash_in_any_step(recording: Opt
 
 /// A machine whose VM somebody removed a moment ago, and which is being deleted.
 async fn without_its_vm(
-    recording: Option<&Path>,
+    on: &dyn Backend,
     configuration: Value,
 ) -> (polity_tests::host_harness::story::Story, usize) {
     let vanishes = json!({"vm": "m-1", "at": "5m", "does": "vanish"});
-    let story = running(recording, json!({"events": [vanishes]}), configuration).await;
+    let story = running(on, json!({"events": [vanishes]}), configuration).await;
     story.until_vms(<[_]>::is_empty).await;
     let done = story.passes().len();
     story.delete().await;
@@ -83,8 +84,8 @@ async fn without_its_vm(
     (story, done)
 }
 
-async fn scenario_10_a_vm_that_is_gone_needs_no_drain(recording: Option<&Path>) {
-    let (story, done) = without_its_vm(recording, json!({})).await;
+async fn scenario_10_a_vm_that_is_gone_needs_no_drain(on: &dyn Backend) {
+    let (story, done) = without_its_vm(on, json!({})).await;
     assert_eq!(
         told(&story)[done..],
         [
@@ -99,9 +100,9 @@ async fn scenario_10_a_vm_that_is_gone_needs_no_drain(recording: Option<&Path>) 
 }
 
 async fn scenario_10_where_the_binding_says_so_the_driver_may_clean_up_after_a_vm_that_is_gone(
-    recording: Option<&Path>,
+    on: &dyn Backend,
 ) {
-    let (story, done) = without_its_vm(recording, json!({"notFoundStillDeletes": true})).await;
+    let (story, done) = without_its_vm(on, json!({"notFoundStillDeletes": true})).await;
     assert_eq!(
         told(&story)[done..],
         [
@@ -113,14 +114,13 @@ async fn scenario_10_where_the_binding_says_so_the_driver_may_clean_up_after_a_v
             "X40 settled",
         ]
     );
+    assert_eq!(story.acts(), ["machine.create", "revoke", "machine.delete"]);
 }
 
-async fn scenario_13_a_driver_without_credentials_keeps_the_machine_until_they_are_right(
-    recording: Option<&Path>,
-) {
+async fn scenario_13_a_driver_without_credentials_keeps_the_machine_until_they_are_right(on: &dyn Backend) {
     let fails =
         json!({"operation": "machine.delete", "count": 3, "then": {"fail": {"code": "unauthenticated"}}});
-    let story = running(recording, json!({"faults": [fails]}), json!({})).await;
+    let story = running(on, json!({"faults": [fails]}), json!({})).await;
     let done = story.passes().len();
     story.delete().await;
     story
@@ -142,10 +142,10 @@ async fn scenario_13_a_driver_without_credentials_keeps_the_machine_until_they_a
     assert!(pauses.iter().all(|pause| *pause >= 600_000), "{pauses:?}");
 }
 
-async fn scenario_14_an_answer_that_does_not_decode_starts_the_deletion_again(recording: Option<&Path>) {
+async fn scenario_14_an_answer_that_does_not_decode_starts_the_deletion_again(on: &dyn Backend) {
     let odd =
         json!({"operation": "machine.status", "from": "5m", "nth": 1, "then": {"answerWith": {"id": 5}}});
-    let story = running(recording, json!({"faults": [odd]}), json!({})).await;
+    let story = running(on, json!({"faults": [odd]}), json!({})).await;
     until_second(&story, 300).await;
     let done = story.passes().len();
     story.delete().await;
@@ -167,8 +167,8 @@ async fn scenario_14_an_answer_that_does_not_decode_starts_the_deletion_again(re
     assert!(pauses(&story.passes()[done..])[1] >= specified::LONG);
 }
 
-async fn scenario_15_a_deleting_machine_without_its_finalizer_is_left_alone(recording: Option<&Path>) {
-    let mut story = running(recording, json!({}), json!({})).await;
+async fn scenario_15_a_deleting_machine_without_its_finalizer_is_left_alone(on: &dyn Backend) {
+    let mut story = running(on, json!({}), json!({})).await;
     let (done, acted) = (story.passes().len(), story.acts().len());
     story
         .without_a_host(async |story| {
@@ -189,7 +189,7 @@ async fn scenario_15_a_deleting_machine_without_its_finalizer_is_left_alone(reco
     assert_eq!(story.site.vms().len(), 1);
 }
 
-async fn mcm_d21_a_driver_that_is_away_is_asked_again_soon(recording: Option<&Path>) {
+async fn mcm_d21_a_driver_that_is_away_is_asked_again_soon(on: &dyn Backend) {
     let away = |code: &str| {
         let fail = json!({"fail": {"code": code}});
         json!({"operation": "machine.status", "from": "5m", "count": 1, "then": fail})
@@ -202,7 +202,7 @@ async fn mcm_d21_a_driver_that_is_away_is_asked_again_soon(recording: Option<&Pa
         "internal",
     ]
     .map(away);
-    let story = running(recording, json!({"faults": faults}), json!({})).await;
+    let story = running(on, json!({"faults": faults}), json!({})).await;
     until_second(&story, 300).await;
     let done = story.passes().len();
     story.delete().await;
@@ -217,10 +217,10 @@ async fn mcm_d21_a_driver_that_is_away_is_asked_again_soon(recording: Option<&Pa
     assert_eq!(told[6..], ORDERLY[1..]);
 }
 
-async fn mcm_d20_a_driver_that_cannot_tell_is_no_reason_not_to_drain(recording: Option<&Path>) {
+async fn mcm_d20_a_driver_that_cannot_tell_is_no_reason_not_to_drain(on: &dyn Backend) {
     let cannot = json!({"fail": {"code": "unimplemented"}});
     let fault = json!({"operation": "machine.status", "from": "5m", "then": cannot});
-    let story = running(recording, json!({"faults": [fault]}), json!({})).await;
+    let story = running(on, json!({"faults": [fault]}), json!({})).await;
     until_second(&story, 300).await;
     let done = story.passes().len();
     story.delete().await;
@@ -230,9 +230,9 @@ async fn mcm_d20_a_driver_that_cannot_tell_is_no_reason_not_to_drain(recording: 
     assert_eq!(told[2..], ORDERLY[2..]);
 }
 
-async fn mcm_x02_a_machine_that_is_not_set_up_yet_can_go(recording: Option<&Path>) {
+async fn mcm_x02_a_machine_that_is_not_set_up_yet_can_go(on: &dyn Backend) {
     let slow = json!({"boot": {"min": "5m", "max": "5m"}});
-    let story = planted(recording, json!({"machines": slow}), json!({})).await;
+    let story = planted(on, json!({"machines": slow}), json!({})).await;
     story.until_is(PHASE, "Pending").await;
     let done = story.passes().len();
     story.delete().await;
@@ -251,9 +251,9 @@ async fn mcm_x02_a_machine_that_is_not_set_up_yet_can_go(recording: Option<&Path
     );
 }
 
-async fn mcm_x22_a_driver_that_is_away_for_a_moment_deletes_soon(recording: Option<&Path>) {
+async fn mcm_x22_a_driver_that_is_away_for_a_moment_deletes_soon(on: &dyn Backend) {
     let fails = json!({"operation": "machine.delete", "count": 2, "then": {"fail": {"code": "unavailable"}}});
-    let story = running(recording, json!({"faults": [fails]}), json!({})).await;
+    let story = running(on, json!({"faults": [fails]}), json!({})).await;
     let done = story.passes().len();
     story.delete().await;
     until_gone(&story).await;
@@ -262,8 +262,8 @@ async fn mcm_x22_a_driver_that_is_away_for_a_moment_deletes_soon(recording: Opti
     assert_eq!(told[5..], ORDERLY[3..]);
 }
 
-async fn mcm_x32_a_node_that_is_not_the_machines_own_is_left_alone(recording: Option<&Path>) {
-    let mut story = running(recording, json!({}), json!({})).await;
+async fn mcm_x32_a_node_that_is_not_the_machines_own_is_left_alone(on: &dyn Backend) {
+    let mut story = running(on, json!({}), json!({})).await;
     another(&story, "m-2").await;
     let other = polity_tests::stand::reference("v1", "Node", None, "node-m-2");
     let before = story.site.get(&other).await;
@@ -284,4 +284,22 @@ async fn mcm_x32_a_node_that_is_not_the_machines_own_is_left_alone(recording: Op
     );
     assert!(before.is_some());
     assert_eq!(story.site.get(&other).await, before);
+}
+
+/// Literally, the first constant that occurs in the description is the next step: a failure's text could name one.
+async fn erratum_08_the_description_is_for_people(on: &dyn Backend) {
+    let mut story = running(on, json!({}), json!({})).await;
+    let done = story.passes().len();
+    story.delete().await;
+    story.until_passes(|passes| passes.len() > done).await;
+    let text = "InitiateFinalizerRemoval, said the cloud";
+    story
+        .without_a_host(async |story| {
+            let said = json!({"lastOperation": {"description": text}});
+            story.edit_status(said).await;
+        })
+        .await;
+    until_gone(&story).await;
+    assert_eq!(told(&story)[done..], ORDERLY);
+    assert!(story.site.vms().is_empty());
 }

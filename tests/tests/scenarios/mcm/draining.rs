@@ -1,9 +1,9 @@
 //! (g) 11 and 12: pods that leave before their machine does.
 
-use std::path::Path;
 use std::time::Duration;
 
 use polity_core::time::millis;
+use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::story::Story;
 use polity_tests::specified::mcm as specified;
 use polity_tests::stand::{condition_of, reference};
@@ -68,8 +68,8 @@ fn drained(machine: &Value) -> (Value, Value) {
     (condition["status"].clone(), condition["reason"].clone())
 }
 
-async fn scenario_11_a_budget_that_never_allows_ends_with_a_forced_drain(recording: Option<&Path>) {
-    let story = running(recording, json!({}), json!({})).await;
+async fn scenario_11_a_budget_that_never_allows_ends_with_a_forced_drain(on: &dyn Backend) {
+    let story = running(on, json!({}), json!({})).await;
     let done = story.passes().len();
     // Even by force this pod does not go.
     let kept = json!({"metadata": {"finalizers": ["example.com/never"]}});
@@ -120,8 +120,8 @@ async fn scenario_11_a_budget_that_never_allows_ends_with_a_forced_drain(recordi
     assert!((12..=13).contains(&minute), "{minute}");
 }
 
-async fn scenario_11_a_budget_that_refuses_for_now_is_asked_every_20_seconds(recording: Option<&Path>) {
-    let story = running(recording, json!({}), json!({})).await;
+async fn scenario_11_a_budget_that_refuses_for_now_is_asked_every_20_seconds(on: &dyn Backend) {
+    let story = running(on, json!({}), json!({})).await;
     let done = story.passes().len();
     pod(&story, "web", NODE, json!({})).await;
     pod(&story, "other", "elsewhere", json!({})).await;
@@ -161,8 +161,8 @@ async fn scenario_11_a_budget_that_refuses_for_now_is_asked_every_20_seconds(rec
     assert!(get_pod(&story, "other").await.is_some());
 }
 
-async fn scenario_11_evictions_that_are_refused_too_often_end_with_a_forced_drain(recording: Option<&Path>) {
-    let story = running(recording, json!({}), json!({"maxEvictRetries": 2})).await;
+async fn scenario_11_evictions_that_are_refused_too_often_end_with_a_forced_drain(on: &dyn Backend) {
+    let story = running(on, json!({}), json!({"maxEvictRetries": 2})).await;
     let done = story.passes().len();
     pod(&story, "web", NODE, json!({})).await;
     pod(&story, "other", "elsewhere", json!({})).await;
@@ -185,8 +185,8 @@ async fn scenario_11_evictions_that_are_refused_too_often_end_with_a_forced_drai
     );
 }
 
-async fn scenario_12_the_label_forces_the_first_pass_of_the_drain(recording: Option<&Path>) {
-    let story = running(recording, json!({}), json!({})).await;
+async fn scenario_12_the_label_forces_the_first_pass_of_the_drain(on: &dyn Backend) {
+    let story = running(on, json!({}), json!({})).await;
     pod(&story, "web", NODE, json!({})).await;
     budget(&story, 1).await;
     story
@@ -210,9 +210,9 @@ async fn scenario_12_the_label_forces_the_first_pass_of_the_drain(recording: Opt
     assert!(get_pod(&story, "web").await.is_none());
 }
 
-async fn mcm_x11_a_node_that_was_lost_long_ago_is_not_waited_for(recording: Option<&Path>) {
+async fn mcm_x11_a_node_that_was_lost_long_ago_is_not_waited_for(on: &dyn Backend) {
     let silent = json!({"vm": "m-1", "at": "5m", "does": "fallSilent"});
-    let story = running(recording, json!({"events": [silent]}), json!({})).await;
+    let story = running(on, json!({"events": [silent]}), json!({})).await;
     pod(&story, "web", NODE, json!({})).await;
     budget(&story, 1).await;
     story.until_is(PHASE, "Unknown").await;
@@ -233,8 +233,8 @@ async fn mcm_x11_a_node_that_was_lost_long_ago_is_not_waited_for(recording: Opti
     );
 }
 
-async fn mcm_x15_pods_that_do_not_end_are_said(recording: Option<&Path>) {
-    let story = running(recording, json!({}), json!({"drainTimeout": "10m"})).await;
+async fn mcm_x15_pods_that_do_not_end_are_said(on: &dyn Backend) {
+    let story = running(on, json!({}), json!({"drainTimeout": "10m"})).await;
     let done = story.passes().len();
     let kept = json!({"metadata": {"finalizers": ["example.com/never"]}});
     pod(&story, "web", NODE, kept).await;
@@ -258,8 +258,8 @@ async fn mcm_x15_pods_that_do_not_end_are_said(recording: Option<&Path>) {
     );
 }
 
-async fn mcm_x18_volumes_are_followed_to_another_node(recording: Option<&Path>) {
-    let story = running(recording, json!({}), json!({})).await;
+async fn mcm_x18_volumes_are_followed_to_another_node(on: &dyn Backend) {
+    let story = running(on, json!({}), json!({})).await;
     let attachment = |name: &str, node: &str| {
         json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name},

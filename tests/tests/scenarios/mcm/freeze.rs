@@ -1,9 +1,9 @@
 //! (g) 17: while the API server of the cluster cannot be reached, nobody is to blame.
 
-use std::path::Path;
 use std::time::Duration;
 
 use polity_core::time::millis;
+use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::mcm;
 use polity_tests::host_harness::story::Story;
 use polity_tests::specified::mcm as specified;
@@ -42,9 +42,9 @@ async fn until_frozen(story: &Story, frozen: bool) {
 /// When the API server goes away in scenario 17; milliseconds.
 const DOWN: u64 = 600_000;
 
-async fn scenario_17_while_frozen_live_machines_rest_and_deletions_go_on(recording: Option<&Path>) {
+async fn scenario_17_while_frozen_live_machines_rest_and_deletions_go_on(on: &dyn Backend) {
     let down = json!([{"from": "10m", "until": "30m"}]);
-    let story = running(recording, json!({"apiServerDown": down}), json!({})).await;
+    let story = running(on, json!({"apiServerDown": down}), json!({})).await;
     another(&story, "m-2").await;
     story.create(&mcm::safety()).await;
     let done = story.passes().len();
@@ -90,19 +90,25 @@ async fn scenario_17_while_frozen_live_machines_rest_and_deletions_go_on(recordi
     );
     until_frozen(&story, false).await;
     story.settles().await;
+    // Asked as often while it is frozen, and the first answer thaws.
+    let while_down = told_of(&story, "default").split_off(up + soon + 1);
+    let silent = while_down
+        .iter()
+        .take_while(|probe| *probe == "F02 F05 after 6 s")
+        .count();
+    assert!(silent > 150, "{while_down:?}");
+    assert_eq!(while_down[silent], "F01 F06 settled");
     let thawed = told(&story).pop();
     assert_eq!(thawed.as_deref(), Some(FINE));
     assert_eq!(made(&story), 2);
 }
 
-async fn scenario_17_after_the_thaw_a_machine_that_was_unknown_has_its_whole_time_again(
-    recording: Option<&Path>,
-) {
+async fn scenario_17_after_the_thaw_a_machine_that_was_unknown_has_its_whole_time_again(on: &dyn Backend) {
     let trouble = json!({
         "apiServerDown": [{"from": "13m", "until": "16m"}],
         "events": [{"vm": "m-1", "at": "5m", "does": "fallSilent"}],
     });
-    let story = running(recording, trouble, json!({})).await;
+    let story = running(on, trouble, json!({})).await;
     story.create(&mcm::safety()).await;
     until_frozen(&story, true).await;
     let done = story.passes().len();
@@ -122,10 +128,10 @@ async fn scenario_17_after_the_thaw_a_machine_that_was_unknown_has_its_whole_tim
     assert!(silent > specified::HEALTH, "{silent}");
 }
 
-async fn scenario_17_a_short_silence_freezes_nobody(recording: Option<&Path>) {
+async fn scenario_17_a_short_silence_freezes_nobody(on: &dyn Backend) {
     // A probe a minute: one of them hears nothing, and not for long.
     let down = json!([{"from": "620s", "until": "650s"}]);
-    let story = running(recording, json!({"apiServerDown": down}), json!({})).await;
+    let story = running(on, json!({"apiServerDown": down}), json!({})).await;
     story.create(&mcm::safety()).await;
     until_second(&story, 15 * 60).await;
     let probes = probes(&story);

@@ -1,15 +1,14 @@
 //! What the scenarios share: a cloud, a cluster with a class, a machine with its node, and how its passes are told.
 
-use std::path::Path;
 use std::time::Duration;
 
-use polity::manifests::Manifests;
 use polity_core::contract::{Next, RetryClass};
 use polity_core::record::PassRecord;
 use polity_core::time::{Boot, millis};
 use polity_sim::Happened;
+use polity_tests::host_harness::backend::Backend;
+use polity_tests::host_harness::mcm;
 use polity_tests::host_harness::story::{Story, edges};
-use polity_tests::host_harness::{Site, mcm};
 use polity_tests::simulation::store::merge;
 use polity_tests::stand::reference;
 use serde_json::{Value, json};
@@ -40,14 +39,9 @@ pub(crate) fn machine() -> Value {
 }
 
 /// A host, a class with its Secret, and kubelets; no machine yet.
-pub(crate) async fn begin(recording: Option<&Path>, trouble: Value, configuration: Value) -> Story {
-    let site = Site::new(1, Some(cloud(&trouble)));
-    let safeties = Manifests {
-        bindings: vec![mcm::safeties()],
-        ..Manifests::default()
-    };
-    site.apply(&safeties).await;
-    let story = Story::begin(site, mcm::machines(configuration), &machine(), recording).await;
+pub(crate) async fn begin(on: &dyn Backend, trouble: Value, configuration: Value) -> Story {
+    let bindings = vec![mcm::safeties(), mcm::machines(configuration)];
+    let story = Story::begin(on, cloud(&trouble), bindings, &machine()).await;
     story.create(&mcm::user_data("#cloud-config")).await;
     story.create(&mcm::class()).await;
     story.site.play_kubelets();
@@ -55,15 +49,15 @@ pub(crate) async fn begin(recording: Option<&Path>, trouble: Value, configuratio
 }
 
 /// A machine that was created just now.
-pub(crate) async fn planted(recording: Option<&Path>, trouble: Value, configuration: Value) -> Story {
-    let story = begin(recording, trouble, configuration).await;
+pub(crate) async fn planted(on: &dyn Backend, trouble: Value, configuration: Value) -> Story {
+    let story = begin(on, trouble, configuration).await;
     story.create(&machine()).await;
     story
 }
 
 /// A machine whose node is as it should be.
-pub(crate) async fn running(recording: Option<&Path>, trouble: Value, configuration: Value) -> Story {
-    let story = planted(recording, trouble, configuration).await;
+pub(crate) async fn running(on: &dyn Backend, trouble: Value, configuration: Value) -> Story {
+    let story = planted(on, trouble, configuration).await;
     story.until_is(PHASE, "Running").await;
     until_fine(&story).await;
     story

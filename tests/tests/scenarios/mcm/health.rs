@@ -1,10 +1,10 @@
 //! (g) 6, 7, 8 and 16: nodes that are not well, and what they carry.
 
-use std::path::Path;
 use std::time::Duration;
 
 use polity_core::record::PassRecord;
 use polity_core::time::{Boot, millis};
+use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::mcm;
 use polity_tests::specified::mcm as specified;
 use polity_tests::stand::reference;
@@ -21,17 +21,18 @@ scenarios! {
     mcm_s03_what_was_applied_last_is_not_guessed,
     mcm_s09_a_template_that_the_api_server_refuses_is_tried_again,
     scenario_16_only_the_taint_that_was_applied_is_removed,
+    erratum_09_the_label_is_the_link_and_the_status_mirrors_it,
 }
 
 /// Unknown, and not for too long yet.
 const WATCHED: &str = "R13 H11 H13 R15 S08 R16 after 60 s";
 
-async fn scenario_06_a_node_that_is_not_ready_and_comes_back_is_running_again(recording: Option<&Path>) {
+async fn scenario_06_a_node_that_is_not_ready_and_comes_back_is_running_again(on: &dyn Backend) {
     let events = json!([
         {"vm": "m-1", "at": "5m", "does": {"ail": "notReady"}},
         {"vm": "m-1", "at": "14m", "does": "recover"},
     ]);
-    let story = running(recording, json!({"events": events}), json!({})).await;
+    let story = running(on, json!({"events": events}), json!({})).await;
     let done = story.passes().len();
     story.until_is(PHASE, "Unknown").await;
     let object = story.until_is(PHASE, "Running").await;
@@ -45,8 +46,8 @@ async fn scenario_06_a_node_that_is_not_ready_and_comes_back_is_running_again(re
     assert_eq!(made(&story), 1);
 }
 
-async fn scenario_07_a_machine_whose_node_is_deleted_fails_after_ten_minutes(recording: Option<&Path>) {
-    let story = running(recording, json!({}), json!({})).await;
+async fn scenario_07_a_machine_whose_node_is_deleted_fails_after_ten_minutes(on: &dyn Backend) {
+    let story = running(on, json!({}), json!({})).await;
     let done = story.passes().len();
     let gone = story
         .site
@@ -68,11 +69,11 @@ async fn scenario_07_a_machine_whose_node_is_deleted_fails_after_ten_minutes(rec
     );
 }
 
-async fn scenario_08_in_a_zone_outage_machines_are_replaced_one_after_the_other(recording: Option<&Path>) {
+async fn scenario_08_in_a_zone_outage_machines_are_replaced_one_after_the_other(on: &dyn Backend) {
     let events: Vec<_> = ["m-1", "m-2", "m-3"]
         .map(|name| json!({"vm": name, "at": "5m", "does": "fallSilent"}))
         .into();
-    let story = running(recording, json!({"events": events}), json!({})).await;
+    let story = running(on, json!({"events": events}), json!({})).await;
     another(&story, "m-2").await;
     another(&story, "m-3").await;
     let replaced = ["r-1", "r-2", "r-3"];
@@ -126,9 +127,9 @@ async fn scenario_08_in_a_zone_outage_machines_are_replaced_one_after_the_other(
     assert_eq!(story.site.vms().len(), 3);
 }
 
-async fn mcm_h14_a_machine_may_stay_unknown_if_it_says_so(recording: Option<&Path>) {
+async fn mcm_h14_a_machine_may_stay_unknown_if_it_says_so(on: &dyn Backend) {
     let silent = json!({"vm": "m-1", "at": "5m", "does": "fallSilent"});
-    let story = running(recording, json!({"events": [silent]}), json!({})).await;
+    let story = running(on, json!({"events": [silent]}), json!({})).await;
     story.edit(json!({"spec": {"disableHealthTimeout": true}})).await;
     story.until_is(PHASE, "Unknown").await;
     story.sleep(Duration::from_secs(3_600)).await;
@@ -142,8 +143,8 @@ async fn mcm_h14_a_machine_may_stay_unknown_if_it_says_so(recording: Option<&Pat
     );
 }
 
-async fn scenario_16_only_the_taint_that_was_applied_is_removed(recording: Option<&Path>) {
-    let story = running(recording, json!({}), json!({})).await;
+async fn scenario_16_only_the_taint_that_was_applied_is_removed(on: &dyn Backend) {
+    let story = running(on, json!({}), json!({})).await;
     let done = story.passes().len();
     let ours = json!({"key": "ours", "value": "x", "effect": "NoSchedule"});
     let theirs = json!({"key": "theirs", "effect": "NoExecute"});
@@ -179,8 +180,8 @@ async fn scenario_16_only_the_taint_that_was_applied_is_removed(recording: Optio
     assert_eq!(node(&story).await["spec"]["taints"], json!([theirs]));
 }
 
-async fn mcm_s09_a_template_that_the_api_server_refuses_is_tried_again(recording: Option<&Path>) {
-    let story = running(recording, json!({}), json!({})).await;
+async fn mcm_s09_a_template_that_the_api_server_refuses_is_tried_again(on: &dyn Backend) {
+    let story = running(on, json!({}), json!({})).await;
     let done = story.passes().len();
     let labels = |value: &str| json!({"spec": {"nodeTemplate": {"metadata": {"labels": {"pool": value}}}}});
     story.edit(labels("not the value of a label")).await;
@@ -192,9 +193,9 @@ async fn mcm_s09_a_template_that_the_api_server_refuses_is_tried_again(recording
     assert_eq!(node(&story).await["metadata"]["labels"]["pool"], "b");
 }
 
-async fn mcm_s03_what_was_applied_last_is_not_guessed(recording: Option<&Path>) {
+async fn mcm_s03_what_was_applied_last_is_not_guessed(on: &dyn Backend) {
     const LAST_APPLIED: &str = "node.machine.sapcloud.io/last-applied-anno-labels-taints";
-    let story = running(recording, json!({}), json!({})).await;
+    let story = running(on, json!({}), json!({})).await;
     let done = story.passes().len();
     let garbled = json!({"metadata": {"annotations": {LAST_APPLIED: "{"}, "labels": {"pool": "theirs"}}});
     edit_node(&story, garbled).await;
@@ -205,4 +206,21 @@ async fn mcm_s03_what_was_applied_last_is_not_guessed(recording: Option<&Path>) 
     edit_node(&story, json!({"metadata": {"annotations": {LAST_APPLIED: null}}})).await;
     until_fine(&story).await;
     assert_eq!(node(&story).await["metadata"]["labels"]["pool"], "a");
+}
+
+/// Literally, `status.node` is the link. It is a mirror: a label that was lost or changed is put right.
+async fn erratum_09_the_label_is_the_link_and_the_status_mirrors_it(on: &dyn Backend) {
+    let story = running(on, json!({}), json!({})).await;
+    assert_eq!(story.object().await["status"]["node"], NODE);
+    for other in [json!(null), json!("node-of-somebody-else")] {
+        let done = story.passes().len();
+        story.edit(json!({"metadata": {"labels": {"node": other}}})).await;
+        story.until_passes(|passes| passes.len() > done).await;
+        until_fine(&story).await;
+        assert_eq!(told(&story)[done..], ["R14 C02 C10 Short", FINE]);
+        let machine = story.object().await;
+        assert_eq!(machine["metadata"]["labels"]["node"], NODE);
+        assert_eq!(machine["status"]["node"], NODE);
+    }
+    assert_eq!(made(&story), 1);
 }

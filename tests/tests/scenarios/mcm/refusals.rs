@@ -1,8 +1,7 @@
 //! What bad input gets: a condition with a clear reason, the long period, and no cloud call.
 
-use std::path::Path;
-
 use polity_core::contract::{Question, Request};
+use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::mcm;
 use polity_tests::host_harness::story::Story;
 use polity_tests::specified::mcm as specified;
@@ -44,8 +43,8 @@ async fn delete_class(story: &Story) {
     story.site.delete(&class, None).await.expect("it is there");
 }
 
-async fn mcm_r04_a_machine_that_names_no_class_is_left_alone(recording: Option<&Path>) {
-    let story = begin(recording, json!({}), json!({})).await;
+async fn mcm_r04_a_machine_that_names_no_class_is_left_alone(on: &dyn Backend) {
+    let story = begin(on, json!({}), json!({})).await;
     let mut machine = machine();
     machine["spec"]["class"] = json!({});
     story.create(&machine).await;
@@ -60,8 +59,8 @@ async fn mcm_r04_a_machine_that_names_no_class_is_left_alone(recording: Option<&
     assert_no_call(&story);
 }
 
-async fn mcm_r05_a_class_that_is_not_there_is_said_and_waited_for(recording: Option<&Path>) {
-    let story = begin(recording, json!({}), json!({})).await;
+async fn mcm_r05_a_class_that_is_not_there_is_said_and_waited_for(on: &dyn Backend) {
+    let story = begin(on, json!({}), json!({})).await;
     delete_class(&story).await;
     story.create(&machine()).await;
     story.until_passes(|passes| passes.len() > 1).await;
@@ -80,8 +79,8 @@ async fn mcm_r05_a_class_that_is_not_there_is_said_and_waited_for(recording: Opt
     assert_eq!(problem(&machine).0, "True");
 }
 
-async fn mcm_r05_a_secret_without_its_key_is_said_and_waited_for(recording: Option<&Path>) {
-    let story = begin(recording, json!({}), json!({})).await;
+async fn mcm_r05_a_secret_without_its_key_is_said_and_waited_for(on: &dyn Backend) {
+    let story = begin(on, json!({}), json!({})).await;
     let mut secret = mcm::user_data("");
     (secret["metadata"]["name"], secret["stringData"]) = (json!("other"), json!({"key": "x"}));
     story.create(&secret).await;
@@ -104,8 +103,8 @@ async fn mcm_r05_a_secret_without_its_key_is_said_and_waited_for(recording: Opti
     story.until_is(PHASE, "Running").await;
 }
 
-async fn mcm_r05_a_missing_class_stops_a_deletion(recording: Option<&Path>) {
-    let story = running(recording, json!({}), json!({})).await;
+async fn mcm_r05_a_missing_class_stops_a_deletion(on: &dyn Backend) {
+    let story = running(on, json!({}), json!({})).await;
     delete_class(&story).await;
     story
         .until("the class is missed", |machine| {
@@ -122,8 +121,8 @@ async fn mcm_r05_a_missing_class_stops_a_deletion(recording: Option<&Path>) {
     assert!(story.site.vms().is_empty());
 }
 
-async fn mcm_r05_unless_the_binding_says_that_it_does_not(recording: Option<&Path>) {
-    let story = running(recording, json!({}), json!({"deleteWithoutClass": true})).await;
+async fn mcm_r05_unless_the_binding_says_that_it_does_not(on: &dyn Backend) {
+    let story = running(on, json!({}), json!({"deleteWithoutClass": true})).await;
     delete_class(&story).await;
     story.delete().await;
     until_gone(&story).await;

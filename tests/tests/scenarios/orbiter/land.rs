@@ -2,22 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, WatchEvent, WatchParams};
 use polity::clouds::Clouds;
-use polity::manifests::Manifests;
 use polity_cluster::Cluster;
 use polity_core::contract::{Act, Next, Request};
 use polity_core::record::PassRecord;
 use polity_core::time::Boot;
 use polity_sim::{Happened, PoolMachine, Simulated as _};
+use polity_tests::host_harness;
+use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::orbiter::{self, ORBITER};
 use polity_tests::host_harness::story::{Story, edges};
-use polity_tests::host_harness::{self, Site};
 use polity_tests::simulation::scenario::Rates;
 use polity_tests::simulation::seed::Chance;
 use polity_tests::simulation::store::merge;
@@ -88,7 +87,7 @@ impl Drop for Land {
 
 /// A provider that answers at once and hides nothing, so that the passes of a scenario are known one by one. What
 /// `trouble` names is put in place of that.
-fn cloud(trouble: &Value) -> Value {
+pub(super) fn cloud(trouble: &Value) -> Value {
     let always = |time: &str| json!({"min": time, "max": time});
     let mut cloud = json!({
         "lag": "0ms", "answers": always("10ms"), "queue": always("0ms"),
@@ -106,7 +105,7 @@ pub(crate) fn agent(node: &str) -> Value {
 }
 
 /// What failed is tried again after the same time, always.
-fn retry() -> Value {
+pub(super) fn retry() -> Value {
     json!({"short": "10s"})
 }
 
@@ -134,49 +133,43 @@ pub(crate) fn names(workers: i32) -> Vec<String> {
 
 impl Land {
     /// A host, kubelets, and agents for a control plane and so many workers; no Orb yet.
-    pub(crate) async fn begin(
-        recording: Option<&Path>,
-        trouble: Value,
-        configuration: Value,
-        workers: i32,
-    ) -> Self {
-        let site = Site::new(1, Some(cloud(&trouble)));
-        let agents = Manifests {
-            bindings: names(workers).iter().map(|name| agent(name)).collect(),
-            ..Manifests::default()
-        };
-        site.apply(&agents).await;
-        let broken = watch(site.cluster.clone(), site.clouds.clone());
-        site.play_kubelets();
-        let orb = orb(workers, OLD);
-        Land {
-            story: Story::begin(site, orbiter::orbs(configuration, retry()), &orb, recording).await,
-            broken,
-        }
+    pub(crate) async fn begin(on: &dyn Backend, trouble: Value, configuration: Value, workers: i32) -> Self {
+        let orbs = orbiter::orbs(configuration, retry());
+        let agents = names(workers).into_iter().map(|name| agent(&name));
+        let bindings = agents.chain([orbs]).collect();
+        let story = Story::begin(on, cloud(&trouble), bindings, &orb(workers, OLD)).await;
+        let broken = watch(story.site.cluster.clone(), story.site.clouds.clone());
+        story.site.play_kubelets();
+        Land { story, broken }
     }
 
     /// The same, in which the Orb is as it should be.
     pub(crate) async fn running(
-        recording: Option<&Path>,
+        on: &dyn Backend,
         trouble: Value,
         configuration: Value,
         workers: i32,
     ) -> Self {
-        Land::running_at(OLD, recording, trouble, configuration, workers).await
+        Land::running_at(OLD, on, trouble, configuration, workers).await
     }
 
     /// The same, with this version of Kubernetes.
     pub(crate) async fn running_at(
         kubernetes: &str,
-        recording: Option<&Path>,
+        on: &dyn Backend,
         trouble: Value,
         configuration: Value,
         workers: i32,
     ) -> Self {
-        let land = Land::begin(recording, trouble, configuration, workers).await;
+        let land = Land::begin(on, trouble, configuration, workers).await;
         land.create(&orb(workers, kubernetes)).await;
         land.until_fine().await;
         land
+    }
+
+    /// What was broken so far was the story's own doing.
+    pub(crate) fn forgive(&self) {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Waits until the Orb is as it should be.
@@ -458,7 +451,7 @@ fn tell_act(act: &Act) -> Option<String> {
 
 /// Passes as [`tell`] tells them; of those that are alike the first alone. An agent writes to its Node twice, metadata
 /// and status: whoever wakes by the first write and meets the second has done nothing, and comes again at once.
-fn tell_all(passes: &[PassRecord]) -> Vec<String> {
+pub(super) fn tell_all(passes: &[PassRecord]) -> Vec<String> {
     let told = passes.iter().map(tell);
     let mut told: Vec<String> = told.filter(|pass| !pass.ends_with("Conflict")).collect();
     told.dedup();
@@ -493,7 +486,7 @@ fn machines(clouds: &Clouds) -> Vec<PoolMachine> {
 }
 
 /// Looks again and again at what must always hold, and remembers when it did not.
-fn watch(cluster: Arc<Cluster>, clouds: Arc<Clouds>) -> Arc<Mutex<BTreeSet<String>>> {
+pub(super) fn watch(cluster: Arc<Cluster>, clouds: Arc<Clouds>) -> Arc<Mutex<BTreeSet<String>>> {
     let broken = Arc::<Mutex<BTreeSet<String>>>::default();
     let found = broken.clone();
     tokio::spawn(async move {
@@ -525,8 +518,8 @@ fn touched(nodes: &[Value], clouds: &Clouds) -> Option<String> {
 #[test]
 #[should_panic(expected = "more than one node is touched")]
 fn a_second_node_that_may_be_changed_is_noticed() {
-    let scenario = async |recording: Option<&Path>| {
-        let land = Land::running(recording, json!({}), json!({}), 1).await;
+    let scenario = async |on: &dyn Backend| {
+        let land = Land::running(on, json!({}), json!({}), 1).await;
         // Orbiter would take it back.
         land.host.kill();
         for node in names(1) {

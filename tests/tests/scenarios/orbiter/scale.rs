@@ -1,8 +1,8 @@
 //! (g) 1 to 6 and 16: machines come, become nodes, and go.
 
-use std::path::Path;
 use std::time::Duration;
 
+use polity_tests::host_harness::backend::Backend;
 use serde_json::{Value, json};
 
 use super::land::*;
@@ -21,8 +21,8 @@ scenarios! {
     orb_31_a_machine_that_could_not_join_joins_with_another_token,
 }
 
-async fn scenario_01_a_control_plane_and_two_workers_come_to_be(recording: Option<&Path>) {
-    let land = Land::begin(recording, json!({}), json!({}), 2).await;
+async fn scenario_01_a_control_plane_and_two_workers_come_to_be(on: &dyn Backend) {
+    let land = Land::begin(on, json!({}), json!({}), 2).await;
     land.create(&orb(2, OLD)).await;
     let orb = land.until_fine().await;
     land.settles().await;
@@ -54,8 +54,8 @@ async fn scenario_01_a_control_plane_and_two_workers_come_to_be(recording: Optio
     }
 }
 
-async fn scenario_02_where_all_is_as_it_should_be_nothing_is_done(recording: Option<&Path>) {
-    let land = Land::running(recording, json!({}), json!({}), 2).await;
+async fn scenario_02_where_all_is_as_it_should_be_nothing_is_done(on: &dyn Backend) {
+    let land = Land::running(on, json!({}), json!({}), 2).await;
     land.settles().await;
     land.sleep(Duration::from_secs(60)).await;
     let (done, agent) = (land.passes().len(), land.agent_passes("o-w-0"));
@@ -70,8 +70,8 @@ async fn scenario_02_where_all_is_as_it_should_be_nothing_is_done(recording: Opt
     assert_eq!(land.site.list("v1", "Node").await, nodes);
 }
 
-async fn scenario_03_new_workers_join_and_the_old_ones_go_on(recording: Option<&Path>) {
-    let land = Land::running(recording, json!({}), json!({}), 2).await;
+async fn scenario_03_new_workers_join_and_the_old_ones_go_on(on: &dyn Backend) {
+    let land = Land::running(on, json!({}), json!({}), 2).await;
     let (done, agent) = (land.passes().len(), land.agent_passes("o-w-0"));
     for node in ["o-w-2", "o-w-3"] {
         land.start_agent(node).await;
@@ -96,8 +96,8 @@ async fn scenario_03_new_workers_join_and_the_old_ones_go_on(recording: Option<&
     assert!(land.agent_took("o-w-3", 0).starts_with("06 32 07 10"));
 }
 
-async fn scenario_04_the_two_highest_workers_leave_after_a_drain(recording: Option<&Path>) {
-    let land = Land::running(recording, json!({}), json!({}), 4).await;
+async fn scenario_04_the_two_highest_workers_leave_after_a_drain(on: &dyn Backend) {
+    let land = Land::running(on, json!({}), json!({}), 4).await;
     let done = land.passes().len();
     for node in ["o-w-0", "o-w-2", "o-w-3"] {
         land.pod(&format!("pod-of-{node}"), node).await;
@@ -134,10 +134,8 @@ async fn scenario_04_the_two_highest_workers_leave_after_a_drain(recording: Opti
     assert!(land.has_pod("pod-of-o-w-0").await);
 }
 
-async fn scenario_05_a_drain_that_a_budget_blocks_keeps_the_machine_and_every_other_node(
-    recording: Option<&Path>,
-) {
-    let land = Land::running(recording, json!({}), json!({}), 2).await;
+async fn scenario_05_a_drain_that_a_budget_blocks_keeps_the_machine_and_every_other_node(on: &dyn Backend) {
+    let land = Land::running(on, json!({}), json!({}), 2).await;
     let done = land.passes().len();
     land.pod("web", "o-w-1").await;
     land.pod_of("web", "web-2", "elsewhere").await;
@@ -181,11 +179,11 @@ async fn scenario_05_a_drain_that_a_budget_blocks_keeps_the_machine_and_every_ot
     assert_eq!(land.kubelets().await, [NEW; 2]);
 }
 
-async fn scenario_06_one_machine_that_is_never_prepared_lets_all_wait(recording: Option<&Path>) {
+async fn scenario_06_one_machine_that_is_never_prepared_lets_all_wait(on: &dyn Backend) {
     let fails = json!({
         "operation": "node.ensure", "vm": "o-w-1", "until": "1h", "then": {"failTask": {"fault": "NoMirror"}},
     });
-    let land = Land::begin(recording, json!({"faults": [fails]}), json!({}), 2).await;
+    let land = Land::begin(on, json!({"faults": [fails]}), json!({}), 2).await;
     land.create(&orb(2, OLD)).await;
     land.sleep(Duration::from_secs(3_590)).await;
     assert_eq!(reason(&land.object().await), "WaitingForMachines");
@@ -198,11 +196,9 @@ async fn scenario_06_one_machine_that_is_never_prepared_lets_all_wait(recording:
     assert_eq!(land.machine("o-w-1").reboots, 1);
 }
 
-async fn scenario_16_a_node_without_a_machine_is_an_error_while_it_is_ready_and_then_goes(
-    recording: Option<&Path>,
-) {
+async fn scenario_16_a_node_without_a_machine_is_an_error_while_it_is_ready_and_then_goes(on: &dyn Backend) {
     let vanishes = json!({"vm": "o-w-1", "at": "20m", "does": "vanish"});
-    let land = Land::running(recording, json!({"events": [vanishes]}), json!({}), 2).await;
+    let land = Land::running(on, json!({"events": [vanishes]}), json!({}), 2).await;
     let (done, uid) = (
         land.passes().len(),
         land.node("o-w-1").await["metadata"]["uid"].clone(),
@@ -222,12 +218,12 @@ async fn scenario_16_a_node_without_a_machine_is_an_error_while_it_is_ready_and_
     assert_eq!(land.machines().len(), 3);
 }
 
-async fn orb_29_an_addition_in_doubt_adds_no_second_machine(recording: Option<&Path>) {
+async fn orb_29_an_addition_in_doubt_adds_no_second_machine(on: &dyn Backend) {
     let faults = json!([
         {"operation": "pool.add-machine", "nth": 2, "then": "loseAnswer"},
         {"operation": "resolve", "count": 2, "then": {"fail": {"code": "unavailable"}}},
     ]);
-    let land = Land::begin(recording, json!({"faults": faults, "lag": "3s"}), json!({}), 2).await;
+    let land = Land::begin(on, json!({"faults": faults, "lag": "3s"}), json!({}), 2).await;
     land.create(&orb(2, OLD)).await;
     land.until_reason("AddInDoubt").await;
     land.until_fine().await;
@@ -237,8 +233,8 @@ async fn orb_29_an_addition_in_doubt_adds_no_second_machine(recording: Option<&P
     assert_eq!(added, names(2));
 }
 
-async fn orb_33_an_orb_that_is_deleted_takes_its_machines_along(recording: Option<&Path>) {
-    let land = Land::running(recording, json!({}), json!({}), 1).await;
+async fn orb_33_an_orb_that_is_deleted_takes_its_machines_along(on: &dyn Backend) {
+    let land = Land::running(on, json!({}), json!({}), 1).await;
     let done = land.passes().len();
     land.pod("web", "o-w-0").await;
     land.delete().await;
@@ -250,11 +246,11 @@ async fn orb_33_an_orb_that_is_deleted_takes_its_machines_along(recording: Optio
     assert_eq!(removed.count(), 2);
 }
 
-async fn orb_31_a_machine_that_could_not_join_joins_with_another_token(recording: Option<&Path>) {
+async fn orb_31_a_machine_that_could_not_join_joins_with_another_token(on: &dyn Backend) {
     let fails = json!({
         "operation": "kubeadm.join", "vm": "o-w-0", "nth": 1, "then": {"failTask": {"fault": "Timeout"}},
     });
-    let land = Land::begin(recording, json!({"faults": [fails]}), json!({}), 1).await;
+    let land = Land::begin(on, json!({"faults": [fails]}), json!({}), 1).await;
     land.create(&orb(1, OLD)).await;
     land.until_reason("TaskFailed").await;
     land.until_fine().await;

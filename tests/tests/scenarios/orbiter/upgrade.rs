@@ -1,8 +1,8 @@
 //! (g) 7 to 15: versions, one node after the other, and what comes between.
 
-use std::path::Path;
 use std::time::Duration;
 
+use polity_tests::host_harness::backend::Backend;
 use polity_tests::simulation::scenario::Rates;
 use polity_tests::simulation::seed::Chance;
 use serde_json::json;
@@ -34,8 +34,8 @@ fn rollout(nodes: usize) -> Vec<&'static str> {
     nodes.chain([LAST]).collect()
 }
 
-async fn scenario_07_a_patch_is_rolled_out_one_node_after_the_other(recording: Option<&Path>) {
-    let land = Land::running(recording, json!({}), json!({}), 2).await;
+async fn scenario_07_a_patch_is_rolled_out_one_node_after_the_other(on: &dyn Backend) {
+    let land = Land::running(on, json!({}), json!({}), 2).await;
     let (done, agents) = (land.passes().len(), land.agents());
     land.version(NEW).await;
     land.settles_again().await;
@@ -52,8 +52,8 @@ async fn scenario_07_a_patch_is_rolled_out_one_node_after_the_other(recording: O
     assert!(land.cordoned().await.is_empty());
 }
 
-async fn scenario_08_two_minor_versions_are_two_rounds(recording: Option<&Path>) {
-    let land = Land::running_at("1.28.3", recording, json!({}), json!({}), 2).await;
+async fn scenario_08_two_minor_versions_are_two_rounds(on: &dyn Backend) {
+    let land = Land::running_at("1.28.3", on, json!({}), json!({}), 2).await;
     let done = land.passes().len();
     land.version(OLD).await;
     let mut seen = vec![land.kubelets().await];
@@ -83,8 +83,8 @@ async fn scenario_08_two_minor_versions_are_two_rounds(recording: Option<&Path>)
     assert_eq!(land.told(done)[..31], rounds);
 }
 
-async fn scenario_09_nothing_goes_back_to_an_earlier_minor_version(recording: Option<&Path>) {
-    let land = Land::running(recording, json!({}), json!({}), 2).await;
+async fn scenario_09_nothing_goes_back_to_an_earlier_minor_version(on: &dyn Backend) {
+    let land = Land::running(on, json!({}), json!({}), 2).await;
     let done = land.passes().len();
     land.version("1.29.15").await;
     let orb = land.until_reason("DowngradeRefused").await;
@@ -99,9 +99,9 @@ async fn scenario_09_nothing_goes_back_to_an_earlier_minor_version(recording: Op
 }
 
 async fn scenario_10_after_a_crash_behind_the_write_the_same_node_is_gone_on_with_and_not_drained_again(
-    recording: Option<&Path>,
+    on: &dyn Backend,
 ) {
-    let mut land = Land::running(recording, json!({}), json!({}), 2).await;
+    let mut land = Land::running(on, json!({}), json!({}), 2).await;
     land.pod("web", "o-cp-0").await;
     land.version(NEW).await;
     land.crash_when_node("o-cp-0", |node| told_by(node, DESIRED) == NEW)
@@ -123,8 +123,8 @@ async fn scenario_10_after_a_crash_behind_the_write_the_same_node_is_gone_on_wit
     assert_eq!(land.kubelets().await, [NEW; 3]);
 }
 
-async fn scenario_11_after_a_crash_behind_the_flag_the_drain_comes_next(recording: Option<&Path>) {
-    let mut land = Land::running(recording, json!({}), json!({}), 2).await;
+async fn scenario_11_after_a_crash_behind_the_flag_the_drain_comes_next(on: &dyn Backend) {
+    let mut land = Land::running(on, json!({}), json!({}), 2).await;
     land.pod("web", "o-cp-0").await;
     land.version(NEW).await;
     land.crash_when_node("o-cp-0", |node| told_by(node, ALLOWED) == "true")
@@ -149,8 +149,8 @@ async fn scenario_11_after_a_crash_behind_the_flag_the_drain_comes_next(recordin
     assert_eq!(land.kubelets().await, [NEW; 3]);
 }
 
-async fn scenario_12_an_agent_that_crashes_while_it_installs_is_waited_for(recording: Option<&Path>) {
-    let land = Land::running(recording, json!({}), json!({}), 2).await;
+async fn scenario_12_an_agent_that_crashes_while_it_installs_is_waited_for(on: &dyn Backend) {
+    let land = Land::running(on, json!({}), json!({}), 2).await;
     land.version(NEW).await;
     let installs = |land: &Land| land.begun("node.ensure").len() == 5;
     land.until("the second node installs", |_| installs(&land)).await;
@@ -173,12 +173,12 @@ async fn scenario_12_an_agent_that_crashes_while_it_installs_is_waited_for(recor
     assert_eq!(land.kubelets().await, [NEW; 3]);
 }
 
-async fn scenario_13_a_reboot_is_waited_for(recording: Option<&Path>) {
+async fn scenario_13_a_reboot_is_waited_for(on: &dyn Backend) {
     let trouble = json!({
         "packages": {"rebootFor": ["kubelet"]},
         "machines": {"boot": {"min": "90s", "max": "90s"}},
     });
-    let land = Land::running(recording, trouble, json!({}), 2).await;
+    let land = Land::running(on, trouble, json!({}), 2).await;
     let (done, agents) = (land.passes().len(), land.agents());
     land.version(NEW).await;
     land.until_reason("NodeNotReady").await;
@@ -197,8 +197,8 @@ async fn scenario_13_a_reboot_is_waited_for(recording: Option<&Path>) {
     }
 }
 
-async fn scenario_14_another_version_in_the_middle_goes_to_the_same_node_first(recording: Option<&Path>) {
-    let land = Land::running(recording, json!({}), json!({}), 2).await;
+async fn scenario_14_another_version_in_the_middle_goes_to_the_same_node_first(on: &dyn Backend) {
+    let land = Land::running(on, json!({}), json!({}), 2).await;
     land.version(NEW).await;
     land.until("the second node installs", |_| {
         land.begun("node.ensure").len() == 5
@@ -228,8 +228,8 @@ async fn scenario_14_another_version_in_the_middle_goes_to_the_same_node_first(r
     assert_eq!(begun[3..], ["o-cp-0", "o-w-0", "o-w-0", "o-cp-0", "o-w-1"]);
 }
 
-async fn orb_35_the_only_node_is_cordoned_and_not_drained(recording: Option<&Path>) {
-    let land = Land::running(recording, json!({}), json!({}), 0).await;
+async fn orb_35_the_only_node_is_cordoned_and_not_drained(on: &dyn Backend) {
+    let land = Land::running(on, json!({}), json!({}), 0).await;
     let done = land.passes().len();
     land.pod("web", "o-cp-0").await;
     land.version(NEW).await;
@@ -243,8 +243,8 @@ async fn orb_35_the_only_node_is_cordoned_and_not_drained(recording: Option<&Pat
     );
 }
 
-async fn orb_36_a_control_plane_that_is_not_to_be_drained_is_changed_as_it_is(recording: Option<&Path>) {
-    let land = Land::running(recording, json!({}), json!({"drainControlPlane": false}), 1).await;
+async fn orb_36_a_control_plane_that_is_not_to_be_drained_is_changed_as_it_is(on: &dyn Backend) {
+    let land = Land::running(on, json!({}), json!({"drainControlPlane": false}), 1).await;
     let done = land.passes().len();
     land.pod("web", "o-cp-0").await;
     land.version(NEW).await;
@@ -255,8 +255,8 @@ async fn orb_36_a_control_plane_that_is_not_to_be_drained_is_changed_as_it_is(re
     assert_eq!(land.kubelets().await, [NEW; 2]);
 }
 
-async fn orb_37_the_nodes_of_a_pool_that_is_not_updated_stay_as_they_are(recording: Option<&Path>) {
-    let land = Land::running(recording, json!({}), json!({}), 1).await;
+async fn orb_37_the_nodes_of_a_pool_that_is_not_updated_stay_as_they_are(on: &dyn Backend) {
+    let land = Land::running(on, json!({}), json!({}), 1).await;
     let done = land.passes().len();
     let workers = json!([{"provider": "static", "pool": "w", "nodes": 1, "updatesDisabled": true}]);
     land.edit(json!({"spec": {"versions": {"kubernetes": NEW}, "workers": workers}}))
@@ -267,9 +267,9 @@ async fn orb_37_the_nodes_of_a_pool_that_is_not_updated_stay_as_they_are(recordi
     assert_eq!(land.kubelets().await, [NEW, OLD]);
 }
 
-async fn scenario_15_while_the_api_server_is_away_nothing_is_removed(recording: Option<&Path>) {
+async fn scenario_15_while_the_api_server_is_away_nothing_is_removed(on: &dyn Backend) {
     let down = json!([{"from": "20m", "until": "30m"}]);
-    let land = Land::running(recording, json!({"apiServerDown": down}), json!({}), 2).await;
+    let land = Land::running(on, json!({"apiServerDown": down}), json!({}), 2).await;
     land.until_second(20 * 60 - 20).await;
     land.version(NEW).await;
     land.until_node("o-cp-0", "it may change", |node| told_by(node, ALLOWED) == "true")

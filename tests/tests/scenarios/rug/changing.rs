@@ -1,8 +1,7 @@
 //! (g) 8, 11 and 12: routers that are changed while they run.
 
-use std::path::Path;
-
 use polity_core::time::millis;
+use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::story::Story;
 use polity_tests::specified::rug;
 use serde_json::{Value, json};
@@ -29,9 +28,9 @@ const REPLUGGED: [&str; 7] = [
     "21 settled",
 ];
 
-async fn scenario_08_a_rebuild_with_another_image(recording: Option<&Path>) {
+async fn scenario_08_a_rebuild_with_another_image(on: &dyn Backend) {
     let vanishes = json!({"vm": "r-1", "at": "100s", "does": "vanish"});
-    let story = active(recording, json!({"events": [vanishes]})).await;
+    let story = active(on, json!({"events": [vanishes]})).await;
     let done = story.passes().len();
     rebuild_from(&story, "image-2", "1").await;
     let router = active_again(&story, done, "29").await;
@@ -53,8 +52,8 @@ async fn scenario_08_a_rebuild_with_another_image(recording: Option<&Path>) {
     assert_eq!(story.site.vms().len(), 1);
 }
 
-async fn scenario_11_a_network_that_was_added_is_plugged_in_while_the_vm_runs(recording: Option<&Path>) {
-    let story = active(recording, json!({})).await;
+async fn scenario_11_a_network_that_was_added_is_plugged_in_while_the_vm_runs(on: &dyn Backend) {
+    let story = active(on, json!({})).await;
     let (done, acted) = (story.passes().len(), story.acts().len());
     ports(&story, &[1, 2]).await;
     active_again(&story, done, "24").await;
@@ -99,17 +98,17 @@ async fn is_made_anew(story: &Story) -> Value {
     unplugged
 }
 
-async fn scenario_12_a_vm_that_cannot_be_plugged_is_made_anew(recording: Option<&Path>) {
+async fn scenario_12_a_vm_that_cannot_be_plugged_is_made_anew(on: &dyn Backend) {
     let fails = json!({"operation": "port.attach", "count": 1, "then": {"fail": {"code": "internal"}}});
-    let story = active(recording, json!({"faults": [fails]})).await;
+    let story = active(on, json!({"faults": [fails]})).await;
     let router = is_made_anew(&story).await;
     assert_eq!(reason(&router), "ReplugFailed");
     assert_eq!(acts(&story, "port.attach"), 1);
 }
 
-async fn scenario_12_a_vm_that_does_not_show_its_networks_is_made_anew(recording: Option<&Path>) {
+async fn scenario_12_a_vm_that_does_not_show_its_networks_is_made_anew(on: &dyn Backend) {
     let never = json!({"operation": "port.attach", "then": "neverPlugs"});
-    let story = active(recording, json!({"faults": [never]})).await;
+    let story = active(on, json!({"faults": [never]})).await;
     let router = is_made_anew(&story).await;
     let late = json!([
         "False",
@@ -123,9 +122,9 @@ async fn scenario_12_a_vm_that_does_not_show_its_networks_is_made_anew(recording
     assert!((rug::HOTPLUG..rug::HOTPLUG + 1_500).contains(&waited), "{waited}");
 }
 
-async fn a_router_is_left_alone_while_somebody_debugs(recording: Option<&Path>) {
+async fn a_router_is_left_alone_while_somebody_debugs(on: &dyn Backend) {
     let vanishes = json!({"vm": "r-1", "at": "100s", "does": "vanish"});
-    let story = active(recording, json!({"events": [vanishes]})).await;
+    let story = active(on, json!({"events": [vanishes]})).await;
     let done = story.passes().len();
     story
         .edit(json!({"spec": {"debug": true, "debugReason": "tcpdump"}}))

@@ -1,8 +1,7 @@
 //! What (i) adds: boots whose answer was lost, and hosts that crash.
 
-use std::path::Path;
-
 use polity_core::record::PassRecord;
+use polity_tests::host_harness::backend::Backend;
 use serde_json::{Value, json};
 
 use super::network::*;
@@ -17,9 +16,9 @@ scenarios! {
     a_router_whose_status_was_lost_takes_its_vm_over,
 }
 
-async fn rug_x15_a_crash_between_boot_and_answer_makes_no_second_vm(recording: Option<&Path>) {
+async fn rug_x15_a_crash_between_boot_and_answer_makes_no_second_vm(on: &dyn Backend) {
     let slow = json!({"operation": "router.boot", "nth": 1, "then": {"answerAfter": "4s"}});
-    let mut story = planted(recording, json!({"faults": [slow]})).await;
+    let mut story = planted(on, json!({"faults": [slow]})).await;
     let first = story.until_vms(|vms| vms.len() == 1).await;
     story.crash().await;
     let router = until_active(&story).await;
@@ -32,12 +31,12 @@ async fn rug_x15_a_crash_between_boot_and_answer_makes_no_second_vm(recording: O
     assert_eq!(router["status"]["bootAttempts"], 1);
 }
 
-async fn rug_x13_a_boot_in_doubt_is_waited_for_while_the_cloud_cannot_say(recording: Option<&Path>) {
+async fn rug_x13_a_boot_in_doubt_is_waited_for_while_the_cloud_cannot_say(on: &dyn Backend) {
     let faults = json!([
         {"operation": "router.boot", "nth": 1, "then": "loseAnswer"},
         {"operation": "resolve", "count": 3, "then": {"fail": {"code": "unavailable"}}},
     ]);
-    let story = planted(recording, json!({"faults": faults})).await;
+    let story = planted(on, json!({"faults": faults})).await;
     let doubted = story
         .until("it is in doubt", |router| reason(router) == "BootInDoubt")
         .await;
@@ -63,12 +62,12 @@ async fn rug_x13_a_boot_in_doubt_is_waited_for_while_the_cloud_cannot_say(record
     );
 }
 
-async fn rug_x13_a_deletion_waits_for_the_boot_in_doubt(recording: Option<&Path>) {
+async fn rug_x13_a_deletion_waits_for_the_boot_in_doubt(on: &dyn Backend) {
     let faults = json!([
         {"operation": "router.boot", "nth": 1, "then": "loseAnswer"},
         {"operation": "resolve", "until": "1m", "then": {"fail": {"code": "unavailable"}}},
     ]);
-    let story = planted(recording, json!({"faults": faults})).await;
+    let story = planted(on, json!({"faults": faults})).await;
     let doubted = |passes: &[PassRecord]| passes.last().is_some_and(|pass| tell(pass) == "X13 after 1 s");
     story.until_passes(doubted).await;
     let done = story.passes().len();
@@ -96,9 +95,9 @@ async fn rug_x13_a_deletion_waits_for_the_boot_in_doubt(recording: Option<&Path>
     assert_eq!(made(&story), 1);
 }
 
-async fn rug_x16_a_boot_that_never_arrived_is_made_once_that_is_certain(recording: Option<&Path>) {
+async fn rug_x16_a_boot_that_never_arrived_is_made_once_that_is_certain(on: &dyn Backend) {
     let lost = json!({"operation": "router.boot", "nth": 1, "then": "loseRequest"});
-    let story = planted(recording, json!({"faults": [lost]})).await;
+    let story = planted(on, json!({"faults": [lost]})).await;
     let router = until_active(&story).await;
     let waits = [
         "01 at once",
@@ -112,8 +111,8 @@ async fn rug_x16_a_boot_that_never_arrived_is_made_once_that_is_certain(recordin
     assert_eq!(router["status"]["bootAttempts"], 2);
 }
 
-async fn a_restart_goes_on_where_the_machine_was(recording: Option<&Path>) {
-    let mut story = active(recording, json!({})).await;
+async fn a_restart_goes_on_where_the_machine_was(on: &dyn Backend) {
+    let mut story = active(on, json!({})).await;
     let done = story.passes().len();
     ports(&story, &[1, 2]).await;
     // Half plugged: the cloud knows the port, the VM does not show it yet.
@@ -134,8 +133,8 @@ async fn a_restart_goes_on_where_the_machine_was(recording: Option<&Path>) {
     assert_eq!((made(&story), vm(&story, "r-1").macs), (1, vec![mac(1), mac(2)]));
 }
 
-async fn a_router_whose_status_was_lost_takes_its_vm_over(recording: Option<&Path>) {
-    let mut story = active(recording, json!({})).await;
+async fn a_router_whose_status_was_lost_takes_its_vm_over(on: &dyn Backend) {
+    let mut story = active(on, json!({})).await;
     let (done, before) = (story.passes().len(), story.object().await);
     story
         .without_a_host(async |story| story.edit_status(Value::Null).await)

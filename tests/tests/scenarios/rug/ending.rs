@@ -1,9 +1,9 @@
 //! (g) 9, 10, 15 and 16: routers that end.
 
-use std::path::Path;
 use std::time::Duration;
 
 use polity_core::record::PassRecord;
+use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::story::Story;
 use polity_tests::specified::rug;
 use serde_json::{Value, json};
@@ -28,8 +28,8 @@ fn nothing_is_left(story: &Story) {
     assert!(story.site.vms().is_empty() && taken(story).is_empty());
 }
 
-async fn scenario_09_a_deletion_ends_everything(recording: Option<&Path>) {
-    let mut story = active(recording, json!({})).await;
+async fn scenario_09_a_deletion_ends_everything(on: &dyn Backend) {
+    let mut story = active(on, json!({})).await;
     let done = story.passes().len();
     story
         .without_a_host(async |story| {
@@ -53,9 +53,9 @@ fn object(pass: &PassRecord) -> Value {
     serde_json::from_str(pass.object.as_deref().expect("an object")).expect("JSON")
 }
 
-async fn scenario_10_a_router_that_was_removed_from_the_network_service_ends(recording: Option<&Path>) {
+async fn scenario_10_a_router_that_was_removed_from_the_network_service_ends(on: &dyn Backend) {
     let withdrawn = json!({"vm": "r-1", "at": "100s", "does": "withdraw"});
-    let story = active_at(recording, json!({"events": [withdrawn]}), 99).await;
+    let story = active_at(on, json!({"events": [withdrawn]}), 99).await;
     let done = story.passes().len();
     let router = story
         .until("nothing holds it", |router| {
@@ -86,12 +86,12 @@ async fn scenario_10_a_router_that_was_removed_from_the_network_service_ends(rec
     assert_eq!(story.object().await, Value::Null);
 }
 
-async fn rug_14_a_router_that_is_removed_before_another_vm_is_made_gets_none(recording: Option<&Path>) {
+async fn rug_14_a_router_that_is_removed_before_another_vm_is_made_gets_none(on: &dyn Backend) {
     // The VM hangs and has to go first; meanwhile the network service forgets the router.
     let trouble = json!({"events": [
         {"vm": "r-1", "at": "30s", "does": "hang"}, {"vm": "r-1", "at": "41500ms", "does": "withdraw"},
     ]});
-    let story = active_at(recording, trouble, 40).await;
+    let story = active_at(on, trouble, 40).await;
     let done = story.passes().len();
     update(&story, "large").await;
     story.until_is("status.machineState", "EXIT").await;
@@ -102,9 +102,9 @@ async fn rug_14_a_router_that_is_removed_before_another_vm_is_made_gets_none(rec
     nothing_is_left(&story);
 }
 
-async fn rug_x09_a_router_that_is_removed_during_its_rebuild_ends(recording: Option<&Path>) {
+async fn rug_x09_a_router_that_is_removed_during_its_rebuild_ends(on: &dyn Backend) {
     let withdrawn = json!({"vm": "r-1", "at": "31500ms", "does": "withdraw"});
-    let story = active_at(recording, json!({"events": [withdrawn]}), 30).await;
+    let story = active_at(on, json!({"events": [withdrawn]}), 30).await;
     let done = story.passes().len();
     request(&story, "rebuild", "1").await;
     story.until_is("status.machineState", "EXIT").await;
@@ -117,9 +117,9 @@ async fn rug_x09_a_router_that_is_removed_during_its_rebuild_ends(recording: Opt
     nothing_is_left(&story);
 }
 
-async fn scenario_15_a_deletion_while_the_vm_boots_does_not_wait_for_it(recording: Option<&Path>) {
+async fn scenario_15_a_deletion_while_the_vm_boots_does_not_wait_for_it(on: &dyn Backend) {
     let never = json!({"operation": "router.boot", "then": "neverBoots"});
-    let story = planted(recording, json!({"faults": [never]})).await;
+    let story = planted(on, json!({"faults": [never]})).await;
     let boots = |passes: &[PassRecord]| passes.last().is_some_and(|pass| tell(pass) == "18 after 1 s");
     story.until_passes(boots).await;
     assert_eq!(story.object().await["status"]["queue"], json!(["C"]), "put back");
@@ -133,9 +133,9 @@ async fn scenario_15_a_deletion_while_the_vm_boots_does_not_wait_for_it(recordin
     nothing_is_left(&story);
 }
 
-async fn scenario_16_a_cloud_that_cannot_delete_is_asked_every_second(recording: Option<&Path>) {
+async fn scenario_16_a_cloud_that_cannot_delete_is_asked_every_second(on: &dyn Backend) {
     let fails = json!({"operation": "router.delete", "until": "5m", "then": {"fail": {"code": "internal"}}});
-    let story = active(recording, json!({"faults": [fails]})).await;
+    let story = active(on, json!({"faults": [fails]})).await;
     let (done, acted) = (story.passes().len(), story.acts().len());
     story.delete().await;
     until_second(&story, 299).await;
@@ -163,8 +163,8 @@ async fn scenario_16_a_cloud_that_cannot_delete_is_asked_every_second(recording:
     nothing_is_left(&story);
 }
 
-async fn a_deletion_does_not_wait_for_the_cooldown(recording: Option<&Path>) {
-    let story = given_up(recording).await;
+async fn a_deletion_does_not_wait_for_the_cooldown(on: &dyn Backend) {
+    let story = given_up(on).await;
     let done = story.passes().len();
     story.delete().await;
     until_gone(&story).await;

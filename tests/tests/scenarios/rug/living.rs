@@ -1,9 +1,9 @@
 //! (g) 1 to 7, 13 and 14: VMs that come up, live, die, and are given up.
 
-use std::path::Path;
 use std::time::Duration;
 
 use polity_core::time::millis;
+use polity_tests::host_harness::backend::Backend;
 use polity_tests::specified::rug;
 use serde_json::json;
 
@@ -25,12 +25,14 @@ scenarios! {
     scenario_13_after_five_vms_that_refuse_there_is_no_sixth,
     scenario_14_a_vm_that_never_boots_is_made_anew_after_ten_minutes,
     a_vm_that_hangs_before_it_is_configured_is_waited_for,
+    a_probe_that_fails_is_no_healthy_poll,
+    rug_x08_a_vm_that_gives_no_verdict_is_asked_once_a_second,
 }
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-async fn scenario_01_create(recording: Option<&Path>) {
-    let story = planted(recording, json!({})).await;
+async fn scenario_01_create(on: &dyn Backend) {
+    let story = planted(on, json!({})).await;
     let router = until_active(&story).await;
     story.settles().await;
     let begins = ["01 at once", "03 at once"];
@@ -58,8 +60,8 @@ async fn scenario_01_create(recording: Option<&Path>) {
     );
 }
 
-async fn scenario_02_a_healthy_poll_has_no_effect(recording: Option<&Path>) {
-    let story = active(recording, json!({})).await;
+async fn scenario_02_a_healthy_poll_has_no_effect(on: &dyn Backend) {
+    let story = active(on, json!({})).await;
     let (done, acts, effects) = (story.passes().len(), story.acts(), story.site.effects());
     story.sleep(10 * MINUTE).await;
     assert_eq!(told(&story, done), FINE);
@@ -67,9 +69,9 @@ async fn scenario_02_a_healthy_poll_has_no_effect(recording: Option<&Path>) {
     assert_eq!((story.acts(), story.site.effects()), (acts, effects));
 }
 
-async fn scenario_03_a_vm_that_was_killed_comes_back(recording: Option<&Path>) {
+async fn scenario_03_a_vm_that_was_killed_comes_back(on: &dyn Backend) {
     let vanishes = json!({"vm": "r-1", "at": "100s", "does": "vanish"});
-    let story = active_at(recording, json!({"events": [vanishes]}), 99).await;
+    let story = active_at(on, json!({"events": [vanishes]}), 99).await;
     let done = story.passes().len();
     let killed = vm(&story, "r-1").id;
     let router = active_again(&story, done, "08").await;
@@ -82,8 +84,8 @@ async fn scenario_03_a_vm_that_was_killed_comes_back(recording: Option<&Path>) {
     assert_eq!((made(&story), story.site.vms().len()), (2, 1));
 }
 
-async fn scenario_04_a_storm_of_updates_is_one_configuration(recording: Option<&Path>) {
-    let story = active(recording, json!({})).await;
+async fn scenario_04_a_storm_of_updates_is_one_configuration(on: &dyn Backend) {
+    let story = active(on, json!({})).await;
     story.settles().await;
     let (done, acted) = (story.passes().len(), story.acts().len());
     let storm = json!(["U", "U", "C", "P", "U", "R"]);
@@ -106,9 +108,9 @@ async fn scenario_04_a_storm_of_updates_is_one_configuration(recording: Option<&
     assert!(router["status"]["traffic"][0]["rxBytes"].as_u64() > Some(0));
 }
 
-async fn scenario_04_a_read_that_finds_no_vm_waits_for_another_one(recording: Option<&Path>) {
+async fn scenario_04_a_read_that_finds_no_vm_waits_for_another_one(on: &dyn Backend) {
     let vanishes = json!({"vm": "r-1", "at": "30s", "does": "vanish"});
-    let story = active_at(recording, json!({"events": [vanishes]}), 31).await;
+    let story = active_at(on, json!({"events": [vanishes]}), 31).await;
     let done = story.passes().len();
     request(&story, "read", "1").await;
     active_again(&story, done, "26").await;
@@ -129,13 +131,13 @@ async fn scenario_04_a_read_that_finds_no_vm_waits_for_another_one(recording: Op
     assert_eq!(made(&story), 2);
 }
 
-async fn scenario_04_a_read_of_a_vm_that_is_not_configured_configures_it_first(recording: Option<&Path>) {
+async fn scenario_04_a_read_of_a_vm_that_is_not_configured_configures_it_first(on: &dyn Backend) {
     // The second VM does not say at first what is plugged in: it neither takes its configuration nor refuses it.
     let silent = json!({
         "operation": "router.interfaces", "nth": 2, "then": {"fail": {"code": "unavailable"}},
     });
     let vanishes = json!({"vm": "r-1", "at": "30s", "does": "vanish"});
-    let story = active_at(recording, json!({"events": [vanishes], "faults": [silent]}), 31).await;
+    let story = active_at(on, json!({"events": [vanishes], "faults": [silent]}), 31).await;
     let done = story.passes().len();
     request(&story, "read", "1").await;
     let router = active_again(&story, done, "21").await;
@@ -159,9 +161,9 @@ async fn scenario_04_a_read_of_a_vm_that_is_not_configured_configures_it_first(r
     assert_eq!(made(&story), 2);
 }
 
-async fn rug_x17_traffic_that_the_vm_does_not_tell_is_not_written(recording: Option<&Path>) {
+async fn rug_x17_traffic_that_the_vm_does_not_tell_is_not_written(on: &dyn Backend) {
     let fails = json!({"operation": "router.stats", "nth": 1, "then": {"fail": {"code": "internal"}}});
-    let story = active_at(recording, json!({"faults": [fails]}), 31).await;
+    let story = active_at(on, json!({"faults": [fails]}), 31).await;
     let done = story.passes().len();
     request(&story, "read", "1").await;
     let router = active_again(&story, done, "X17").await;
@@ -172,8 +174,8 @@ async fn rug_x17_traffic_that_the_vm_does_not_tell_is_not_written(recording: Opt
     assert!(router["status"]["trafficTime"].is_string(), "{router}");
 }
 
-async fn scenario_05_when_nothing_can_be_booted_there_are_five_tries(recording: Option<&Path>) {
-    let story = given_up(recording).await;
+async fn scenario_05_when_nothing_can_be_booted_there_are_five_tries(on: &dyn Backend) {
+    let story = given_up(on).await;
     story.settles().await;
     assert_eq!(story.edges(), ["01", "03", "16", "16", "16", "16", "16", "15"]);
     let told = told(&story, 2);
@@ -192,8 +194,8 @@ async fn scenario_05_when_nothing_can_be_booted_there_are_five_tries(recording: 
     assert!(story.site.vms().is_empty());
 }
 
-async fn scenario_06_a_poll_of_a_vm_that_was_given_up_is_dropped(recording: Option<&Path>) {
-    let story = given_up(recording).await;
+async fn scenario_06_a_poll_of_a_vm_that_was_given_up_is_dropped(on: &dyn Backend) {
+    let story = given_up(on).await;
     let done = story.passes().len();
     story.sleep(10 * MINUTE).await;
     assert_eq!(told(&story, done), ["settled"]);
@@ -205,8 +207,8 @@ async fn scenario_06_a_poll_of_a_vm_that_was_given_up_is_dropped(recording: Opti
     assert_eq!(story.object().await["status"]["vm"], "E");
 }
 
-async fn scenario_07_an_update_waits_for_the_end_of_the_cooldown(recording: Option<&Path>) {
-    let story = given_up(recording).await;
+async fn scenario_07_an_update_waits_for_the_end_of_the_cooldown(on: &dyn Backend) {
+    let story = given_up(on).await;
     let done = story.passes().len();
     story.sleep(Duration::from_secs(10)).await;
     update(&story, "large").await;
@@ -229,11 +231,11 @@ async fn scenario_07_an_update_waits_for_the_end_of_the_cooldown(recording: Opti
     assert_eq!(made(&story), 1);
 }
 
-async fn scenario_13_a_vm_that_refuses_its_configuration_three_times_is_made_anew(recording: Option<&Path>) {
+async fn scenario_13_a_vm_that_refuses_its_configuration_three_times_is_made_anew(on: &dyn Backend) {
     let refuses = json!({
         "operation": "config.push", "from": "30s", "count": 3, "then": {"failTask": {"fault": "InvalidConfig"}},
     });
-    let story = active_at(recording, json!({"faults": [refuses]}), 31).await;
+    let story = active_at(on, json!({"faults": [refuses]}), 31).await;
     let (done, acted) = (story.passes().len(), story.acts().len());
     update(&story, "large").await;
     let refused = story.until_is("status.vm", "R").await;
@@ -272,9 +274,9 @@ async fn scenario_13_a_vm_that_refuses_its_configuration_three_times_is_made_ane
     assert_eq!((made(&story), story.site.vms().len()), (2, 1));
 }
 
-async fn scenario_13_after_five_vms_that_refuse_there_is_no_sixth(recording: Option<&Path>) {
+async fn scenario_13_after_five_vms_that_refuse_there_is_no_sixth(on: &dyn Backend) {
     let refuses = json!({"operation": "config.push", "then": {"failTask": {"fault": "InvalidConfig"}}});
-    let story = planted(recording, json!({"faults": [refuses]})).await;
+    let story = planted(on, json!({"faults": [refuses]})).await;
     let router = story.until_is("status.vm", "E").await;
     story.settles().await;
     assert_eq!(
@@ -289,9 +291,9 @@ async fn scenario_13_after_five_vms_that_refuse_there_is_no_sixth(recording: Opt
     assert!(story.site.vms().is_empty() && taken(&story).is_empty());
 }
 
-async fn scenario_14_a_vm_that_never_boots_is_made_anew_after_ten_minutes(recording: Option<&Path>) {
+async fn scenario_14_a_vm_that_never_boots_is_made_anew_after_ten_minutes(on: &dyn Backend) {
     let never = json!({"operation": "router.boot", "nth": 1, "then": "neverBoots"});
-    let story = planted(recording, json!({"faults": [never]})).await;
+    let story = planted(on, json!({"faults": [never]})).await;
     let given_up = story.until_is("status.machineState", "STOP_VM").await;
     assert_eq!(
         said(&given_up, "Ready"),
@@ -317,7 +319,7 @@ async fn scenario_14_a_vm_that_never_boots_is_made_anew_after_ten_minutes(record
     assert_eq!((made(&story), story.site.vms().len()), (2, 1));
 }
 
-async fn a_vm_that_hangs_before_it_is_configured_is_waited_for(recording: Option<&Path>) {
+async fn a_vm_that_hangs_before_it_is_configured_is_waited_for(on: &dyn Backend) {
     // It answers after five seconds, and then not any more.
     let trouble = json!({
         "faults": [{"operation": "router.interfaces", "nth": 1, "then": {"fail": {"code": "unavailable"}}}],
@@ -326,7 +328,7 @@ async fn a_vm_that_hangs_before_it_is_configured_is_waited_for(recording: Option
             {"vm": "r-1", "at": "3m", "does": "recover"},
         ],
     });
-    let story = planted(recording, trouble).await;
+    let story = planted(on, trouble).await;
     let router = story.until_is("status.queue", json!(["U"])).await;
     assert_eq!(reason(&router), "NoVerdict");
     until_active(&story).await;
@@ -347,5 +349,48 @@ async fn a_vm_that_hangs_before_it_is_configured_is_waited_for(recording: Option
             "21 settled",
         ]
     );
+    assert_eq!(made(&story), 1);
+}
+
+/// In the original a state that fails is left all the same, with what was believed before: a probe that fails is a
+/// healthy poll.
+async fn a_probe_that_fails_is_no_healthy_poll(on: &dyn Backend) {
+    let fails = json!({
+        "operation": "router.alive", "from": "60s", "count": 2, "then": {"fail": {"code": "unavailable"}},
+    });
+    let story = active(on, json!({"faults": [fails]})).await;
+    let done = story.passes().len();
+    let router = story
+        .until("nobody can tell", |router| reason(router) == "LookFailed")
+        .await;
+    assert_eq!(said(&router, "Ready")[0], "Unknown");
+    assert_eq!(router["status"]["vm"], "C", "it is believed as before");
+    until_active(&story).await;
+    assert_eq!(told(&story, done), ["02 at once", "retry", "11 settled"]);
+    assert_eq!(
+        said(&story.object().await, "Ready"),
+        json!(["True", "Configured", ""])
+    );
+    assert_eq!(made(&story), 1);
+}
+
+/// In the original, a VM that does not say what is plugged in is updated anew without a pause.
+async fn rug_x08_a_vm_that_gives_no_verdict_is_asked_once_a_second(on: &dyn Backend) {
+    let silent = json!({
+        "operation": "router.interfaces", "from": "30s", "until": "60s", "then": {"fail": {"code": "unavailable"}},
+    });
+    let story = active_at(on, json!({"faults": [silent]}), 31).await;
+    let done = story.passes().len();
+    update(&story, "large").await;
+    until_second(&story, 59).await;
+    let passes = story.passes().split_off(done);
+    let tries: Vec<_> = passes
+        .into_iter()
+        .filter(|pass| tell(pass) == "X08 retry")
+        .collect();
+    assert!(tries.len() > 10, "{:?}", story.edges());
+    let pauses = pauses(&tries);
+    assert!(pauses.iter().all(|pause| *pause >= rug::RETRY), "{pauses:?}");
+    active_again(&story, done, "21").await;
     assert_eq!(made(&story), 1);
 }

@@ -1,14 +1,15 @@
 //! What the scenarios share: a cloud of routers, a router in it, and how its passes are told.
 
-use std::path::Path;
+use std::time::Duration;
 
 use polity_core::contract::Next;
 use polity_core::record::PassRecord;
 use polity_core::time::{Boot, millis};
 use polity_sim::{Happened, PortView, RouterView, Sim, Simulated as _};
+use polity_tests::host_harness::backend::Backend;
+use polity_tests::host_harness::rug;
 pub(crate) use polity_tests::host_harness::rug::{mac, port};
 use polity_tests::host_harness::story::{Story, edges};
-use polity_tests::host_harness::{Site, rug};
 use polity_tests::simulation::store::merge;
 use polity_tests::stand::condition_of;
 use serde_json::{Value, json};
@@ -43,39 +44,38 @@ pub(crate) fn router() -> Value {
 }
 
 /// A host whose retry policy waits as long as the original does; no router yet.
-pub(crate) async fn begin(recording: Option<&Path>, trouble: Value, configuration: Value) -> Story {
-    let site = Site::new(1, Some(cloud(&trouble)));
+pub(crate) async fn begin(on: &dyn Backend, trouble: Value, configuration: Value) -> Story {
     let mut binding = rug::binding(configuration);
     binding["spec"]["policies"]["retry"] =
         json!({"file": "mcm_retry.wasm", "configuration": {"short": "1s"}});
-    Story::begin(site, binding, &router(), recording).await
+    Story::begin(on, cloud(&trouble), vec![binding], &router()).await
 }
 
 /// A router that was created just now.
-pub(crate) async fn planted(recording: Option<&Path>, trouble: Value) -> Story {
-    let story = begin(recording, trouble, json!({})).await;
+pub(crate) async fn planted(on: &dyn Backend, trouble: Value) -> Story {
+    let story = begin(on, trouble, json!({})).await;
     story.create(&router()).await;
     story
 }
 
 /// A router whose VM is alive and configured.
-pub(crate) async fn active(recording: Option<&Path>, trouble: Value) -> Story {
-    let story = planted(recording, trouble).await;
+pub(crate) async fn active(on: &dyn Backend, trouble: Value) -> Story {
+    let story = planted(on, trouble).await;
     until_active(&story).await;
     story
 }
 
 /// The same, so many seconds after the world began.
-pub(crate) async fn active_at(recording: Option<&Path>, trouble: Value, second: u64) -> Story {
-    let story = active(recording, trouble).await;
+pub(crate) async fn active_at(on: &dyn Backend, trouble: Value, second: u64) -> Story {
+    let story = active(on, trouble).await;
     until_second(&story, second).await;
     story
 }
 
 /// A router whose VM was given up just now, because nothing could be booted.
-pub(crate) async fn given_up(recording: Option<&Path>) -> Story {
+pub(crate) async fn given_up(on: &dyn Backend) -> Story {
     let fails = json!({"operation": "router.boot", "count": 5, "then": {"fail": {"code": "internal"}}});
-    let story = planted(recording, json!({"faults": [fails]})).await;
+    let story = planted(on, json!({"faults": [fails]})).await;
     story.until_is("status.neutronStatus", "ERROR").await;
     story
 }

@@ -1,9 +1,9 @@
 //! What bad input gets: a condition with a clear reason, another try as the specification says, and nothing else.
 //! Nothing is deleted because of it.
 
-use std::path::Path;
 use std::time::Duration;
 
+use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::rug;
 use polity_tests::host_harness::story::Story;
 use polity_tests::stand::reference;
@@ -20,6 +20,7 @@ scenarios! {
     a_port_of_another_tenant_and_one_that_does_not_exist_are_left_out,
     a_port_that_another_router_gets_first_is_no_reason_to_take_the_vm_down,
     a_mac_address_that_is_none_is_refused_where_it_is_written,
+    erratum_12_a_letter_that_is_none_is_refused_where_it_is_written,
 }
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -61,8 +62,8 @@ async fn tried_five_times(story: &Story, image: &str, why: Value) {
     nothing_is_deleted(story);
 }
 
-async fn without_its_image_nothing_is_booted_until_there_is_another_one(recording: Option<&Path>) {
-    let story = begin(recording, images(), json!({})).await;
+async fn without_its_image_nothing_is_booted_until_there_is_another_one(on: &dyn Backend) {
+    let story = begin(on, images(), json!({})).await;
     let why = json!([
         "False",
         "ImageNotFound",
@@ -71,14 +72,14 @@ async fn without_its_image_nothing_is_booted_until_there_is_another_one(recordin
     tried_five_times(&story, "image-9", why).await;
 }
 
-async fn the_image_of_another_tenant_is_not_booted_either(recording: Option<&Path>) {
-    let story = begin(recording, images(), json!({})).await;
+async fn the_image_of_another_tenant_is_not_booted_either(on: &dyn Backend) {
+    let story = begin(on, images(), json!({})).await;
     let denied = "the image \"image-2\": tenant \"default\" may not boot image \"image-2\"";
     tried_five_times(&story, "image-2", json!(["False", "ImageDenied", denied])).await;
 }
 
-async fn a_rebuild_from_an_image_that_is_not_there_waits_for_one_that_is(recording: Option<&Path>) {
-    let story = active(recording, images()).await;
+async fn a_rebuild_from_an_image_that_is_not_there_waits_for_one_that_is(on: &dyn Backend) {
+    let story = active(on, images()).await;
     let done = story.passes().len();
     for (image, reason) in [("image-9", "ImageNotFound"), ("image-2", "ImageDenied")] {
         rebuild_from(&story, image, "1").await;
@@ -109,8 +110,8 @@ async fn a_rebuild_from_an_image_that_is_not_there_waits_for_one_that_is(recordi
     assert_eq!(made(&story), 2);
 }
 
-async fn a_port_of_another_router_is_left_alone_until_it_is_free(recording: Option<&Path>) {
-    let story = begin(recording, json!({}), json!({})).await;
+async fn a_port_of_another_router_is_left_alone_until_it_is_free(on: &dyn Backend) {
+    let story = begin(on, json!({}), json!({})).await;
     story.create(&rug::router("r-2", &[2])).await;
     story.until_vms(|vms| vms.len() == 1).await;
     story.create(&rug::router("r-1", &[1, 2])).await;
@@ -156,14 +157,14 @@ async fn a_port_of_another_router_is_left_alone_until_it_is_free(recording: Opti
     assert_eq!(acts(&story, "router.boot"), 1);
 }
 
-async fn a_port_of_another_tenant_and_one_that_does_not_exist_are_left_out(recording: Option<&Path>) {
+async fn a_port_of_another_tenant_and_one_that_does_not_exist_are_left_out(on: &dyn Backend) {
     let listed = |number: u32, of: Value| {
         let mut listed = port(number);
         polity_tests::simulation::store::merge(&mut listed, &of);
         listed
     };
     let there = json!([listed(1, json!({})), listed(2, json!({"tenant": "other"}))]);
-    let story = active(recording, json!({"routers": {"ports": there}})).await;
+    let story = active(on, json!({"routers": {"ports": there}})).await;
     for (number, reason) in [(2, "PortOfAnotherRouter"), (3, "PortNotFound")] {
         let done = story.passes().len();
         ports(&story, &[1, number]).await;
@@ -182,11 +183,11 @@ async fn a_port_of_another_tenant_and_one_that_does_not_exist_are_left_out(recor
     assert_eq!(made(&story), 1);
 }
 
-async fn a_port_that_another_router_gets_first_is_no_reason_to_take_the_vm_down(recording: Option<&Path>) {
+async fn a_port_that_another_router_gets_first_is_no_reason_to_take_the_vm_down(on: &dyn Backend) {
     // Nobody has it when it is looked at, and somebody has it when it is plugged in.
     let denied =
         json!({"operation": "port.attach", "count": 1, "then": {"fail": {"code": "permission-denied"}}});
-    let story = active(recording, json!({"faults": [denied]})).await;
+    let story = active(on, json!({"faults": [denied]})).await;
     let done = story.passes().len();
     ports(&story, &[1, 2]).await;
     let router = active_again(&story, done, "21").await;
@@ -203,8 +204,8 @@ async fn a_port_that_another_router_gets_first_is_no_reason_to_take_the_vm_down(
     assert_eq!(made(&story), 1);
 }
 
-async fn a_mac_address_that_is_none_is_refused_where_it_is_written(recording: Option<&Path>) {
-    let story = begin(recording, json!({}), json!({})).await;
+async fn a_mac_address_that_is_none_is_refused_where_it_is_written(on: &dyn Backend) {
+    let story = begin(on, json!({}), json!({})).await;
     for odd in ["none", "FA:16:3E:00:00:01", "fa:16:3e:00:00:01:02"] {
         let mut router = router();
         router["spec"]["ports"][0]["mac"] = json!(odd);
@@ -218,4 +219,20 @@ async fn a_mac_address_that_is_none_is_refused_where_it_is_written(recording: Op
     assert!(refused.is_err(), "each port once");
     story.sleep(MINUTE).await;
     assert!(story.passes().is_empty());
+}
+
+/// The original learned further letters later. They are none here.
+async fn erratum_12_a_letter_that_is_none_is_refused_where_it_is_written(on: &dyn Backend) {
+    let story = active(on, json!({})).await;
+    let router = reference(rug::RUG, "Router", Some("default"), "r-1");
+    for (field, letter) in [("vm", "DEGRADED"), ("action", "CLUSTER_REBUILD"), ("vm", "X")] {
+        let status = json!({"status": {field: letter}});
+        let refused = story.site.patch(&router, Some("status"), status).await;
+        let message = refused.expect_err("it is refused").message;
+        assert!(message.contains(&format!("status.{field}")), "{message}");
+    }
+    assert_eq!(
+        said(&story.object().await, "Ready"),
+        json!(["True", "Configured", ""])
+    );
 }
