@@ -1,6 +1,7 @@
-//! The coalescing rules, 0 to 6.
+//! The coalescing rules, 0 to 6, and how letters and states are spelled.
 
-use rug_router::{Action, coalesce};
+use rug_router::{Action, State, coalesce};
+use serde_json::json;
 
 fn letters(text: &str) -> Vec<Action> {
     let letter = |letter: char| {
@@ -84,5 +85,22 @@ fn an_event_behind_an_equal_one_changes_nothing() {
                 assert_eq!(once, twice);
             }
         }
+    }
+}
+
+/// The legend calls CHECK_BOOT by another name than the drawing.
+#[test]
+fn erratum_13_a_state_is_called_as_it_is_drawn() {
+    let spelled = |state: State| serde_json::to_value(state).expect("a name");
+    assert_eq!(spelled(State::CheckBoot), "CHECK_BOOT");
+    assert!(serde_json::from_value::<State>(json!("CHECKBOOT")).is_err());
+    assert_eq!(serde_json::to_value(Action::Rebuild).expect("a letter"), "E");
+}
+
+/// The original learned further letters later. They are none here.
+#[test]
+fn erratum_12_the_letters_are_those_of_the_legend() {
+    for other in ["DEGRADED", "CLUSTER_REBUILD", "X"] {
+        assert!(serde_json::from_value::<Action>(json!(other)).is_err(), "{other}");
     }
 }
