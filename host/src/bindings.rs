@@ -26,6 +26,7 @@ use crate::configuration::configuration;
 use crate::crds;
 use crate::display::{printable, shortened};
 use crate::policies::{Policies, Stamp};
+use crate::selection::Selection;
 use crate::turns::Later;
 
 /// How often the files of policies are looked at, in real time.
@@ -87,6 +88,7 @@ pub(crate) struct Bindings {
     policies: Arc<Policies>,
     clouds: Arc<Clouds>,
     sender: mpsc::Sender<News>,
+    selection: Selection,
     known: BTreeMap<String, Known>,
     /// The names of the bindings that are being loaded. Only one load per name runs at a time, even if the
     /// binding changes or goes meanwhile.
@@ -115,12 +117,14 @@ impl Bindings {
         policies: Arc<Policies>,
         clouds: Arc<Clouds>,
         sender: mpsc::Sender<News>,
+        selection: Selection,
     ) -> Self {
         Bindings {
             cluster,
             policies,
             clouds,
             sender,
+            selection,
             known: BTreeMap::new(),
             busy: BTreeSet::new(),
             serial: 0,
@@ -146,9 +150,12 @@ impl Bindings {
     pub(crate) fn observe(&mut self, event: WatchEvent) -> Vec<String> {
         let mut gone = Vec::new();
         match event {
-            WatchEvent::Applied(object) => self.seen(object),
+            WatchEvent::Applied(object) if self.selection.takes(&object) => self.seen(object),
+            // What is not for this host any more is gone for it.
+            WatchEvent::Applied(object) => gone.push(object.name().to_owned()),
             WatchEvent::Deleted(object) => gone.push(object.name().to_owned()),
-            WatchEvent::Listed { objects, .. } => {
+            WatchEvent::Listed { mut objects, .. } => {
+                objects.retain(|object| self.selection.takes(object));
                 self.listed = true;
                 gone.extend(
                     self.known
@@ -226,11 +233,11 @@ impl Bindings {
         let (policies, clouds, sender) = (self.policies.clone(), self.clouds.clone(), self.sender.clone());
         let (name, object, serial) = (name.to_owned(), known.object.clone(), known.serial);
         self.busy.insert(name.clone());
-        let cluster = self.cluster.clone();
+        let (cluster, selection) = (self.cluster.clone(), self.selection.clone());
         tokio::spawn(async move {
             let loading = tokio::task::spawn_blocking(move || load_guarded(&policies, &clouds, &object));
             let result = match loading.await {
-                Ok(Ok(ready)) => fits_the_cluster(&cluster, ready).await,
+                Ok(Ok(ready)) => fits_the_cluster(&cluster, &selection, ready).await,
                 Ok(Err(problem)) => Err(problem),
                 Err(e) => Err(Problem {
                     words: format!("loading was stopped: {e}"),
@@ -355,7 +362,15 @@ pub(crate) fn compile(policies: &Policies, object: &Value) {
 
 /// Checks that the cluster has what the binding's policies need. If that cannot be read now, the first write
 /// will show it.
-async fn fits_the_cluster(cluster: &Cluster, ready: Ready) -> Result<Ready, Problem> {
+async fn fits_the_cluster(
+    cluster: &Cluster,
+    selection: &Selection,
+    mut ready: Ready,
+) -> Result<Ready, Problem> {
+    if let Some(words) = selection.problem(cluster, &ready.binding.spec).await {
+        return Err(Problem { words, again: None });
+    }
+    ready.binding.namespaces = selection.namespaces.clone();
     let Binding { spec, catalogue, .. } = &ready.binding;
     let crd = match cluster.definition(&spec.governs.kind()).await {
         Ok(crd) => crd,
@@ -478,6 +493,7 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
         spec,
         policies: loaded,
         catalogue,
+        namespaces: None,
     };
     Ok(Ready {
         binding,

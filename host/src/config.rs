@@ -9,6 +9,7 @@ use crate::clock::Clock;
 use crate::clouds::Clouds;
 use crate::observer::Observer;
 use crate::policies::Policies;
+use crate::selection::Selection;
 
 /// The parts of a host.
 pub struct Config {
@@ -30,6 +31,8 @@ pub struct Config {
     /// Bindings of this host alone. Those of the cluster are ignored, no status is written, and there is no
     /// lease. The caller must make sure that no other host acts on the same objects.
     pub local: Option<Vec<Object>>,
+    /// The bindings and namespaces that the host is for.
+    pub selection: Selection,
     /// Whether the host plays the kubelets of simulated machines.
     pub kubelets: bool,
 }

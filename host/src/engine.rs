@@ -146,6 +146,7 @@ impl Engine {
                 parts.policies.clone(),
                 parts.clouds.clone(),
                 tells.clone(),
+                parts.selection,
             ),
             workers: Workers::start(parts.threads, &sender),
             clock: parts.clock,

@@ -34,6 +34,7 @@ mod said;
 #[cfg(feature = "sim")]
 pub mod scenario;
 pub mod secrets;
+pub mod selection;
 pub mod settled;
 #[cfg_attr(not(feature = "sim"), path = "no_sim.rs")]
 pub mod sim;

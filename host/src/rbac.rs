@@ -5,6 +5,7 @@
 //! minted tokens name no object.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use polity_cluster::Cluster;
@@ -17,7 +18,10 @@ const LOOK: [&str; 3] = ["get", "list", "watch"];
 
 /// All rules: what is allowed, and where.
 #[derive(Debug, Default)]
-pub struct Allowed(BTreeMap<(Place, Target), BTreeSet<&'static str>>);
+pub struct Allowed {
+    rights: BTreeMap<(Place, Target), BTreeSet<&'static str>>,
+    namespaces: Option<Arc<[String]>>,
+}
 
 /// Where something is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,6 +69,13 @@ impl Allowed {
         Allowed::default()
     }
 
+    /// For a host that is for these namespaces alone: what a binding needs in all of them is said of each.
+    #[must_use]
+    pub fn within(mut self, namespaces: Option<Arc<[String]>>) -> Self {
+        self.namespaces = namespaces;
+        self
+    }
+
     /// Adds the rules for a binding. `cluster` tells how kinds are served.
     ///
     /// # Errors
@@ -76,10 +87,18 @@ impl Allowed {
         spec: &BindingSpec,
         manifests: &[&Manifest],
     ) -> Result<()> {
-        let own = spec.governs.namespace.as_deref();
+        let namespaces = self.namespaces.clone();
+        let own: Vec<&str> = match (&spec.governs.namespace, &namespaces) {
+            (Some(namespace), _) => vec![namespace],
+            (None, namespaces) => namespaces
+                .iter()
+                .flat_map(|all| all.iter())
+                .map(String::as_str)
+                .collect(),
+        };
         let governed = served(cluster, &spec.governs.kind()).await?;
         let name = spec.governs.name.as_deref();
-        let here = places(None, own, governed.namespaced);
+        let here = places(None, &own, governed.namespaced);
         for place in &here {
             self.add(place.clone(), governed.on("", name), &LOOK);
             self.add(place.clone(), governed.on("/status", name), &["patch"]);
@@ -105,7 +124,7 @@ impl Allowed {
             self.add(place, target("", "events", None), &["create", "get", "patch"]);
         }
         for grant in &spec.grants {
-            self.grant(cluster, lease, own, grant).await?;
+            self.grant(cluster, lease, &own, grant).await?;
         }
         let simulated = spec
             .cloud
@@ -121,7 +140,7 @@ impl Allowed {
         &mut self,
         cluster: &Cluster,
         lease: (&str, &str),
-        own: Option<&str>,
+        own: &[&str],
         grant: &Grant,
     ) -> Result<()> {
         let object = || vec![String::new()];
@@ -169,7 +188,7 @@ impl Allowed {
     }
 
     /// Adds the Secrets of a grant, and the host's own Secret with the key of their digests.
-    fn secrets(&mut self, (namespace, lease): (&str, &str), own: Option<&str>, grant: &SecretGrant) {
+    fn secrets(&mut self, (namespace, lease): (&str, &str), own: &[&str], grant: &SecretGrant) {
         for place in places(grant.namespaces.as_deref(), own, true) {
             self.add(place, target("", "secrets", grant.name.as_deref()), &["get"]);
         }
@@ -188,12 +207,12 @@ impl Allowed {
     }
 
     fn add(&mut self, place: Place, target: Target, verbs: &[&'static str]) {
-        self.0.entry((place, target)).or_default().extend(verbs);
+        self.rights.entry((place, target)).or_default().extend(verbs);
     }
 
     /// The ClusterRole and Roles, and their bindings to a service account.
     pub fn objects(&self, name: &str, (namespace, account): (&str, &str)) -> Vec<Value> {
-        let places: BTreeSet<&Place> = self.0.keys().map(|(place, _)| place).collect();
+        let places: BTreeSet<&Place> = self.rights.keys().map(|(place, _)| place).collect();
         let subject = json!({"kind": "ServiceAccount", "namespace": namespace, "name": account});
         let mut objects = Vec::new();
         for place in places {
@@ -218,7 +237,7 @@ impl Allowed {
     /// The rules of one place. Resources with the same name and verbs share a rule.
     fn rules(&self, place: &Place) -> Vec<Value> {
         let mut rules: BTreeMap<Same<'_>, Vec<&str>> = BTreeMap::new();
-        for ((_, target), verbs) in self.0.iter().filter(|((at, _), _)| at == place) {
+        for ((_, target), verbs) in self.rights.iter().filter(|((at, _), _)| at == place) {
             let verbs = verbs
                 .iter()
                 .filter(|verb| !self.is_said_already(place, target, verb));
@@ -248,7 +267,7 @@ impl Allowed {
         let mut broader = vec![(Place::Cluster, target.clone()), (Place::Cluster, all.clone())];
         broader.push((place.clone(), all));
         broader.retain(|(at, what)| at != place || what != target);
-        let says = |said: &(Place, Target)| self.0.get(said).is_some_and(|verbs| verbs.contains(verb));
+        let says = |said: &(Place, Target)| self.rights.get(said).is_some_and(|verbs| verbs.contains(verb));
         broader.iter().any(says)
     }
 }
@@ -284,9 +303,9 @@ async fn served(cluster: &Cluster, kind: &Kind) -> Result<Served> {
 }
 
 /// The places that a grant reaches: the primary's own namespace, the named namespaces, or all.
-fn places(namespaces: Option<&[String]>, own: Option<&str>, namespaced: bool) -> Vec<Place> {
+fn places(namespaces: Option<&[String]>, own: &[&str], namespaced: bool) -> Vec<Place> {
     let named: Vec<&str> = match namespaces {
-        None => own.into_iter().collect(),
+        None => own.to_vec(),
         Some(namespaces) => namespaces.iter().map(String::as_str).collect(),
     };
     match !namespaced || named.is_empty() || named.contains(&"*") {

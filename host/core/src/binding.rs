@@ -408,6 +408,8 @@ pub struct Binding {
     pub policies: BTreeMap<Role, LoadedPolicy>,
     /// What its cloud can do; empty without a cloud.
     pub catalogue: std::sync::Arc<crate::catalogue::Catalogue>,
+    /// The namespaces that the host was started for; none: all. They narrow a binding that names no namespace itself.
+    pub namespaces: Option<std::sync::Arc<[String]>>,
 }
 
 impl Binding {

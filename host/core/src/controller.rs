@@ -37,7 +37,7 @@ use crate::call::{Call, CallId, Reply, Scope, WatchEvent};
 use crate::contract::Cause;
 use crate::fault::Fault;
 use crate::key::{Key, PassId};
-use crate::reconcile::{Phase, primary_scope};
+use crate::reconcile::{Phase, primary_scopes};
 use crate::record::{Outcome, PassRecord};
 use crate::time::{Boot, Now};
 
@@ -283,11 +283,11 @@ impl Controller {
 
     /// The watches that a binding needs and that show nothing: of its own objects, and of what its keys depend on.
     fn unsynced_watches(&self, binding: &str) -> BTreeSet<String> {
-        let own = self.bindings.get(binding).map(|binding| primary_scope(binding));
+        let own = self.bindings.get(binding).map(|binding| primary_scopes(binding));
+        let own = own.unwrap_or_default();
         let needs = |scope: &&Scope| {
             let dependents = self.dependents.get(*scope);
-            own.as_ref() == Some(*scope)
-                || dependents.is_some_and(|dependents| dependents.has_key_of(binding))
+            own.contains(*scope) || dependents.is_some_and(|dependents| dependents.has_key_of(binding))
         };
         let unsynced = self.cache.scopes().filter(|scope| !self.cache.is_synced(scope));
         let watches = unsynced.filter(needs).map(|scope| self.watch(scope).to_string());

@@ -54,7 +54,9 @@ use crate::time::Now;
 pub(crate) use fixture::{binding as fixture_binding, stop as fixture_stop};
 
 pub(crate) use deciding::{Clamped, Finished, answer_of, taken};
-pub(crate) use frame::{Dependency, Frame, LastPass, Moved, Questions, primary_scope};
+pub(crate) use frame::{
+    Dependency, Frame, LastPass, Moved, Questions, primary_scope, primary_scopes, reaches,
+};
 pub(crate) use publishing::{Ended, MESSAGE};
 pub(crate) use work::{Entry, Known, Work};
 

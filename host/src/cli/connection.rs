@@ -6,8 +6,6 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use polity_cluster::Cluster;
 
-use super::LEASE;
-
 /// The cluster that a command connects to.
 #[derive(Debug, Args)]
 pub(super) struct Connection {
@@ -28,10 +26,10 @@ impl Connection {
         self.kubeconfig.is_some() || self.context.is_some() || self.in_cluster
     }
 
-    pub(super) async fn connect(&self) -> Result<Cluster> {
+    pub(super) async fn connect(&self, lease: (&str, &str)) -> Result<Cluster> {
         let connected = match self.in_cluster {
-            true => Cluster::in_cluster(LEASE),
-            false => Cluster::connect(self.kubeconfig.as_deref(), self.context.as_deref(), LEASE).await,
+            true => Cluster::in_cluster(lease),
+            false => Cluster::connect(self.kubeconfig.as_deref(), self.context.as_deref(), lease).await,
         };
         connected.context("cannot connect to the cluster")
     }

@@ -8,6 +8,7 @@ mod explain;
 mod node_agent;
 mod rbac;
 mod run;
+mod settings;
 mod stopping;
 
 use std::io::IsTerminal as _;
@@ -21,7 +22,7 @@ use serde_json::Value;
 
 use crate::progress::Format;
 
-/// The namespace and name of the lease.
+/// The namespace and name of the lease, where no others are given.
 const LEASE: (&str, &str) = ("kube-system", "polity");
 
 /// A controller host for Kubernetes-style reconciliation. Policies make every decision. A policy is a

@@ -13,6 +13,7 @@ use polity_sandbox::Allocation;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
+use super::LEASE;
 use super::connection::Connection;
 use super::run::{identity, recorder, unpredictable};
 use super::stopping::{Signals, Stopping};
@@ -25,6 +26,7 @@ use crate::host::{Host, Running};
 use crate::policies::Policies;
 use crate::progress::{Format, Progress, say};
 use crate::secrets::ClusterSecrets;
+use crate::selection::Selection;
 use crate::settled::LastOutcomes;
 
 /// The placeholder for the node's name in a binding file.
@@ -117,7 +119,7 @@ impl NodeAgent {
             Box::new(move |message| say(format, message)),
         ));
         let clock = Arc::new(Clock::real());
-        let cluster = Arc::new(self.connection.connect().await?);
+        let cluster = Arc::new(self.connection.connect(LEASE).await?);
         let secrets = Arc::new(ClusterSecrets::new(cluster.clone()));
         let clouds = Clouds::new(clock.clone(), secrets, Some(data.clone()), unpredictable(), None);
         let clouds = Arc::new(clouds.with_own_node());
@@ -142,6 +144,7 @@ impl NodeAgent {
                 Some(recorder),
             )),
             local: Some(vec![binding]),
+            selection: Selection::default(),
             kubelets: false,
         }))
     }

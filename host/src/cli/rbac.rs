@@ -9,11 +9,12 @@ use clap::Args;
 use polity_cluster::Cluster;
 use polity_core::contract::Manifest;
 use polity_core::object::Object;
+use polity_kube_rules::labels::LabelSelector;
 use polity_sandbox::Allocation;
 use serde_json::Value;
 
-use super::LEASE;
 use super::node_agent::{self, node_name};
+use super::settings::Domain;
 use crate::bindings::load;
 use crate::clock::Clock;
 use crate::clouds::Clouds;
@@ -41,6 +42,11 @@ pub(super) struct Rbac {
     /// agent of a node polity-system/polity-node-NAME.
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = account)]
     service_account: Option<(String, String)>,
+    /// What the roles are called; the default is polity, for a node's agent polity-node-NAME.
+    #[arg(long, value_name = "NAME", value_parser = node_name)]
+    name: Option<String>,
+    #[command(flatten)]
+    domain: Domain,
     /// The folder in which the bindings' policy files are. The default is the folder of the first DIR or
     /// FILE.
     #[arg(long, value_name = "DIR")]
@@ -72,7 +78,8 @@ impl Rbac {
             .map_or_else(|| "polity".to_owned(), |node| format!("polity-node-{node}"));
         let own = || ("polity-system".to_owned(), name.clone());
         let (namespace, account) = self.service_account.clone().unwrap_or_else(own);
-        for object in allowed.objects(&name, (&namespace, &account)) {
+        let name = self.name.as_ref().unwrap_or(&name);
+        for object in allowed.objects(name, (&namespace, &account)) {
             show(&object, format)?;
         }
         Ok(ExitCode::SUCCESS)
@@ -82,7 +89,9 @@ impl Rbac {
     fn bindings(&self) -> Result<(Vec<Value>, Option<PathBuf>, Allowed)> {
         let Some(node) = &self.node else {
             let manifests = Manifests::read(&self.paths)?;
-            return Ok((manifests.bindings, manifests.folder, Allowed::for_any_host(LEASE)));
+            let allowed = Allowed::for_any_host(self.domain.lease());
+            let namespaces = self.domain.selection(LabelSelector::default()).namespaces;
+            return Ok((manifests.bindings, manifests.folder, allowed.within(namespaces)));
         };
         let bindings: Result<Vec<Value>> = self
             .paths
@@ -108,7 +117,7 @@ impl Rbac {
         let clock = Arc::new(Clock::real());
         let embedded = Cluster::new(
             kube::Client::new(standalone::open(&clock, None)?, "default"),
-            LEASE,
+            self.domain.lease(),
         );
         let embedded = Arc::new(embedded);
         let secrets = Arc::new(ClusterSecrets::new(embedded.clone()));
@@ -119,7 +128,7 @@ impl Rbac {
         };
         let connected = match &self.kubeconfig {
             Some(file) => Some(
-                Cluster::connect(Some(file), None, LEASE)
+                Cluster::connect(Some(file), None, self.domain.lease())
                     .await
                     .context("cannot connect to the cluster")?,
             ),
@@ -143,7 +152,13 @@ impl Rbac {
                 first.push(brought.definition);
             }
             let cluster = connected.as_ref().unwrap_or(&embedded);
-            let bound = allowed.bind(cluster, LEASE, &ready.binding.spec, &needed).await;
+            let selection = self.domain.selection(LabelSelector::default());
+            if let Some(problem) = selection.problem(cluster, &ready.binding.spec).await {
+                bail!("binding {}: {problem}", object.name());
+            }
+            let bound = allowed
+                .bind(cluster, self.domain.lease(), &ready.binding.spec, &needed)
+                .await;
             bound.with_context(|| {
                 let name = object.name();
                 match connected {

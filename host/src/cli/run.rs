@@ -9,11 +9,13 @@ use clap::{Args, ValueEnum};
 use polity_clouds::Millis;
 use polity_cluster::Cluster;
 use polity_core::time::Unix;
+use polity_kube_rules::labels::LabelSelector;
 use polity_sandbox::Allocation;
 
 use super::connection::Connection;
+use super::millis;
+use super::settings::{Domain, label_selector};
 use super::stopping::{Signals, Stopping};
-use super::{LEASE, millis};
 use crate::applied::Applied;
 use crate::clock::{Clock, Speed};
 use crate::clouds::Clouds;
@@ -26,6 +28,7 @@ use crate::policies::Policies;
 use crate::progress::{Format, Progress, say};
 use crate::recording::{self, Recorder};
 use crate::secrets::ClusterSecrets;
+use crate::selection::Selection;
 use crate::settled::{LastOutcomes, Settling};
 use crate::sim::{self, Position, Running, Scenario};
 use crate::standalone;
@@ -47,6 +50,11 @@ pub(super) struct Run {
     paths: Vec<PathBuf>,
     #[command(flatten)]
     connection: Connection,
+    #[command(flatten)]
+    domain: Domain,
+    /// Take the PolicyBindings with these labels, and leave the others to other hosts: `team=red`.
+    #[arg(long, value_name = "SELECTOR", value_parser = label_selector, help_heading = "Cluster")]
+    binding_selector: Option<LabelSelector>,
     /// Keep the state in this folder: recordings, the simulated cloud, and in standalone all objects. A
     /// restart with the same folder continues: a scenario goes on where it stood, and only manifests that
     /// changed are applied again.
@@ -168,6 +176,11 @@ impl Run {
         }
     }
 
+    fn selection(&self) -> Selection {
+        let bindings = self.binding_selector.clone();
+        self.domain.selection(bindings.unwrap_or_default())
+    }
+
     fn speed(&self, scenario: Option<&Scenario>) -> Result<Speed> {
         if !self.is_standalone() {
             return Ok(Speed::REAL);
@@ -192,6 +205,11 @@ impl Run {
     async fn start(&self, format: Format) -> Result<Started> {
         let manifests = Manifests::read(&self.paths)?;
         let scenario = manifests.scenario.clone();
+        if self.is_standalone() && (self.domain.is_given() || self.binding_selector.is_some()) {
+            bail!(
+                "--lease, --namespace and --binding-selector go with a cluster; standalone is one host for all that it has"
+            );
+        }
         if self.is_standalone() && self.replace_crds {
             bail!("--replace-crds needs a cluster: standalone always keeps its definitions up to date");
         }
@@ -287,6 +305,7 @@ impl Run {
             },
             observer: Box::new(Progress::new(format, started, ends.clone(), Some(recorder))),
             local: None,
+            selection: self.selection(),
             kubelets: true,
         });
         Ok(Started {
@@ -352,7 +371,7 @@ impl Run {
         format: Format,
     ) -> Result<(Cluster, Option<polity_standalone::Api>)> {
         if !self.is_standalone() {
-            return Ok((self.connection.connect().await?, None));
+            return Ok((self.connection.connect(self.domain.lease()).await?, None));
         }
         let api = standalone::open(clock, data)?;
         if let Some(port) = self.listen {
@@ -366,7 +385,7 @@ impl Run {
                 ),
             );
         }
-        let cluster = Cluster::new(kube::Client::new(api.clone(), "default"), LEASE);
+        let cluster = Cluster::new(kube::Client::new(api.clone(), "default"), self.domain.lease());
         Ok((cluster, Some(api)))
     }
 }

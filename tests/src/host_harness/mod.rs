@@ -40,6 +40,7 @@ use polity::policies::Policies;
 use polity::recording::Recorder;
 use polity::scenario::{Running, Scenario};
 use polity::secrets::ClusterSecrets;
+use polity::selection::Selection;
 use polity::settled::{LastOutcomes, Settling};
 use polity_cluster::Cluster;
 use polity_core::binding::PolicyId;
@@ -272,6 +273,7 @@ impl Site {
             threads,
             observer,
             local: local.map(|binding| vec![binding]),
+            selection: Selection::default(),
             // Those of the site outlive its hosts.
             kubelets: false,
         };

@@ -58,6 +58,7 @@ pub fn binding(
         name: name.to_owned(),
         created: 0,
         grants: Grants::compile(&grants).into(),
+        namespaces: None,
         spec: BindingSpec {
             governs: Governs {
                 api_version: api_version.to_owned(),

@@ -7,7 +7,7 @@ use super::refresh::Freshness;
 use super::rooms::Room;
 use crate::call::Scope;
 use crate::contract::{Cause, Event, ObjectRef, RetryRequest};
-use crate::key::{Key, PassId};
+use crate::key::{Key, ObjectKey, PassId};
 use crate::merge::Part;
 use crate::object::Object;
 use crate::projection::Digest;
@@ -220,7 +220,10 @@ impl Controller {
         if unsynced.contains(&*key.binding)
             && let Some(binding) = self.bindings.get(&key.binding)
         {
-            return self.watch(&primary_scope(binding));
+            let scope = primary_scope(binding, &ObjectKey::from(key));
+            if !self.cache.is_synced(&scope) {
+                return self.watch(&scope);
+            }
         }
         match (self.queue.deadline(key), state.busy.last()) {
             _ if !self.is_holder() => WaitsFor::Lease,

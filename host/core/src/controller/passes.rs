@@ -14,7 +14,7 @@ use crate::key::{Key, ObjectKey, PassId};
 use crate::object::{Object, ResourceVersion};
 use crate::reconcile::{
     CLUSTER_LONGEST, Command, Context, Dependency, Ended, Finished, Flow, Frame, Phase, PhaseEvent, Report,
-    View, Work, host_defect, primary_scope, start,
+    View, Work, host_defect, primary_scope, primary_scopes, start,
 };
 use crate::record::Outcome;
 
@@ -39,7 +39,10 @@ impl Running {
 impl Controller {
     /// Bindings whose own objects are not all known yet: their watch has not listed, or failed since.
     pub fn unsynced(&self) -> impl Iterator<Item = &str> {
-        let unsynced = |binding: &&Arc<Binding>| !self.cache.is_synced(&primary_scope(binding));
+        let unsynced = |binding: &&Arc<Binding>| {
+            let scopes = primary_scopes(binding);
+            scopes.iter().any(|scope| !self.cache.is_synced(scope))
+        };
         let bindings = self.bindings.values().filter(unsynced);
         bindings.map(|binding| binding.name.as_str())
     }
@@ -50,7 +53,7 @@ impl Controller {
             return;
         };
         let place = ObjectKey::from(key);
-        let snapshot = match self.cache.get(&primary_scope(&binding), &place) {
+        let snapshot = match self.cache.get(&primary_scope(&binding, &place), &place) {
             Lookup::Known(object) => object,
             // The watch lists again and wakes the key then.
             Lookup::Unsynced | Lookup::Unwatched => return,

@@ -141,7 +141,7 @@ impl Desk {
             records: Vec::new(),
             others: Vec::new(),
         };
-        let scope = primary_scope(&binding);
+        let scope = primary_scopes(&binding).remove(0);
         desk.feed(Input::Bound(Box::new(binding)));
         desk.answer_leases();
         desk.listed(scope, machines);
@@ -348,7 +348,7 @@ fn retrying() -> Binding {
 }
 
 fn primary() -> Scope {
-    primary_scope(&fixture_binding(&[]))
+    primary_scopes(&fixture_binding(&[])).remove(0)
 }
 
 #[test]

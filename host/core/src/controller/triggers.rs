@@ -15,7 +15,7 @@ use crate::call::{Scope, WatchEvent};
 use crate::contract::{Cause, Role};
 use crate::key::{Key, ObjectKey};
 use crate::object::Object;
-use crate::reconcile::primary_scope;
+use crate::reconcile::{primary_scope, primary_scopes, reaches};
 use crate::time::millis;
 
 /// Annotations that ask for a pass: `request.polity.dev/<name>`, value: a nonce.
@@ -33,14 +33,16 @@ impl Controller {
         let name: Arc<str> = shared(&binding.name);
         let binding = Arc::new(binding);
         let old = self.bindings.insert(name.clone(), binding.clone());
-        let scope = primary_scope(&binding);
+        let scopes = primary_scopes(&binding);
         if let Some(old) = &old
-            && primary_scope(old) != scope
+            && primary_scopes(old) != scopes
         {
             self.drop_keys(&name);
         }
-        if self.cache.open(&scope) {
-            self.out.push(Output::Watch(scope.clone()));
+        for scope in scopes {
+            if self.cache.open(&scope) {
+                self.out.push(Output::Watch(scope));
+            }
         }
         self.assign_keys();
         let Some(old) = old else { return };
@@ -114,14 +116,14 @@ impl Controller {
                 .iter()
                 .find(|other| outranks(other, binding) && meet(other, binding));
             self.health.entry(name.clone()).or_default().overlapped_by = older.map(|o| o.name.clone());
-            let scope = primary_scope(binding);
-            let mut places: Vec<(ObjectKey, Option<Object>)> = self
-                .cache
-                .all(&scope)
+            let scopes = primary_scopes(binding);
+            let mut places: Vec<(ObjectKey, Option<Object>)> = scopes
+                .iter()
+                .flat_map(|scope| self.cache.all(scope))
                 .map(|o| (ObjectKey::from(o), Some(o.clone())))
                 .collect();
             if let Some(one) = absent_place(binding)
-                && self.cache.is_synced(&scope)
+                && scopes.iter().all(|scope| self.cache.is_synced(scope))
                 && !places.iter().any(|(place, _)| *place == one)
             {
                 places.push((one, None));
@@ -138,11 +140,11 @@ impl Controller {
 
     /// Whether a binding governs what stands at a place: no older binding with a lifecycle does.
     fn governs(&self, binding: &Binding, place: &ObjectKey) -> bool {
-        primary_scope(binding).covers_place(place)
+        reaches(binding, place)
             && !self
                 .bindings
                 .values()
-                .any(|other| outranks(other, binding) && primary_scope(other).covers_place(place))
+                .any(|other| outranks(other, binding) && reaches(other, place))
     }
 
     fn add_key(&mut self, binding: &Binding, key: Key, object: Option<&Object>, cause: Cause) {
@@ -196,7 +198,10 @@ impl Controller {
             return self.forget(key);
         };
         let place = ObjectKey::from(key);
-        let now = self.cache.last_known(&primary_scope(&binding), &place).cloned();
+        let now = self
+            .cache
+            .last_known(&primary_scope(&binding, &place), &place)
+            .cloned();
         let waits = state.waiting;
         if now.is_none() && binding.spec.governs.name.is_none() {
             return self.forget(key);
@@ -242,7 +247,10 @@ impl Controller {
             self.wake_by_dependency(&key);
         }
         let bindings: Vec<Arc<Binding>> = self.bindings.values().cloned().collect();
-        for binding in bindings.iter().filter(|binding| primary_scope(binding) == *scope) {
+        for binding in bindings
+            .iter()
+            .filter(|binding| primary_scopes(binding).contains(scope))
+        {
             if let Some(place) = absent_place(binding) {
                 let key = key_at(&shared(&binding.name), &place);
                 self.add_key(binding, key, None, Cause::Resync);
@@ -274,7 +282,7 @@ impl Controller {
         let bindings: Vec<Arc<Binding>> = self
             .bindings
             .values()
-            .filter(|b| primary_scope(b) == change.scope && self.governs(b, &change.place))
+            .filter(|b| primary_scope(b, &change.place) == change.scope && self.governs(b, &change.place))
             .cloned()
             .collect();
         for binding in bindings {
@@ -307,7 +315,7 @@ impl Controller {
         self.next_sweep = self.now.boot + SWEEP_EVERY;
         let bindings = &self.bindings;
         self.rooms.tidy(|binding| bindings.contains_key(binding));
-        let primaries: BTreeSet<Scope> = self.bindings.values().map(|b| primary_scope(b)).collect();
+        let primaries: BTreeSet<Scope> = self.bindings.values().flat_map(|b| primary_scopes(b)).collect();
         let scopes: Vec<Scope> = self.cache.scopes().cloned().collect();
         for scope in scopes {
             let depended = primaries.contains(&scope)
@@ -375,7 +383,8 @@ fn meet(a: &Binding, b: &Binding) -> bool {
 fn absent_place(binding: &Binding) -> Option<ObjectKey> {
     let governs = &binding.spec.governs;
     let name = governs.name.as_deref()?;
-    Some(ObjectKey::new(governs.namespace.as_deref(), name))
+    let is_one = governs.namespace.is_some() || binding.namespaces.is_none();
+    is_one.then(|| ObjectKey::new(governs.namespace.as_deref(), name))
 }
 
 /// Shares a name as the maps of the controller hold it.

@@ -512,7 +512,7 @@ fn may_begin(context: &Context<'_>) -> bool {
         return true;
     }
     let (cache, place) = (context.view.cache, context.frame.place());
-    let scope = primary_scope(&context.frame.binding);
+    let scope = primary_scope(&context.frame.binding, &place);
     // Gone is what its own watch shows gone; that it changed, another watch may have shown before.
     let now = cache.last_known(&scope, &place);
     let now = now.and_then(|_| cache.newest(&scope.kind, &place));

@@ -71,7 +71,7 @@ impl Fixture {
             last: LastPass::default(),
         };
         let mut cache = Cache::default();
-        let scope = super::primary_scope(&binding);
+        let scope = super::primary_scopes(&binding).remove(0);
         cache.open(&scope);
         let objects = vec![snapshot.clone()];
         let version = snapshot.version();
@@ -297,6 +297,7 @@ pub(crate) fn binding(policies: &[Role]) -> Binding {
         name: "machines".into(),
         created: 0,
         grants: Arc::default(),
+        namespaces: None,
         spec: BindingSpec {
             governs: Governs {
                 api_version: "example.com/v1".into(),

@@ -143,11 +143,41 @@ impl Frame {
     }
 }
 
-/// What a binding watches of its own kind.
-pub(crate) fn primary_scope(binding: &Binding) -> Scope {
+/// What a binding watches of its own kind: one scope, or one for each namespace that the host was started for.
+pub(crate) fn primary_scopes(binding: &Binding) -> Vec<Scope> {
+    match (&binding.spec.governs.namespace, &binding.namespaces) {
+        (None, Some(namespaces)) => namespaces
+            .iter()
+            .map(|namespace| scope_in(binding, Some(namespace)))
+            .collect(),
+        (namespace, _) => vec![scope_in(binding, namespace.as_deref())],
+    }
+}
+
+/// The one of [`primary_scopes`] that shows this place.
+pub(crate) fn primary_scope(binding: &Binding, place: &ObjectKey) -> Scope {
+    match (&binding.spec.governs.namespace, &binding.namespaces) {
+        (None, Some(_)) => scope_in(binding, place.namespace.as_deref()),
+        (namespace, _) => scope_in(binding, namespace.as_deref()),
+    }
+}
+
+/// Whether a binding governs objects at this place, as far as it alone decides.
+pub(crate) fn reaches(binding: &Binding, place: &ObjectKey) -> bool {
+    let governs = &binding.spec.governs;
+    let here = place.namespace.as_deref();
+    let in_namespace = match (&governs.namespace, &binding.namespaces) {
+        (Some(namespace), _) => here == Some(namespace),
+        (None, Some(namespaces)) => namespaces.iter().any(|namespace| here == Some(namespace)),
+        (None, None) => true,
+    };
+    in_namespace && governs.name.as_deref().is_none_or(|name| *name == *place.name)
+}
+
+fn scope_in(binding: &Binding, namespace: Option<&str>) -> Scope {
     Scope {
         kind: binding.spec.governs.kind(),
-        namespace: binding.spec.governs.namespace.clone(),
+        namespace: namespace.map(str::to_owned),
         name: binding.spec.governs.name.clone(),
         node: None,
         fields: Vec::new(),
@@ -188,7 +218,8 @@ mod tests {
             (3, more, false),
             (3, less, true),
         ] {
-            let mut dependency = Dependency::new(grant.clone().into(), primary_scope(&binding(&[])));
+            let mut dependency =
+                Dependency::new(grant.clone().into(), primary_scopes(&binding(&[])).remove(0));
             dependency.count = count;
             assert_eq!(
                 dependency.is_other(&question, moved),

@@ -116,7 +116,7 @@ fn of_bindings_that_meet_the_oldest_governs_and_the_others_are_told() {
 fn a_binding_that_governs_something_else_or_is_gone_forgets_its_keys_when_their_passes_have_ended() {
     let mut other = fixture_binding(&[Role::Lifecycle]);
     other.spec.governs.kind = "Disk".into();
-    let disks = primary_scope(&other);
+    let disks = primary_scopes(&other).remove(0);
     for (input, passes) in [
         (Input::Bound(Box::new(other)), Some(2)),
         (Input::Unbound("machines".into()), Some(1)),
@@ -225,4 +225,30 @@ fn a_binding_that_comes_back_while_a_pass_is_under_way_runs_no_key_twice() {
     assert_eq!(desk.controller.passes_in_flight(), 1, "now it is its turn");
     desk.step(settled());
     assert_eq!((desk.steps(), desk.records.len()), (0, 2));
+}
+
+#[test]
+fn a_host_for_some_namespaces_watches_each_of_them_and_governs_nothing_else() {
+    let mut binding = fixture_binding(&[Role::Lifecycle]);
+    binding.namespaces = Some(Arc::from(["default".to_owned(), "second".to_owned()]));
+    let scopes = primary_scopes(&binding);
+    let in_second = machine("n", 1, json!({"metadata": {"namespace": "second"}}));
+    let elsewhere = machine("x", 1, json!({"metadata": {"namespace": "elsewhere"}}));
+
+    let mut desk = Desk::under(binding.clone(), vec![machine("m", 1, json!({}))]);
+    let namespaces: Vec<_> = scopes.iter().map(|scope| scope.namespace.as_deref()).collect();
+    assert_eq!(namespaces, [Some("default"), Some("second")]);
+    for scope in &scopes {
+        assert!(desk.others.contains(&Output::Watch(scope.clone())));
+    }
+    assert_eq!(desk.steps(), 1, "what one watch shows waits for no other");
+    assert_eq!(desk.controller.unsynced().collect::<Vec<_>>(), ["machines"]);
+    desk.listed(scopes[1].clone(), vec![in_second, elsewhere]);
+    assert_eq!(desk.controller.unsynced().count(), 0);
+    assert_eq!((desk.steps(), desk.controller.keys().count()), (2, 2));
+
+    binding.namespaces = Some(Arc::from(["second".to_owned()]));
+    desk.feed(Input::Bound(Box::new(binding)));
+    let keys = desk.controller.keys();
+    assert_eq!(keys.map(|(key, _)| &*key.name).collect::<Vec<_>>(), ["n"]);
 }

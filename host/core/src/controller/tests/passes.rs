@@ -32,7 +32,7 @@ fn a_pass_is_told_why_it_runs() {
     let mut binding = fixture_binding(&[Role::Lifecycle]);
     binding.spec.governs.name = Some("m".into());
     binding.spec.governs.namespace = Some("default".into());
-    let scope = primary_scope(&binding);
+    let scope = primary_scopes(&binding).remove(0);
     let mut desk = Desk::under(binding, vec![]);
     assert_eq!(desk.causes(), [Cause::Resync], "it is absent");
     let request = json!({"metadata": {"annotations": {"request.polity.dev/now": "1"}}});
@@ -242,7 +242,7 @@ fn a_binding_that_names_one_object_gets_passes_while_it_is_absent() {
     let mut binding = fixture_binding(&[Role::Lifecycle]);
     let governs = &mut binding.spec.governs;
     (governs.namespace, governs.name) = (Some("default".into()), Some("m".into()));
-    let scope = primary_scope(&binding);
+    let scope = primary_scopes(&binding).remove(0);
     let mut desk = Desk::under(binding, vec![]);
     desk.step(settled());
     desk.shown(scope.clone(), machine("m", 1, json!({})));

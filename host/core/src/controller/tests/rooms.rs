@@ -34,7 +34,7 @@ fn a_binding_that_allows_few_passes_holds_no_other_binding_back() {
     narrow.spec.limits.passes_per_tenant = 1;
     let mut wide = fixture_binding(&[Role::Lifecycle]);
     (wide.name, wide.spec.governs.kind) = ("wide".into(), "Disk".into());
-    let disks = primary_scope(&wide);
+    let disks = primary_scopes(&wide).remove(0);
     let all = |kind: &str| {
         ["a", "b", "c"]
             .map(|name| machine(name, 1, json!({"kind": kind})))

@@ -84,7 +84,7 @@ fn leaves_host_conditions(
     let cache = context.view.cache;
     let mut shown = governing
         .iter()
-        .filter_map(|binding| cache.last_known(&primary_scope(binding), &place));
+        .filter_map(|binding| cache.last_known(&primary_scope(binding, &place), &place));
     let Some(now) = shown.next() else {
         let message = format!("{} {name}: its conditions are not known here", kind.kind);
         return Err(Failure::new(Code::Unavailable, message).into());

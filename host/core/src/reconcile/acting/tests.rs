@@ -6,7 +6,7 @@ use crate::reconcile::fixture::{
     FINALIZER, Fixture, answer, at, clone_of, config_map, entry, failure, found, machine, ms, operations,
     outcome, patches, pending, prepared, ready, stepped, stop, versions,
 };
-use crate::reconcile::{Awaited, Work, primary_scope};
+use crate::reconcile::{Awaited, Work, primary_scopes};
 
 /// The answers that the policy gets when it is called again.
 fn answers(commands: &[Command]) -> Vec<Result<Json, Code>> {
@@ -35,7 +35,7 @@ fn shown(version: u64, patch: &Value) -> PhaseEvent {
 
 /// The primary changed in the cache.
 fn changes(fixture: &mut Fixture, rest: Value) {
-    let scope = primary_scope(&fixture.frame.binding);
+    let scope = primary_scopes(&fixture.frame.binding).remove(0);
     fixture
         .cache
         .observe(&scope, WatchEvent::Applied(Object::new(machine(5, rest))));
@@ -405,7 +405,7 @@ fn on_a_deleting_object_without_its_finalizer_nothing_is_done() {
 #[test]
 fn what_is_absent_and_stays_so_is_acted_for() {
     let mut fixture = Fixture::new();
-    let scope = primary_scope(&fixture.frame.binding);
+    let scope = primary_scopes(&fixture.frame.binding).remove(0);
     let gone = WatchEvent::Deleted(Object::new(machine(5, json!({}))));
     fixture.cache.observe(&scope, gone);
     let (flow, _) = fixture.requests(vec![stop()]);
@@ -425,7 +425,7 @@ fn a_change_that_another_watch_showed_first_counts_before_the_first_act() {
     let mut fixture = Fixture::new();
     let narrower = Scope {
         namespace: Some("default".into()),
-        ..primary_scope(&fixture.frame.binding)
+        ..primary_scopes(&fixture.frame.binding).remove(0)
     };
     fixture.cache.open(&narrower);
     let newer = machine(9, json!({"metadata": {"generation": 2}}));
@@ -689,7 +689,7 @@ fn a_patch_of_another_object_keeps_the_conditions_of_hosts_on_the_version_that_h
         let rest = json!({"kind": kind, "metadata": {"name": "n"}, "status": {"conditions": [theirs]}});
         let other = Object::new(machine(7, rest));
         if shows {
-            let scope = primary_scope(&fixture.frame.binding);
+            let scope = primary_scopes(&fixture.frame.binding).remove(0);
             fixture.cache.observe(&scope, WatchEvent::Applied(other.clone()));
         }
         let (_, commands) = fixture.requests(vec![Request::Act(Act::Patch(crate::contract::ObjectPatch {
