@@ -10,10 +10,10 @@ use futures::{FutureExt as _, StreamExt as _};
 use polity_clouds::Cloud;
 use polity_cluster::{Cluster, MintLimits, Wanted};
 use polity_core::binding::PolicyId;
-use polity_core::call::{Call, CallId, LeaseRead, Reply, Scope, WatchEvent};
+use polity_core::call::{Call, CallId, LeaseRead, Reply, Scope, WatchEvent, Write};
 use polity_core::contract::{Answer, Code, Failure, Question, Resolution};
 use polity_core::controller::lease::LeaseProblem;
-use polity_core::controller::{Controller, Health, Input, KeyView, Output, RoomSizes};
+use polity_core::controller::{CacheFigures, Controller, Health, Input, KeyView, Output, RoomSizes};
 use polity_core::key::Key;
 use polity_core::object::{Object, ResourceVersion};
 use polity_core::time::Boot;
@@ -25,7 +25,7 @@ use crate::bindings::{Bindings, Loaded, News};
 use crate::clock::Clock;
 use crate::clouds::Clouds;
 use crate::config::Config;
-use crate::observer::Observer;
+use crate::observer::{Called, Observer, Target};
 use crate::said::Said;
 use crate::sim;
 use crate::workers::Workers;
@@ -66,6 +66,8 @@ pub struct View {
     pub passes: usize,
     /// The policies that are kept ready: those of the bindings, and those with which a pass in flight began.
     pub policies: Vec<PolicyId>,
+    /// What the cache holds, and how its watches stand.
+    pub cache: CacheFigures,
 }
 
 /// How a host is told to end.
@@ -123,6 +125,8 @@ pub(crate) struct Engine {
     questions: mpsc::Receiver<oneshot::Sender<View>>,
     stopping: watch::Receiver<Option<Stop>>,
     calls: BTreeMap<CallId, AbortHandle>,
+    /// What calls in flight are of, and when they began, as far as the observer counts them.
+    targets: BTreeMap<CallId, (Target, Boot)>,
     watches: BTreeMap<Scope, AbortHandle>,
     next_status: Boot,
     /// The present problems of the lease and the watches.
@@ -161,6 +165,7 @@ impl Engine {
             questions,
             stopping,
             calls: BTreeMap::new(),
+            targets: BTreeMap::new(),
             watches: BTreeMap::new(),
             next_status: Boot::default(),
             said: Said::default(),
@@ -253,10 +258,25 @@ impl Engine {
         }
     }
 
+    /// Tells the observer of a call that came back, where it is one of those that it counts.
+    fn tell_call(&mut self, call: CallId, reply: &Reply) {
+        if let Some((target, began)) = self.targets.remove(&call) {
+            let (failure, took) = (failure_of(reply), self.clock.now().boot - began);
+            self.observer.called(&Called {
+                target,
+                failure,
+                took,
+            });
+        }
+    }
+
     /// Takes in one input. `true` once core has stopped.
     fn take_in(&mut self, input: Input) -> bool {
         match &input {
-            Input::Returned { call, .. } => drop(self.calls.remove(call)),
+            Input::Returned { call, reply } => {
+                self.calls.remove(call);
+                self.tell_call(*call, reply);
+            }
             Input::Watched { scope, event } => self.tell_watch(scope, event),
             _ => {}
         }
@@ -313,6 +333,7 @@ impl Engine {
             match output {
                 Output::Call { id, call, is_long } => self.call(id, call, is_long),
                 Output::Cancel(id) => {
+                    self.targets.remove(&id);
                     if let Some(call) = self.calls.remove(&id) {
                         call.abort();
                     }
@@ -333,6 +354,9 @@ impl Engine {
     }
 
     fn call(&mut self, id: CallId, call: Call, is_long: bool) {
+        if let Some(target) = target_of(&call) {
+            self.targets.insert(id, (target, self.clock.now().boot));
+        }
         let cluster = self.cluster.clone();
         match call {
             Call::Step {
@@ -557,6 +581,7 @@ impl Engine {
             lease: self.machine.lease_problem(),
             passes: self.machine.passes_in_flight(),
             policies: self.workers.policies().cloned().collect(),
+            cache: self.machine.cache_figures(),
         }
     }
 
@@ -588,6 +613,38 @@ impl Drop for Engine {
         for task in self.calls.values().chain(self.watches.values()) {
             task.abort();
         }
+    }
+}
+
+/// What the observer counts a call as; none for what stays in this process.
+fn target_of(call: &Call) -> Option<Target> {
+    let cloud = |operation: &str| Target::Cloud(operation.to_owned());
+    Some(match call {
+        Call::Step { .. } | Call::Decide { .. } | Call::Render(_) => return None,
+        Call::Cloud(request) => cloud(&request.operation),
+        // The looks before a create, which is counted by itself.
+        Call::Prepare(_) => cloud("prepare"),
+        Call::Commit(commit) => cloud(&commit.request.operation),
+        Call::Resolve { .. } => cloud("resolve"),
+        Call::Credential { .. } => cloud("credential"),
+        Call::Mint { .. } => Target::Api("mint"),
+        Call::Revoke { .. } => Target::Api("revoke"),
+        Call::Read(Question::Objects(_)) => Target::Api("list"),
+        Call::Read(_) => Target::Api("get"),
+        Call::Write(Write::Patch { .. }) => Target::Api("patch"),
+        Call::Write(Write::Act(_)) => Target::Api("act"),
+        Call::Write(Write::Event { .. }) => Target::Api("event"),
+        Call::Lease(_) => Target::Api("lease"),
+    })
+}
+
+fn failure_of(reply: &Reply) -> Option<Code> {
+    match reply {
+        Reply::Answer(Err(failure))
+        | Reply::Objects(Err(failure))
+        | Reply::Prepared(Err(failure))
+        | Reply::Lease(Err(failure)) => Some(failure.code),
+        _ => None,
     }
 }
 

@@ -39,6 +39,7 @@ pub mod settled;
 #[cfg_attr(not(feature = "sim"), path = "no_sim.rs")]
 pub mod sim;
 pub mod standalone;
+pub mod telemetry;
 mod timekeeping;
 mod turns;
 mod workers;

@@ -1,13 +1,38 @@
 //! The interface to a program or a person that watches a host.
 
+use std::time::Duration;
+
 use polity_core::binding::PolicyId;
+use polity_core::contract::Code;
 use polity_core::key::Key;
 use polity_core::record::PassRecord;
+
+/// A call of a cloud or of the API server that came back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Called {
+    /// What was called.
+    pub target: Target,
+    /// Why it failed; none if it did not.
+    pub failure: Option<Code>,
+    /// How long it took, on the host's clock.
+    pub took: Duration,
+}
+
+/// What a call is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// An operation of a cloud: `vm.clone`.
+    Cloud(String),
+    /// The API server: `get`, `list`, `patch`.
+    Api(&'static str),
+}
 
 /// Sees every pass in the order in which the passes end.
 pub trait Observer: Send {
     /// A pass ended.
     fn passed(&mut self, record: &PassRecord);
+    /// A call came back.
+    fn called(&mut self, _: &Called) {}
     /// An object is gone, or no binding governs it any more.
     fn forgotten(&mut self, _: &Key) {}
     /// A policy was loaded and will be called.

@@ -116,6 +116,19 @@ pub enum Output {
     Stopped,
 }
 
+/// What the cache holds, and how its watches stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheFigures {
+    /// Watches that show everything.
+    pub synced: usize,
+    /// Watches that have not listed, or failed since.
+    pub failing: usize,
+    /// Objects; one that two watches show counts twice.
+    pub objects: usize,
+    /// Bytes of their text.
+    pub bytes: usize,
+}
+
 /// How a binding does: what its status says beside whether it is loaded.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -292,6 +305,22 @@ impl Controller {
         let unsynced = self.cache.scopes().filter(|scope| !self.cache.is_synced(scope));
         let watches = unsynced.filter(needs).map(|scope| self.watch(scope).to_string());
         watches.collect()
+    }
+
+    /// What the cache holds, and how its watches stand.
+    pub fn cache_figures(&self) -> CacheFigures {
+        let mut figures = CacheFigures::default();
+        for scope in self.cache.scopes() {
+            match self.cache.is_synced(scope) {
+                true => figures.synced += 1,
+                false => figures.failing += 1,
+            }
+            for object in self.cache.all(scope) {
+                figures.objects += 1;
+                figures.bytes += object.json().len();
+            }
+        }
+        figures
     }
 
     /// The bindings, by name.

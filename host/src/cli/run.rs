@@ -1,5 +1,6 @@
 //! `polity run`: the host, standalone or against a cluster.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use crate::selection::Selection;
 use crate::settled::{LastOutcomes, Settling};
 use crate::sim::{self, Position, Running, Scenario};
 use crate::standalone;
+use crate::telemetry::{Endpoint, Metrics, Watched};
 use crate::timekeeping::{self, Timekeeper};
 
 /// The default deadline of `--until-settled`: an hour of the host's clock.
@@ -103,6 +105,9 @@ pub(super) struct Run {
     /// How memory for policies is allocated.
     #[arg(long, value_enum, default_value_t)]
     sandbox: Memory,
+    /// Serve /healthz, /readyz and /metrics here, without TLS or login: `0.0.0.0:9090`. Port 0 is any free port.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics_listen: Option<SocketAddr>,
     #[command(flatten)]
     stopping: Stopping,
 }
@@ -176,6 +181,20 @@ impl Run {
         }
     }
 
+    /// Where the host tells how it stands; taken first, so that a port that is taken stops everything.
+    async fn endpoint(&self, format: Format) -> Result<Option<Endpoint>> {
+        let Some(address) = self.metrics_listen else {
+            return Ok(None);
+        };
+        let endpoint = Endpoint::bind(address).await?;
+        let address = endpoint.address()?;
+        say(
+            format,
+            &format!("serving http://{address}: /healthz, /readyz, /metrics"),
+        );
+        Ok(Some(endpoint))
+    }
+
     fn selection(&self) -> Selection {
         let bindings = self.binding_selector.clone();
         self.domain.selection(bindings.unwrap_or_default())
@@ -203,6 +222,7 @@ impl Run {
 
     /// Applies the given manifests and starts the host.
     async fn start(&self, format: Format) -> Result<Started> {
+        let endpoint = self.endpoint(format).await?;
         let manifests = Manifests::read(&self.paths)?;
         let scenario = manifests.scenario.clone();
         if self.is_standalone() && (self.domain.is_given() || self.binding_selector.is_some()) {
@@ -292,6 +312,8 @@ impl Run {
             }
             _ => None,
         };
+        let metrics = Arc::new(Metrics::new()?);
+        let progress = Progress::new(format, started, ends.clone(), Some(recorder));
         let host = Host::start(Config {
             identity: identity(),
             clock: clock.clone(),
@@ -303,11 +325,14 @@ impl Run {
                 Speed::Max => 0,
                 Speed::Times(_) => std::thread::available_parallelism().map_or(1, |n| n.get()),
             },
-            observer: Box::new(Progress::new(format, started, ends.clone(), Some(recorder))),
+            observer: Box::new(Watched::new(progress, metrics.clone())),
             local: None,
             selection: self.selection(),
             kubelets: true,
         });
+        if let Some(endpoint) = endpoint {
+            tokio::spawn(endpoint.serve(host.handle().clone(), metrics));
+        }
         Ok(Started {
             clock,
             timekeeper,

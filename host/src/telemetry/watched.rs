@@ -1,0 +1,52 @@
+//! An observer that counts, in front of another one.
+
+use std::sync::Arc;
+
+use polity_core::binding::PolicyId;
+use polity_core::key::Key;
+use polity_core::record::PassRecord;
+use polity_sandbox::Policy;
+
+use super::Metrics;
+use crate::observer::{Called, Observer};
+
+/// An observer that counts, in front of another one.
+pub struct Watched<O> {
+    inner: O,
+    metrics: Arc<Metrics>,
+}
+
+impl<O: Observer> Watched<O> {
+    /// Counts what this observer is told.
+    pub fn new(inner: O, metrics: Arc<Metrics>) -> Self {
+        Watched { inner, metrics }
+    }
+}
+
+impl<O: Observer> Observer for Watched<O> {
+    fn passed(&mut self, record: &PassRecord) {
+        self.metrics.passed(record);
+        self.inner.passed(record);
+    }
+
+    fn called(&mut self, call: &Called) {
+        self.metrics.called(call);
+        self.inner.called(call);
+    }
+
+    fn forgotten(&mut self, key: &Key) {
+        self.inner.forgotten(key);
+    }
+
+    fn policy_loaded(&mut self, id: &PolicyId, policy: &Policy, bytes: &[u8]) {
+        self.inner.policy_loaded(id, policy, bytes);
+    }
+
+    fn policy_forgotten(&mut self, id: &PolicyId) {
+        self.inner.policy_forgotten(id);
+    }
+
+    fn report(&mut self, message: &str) {
+        self.inner.report(message);
+    }
+}
