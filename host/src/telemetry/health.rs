@@ -1,6 +1,6 @@
 //! Whether a host is ready, and why it is not.
 
-use polity_core::controller::lease::LeaseTrouble;
+use polity_core::controller::lease::LeaseProblem;
 
 use crate::engine::View;
 
@@ -22,7 +22,7 @@ pub(super) fn readiness(view: &View, has_begun: bool) -> Readiness {
         readiness.reasons.push(reason);
     }
     // Who waits for the lease of another host is ready to take over.
-    if let Some(LeaseTrouble::Failing(failure)) = &view.lease {
+    if let Some(LeaseProblem::Failing(failure)) = &view.lease {
         let reason = format!("the lease cannot be read or renewed: {failure}");
         readiness.reasons.push(reason);
     }
@@ -78,10 +78,10 @@ mod tests {
             lease: Some(trouble),
             ..View::default()
         };
-        let held = with(LeaseTrouble::HeldBy("other".into()));
+        let held = with(LeaseProblem::HeldBy("other".into()));
         assert!(readiness(&held, true).reasons.is_empty());
         let failure = Failure::new(Code::PermissionDenied, "forbidden".to_owned());
-        let failing = with(LeaseTrouble::Failing(failure));
+        let failing = with(LeaseProblem::Failing(failure));
         assert_eq!(readiness(&failing, true).reasons.len(), 1);
     }
 
