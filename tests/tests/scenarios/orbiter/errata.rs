@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use polity_core::contract::{Act, Request};
 use polity_core::record::PassRecord;
+use polity_core::time::{Boot, millis};
 use polity_tests::host_harness::backend::Backend;
 use polity_tests::stand::reference;
 use serde_json::json;
@@ -111,7 +112,7 @@ async fn erratum_11_control_planes_join_one_after_the_other_and_before_the_worke
 }
 
 /// When a pass did this to the pod, and had its answer.
-fn when(passes: &[PassRecord], is: impl Fn(&Act) -> bool) -> u64 {
+fn when(passes: &[PassRecord], is: impl Fn(&Act) -> bool) -> Boot {
     let did = |pass: &&PassRecord| {
         let mut entries = pass.roles.iter().flat_map(|role| &role.journal);
         entries.any(|entry| matches!(&entry.request, Request::Act(act) if is(act)) && entry.answer.is_ok())
@@ -133,11 +134,8 @@ async fn erratum_13_a_pod_has_its_time_to_end_and_half_a_minute_more(on: &dyn Ba
     let passes = land.passes();
     let evicted = when(&passes, |act| matches!(act, Act::Evict(_)));
     let deleted = when(&passes, |act| matches!(act, Act::Delete(_)));
-    assert!(
-        (90_000..100_000).contains(&(deleted - evicted)),
-        "{}",
-        deleted - evicted
-    );
+    let given = millis(deleted - evicted);
+    assert!((90_000..100_000).contains(&given), "{given}");
     let free = json!({"metadata": {"finalizers": null}});
     land.site.patch(&pod, None, free).await.expect("it is there");
     land.settles_again().await;
