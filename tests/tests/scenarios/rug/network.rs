@@ -1,7 +1,5 @@
 //! What the scenarios share: a cloud of routers, a router in it, and how its passes are told.
 
-use std::time::Duration;
-
 use polity_core::contract::Next;
 use polity_core::record::PassRecord;
 use polity_core::time::{Boot, millis};
