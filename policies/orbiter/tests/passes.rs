@@ -138,6 +138,14 @@ fn two_machines_that_answer_for_one_node_are_both_left_alone() {
     let mut all = machines();
     all[2]["nodeName"] = json!("o-w-0");
     let mut world = with_machines(&all, 2);
+    for machine in machines() {
+        world.exists(json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": machine["nodeName"], "labels": {"orbiter.polity.dev/orb": "o"}},
+            "spec": {"providerID": machine["providerID"]},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        }));
+    }
     let ended = world.pass(orbiter::reconcile);
     assert_eq!(ended.acts(), [""; 0]);
     assert_eq!(world.status()["conditions"][0]["reason"], "DuplicateNode");
