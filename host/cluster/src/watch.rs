@@ -575,7 +575,7 @@ mod tests {
             ]);
             let said = said(&fake, scope()).await;
             assert!(
-                said[1].starts_with("failed: unavailable: watch of Widget: it "),
+                said[1].starts_with("failed: unavailable: watch of Widget: the server "),
                 "{said:?}"
             );
             assert!(times(&fake)[2] > 0.5);

@@ -56,8 +56,10 @@ pub enum Sort {
     Read,
     /// It writes an Event.
     Event,
-    /// It changes an object.
+    /// It changes an object, of which a pass publishes something.
     Write,
+    /// It changes an object as a policy asks.
+    Act,
     /// It takes a thread.
     Thread,
     /// Anything else.
@@ -70,6 +72,7 @@ impl Sort {
         match call {
             Call::Read(_) => Sort::Read,
             Call::Write(Write::Event { .. }) | Call::Mint { .. } | Call::Revoke { .. } => Sort::Event,
+            Call::Write(Write::Act(_)) => Sort::Act,
             Call::Write(_) => Sort::Write,
             Call::Step { .. } | Call::Decide { .. } | Call::Render(_) => Sort::Thread,
             Call::Cloud(_)
@@ -87,7 +90,7 @@ impl Host {
     pub fn overfills(&self) -> bool {
         let count = |sorts: &[Sort]| self.calls.values().filter(|sort| sorts.contains(sort)).count();
         count(&[Sort::Read]) > ROOMS.reads as usize
-            || count(&[Sort::Write, Sort::Event]) > ROOMS.writes as usize
+            || count(&[Sort::Write, Sort::Act, Sort::Event]) > ROOMS.writes as usize
     }
 
     /// A place where no process has run yet.

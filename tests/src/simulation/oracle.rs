@@ -348,8 +348,9 @@ impl Oracle {
         seen.news.push(wakes::News::version(now, meta.version));
     }
 
-    /// A process learns that its write of this object stands; `unix` is what its clock shows.
-    pub fn acknowledges(&mut self, now: u64, unix: Unix, host: &str, object: &Object) {
+    /// A process learns that its write of this object stands: when, by the world and by its own clock, and whether a policy
+    /// asked for it.
+    pub fn acknowledges(&mut self, (now, unix): (u64, Unix), host: &str, object: &Object, by_act: bool) {
         self.shows(now, host, object);
         let seen = self.hosts.entry(host.to_owned()).or_default();
         let own = seen.acknowledged.entry(object.uid().to_owned()).or_default();
@@ -358,7 +359,10 @@ impl Oracle {
             unix,
             now,
         });
-        seen.acknowledged_all.insert(object.version().0);
+        // In a wild world a policy changes objects of other keys, too, and wakes those.
+        if !(by_act && self.wild) {
+            seen.acknowledged_all.insert(object.version().0);
+        }
     }
 
     /// A process learns that what it has done ended an object, at this version.

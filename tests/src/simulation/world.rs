@@ -406,9 +406,11 @@ impl<'a> World<'a> {
                     if sort == Sort::Read {
                         self.oracle.reads(self.now, &identity, reply);
                     }
-                    if let Some(object) = (sort == Sort::Write).then(|| calls::written(reply)).flatten() {
+                    let writes = matches!(sort, Sort::Write | Sort::Act);
+                    if let Some(object) = writes.then(|| calls::written(reply)).flatten() {
+                        let by_act = sort == Sort::Act;
                         self.oracle
-                            .acknowledges(self.now, clocks.unix, &identity, &object);
+                            .acknowledges((self.now, clocks.unix), &identity, &object, by_act);
                     }
                 }
             },

@@ -209,7 +209,7 @@ async fn the_limits_of_a_wait_are_the_bindings() {
             "zero",
             "Loaded",
             "False",
-            "spec.limits.shortestWait: 5000 ms is longer",
+            "spec.limits.shortestWait: 5000 ms is more than",
         )
         .await;
     stand.apply(&never).await;
