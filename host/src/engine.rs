@@ -258,10 +258,10 @@ impl Engine {
         }
     }
 
-    /// Tells the observer of a call that came back, where it is one of those that it counts.
-    fn tell_call(&mut self, call: CallId, reply: &Reply) {
+    /// Tells the observer of a call that ended, if the observer counts calls of this kind.
+    fn tell_call(&mut self, call: CallId, failure: Option<Code>) {
         if let Some((target, began)) = self.targets.remove(&call) {
-            let (failure, took) = (failure_of(reply), self.clock.now().boot - began);
+            let took = self.clock.now().boot - began;
             self.observer.called(&Called {
                 target,
                 failure,
@@ -275,7 +275,7 @@ impl Engine {
         match &input {
             Input::Returned { call, reply } => {
                 self.calls.remove(call);
-                self.tell_call(*call, reply);
+                self.tell_call(*call, failure_of(reply));
             }
             Input::Watched { scope, event } => self.tell_watch(scope, event),
             _ => {}
@@ -333,7 +333,8 @@ impl Engine {
             match output {
                 Output::Call { id, call, is_long } => self.call(id, call, is_long),
                 Output::Cancel(id) => {
-                    self.targets.remove(&id);
+                    // A call that is cut has taken too long: a slow server must show in the counts.
+                    self.tell_call(id, Some(Code::DeadlineExceeded));
                     if let Some(call) = self.calls.remove(&id) {
                         call.abort();
                     }

@@ -214,8 +214,12 @@ impl Run {
         if speed == Speed::Max && !self.until_settled {
             bail!("--speed max needs --until-settled: without an end the clock would jump for ever");
         }
-        if speed == Speed::Max && self.listen.is_some() {
-            bail!("--speed max cannot be used with --listen: clients that connect live in real time");
+        let endpoints = [
+            ("--listen", self.listen.is_some()),
+            ("--metrics-listen", self.metrics_listen.is_some()),
+        ];
+        if let Some((endpoint, _)) = endpoints.iter().find(|(_, given)| *given && speed == Speed::Max) {
+            bail!("--speed max cannot be used with {endpoint}: clients that connect live in real time");
         }
         Ok(speed)
     }
