@@ -8,7 +8,8 @@ use super::vm::id;
 use super::{Hypervisor, no_vm};
 use crate::event::{Call, Kernel};
 use crate::kernel::between::Between;
-use crate::kernel::tasks::{self, Task, TaskError, Work};
+use crate::kernel::call::TaskError;
+use crate::kernel::tasks::{self, Task, Work};
 
 impl Hypervisor {
     /// Starts the task with which a call on this VM is answered, unless another task is changing the VM.

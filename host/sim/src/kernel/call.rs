@@ -3,9 +3,7 @@
 use polity_core::call::{CloudRequest, Session};
 use polity_core::contract::{Code, Failure};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-
-use super::tasks::TaskError;
+use serde_json::{Map, Value, json};
 
 /// The caller, after its session was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,4 +150,25 @@ pub(crate) fn text<'a>(arguments: &'a Value, field: &str) -> &'a str {
 pub(crate) fn number(id: &str, prefix: &str) -> Option<u64> {
     let number = id.strip_prefix(prefix)?.parse().ok()?;
     (format!("{prefix}{number}") == id).then_some(number)
+}
+
+/// The reason why a task failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TaskError {
+    /// The fault, for example `DuplicateName`.
+    pub(crate) fault: String,
+    pub(crate) message: String,
+    /// Further details of the error.
+    #[serde(flatten)]
+    pub(crate) details: Map<String, Value>,
+}
+
+impl TaskError {
+    pub(crate) fn new(fault: &str, message: impl Into<String>) -> Self {
+        TaskError {
+            fault: fault.to_owned(),
+            message: message.into(),
+            details: Map::new(),
+        }
+    }
 }

@@ -1,9 +1,10 @@
 //! Things that happen by themselves at their time, and events that are announced at once.
 
+use polity_core::call::{CloudRequest, Session};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::Kernel;
-use super::envelope::Late;
 
 /// A scheduled thing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,11 +15,39 @@ pub(crate) enum Due<E> {
     /// A task's record expires.
     Expire(u64),
     /// A call with a late effect arrives.
-    Arrive(Late),
+    Arrive(DelayedCall),
     /// A cue is due.
     Cue(usize),
     /// An event that a service scheduled.
     Event(E),
+}
+
+/// A call that is still on its way after its caller has given up. It is stored with digests in place of
+/// secrets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DelayedCall {
+    pub(crate) session: Session,
+    pub(crate) operation: String,
+    pub(crate) arguments: Value,
+    pub(crate) key: Option<String>,
+}
+
+impl From<DelayedCall> for CloudRequest {
+    fn from(delayed: DelayedCall) -> Self {
+        let DelayedCall {
+            session,
+            operation,
+            arguments,
+            key,
+        } = delayed;
+        CloudRequest {
+            session,
+            operation,
+            arguments,
+            key,
+        }
+    }
 }
 
 impl<E, Q> Kernel<E, Q> {

@@ -1,17 +1,15 @@
 //! The way of a call to the service that performs it, and of the answer back.
 
 use polity_clouds::catalogue;
-use polity_core::call::{CloudRequest, Session};
+use polity_core::call::CloudRequest;
 use polity_core::contract::{Answer, Code, Failure};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::Kernel;
-use super::call::{Plan, text};
-use super::due::Due;
+use super::call::{Plan, TaskError, text};
+use super::due::{DelayedCall, Due};
 use super::faults::{Fault, Subject};
-use super::tasks::TaskError;
 
 /// Milliseconds after which a call is cut.
 pub const LONGEST: u64 = catalogue::LONGEST.as_millis() as u64;
@@ -102,7 +100,7 @@ impl<E, Q: Clone> Kernel<E, Q> {
             }
             Fault::LoseRequest => Admission::Answered(Reply::LOST),
             Fault::HappenLate(by) => {
-                let late = self.late(request);
+                let late = self.delayed(request);
                 self.enter(now + by, Due::Arrive(late));
                 self.dirty = true;
                 Admission::Answered(Reply::LOST)
@@ -174,7 +172,7 @@ impl<E, Q: Clone> Kernel<E, Q> {
         repeat(message, sealed.chain([("session", session)]))
     }
 
-    fn late(&self, request: &CloudRequest) -> Late {
+    fn delayed(&self, request: &CloudRequest) -> DelayedCall {
         let CloudRequest {
             session,
             operation,
@@ -186,7 +184,7 @@ impl<E, Q: Clone> Kernel<E, Q> {
                 *value = self.conceal(value);
             }
         }
-        Late {
+        DelayedCall {
             session,
             operation,
             arguments,
@@ -218,32 +216,4 @@ pub(crate) fn repeat<'a>(message: String, values: impl IntoIterator<Item = (&'a 
     values.into_iter().fold(message, |message, (name, value)| {
         message.replace(&format!("{{{name}}}"), value)
     })
-}
-
-/// A call that is still on its way after its caller has given up. It is stored with digests in place of
-/// secrets.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Late {
-    session: Session,
-    operation: String,
-    arguments: Value,
-    key: Option<String>,
-}
-
-impl From<Late> for CloudRequest {
-    fn from(late: Late) -> Self {
-        let Late {
-            session,
-            operation,
-            arguments,
-            key,
-        } = late;
-        CloudRequest {
-            session,
-            operation,
-            arguments,
-            key,
-        }
-    }
 }

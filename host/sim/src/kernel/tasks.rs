@@ -1,11 +1,11 @@
 //! Tasks: work that takes longer than a call.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::Kernel;
 use super::between::Between;
-use super::call::{Call, Stamp, number};
+use super::call::{Call, Stamp, TaskError, number};
 use super::due::Due;
 
 /// A task, from its submission until its record expires. Times are Unix milliseconds.
@@ -31,17 +31,6 @@ pub(crate) struct Task {
     pub(crate) ended: Option<Result<(), TaskError>>,
 }
 
-/// The reason why a task failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct TaskError {
-    /// The fault, for example `DuplicateName`.
-    pub(crate) fault: String,
-    pub(crate) message: String,
-    /// Further details of the error.
-    #[serde(flatten)]
-    pub(crate) details: Map<String, Value>,
-}
-
 /// What a task works on, and how long it takes.
 pub(crate) struct Work {
     pub(crate) about: u64,
@@ -49,16 +38,6 @@ pub(crate) struct Work {
     /// How long it takes, unless the scenario says otherwise.
     pub(crate) takes: Between,
     pub(crate) told: Value,
-}
-
-impl TaskError {
-    pub(crate) fn new(fault: &str, message: impl Into<String>) -> Self {
-        TaskError {
-            fault: fault.to_owned(),
-            message: message.into(),
-            details: Map::new(),
-        }
-    }
 }
 
 impl Task {

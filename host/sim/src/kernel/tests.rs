@@ -7,12 +7,13 @@ use polity_core::contract::Code;
 use serde_json::{Value, json};
 
 use super::between::Between;
+use super::call::TaskError;
 use super::call::{Call, Caller, Plan};
 use super::cues::Cue;
 use super::due::Due;
 use super::envelope::{Admission, Delivery};
 use super::faults::{Fault, Outage, Rule, Unreachable};
-use super::tasks::{TaskError, Work};
+use super::tasks::Work;
 use super::{Kernel, Settings};
 use polity_clouds::Millis;
 

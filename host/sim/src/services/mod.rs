@@ -23,9 +23,9 @@ use crate::event::{Call, Event, Kernel};
 use crate::hypervisor::Hypervisor;
 use crate::hypervisor::vm::id;
 use crate::kernel::between::Between;
-use crate::kernel::call::text;
+use crate::kernel::call::{TaskError, text};
 use crate::kernel::kept::Note;
-use crate::kernel::tasks::{Task, TaskError};
+use crate::kernel::tasks::Task;
 
 /// What a service works with at one moment.
 pub(crate) struct Context<'a> {

@@ -10,7 +10,8 @@ use serde_json::json;
 use super::node::Node;
 use super::{Cluster, Context};
 use crate::event::{Call, Event};
-use crate::kernel::tasks::{Task, TaskError};
+use crate::kernel::call::TaskError;
+use crate::kernel::tasks::Task;
 
 /// A machine that kubeadm can turn into a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -10,8 +10,8 @@ use crate::event::Call;
 use crate::hypervisor::create::Clone as NewClone;
 use crate::hypervisor::vm::Nic;
 use crate::hypervisor::work::answer;
-use crate::kernel::call::{Plan, Stamp};
-use crate::kernel::tasks::{TaskError, Work};
+use crate::kernel::call::{Plan, Stamp, TaskError};
+use crate::kernel::tasks::Work;
 
 impl Vms {
     /// Starts a clone.

@@ -15,8 +15,8 @@ use crate::config::{Network, SimConfig, TaskDurations, Template};
 use crate::event::{Call, Event};
 use crate::hypervisor::no_vm;
 use crate::hypervisor::vm::Vm;
-use crate::kernel::call::text;
-use crate::kernel::tasks::{Task, TaskError};
+use crate::kernel::call::{TaskError, text};
+use crate::kernel::tasks::Task;
 use crate::power::Power;
 
 /// The service. The VMs themselves are the hypervisor's.
