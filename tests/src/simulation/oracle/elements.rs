@@ -64,7 +64,7 @@ pub(super) fn host_owned(change: &Change) -> Verdict {
     })
 }
 
-/// What a change changed: fields of `status`, conditions by type, labels by key, values of the spec.
+/// What a change changed: values of the spec and of the status, conditions by type, labels by key.
 pub(super) fn changed_elements(change: &Change) -> Vec<String> {
     let (Some(before), Some(after)) = (&change.before, &change.after) else {
         return Vec::new();
@@ -91,7 +91,7 @@ pub(super) fn elements(object: &Value) -> BTreeMap<String, Value> {
     }
     for (name, value) in object["status"].as_object().into_iter().flatten() {
         if name != "conditions" {
-            found.insert(format!("status.{name}"), value.clone());
+            values(&format!("status.{name}"), value, &mut found);
         }
     }
     for condition in object["status"]["conditions"].as_array().into_iter().flatten() {
