@@ -566,7 +566,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_watch_that_ends_as_soon_as_it_begins_is_a_failure() {
-        for then in [Then::End, Then::Cut] {
+        for (then, why) in [
+            (Then::End, "the server ended it"),
+            (Then::Cut, "the connection was cut"),
+        ] {
             let fake = Fake::serving([
                 list(5, &[]),
                 Reply::Watch(vec![], then),
@@ -575,7 +578,7 @@ mod tests {
             ]);
             let said = said(&fake, scope()).await;
             assert!(
-                said[1].starts_with("failed: unavailable: watch of Widget: the server "),
+                said[1].starts_with(&format!("failed: unavailable: watch of Widget: {why}")),
                 "{said:?}"
             );
             assert!(times(&fake)[2] > 0.5);
