@@ -5,8 +5,9 @@
 //!                 cache                 calls    (phases)   reschedule
 //! ```
 //!
-//! It holds keys, calls, watches and the lease; what one pass does next is decided in `reconcile`. A pass is
-//! taken out of the map while an event of it is handled: what the handler commands is performed when it has returned.
+//! The controller holds keys, calls, watches and the lease. The module `reconcile` decides what one pass does next. A
+//! pass is taken out of the map while one of its events is handled, and its commands are performed after the handler
+//! has returned. So a handler reads shared state and never changes it.
 
 pub(crate) mod cache;
 mod calls;
@@ -55,64 +56,64 @@ use queue::Queue;
 use rooms::Rooms;
 pub use rooms::{Room, RoomSizes};
 
-/// Something that happened.
+/// An event that the controller handles.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// Nothing but time passed.
+    /// Only time has passed: timers and deadlines may be due.
     Tick,
-    /// A binding is there, or is there in a new form.
+    /// A binding was created or changed.
     Bound(Box<Binding>),
-    /// A binding is gone.
+    /// The binding of this name was removed.
     Unbound(String),
-    /// A watch said something.
+    /// A watch sent an event.
     Watched {
-        /// What the watch covers.
+        /// The kind, namespace and name that the watch covers.
         scope: Scope,
-        /// What it says.
+        /// The list, change or failure that the watch reports.
         event: WatchEvent,
     },
     /// A call ended.
     Returned {
-        /// The call that is answered.
+        /// The id of the [`Output::Call`] that ended.
         call: CallId,
-        /// Its reply.
+        /// The result of the call.
         reply: Reply,
     },
-    /// Finish what is in flight, give the lease up, and stop.
+    /// Finish the passes in flight, give the lease up, and stop.
     Stop,
-    /// Begin nothing more, end every pass as soon as nothing that it sent can still change anything, give the lease up,
-    /// and stop.
+    /// Start no pass. End each pass as soon as none of its effects is in flight, give the lease up, and stop.
     Cut,
 }
 
-/// Something to be done.
+/// A command to the host.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(
     clippy::large_enum_variant,
     reason = "there is one at a time, and it is moved once"
 )]
 pub enum Output {
-    /// Do this; its reply comes back as [`Input::Returned`].
+    /// Make this call. Its reply comes back as [`Input::Returned`].
     Call {
-        /// Names it.
+        /// The id under which the reply comes back.
         id: CallId,
-        /// What is to be done.
+        /// The request to a policy, a cloud or the API server.
         call: Call,
-        /// Whether it is expected to hold a thread for more than a millisecond. So many of these are under way at once
-        /// that one thread is free of them.
+        /// Whether the call is expected to hold a thread for more than a millisecond. If there are several threads,
+        /// long calls leave one of them free for short calls.
         is_long: bool,
     },
-    /// A call took too long, or nobody waits for it any more.
+    /// Cancel a call: its deadline has passed, or its pass has ended.
     Cancel(CallId),
-    /// Watch this.
+    /// Open a watch of this scope.
     Watch(Scope),
-    /// Nobody depends on this any more.
+    /// Close the watch of this scope: no key depends on it any more.
     Unwatch(Scope),
-    /// A pass ended.
+    /// A pass ended. This is its recording.
     Recorded(Box<PassRecord>),
-    /// An object is gone, or is governed no more, and its last pass has ended: nothing about it need be remembered.
+    /// An object is gone or no longer governed, and its last pass has ended. The host may drop all data about this
+    /// key.
     Forgotten(Key),
-    /// Nothing is in flight and the lease is given up.
+    /// No call is in flight and the lease is given up. The host may exit.
     Stopped,
 }
 
@@ -129,34 +130,35 @@ pub struct CacheFigures {
     pub bytes: usize,
 }
 
-/// How a binding does: what its status says beside whether it is loaded.
+/// Health of a binding, as shown in its status.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
-    /// Passes that ended.
+    /// The number of passes that ended.
     pub passes: u64,
-    /// Passes that were given up before any effect.
+    /// The number of passes that ended without a conclusion, because the world changed under them.
     pub discarded: u64,
-    /// Acts performed.
+    /// The number of acts performed.
     pub acts: u64,
-    /// Faults.
+    /// The number of faults of the binding's policies.
     pub faults: u64,
-    /// The last fault since the binding changed, and on which object.
+    /// The last fault since the binding changed, and the object that it concerns.
     pub last_fault: Option<(Key, Fault)>,
-    /// What a retry policy said that was not taken as it was, since the binding changed, and on which object.
+    /// The last wait of a retry policy that the host had to clamp since the binding changed, and the object that it
+    /// concerns.
     pub clamped: Option<(Key, String)>,
-    /// What its policies requested and it does not grant.
+    /// Requests of the binding's policies that no grant of the binding allows.
     pub ungranted: BTreeSet<String>,
-    /// What the API server did not keep of what was written, and on which object: the field is not in the CRD, or has
-    /// another default.
+    /// Written fields that the API server did not keep, each with an object that it concerns. Such a field is not in
+    /// the CRD, or the CRD sets another default.
     pub not_kept: BTreeMap<String, Key>,
-    /// An older binding that governs objects of this one.
+    /// The name of an older binding that governs some of the same objects. The older binding wins.
     pub overlapped_by: Option<String>,
-    /// The watches that it needs and that show nothing now, with what they said of it.
+    /// The watches that the binding needs and that are not synced, each with its error if there is one.
     pub unsynced: BTreeSet<String>,
 }
 
-/// The deterministic heart: everything that can happen goes in, everything that must be done comes out.
+/// The deterministic core: inputs go in, outputs come out. It has no clock, no I/O and no randomness.
 pub struct Controller {
     now: Now,
     out: Vec<Output>,
@@ -167,32 +169,34 @@ pub struct Controller {
     bindings: BTreeMap<Arc<str>, Arc<Binding>>,
     health: BTreeMap<Arc<str>, Health>,
     cache: Cache,
-    /// Each in a box: the nodes of a map that keys enter in their order stay half empty.
+    /// Each state is boxed. Keys often arrive in sorted order, which leaves the nodes of the map half empty, and
+    /// large values would waste that half.
     keys: BTreeMap<Key, Box<KeyState>>,
-    /// Keys that were forgotten while a pass of theirs was under way: should they come back, they wait for its end.
+    /// Keys that were forgotten while their pass was in flight. If such a key comes back, it waits for the end of
+    /// that pass: a key never has two passes at a time.
     orphans: BTreeMap<Key, PassId>,
-    /// Which keys depend on what a scope shows.
+    /// The keys that depend on objects of a scope.
     dependents: BTreeMap<Scope, Dependents>,
     queue: Queue,
     passes: BTreeMap<PassId, (Phase, Box<Running>)>,
-    /// The passes under way, by fair-queueing group, and what their journals hold.
+    /// The passes in flight of each tenant queue, and the bytes that their journals hold.
     journals: Journals,
     calls: BTreeMap<CallId, Outstanding>,
     call_deadlines: BTreeSet<(Boot, CallId)>,
-    /// Passes whose next change waits for the lease to be renewed.
+    /// Passes whose next write waits for the renewal of the lease.
     parked: Vec<PassId>,
     rooms: Rooms,
-    /// Passes whose next change has a place in its room from now on.
+    /// Passes that just got a place in a room for their next write. They check again whether they may write.
     opened: VecDeque<PassId>,
-    /// Questions that wait until a watch has listed.
+    /// Questions that wait for the first list of a watch.
     unsynced: BTreeMap<Scope, Vec<CallId>>,
     locks: Locks,
-    /// What digests of answers are made with: nobody outside can make two that are alike.
+    /// The key of the digests of answers. It keeps others from crafting two answers with the same digest.
     digest_key: [u8; 16],
     next_sweep: Boot,
     guards: Guards,
     stopping: bool,
-    /// No pass has time to finish.
+    /// [`Input::Cut`] was received: passes end without waiting for their conclusion.
     cutting: bool,
 }
 
@@ -232,20 +236,20 @@ impl Controller {
         }
     }
 
-    /// The same controller with rooms of other sizes.
+    /// Replaces the sizes of the rooms.
     pub fn with_rooms(mut self, sizes: RoomSizes) -> Self {
         self.rooms = Rooms::new(sizes);
         self
     }
 
-    /// Takes a guard away.
+    /// Replaces the guards, so that a simulation can run without one of them.
     #[cfg(feature = "simulation")]
     pub fn set_guards(&mut self, guards: Guards) {
         self.guards = guards;
         self.rooms.set_guards(guards);
     }
 
-    /// Everything that can happen goes in, everything that must be done comes out, in order.
+    /// Handles one input at the time `now`. Returns the outputs in the order in which the host must take them up.
     pub fn step(&mut self, now: Now, input: Input) -> Vec<Output> {
         self.now = now;
         match input {
@@ -261,7 +265,7 @@ impl Controller {
         std::mem::take(&mut self.out)
     }
 
-    /// When the controller wants [`Input::Tick`] if nothing happens before.
+    /// The latest time at which the host must send [`Input::Tick`] if no other input comes before.
     pub fn deadline(&self) -> Boot {
         let calls = self.call_deadlines.first().map(|(at, _)| *at);
         [
@@ -281,12 +285,12 @@ impl Controller {
         self.lease.is_held(self.now)
     }
 
-    /// What stands in the way of holding the lease.
+    /// Why this host does not hold the lease, if the cause is known.
     pub fn lease_problem(&self) -> Option<LeaseProblem> {
         self.lease.problem()
     }
 
-    /// How a binding does.
+    /// The health of a binding; `None` if there is no binding of this name.
     pub fn health(&self, binding: &str) -> Option<Health> {
         Some(Health {
             unsynced: self.unsynced_watches(binding),
@@ -294,7 +298,7 @@ impl Controller {
         })
     }
 
-    /// The watches that a binding needs and that show nothing: of its own objects, and of what its keys depend on.
+    /// The unsynced watches that a binding needs: of its primaries, and of the objects that its keys depend on.
     fn unsynced_watches(&self, binding: &str) -> BTreeSet<String> {
         let own = self.bindings.get(binding).map(|binding| primary_scopes(binding));
         let own = own.unwrap_or_default();
@@ -323,12 +327,13 @@ impl Controller {
         figures
     }
 
-    /// The bindings, by name.
+    /// All bindings, ordered by name.
     pub fn bindings(&self) -> impl Iterator<Item = &Arc<Binding>> {
         self.bindings.values()
     }
 
-    /// The policies that may still be called: those of the bindings, and those that a pass in flight began with.
+    /// The policies that may still be called: those of the bindings, and those of passes that began under an earlier
+    /// version of a binding.
     pub fn policies(&self) -> BTreeSet<&PolicyId> {
         let begun = self.passes.values().map(|(_, pass)| pass.binding());
         let bindings = self.bindings.values().chain(begun);
@@ -337,12 +342,12 @@ impl Controller {
             .collect()
     }
 
-    /// Passes in flight.
+    /// The number of passes in flight.
     pub fn passes_in_flight(&self) -> usize {
         self.passes.len()
     }
 
-    /// What follows from the time, whatever the input was.
+    /// Does the work that depends on time and on free room. It runs after every input.
     fn advance(&mut self) {
         self.expire_calls();
         self.poll_lease();
@@ -370,7 +375,8 @@ impl Controller {
         }
     }
 
-    /// Turns the lease's wishes into calls, and its loss or gain into what follows from it.
+    /// Sends the lease's next call. Enqueues all keys when the lease is gained, because no pass starts and no timer
+    /// is served without it. Interrupts all passes when it is lost, because another host may now write.
     fn poll_lease(&mut self) {
         if let LeaseAction::Call(write) = self.lease.poll(self.now) {
             let wrote = write.is_some();
@@ -399,7 +405,7 @@ impl Controller {
         }
     }
 
-    /// Starts the passes of keys whose turn it is.
+    /// Starts passes of queued keys until no tenant queue may start another one.
     fn start_passes(&mut self) {
         if !(self.is_holder() || (!self.guards.stand(Guard::Fencing) && self.was_held)) || self.stopping {
             return;

@@ -1,4 +1,4 @@
-//! Calls: who waits for which reply, and until when.
+//! Calls in flight: which pass or key waits for each reply, and until when.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,25 +15,25 @@ use crate::key::PassId;
 use crate::reconcile::{Frame, PhaseEvent};
 use crate::time::Boot;
 
-/// A call under way.
+/// A call in flight.
 #[derive(Debug)]
 pub(super) struct Outstanding {
     target: Target,
     deadline: Boot,
-    /// The place in a room that it holds.
+    /// The place in a room that the call holds until it ends.
     taken: Option<Taken>,
 }
 
-/// Who waits for a reply.
+/// The receiver of a reply.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Target {
-    /// A pass, and the slot in its phase.
+    /// A pass, and the slot of its phase that the reply fills.
     Pass(PassId, usize),
-    /// A key that waits, of a retry policy that is another now.
+    /// A waiting key that asks the changed retry policy of its binding for a new wait.
     Reschedule(Box<Question>),
-    /// A key whose object is read before its next pass.
+    /// A key whose primary is read before its next pass.
     Refresh(Box<Refresh>),
-    /// Nobody: an Event.
+    /// No receiver: the call writes an Event, and a lost Event is accepted.
     Nobody,
     Lease {
         wrote: bool,
@@ -41,8 +41,8 @@ pub(crate) enum Target {
 }
 
 impl Controller {
-    /// Makes a call as soon as its room has a place for this tenant queue; its reply, or a failure once `longest` has gone by since it
-    /// was sent, goes to `target`.
+    /// Makes a call as soon as its room has a place for this tenant queue. The reply goes to `target`. If none comes
+    /// within `longest` after the call was sent, `target` gets a cut or a failure instead.
     pub(super) fn call(
         &mut self,
         tenant_queue: &Arc<str>,
@@ -69,7 +69,8 @@ impl Controller {
         self.admit(&room);
     }
 
-    /// A change of a pass waits until a room has a place for it, and looks again then.
+    /// Makes a write of a pass wait for a place in a room. The pass then checks again whether it may write, because
+    /// the lease may have run down meanwhile.
     pub(super) fn await_room(&mut self, running: &Running, room: &Room) {
         let Frame {
             id,
@@ -82,7 +83,7 @@ impl Controller {
         self.admit(room);
     }
 
-    /// Serves those in tenant queue for a room, as long as there is a place.
+    /// Gives the free places of a room to its waiters, in the order that the room chooses.
     pub(super) fn admit(&mut self, room: &Room) {
         while let Some((taken, waiter)) = self.rooms.next(room) {
             match waiter {
@@ -90,7 +91,8 @@ impl Controller {
                     self.rooms.keep(pass, taken);
                     self.opened.push_back(pass);
                 }
-                // An Event that would outlast the lease is not worth a wait.
+                // An Event that could land after the end of the lease is dropped: another host may then hold the
+                // lease, and an Event is not worth a wait.
                 Waiter::Call {
                     target: Target::Nobody,
                     longest,
@@ -113,7 +115,8 @@ impl Controller {
         self.out.push(Output::Call { id, call, is_long });
     }
 
-    /// Registers a reply, which comes from within where nothing is sent: a watch that lists.
+    /// Registers the receiver of a reply. For a watch that has to list no call is sent: the controller itself answers
+    /// with [`Controller::has_listed`].
     pub(super) fn expect(&mut self, target: Target, longest: Duration, taken: Option<Taken>) -> CallId {
         self.last_call += 1;
         let id = CallId(self.last_call);
@@ -128,12 +131,13 @@ impl Controller {
         id
     }
 
-    /// Whether a write outside of any pass is under way, or waits: an Event.
+    /// Whether a write of an Event is in flight or waits for a place. Events are the only writes outside of a pass.
     pub(super) fn is_writing(&self) -> bool {
         self.rooms.has_events() || self.calls.values().any(|call| call.target == Target::Nobody)
     }
 
-    /// A call is over: its place goes to the next in tenant queue.
+    /// Removes a call that ended and gives its place in the room to the next waiter. Returns the receiver of the
+    /// reply.
     fn forget_call(&mut self, id: CallId, cost: Option<u64>) -> Option<Target> {
         let outstanding = self.calls.remove(&id)?;
         self.call_deadlines.remove(&(outstanding.deadline, id));
@@ -144,7 +148,7 @@ impl Controller {
         Some(outstanding.target)
     }
 
-    /// Takes in a reply. One that nobody waits for any more is dropped.
+    /// Hands a reply to its receiver. A reply to a call that was cancelled is dropped.
     pub(super) fn returned(&mut self, id: CallId, reply: Reply) {
         match self.forget_call(id, cost_of(&reply)) {
             None | Some(Target::Nobody) => {}
@@ -161,14 +165,15 @@ impl Controller {
         }
     }
 
-    /// A question that waited for a watch is answered from it now.
+    /// Tells a pass that the watch it waited for has listed.
     pub(super) fn has_listed(&mut self, id: CallId) {
         if let Some(Target::Pass(pass, slot)) = self.forget_call(id, None) {
             self.happen(pass, PhaseEvent::Listed(slot));
         }
     }
 
-    /// Cuts the calls whose time is up: what they did is not known.
+    /// Cuts the calls whose deadline has passed. A cut write may have been performed or not, so the pass treats its
+    /// result as unknown.
     pub(super) fn expire_calls(&mut self) {
         while let Some(&(at, id)) = self.call_deadlines.first() {
             if at > self.now.boot {
@@ -192,7 +197,7 @@ impl Controller {
         }
     }
 
-    /// Drops every call that a pass still waits for.
+    /// Cancels every call that a pass still waits for, and its waits for rooms.
     pub(super) fn cancel_calls(&mut self, pass: PassId) {
         let of_pass = |call: &Outstanding| matches!(call.target, Target::Pass(p, _) if p == pass);
         let calls = self.calls.iter().filter(|(_, call)| of_pass(call));

@@ -1,4 +1,4 @@
-//! The end of a pass: what is remembered, when the next one comes, and the recording.
+//! The end of a pass: stores the state for the next pass, sets its time, and records this one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::record::{Outcome, PassRecord};
 use crate::retry::quarantine;
 use crate::time::Boot;
 
-/// How long a key waits whose pass ended by a defect in how defects are handled.
+/// The wait of a key whose pass ended in a defect of the host.
 const AFTER_DEFECT: Duration = Duration::from_mins(1);
 
 impl Controller {
-    /// Remembers what the next pass needs, releases what this one held, and records it.
+    /// Stores what the next pass needs, releases the locks and the memory of this pass, and records it.
     pub(super) fn finish(&mut self, mut running: Running, finished: Finished) {
         let frame = &running.frame;
         let (key, outcome) = (frame.key.clone(), finished.ended.outcome.clone());
@@ -63,14 +63,14 @@ impl Controller {
         self.waits_for_locks(&key, busy);
     }
 
-    /// When the key passes next, and what ends its wait early.
+    /// Sets the time of the next pass and which changes end the wait early. Returns the wait, if there is one.
     fn schedule(&mut self, running: &mut Running, finished: &Finished) -> Option<Duration> {
         let Running { frame, work, .. } = running;
         let outcome = &finished.ended.outcome;
         self.orphans.remove(&frame.key);
         let state = self.keys.get_mut(&frame.key)?;
         state.running = None;
-        // They live as long as the process does, however the pass ended.
+        // The pass took these two out of the state of its key when it started. They go back whatever the outcome is.
         state.known = std::mem::take(&mut work.known);
         state.futile = std::mem::take(&mut work.futile);
         state.freshness.note(work);
@@ -85,7 +85,8 @@ impl Controller {
         if outcome.is_concluded() {
             state.faults = 0;
         }
-        // What was concluded counts, although it could not be written.
+        // The answers of a conclusion that could not be written still count: a change of one of them must requeue the
+        // key.
         if outcome.is_concluded() || matches!(outcome, Outcome::Failed(_)) {
             let used: Arc<[_]> = std::mem::take(&mut work.dependencies).into_iter().collect();
             state.moved = used.iter().map(|(_, dependency)| dependency.moved).collect();
@@ -104,14 +105,16 @@ impl Controller {
             .as_ref()
             .map(|(_, request)| (self.now.boot, Box::new(request.clone())));
         if let Some(wait) = wait {
-            // A policy can say any number: a wait past the end of time has no end.
+            // A policy may return any number. The addition saturates, so a huge wait becomes a timer that is never
+            // due.
             let at = self.now.boot + wait;
             self.queue.push_at(at, frame.key.clone());
         }
         wait
     }
 
-    /// What the pass wrote of its primary may relate it to other objects: its key looks at them.
+    /// Marks an answer as changed if the pass changed the relation of its primary to the objects in that answer. The
+    /// next check then requeues the key.
     fn follow_relations(&mut self, frame: &Frame) {
         let Some(state) = self.keys.get(&frame.key) else {
             return;
@@ -124,7 +127,7 @@ impl Controller {
         }
     }
 
-    /// What must not happen at the end of a pass.
+    /// Breaks a rule at the end of a pass whose guard the simulation took away.
     #[cfg(feature = "simulation")]
     fn misbehave(&mut self, running: &mut Running, outcome: &Outcome) {
         if !self.guards.stand(Guard::RecordingsAreWhole) {
@@ -143,7 +146,8 @@ impl Controller {
         }
     }
 
-    /// Events on transitions: those that the last pass of this key did not also have.
+    /// Writes the Events of a pass, without those that the last pass of this key also had. So an Event is written
+    /// when a state begins, and not once a pass.
     fn announce(&mut self, running: &Running, finished: &Finished) {
         let Running { frame, work, .. } = running;
         let mut events = finished.ended.events.clone();
@@ -184,7 +188,7 @@ impl Controller {
 }
 
 impl KeyState {
-    /// Counts how a pass ended; how long until the next one, where a time brings it.
+    /// Counts failures and faults. Returns the wait until the next pass, or `None` if only a change starts one.
     fn ends(&mut self, finished: &Finished, started: Boot, uid: &str) -> Option<Duration> {
         let Finished { ended, waited, .. } = finished;
         if waited
@@ -197,7 +201,8 @@ impl KeyState {
             (self.attempt, self.last.failing_since) = (0, None);
         }
         self.waiting = match (&ended.outcome, waited) {
-            // It saw an old world: it does not wait for something new, but for the world to arrive.
+            // A discarded pass worked from an outdated snapshot. Any change may bring the current state, so any
+            // change requeues the key.
             (Outcome::Discarded(_), _) => Waiting::ForAnyChange,
             (_, Some((delay, _))) => Waiting::during(*delay),
             (Outcome::Faulted, _) => Waiting::ForSomethingNew,

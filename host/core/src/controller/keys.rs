@@ -1,4 +1,4 @@
-//! What is remembered of a key between passes.
+//! The state that the controller keeps of a key between passes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::time::Boot;
 use super::Controller;
 use super::rate_limit::Bucket;
 
-/// What is remembered of a key between passes.
+/// The state that the controller keeps of a key between passes.
 #[derive(Debug)]
 pub(super) struct KeyState {
     pub(super) tenant: Arc<str>,
@@ -27,41 +27,45 @@ pub(super) struct KeyState {
     pub(super) running: Option<PassId>,
     pub(super) causes: BTreeSet<Cause>,
     pub(super) waiting: Waiting,
-    /// The primary as the last pass saw or wrote it.
+    /// The primary as the last pass read or wrote it. A watch event that shows the same object does not requeue the
+    /// key.
     pub(super) seen: Option<Object>,
     pub(super) last: LastPass,
-    /// How the answers that the last pass used have changed since, in their order.
+    /// How each answer in `last.used` has changed since the last pass, in the same order.
     pub(super) moved: Box<[Moved]>,
-    /// The object that moved one of them last, where it was one object.
+    /// The object that last changed one of these answers, if it was a single object.
     pub(super) moved_by: Option<ObjectRef>,
     pub(super) attempt: u32,
     pub(super) faults: u32,
     pub(super) bucket: Bucket,
     pub(super) slowed: bool,
-    /// What this host knows of each pending entry, by its key.
+    /// What this host knows about each entry in `status.pending`, by the entry's key.
     pub(super) known: BTreeMap<String, Known>,
-    /// Of each part of the last publication what the API server did not keep.
+    /// For each part of the last publication, a digest of the values that the API server did not keep. They are not
+    /// written again.
     pub(super) futile: BTreeMap<Part, Digest>,
-    /// What the retry policy was asked, or would have been, and when.
+    /// The request to the retry policy, and when the wait began. It is kept so that a new retry policy can be asked
+    /// again.
     pub(super) retry: Option<(Boot, Box<RetryRequest>)>,
     pub(super) events: Vec<Event>,
-    /// Whether what the cache shows of it can be trusted.
+    /// Whether the cache is known to be behind for this primary.
     pub(super) freshness: Freshness,
-    /// The locks that were busy when the last pass asked for them: it stands in tenant queue for each.
+    /// The locks that were busy when the last pass asked for them. The key waits in the queue of each.
     pub(super) busy: Vec<String>,
 }
 
-/// What ends a key's wait before its time.
+/// Which changes end a key's wait before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
-    /// Any change of what its last pass saw.
+    /// Any change of an answer that the last pass used.
     ForAnyChange,
-    /// A change of the primary's generation, deletion, or requests.
+    /// Only a change of the primary's generation, of its deletion, or of its requests. Other changes do not shorten a
+    /// backoff.
     ForSomethingNew,
 }
 
 impl Waiting {
-    /// While a key waits to retry.
+    /// Which changes end the wait for a retry.
     pub(super) fn during(delay: Delay) -> Self {
         match delay {
             Delay::After(_) => Waiting::ForSomethingNew,
@@ -70,30 +74,30 @@ impl Waiting {
     }
 }
 
-/// What a key waits for.
+/// The reason why a key waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitsFor {
-    /// A watch that has not listed, or failed since: which, and why, where it said so.
+    /// An unsynced watch: its scope, and its last error if there is one.
     Watch(Scope, Option<String>),
-    /// The lease, which this host does not hold.
+    /// The lease: this host does not hold it.
     Lease,
-    /// The lease, which ends before what its pass is about to change would.
+    /// The renewal of the lease: the present one ends before the next write would.
     Renewal,
-    /// A place in a room that it shares with others.
+    /// A place in a room.
     Room(Room),
-    /// Passes of its tenant, whose answers take much memory.
+    /// Memory for answers: journals of other passes hold too much of it.
     Memory,
-    /// A call of its pass: a policy, a cloud, the API server.
+    /// The reply of a policy, a cloud or the API server to its pass.
     Call,
-    /// A read of its object: what is known of it is older than what its last pass met.
+    /// A read of its primary: the cache is older than a write of its last pass.
     Refresh,
-    /// A lock that was busy when its last pass asked, and the time of its next try, where it has one.
+    /// A lock that was busy when its last pass asked for it, and the time of the next try if one is set.
     Lock(String, Option<Boot>),
-    /// A time.
+    /// A timer, due at this time.
     Time(Boot),
-    /// Passes of other keys, which come first.
+    /// Its turn in its tenant queue.
     Turn,
-    /// A change, and nothing else.
+    /// A change of an object. No timer is set.
     Change,
 }
 
@@ -116,25 +120,26 @@ impl std::fmt::Display for WaitsFor {
     }
 }
 
-/// A key as the host shows it.
+/// The state of a key, as the host shows it to people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyView {
-    /// A pass of it is in flight.
+    /// A pass of the key is in flight.
     pub running: bool,
-    /// It waits for its turn.
+    /// The key is queued.
     pub queued: bool,
-    /// When its timer is due.
+    /// When the timer of the key is due.
     pub due: Option<Boot>,
-    /// Passes in a row that ended in a failure.
+    /// The number of consecutive passes that ended in a failure.
     pub attempt: u32,
-    /// Faults in a row.
+    /// The number of consecutive faults.
     pub faults: u32,
-    /// What it waits for.
+    /// The reason why the key waits.
     pub waiting: WaitsFor,
 }
 
 impl KeyState {
-    /// Notes why the next pass runs. Of several objects, and several locks, one is enough.
+    /// Adds a cause of the next pass. One changed object and one lock are kept, so that the list of causes stays
+    /// short.
     pub(super) fn note(&mut self, cause: Cause) {
         let is_known = match &cause {
             Cause::Dependency(_) => self.causes.iter().any(|c| matches!(c, Cause::Dependency(_))),
@@ -146,7 +151,8 @@ impl KeyState {
         }
     }
 
-    /// A key that no pass has seen; `running` is a pass of its that was under way when it was forgotten.
+    /// The state of a key without a finished pass. `running` is a pass that was in flight when the key was forgotten
+    /// earlier.
     pub(super) fn new(
         tenant: Arc<str>,
         tenant_queue: Arc<str>,
@@ -178,7 +184,7 @@ impl KeyState {
 }
 
 impl Controller {
-    /// The keys of a binding: whether each has a pass in flight or a turn coming, and when its timer is due.
+    /// All keys, each with its present state.
     pub fn keys(&self) -> impl Iterator<Item = (&Key, KeyView)> {
         let unsynced: BTreeSet<&str> = self.unsynced().collect();
         let waiting = self.rooms.waiting();
@@ -195,7 +201,8 @@ impl Controller {
         })
     }
 
-    /// `unsynced` are the bindings whose own objects are not all known, `waiting` the passes that wait for room.
+    /// Finds the first reason why a key waits. `unsynced` holds the bindings whose primaries are not listed yet,
+    /// `waiting` the passes that wait for a place in a room.
     fn waits_for(
         &self,
         key: &Key,

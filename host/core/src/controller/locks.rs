@@ -1,7 +1,8 @@
 //! Mutual exclusion between passes of one binding and tenant.
 //!
-//! Who was told that a lock is busy stands in line for it until a pass of its asks no more, or gets it. When a lock is free,
-//! the first in line is looked at again; a pass that comes by itself meanwhile may take it all the same.
+//! A key whose pass found a lock busy waits in the queue of this lock, until a later pass of the key gets the lock or
+//! no longer asks for it. When the lock is released, the first waiting key is enqueued. The lock is not reserved for
+//! that key: a pass of another key may take it first.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,20 +12,20 @@ use super::keys::KeyState;
 use crate::contract::Cause;
 use crate::key::{Key, PassId};
 
-/// A lock: of which binding and tenant, and its name.
+/// A lock: its binding, its tenant and its name.
 pub type Lock = (Arc<str>, Arc<str>, String);
 
-/// What a policy is answered that asks for a lock.
+/// The answer to a policy that asks for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockAnswer {
-    /// Its pass holds the lock from now on.
+    /// The pass of the policy now holds the lock.
     Held,
     /// Another pass holds it.
     Busy,
 }
 
 impl LockAnswer {
-    /// As the contract has it.
+    /// The answer as JSON, in the words of the contract.
     pub(crate) fn json(self) -> &'static str {
         match self {
             LockAnswer::Held => "\"held\"",
@@ -33,16 +34,16 @@ impl LockAnswer {
     }
 }
 
-/// Who holds which lock, and who waits. A crash forgets all of it, which releases all of it.
+/// The holder and the waiting keys of each lock. Locks live in memory only, so a crash releases all of them.
 #[derive(Debug, Default)]
 pub struct Locks {
     held: BTreeMap<Lock, PassId>,
-    /// In the order in which they were told that it is busy.
+    /// Keys in the order in which their passes found the lock busy.
     waiting: BTreeMap<Lock, VecDeque<Key>>,
 }
 
 impl Locks {
-    /// Takes a lock for a pass: true if the pass holds it now.
+    /// Takes a lock for a pass unless another pass holds it. Returns whether the pass now holds the lock.
     pub fn take(&mut self, binding: &Arc<str>, tenant: &Arc<str>, name: &str, pass: PassId) -> bool {
         let holder = self.held.entry(lock(binding, tenant, name)).or_insert(pass);
         *holder == pass
@@ -53,14 +54,15 @@ impl Locks {
         self.held.get(&lock(binding, tenant, name)).copied()
     }
 
-    /// Releases everything a pass holds: its publication is acknowledged and in the cache. Says what that was.
+    /// Releases all locks of a pass and returns them. The next holder sees the conclusion of this pass only if the
+    /// caller has entered it into the cache before.
     pub fn release(&mut self, pass: PassId) -> Vec<Lock> {
         let free = self.held.extract_if(.., |_, holder| *holder == pass);
         free.map(|(lock, _)| lock).collect()
     }
 
-    /// A key that stood in line for the locks `before` of its binding and tenant waits for the locks `busy`. It keeps its
-    /// place in the lines of both. Says which locks that concerns.
+    /// Moves a key from the queues of the locks `before` to those of the locks `busy`. The key keeps its place for a
+    /// lock that is in both. Returns the locks that it left or waits for.
     fn wait(&mut self, key: &Key, tenant: &Arc<str>, before: &[String], busy: &[String]) -> Vec<Lock> {
         let left = before.iter().filter(|name| !busy.contains(name));
         let left: Vec<Lock> = left.map(|name| lock(&key.binding, tenant, name)).collect();
@@ -84,7 +86,7 @@ impl Locks {
         concerned
     }
 
-    /// Who is first in line for a lock that is free.
+    /// The first waiting key of a free lock.
     fn next(&self, lock: &Lock) -> Option<&Key> {
         match self.held.contains_key(lock) {
             true => None,
@@ -98,14 +100,14 @@ fn lock(binding: &Arc<str>, tenant: &Arc<str>, name: &str) -> Lock {
 }
 
 impl Controller {
-    /// A pass gives up what it holds.
+    /// Releases all locks of a pass and enqueues the first waiting key of each.
     pub(super) fn unlock(&mut self, pass: PassId) {
         let free = self.locks.release(pass);
         self.wake_waiters(&free);
     }
 
-    /// A pass of a key has ended, which was told that these locks are busy: they may be free by now. A key that was
-    /// forgotten meanwhile waits for nothing.
+    /// Makes a key whose pass ended wait for the locks that the pass found busy. A lock may have been released before
+    /// the pass ended, so free locks are checked at once. A key that was forgotten meanwhile does not wait.
     pub(super) fn waits_for_locks(&mut self, key: &Key, busy: Vec<String>) {
         if let Some(state) = self.keys.get_mut(key) {
             let concerned = self.locks.wait(key, &state.tenant, &state.busy, &busy);
@@ -114,7 +116,7 @@ impl Controller {
         }
     }
 
-    /// A key is gone: it makes place in the lines in which it stood.
+    /// Removes a forgotten key from the queues of its locks, so that it does not block the keys behind it.
     pub(super) fn waits_no_more(&mut self, key: &Key, gone: &KeyState) {
         let concerned = self.locks.wait(key, &gone.tenant, &gone.busy, &[]);
         self.wake_waiters(&concerned);

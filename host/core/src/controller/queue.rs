@@ -1,4 +1,5 @@
-//! Which key next: each at most once, tenants in turn, deadlines in order.
+//! The order of keys: each key is queued at most once, tenant queues take turns, and timers fire in the order of
+//! their times.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use crate::key::Key;
 use crate::time::Boot;
 
-/// Keys that wait for a turn, and keys that wait for a time.
+/// Keys that wait for their turn, and keys that wait for a timer.
 #[derive(Debug, Default)]
 pub struct Queue {
     ready: BTreeMap<Arc<str>, VecDeque<Key>>,
@@ -17,7 +18,8 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Queues a key for its tenant's next turn; a timer of it is dropped.
+    /// Adds a key to its tenant queue, unless it is queued already. Drops the timer of the key, because the coming
+    /// pass sets a new one.
     pub fn push(&mut self, tenant: &Arc<str>, key: Key) {
         self.cancel(&key);
         if self.queued.insert(key.clone()) {
@@ -29,7 +31,8 @@ impl Queue {
         }
     }
 
-    /// Wakes a key at a time, unless an earlier time stands or it is queued.
+    /// Sets a timer for a key, unless the key is queued or has an earlier timer. So a later deadline never delays a
+    /// key.
     pub fn push_at(&mut self, at: Boot, key: Key) {
         if self.queued.contains(&key) || self.deadlines.get(&key).is_some_and(|known| *known <= at) {
             return;
@@ -46,7 +49,7 @@ impl Queue {
         }
     }
 
-    /// Forgets a key.
+    /// Removes a key and its timer.
     pub fn forget(&mut self, key: &Key) {
         self.cancel(key);
         if self.queued.remove(key) {
@@ -58,17 +61,17 @@ impl Queue {
         }
     }
 
-    /// When the earliest timer is due.
+    /// The time of the earliest timer.
     pub fn next_timer(&self) -> Option<Boot> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// When a key's timer is due.
+    /// The time of the timer of a key.
     pub fn deadline(&self, key: &Key) -> Option<Boot> {
         self.deadlines.get(key).copied()
     }
 
-    /// The keys whose time has come.
+    /// Removes and returns the keys whose timers are due.
     pub fn due(&mut self, now: Boot) -> Vec<Key> {
         let mut due = Vec::new();
         while self.timers.first().is_some_and(|(at, _)| *at <= now) {
@@ -80,7 +83,8 @@ impl Queue {
         due
     }
 
-    /// The next key of the next tenant that may start it.
+    /// Removes and returns the next key. Tenant queues take turns; one whose first key may not start now keeps its
+    /// keys and goes to the end.
     pub fn pop(&mut self, mut may_start: impl FnMut(&Arc<str>, &Key) -> bool) -> Option<Key> {
         for _ in 0..self.turn.len() {
             let tenant = self.turn.pop_front()?;
@@ -105,7 +109,7 @@ impl Queue {
         None
     }
 
-    /// Whether a key waits for its turn.
+    /// Whether a key is queued.
     pub fn is_queued(&self, key: &Key) -> bool {
         self.queued.contains(key)
     }

@@ -1,7 +1,8 @@
-//! A key whose cache is known to be behind is read before its next pass.
+//! Reads the primary of a key before its next pass if the cache is known to be behind.
 //!
-//! A write that met a conflict says that the watch lags; one that was cut may stand. A pass that begins with what the cache
-//! shows would meet the same conflict, again and again until the watch has caught up.
+//! A conflict shows that the watch lags. A write that was cut may have been performed without the watch showing it
+//! yet. A pass that starts from such a stale cache would meet the same conflict again and again until the watch
+//! catches up.
 
 use std::time::Duration;
 
@@ -16,18 +17,19 @@ use crate::object::{Object, ResourceVersion};
 use crate::reconcile::{CLUSTER_LONGEST, Work};
 use crate::retry::after_failures;
 
-/// How far the cache of a key is behind.
+/// Whether the cached primary of a key is stale, and the state of the read that mends it.
 #[derive(Debug, Default)]
 pub(super) struct Freshness {
-    /// The version that a write of this host did not find any more, or may have replaced.
+    /// The version that a write of this host named, if the write met a conflict or was cut. Cached versions up to
+    /// this one are stale.
     stale: Option<ResourceVersion>,
-    /// It is being read.
+    /// A read is in flight, or waits for a place in its room.
     reading: bool,
-    /// Reads in a row that failed.
+    /// The number of consecutive reads that failed.
     failures: u32,
 }
 
-/// A read of an object that is known to be stale.
+/// A read of a primary whose cached version is stale.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Refresh {
     key: Key,
@@ -37,7 +39,7 @@ pub(crate) struct Refresh {
 }
 
 impl Freshness {
-    /// Takes in what the writes of a pass met.
+    /// Remembers the newest version at which a write of the pass met a conflict or was cut.
     pub(super) fn note(&mut self, work: &Work) {
         self.stale = work.behind.max(self.stale);
     }
@@ -48,7 +50,7 @@ impl Freshness {
 }
 
 impl Controller {
-    /// Reads the object of a key first, if what is known of it is stale. Says whether its pass has to wait for that.
+    /// Reads the primary of a key if the cached one is stale. Returns whether the pass has to wait for this read.
     pub(super) fn refreshes(&mut self, key: &Key, binding: &Binding, known: &Object) -> bool {
         let is_guarded = self.guards.stand(Guard::StaleKeysReadFirst);
         let Some(state) = self.keys.get_mut(key) else {
@@ -80,7 +82,8 @@ impl Controller {
         true
     }
 
-    /// What the API server says of a stale object: its pass may begin, unless nobody can say.
+    /// Handles the reply of a read. The pass may start if the API server answered, also with "not found"; a failed
+    /// read is tried again after a backoff.
     pub(super) fn refreshed(&mut self, asked: &Refresh, reply: Option<Reply>) {
         let Refresh {
             key,
@@ -90,7 +93,7 @@ impl Controller {
         } = asked;
         let waits =
             |state: &&mut Box<KeyState>| state.freshness.reading && state.freshness.stale == Some(*stale);
-        // Where the watch was faster, its pass has begun, or ended since.
+        // If the watch showed a newer version first, the pass has already started and this reply has no use.
         let Some(state) = self.keys.get_mut(key).filter(waits) else {
             return;
         };
@@ -120,7 +123,8 @@ impl Controller {
         self.queue.push_at(at, key.clone());
     }
 
-    /// Its causes still stand: it had its turn when it was found stale.
+    /// Enqueues the key without a new cause: its pass was put off for the read, and the causes of that pass are still
+    /// stored.
     fn start_soon(&mut self, key: &Key) {
         if let Some(state) = self.keys.get(key) {
             let tenant_queue = state.tenant_queue.clone();
