@@ -1,4 +1,4 @@
-//! What the watches showed: the objects of each scope, never older than this host's own writes.
+//! The cache: the objects of each scope as its watch showed them, never older than this host's own writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,30 +14,32 @@ use crate::object::{Object, ResourceVersion};
 use crate::projection;
 use crate::time::Boot;
 
-/// What a watch keeps of metadata whatever its scope's fields, beside what identifies an object.
+/// Metadata that the cache keeps for every scope, whatever fields the scope names. The identity of an object is kept
+/// as well.
 pub const KEPT_METADATA: [&str; 3] = [
     "metadata.generation",
     "metadata.deletionTimestamp",
     "metadata.labels",
 ];
 
-/// How many ends of objects that a scope never showed it remembers: they may come in late, and need not exist at all.
+/// The largest number of ends that a scope remembers for objects that it never showed. The watch may still show such
+/// an object late. A policy can also name objects that never existed, so the number is limited.
 const UNSEEN: usize = 1_024;
 
-/// An object before and after an event.
+/// A change of one object in one scope.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// In which scope.
+    /// The scope that shows the change.
     pub scope: Scope,
-    /// Namespace and name.
+    /// The namespace and name of the object.
     pub place: ObjectKey,
-    /// None if it was not there.
+    /// The object before the change; `None` if the change created it.
     pub before: Option<Object>,
-    /// None if it is not there.
+    /// The object after the change; `None` if the change removed it.
     pub after: Option<Object>,
 }
 
-/// What the watches showed.
+/// The objects that the watches showed, by scope.
 #[derive(Debug, Default)]
 pub struct Cache {
     scopes: BTreeMap<Scope, Watched>,
@@ -46,31 +48,32 @@ pub struct Cache {
 #[derive(Debug, Default)]
 struct Watched {
     synced: bool,
-    /// Why it is not synced, where its watch said so.
+    /// The last error of the watch; `None` once the watch has listed again.
     watch_error: Option<String>,
     objects: BTreeMap<ObjectKey, Object>,
-    /// The latest version that its watch showed, of any object, its end too: it shows them in their order.
+    /// The newest version that the watch showed of any object, deletions included. A watch shows versions in order.
     shown: ResourceVersion,
-    /// What this host saw end, by place and uid: a watch that lags must not bring it back. By both, because a policy that
-    /// deletes an object may name the uid of any other one.
+    /// Objects that this host saw end, by place and uid. A lagging watch must not bring them back. The place is
+    /// needed too, because a policy that deletes an object may name the uid of another object.
     ended: BTreeSet<(ObjectKey, String)>,
-    /// Since when nobody depends on it; none while somebody does.
+    /// Since when no key depends on the scope; `None` while a key does.
     idle_since: Option<Boot>,
 }
 
-/// What a cache can say.
+/// The answer of the cache to a lookup.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lookup<T> {
-    /// The watch is in scope and synced.
+    /// The scope is watched and synced.
     Known(T),
-    /// A watch is in scope, and has not listed yet or failed.
+    /// The scope is watched, but its watch has not listed yet or has failed since. "Not found" must not be concluded
+    /// from it.
     Unsynced,
-    /// No watch covers it.
+    /// The scope is not watched.
     Unwatched,
 }
 
 impl Cache {
-    /// Opens a scope: true if it was not open.
+    /// Opens a scope. Returns whether the scope is new, so that the caller opens its watch.
     pub fn open(&mut self, scope: &Scope) -> bool {
         let new = !self.scopes.contains_key(scope);
         self.scopes.entry(scope.clone()).or_default().idle_since = None;
@@ -87,7 +90,7 @@ impl Cache {
         self.scopes.keys()
     }
 
-    /// Notes since when nobody depends on a scope; says how long that has been.
+    /// Stores whether a key depends on a scope, and returns for how long none has.
     pub fn idle(&mut self, scope: &Scope, now: Boot, depended_on: bool) -> Duration {
         let Some(watched) = self.scopes.get_mut(scope) else {
             return Duration::ZERO;
@@ -99,13 +102,14 @@ impl Cache {
         now - *watched.idle_since.get_or_insert(now)
     }
 
-    /// Takes in what a watch says: what changed by it.
+    /// Enters an event of a watch and returns the changes that it makes.
     pub fn observe(&mut self, scope: &Scope, event: WatchEvent) -> Vec<Change> {
         let Some(watched) = self.scopes.get_mut(scope) else {
             return Vec::new();
         };
         match event {
-            // A list that was older than what the watch had shown is followed by that once more.
+            // After a list that is older than the events before it, the watch repeats those events. One of an object
+            // that has ended since must not bring the object back.
             WatchEvent::Applied(object) if watched.was_gone(&object) => Vec::new(),
             WatchEvent::Applied(object) => {
                 watched.shown = watched.shown.max(object.version());
@@ -128,8 +132,9 @@ impl Cache {
         }
     }
 
-    /// Enters an object that this host just wrote or read into every scope that covers it. A watch that has shown a later
-    /// version showed this one before, and perhaps its end since: there a late answer changes nothing.
+    /// Enters an object that this host just wrote or read into every scope that covers it. A watch that has shown a
+    /// newer version has already shown this one, and perhaps the end of the object. In its scope the late reply
+    /// changes nothing.
     pub fn own_write(&mut self, object: &Object) -> Vec<Change> {
         let (kind, place) = (object.kind(), ObjectKey::from(object));
         let node = object.str_at("spec.nodeName");
@@ -146,7 +151,7 @@ impl Cache {
             .collect()
     }
 
-    /// Enters that this host saw an object gone.
+    /// Removes an object that this host saw gone from every scope that covers it.
     pub fn own_delete(&mut self, reference: &ObjectRef, uid: &str) -> Vec<Change> {
         let place = ObjectKey::from(reference);
         self.scopes
@@ -156,7 +161,7 @@ impl Cache {
             .collect()
     }
 
-    /// One object, as the given scope shows it.
+    /// One object as the scope shows it.
     pub fn get(&self, scope: &Scope, place: &ObjectKey) -> Lookup<Option<Object>> {
         match self.scopes.get(scope) {
             None => Lookup::Unwatched,
@@ -165,13 +170,13 @@ impl Cache {
         }
     }
 
-    /// One object as it was last shown, synced or not.
+    /// One object as the scope last showed it, also if the scope is not synced.
     pub fn last_known(&self, scope: &Scope, place: &ObjectKey) -> Option<&Object> {
         self.scopes.get(scope)?.objects.get(place)
     }
 
-    /// One object as the scope shows it that is furthest: each has a watch of its own, and they lag by themselves. Of two
-    /// that are as far, the one that keeps all fields.
+    /// The newest version of one object in any scope. Each scope has its own watch, and each watch lags on its own.
+    /// Of two equal versions the one with all fields is returned.
     pub fn newest(&self, kind: &Kind, place: &ObjectKey) -> Option<&Object> {
         self.scopes
             .iter()
@@ -181,12 +186,12 @@ impl Cache {
             .max_by_key(|object| object.version())
     }
 
-    /// Whether a scope's watch has listed and did not fail since.
+    /// Whether the watch of a scope has listed and has not failed since.
     pub fn is_synced(&self, scope: &Scope) -> bool {
         self.scopes.get(scope).is_some_and(|watched| watched.synced)
     }
 
-    /// The objects that a query selects, as the given scope shows them, by namespace and name.
+    /// The objects that a query selects, as the scope shows them, ordered by namespace and name.
     pub fn list(&self, scope: &Scope, query: &ListQuery) -> Lookup<Vec<Object>> {
         match self.scopes.get(scope) {
             None => Lookup::Unwatched,
@@ -202,12 +207,12 @@ impl Cache {
         }
     }
 
-    /// Why the watch of a scope shows nothing, where it said so.
+    /// The last error of the watch of a scope, if it is failing.
     pub fn watch_error(&self, scope: &Scope) -> Option<&str> {
         self.scopes.get(scope)?.watch_error.as_deref()
     }
 
-    /// Every object of a scope, synced or not.
+    /// All objects of a scope, also if it is not synced.
     pub fn all(&self, scope: &Scope) -> impl Iterator<Item = &Object> {
         self.scopes
             .get(scope)
@@ -216,15 +221,15 @@ impl Cache {
     }
 }
 
-/// Whether a query selects an object of its kind.
+/// Whether a query selects an object. The caller has compared the kind.
 pub fn selects(query: &ListQuery, object: &Object) -> bool {
     Selection::of(query).selects(object)
 }
 
-/// What a query selects by, read once.
+/// The selectors of a query, parsed once for many objects.
 struct Selection<'a> {
     namespace: Option<&'a str>,
-    /// None within: the text is none, and selects nothing.
+    /// `None` if the query has no selector. `Some(None)` if its text is invalid: such a selector selects nothing.
     labels: Option<Option<LabelSelector>>,
     fields: Option<Option<FieldSelector>>,
 }
@@ -256,7 +261,8 @@ impl<'a> Selection<'a> {
 }
 
 impl Scope {
-    /// An object as a watch of this scope shows it: with the scope's fields, what identifies it, and [`KEPT_METADATA`].
+    /// Trims an object to the fields of this scope, its identity and [`KEPT_METADATA`], as the watch of the scope
+    /// shows it.
     pub fn trimmed(&self, object: &Object) -> Object {
         if self.fields.is_empty() {
             return object.clone();
@@ -265,7 +271,7 @@ impl Scope {
         object.with_part(projection::project(object.json(), fields.chain(KEPT_METADATA)))
     }
 
-    /// Whether an object at this place could be in scope, by namespace and name.
+    /// Whether the namespace and name of this place are in the scope.
     pub fn covers_place(&self, place: &ObjectKey) -> bool {
         (self.namespace.is_none() || self.namespace.as_deref() == place.namespace.as_deref())
             && self.name.as_deref().is_none_or(|name| *name == *place.name)
@@ -312,7 +318,7 @@ impl Watched {
     }
 
     fn has_ended(&self, place: &ObjectKey, uid: &str) -> bool {
-        // Most scopes remember none, and need not build a key.
+        // Most scopes remember no ends. The first test spares them building a key.
         !self.ended.is_empty() && self.ended.contains(&(place.clone(), uid.to_owned()))
     }
 
@@ -357,7 +363,7 @@ impl Watched {
         changes
     }
 
-    /// Whether the watch has shown this version before, and since then that the object is gone.
+    /// Whether the watch has shown this version before, and the end of the object since then.
     fn was_gone(&self, object: &Object) -> bool {
         object.version() <= self.shown && !self.objects.contains_key(&ObjectKey::from(object))
     }

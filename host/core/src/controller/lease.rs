@@ -1,8 +1,9 @@
-//! One holder at a time: when to take, renew and give up the lease, and until when anything may be started.
+//! The lease: when to take, renew and give it up, and until when a write may start.
 //!
-//! A host trusts only its own clock. It holds the lease until `duration` after it *sent* the write that was
-//! acknowledged; it takes a foreign lease only after it saw the same version for `duration`. Since every holder stops
-//! at or before the moment that others start counting to, two never hold at once however their clocks differ.
+//! A host trusts only its own clock. It holds the lease until `duration` after it *sent* the acknowledged write. It
+//! takes a foreign lease only after it saw the same version for `duration`. Another host can see the write only after
+//! it was sent, so that host's count ends later than the holder's. So two hosts never hold the lease at once, however
+//! far apart their clocks are.
 
 use std::time::Duration;
 
@@ -10,32 +11,33 @@ use crate::call::{LeaseRead, LeaseWrite};
 use crate::contract::Failure;
 use crate::time::{Boot, Now};
 
-/// How long a holder may go without renewing. Four times the longest call, so that work need not pause for renewals.
+/// How long a holder may go without renewal. It is four times the longest call, so that work need not pause for
+/// renewals.
 pub const DURATION: Duration = Duration::from_secs(20);
-/// Between renewals, and between looks at a foreign lease.
+/// The interval between renewals, and between reads of a foreign lease.
 pub const RENEW_EVERY: Duration = Duration::from_secs(4);
-/// Between tries after a failure.
+/// The interval between tries after a failure.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
-/// After this a lease call is given up.
+/// The longest time that a call about the lease may take. Later it counts as failed.
 pub const CALL_LONGEST: Duration = Duration::from_secs(5);
-/// A foreign lease is left alone for this long at least, whatever it says of itself.
+/// The shortest time that a foreign lease is respected, whatever duration it names.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// What is to be done about the lease.
+/// The next action for the lease.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LeaseAction {
-    /// Read it (none) or write it.
+    /// Write the lease; `None` means read it.
     Call(Option<LeaseWrite>),
-    /// Nothing before this time.
+    /// Do nothing before this time.
     Wait(Boot),
 }
 
 /// Why a host does not hold the lease, or will not hold it for long.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LeaseProblem {
-    /// Another host holds it.
+    /// This other host holds the lease.
     HeldBy(String),
-    /// It can be neither read nor written.
+    /// The last read or write of the lease failed.
     Failing(Failure),
 }
 
@@ -56,7 +58,7 @@ pub struct Lease {
     expires: Option<Boot>,
     sent: Option<Boot>,
     next: Boot,
-    /// Somebody may have written since: read before writing again.
+    /// The last call failed or was cut, so the stored version may be outdated: read the lease before the next write.
     look: bool,
     giving_up: bool,
     failing: Option<Failure>,
@@ -69,7 +71,7 @@ struct Seen {
 }
 
 impl Lease {
-    /// A host of this identity, which must differ between processes.
+    /// The lease as a host of this identity sees it. The identity must differ between processes.
     pub fn new(identity: String) -> Self {
         Lease {
             identity,
@@ -88,17 +90,17 @@ impl Lease {
         self.expires.is_some_and(|expires| now.boot < expires)
     }
 
-    /// Whether something that takes up to `longest` would end while the lease is held.
+    /// Whether a call of at most `longest` that starts now ends while the lease is held.
     pub fn covers(&self, now: Now, longest: Duration) -> bool {
         self.expires.is_some_and(|expires| now.boot + longest <= expires)
     }
 
-    /// When a held lease ends unless it is renewed.
+    /// When the lease ends unless it is renewed; `None` if this host does not hold it.
     pub fn expires(&self) -> Option<Boot> {
         self.expires
     }
 
-    /// What stands in the way of holding it.
+    /// Why this host does not hold the lease, or may soon lose it.
     pub fn problem(&self) -> Option<LeaseProblem> {
         let failing = self.failing.clone().map(LeaseProblem::Failing);
         failing.or_else(|| {
@@ -108,7 +110,7 @@ impl Lease {
         })
     }
 
-    /// When [`Lease::poll`] has something to say.
+    /// The time at which [`Lease::poll`] must be called again.
     pub fn deadline(&self) -> Boot {
         let wanted = self.sent.map_or(self.next, |sent| sent + CALL_LONGEST);
         self.expires.map_or(wanted, |expires| expires.min(wanted))
@@ -122,12 +124,12 @@ impl Lease {
         }
     }
 
-    /// Whether a lease that was to be given up is not held any more.
+    /// Whether the lease is given up: it is not held, and no call about it is in flight.
     pub fn is_given_up(&self) -> bool {
         self.giving_up && self.expires.is_none() && self.sent.is_none()
     }
 
-    /// What to do now.
+    /// Decides the next action and marks a call as sent. The caller must make that call.
     pub fn poll(&mut self, now: Now) -> LeaseAction {
         if self.expires.is_some_and(|expires| now.boot >= expires) {
             self.expires = None;
@@ -176,7 +178,7 @@ impl Lease {
         }
     }
 
-    /// Takes in what a read or write of the lease answered. `wrote` says that it was a write of ours.
+    /// Handles the reply to a read or write of the lease. `wrote` says that the reply is to a write.
     pub fn answered(&mut self, now: Now, wrote: bool, read: Result<Option<LeaseRead>, Failure>) {
         let sent = self.sent.take();
         self.look = read.is_err();

@@ -1,4 +1,4 @@
-//! Passes under way: each event is handed to the phase of its pass, and what the phase commands is performed.
+//! Passes in flight: hands each event to the phase of its pass and performs the commands that the phase returns.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,15 +18,16 @@ use crate::reconcile::{
 };
 use crate::record::Outcome;
 
-/// What a binding did not get is told of so many requests: a policy can word endlessly many.
+/// The largest number of ungranted requests, and of fields that were not kept, in a binding's health. Without a limit
+/// a policy could fill the memory with requests that differ.
 const TOLD: usize = 16;
 
-/// A pass under way.
+/// A pass in flight.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) frame: Frame,
     pub(super) work: Work,
-    /// An event fitted no row of its phases.
+    /// The pass already met a defect of the host. A second one ends the pass without another publication.
     is_defect: bool,
 }
 
@@ -37,7 +38,7 @@ impl Running {
 }
 
 impl Controller {
-    /// Bindings whose own objects are not all known yet: their watch has not listed, or failed since.
+    /// The bindings whose primaries are not known yet: their watch has not listed, or has failed since.
     pub fn unsynced(&self) -> impl Iterator<Item = &str> {
         let unsynced = |binding: &&Arc<Binding>| {
             let scopes = primary_scopes(binding);
@@ -47,7 +48,8 @@ impl Controller {
         bindings.map(|binding| binding.name.as_str())
     }
 
-    /// Starts a pass of a key from a fresh read.
+    /// Starts a pass of a key from a snapshot of the cache, unless the key has to wait: for its watch, for a read of
+    /// a stale primary, or for its rate limit.
     pub(super) fn start(&mut self, key: &Key) {
         let Some(binding) = self.bindings.get(&key.binding).cloned() else {
             return;
@@ -55,7 +57,7 @@ impl Controller {
         let place = ObjectKey::from(key);
         let snapshot = match self.cache.get(&primary_scope(&binding, &place), &place) {
             Lookup::Known(object) => object,
-            // The watch lists again and wakes the key then.
+            // The key keeps its causes. It is enqueued when the watch lists.
             Lookup::Unsynced | Lookup::Unwatched => return,
         };
         if snapshot.is_none() && binding.spec.governs.name.is_none() {
@@ -110,14 +112,14 @@ impl Controller {
         self.drive(phase, running, PhaseEvent::Entered);
     }
 
-    /// Hands an event to a pass, if it is still under way.
+    /// Hands an event to a pass. Events of a pass that has ended are dropped.
     pub(super) fn happen(&mut self, pass: PassId, event: PhaseEvent) {
         if let Some((phase, running)) = self.passes.remove(&pass) {
             self.drive(phase, running, event);
         }
     }
 
-    /// Handles an event and all that follows from it, until the pass waits or has ended.
+    /// Handles an event, and enters the phases that follow from it, until the pass waits or ends.
     fn drive(&mut self, mut phase: Phase, mut running: Box<Running>, mut event: PhaseEvent) {
         loop {
             #[cfg(feature = "simulation")]
@@ -140,14 +142,15 @@ impl Controller {
                     self.cancel_unless_concluded(running.frame.id, &finished.ended.outcome);
                     return self.finish(*running, finished);
                 }
-                // A defect in how a defect is handled.
+                // The handling of the end, or of a defect, failed too. The pass ends without another handler, so this
+                // loop cannot run forever.
                 Flow::End(ended) => return self.finish(*running, Finished::plain(ended.outcome)),
                 Flow::Bug(what) => return self.finish(*running, Finished::plain(Outcome::Bug(what))),
             }
         }
     }
 
-    /// What must not happen in the middle of a pass.
+    /// Breaks the rule that a pass keeps its binding, if the simulation took its guard away.
     #[cfg(feature = "simulation")]
     fn rebind(&self, running: &mut Running) {
         if !self.guards.stand(Guard::PassesKeepTheirBinding)
@@ -157,7 +160,8 @@ impl Controller {
         }
     }
 
-    /// Calls a handler, and performs what it commands. A panic of ours costs the pass, and nobody else.
+    /// Calls a handler and performs its commands. A panic in the handler becomes a defect of this pass, so it harms
+    /// no other pass. The commands of a handler that panicked are dropped.
     fn handle(&mut self, running: &mut Running, handler: impl FnOnce(&mut Context<'_>) -> Flow) -> Flow {
         let mut context = Context {
             view: View {
@@ -187,7 +191,8 @@ impl Controller {
         }
     }
 
-    /// What becomes of a pass that met an event which fits no row: its object says so, once.
+    /// Ends a pass that met a defect of the host. The first time, the pass publishes the defect on its object; a
+    /// defect during that publication ends the pass at once.
     fn defect(&mut self, running: &mut Running, what: String) -> Flow {
         self.cancel_calls(running.frame.id);
         match std::mem::replace(&mut running.is_defect, true) {
@@ -202,7 +207,7 @@ impl Controller {
         }
     }
 
-    /// Ends these passes in the middle.
+    /// Ends the passes whose phase `which` selects, without a conclusion.
     pub(super) fn interrupt_passes(&mut self, outcome: &Outcome, which: impl Fn(&Phase) -> bool) {
         let ids = self.passes.iter().filter(|(_, (phase, _))| which(phase));
         for id in ids.map(|(id, _)| *id).collect::<Vec<_>>() {
@@ -215,7 +220,8 @@ impl Controller {
         }
     }
 
-    /// What waited for room may begin now, if it still may at all.
+    /// Tells a pass that a place is kept for its write. If the pass does not take the place, because the lease or the
+    /// deadline no longer allows the write, the next waiter gets it.
     pub(super) fn open(&mut self, pass: PassId) {
         self.happen(pass, PhaseEvent::Opened);
         if let Some(room) = self.rooms.give_back_kept(pass) {
@@ -223,14 +229,14 @@ impl Controller {
         }
     }
 
-    /// What waited for the lease may begin now.
+    /// Tells the passes that waited for the lease to check again whether they may write.
     pub(super) fn open_parked(&mut self) {
         for id in std::mem::take(&mut self.parked) {
             self.happen(id, PhaseEvent::Opened);
         }
     }
 
-    /// Does what a handler commands.
+    /// Performs one command of a handler.
     fn perform(&mut self, running: &mut Running, command: Command) {
         let (id, binding) = (running.frame.id, &running.frame.key.binding);
         match command {
@@ -275,7 +281,7 @@ impl Controller {
         }
     }
 
-    /// The key that its own writes are no news to.
+    /// The key that is not requeued by the writes of this pass: the key of the pass itself.
     fn own(&self, frame: &Frame) -> Option<Key> {
         let guarded = self.guards.stand(Guard::OwnWritesWakeNothing);
         guarded.then(|| frame.key.clone())
@@ -295,9 +301,10 @@ impl Controller {
         self.dependents.entry(scope).or_default().keys.insert(key.clone());
     }
 
-    /// After an own write of an object, up to a version: what the pass used looks like this now, and that is no news to it,
-    /// unless a watch showed something meanwhile that the pass did not write. A watch may also have shown the write before
-    /// it was answered: then it changes nothing in the cache, and is no news all the same.
+    /// Accepts the present state of the used answers as known after the pass wrote an object, so that its own write
+    /// does not requeue its key. Scopes in which a watch showed a change that the pass did not write are left out:
+    /// that change must requeue the key. A watch may show the write before its reply arrives. The reply then changes
+    /// nothing in the cache, and the write still counts as known.
     fn absorb(&self, running: &mut Running, kind: &Kind, uid: &str, version: ResourceVersion) {
         let work = &mut running.work;
         work.shown.retain(|(_, shown, at)| shown != uid || *at > version);
@@ -307,7 +314,7 @@ impl Controller {
         touched.for_each(Dependency::absorb);
     }
 
-    /// Says something of a binding.
+    /// Enters a report of a pass into the health of its binding.
     pub(super) fn report(&mut self, key: &Key, report: Report) {
         let health = self.health.entry(key.binding.clone()).or_default();
         match report {

@@ -1,4 +1,5 @@
-//! A changed retry policy starts no pass: it is asked again with each waiting key's recorded outcome.
+//! Reschedules waiting keys after their retry policy changed. No pass starts: the new policy gets the stored request
+//! of each key.
 
 use super::Controller;
 use super::calls::Target;
@@ -11,7 +12,7 @@ use crate::reconcile::{STEP_LONGEST, answer_of, taken};
 use crate::retry::{Delay, default_wait};
 use crate::time::Boot;
 
-/// What a retry policy is asked about a key that waits already.
+/// A question to a retry policy about a key that waits already.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Question {
     key: Key,
@@ -31,8 +32,8 @@ impl Controller {
         }
     }
 
-    /// A pass waits as the policy says that it began with. If that is another one by now, its key is one of those that
-    /// wait while the policy changes.
+    /// Asks the present retry policy about a pass that began under an earlier one. Such a pass ended after
+    /// [`Self::reschedule`] had asked about all waiting keys, so that call missed its key.
     pub(super) fn reschedule_what_ended_late(&mut self, key: &Key, began_with: &Binding) {
         let Some(binding) = self.bindings.get(&key.binding).cloned() else {
             return;
@@ -75,7 +76,8 @@ impl Controller {
         );
     }
 
-    /// What a retry policy says of a key that waits, unless it was asked about another wait, or is another one by now.
+    /// Handles the answer of a retry policy about a waiting key. The answer is dropped if the key has begun another
+    /// wait, or if the policy or its configuration has changed again.
     pub(super) fn rescheduled(&mut self, asked: &Question, reply: Option<Reply>) {
         let Some(binding) = self.bindings.get(&asked.key.binding).cloned() else {
             return;
@@ -99,7 +101,8 @@ impl Controller {
         }
     }
 
-    /// Moves the deadline of a key that waits. One that waits for a change from now on may have missed it.
+    /// Replaces the wait of a key. A key that any change may wake from now on may have ignored one during the old
+    /// wait, so its used answers are checked at once.
     fn wait_instead(&mut self, key: &Key, since: Boot, delay: Delay) {
         if self.queue.is_queued(key) {
             return;
@@ -116,7 +119,7 @@ impl Controller {
     }
 }
 
-/// Whether a key only waits: one with a cause has its turn coming for another reason.
+/// Whether a key only waits. A key with a cause is about to start a pass, and that pass sets a new wait.
 fn waits(state: &KeyState) -> bool {
     state.running.is_none() && state.causes.is_empty()
 }
