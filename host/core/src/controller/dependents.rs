@@ -1,7 +1,8 @@
-//! Who depends on what: a key passes again when an answer that its last pass used is another one now.
+//! Dependents: a key is enqueued when an answer that its last pass used has changed.
 //!
-//! Answers are not made again to find that out. A change takes what an item had added to an answer's digest from it, and
-//! adds what the item adds now; that is computed once for all who asked the same question through the same grant.
+//! Answers are not rendered again to find that out. The digest of an answer is the sum of the digests of its items. A
+//! change subtracts the old digest of its item and adds the new one. Both are computed once for all keys that asked
+//! the same question through the same grant.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,12 +19,13 @@ use crate::object::Object;
 use crate::reconcile::{Dependency, Moved, Questions, Work};
 use crate::render::digest_of_item;
 
-/// Who depends on a scope.
+/// The keys that depend on a scope.
 #[derive(Debug, Default)]
 pub(super) struct Dependents {
-    /// Keys that keep its watch open: their last pass used it, or the one under way looks at it.
+    /// Keys that keep the watch open: their last pass used an object of the scope, or their present pass asks for
+    /// one.
     pub(super) keys: BTreeSet<Key>,
-    /// Who used what, and through which grant.
+    /// For each question, the grants through which it was asked and the keys that used its answer.
     asked: BTreeMap<Questions, Vec<Asked>>,
 }
 
@@ -33,14 +35,15 @@ struct Asked {
     keys: BTreeSet<Key>,
 }
 
-/// What a question saw of a change before, and sees now, by the grant that let it ask.
+/// For each grant, the digests of the changed item in an answer, before and after the change.
 type Digests = Vec<(Arc<KindGrant>, [Option<u128>; 2])>;
 
-/// A change, as those see it who asked.
+/// A change, with the digests that different questions see of it.
 struct Seen<'a> {
     change: &'a Change,
     key: [u8; 16],
-    /// What questions through a grant saw of it before and see now, whatever relation the grant asks for.
+    /// Digests before and after the change, by question and grant. The relation that a grant requires is not applied
+    /// here, because it depends on the primary of each key.
     digests: BTreeMap<Question, Digests>,
 }
 
@@ -53,7 +56,8 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// What a question through a grant saw of the change before, and sees now.
+    /// The digests before and after the change for a question through a grant; `None` where the question does not
+    /// select the object.
     fn digests(&mut self, question: &Question, grant: &Arc<KindGrant>) -> [Option<u128>; 2] {
         let same = |(known, _): &&(Arc<KindGrant>, _)| Arc::ptr_eq(known, grant) || known == grant;
         let known = self
@@ -86,7 +90,7 @@ impl<'a> Seen<'a> {
         })
     }
 
-    /// Moves an answer by the change.
+    /// Enters the change into the difference of one answer.
     fn count_in(
         &mut self,
         moved: &mut Moved,
@@ -102,7 +106,8 @@ impl<'a> Seen<'a> {
             let is_related = |object: &Object| grants::check_relation(grant, primary, object).is_ok();
             match (object, question) {
                 (Some(object), _) if is_related(object) => digest,
-                // It is refused, which is another answer than that there is none.
+                // A single object that is not related is refused. A refusal is another answer than "not found", so it
+                // has a digest of its own.
                 (Some(_), Question::Object(_)) => digest.map(|_| 0),
                 _ => None,
             }
@@ -117,7 +122,8 @@ impl<'a> Seen<'a> {
 }
 
 impl Controller {
-    /// Wakes the keys whose last pass would see something else now, but for the key whose own write it is.
+    /// Enqueues the keys whose last pass used an answer that the change alters, except for the key that made the
+    /// change itself.
     pub(super) fn dependents_changed(&mut self, change: &Change, own: Option<&Key>) {
         let Some(dependents) = self.dependents.get(&change.scope) else {
             return;
@@ -163,7 +169,8 @@ impl Controller {
         }
     }
 
-    /// Whether an answer that the last pass of a key used is another one now.
+    /// Whether an answer that the last pass of a key used has changed. Answers from an unsynced scope do not count,
+    /// because its objects may be outdated.
     pub(super) fn dependency_changed(&self, key: &Key) -> bool {
         let Some(state) = self.keys.get(key) else {
             return false;
@@ -175,7 +182,8 @@ impl Controller {
         state.last.used.iter().zip(&state.moved).any(is_other)
     }
 
-    /// Whether an answer is another one because the primary is: a grant's relation follows it.
+    /// Whether an answer changed because the primary changed: the relation of a grant compares objects with a field
+    /// of the primary.
     pub(super) fn relation_moved(
         &self,
         used: &(Questions, Dependency),
@@ -215,7 +223,7 @@ impl Controller {
         }
     }
 
-    /// A key depends on what its last pass used, and no more on what the one before did.
+    /// Replaces the dependencies `old` of a key by those of its last pass.
     pub(super) fn reindex(&mut self, key: &Key, old: &[(Questions, Dependency)]) {
         for (asked, dependency) in old {
             if let Some(dependents) = self.dependents.get_mut(&dependency.scope) {
@@ -231,7 +239,8 @@ impl Controller {
         }
     }
 
-    /// A pass is over: what it looked at and its key does not depend on is not kept open for it.
+    /// Removes a key from the scopes that its ended pass asked for and whose answers it did not use, so that their
+    /// watches can close.
     pub(super) fn depends_no_more(&mut self, key: &Key, asked: &BTreeSet<Scope>) {
         let state = self.keys.get(key);
         for scope in asked {

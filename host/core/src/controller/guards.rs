@@ -1,7 +1,8 @@
-//! Guards that the simulation takes away one by one, to see that its oracles notice. Without the feature `simulation` all of
-//! them stand, and no code asks.
+//! Guards: rules that the simulation takes away one by one, to check that its oracles notice the damage. Without the
+//! feature `simulation` all guards stand, and the check compiles to nothing.
 
-/// What a guard guards; `Prefetch` is a shortcut, which a benchmark takes away to see what it is worth.
+/// The rules that can be taken away. `Prefetch` is a shortcut and no rule: a benchmark takes it away to measure its
+/// gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "each is named after what it guards")]
 pub enum Guard {
@@ -40,7 +41,8 @@ pub enum Guard {
     Prefetch,
 }
 
-/// The guards that stand: all of them, but for one that a test took away. Whoever has guards of another sort names them `G`.
+/// The guards that stand: all, except for one that a test took away. `G` is the type of the guards, so that other
+/// crates can have guards of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guards<G = Guard> {
     #[cfg(feature = "simulation")]
@@ -61,13 +63,13 @@ impl<G> Default for Guards<G> {
 }
 
 impl<G: PartialEq> Guards<G> {
-    /// All but this one.
+    /// All guards except this one.
     #[cfg(feature = "simulation")]
     pub fn without(guard: G) -> Self {
         Guards { gone: Some(guard) }
     }
 
-    /// Whether a guard stands.
+    /// Whether this guard stands.
     #[cfg(feature = "simulation")]
     pub fn stand(self, guard: G) -> bool {
         self.gone != Some(guard)

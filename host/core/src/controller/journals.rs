@@ -1,18 +1,20 @@
-//! How much the journals of passes under way hold: answers can be large, and many at once.
+//! Limits the memory of journals: answers can be large, and many passes can be in flight.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::key::PassId;
 
-/// Bytes that a tenant's journals hold together before its later passes wait: four full ones.
+/// Once the journals of a tenant queue hold this many bytes, all its passes but the first wait. It is the size of
+/// four full journals.
 const TENANT_QUEUE: u64 = 32 << 20;
-/// Bytes that all journals hold together before passes of tenants that hold much wait.
+/// Once all journals hold this many bytes, passes of tenant queues that hold more than [`SMALL`] wait.
 const HOST: u64 = 128 << 20;
-/// Bytes that a tenant's journals may hold whatever the others do.
+/// The bytes that the journals of a tenant queue may hold whatever the others hold. So a tenant queue with small
+/// answers never waits for the large ones of others.
 const SMALL: u64 = 2 << 20;
 
-/// The journals of the passes under way.
+/// The bytes in the journals of the passes in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Journals {
     queues: BTreeMap<Arc<str>, TenantQueue>,
@@ -24,24 +26,24 @@ pub(crate) struct Journals {
 struct TenantQueue {
     passes: BTreeMap<PassId, u64>,
     bytes: u64,
-    /// Passes that want to hold more.
+    /// Passes that wait until they may take in another answer.
     waiting: BTreeSet<PassId>,
 }
 
 impl Journals {
-    /// Passes of a tenant queue under way.
+    /// The number of passes of a tenant queue in flight.
     pub(super) fn passes(&self, queue: &str) -> u32 {
         self.queues
             .get(queue)
             .map_or(0, |queue| queue.passes.len() as u32)
     }
 
-    /// Passes under way.
+    /// The number of all passes in flight.
     pub(super) fn all_passes(&self) -> u32 {
         self.all.len() as u32
     }
 
-    /// A pass began.
+    /// Adds a pass that begins.
     pub(crate) fn begin(&mut self, queue: &Arc<str>, pass: PassId) {
         self.queues
             .entry(queue.clone())
@@ -51,8 +53,8 @@ impl Journals {
         self.all.insert(pass);
     }
 
-    /// A pass ended. Those of its tenant queue that wait look again; those of others too, if there is more room for all, or another
-    /// pass is the oldest from now on.
+    /// Removes a pass that ended. Returns the waiting passes that must check again: those of its tenant queue, and
+    /// also those of all others if bytes became free or if another pass is now the oldest.
     pub(crate) fn end(&mut self, queue: &Arc<str>, pass: PassId) -> BTreeSet<PassId> {
         let was_oldest = self.all.first() == Some(&pass);
         self.all.remove(&pass);
@@ -74,7 +76,7 @@ impl Journals {
         woken
     }
 
-    /// The journal of a pass holds so many bytes; whether it waits until it may hold more.
+    /// Stores how many bytes the journal of a pass holds, and whether the pass waits until it may hold more.
     pub(crate) fn hold(&mut self, queue: &Arc<str>, pass: PassId, bytes: u64, waits: bool) {
         let Some(queue) = self.queues.get_mut(queue) else {
             return;
@@ -91,14 +93,15 @@ impl Journals {
         };
     }
 
-    /// Whether a pass waits until it may hold more.
+    /// Whether a pass waits until its journal may hold more.
     pub(super) fn is_waiting(&self, queue: &str, pass: PassId) -> bool {
         self.queues
             .get(queue)
             .is_some_and(|queue| queue.waiting.contains(&pass))
     }
 
-    /// Whether a pass may take in another answer. The oldest always may, so that there is always one that ends.
+    /// Whether a pass may take in another answer. The oldest pass always may. Without this exception all passes could
+    /// wait for each other for ever.
     pub(crate) fn may_hold_more(&self, queue: &str, pass: PassId) -> bool {
         let Some(queue) = self.queues.get(queue) else {
             return true;

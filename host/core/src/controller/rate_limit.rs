@@ -1,10 +1,10 @@
-//! Fairness: how often a key may pass, how many passes a tenant may have in flight.
+//! The rate limit of a key: how often its passes may start.
 
 use std::time::Duration;
 
 use crate::time::{Boot, millis};
 
-/// A token bucket: so many passes in a burst, then one more each `refill`.
+/// A token bucket: `burst` passes at once, then one more after each `refill`.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
     /// In thousandths of a token, so that refilling needs no fractions.
@@ -21,7 +21,7 @@ impl Bucket {
         }
     }
 
-    /// Takes a token, or says after how long there is one.
+    /// Takes a token. The error is the time until there is one.
     pub fn take(&mut self, burst: u32, refill: Duration, now: Boot) -> Result<(), Duration> {
         let refill = millis(refill).max(1);
         let earned = millis(now - self.at).saturating_mul(1_000) / refill;

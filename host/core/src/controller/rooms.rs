@@ -1,9 +1,9 @@
-//! Rooms: what all passes share. Each tenant queue gets its part of every room.
+//! Rooms: the resources that all passes share. Each tenant queue gets its share of every room.
 //!
-//! A tenant queue is a binding and a tenant. Each room serves the tenant queue that has spent least of the room (least
-//! virtual time). A call is charged with its expected cost when it begins, and with its real cost when it ends. A tenant
-//! queue that comes back after a while begins at the virtual time of the others: nobody saves up turns. No tenant queue
-//! fills a room, so that a new one finds a place that is free or is free soon.
+//! A tenant queue is a binding and a tenant. Each room serves the tenant queue that has spent least of the room
+//! (least virtual time). A call is charged with its expected cost when it begins, and with its real cost when it
+//! ends. A tenant queue that was idle begins at the virtual time of the others, so that no tenant queue saves up
+//! turns. No tenant queue fills a room, so that a new one finds a place that is free or soon free.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,15 +17,16 @@ use crate::controller::Guards;
 use crate::controller::calls::Target;
 use crate::key::PassId;
 
-/// Fuel from which on a step is long: about a millisecond. Long steps leave one thread free for short ones.
+/// Steps of at least this fuel are long: about a millisecond. Long steps leave one thread free for short ones.
 const LONG: u64 = 1_000_000;
-/// Fuel that a step counts at least: bounds how many wait at the threads, where no tenant queue is passed over any more.
+/// The smallest fuel that a step is charged with. It limits how many steps are sent to the threads at once: there
+/// they run in order of arrival, without fairness between tenant queues.
 const SHORTEST: u64 = 20_000;
-/// Fuel for a byte that is copied into a policy or out of it.
+/// The fuel charged for a byte that is copied into a policy or out of it.
 const PER_BYTE: u64 = 2;
-/// Fuel for an object that is rendered: some microseconds.
+/// The fuel charged for an object that is rendered. Rendering one takes some microseconds.
 const PER_OBJECT: u64 = 10_000;
-/// Idle tenant queues that a room remembers.
+/// A room with more tenant queues than this forgets those that are idle.
 const REMEMBERED: usize = 1_024;
 
 /// What is shared.
@@ -52,21 +53,22 @@ impl std::fmt::Display for Room {
     }
 }
 
-/// How large the rooms are that all bindings share.
+/// The sizes of the rooms that all bindings share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoomSizes {
-    /// Threads that call policies.
+    /// The number of threads that call policies.
     pub threads: u32,
-    /// Reads of the API server in flight.
+    /// The largest number of reads in flight at the API server.
     pub reads: u32,
-    /// Writes to the API server in flight.
+    /// The largest number of writes in flight at the API server.
     pub writes: u32,
-    /// Objects of a list that the event loop renders itself; more are left to a thread.
+    /// The event loop renders lists of up to this many objects itself. A thread renders longer lists, because they
+    /// would hold up all other events.
     pub short_list: u32,
 }
 
 impl Default for RoomSizes {
-    /// What an API server that is slow can bear of one client.
+    /// Sizes that even a slow API server can bear from one client.
     fn default() -> Self {
         RoomSizes {
             threads: 2,
@@ -82,9 +84,9 @@ impl Default for RoomSizes {
 pub(crate) struct Taken {
     room: Room,
     queue: Arc<str>,
-    /// What it counts while it is held.
+    /// The part of the room's capacity that the place takes while it is held.
     size: u64,
-    /// What its tenant queue was charged with.
+    /// The virtual time that the tenant queue was charged in advance.
     charged: u64,
     is_long: bool,
 }
@@ -96,7 +98,7 @@ impl Taken {
     }
 }
 
-/// What waits for a place.
+/// A call or a write that waits for a place in a room.
 #[derive(Debug)]
 pub(crate) enum Waiter {
     /// A call, ready to be sent.
@@ -105,7 +107,7 @@ pub(crate) enum Waiter {
         call: Box<Call>,
         longest: Duration,
     },
-    /// A change of a pass, which looks again whether it may begin.
+    /// A write of a pass. With the place the pass checks again whether the write may start.
     Change(PassId),
 }
 
@@ -114,7 +116,7 @@ pub(crate) enum Waiter {
 pub(crate) struct Rooms {
     sizes: RoomSizes,
     rooms: BTreeMap<Room, Places>,
-    /// Places kept for changes that look again.
+    /// Places that are kept for passes while they check again whether they may write.
     kept: BTreeMap<PassId, Taken>,
     guards: Guards,
 }
@@ -123,12 +125,12 @@ pub(crate) struct Rooms {
 struct Places {
     capacity: u64,
     in_use: u64,
-    /// Long steps under way.
+    /// The number of long steps in flight.
     long: u32,
-    /// Virtual time of the tenant queue that was served last.
+    /// The latest virtual time at which a tenant queue was served. Idle tenant queues continue from here.
     clock: u64,
     queues: BTreeMap<Arc<str>, TenantQueue>,
-    /// The tenant queues in which somebody waits, by their virtual time.
+    /// The tenant queues with waiters, in the order of their virtual time.
     order: BTreeSet<(u64, Arc<str>)>,
 }
 
@@ -137,12 +139,12 @@ struct TenantQueue {
     in_use: u64,
     /// Virtual time.
     spent: u64,
-    /// What its next step is expected to take.
+    /// The fuel that its next step is expected to take.
     expected: u64,
     waiting: VecDeque<Waiter>,
 }
 
-/// The room that a call takes a place in; none for the lease, which nothing holds up.
+/// The room in which a call takes a place. Calls for the lease have none: waiting could lose the lease.
 pub(crate) fn room_of(call: &Call, binding: &str) -> Option<Room> {
     match call {
         Call::Step { .. } | Call::Decide { .. } | Call::Render(_) => Some(Room::Threads),
@@ -157,7 +159,7 @@ pub(crate) fn room_of(call: &Call, binding: &str) -> Option<Room> {
     }
 }
 
-/// What a call turned out to take of the threads, in fuel; none for what was not measured.
+/// The real cost of a call at the threads, in fuel; `None` if it was not measured.
 pub(super) fn cost_of(reply: &Reply) -> Option<u64> {
     match reply {
         Reply::Stepped(stepped) => {
@@ -187,12 +189,13 @@ impl Rooms {
         self.guards = guards;
     }
 
-    /// Whether the event loop renders a list of so many objects itself.
+    /// Whether a list of this many objects is short enough for the event loop to render it.
     pub(crate) fn is_short(&self, objects: usize) -> bool {
         objects <= self.sizes.short_list as usize
     }
 
-    /// Whether a call of a tenant queue may begin right now.
+    /// Whether a call of a tenant queue may start now: a place is kept for its pass, or one is free and no other call
+    /// of the queue waits.
     pub(crate) fn has_place(&self, room: &Room, queue: &Arc<str>, binding: &Binding, pass: PassId) -> bool {
         if self.kept.get(&pass).is_some_and(|kept| kept.room == *room) {
             return true;
@@ -233,7 +236,7 @@ impl Rooms {
         capacity.max(1)
     }
 
-    /// The next in a room that has a place for it now.
+    /// Removes and returns the next waiter that fits into a room, with its place.
     pub(crate) fn next(&mut self, room: &Room) -> Option<(Taken, Waiter)> {
         let places = self.rooms.get(room)?;
         let is_ready = |name: &&Arc<str>| {
@@ -254,12 +257,13 @@ impl Rooms {
         }
     }
 
-    /// Keeps a place for a change that looks again.
+    /// Keeps a place for a pass that checks again whether it may write.
     pub(super) fn keep(&mut self, pass: PassId, taken: Taken) {
         self.kept.insert(pass, taken);
     }
 
-    /// Gives a place back; its tenant queue is charged with what the call really took, if that was measured. The room is returned.
+    /// Gives a place back and returns its room. If the real cost was measured, the tenant queue is charged with it in
+    /// place of the expected one.
     pub(crate) fn give_back(&mut self, taken: Taken, cost: Option<u64>) -> Room {
         if let Some(places) = self.rooms.get_mut(&taken.room) {
             places.give_back(&taken, cost);
@@ -267,19 +271,20 @@ impl Rooms {
         taken.room
     }
 
-    /// Forgets what a pass waits for, and gives back what was kept for it. The rooms that have a place now are returned.
+    /// Removes the waiters of a pass and gives back the place that was kept for it. Returns the room of that place.
     pub(crate) fn forget(&mut self, pass: PassId) -> Option<Room> {
         self.drop_waiters(|waiter| waiter.pass() == Some(pass));
         self.give_back_kept(pass)
     }
 
-    /// Gives back a place that was kept for a pass and that it did not take.
+    /// Gives back a place that was kept for a pass and that the pass did not take. A place that was not used costs
+    /// nothing.
     pub(super) fn give_back_kept(&mut self, pass: PassId) -> Option<Room> {
         let kept = self.kept.remove(&pass)?;
         Some(self.give_back(kept, Some(0)))
     }
 
-    /// The passes that wait in tenant queue, and for what.
+    /// The passes that wait for a place, each with its room.
     pub(super) fn waiting(&self) -> BTreeMap<PassId, &Room> {
         let queued = |places: &Places| {
             let waiters = places.queues.values().flat_map(|queue| &queue.waiting);
@@ -291,7 +296,7 @@ impl Rooms {
             .collect()
     }
 
-    /// Forgets the clouds of bindings that are gone, once nothing of them is under way.
+    /// Removes the cloud rooms of bindings that are gone, once no call is in flight or waits in them.
     pub(super) fn tidy(&mut self, is_bound: impl Fn(&str) -> bool) {
         self.rooms.retain(|room, places| match room {
             Room::Cloud(binding) => is_bound(binding) || places.in_use > 0 || !places.order.is_empty(),
@@ -299,7 +304,7 @@ impl Rooms {
         });
     }
 
-    /// Whether anything waits that belongs to no pass: an Event.
+    /// Whether an Event waits for a place.
     pub(super) fn has_events(&self) -> bool {
         let is_event = |waiter: &Waiter| {
             matches!(
@@ -339,7 +344,8 @@ impl Rooms {
 }
 
 impl Waiter {
-    /// The pass that waits; none for an Event, and for a key that asks its retry policy anew.
+    /// The pass that waits; `None` for Events, for reads of stale primaries, and for questions to a changed retry
+    /// policy.
     fn pass(&self) -> Option<PassId> {
         match self {
             Waiter::Change(pass)
@@ -352,7 +358,7 @@ impl Waiter {
     }
 }
 
-/// What a call takes of the threads, where it is known beforehand.
+/// The cost of a call at the threads, if it is known in advance.
 fn cost(waiter: &Waiter) -> Option<u64> {
     match waiter {
         Waiter::Call { call, .. } => match &**call {
@@ -364,7 +370,7 @@ fn cost(waiter: &Waiter) -> Option<u64> {
 }
 
 impl Places {
-    /// What a call of a tenant queue is charged with at first.
+    /// The cost that a tenant queue is charged when its call starts.
     fn expected(&self, room: &Room, queue: &str, cost: Option<u64>) -> u64 {
         match room {
             Room::Threads => {
@@ -382,7 +388,8 @@ impl Places {
         let expected = self.expected(room, name, cost);
         let size = expected.min(LONG);
         let held = self.queues.get(name).map_or(0, |queue| queue.in_use);
-        // A quarter stays for the others; whoever holds nothing may have one place.
+        // A quarter of the room stays for the other tenant queues. A tenant queue that holds nothing may still take
+        // one place, however large: else a small room would never serve it.
         let of_line = capacity - capacity.div_ceil(4);
         let has_share = held == 0 || held + size <= of_line;
         let long = rooms.sizes.threads.saturating_sub(1).max(1);
@@ -410,7 +417,7 @@ impl Places {
         Some(waiter)
     }
 
-    /// Moves the virtual time of a tenant queue, and its turn with it.
+    /// Changes the virtual time of a tenant queue and its position in the order.
     fn charge(&mut self, name: &Arc<str>, spent: impl FnOnce(u64) -> u64) {
         let Some(queue) = self.queues.get_mut(name) else {
             return;
@@ -449,7 +456,8 @@ impl Places {
         queue.in_use = queue.in_use.saturating_sub(taken.size);
         if let Some(cost) = cost {
             if taken.room == Room::Threads && cost > 0 {
-                // Long steps are forgotten slowly: one short step between two long ones makes the next one no shorter.
+                // The expected cost falls slowly. A short step between two long ones does not make the next step
+                // short.
                 queue.expected = cost.max(queue.expected / 4 * 3);
             }
             let corrected = |spent: u64| spent.saturating_sub(taken.charged).saturating_add(cost);

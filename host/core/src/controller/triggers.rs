@@ -1,4 +1,4 @@
-//! Wakes: a key passes when what its pass would see changed.
+//! Triggers: enqueues a key when something changed that its next pass would see.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,17 +18,18 @@ use crate::object::Object;
 use crate::reconcile::{primary_scope, primary_scopes, reaches};
 use crate::time::millis;
 
-/// Annotations that ask for a pass: `request.polity.dev/<name>`, value: a nonce.
+/// The prefix of annotations that request a pass: `request.polity.dev/<name>`. A new value is a new request.
 const REQUEST: &str = "request.polity.dev/";
-/// The keys of a changed binding wake spread over this.
+/// The keys of a changed binding are enqueued spread over this time, so that they do not all call the cloud at once.
 const SPREAD: Duration = Duration::from_mins(1);
-/// After this without dependents a watch closes.
+/// A watch without dependents closes after this time.
 const IDLE: Duration = Duration::from_mins(10);
-/// Between looks for idle watches.
+/// The interval between checks for idle watches.
 const SWEEP_EVERY: Duration = Duration::from_mins(1);
 
 impl Controller {
-    /// A binding is there, or is there in a new form.
+    /// Adds or replaces a binding. Its keys are enqueued only if its policies or grants changed. If only the retry
+    /// policy or its bounds changed, the waits are rescheduled instead.
     pub(super) fn bind(&mut self, binding: Binding) {
         let name: Arc<str> = shared(&binding.name);
         let binding = Arc::new(binding);
@@ -86,7 +87,7 @@ impl Controller {
         }
     }
 
-    /// A binding is gone: its keys are, its passes in flight end as they began.
+    /// Removes a binding and its keys. Its passes in flight end under the binding with which they began.
     pub(super) fn unbind(&mut self, name: &str) {
         if self.bindings.remove(name).is_some() {
             self.drop_keys(&shared(name));
@@ -107,7 +108,8 @@ impl Controller {
         }
     }
 
-    /// Gives every object its key under each binding that governs it.
+    /// Adds a key for every object under the binding that governs it, and removes the keys of objects that an older
+    /// binding governs now.
     fn assign_keys(&mut self) {
         let bindings: Vec<Arc<Binding>> = self.bindings.values().cloned().collect();
         for binding in &bindings {
@@ -138,7 +140,8 @@ impl Controller {
         }
     }
 
-    /// Whether a binding governs what stands at a place: no older binding with a lifecycle does.
+    /// Whether a binding governs the object at a place. If several bindings reach the place, the one that outranks
+    /// the others governs it.
     fn governs(&self, binding: &Binding, place: &ObjectKey) -> bool {
         reaches(binding, place)
             && !self
@@ -159,7 +162,7 @@ impl Controller {
         self.enqueue(&key, cause);
     }
 
-    /// Forgets a key. A pass of it that is in flight ends as it began.
+    /// Removes a key. Its pass in flight, if there is one, goes on to its end under the binding with which it began.
     pub(super) fn forget(&mut self, key: &Key) {
         self.queue.forget(key);
         if let Some(state) = self.keys.remove(key) {
@@ -172,7 +175,8 @@ impl Controller {
         }
     }
 
-    /// Queues a key, or notes the cause for when its pass ends.
+    /// Adds a cause to a key and enqueues it. While a pass of the key is in flight, the key is not queued: the end of
+    /// that pass checks the causes.
     pub(super) fn enqueue(&mut self, key: &Key, cause: Cause) {
         let Some(state) = self.keys.get_mut(key) else {
             return;
@@ -184,14 +188,15 @@ impl Controller {
         }
     }
 
-    /// Wakes a key, as an answer that its last pass used is another one now.
+    /// Enqueues a key because an answer that its last pass used has changed.
     pub(super) fn wake_by_dependency(&mut self, key: &Key) {
         let moved_by = self.keys.get(key).and_then(|state| state.moved_by.clone());
         self.enqueue(key, Cause::Dependency(moved_by));
     }
 
-    /// After a pass: wakes its key if something came up meanwhile. A discarded pass keeps the dependencies of the one
-    /// before it, so that they differ does not say that they have changed since; its next try is near anyway.
+    /// Enqueues a key after its pass if something changed during the pass. A discarded pass keeps the dependencies of
+    /// the pass before it. A difference in them does not show a change during this pass, so they are not compared;
+    /// the next try is near anyway.
     pub(super) fn requeue_if_changed(&mut self, key: &Key, discarded: bool) {
         let Some(state) = self.keys.get(key) else { return };
         let Some(binding) = self.bindings.get(&key.binding).cloned() else {
@@ -221,7 +226,8 @@ impl Controller {
         }
     }
 
-    /// A watch said something.
+    /// Handles an event of a watch. After a list, questions that waited for it are answered, and keys are enqueued
+    /// that missed a change while the watch was not synced.
     pub(super) fn watched(&mut self, scope: &Scope, event: WatchEvent) {
         let listed = matches!(event, WatchEvent::Listed { .. });
         let changes = self.cache.observe(scope, event);
@@ -232,7 +238,8 @@ impl Controller {
         for id in self.unsynced.remove(scope).unwrap_or_default() {
             self.has_listed(id);
         }
-        // What this host wrote while the watch could not say is no change of the list, and woke nobody.
+        // While the watch was not synced, writes of this host entered the cache but enqueued no dependent key. The
+        // list does not show them as changes either, so the dependents are checked here.
         let dependents = self.dependents.get(scope).into_iter().flat_map(|d| &d.keys);
         let waits = |key: &&Key| {
             let state = self.keys.get(key);
@@ -255,7 +262,7 @@ impl Controller {
                 let key = key_at(&shared(&binding.name), &place);
                 self.add_key(binding, key, None, Cause::Resync);
             }
-            // Keys whose turn came while the watch could not say.
+            // Keys whose turn came while the watch was not synced. They kept their causes and started no pass.
             let stranded: Vec<Key> = self
                 .keys
                 .iter()
@@ -270,7 +277,7 @@ impl Controller {
         }
     }
 
-    /// Wakes whoever sees a difference, except for the key whose own write it is.
+    /// Enqueues the keys that see one of these changes, except for the key that made them itself.
     pub(super) fn changed(&mut self, changes: Vec<Change>, own: Option<&Key>) {
         for change in changes {
             self.primary_changed(&change, own);
@@ -307,7 +314,7 @@ impl Controller {
         }
     }
 
-    /// Closes watches that nobody has depended on for a while.
+    /// Closes watches on which no key has depended for a while.
     pub(super) fn sweep(&mut self) {
         if self.now.boot < self.next_sweep {
             return;
@@ -330,7 +337,7 @@ impl Controller {
     }
 }
 
-/// Whether the primary is another than the last pass saw, as far as the key's wait lets that count.
+/// Whether the primary differs from the one that the last pass saw. The key's wait decides which differences count.
 fn is_news(state: &KeyState, now: Option<&Object>) -> bool {
     match (&state.seen, now, state.waiting) {
         (None, None, _) => false,
