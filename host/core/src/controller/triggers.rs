@@ -28,8 +28,9 @@ const IDLE: Duration = Duration::from_mins(10);
 const SWEEP_EVERY: Duration = Duration::from_mins(1);
 
 impl Controller {
-    /// Adds or replaces a binding. Its keys are enqueued only if its policies or grants changed. If only the retry
-    /// policy or its bounds changed, the waits are rescheduled instead.
+    /// Adds or replaces a binding. Keys that exist already are enqueued only if the lifecycle policy, the identity
+    /// policy or the grants changed. If only the retry policy or the bounds of waits changed, the waits are
+    /// rescheduled and no pass starts.
     pub(super) fn bind(&mut self, binding: Binding) {
         let name: Arc<str> = shared(&binding.name);
         let binding = Arc::new(binding);
