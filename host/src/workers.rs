@@ -20,8 +20,10 @@ use tokio::sync::mpsc;
 /// The nice value of the thread for short work. The event loop gets about three times its share of a
 /// processor.
 const NICE: i32 = 5;
-/// The nice value of a thread that also takes long work: a tenth of the share of the thread for short work.
-const NICE_WHEN_LONG: i32 = 15;
+/// The nice value of a thread that also takes long work: a third of the share of the thread for short work.
+/// A higher value makes passes slower when all work is short, because such a thread may then wait for a
+/// processor while it holds the lock of the queue (`neighbours` and `host` of `tests/benches`).
+const NICE_WHEN_LONG: i32 = 10;
 
 /// The threads that call policies.
 pub(crate) struct Workers {
