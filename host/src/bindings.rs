@@ -1,5 +1,7 @@
 //! Bindings: from a PolicyBinding in the cluster to running policies, and back to its status.
 
+mod status;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +17,6 @@ use polity_core::controller::Health;
 use polity_core::grants::{self, Grants};
 use polity_core::object::Object;
 use polity_core::time::{Unix, millis};
-use polity_kube_rules::time::rfc3339;
 use polity_sandbox::Policy;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -24,7 +25,6 @@ use tokio::time::Instant;
 use crate::clouds::Clouds;
 use crate::configuration::configuration;
 use crate::crds;
-use crate::display::{printable, shortened};
 use crate::policies::{Policies, Stamp};
 use crate::selection::Selection;
 use crate::turns::Later;
@@ -261,7 +261,7 @@ impl Bindings {
         match loaded.result {
             Ok(ready) => {
                 (known.problem, known.again) = (None, None);
-                known.running = running(&ready);
+                known.running = status::running(&ready);
                 Some(Ok(ready))
             }
             Err(problem) => {
@@ -292,7 +292,7 @@ impl Bindings {
     ) -> Vec<(String, Write)> {
         let mut writes = Vec::new();
         for (name, known) in self.known.iter_mut().filter(|(_, known)| !known.loading) {
-            let status = status(known, &health(name).unwrap_or_default(), unix);
+            let status = status::status(known, &health(name).unwrap_or_default(), unix);
             if known.written.as_ref() == Some(&status) {
                 continue;
             }
@@ -568,145 +568,6 @@ fn created(object: &Object) -> u64 {
         .filter(u8::is_ascii_digit)
         .take(14)
         .fold(0, |n, digit| n * 10 + u64::from(digit - b'0'))
-}
-
-fn running(ready: &Ready) -> Value {
-    let memory = |id| {
-        let policy = ready.policies.iter().find(|(policy, _)| policy.id() == id);
-        policy.map(|(policy, _)| policy.memory())
-    };
-    ready
-        .binding
-        .policies
-        .iter()
-        .map(|(role, policy)| {
-            let shown = json!({
-                "name": printable(&policy.manifest.name), "version": printable(&policy.manifest.version),
-                "sha256": &*policy.id.0,
-                "memory": memory(&policy.id),
-            });
-            (role.as_str().to_owned(), shown)
-        })
-        .collect::<serde_json::Map<_, _>>()
-        .into()
-}
-
-fn status(known: &Known, health: &Health, unix: Unix) -> Value {
-    let loaded = match &known.problem {
-        None => ("Loaded", "True", "Loaded", "all policies are loaded".to_owned()),
-        Some(problem) => ("Loaded", "False", "CannotLoad", problem.clone()),
-    };
-    let healthy = match &health.last_fault {
-        None => (
-            "Healthy",
-            "True",
-            "NoFault",
-            "no policy has broken its contract since it was loaded".to_owned(),
-        ),
-        Some((key, fault)) => ("Healthy", "False", "PolicyFault", format!("on {key}: {fault}")),
-    };
-    let ungranted = match health.ungranted.is_empty() {
-        true => (
-            "Ungranted",
-            "False",
-            "EverythingGranted",
-            "every request was granted".to_owned(),
-        ),
-        false => {
-            let all: Vec<&str> = health.ungranted.iter().map(String::as_str).collect();
-            ("Ungranted", "True", "Refused", all.join("; "))
-        }
-    };
-    let synced = match health.unsynced.is_empty() {
-        true => (
-            "Synced",
-            "True",
-            "Listed",
-            "every watch of this binding has listed its objects".to_owned(),
-        ),
-        false => {
-            let all: Vec<&str> = health.unsynced.iter().map(String::as_str).collect();
-            (
-                "Synced",
-                "False",
-                "WatchFails",
-                format!("waits for {}", all.join("; ")),
-            )
-        }
-    };
-    let clamped = match &health.clamped {
-        None => (
-            "WaitClamped",
-            "False",
-            "WithinLimits",
-            "every wait of the retry policy was within the limits".to_owned(),
-        ),
-        Some((key, wrong)) => ("WaitClamped", "True", "OutOfLimits", format!("on {key}: {wrong}")),
-    };
-    let kept = match health.not_kept.is_empty() {
-        true => (
-            "Kept",
-            "True",
-            "EverythingKept",
-            "the API server kept every field that was written".to_owned(),
-        ),
-        false => {
-            let each = health
-                .not_kept
-                .iter()
-                .map(|(path, key)| format!("{path} (of {key})"));
-            let all = each.collect::<Vec<_>>().join(", ");
-            let message = format!(
-                "the API server did not keep {all}: the CustomResourceDefinition lacks the field, or something sets another value"
-            );
-            ("Kept", "False", "NotKept", message)
-        }
-    };
-    let overlap = match &health.overlapped_by {
-        None => (
-            "Overlap",
-            "False",
-            "NoOverlap",
-            "no older binding governs the same objects".to_owned(),
-        ),
-        Some(older) => (
-            "Overlap",
-            "True",
-            "OlderBinding",
-            format!("objects that both bindings match are governed by {older}"),
-        ),
-    };
-    let before = match &known.written {
-        Some(written) => written.get("conditions").cloned(),
-        None => known.object.at("status.conditions"),
-    };
-    let before = match before {
-        Some(Value::Array(conditions)) => conditions,
-        _ => Vec::new(),
-    };
-    let crds = crds::problems(&known.object)
-        .map(|problems| ("CustomResourceDefinitions", "False", "NotInstalled", problems));
-    let conditions: Vec<Value> = [loaded, healthy, synced, ungranted, clamped, kept, overlap]
-        .into_iter()
-        .chain(crds)
-        .map(|(kind, state, reason, message)| {
-            let since = before
-                .iter()
-                .find(|c| c["type"] == kind && c["status"] == state)
-                .and_then(|c| c["lastTransitionTime"].as_str().map(str::to_owned))
-                .unwrap_or_else(|| rfc3339(unix.0));
-            let message = printable(&shortened(&message, 4_096));
-            json!({"type": kind, "status": state, "reason": reason, "message": message, "lastTransitionTime": since})
-        })
-        .collect();
-    json!({
-        "observedGeneration": known.object.generation(),
-        "policies": known.running,
-        "passes": health.passes,
-        "acts": health.acts,
-        "faults": health.faults,
-        "conditions": conditions,
-    })
 }
 
 /// Whether a manifest is a PolicyBinding.

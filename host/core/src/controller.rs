@@ -40,7 +40,7 @@ use crate::fault::Fault;
 use crate::key::{Key, PassId};
 use crate::reconcile::{Phase, primary_scopes};
 use crate::record::{Outcome, PassRecord};
-use crate::time::{Boot, Now};
+use crate::time::{Boot, Now, Unix};
 
 use cache::Cache;
 use calls::{Outstanding, Target};
@@ -142,8 +142,8 @@ pub struct Health {
     pub acts: u64,
     /// The number of faults of the binding's policies.
     pub faults: u64,
-    /// The last fault since the binding changed, and the object that it concerns.
-    pub last_fault: Option<(Key, Fault)>,
+    /// The last fault since the binding changed.
+    pub last_fault: Option<LastFault>,
     /// The last wait of a retry policy that the host had to clamp since the binding changed, and the object that it
     /// concerns.
     pub clamped: Option<(Key, String)>,
@@ -156,6 +156,22 @@ pub struct Health {
     pub overlapped_by: Option<String>,
     /// The watches that the binding needs and that are not synced, each with its error if there is one.
     pub unsynced: BTreeSet<String>,
+    /// The number of objects that the binding governs now.
+    pub objects: u64,
+    /// The number of these objects whose last pass failed. Each has another pass later.
+    pub retrying: u64,
+}
+
+/// The last fault of a binding's policies.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastFault {
+    /// The object that it concerns.
+    pub key: Key,
+    /// The fault.
+    pub fault: Fault,
+    /// When its pass ended.
+    pub at: Unix,
 }
 
 /// The deterministic core: inputs go in, outputs come out. It has no clock, no I/O and no randomness.
@@ -292,10 +308,20 @@ impl Controller {
 
     /// The health of a binding; `None` if there is no binding of this name.
     pub fn health(&self, binding: &str) -> Option<Health> {
-        Some(Health {
-            unsynced: self.unsynced_watches(binding),
-            ..self.health.get(binding)?.clone()
-        })
+        let first = Key {
+            binding: binding.into(),
+            namespace: None,
+            name: "".into(),
+        };
+        let after = self.keys.range(first..);
+        let own = after.take_while(|(key, _)| &*key.binding == binding);
+        let mut health = self.health.get(binding)?.clone();
+        for (_, state) in own {
+            health.objects += 1;
+            health.retrying += u64::from(state.attempt > 0 || state.faults > 0);
+        }
+        health.unsynced = self.unsynced_watches(binding);
+        Some(health)
     }
 
     /// The unsynced watches that a binding needs: of its primaries, and of the objects that its keys depend on.

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::calls::Target;
-use super::{Controller, Guard, Output};
+use super::{Controller, Guard, LastFault, Output};
 use crate::binding::Binding;
 use crate::call::Scope;
 use crate::contract::Kind;
@@ -321,7 +321,11 @@ impl Controller {
             Report::Acted => health.acts += 1,
             Report::Faulted(fault) => {
                 health.faults += 1;
-                health.last_fault = Some((key.clone(), fault));
+                health.last_fault = Some(LastFault {
+                    key: key.clone(),
+                    fault,
+                    at: self.now.unix,
+                });
             }
             Report::Clamped(what) => health.clamped = Some((key.clone(), what.to_string())),
             Report::NotKept(path) if health.not_kept.len() < TOLD => {

@@ -628,3 +628,22 @@ fn an_object_that_goes_while_it_stands_in_line_for_a_lock_holds_up_nobody_behind
 fn nobody_outside_knows_with_what_a_host_makes_digests() {
     assert_ne!(digest_key("one"), digest_key("another"));
 }
+
+#[test]
+fn a_binding_says_how_many_objects_it_governs_and_how_many_of_them_failed_last() {
+    let mut desk = Desk::with(vec![machine("a", 1, json!({})), machine("b", 2, json!({}))]);
+    let counts = |desk: &Desk| {
+        let health = desk.controller.health("machines").expect("the binding");
+        let last = health.last_fault.map(|last| (last.key.name.to_string(), last.at));
+        (health.objects, health.retrying, last)
+    };
+    assert_eq!(counts(&desk), (2, 0, None));
+    desk.step_of("b", settled());
+    desk.fault();
+    let at = desk.now.unix;
+    assert_eq!(counts(&desk), (2, 1, Some(("a".to_owned(), at))));
+    desk.pass(600_000);
+    desk.step_of("a", settled());
+    assert_eq!(counts(&desk), (2, 0, Some(("a".to_owned(), at))));
+    assert_eq!(desk.controller.health("no such binding"), None);
+}

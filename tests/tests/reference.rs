@@ -1,0 +1,183 @@
+//! The schema of PolicyBinding against the type that the host reads, and the reference page that is made from it.
+
+use std::collections::BTreeSet;
+
+use polity::crds;
+use polity_core::binding::{BindingSpec, Limits};
+use serde_json::{Map, Value, json};
+
+/// The reference page. The variable makes the test write the page.
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../host/deploy/REFERENCE.md");
+const WRITE: &str = "POLITY_WRITE_REFERENCE";
+
+/// A field that no type has.
+const UNKNOWN: &str = "noSuchField";
+
+fn schema() -> Value {
+    crds::policy_binding()["spec"]["versions"][0]["schema"]["openAPIV3Schema"].take()
+}
+
+/// A value that has every field of a schema. Where an object may have one field at most, a list has an item for each.
+fn sample(schema: &Value) -> Value {
+    match schema["type"].as_str() {
+        Some("object") => match schema["properties"].as_object() {
+            Some(fields) => fields
+                .iter()
+                .map(|(field, schema)| (field.clone(), sample(schema)))
+                .collect::<Map<_, _>>()
+                .into(),
+            None => json!({}),
+        },
+        Some("array") if schema["items"]["maxProperties"] == 1 => {
+            let kinds = schema["items"]["properties"].as_object();
+            let item = |(field, schema): (&String, &Value)| json!({ field: sample(schema) });
+            kinds.into_iter().flatten().map(item).collect()
+        }
+        Some("array") => json!([sample(&schema["items"])]),
+        Some("integer") => json!(1),
+        Some("boolean") => json!(true),
+        Some("string") => json!("x"),
+        // A kind of token, and a tenant: each has a short and a long form.
+        _ => json!("namespace"),
+    }
+}
+
+/// The pointers to all objects of a sample whose fields the schema names, each with these names.
+fn objects(schema: &Value, at: &str, found: &mut Vec<(String, BTreeSet<String>)>) {
+    if let Some(fields) = schema["properties"].as_object() {
+        found.push((at.to_owned(), fields.keys().cloned().collect()));
+        for (field, schema) in fields {
+            objects(schema, &format!("{at}/{field}"), found);
+        }
+    }
+    let kinds = schema["items"]["properties"].as_object();
+    match schema["items"]["maxProperties"] == 1 {
+        true => {
+            let kinds = kinds.expect("the kinds of items");
+            for (index, (field, schema)) in kinds.iter().enumerate() {
+                objects(schema, &format!("{at}/{index}/{field}"), found);
+            }
+        }
+        false if !schema["items"].is_null() => objects(&schema["items"], &format!("{at}/0"), found),
+        false => {}
+    }
+}
+
+/// The names that an error of serde offers in place of an unknown one.
+fn offered(error: &str) -> BTreeSet<String> {
+    let (_, offered) = error.split_once("expected").unwrap_or_default();
+    let odd = offered.split('`').skip(1).step_by(2);
+    odd.map(str::to_owned).collect()
+}
+
+fn refusal(spec: &Value) -> String {
+    let read = serde_json::from_value::<BindingSpec>(spec.clone());
+    read.expect_err("a field that nobody knows").to_string()
+}
+
+#[test]
+fn the_schema_of_a_binding_has_the_fields_that_the_host_reads_and_no_others() {
+    let schema = &schema()["properties"]["spec"];
+    let whole = sample(schema);
+    serde_json::from_value::<BindingSpec>(whole.clone()).expect("the host reads every field of the schema");
+    let mut all = Vec::new();
+    objects(schema, "", &mut all);
+    assert!(all.len() > 15, "{all:?}");
+    for (at, fields) in all {
+        let mut spec = whole.clone();
+        spec.pointer_mut(&at).expect("it is in the sample")[UNKNOWN] = json!(1);
+        assert_eq!(offered(&refusal(&spec)), fields, "the fields of spec{at}");
+    }
+    let mut spec = whole.clone();
+    spec["grants"] = json!([{UNKNOWN: 1}]);
+    let kinds = schema["properties"]["grants"]["items"]["properties"]
+        .as_object()
+        .expect("kinds");
+    assert_eq!(offered(&refusal(&spec)), kinds.keys().cloned().collect());
+}
+
+/// A number as descriptions write it.
+fn written(number: u64) -> String {
+    match number {
+        86_400_000 => "a day".to_owned(),
+        _ if number >= 1 << 20 && number % (1 << 20) == 0 => format!("{} MiB", number >> 20),
+        _ if number >= 1_000_000 => format!("{} million", number / 1_000_000),
+        _ if number >= 1_000 => format!("{},{:03}", number / 1_000, number % 1_000),
+        _ => number.to_string(),
+    }
+}
+
+#[test]
+fn the_schema_tells_the_default_of_every_limit() {
+    let schema = schema();
+    let described = &schema["properties"]["spec"]["properties"]["limits"]["properties"];
+    let limits = serde_json::to_value(Limits::default()).expect("they are JSON");
+    for (limit, default) in limits.as_object().expect("limits") {
+        let description = described[limit]["description"].as_str().expect("a description");
+        let default = written(default.as_u64().expect("a number"));
+        let told = format!("The default is {default}.");
+        assert!(
+            description.ends_with(&told),
+            "{limit}: {description:?}, not {told:?}"
+        );
+    }
+}
+
+/// The rows of the page for the fields of a schema.
+fn rows(schema: &Value, at: &str, page: &mut String) {
+    for (field, schema) in schema["properties"].as_object().into_iter().flatten() {
+        let items = &schema["items"];
+        let list = if schema["type"] == "array" { "[]" } else { "" };
+        let path = format!("{at}{field}{list}");
+        let kind = match (schema["type"].as_str(), items["type"].as_str()) {
+            (Some("array"), Some(of)) => format!("list of {of}s"),
+            (Some("array"), None) => "list".to_owned(),
+            (Some(kind), _) => kind.to_owned(),
+            (None, _) => "string or object".to_owned(),
+        };
+        let description = schema["description"].as_str();
+        let description = description.unwrap_or_else(|| panic!("{path} has no description"));
+        page.push_str(&format!("| `{path}` | {kind} | {description} |\n"));
+        rows(schema, &format!("{path}."), page);
+        rows(items, &format!("{path}."), page);
+        let values = &schema["additionalProperties"];
+        rows(values, &format!("{path}.*."), page);
+    }
+}
+
+fn page() -> String {
+    let crd = crds::policy_binding();
+    let schema = schema();
+    let mut page = format!(
+        "# PolicyBinding\n\n`polity.dev/v1alpha1`, cluster-scoped. {} `kubectl explain policybinding.spec` shows the \
+         same texts.\n\nThis page is made from the CustomResourceDefinition: `{WRITE}=1 cargo test -p polity-tests --test \
+         reference`.\n\n## Fields\n\n| field | type | meaning |\n|---|---|---|\n",
+        schema["description"].as_str().expect("a description")
+    );
+    rows(&schema, "", &mut page);
+    page.push_str("\n## Columns of `kubectl get policybindings`\n\n| column | meaning |\n|---|---|\n");
+    let columns = &crd["spec"]["versions"][0]["additionalPrinterColumns"];
+    for column in columns.as_array().into_iter().flatten() {
+        let text = |field: &str| column[field].as_str().expect("a text").to_owned();
+        let wide = if column["priority"] == 1 {
+            " (`-o wide`)"
+        } else {
+            ""
+        };
+        page.push_str(&format!("| {}{wide} | {} |\n", text("name"), text("description")));
+    }
+    page
+}
+
+#[test]
+fn the_reference_page_is_that_of_the_schema() {
+    let page = page();
+    if std::env::var_os(WRITE).is_some() {
+        std::fs::write(PAGE, &page).expect("the page is written");
+    }
+    let stands = std::fs::read_to_string(PAGE).unwrap_or_default();
+    assert!(
+        stands == page,
+        "host/deploy/REFERENCE.md is not that of the schema; write it with {WRITE}=1"
+    );
+}
