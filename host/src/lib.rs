@@ -23,8 +23,10 @@ pub mod edges;
 pub mod engine;
 pub mod host;
 pub mod install;
+mod live;
 pub mod manifests;
 pub mod observer;
+pub mod overview;
 pub mod policies;
 mod private;
 pub mod progress;
@@ -33,12 +35,14 @@ pub mod recording;
 mod said;
 #[cfg(feature = "sim")]
 pub mod scenario;
+mod screen;
 pub mod secrets;
 pub mod selection;
 pub mod settled;
 #[cfg_attr(not(feature = "sim"), path = "no_sim.rs")]
 pub mod sim;
 pub mod standalone;
+mod table;
 pub mod telemetry;
 mod timekeeping;
 mod turns;

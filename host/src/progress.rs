@@ -7,7 +7,6 @@ use std::sync::Arc;
 use polity_core::binding::PolicyId;
 use polity_core::contract::Manifest;
 use polity_core::key::Key;
-use polity_core::projection;
 use polity_core::record::PassRecord;
 use polity_core::time::{Boot, millis};
 use serde_json::{Value, json};
@@ -15,9 +14,10 @@ use serde_json::{Value, json};
 use crate::display::{escaped_json, printable, shortened, then};
 use crate::edges;
 use crate::observer::Observer;
+use crate::overview::Overview;
 use crate::recording::Recorder;
 use crate::said::Said;
-use crate::settled::LastOutcomes;
+use crate::screen::above;
 
 /// The output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -33,32 +33,40 @@ pub enum Format {
 pub struct Progress {
     format: Format,
     started: Boot,
-    ends: Arc<LastOutcomes>,
+    overview: Arc<Overview>,
     recorder: Option<Recorder>,
     said: Said,
     manifests: BTreeMap<String, Manifest>,
     last: BTreeMap<Key, String>,
     bold: bool,
+    /// Whether changes of objects are printed. A live table shows them in another way.
+    lines: bool,
 }
 
 impl Progress {
     /// `started` is the time from which the printed times count.
-    pub fn new(format: Format, started: Boot, ends: Arc<LastOutcomes>, recorder: Option<Recorder>) -> Self {
+    pub fn new(format: Format, started: Boot, overview: Arc<Overview>, recorder: Option<Recorder>) -> Self {
         let bold = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         Progress {
             format,
             started,
-            ends,
+            overview,
             recorder,
             said: Said::default(),
             manifests: BTreeMap::new(),
             last: BTreeMap::new(),
             bold,
+            lines: true,
         }
     }
 
-    fn line(&mut self, record: &PassRecord) {
-        let phase = phase(record, &self.manifests);
+    /// The same without a line for each change, for a host whose objects are shown in a live table.
+    pub(crate) fn without_lines(mut self) -> Self {
+        self.lines = false;
+        self
+    }
+
+    fn line(&mut self, record: &PassRecord, phase: &str) {
         let edges = edges::taken(record, &self.manifests);
         let then = then(record);
         // A pass with the same result as the one before is no news.
@@ -83,7 +91,7 @@ impl Progress {
                 print(&format_args!(
                     "{:>8.1}s  {kind} {on}{object}{off}  {:<20} {}  → {}",
                     at as f64 / 1_000.0,
-                    printable(&phase),
+                    printable(phase),
                     printable(&edges.join(" ")),
                     printable(&then),
                 ));
@@ -94,8 +102,10 @@ impl Progress {
 
 impl Observer for Progress {
     fn passed(&mut self, record: &PassRecord) {
-        self.ends.passed(record);
-        self.line(record);
+        let phase = self.overview.passed(record, &self.manifests);
+        if self.lines {
+            self.line(record, &phase);
+        }
         if let Some(recorder) = &mut self.recorder {
             let wrong = recorder
                 .pass(record)
@@ -111,7 +121,7 @@ impl Observer for Progress {
     }
 
     fn forgotten(&mut self, key: &Key) {
-        self.ends.forgotten(key);
+        self.overview.forgotten(key);
         self.last.remove(key);
     }
 
@@ -164,15 +174,17 @@ const MESSAGE: usize = 4_096;
 /// Prints a message on standard error, so that standard output is only a list of changes.
 pub fn say(format: Format, message: &str) {
     let message = shortened(message, MESSAGE);
-    match format {
+    above(|| match format {
         Format::Text => eprintln!("polity: {}", printable(&message)),
         Format::Json => eprintln!("{}", escaped_json(&json!({ "message": message }))),
-    }
+    });
 }
 
 /// Prints a line on standard output. That the reader went away is no error.
 pub fn print(line: &dyn std::fmt::Display) {
-    let _ = writeln!(std::io::stdout().lock(), "{line}");
+    above(|| {
+        let _ = writeln!(std::io::stdout().lock(), "{line}");
+    });
 }
 
 /// Prints a JSON document as one line on standard output.
@@ -192,60 +204,9 @@ pub fn show(manifest: &Value, format: Format) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The phase of an object after a pass.
-fn phase(record: &PassRecord, manifests: &BTreeMap<String, Manifest>) -> String {
-    let policies = record.roles.iter().map(|role| &*role.policy.0);
-    let crds = policies
-        .filter_map(|id| manifests.get(id))
-        .flat_map(Manifest::crds);
-    let at = phase_path(&record.kind.kind, crds);
-    let text = |json: Option<&str>| {
-        let value: Value = serde_json::from_str(json?).ok()?;
-        projection::get(&value, at)?.as_str().map(str::to_owned)
-    };
-    let conclusions = record
-        .roles
-        .iter()
-        .rev()
-        .filter_map(|role| role.conclusion.as_ref());
-    let mut patched = conclusions.filter_map(|conclusion| text(conclusion.patch.as_deref()));
-    patched
-        .next()
-        .or_else(|| text(record.object.as_deref()))
-        .unwrap_or_else(|| "-".into())
-}
-
-/// The path of a kind's phase: the path that its definition names for kubectl's column `Phase`.
-fn phase_path<'a>(kind: &str, crds: impl Iterator<Item = &'a Value>) -> &'a str {
-    let all = |value: &'a Value| value.as_array().into_iter().flatten();
-    crds.filter(|crd| crd["spec"]["names"]["kind"] == *kind)
-        .flat_map(|crd| all(&crd["spec"]["versions"]))
-        .flat_map(|version| all(&version["additionalPrinterColumns"]))
-        .find(|column| column["name"] == "Phase")
-        .and_then(|column| column["jsonPath"].as_str())
-        .map_or("status.phase", |path| path.trim_start_matches('.'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_phase_stands_where_the_definition_of_the_kind_says() {
-        let crd = |kind: &str, column: &str| {
-            let columns =
-                json!([{"name": "Age", "jsonPath": ".x"}, {"name": column, "jsonPath": ".status.at.phase"}]);
-            json!({"spec": {"names": {"kind": kind}, "versions": [{"additionalPrinterColumns": columns}]}})
-        };
-        let crds = [
-            crd("Class", "Phase"),
-            crd("Machine", "Phase"),
-            crd("Safety", "Frozen"),
-        ];
-        assert_eq!(phase_path("Machine", crds.iter()), "status.at.phase");
-        assert_eq!(phase_path("Safety", crds.iter()), "status.phase");
-        assert_eq!(phase_path("Router", crds.iter()), "status.phase");
-    }
 
     #[test]
     fn a_policy_with_the_default_stack_is_told_how_to_do_with_less() {

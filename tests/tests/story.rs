@@ -80,6 +80,99 @@ fn ten_machines_converge_and_the_recording_explains_why() {
     assert!(clones > 0, "the lost answer of the clone is in the recording");
 }
 
+#[test]
+fn a_recording_shows_how_every_object_stands_and_which_cost_most() {
+    let (folder, recording) = (folder(), tempfile::tempdir().expect("a folder"));
+    let run = polity()
+        .args(["run", "--until-settled", "--speed", "max", "--record"])
+        .arg(recording.path())
+        .arg(folder.path())
+        .output()
+        .expect("it runs");
+    assert!(run.status.success(), "{}", shown(&run));
+    let lines = |command: &[&str]| -> Vec<String> {
+        let output = polity()
+            .args(command)
+            .arg("--recordings")
+            .arg(recording.path())
+            .output();
+        let output = output.expect("it runs");
+        assert!(output.status.success(), "{command:?}: {}", shown(&output));
+        text(&output.stdout).lines().map(str::to_owned).collect()
+    };
+    let all = lines(&["get", "machines.capv.polity.dev", "-n", "team-a"]);
+    assert!(all[0].starts_with("KIND      OBJECT "), "{all:#?}");
+    let running = all
+        .iter()
+        .filter(|line| line.contains("Running") && line.contains("settled"));
+    assert_eq!(
+        (all.len(), running.count()),
+        (10, 9),
+        "nine run, and one was deleted: {all:#?}"
+    );
+    assert_eq!(lines(&["get", "--all"]).len(), 11);
+    assert_eq!(lines(&["get", "routers"]).len(), 1, "the heading alone");
+    assert_eq!(lines(&["get", "-n", "team-b"]).len(), 1);
+    let of = |line: &String| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
+    let fuel: Vec<u64> = lines(&["top", "--by", "fuel", "--first", "4", "-o", "json"])
+        .iter()
+        .map(|line| of(line)["costs"]["fuel"].as_u64().expect("a number"))
+        .collect();
+    assert!(
+        fuel.len() == 4 && fuel[0] > fuel[3] && fuel.iter().rev().is_sorted(),
+        "{fuel:?}"
+    );
+}
+
+#[test]
+fn a_policy_says_what_it_is_and_what_it_needs_before_it_is_rolled_out() {
+    let folder = folder();
+    let inspect = |options: &[&str], file: &str| {
+        let command = polity()
+            .args(["policy", "inspect"])
+            .args(options)
+            .arg(folder.path().join(file))
+            .output();
+        command.expect("it runs")
+    };
+    let output = inspect(&[], "capv_machine.wasm");
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{}", shown(&output));
+    for part in [
+        "role          lifecycle\n",
+        "cloud vm.clone\n",
+        "governs       capv.polity.dev/v1alpha1 Machine\n",
+        "requeuePeriod (default \"20s\"): ",
+    ] {
+        assert!(said.contains(part), "{part:?} is missing: {said}");
+    }
+    let output = inspect(&["-o", "json"], "capv_machine.wasm");
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(said["manifest"]["name"], "capv-machine");
+    let bytes = std::fs::metadata(folder.path().join("capv_machine.wasm"))
+        .expect("the file")
+        .len();
+    assert_eq!(said["bytes"], bytes);
+    for file in ["binding.yaml", "no-such.wasm"] {
+        let output = inspect(&[], file);
+        assert_eq!(output.status.code(), Some(2), "{}", shown(&output));
+        assert!(text(&output.stderr).contains(file), "{}", shown(&output));
+    }
+}
+
+#[test]
+fn a_shell_completes_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = polity().args(["completions", shell]).output().expect("it runs");
+        let script = text(&output.stdout);
+        assert!(output.status.success(), "{}", shown(&output));
+        assert!(
+            script.contains("node-agent") && script.contains("recordings"),
+            "{shell}"
+        );
+    }
+}
+
 /// `polity`, as somebody starts it who has just cloned the repository: in its root, without what cargo tells tests.
 fn freshly_cloned(temporary: &Path) -> Command {
     let mut polity = polity();
@@ -138,6 +231,11 @@ fn help_is_there_for_every_command() {
         &["explain", "--help"],
         &["edges", "--help"],
         &["crds", "--help"],
+        &["get", "--help"],
+        &["top", "--help"],
+        &["status", "--help"],
+        &["policy", "inspect", "--help"],
+        &["completions", "--help"],
     ] {
         let output = polity().args(command).output().expect("it runs");
         assert!(

@@ -61,7 +61,7 @@ impl Edges {
                     }
                 }
             })?;
-            super::explain::warn_of_damage(format, folder, damaged);
+            super::recorded::warn_of_damage(format, folder, damaged);
         }
         let (mut unknown, mut missing) = (Vec::new(), Vec::new());
         for (policy, table) in &tables {

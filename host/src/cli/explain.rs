@@ -1,7 +1,6 @@
 //! `polity explain`: the timeline of an object's passes.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,9 +10,9 @@ use polity_core::contract::{Act, Entry, Manifest, Question, Request, Resolution,
 use polity_core::record::{PassRecord, RoleRecord, WritePurpose};
 use polity_kube_rules::time::rfc3339;
 
+use super::recorded::{KindName, Recorded};
 use crate::display::{duration, printable, then};
-use crate::progress::{Format, print, print_json, say};
-use crate::recording::{self, Recording};
+use crate::progress::{Format, print, print_json};
 
 /// The most characters of an answer or patch that are shown without --full.
 const SHOWN: usize = 160;
@@ -27,9 +26,8 @@ pub(super) struct Explain {
     /// The object's name, after its namespace if it has one: `team-a/machine-03`.
     #[arg(value_name = "[NS/]NAME")]
     name: String,
-    /// The folder of the recording. The default is the recording of the last `polity run`.
-    #[arg(long, value_name = "DIR")]
-    recordings: Option<PathBuf>,
+    #[command(flatten)]
+    recorded: Recorded,
     /// Show only this many of the newest passes.
     #[arg(long, value_name = "N")]
     last: Option<usize>,
@@ -40,16 +38,18 @@ pub(super) struct Explain {
 
 impl Explain {
     pub(super) fn run(self, format: Format) -> Result<ExitCode> {
-        let folder = self.recordings.clone().map_or_else(recording::latest, Ok)?;
-        let recording = Recording::open(&folder)?;
-        let manifests = recording.manifests()?;
+        let kind = KindName::new(&self.kind);
         let mut passes = Vec::new();
-        let damaged = recording.passes(|record| {
-            if self.is_of(&record) {
+        let (folder, manifests) = self.recorded.passes(format, |record, _| {
+            let group = record
+                .kind
+                .api_version
+                .split_once('/')
+                .map_or("", |(group, _)| group);
+            if kind.fits(&record.kind.kind, group) && record.key.to_string() == self.name {
                 passes.push(record);
             }
         })?;
-        warn_of_damage(format, &folder, damaged);
         if passes.is_empty() {
             bail!(
                 "the recording {} holds no pass of {} {}",
@@ -69,22 +69,6 @@ impl Explain {
             }
         }
         Ok(ExitCode::SUCCESS)
-    }
-
-    fn is_of(&self, record: &PassRecord) -> bool {
-        let (kind, group) = self
-            .kind
-            .split_once('.')
-            .map_or((self.kind.as_str(), None), |(k, g)| (k, Some(g)));
-        let of_group = record
-            .kind
-            .api_version
-            .split_once('/')
-            .map_or("", |(group, _)| group);
-        let plural = format!("{}s", record.kind.kind);
-        (record.kind.kind.eq_ignore_ascii_case(kind) || plural.eq_ignore_ascii_case(kind))
-            && group.is_none_or(|group| group.eq_ignore_ascii_case(of_group))
-            && record.key.to_string() == self.name
     }
 
     fn show(&self, record: &PassRecord, edges: &[String], manifests: &BTreeMap<String, Manifest>) {
@@ -253,16 +237,4 @@ impl Explain {
 /// Prints one line. Texts of objects may contain line breaks and control characters; they are escaped.
 fn line(text: &str) {
     print(&printable(text));
-}
-
-/// Warns that a part of the recording cannot be read, so that passes may be missing.
-pub(super) fn warn_of_damage(format: Format, folder: &Path, damaged: u64) {
-    if damaged > 0 {
-        let lines = if damaged == 1 { "line" } else { "lines" };
-        let folder = folder.display();
-        say(
-            format,
-            &format!("{damaged} damaged {lines} of the recording {folder} cannot be read"),
-        );
-    }
 }

@@ -1,15 +1,21 @@
 //! The command line: one file for each command.
 
+mod completions;
 mod confined;
 mod connection;
 mod crds;
 mod edges;
 mod explain;
+mod get;
 mod node_agent;
+mod policy;
 mod rbac;
+mod recorded;
 mod run;
 mod settings;
+mod status;
 mod stopping;
+mod top;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -45,12 +51,22 @@ enum Command {
     NodeAgent(node_agent::NodeAgent),
     /// Show the passes of an object, and the reason for each step.
     Explain(explain::Explain),
+    /// Show how each object stood after its last recorded pass.
+    Get(get::Get),
+    /// Show which objects of a recording cost most.
+    Top(top::Top),
+    /// Show how a binding stands in a cluster: its policies, its objects, and what is wrong.
+    Status(status::Status),
+    /// Look at policies before they are rolled out.
+    Policy(policy::Policy),
     /// Count which edges of the policies' workflows the recorded passes took.
     Edges(edges::Edges),
     /// Print the CustomResourceDefinitions of bindings and policies, ready for `kubectl apply -f -`.
     Crds(crds::Crds),
     /// Print the least RBAC rules that a host needs for its bindings, ready for `kubectl apply -f -`.
     Rbac(rbac::Rbac),
+    /// Print completions for a shell.
+    Completions(completions::Completions),
     #[command(hide = true)]
     Confined(confined::Task),
 }
@@ -77,7 +93,7 @@ impl Cli {
         let wanted = std::env::var("POLITY_LOG").unwrap_or_else(|_| "warn,kube_client=off".into());
         tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::new(wanted))
-            .with_writer(std::io::stderr)
+            .with_writer(|| crate::screen::Stderr)
             .with_ansi(std::io::stderr().is_terminal())
             .without_time()
             .init();
@@ -85,6 +101,11 @@ impl Cli {
             Command::Run(run) => run.run(self.output),
             Command::NodeAgent(agent) => agent.run(self.output),
             Command::Explain(explain) => explain.run(self.output),
+            Command::Get(get) => get.run(self.output),
+            Command::Top(top) => top.run(self.output),
+            Command::Status(status) => status.run(self.output),
+            Command::Policy(policy) => policy.run(self.output),
+            Command::Completions(completions) => completions.run(),
             Command::Edges(edges) => edges.run(self.output),
             Command::Crds(crds) => crds.run(self.output),
             Command::Rbac(rbac) => rbac.run(self.output),

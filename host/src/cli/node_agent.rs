@@ -23,11 +23,11 @@ use crate::clouds::Clouds;
 use crate::config::Config;
 use crate::data::Data;
 use crate::host::{Host, Running};
+use crate::overview::Overview;
 use crate::policies::Policies;
 use crate::progress::{Format, Progress, say};
 use crate::secrets::ClusterSecrets;
 use crate::selection::Selection;
-use crate::settled::LastOutcomes;
 
 /// The placeholder for the node's name in a binding file.
 const NODE: &str = "${NODE}";
@@ -140,7 +140,7 @@ impl NodeAgent {
             observer: Box::new(Progress::new(
                 format,
                 started,
-                Arc::new(LastOutcomes::default()),
+                Arc::new(Overview::default()),
                 Some(recorder),
             )),
             local: Some(vec![binding]),

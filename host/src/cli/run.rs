@@ -1,5 +1,6 @@
 //! `polity run`: the host, standalone or against a cluster.
 
+use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,13 +25,15 @@ use crate::config::Config;
 use crate::data::Data;
 use crate::host::{self, Host};
 use crate::install::Target;
+use crate::live::LiveTable;
 use crate::manifests::Manifests;
+use crate::overview::Overview;
 use crate::policies::Policies;
 use crate::progress::{Format, Progress, say};
 use crate::recording::{self, Recorder};
 use crate::secrets::ClusterSecrets;
 use crate::selection::Selection;
-use crate::settled::{LastOutcomes, Settling};
+use crate::settled::Settling;
 use crate::sim::{self, Position, Running, Scenario};
 use crate::standalone;
 use crate::telemetry::{Endpoint, Metrics, Watched};
@@ -108,6 +111,9 @@ pub(super) struct Run {
     /// Serve /healthz, /readyz and /metrics here, without TLS or login: `0.0.0.0:9090`. Port 0 is any free port.
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics_listen: Option<SocketAddr>,
+    /// Print a line for each change of an object, also on a terminal. Without it a terminal shows a live table.
+    #[arg(long)]
+    lines: bool,
     #[command(flatten)]
     stopping: Stopping,
 }
@@ -141,7 +147,8 @@ struct Started {
     clouds: Arc<Clouds>,
     scenario: Option<Scenario>,
     running: Option<Running>,
-    ends: Arc<LastOutcomes>,
+    table: Option<LiveTable>,
+    overview: Arc<Overview>,
     host: host::Running,
 }
 
@@ -179,6 +186,12 @@ impl Run {
                 replace_crds: self.replace_crds,
             },
         }
+    }
+
+    /// Whether a live table is shown: on a terminal, and with a clock that people can follow.
+    fn shows_table(&self, format: Format, speed: Speed) -> bool {
+        let is_terminal = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
+        is_terminal && !self.lines && format == Format::Text && speed != Speed::Max
     }
 
     /// Where the host tells how it stands; taken first, so that a port that is taken stops everything.
@@ -302,7 +315,7 @@ impl Run {
         }
 
         let recorder = recorder(self.record.as_deref(), data.as_deref(), &sandbox.engine_version())?;
-        let ends = Arc::new(LastOutcomes::default());
+        let overview = Arc::new(Overview::default());
         let now = clock.now();
         let position = scenario.as_ref().map(|s| s.position(data.as_deref(), now.unix));
         let position = position.transpose()?;
@@ -317,7 +330,11 @@ impl Run {
             _ => None,
         };
         let metrics = Arc::new(Metrics::new()?);
-        let progress = Progress::new(format, started, ends.clone(), Some(recorder));
+        let mut progress = Progress::new(format, started, overview.clone(), Some(recorder));
+        let shows_table = self.shows_table(format, speed);
+        if shows_table {
+            progress = progress.without_lines();
+        }
         let host = Host::start(Config {
             identity: identity(),
             clock: clock.clone(),
@@ -337,7 +354,10 @@ impl Run {
         if let Some(endpoint) = endpoint {
             tokio::spawn(endpoint.serve(host.handle().clone(), metrics));
         }
+        let (handle, at) = (host.handle().clone(), clock.clone());
+        let table = shows_table.then(|| LiveTable::show(handle, at, overview.clone(), started));
         Ok(Started {
+            table,
             clock,
             timekeeper,
             api,
@@ -345,7 +365,7 @@ impl Run {
             clouds,
             scenario,
             running,
-            ends,
+            overview,
             host,
         })
     }
@@ -363,12 +383,13 @@ impl Run {
         let handle = run.host.handle().clone();
         let end = Settling {
             handle: &handle,
-            ends: &run.ends,
+            overview: &run.overview,
             clouds: &run.clouds,
             running: run.running.as_ref(),
         };
         let code = tokio::select! {
             stuck = end.wait(&run.clock, deadline), if self.until_settled => {
+                end_of(&mut run.table).await;
                 let scenario = run.scenario.as_ref();
                 let ended = report(stuck, scenario, &run.cluster, &run.clouds, deadline, format).await?;
                 match run.running.as_ref().map_or(0, Running::steps_failed) {
@@ -380,6 +401,7 @@ impl Run {
                 }
             }
             () = signals.next() => {
+                end_of(&mut run.table).await;
                 say(format, "stopping: waiting for the passes in flight");
                 ExitCode::SUCCESS
             }
@@ -416,6 +438,13 @@ impl Run {
         }
         let cluster = Cluster::new(kube::Client::new(api.clone(), "default"), self.domain.lease());
         Ok((cluster, Some(api)))
+    }
+}
+
+/// Draws the live table for the last time, if there is one.
+async fn end_of(table: &mut Option<LiveTable>) {
+    if let Some(table) = table.take() {
+        table.end().await;
     }
 }
 

@@ -24,6 +24,7 @@ pub mod seeds;
 pub mod story;
 pub mod wire;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
@@ -36,12 +37,13 @@ use polity::host;
 use polity::install::Target;
 use polity::manifests::Manifests;
 use polity::observer::Observer;
+use polity::overview::Overview;
 use polity::policies::Policies;
 use polity::recording::Recorder;
 use polity::scenario::{Running, Scenario};
 use polity::secrets::ClusterSecrets;
 use polity::selection::Selection;
-use polity::settled::{LastOutcomes, Settling};
+use polity::settled::Settling;
 use polity_cluster::Cluster;
 use polity_core::binding::PolicyId;
 use polity_core::call::Write;
@@ -89,7 +91,7 @@ pub struct Host {
     /// Reaches its engine.
     pub handle: Handle,
     /// What its passes came to.
-    pub ends: Arc<LastOutcomes>,
+    pub overview: Arc<Overview>,
     /// Its passes, in the order in which they ended.
     pub records: Arc<Mutex<Vec<PassRecord>>>,
     /// What lies between it and the API server.
@@ -223,8 +225,8 @@ impl Site {
     }
 
     fn process(&self, client: kube::Client, local: Option<Object>) -> Host {
-        let (ends, records) = (
-            Arc::new(LastOutcomes::default()),
+        let (overview, records) = (
+            Arc::new(Overview::default()),
             Arc::<Mutex<Vec<PassRecord>>>::default(),
         );
         let recorder = self
@@ -232,7 +234,7 @@ impl Site {
             .as_deref()
             .map(|folder| Recorder::open(folder, true, "simulated").expect("a folder to record into"));
         let watcher = Watcher {
-            ends: ends.clone(),
+            overview: overview.clone(),
             records: records.clone(),
             recorder,
             notes: self.notes.checker(),
@@ -240,7 +242,7 @@ impl Site {
         let (running, wire) = self.run(client, 0, Box::new(watcher), local);
         Host {
             handle: running.handle().clone(),
-            ends,
+            overview,
             records,
             wire,
             running,
@@ -298,7 +300,7 @@ impl Site {
     pub async fn settles(&self, host: &Host, running: Option<&Running>, deadline: Millis) -> Vec<String> {
         let settling = Settling {
             handle: &host.handle,
-            ends: &host.ends,
+            overview: &host.overview,
             clouds: &self.clouds,
             running,
         };
@@ -450,7 +452,7 @@ fn local(mut binding: Value) -> Object {
 }
 
 struct Watcher {
-    ends: Arc<LastOutcomes>,
+    overview: Arc<Overview>,
     records: Arc<Mutex<Vec<PassRecord>>>,
     recorder: Option<Recorder>,
     notes: Checker,
@@ -458,7 +460,7 @@ struct Watcher {
 
 impl Observer for Watcher {
     fn passed(&mut self, record: &PassRecord) {
-        self.ends.passed(record);
+        self.overview.passed(record, &BTreeMap::new());
         self.notes.passed(record);
         if let Some(recorder) = &mut self.recorder {
             recorder.pass(record).expect("the pass is recorded");

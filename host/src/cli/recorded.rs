@@ -1,0 +1,110 @@
+//! The recording that a command reads, and how its objects stand.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::Args;
+use polity_core::contract::Manifest;
+use polity_core::key::Key;
+use polity_core::record::PassRecord;
+
+use crate::overview::{Overview, Standing};
+use crate::progress::{Format, say};
+use crate::recording::{self, Recording};
+
+/// The recording that a command reads.
+#[derive(Debug, Args)]
+pub(super) struct Recorded {
+    /// The folder of the recording. The default is the recording of the last `polity run`.
+    #[arg(long, value_name = "DIR")]
+    recordings: Option<PathBuf>,
+}
+
+impl Recorded {
+    /// Opens the recording.
+    pub(super) fn open(&self) -> Result<(PathBuf, Recording)> {
+        let folder = self.recordings.clone().map_or_else(recording::latest, Ok)?;
+        let recording = Recording::open(&folder)?;
+        Ok((folder, recording))
+    }
+
+    /// How each object stood after its last recorded pass.
+    pub(super) fn objects(&self, format: Format) -> Result<Vec<(Key, Standing)>> {
+        let overview = Overview::default();
+        self.passes(format, |record, manifests| {
+            overview.passed(&record, manifests);
+        })?;
+        Ok(overview.objects())
+    }
+
+    /// Hands every recorded pass to `see`, with the manifests of all policies. Warns if passes cannot be read.
+    /// Returns the folder and the manifests.
+    pub(super) fn passes(
+        &self,
+        format: Format,
+        mut see: impl FnMut(PassRecord, &BTreeMap<String, Manifest>),
+    ) -> Result<(PathBuf, BTreeMap<String, Manifest>)> {
+        let (folder, recording) = self.open()?;
+        let manifests = recording.manifests()?;
+        let damaged = recording.passes(|record| see(record, &manifests))?;
+        warn_of_damage(format, &folder, damaged);
+        Ok((folder, manifests))
+    }
+}
+
+/// A kind as people write it: `Machine`, `machines`, or with its group `machine.capv.polity.dev`.
+pub(super) struct KindName<'a> {
+    name: &'a str,
+    group: Option<&'a str>,
+}
+
+impl<'a> KindName<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        match text.split_once('.') {
+            Some((name, group)) => KindName {
+                name,
+                group: Some(group),
+            },
+            None => KindName {
+                name: text,
+                group: None,
+            },
+        }
+    }
+
+    /// Whether this names a kind.
+    pub(super) fn fits(&self, kind: &str, group: &str) -> bool {
+        let plural = format!("{kind}s");
+        (kind.eq_ignore_ascii_case(self.name) || plural.eq_ignore_ascii_case(self.name))
+            && self.group.is_none_or(|wanted| wanted.eq_ignore_ascii_case(group))
+    }
+}
+
+/// Warns that a part of the recording cannot be read, so that passes may be missing.
+pub(super) fn warn_of_damage(format: Format, folder: &Path, damaged: u64) {
+    if damaged > 0 {
+        let lines = if damaged == 1 { "line" } else { "lines" };
+        let folder = folder.display();
+        say(
+            format,
+            &format!("{damaged} damaged {lines} of the recording {folder} cannot be read"),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_named_in_the_singular_or_plural_and_with_its_group_if_wanted() {
+        let fits = |name: &str| KindName::new(name).fits("Machine", "capv.polity.dev");
+        for name in ["Machine", "machines", "MACHINE.capv.polity.dev"] {
+            assert!(fits(name), "{name}");
+        }
+        for name in ["Machin", "machiness", "machine.mcm.polity.dev", ""] {
+            assert!(!fits(name), "{name}");
+        }
+    }
+}

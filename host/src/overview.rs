@@ -1,0 +1,257 @@
+//! How every object stands after its last pass: what `run` shows live, what `get` and `top` read from a
+//! recording, and what decides whether everything is settled.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use polity_core::contract::{Manifest, Next};
+use polity_core::key::Key;
+use polity_core::projection;
+use polity_core::record::{Outcome, PassRecord};
+use polity_core::time::Now;
+use serde_json::Value;
+
+use crate::display::then;
+
+/// The last pass of each object.
+#[derive(Default)]
+pub struct Overview {
+    objects: Mutex<BTreeMap<Key, Standing>>,
+}
+
+/// How an object stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    /// The kind and its group.
+    pub(crate) kind: Arc<str>,
+    pub(crate) group: Arc<str>,
+    pub(crate) phase: String,
+    pub(crate) state: State,
+    /// What follows the last pass, in words.
+    pub(crate) then: String,
+    /// When the last pass ended.
+    pub(crate) ended: Now,
+    pub(crate) costs: Costs,
+}
+
+/// What came of an object's last pass. The order is that in which a person wants to know of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum State {
+    /// A policy broke its contract.
+    Quarantined,
+    /// It failed, and is tried again.
+    Retrying,
+    /// There is more to do.
+    Working,
+    /// The identity policy denied it.
+    Denied,
+    /// All is done.
+    Settled,
+    /// The object is let go.
+    Released,
+}
+
+impl State {
+    /// The state in one word.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            State::Quarantined => "quarantined",
+            State::Retrying => "retrying",
+            State::Working => "working",
+            State::Denied => "denied",
+            State::Settled => "settled",
+            State::Released => "released",
+        }
+    }
+
+    /// Whether nothing is left to do until something changes.
+    fn is_at_rest(self) -> bool {
+        self >= State::Denied
+    }
+
+    fn after(record: &PassRecord, after: &Documents) -> Self {
+        match (&record.outcome, &record.next) {
+            (Outcome::Faulted | Outcome::Bug(_), _) => State::Quarantined,
+            (Outcome::Released, _) => State::Released,
+            (Outcome::Published | Outcome::Denied, _) if after.is_released() => State::Released,
+            (Outcome::Denied, _) => State::Denied,
+            (Outcome::Published, Some(Next::Settled(_))) => State::Settled,
+            (Outcome::Failed(_), _) | (Outcome::Published, Some(Next::Retry { .. })) => State::Retrying,
+            _ => State::Working,
+        }
+    }
+}
+
+/// What all passes of an object cost.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Costs {
+    pub(crate) passes: u64,
+    pub(crate) steps: u64,
+    pub(crate) fuel: u64,
+    /// Requests to the cluster and to clouds.
+    pub(crate) requests: u64,
+    /// Passes that failed or faulted.
+    pub(crate) failures: u64,
+    /// The time from the beginning to the end of each pass.
+    #[serde(
+        rename = "milliseconds",
+        serialize_with = "polity_core::time::as_millis::serialize"
+    )]
+    pub(crate) time: Duration,
+}
+
+impl Costs {
+    fn add(&mut self, record: &PassRecord, state: State) {
+        self.passes += 1;
+        for role in &record.roles {
+            self.steps += u64::from(role.steps);
+            self.fuel = self.fuel.saturating_add(role.fuel);
+            self.requests += role.journal.len() as u64;
+        }
+        self.failures += u64::from(matches!(state, State::Quarantined | State::Retrying));
+        self.time += record.ended.boot - record.started.boot;
+    }
+}
+
+impl Overview {
+    /// Takes in a pass that ended, and returns the phase of the object. The manifests of policies are known by
+    /// their digests.
+    pub fn passed(&self, record: &PassRecord, manifests: &BTreeMap<String, Manifest>) -> String {
+        let documents = Documents::of(record);
+        let state = State::after(record, &documents);
+        let phase = documents.phase(record, manifests);
+        let (kind, group) = (&record.kind.kind, record.kind.api_version.split_once('/'));
+        let mut objects = self.lock();
+        let before = objects.remove(&record.key);
+        let (kind, group, mut costs) = match before {
+            Some(before) => (before.kind, before.group, before.costs),
+            None => {
+                let group = group.map_or("", |(group, _)| group);
+                (kind.as_str().into(), group.into(), Costs::default())
+            }
+        };
+        costs.add(record, state);
+        let standing = Standing {
+            kind,
+            group,
+            phase: phase.clone(),
+            state,
+            then: then(record),
+            ended: record.ended,
+            costs,
+        };
+        objects.insert(record.key.clone(), standing);
+        phase
+    }
+
+    /// Forgets an object that is gone or no longer governed.
+    pub fn forgotten(&self, key: &Key) {
+        self.lock().remove(key);
+    }
+
+    /// Whether an object is settled, denied or released; if not, what follows its last pass. `None` if it had
+    /// no pass.
+    pub(crate) fn is_at_rest(&self, key: &Key) -> Option<Result<(), String>> {
+        let objects = self.lock();
+        let standing = objects.get(key)?;
+        Some(match standing.state.is_at_rest() {
+            true => Ok(()),
+            false => Err(standing.then.clone()),
+        })
+    }
+
+    /// Every object, in the order of bindings, namespaces and names.
+    pub(crate) fn objects(&self) -> Vec<(Key, Standing)> {
+        let objects = self.lock();
+        let all = objects.iter();
+        all.map(|(key, standing)| (key.clone(), standing.clone()))
+            .collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Standing>> {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An object and what a pass wrote to it: the newest document is the last.
+struct Documents(Vec<Value>);
+
+impl Documents {
+    fn of(record: &PassRecord) -> Self {
+        let conclusions = record.roles.iter().filter_map(|role| role.conclusion.as_ref());
+        let patches = conclusions.filter_map(|conclusion| conclusion.patch.as_deref());
+        let texts = record.object.as_deref().into_iter().chain(patches);
+        Documents(texts.filter_map(|text| serde_json::from_str(text).ok()).collect())
+    }
+
+    fn newest(&self, at: &str) -> Option<&Value> {
+        self.0
+            .iter()
+            .rev()
+            .find_map(|document| projection::get(document, at))
+    }
+
+    /// Whether the object is being deleted and has no finalizer left.
+    fn is_released(&self) -> bool {
+        // A patch that removes the list has null there.
+        let mut lists = self
+            .0
+            .iter()
+            .rev()
+            .filter_map(|document| document.pointer("/metadata/finalizers"));
+        let finalizers = lists.next().and_then(Value::as_array);
+        let is_deleted = self
+            .newest("metadata.deletionTimestamp")
+            .is_some_and(Value::is_string);
+        is_deleted && finalizers.is_none_or(Vec::is_empty)
+    }
+
+    /// The phase of the object.
+    fn phase(&self, record: &PassRecord, manifests: &BTreeMap<String, Manifest>) -> String {
+        let policies = record.roles.iter().map(|role| &*role.policy.0);
+        let crds = policies
+            .filter_map(|id| manifests.get(id))
+            .flat_map(Manifest::crds);
+        let at = phase_path(&record.kind.kind, crds);
+        let text = |document: &Value| Some(projection::get(document, at)?.as_str()?.to_owned());
+        let newest = self.0.iter().rev().find_map(text);
+        newest.unwrap_or_else(|| "-".to_owned())
+    }
+}
+
+/// The path of a kind's phase: the path that its definition names for kubectl's column `Phase`.
+fn phase_path<'a>(kind: &str, crds: impl Iterator<Item = &'a Value>) -> &'a str {
+    let all = |value: &'a Value| value.as_array().into_iter().flatten();
+    crds.filter(|crd| crd["spec"]["names"]["kind"] == *kind)
+        .flat_map(|crd| all(&crd["spec"]["versions"]))
+        .flat_map(|version| all(&version["additionalPrinterColumns"]))
+        .find(|column| column["name"] == "Phase")
+        .and_then(|column| column["jsonPath"].as_str())
+        .map_or("status.phase", |path| path.trim_start_matches('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_phase_stands_where_the_definition_of_the_kind_says() {
+        let crd = |kind: &str, column: &str| {
+            let columns =
+                json!([{"name": "Age", "jsonPath": ".x"}, {"name": column, "jsonPath": ".status.at.phase"}]);
+            json!({"spec": {"names": {"kind": kind}, "versions": [{"additionalPrinterColumns": columns}]}})
+        };
+        let crds = [
+            crd("Class", "Phase"),
+            crd("Machine", "Phase"),
+            crd("Safety", "Frozen"),
+        ];
+        assert_eq!(phase_path("Machine", crds.iter()), "status.at.phase");
+        assert_eq!(phase_path("Safety", crds.iter()), "status.phase");
+        assert_eq!(phase_path("Router", crds.iter()), "status.phase");
+    }
+}

@@ -1,0 +1,64 @@
+//! The terminal of a host that shows a live table: the table stands below everything else that is printed.
+
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// How often the terminal is drawn, at most, a second.
+const DRAWN: u8 = 5;
+
+/// The live part of the terminal, if it has one. A process has one terminal, so this is one for the process.
+static LIVE: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// A live part at the bottom of the terminal. When it is dropped, its last content stays on the screen.
+pub(crate) struct Live {
+    bar: ProgressBar,
+}
+
+impl Live {
+    /// Begins the live part.
+    pub(crate) fn begin() -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout_with_hz(DRAWN));
+        if let Ok(style) = ProgressStyle::with_template("{msg}") {
+            bar.set_style(style);
+        }
+        *LIVE.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+        Live { bar }
+    }
+
+    /// Shows these lines in place of the earlier ones.
+    pub(crate) fn show(&self, lines: &[String]) {
+        self.bar.set_message(lines.join("\n"));
+        self.bar.tick();
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        *LIVE.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.bar.abandon();
+    }
+}
+
+/// Prints above the live part, or just prints if there is none.
+pub(crate) fn above<T>(print: impl FnOnce() -> T) -> T {
+    let bar = LIVE.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match bar {
+        Some(bar) => bar.suspend(print),
+        None => print(),
+    }
+}
+
+/// Standard error, above the live part.
+pub(crate) struct Stderr;
+
+impl Write for Stderr {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        above(|| io::stderr().lock().write(text))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().lock().flush()
+    }
+}
