@@ -100,7 +100,7 @@ fn the_schema_of_a_binding_has_the_fields_that_the_host_reads_and_no_others() {
 fn written(number: u64) -> String {
     match number {
         86_400_000 => "a day".to_owned(),
-        _ if number >= 1 << 20 && number % (1 << 20) == 0 => format!("{} MiB", number >> 20),
+        _ if number >= 1 << 20 && number.is_multiple_of(1 << 20) => format!("{} MiB", number >> 20),
         _ if number >= 1_000_000 => format!("{} million", number / 1_000_000),
         _ if number >= 1_000 => format!("{},{:03}", number / 1_000, number % 1_000),
         _ => number.to_string(),

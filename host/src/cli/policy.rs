@@ -52,7 +52,7 @@ impl Inspect {
         let crds = carried(manifest).map_err(|why| anyhow!("{}: {why}", manifest.name))?;
         let crds: Vec<String> = crds
             .iter()
-            .map(|crd| defined(crd))
+            .map(defined)
             .map(|(group, kind)| format!("{kind}.{group}"))
             .collect();
         if format == Format::Json {

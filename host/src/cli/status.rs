@@ -64,8 +64,10 @@ impl Status {
             latest: true,
         };
         match cluster.read(&Question::Object(latest)).await {
-            Ok(Value::Null) => bail!("there is no PolicyBinding {:?}", self.binding),
             Ok(binding) => Ok(binding),
+            Err(failure) if failure.code == Code::NotFound => {
+                bail!("there is no PolicyBinding {:?}", self.binding)
+            }
             Err(failure) if failure.code == Code::Unimplemented => bail!(
                 "the cluster has no PolicyBindings: install their definition with `polity crds | kubectl apply -f -`"
             ),
