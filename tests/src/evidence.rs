@@ -536,6 +536,7 @@ mod tests {
             },
             uid: String::new(),
             started: now,
+            queued: std::time::Duration::ZERO,
             ended: now,
             causes: Vec::new(),
             attempt: 0,

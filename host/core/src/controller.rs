@@ -101,6 +101,8 @@ pub enum Output {
         /// Whether the call is expected to hold a thread for more than a millisecond. If there are several threads,
         /// long calls leave one of them free for short calls.
         is_long: bool,
+        /// The pass that waits for the reply, if a pass does.
+        pass: Option<PassId>,
     },
     /// Cancel a call: its deadline has passed, or its pass has ended.
     Cancel(CallId),

@@ -11,7 +11,7 @@ use crate::contract::{
 use crate::fault::Fault;
 use crate::key::{Key, PassId};
 use crate::merge::{EditPath, Part};
-use crate::time::{Now, as_optional_millis};
+use crate::time::{Now, as_millis, as_optional_millis};
 
 /// One pass, as it happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +27,9 @@ pub struct PassRecord {
     pub uid: String,
     /// When it started.
     pub started: Now,
+    /// How long its key was queued before.
+    #[serde(default, with = "as_millis")]
+    pub queued: Duration,
     /// When it ended.
     pub ended: Now,
     /// Why it ran.

@@ -135,6 +135,7 @@ fn record(
         }),
         uid: String::new(),
         started: now,
+        queued: std::time::Duration::ZERO,
         ended: now,
         causes: pass.causes.clone(),
         attempt: pass.attempt,

@@ -111,8 +111,17 @@ impl Controller {
 
     pub(super) fn send(&mut self, target: Target, call: Call, longest: Duration, taken: Option<Taken>) {
         let is_long = taken.as_ref().is_some_and(Taken::is_long);
+        let pass = match &target {
+            Target::Pass(pass, _) => Some(*pass),
+            _ => None,
+        };
         let id = self.expect(target, longest, taken);
-        self.out.push(Output::Call { id, call, is_long });
+        self.out.push(Output::Call {
+            id,
+            call,
+            is_long,
+            pass,
+        });
     }
 
     /// Registers the receiver of a reply. For a watch that has to list no call is sent: the controller itself answers

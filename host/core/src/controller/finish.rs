@@ -43,6 +43,7 @@ impl Controller {
             kind: frame.binding.spec.governs.kind(),
             uid: frame.uid().to_owned(),
             started: frame.started,
+            queued: frame.queued,
             ended: self.now,
             object: frame.snapshot.as_ref().map(|object| object.json().clone()),
             causes: frame.causes,

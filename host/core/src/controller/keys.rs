@@ -26,6 +26,8 @@ pub(super) struct KeyState {
     pub(super) tenant_queue: Arc<str>,
     pub(super) running: Option<PassId>,
     pub(super) causes: BTreeSet<Cause>,
+    /// When the key was queued for its next pass, if it is queued.
+    pub(super) queued: Option<Boot>,
     pub(super) waiting: Waiting,
     /// The primary as the last pass read or wrote it. A watch event that shows the same object does not requeue the
     /// key.
@@ -164,6 +166,7 @@ impl KeyState {
             tenant_queue,
             running,
             causes: BTreeSet::new(),
+            queued: None,
             waiting: Waiting::ForAnyChange,
             seen: None,
             last: LastPass::default(),

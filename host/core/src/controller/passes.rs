@@ -74,7 +74,8 @@ impl Controller {
             return;
         };
         if let Err(wait) = state.bucket.take(limits.burst, limits.refill, self.now.boot) {
-            state.slowed = true;
+            // The wait for the bucket is no wait in the queue.
+            (state.slowed, state.queued) = (true, None);
             let at = self.now.boot + wait;
             return self.queue.push_at(at, key.clone());
         }
@@ -95,6 +96,7 @@ impl Controller {
             tenant_queue: state.tenant_queue.clone(),
             binding,
             started: self.now,
+            queued: self.now.boot - state.queued.take().unwrap_or(self.now.boot),
             causes: std::mem::take(&mut state.causes).into_iter().collect(),
             attempt: state.attempt,
             slowed: std::mem::take(&mut state.slowed),

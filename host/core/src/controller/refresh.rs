@@ -126,7 +126,8 @@ impl Controller {
     /// Enqueues the key without a new cause: its pass was put off for the read, and the causes of that pass are still
     /// stored.
     fn start_soon(&mut self, key: &Key) {
-        if let Some(state) = self.keys.get(key) {
+        if let Some(state) = self.keys.get_mut(key) {
+            state.queued.get_or_insert(self.now.boot);
             let tenant_queue = state.tenant_queue.clone();
             self.queue.push(&tenant_queue, key.clone());
         }

@@ -641,9 +641,31 @@ fn a_binding_says_how_many_objects_it_governs_and_how_many_of_them_failed_last()
     desk.step_of("b", settled());
     desk.fault();
     let at = desk.now.unix;
+    let (id, patch) = desk.patch();
+    let quarantined = machine("a", 3, json!({"status": patch["status"]}));
+    desk.reply(id, Reply::Objects(Ok(vec![quarantined])));
     assert_eq!(counts(&desk), (2, 1, Some(("a".to_owned(), at))));
-    desk.pass(600_000);
+    let wait = desk.wait("a").expect("it is tried again");
+    desk.pass(wait);
     desk.step_of("a", settled());
+    desk.taken(&machine("a", 4, json!({})));
     assert_eq!(counts(&desk), (2, 0, Some(("a".to_owned(), at))));
     assert_eq!(desk.controller.health("no such binding"), None);
+}
+
+#[test]
+fn a_recording_says_how_long_its_key_was_queued() {
+    let mut binding = fixture_binding(&[Role::Lifecycle]);
+    binding.spec.limits.passes_per_tenant = 1;
+    let machines = vec![machine("a", 1, json!({})), machine("b", 2, json!({}))];
+    let mut desk = Desk::under(binding, machines);
+    assert_eq!(desk.steps(), 1);
+    desk.pass(5_000);
+    desk.step(settled());
+    desk.step(settled());
+    let queued: Vec<u64> = desk.records.iter().map(|record| millis(record.queued)).collect();
+    assert_eq!(queued, [0, 5_000]);
+    desk.shown(primary(), machine("a", 3, json!({"spec": {"changed": true}})));
+    desk.step(settled());
+    assert_eq!(desk.records[2].queued, Duration::ZERO, "it had its turn at once");
 }

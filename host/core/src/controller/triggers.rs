@@ -184,6 +184,7 @@ impl Controller {
         };
         state.note(cause);
         if state.running.is_none() || !self.guards.stand(Guard::OnePassAtATime) {
+            state.queued.get_or_insert(self.now.boot);
             let tenant_queue = state.tenant_queue.clone();
             self.queue.push(&tenant_queue, key.clone());
         }

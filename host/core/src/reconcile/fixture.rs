@@ -64,6 +64,7 @@ impl Fixture {
             tenant_queue: "machines default".into(),
             binding: binding.clone(),
             started: at(0),
+            queued: Duration::ZERO,
             causes: Vec::new(),
             attempt: 0,
             slowed: false,

@@ -23,6 +23,8 @@ pub(crate) struct Frame {
     /// As it was when the pass began: a swap concerns the next one.
     pub(crate) binding: Arc<Binding>,
     pub(crate) started: Now,
+    /// How long the key was queued before.
+    pub(crate) queued: Duration,
     pub(crate) causes: Vec<Cause>,
     /// Passes in a row before this one that ended in a failure.
     pub(crate) attempt: u32,
