@@ -14,9 +14,9 @@ use polity_core::call::{Call, CallId, LeaseRead, Reply, Scope, WatchEvent, Write
 use polity_core::contract::{Answer, Code, Failure, Question, Resolution};
 use polity_core::controller::lease::LeaseProblem;
 use polity_core::controller::{CacheFigures, Controller, Health, Input, KeyView, Output, RoomSizes};
-use polity_core::key::Key;
+use polity_core::key::{Key, PassId};
 use polity_core::object::{Object, ResourceVersion};
-use polity_core::time::Boot;
+use polity_core::time::{Boot, Now};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
@@ -125,8 +125,8 @@ pub(crate) struct Engine {
     questions: mpsc::Receiver<oneshot::Sender<View>>,
     stopping: watch::Receiver<Option<Stop>>,
     calls: BTreeMap<CallId, AbortHandle>,
-    /// What calls in flight are of, and when they began, as far as the observer counts them.
-    targets: BTreeMap<CallId, (Target, Boot)>,
+    /// What the calls in flight are of, which passes wait for them, and when they began.
+    targets: BTreeMap<CallId, (Target, Option<PassId>, Now)>,
     watches: BTreeMap<Scope, AbortHandle>,
     next_status: Boot,
     /// The present problems of the lease and the watches.
@@ -258,12 +258,14 @@ impl Engine {
         }
     }
 
-    /// Tells the observer of a call that ended, if the observer counts calls of this kind.
+    /// Tells the observer of a call that ended.
     fn tell_call(&mut self, call: CallId, failure: Option<Code>) {
-        if let Some((target, began)) = self.targets.remove(&call) {
-            let took = self.clock.now().boot - began;
+        if let Some((target, pass, began)) = self.targets.remove(&call) {
+            let took = self.clock.now().boot - began.boot;
             self.observer.called(&Called {
                 target,
+                pass,
+                began: began.unix,
                 failure,
                 took,
             });
@@ -331,7 +333,16 @@ impl Engine {
         let mut stopped = false;
         for output in outputs {
             match output {
-                Output::Call { id, call, is_long } => self.call(id, call, is_long),
+                Output::Call {
+                    id,
+                    call,
+                    is_long,
+                    pass,
+                } => {
+                    let began = self.clock.now();
+                    self.targets.insert(id, (target_of(&call), pass, began));
+                    self.call(id, call, is_long);
+                }
                 Output::Cancel(id) => {
                     // A call that is cut has taken too long: a slow server must show in the counts.
                     self.tell_call(id, Some(Code::DeadlineExceeded));
@@ -355,9 +366,6 @@ impl Engine {
     }
 
     fn call(&mut self, id: CallId, call: Call, is_long: bool) {
-        if let Some(target) = target_of(&call) {
-            self.targets.insert(id, (target, self.clock.now().boot));
-        }
         let cluster = self.cluster.clone();
         match call {
             Call::Step {
@@ -617,11 +625,13 @@ impl Drop for Engine {
     }
 }
 
-/// What the observer counts a call as; none for what stays in this process.
-fn target_of(call: &Call) -> Option<Target> {
+/// What a call is of.
+fn target_of(call: &Call) -> Target {
     let cloud = |operation: &str| Target::Cloud(operation.to_owned());
-    Some(match call {
-        Call::Step { .. } | Call::Decide { .. } | Call::Render(_) => return None,
+    match call {
+        Call::Step { role, .. } => Target::Step(*role),
+        Call::Decide { .. } => Target::Retry,
+        Call::Render(_) => Target::Render,
         Call::Cloud(request) => cloud(&request.operation),
         // The looks before a create, which is counted by itself.
         Call::Prepare(_) => cloud("prepare"),
@@ -636,7 +646,7 @@ fn target_of(call: &Call) -> Option<Target> {
         Call::Write(Write::Act(_)) => Target::Api("act"),
         Call::Write(Write::Event { .. }) => Target::Api("event"),
         Call::Lease(_) => Target::Api("lease"),
-    })
+    }
 }
 
 fn failure_of(reply: &Reply) -> Option<Code> {

@@ -3,15 +3,20 @@
 use std::time::Duration;
 
 use polity_core::binding::PolicyId;
-use polity_core::contract::Code;
-use polity_core::key::Key;
+use polity_core::contract::{Code, Role};
+use polity_core::key::{Key, PassId};
 use polity_core::record::PassRecord;
+use polity_core::time::Unix;
 
-/// A call of a cloud or of the API server that came back.
+/// A call of a policy, a cloud or the API server that came back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Called {
     /// What was called.
     pub target: Target,
+    /// The pass that waited for it, if a pass did.
+    pub pass: Option<PassId>,
+    /// When it was sent.
+    pub began: Unix,
     /// Why it failed; none if it did not.
     pub failure: Option<Code>,
     /// How long it took, on the host's clock.
@@ -25,6 +30,12 @@ pub enum Target {
     Cloud(String),
     /// The API server: `get`, `list`, `patch`.
     Api(&'static str),
+    /// A step of the policy of this role.
+    Step(Role),
+    /// A question to a retry policy.
+    Retry,
+    /// The rendering of a long list.
+    Render,
 }
 
 /// Sees every pass in the order in which the passes end.

@@ -90,7 +90,8 @@ impl Cli {
     /// Runs the command. If it fails, the error and its causes are printed once.
     pub fn run(self) -> ExitCode {
         // kube_client logs every failed call as an error. The host reports failures itself where they matter.
-        let wanted = std::env::var("POLITY_LOG").unwrap_or_else(|_| "warn,kube_client=off".into());
+        let wanted =
+            std::env::var("POLITY_LOG").unwrap_or_else(|_| "warn,kube_client=off,opentelemetry=off".into());
         tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::new(wanted))
             .with_writer(|| crate::screen::Stderr)

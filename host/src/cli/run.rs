@@ -36,7 +36,7 @@ use crate::selection::Selection;
 use crate::settled::Settling;
 use crate::sim::{self, Position, Running, Scenario};
 use crate::standalone;
-use crate::telemetry::{Endpoint, Metrics, Watched};
+use crate::telemetry::{Endpoint, Export, Metrics, Traces, Watched};
 use crate::timekeeping::{self, Timekeeper};
 
 /// The default deadline of `--until-settled`: an hour of the host's clock.
@@ -111,6 +111,15 @@ pub(super) struct Run {
     /// Serve /healthz, /readyz and /metrics here, without TLS or login: `0.0.0.0:9090`. Port 0 is any free port.
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics_listen: Option<SocketAddr>,
+    /// Send a trace of every pass to this OpenTelemetry collector, over OTLP with HTTP: `http://localhost:4318`.
+    /// The default is OTEL_EXPORTER_OTLP_ENDPOINT. Without either there are no traces.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "OTEL_EXPORTER_OTLP_ENDPOINT",
+        hide_env = true
+    )]
+    otlp_endpoint: Option<String>,
     /// Print a line for each change of an object, also on a terminal. Without it a terminal shows a live table.
     #[arg(long)]
     lines: bool,
@@ -147,6 +156,7 @@ struct Started {
     clouds: Arc<Clouds>,
     scenario: Option<Scenario>,
     running: Option<Running>,
+    export: Option<Export>,
     table: Option<LiveTable>,
     overview: Arc<Overview>,
     host: host::Running,
@@ -230,6 +240,7 @@ impl Run {
         let endpoints = [
             ("--listen", self.listen.is_some()),
             ("--metrics-listen", self.metrics_listen.is_some()),
+            ("--otlp-endpoint", self.otlp_endpoint.is_some()),
         ];
         if let Some((endpoint, _)) = endpoints.iter().find(|(_, given)| *given && speed == Speed::Max) {
             bail!("--speed max cannot be used with {endpoint}: clients that connect live in real time");
@@ -335,6 +346,8 @@ impl Run {
         if shows_table {
             progress = progress.without_lines();
         }
+        let traces = self.otlp_endpoint.as_deref().map(|to| Traces::to(to, format));
+        let (traces, export) = traces.transpose()?.unzip();
         let host = Host::start(Config {
             identity: identity(),
             clock: clock.clone(),
@@ -346,7 +359,7 @@ impl Run {
                 Speed::Max => 0,
                 Speed::Times(_) => std::thread::available_parallelism().map_or(1, |n| n.get()),
             },
-            observer: Box::new(Watched::new(progress, metrics.clone())),
+            observer: Box::new(Watched::new(progress, metrics.clone(), traces)),
             local: None,
             selection: self.selection(),
             kubelets: true,
@@ -357,6 +370,7 @@ impl Run {
         let (handle, at) = (host.handle().clone(), clock.clone());
         let table = shows_table.then(|| LiveTable::show(handle, at, overview.clone(), started));
         Ok(Started {
+            export,
             table,
             clock,
             timekeeper,
@@ -409,6 +423,9 @@ impl Run {
             why = lost(run.api.as_ref()) => bail!("{why}: objects can no longer be stored, so the host stops"),
         };
         self.stopping.stop(run.host, signals, format).await?;
+        if let Some(export) = run.export {
+            export.end().await;
+        }
         if let Some(timekeeper) = run.timekeeper {
             timekeeper.stop().await?;
         }

@@ -15,6 +15,8 @@ use crate::observer::{Called, Target};
 
 /// Seconds of a pass: from one of a settled object to one that waits for a clone.
 const PASS_SECONDS: [f64; 10] = [0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0];
+/// Seconds in the queue: from a free host to one that cannot keep up.
+const QUEUE_SECONDS: [f64; 9] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0, 60.0];
 /// Seconds of a call of a cloud or of the API server.
 const CALL_SECONDS: [f64; 9] = [0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0];
 
@@ -23,6 +25,7 @@ pub struct Metrics {
     registry: Registry,
     passes: IntCounterVec,
     pass_seconds: HistogramVec,
+    queue_seconds: HistogramVec,
     retries: IntCounterVec,
     steps: IntCounterVec,
     fuel: IntCounterVec,
@@ -70,6 +73,13 @@ impl Metrics {
                     "polity_pass_duration_seconds",
                     "Time from the start of a pass to its end.",
                     &PASS_SECONDS,
+                    "binding",
+                )?,
+                queue_seconds: seconds(
+                    r,
+                    "polity_queue_duration_seconds",
+                    "Time that an object is queued before its pass starts.",
+                    &QUEUE_SECONDS,
                     "binding",
                 )?,
                 retries: counter(
@@ -143,6 +153,9 @@ impl Metrics {
         self.pass_seconds
             .with_label_values(&[binding])
             .observe((record.ended.boot - record.started.boot).as_secs_f64());
+        self.queue_seconds
+            .with_label_values(&[binding])
+            .observe(record.queued.as_secs_f64());
         if record.attempt > 0 {
             self.retries.with_label_values(&[binding]).inc();
         }
@@ -165,6 +178,8 @@ impl Metrics {
         let (calls, seconds, what) = match &call.target {
             Target::Cloud(operation) => (&self.cloud_calls, &self.cloud_seconds, operation.as_str()),
             Target::Api(verb) => (&self.api_calls, &self.api_seconds, *verb),
+            // The recording of the pass has the steps.
+            Target::Step(_) | Target::Retry | Target::Render => return,
         };
         let code = call.failure.map_or("ok", Code::as_str);
         calls.with_label_values(&[what, code]).inc();
@@ -340,6 +355,8 @@ mod tests {
         let metrics = Metrics::new().expect("metrics");
         let call = |failure| Called {
             target: Target::Cloud("vm.clone".into()),
+            pass: None,
+            began: polity_core::time::Unix(0),
             failure,
             took: std::time::Duration::from_millis(250),
         };

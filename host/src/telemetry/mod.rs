@@ -1,8 +1,10 @@
-//! What a host tells those who watch it with the tools that they have: `/healthz`, `/readyz`, `/metrics`.
+//! What a host tells those who watch it with the tools that they have: `/healthz`, `/readyz`, `/metrics`, and traces
+//! over OTLP.
 //!
 //! ```text
-//! engine ─ Observer → watched.rs → metrics.rs ┐
-//!        └ Handle::view → health.rs ──────────┴→ serve.rs
+//! engine ─ Observer → watched.rs ┬→ traces.rs → a collector
+//!        │                       └→ metrics.rs ┐
+//!        └ Handle::view → health.rs ───────────┴→ serve.rs
 //! ```
 //!
 //! Labels are names of bindings, roles, operations, codes and reasons: each comes from a bounded set that an administrator
@@ -11,8 +13,10 @@
 mod health;
 mod metrics;
 mod serve;
+mod traces;
 mod watched;
 
 pub use metrics::Metrics;
 pub use serve::Endpoint;
+pub use traces::{Export, Traces};
 pub use watched::Watched;

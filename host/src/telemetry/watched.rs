@@ -1,4 +1,4 @@
-//! An observer that counts, in front of another one.
+//! An observer that counts and traces, in front of another one.
 
 use std::sync::Arc;
 
@@ -7,30 +7,41 @@ use polity_core::key::Key;
 use polity_core::record::PassRecord;
 use polity_sandbox::Policy;
 
-use super::Metrics;
+use super::{Metrics, Traces};
 use crate::observer::{Called, Observer};
 
-/// An observer that counts, in front of another one.
+/// An observer that counts and traces, in front of another one.
 pub struct Watched<O> {
     inner: O,
     metrics: Arc<Metrics>,
+    traces: Option<Traces>,
 }
 
 impl<O: Observer> Watched<O> {
-    /// Counts what this observer is told.
-    pub fn new(inner: O, metrics: Arc<Metrics>) -> Self {
-        Watched { inner, metrics }
+    /// Counts what this observer is told, and makes traces of it.
+    pub fn new(inner: O, metrics: Arc<Metrics>, traces: Option<Traces>) -> Self {
+        Watched {
+            inner,
+            metrics,
+            traces,
+        }
     }
 }
 
 impl<O: Observer> Observer for Watched<O> {
     fn passed(&mut self, record: &PassRecord) {
         self.metrics.passed(record);
+        if let Some(traces) = &mut self.traces {
+            traces.passed(record);
+        }
         self.inner.passed(record);
     }
 
     fn called(&mut self, call: &Called) {
         self.metrics.called(call);
+        if let Some(traces) = &mut self.traces {
+            traces.called(call);
+        }
         self.inner.called(call);
     }
 
