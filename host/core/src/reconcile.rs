@@ -12,11 +12,11 @@
 //!
 //! # Guarantees
 //!
-//! - A [`Phase`] holds exactly what is valid in it. An event is handed to the phase, which consumes itself and says what
-//!   follows; an event that fits no row of a phase is a [`Flow::Bug`], never a silent wait.
-//! - A handler reads a [`View`] and leaves [`Command`]s; the controller performs them when the handler has returned. What
-//!   a handler wants to see performed before it goes on, it waits for with [`Flow::Enter`].
-//! - No handler calls another phase's: the loop of the controller does.
+//! - A [`Phase`] holds exactly what is valid in it. A phase consumes itself when it handles an event, and returns
+//!   what follows. An event that fits no row of a phase is a [`Flow::Bug`], never a silent wait.
+//! - A handler reads a [`View`] and leaves [`Command`]s. The controller performs the commands after the handler has
+//!   returned. A handler that needs its commands performed before it goes on returns [`Flow::Enter`].
+//! - No handler calls a handler of another phase. Only the loop of the controller calls handlers.
 
 mod acting;
 mod asking;
@@ -60,58 +60,58 @@ pub(crate) use frame::{
 pub(crate) use publishing::{Ended, MESSAGE};
 pub(crate) use work::{Entry, Known, Work};
 
-/// After this a read or write of the cluster is cut: the longest that any act may take.
+/// The longest time for a read or write of the cluster. A call that takes longer is cut. No act may take longer.
 pub(crate) const CLUSTER_LONGEST: Duration = Duration::from_secs(5);
-/// After this a policy that has not returned is given up; its own wall limit is far below.
+/// The longest time for a step. The time limit of the sandbox (`spec.limits.stepWall`) is normally far shorter.
 pub(crate) const STEP_LONGEST: Duration = Duration::from_mins(1);
 
-/// Where a pass stands.
+/// The phase of a pass.
 #[derive(Debug)]
 pub(crate) enum Phase {
-    /// The cloud is asked what came of creates in doubt.
+    /// The pass asks the cloud for the outcome of each create in doubt.
     Resolving(resolving::Resolving),
-    /// A policy is called.
+    /// The pass calls a policy.
     Stepping(stepping::Stepping),
-    /// The questions of a step are answered.
+    /// The pass answers the questions of a step.
     Asking(asking::Asking),
-    /// The acts of a step are performed.
+    /// The pass performs the acts of a step.
     Acting(acting::Acting),
-    /// What the pass concluded is written to its primary.
+    /// The pass writes its conclusion to the primary.
     Publishing(publishing::Publishing),
-    /// The retry policy is asked how long to wait.
+    /// The pass asks the retry policy how long the key waits.
     Deciding(deciding::Deciding),
 }
 
 /// What a phase waits for.
 pub(crate) enum Awaited<'a> {
-    /// A watch that lists.
+    /// A watch that has not listed yet.
     Watch(&'a Scope),
-    /// The lease, or room.
+    /// The lease, or a place in a room.
     Gate,
-    /// An answer.
+    /// The reply of a call.
     Call,
 }
 
-/// What happens to a pass.
+/// An event that a phase handles.
 #[derive(Debug)]
 #[allow(
     clippy::large_enum_variant,
     reason = "there is one at a time, and it is moved once"
 )]
 pub(crate) enum PhaseEvent {
-    /// It entered this phase; what was commanded before is done.
+    /// The phase was entered, and all earlier commands are performed.
     Entered,
-    /// A call was answered: its slot in the phase, and how.
+    /// A call was answered: the slot of the call, and the reply.
     Reply(usize, Reply),
-    /// The call of this slot took too long.
+    /// The call of this slot took too long and was cut.
     Cut(usize),
     /// The watch that the question of this slot waits for has listed.
     Listed(usize),
-    /// What a change waits for is there: the lease was renewed, or its room has a place.
+    /// A wait of the phase is over: the lease was renewed, a room has a place, or journals hold less.
     Opened,
 }
 
-/// What follows.
+/// What follows an event.
 #[derive(Debug)]
 #[allow(
     clippy::large_enum_variant,
@@ -120,71 +120,74 @@ pub(crate) enum PhaseEvent {
 pub(crate) enum Flow {
     /// The phase waits for an event.
     Wait(Phase),
-    /// The next phase, or the same one again, once the commands are performed.
+    /// Enter the next phase, or the same phase again, after the commands are performed.
     Enter(Phase),
-    /// The pass has ended; its retry policy may still have to say how long to wait.
+    /// The pass has ended, and its retry policy may have to decide how long the key waits.
     End(Ended),
-    /// Nothing is left to be done.
+    /// The pass has ended, and the wait of the key is decided.
     Finish(Finished),
-    /// An event that fits no row.
+    /// The event fits no row of the phase.
     Bug(String),
 }
 
-/// What a handler wants done.
+/// A command of a handler to the controller.
 #[derive(Debug)]
 #[allow(
     clippy::large_enum_variant,
     reason = "there is one at a time, and it is moved once"
 )]
 pub(crate) enum Command {
-    /// Make a call, as soon as its room has a place; its reply comes to this slot.
+    /// Make a call as soon as its room has a place. The reply goes to this slot.
     Call {
         slot: usize,
         call: Call,
         longest: Duration,
     },
-    /// Watch this, and enqueue the key when it changes, at least until the pass ends.
+    /// Watch this scope, and enqueue the key when an object of it changes. The watch stays open at least until the
+    /// pass ends.
     Watch(Scope),
-    /// Tell this slot when a watch has listed.
+    /// Send `Listed` to this slot when the watch of the scope has listed.
     AwaitList { slot: usize, scope: Scope },
-    /// The journal of the pass holds so many bytes; whether it waits until others hold less.
+    /// Store the bytes that the journal of the pass holds, and whether the pass waits until other journals hold
+    /// less.
     Hold { bytes: u64, waits: bool },
-    /// Say when the lease is renewed.
+    /// Send `Opened` when the lease is renewed.
     AwaitLease,
-    /// Say when this room has a place.
+    /// Send `Opened` when this room has a place.
     AwaitRoom(Room),
-    /// Take a lock, which nobody holds.
+    /// Take a lock that no pass holds.
     Lock(String),
-    /// Enter what this host read of the primary into the cache.
+    /// Enter an object into the cache that this pass read from the API server.
     Saw(Object),
-    /// Enter what this host wrote, the primary or another object, into the cache: it wakes others, not this key.
+    /// Enter an object into the cache that this pass wrote, the primary or another one. This enqueues other keys,
+    /// not the key of the pass.
     Wrote(Object),
-    /// Enter that an object of this uid is gone.
+    /// Remove an object with this uid from the cache.
     Gone(ObjectRef, String),
-    /// Release every lock before the pass has ended.
+    /// Release all locks of the pass before it has ended.
     Unlock,
-    /// Enter that the primary is gone.
+    /// Remove the primary from the cache.
     PrimaryGone(Object),
-    /// Say something of the binding.
+    /// Report something on the binding of the pass.
     Report(Report),
 }
 
-/// What is said of a binding.
+/// A report for the status of a binding.
 #[derive(Debug)]
 pub(crate) enum Report {
-    /// An act is performed.
+    /// An act was sent.
     Acted,
     /// A policy broke its contract.
     Faulted(Fault),
-    /// A policy requested what it is not granted.
+    /// A policy requested something that the binding does not grant.
     Ungranted(Ungranted),
-    /// The API server did not keep a path.
+    /// The API server did not keep the value at this path.
     NotKept(String),
-    /// What a retry policy said was not taken as it was.
+    /// The wait that a retry policy asked for was changed to fit the limits.
     Clamped(Clamped),
 }
 
-/// What a handler may look at.
+/// The shared state that a handler may read.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) now: Now,
@@ -194,12 +197,12 @@ pub(crate) struct View<'a> {
     pub(crate) locks: &'a Locks,
     pub(crate) rooms: &'a Rooms,
     pub(crate) journals: &'a Journals,
-    /// Nothing more is begun.
+    /// Whether the host is stopping, so that no new change may begin.
     pub(crate) cutting: bool,
     pub(crate) guards: Guards,
 }
 
-/// What a handler works with.
+/// The state that a handler works with.
 pub(crate) struct Context<'a> {
     pub(crate) frame: &'a Frame,
     pub(crate) work: &'a mut Work,
@@ -207,18 +210,18 @@ pub(crate) struct Context<'a> {
     pub(crate) commands: Vec<Command>,
 }
 
-/// How far the one call of a phase that changes something has come.
+/// The state of the one call of a phase that changes something outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
-    /// It is to be made.
+    /// The call must still be made.
     Due,
-    /// It waits for the lease, or for room.
+    /// The call waits for the lease, or for a place in a room.
     Waiting,
-    /// It was made.
+    /// The call was sent.
     Sent,
 }
 
-/// Says on an object that this host met an event which its rules do not foresee.
+/// The phase that writes a defect of this host as a condition on the primary.
 pub(crate) fn host_defect(what: String, frame: &Frame) -> Phase {
     publishing::Publishing::bug(what, frame)
 }
@@ -232,7 +235,7 @@ pub(crate) fn start(frame: &Frame) -> Phase {
 }
 
 impl Phase {
-    /// What follows from an event.
+    /// Handles an event, and returns what follows.
     pub(crate) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
         match self {
             Phase::Resolving(phase) => phase.on_event(event, context),
@@ -244,9 +247,8 @@ impl Phase {
         }
     }
 
-    /// Whether something is on its way that changes something outside. It is waited for as long as it may take: the lease
-    /// is not given up before, because whoever holds it next takes for granted that nothing of the last holder comes after
-    /// it.
+    /// Whether a call that changes something outside is in flight. The host keeps the lease until such a call has
+    /// ended or can no longer take effect, because the next holder relies on that.
     pub(crate) fn has_effect_in_flight(&self) -> bool {
         match self {
             Phase::Acting(phase) => phase.has_effect_in_flight(),
@@ -265,7 +267,7 @@ impl Phase {
         }
     }
 
-    /// Ends a pass in the middle: the lease is lost, or there is no time left.
+    /// Ends a pass early: the lease is lost, or the host must stop.
     pub(crate) fn interrupt(self, outcome: Outcome, frame: &Frame, work: &mut Work) -> Finished {
         match self {
             Phase::Deciding(phase) => return phase.interrupt(),
@@ -277,7 +279,7 @@ impl Phase {
         Finished::plain(outcome)
     }
 
-    /// What the phase is called.
+    /// The name of the phase, for texts.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Phase::Resolving(_) => "Resolving",
@@ -291,7 +293,7 @@ impl Phase {
 }
 
 impl Flow {
-    /// An event that fits no row of this phase.
+    /// The result for an event that fits no row of this phase.
     fn unexpected(phase: &Phase, event: &PhaseEvent) -> Flow {
         Flow::Bug(format!("{} got {event:?}", phase.name()))
     }
@@ -306,8 +308,8 @@ impl Context<'_> {
         self.commands.push(command);
     }
 
-    /// Whether a write of the primary met another version than this pass knows, or may have: on the version that it knows
-    /// none will be taken any more.
+    /// Whether the API server may hold another version of the primary than this pass knows. In that case every write
+    /// with the known version would fail.
     fn is_behind(&self) -> bool {
         self.work.behind.is_some() && self.is_guarded(Guard::StaleKeysReadFirst)
     }
@@ -316,7 +318,7 @@ impl Context<'_> {
         self.commands.push(Command::Report(report));
     }
 
-    /// What a policy is answered whose request is refused. The binding is told of what it does not grant.
+    /// The failure that a policy gets for a refused request. A missing grant is also reported on the binding.
     fn refuses(&mut self, refusal: Refusal) -> Failure {
         if let Refusal::Ungranted(ungranted) = &refusal {
             self.report(Report::Ungranted(ungranted.clone()));
@@ -324,12 +326,13 @@ impl Context<'_> {
         refusal.into()
     }
 
-    /// Asks something, as soon as there is room.
+    /// Makes a call that changes nothing outside, as soon as its room has a place.
     fn call(&mut self, slot: usize, call: Call, longest: Duration) {
         self.command(Command::Call { slot, call, longest });
     }
 
-    /// Changes something outside, if that ends while the lease is held. Says what it waits for else, or how the pass ends.
+    /// Makes a call that changes something outside, if the call ends while the lease is held and its room has a
+    /// place. Otherwise returns what the call waits for, or how the pass ends.
     fn change(&mut self, slot: usize, call: Call, longest: Duration) -> Result<Gate, Outcome> {
         let View {
             now, lease, guards, ..

@@ -1,4 +1,5 @@
-//! Acting: the acts of a step, checked, prepared and written ahead where they create, then performed one after another.
+//! Acting: checks the acts of a step, prepares the creates, writes their entries ahead, and performs the acts in
+//! order.
 
 mod checks;
 #[cfg(test)]
@@ -40,30 +41,31 @@ pub(crate) struct Acting {
 #[derive(Debug)]
 struct ActSlot {
     act: Act,
-    /// Creates: what they found that they need.
+    /// For a create: what its preparation found.
     prepared: Option<Prepared>,
-    /// Creates: the key of its entry in `status.pending`.
+    /// For a create: the key of its entry in `status.pending`.
     entry: Option<String>,
     answer: Option<Answer>,
 }
 
-/// Which part of the acts is under way.
+/// The part of the phase that is in progress.
 #[derive(Clone, Copy, Debug)]
 enum ActStep {
-    /// May they begin at all?
+    /// The acts are checked.
     Checking,
-    /// Every create of the step reads what it needs. One that cannot is answered so, and nothing is written of it.
+    /// Every create of the step reads what it needs. A create that fails here is answered with the failure, and no
+    /// entry is written for it.
     Preparing,
-    /// The finalizer is written, where the lifecycle names one and the primary lacks it.
+    /// The finalizer is written, if the lifecycle policy names one and the primary lacks it.
     AddFinalizer(Gate),
-    /// Every create of the step is entered into `status.pending`, by one write.
+    /// One write enters all creates of the step into `status.pending`.
     WriteAhead(Gate),
     /// The acts are performed, one after another.
     Performing(usize, Gate),
 }
 
 impl ActSlot {
-    /// Whether it is a create that has not read yet what it needs.
+    /// Whether this is a create that has not been prepared yet.
     fn lacks_preparation(&self) -> bool {
         self.answer.is_none() && self.prepared.is_none() && checks::create(&self.act).is_some()
     }
@@ -100,7 +102,7 @@ impl Acting {
             (ActStep::WriteAhead(Gate::Due), PhaseEvent::Entered) => self.enter_creates(context),
             (ActStep::WriteAhead(Gate::Waiting), PhaseEvent::Opened) => self.write_ahead(context),
             (ActStep::Performing(_, Gate::Due), PhaseEvent::Entered)
-            // The world may have changed meanwhile.
+            // The primary may have changed during the wait, so `perform` checks it again.
             | (ActStep::Performing(_, Gate::Waiting), PhaseEvent::Opened) => self.perform(context),
             (ActStep::AddFinalizer(Gate::Sent), PhaseEvent::Reply(_, Reply::Objects(found))) => {
                 self.finalizer_added(found, context)
@@ -155,7 +157,7 @@ impl Acting {
         Flow::Enter(Phase::Acting(self))
     }
 
-    /// Refuses the acts that must not be performed, and answers those whose answer is known.
+    /// Refuses the acts that must not be performed, and answers the acts whose answer is known.
     fn check(mut self, context: &mut Context<'_>) -> Flow {
         if !may_begin(context) {
             return self.discard(Discard::Changed, context);
@@ -179,7 +181,7 @@ impl Acting {
         self.prepare(context)
     }
 
-    /// Lets every create read what it needs, all at once.
+    /// Prepares all creates at the same time.
     fn prepare(self, context: &mut Context<'_>) -> Flow {
         let frame = context.frame;
         for (index, slot) in self.acts.iter().enumerate() {
@@ -194,7 +196,7 @@ impl Acting {
         self.go_on_when_prepared(context)
     }
 
-    /// A create can be made, or not: no more than reads have left the host.
+    /// Handles the result of a preparation. A failed one has no effect, because a preparation only reads.
     fn prepared(mut self, index: usize, found: Result<Prepared, Failure>, context: &mut Context<'_>) -> Flow {
         if let Some(slot) = self.acts.get_mut(index).filter(|slot| slot.lacks_preparation()) {
             match found {
@@ -219,7 +221,7 @@ impl Acting {
         self.acts.iter().position(|slot| slot.answer.is_none())
     }
 
-    /// Writes the finalizer first, where the lifecycle names one and the object lacks it.
+    /// Writes the finalizer first, if the lifecycle policy names one and the object lacks it.
     fn add_finalizer(self, context: &mut Context<'_>) -> Flow {
         let missing = match (&context.work.current, context.frame.finalizer()) {
             (Some(object), Some(finalizer))
@@ -258,7 +260,8 @@ impl Acting {
         self.enter(ActStep::WriteAhead(Gate::Due))
     }
 
-    /// The object does not hold the finalizer, so nothing is done for it.
+    /// Answers all acts as not performed, because the object does not hold the finalizer: without it, the object
+    /// could vanish before its cloud resources are removed.
     fn without_finalizer(mut self, code: Code, why: &str, context: &mut Context<'_>) -> Flow {
         for index in 0..self.acts.len() {
             self.not_begun(index, code, why, context);
@@ -304,7 +307,7 @@ impl Acting {
         }
     }
 
-    /// Writes the entries of the step: what the cloud said is absent makes room for its successor.
+    /// Writes the entries of the step. A new entry replaces a resolved one of the same operation and intent.
     fn write_ahead(self, context: &mut Context<'_>) -> Flow {
         let Some(current) = context.work.current.clone() else {
             return self.enter(ActStep::Performing(0, Gate::Due));
@@ -367,7 +370,7 @@ impl Acting {
         (0..self.acts.len()).filter(has_entry)
     }
 
-    /// A write that had to come before some acts failed: they were not begun.
+    /// Handles the failure of a write that had to come before these acts: the acts are not begun.
     fn not_written(mut self, failure: Failure, affected: &[usize], context: &mut Context<'_>) -> Flow {
         if !context.work.acted {
             return self.discard(Discard::NotWritten(failure), context);
@@ -378,7 +381,7 @@ impl Acting {
         self.enter(ActStep::Performing(0, Gate::Due))
     }
 
-    /// Performs the next act that has no answer; goes on with the policy when there is none.
+    /// Performs the next act that has no answer. Calls the policy again when all have one.
     fn perform(mut self, context: &mut Context<'_>) -> Flow {
         let Some(index) = self.unanswered() else {
             return self.finish(context);
@@ -404,16 +407,17 @@ impl Acting {
         Flow::Wait(Phase::Acting(self))
     }
 
-    /// Whether acts that are left may not begin any more: the primary changed before the first, or the entries of
-    /// creates were made so long ago that the cloud would call absent what they bring into being.
+    /// Whether the remaining acts may no longer begin: the primary changed before the first act, or the entries of
+    /// creates are too old. A host that resolves an old entry may get *absent* from the cloud, so its create must
+    /// not be sent any more.
     fn is_too_late(&self, context: &Context<'_>) -> bool {
         let is_old = context.view.now.boot > self.entered_at + BEGINS_WITHIN;
         let left = |slot: &ActSlot| slot.answer.is_none() && slot.entry.is_some();
         !may_begin(context) || (is_old && self.acts.iter().any(left))
     }
 
-    /// Gives up acts that may not begin any more. What was written ahead of them is known not to have happened: the
-    /// policy is told so, and its conclusion takes the entries away again.
+    /// Answers the acts that may no longer begin. Their creates were certainly not sent: the policy is told so, and
+    /// its conclusion removes the entries.
     fn give_up(mut self, context: &mut Context<'_>) -> Flow {
         if self.creates().next().is_none() {
             return self.discard(Discard::Changed, context);
@@ -439,19 +443,19 @@ impl Acting {
         }
     }
 
-    /// Gives the pass up, before anything was done.
+    /// Ends the pass before any act was performed.
     fn discard(self, why: Discard, context: &mut Context<'_>) -> Flow {
         self.leave(context.frame, context.work);
         Flow::End(Ended::plain(Outcome::Discarded(why)))
     }
 
-    /// Nothing more may be changed: the pass ends here.
+    /// Ends the pass, because nothing more may be changed.
     fn stop(self, outcome: Outcome, context: &mut Context<'_>) -> Flow {
         self.leave(context.frame, context.work);
         Flow::Finish(Finished::plain(outcome))
     }
 
-    /// The pass ends in the middle of these acts. The recording holds what was done all the same, and what may have been.
+    /// Records the acts so far when the pass ends early, including an act that may have been performed.
     pub(super) fn leave(mut self, frame: &Frame, work: &mut Work) {
         if let ActStep::Performing(index, Gate::Sent) = self.now {
             self.acts[index].answer.get_or_insert_with(|| Err(cut()));
@@ -459,7 +463,8 @@ impl Acting {
         self.journaled(frame).leave(frame, work);
     }
 
-    /// An act has its answer.
+    /// Stores the answer of an act. The outcome of a create is known if the answer is a success, or a failure
+    /// without effect.
     fn performed(mut self, index: usize, answer: Answer, context: &mut Context<'_>) -> Flow {
         let slot = &mut self.acts[index];
         let is_definite = answer
@@ -479,7 +484,7 @@ impl Acting {
         Stepping::again(self.journaled(context.frame))
     }
 
-    /// The role, with the acts that have an answer in its journal.
+    /// The role, with all answered acts in its journal.
     fn journaled(self, frame: &Frame) -> RoleRun {
         let Acting { mut run, acts, .. } = self;
         let limit = frame.binding.spec.limits.answer;
@@ -487,7 +492,7 @@ impl Acting {
             let Some(answer) = slot.answer else { continue };
             let answer = answer.map(|value| Json::from(value.to_string()));
             let answer = answer.and_then(|json| match json.len() as u64 > limit {
-                // It was done all the same.
+                // The act was performed, although its answer does not fit.
                 true => Err(too_large(limit).effect_unknown()),
                 false => Ok(json),
             });
@@ -497,23 +502,24 @@ impl Acting {
     }
 }
 
-/// What is answered to an act that needs a write of the primary, after one has failed.
+/// The message for an act that needs a write of the primary after such a write has failed.
 const BEHIND: &str = "the object is not what this pass knows";
 
-/// What an act is answered that was not begun.
+/// The answer for an act that was not begun.
 fn not_performed(code: Code, why: &str) -> Failure {
     Failure::new(code, format!("not performed: {why}"))
 }
 
-/// Whether the first act may begin: the primary in the cache is still the one that this pass read, as far as acts are
-/// concerned.
+/// Whether the first act may begin: uid, generation and deletion of the primary in the cache are still those that
+/// this pass read.
 fn may_begin(context: &Context<'_>) -> bool {
     if context.work.acted || !context.is_guarded(Guard::LookBeforeTheFirstAct) {
         return true;
     }
     let (cache, place) = (context.view.cache, context.frame.place());
     let scope = primary_scope(&context.frame.binding, &place);
-    // Gone is what its own watch shows gone; that it changed, another watch may have shown before.
+    // The object counts as gone only if its own watch shows that. Any watch may be the first to show that it
+    // changed.
     let now = cache.last_known(&scope, &place);
     let now = now.and_then(|_| cache.newest(&scope.kind, &place));
     match (&context.frame.snapshot, now) {
@@ -527,18 +533,18 @@ fn may_begin(context: &Context<'_>) -> bool {
     }
 }
 
-/// What an act asks of its cloud.
+/// The cloud request of an act.
 fn request_of(act: CloudAct, key: Option<String>, context: &Context<'_>) -> CloudRequest {
     CloudRequest {
         session: context.frame.session(context.work.handle.as_deref()),
-        // They are JSON: an act whose arguments are none was answered when it was checked.
+        // `check_act` has already refused arguments that are not JSON.
         arguments: act.arguments.tree(&act.operation).cloned().unwrap_or_default(),
         operation: act.operation,
         key,
     }
 }
 
-/// What is called to perform an act, and the longest that it takes.
+/// The call that performs an act, and the longest time that it takes.
 fn call_of(
     act: Act,
     key: Option<String>,
@@ -569,7 +575,7 @@ fn call_of(
         }
         Act::Revoke(token) => {
             let call = Call::Revoke {
-                // It is one: an act of anything else was answered when it was checked.
+                // `check_act` has already refused anything that is no token.
                 token: grants::minted_token(&token).unwrap_or_default(),
                 owner: frame.uid().to_owned(),
             };
@@ -586,8 +592,8 @@ fn call_of(
     }
 }
 
-/// Enters what an act left behind into the cache: it wakes others, not this key.
-/// The policy gets uid, version and generation, never content.
+/// Enters the result of an act into the cache, which enqueues other keys but not this one. The policy gets uid,
+/// version and generation, but never content.
 fn other_written(act: &Act, left: Option<&Object>, context: &mut Context<'_>) -> Value {
     match (act, left) {
         (_, Some(object)) => context.command(Command::Wrote(object.clone())),
@@ -597,7 +603,7 @@ fn other_written(act: &Act, left: Option<&Object>, context: &mut Context<'_>) ->
         }
         _ => {}
     }
-    // What is gone was what the act named.
+    // The answer for a removed object names the uid that the act named.
     let named = match act {
         Act::Delete(ObjectDelete { precondition, .. }) | Act::Evict(Eviction { precondition, .. }) => {
             json!(precondition.uid)
@@ -609,7 +615,7 @@ fn other_written(act: &Act, left: Option<&Object>, context: &mut Context<'_>) ->
     json!({"uid": uid, "resourceVersion": at("metadata.resourceVersion"), "generation": at("metadata.generation")})
 }
 
-/// Writes the primary before an act, on the version that this pass knows.
+/// Writes the primary before an act, with the version that this pass knows as precondition.
 fn write_primary(
     subresource: Option<&str>,
     patch: Value,
@@ -627,12 +633,13 @@ fn write_primary(
     context.change(0, Call::Write(write), CLUSTER_LONGEST)
 }
 
-/// What a change answers that was cut: nobody knows what it did.
+/// The answer for a change that was cut: its effect is unknown.
 fn cut() -> Failure {
     Failure::new(Code::DeadlineExceeded, "no answer in time").effect_unknown()
 }
 
-/// A key that no other write of a pending entry makes: the version it is written on is part of it.
+/// A key that no other write of an entry uses. It includes the version of the primary before the write, so that each
+/// write makes new keys.
 fn fresh_key(current: &Object, operation: &str, intent: &str, index: usize) -> String {
     let hash = Sha256::new_with_prefix(current.uid().as_bytes())
         .chain_update(current.version().0.to_le_bytes())

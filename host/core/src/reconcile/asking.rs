@@ -1,7 +1,7 @@
-//! Asking: the questions of a step, answered from the cache where a watch knows, by a call otherwise.
+//! Asking: answers the questions of a step, from the cache where a watch has the answer, otherwise by a call.
 //!
-//! Answers have so much room in the journal; what comes when it is used up is `resource-exhausted`. Lists may be long: a
-//! pass looks at one after another, and a thread renders those that are.
+//! The journal has a limited size. Once it is used up, further answers are `resource-exhausted`. Lists may be long,
+//! so a pass handles one list at a time, and threads render the long ones.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,17 +23,17 @@ use crate::key::ObjectKey;
 use crate::object::Object;
 use crate::render::{Render, Rendered, answer_of_object, too_large};
 
-/// After this a list that nobody has rendered is given up.
+/// The longest wait for a thread to render a list.
 const RENDER_LONGEST: Duration = Duration::from_mins(1);
 
-/// The questions of a step, all at once.
+/// The questions of a step.
 #[derive(Debug)]
 pub(crate) struct Asking {
     run: RoleRun,
     asks: Vec<AskSlot>,
-    /// Bytes of the answers so far.
+    /// The bytes of the answers so far.
     bytes: u64,
-    /// A list did not fit any more: what comes after it is not looked at.
+    /// Whether a list did not fit any more. Later lists of the step are then refused without being rendered.
     is_full: bool,
 }
 
@@ -43,16 +43,17 @@ struct AskSlot {
     state: AskState,
 }
 
-/// How far a question has come.
+/// The state of a question.
 #[derive(Debug)]
 enum AskState {
-    /// Nobody has looked yet.
+    /// The question was not looked at yet.
     Due,
     /// The watch of a scope has not listed yet.
     Listing(Scope),
-    /// What a watch knows, or a list: its turn has not come.
+    /// The question waits until it may be answered from the cache or by a list. These questions are answered one
+    /// after another.
     InLine(Box<Look>),
-    /// A call looks.
+    /// A call reads the answer.
     Reading,
     /// A thread renders the list.
     Rendering,
@@ -60,12 +61,12 @@ enum AskState {
 }
 
 impl Asking {
-    /// The pass ends while it waits for answers.
+    /// Records the role when the pass ends while questions are open.
     pub(super) fn leave(self, frame: &Frame, work: &mut Work) {
         self.run.leave(frame, work);
     }
 
-    /// The questions of a step that the journal does not answer yet, each once.
+    /// Takes the questions of a step that the journal does not answer yet, each once.
     pub(super) fn new(run: RoleRun, asks: Vec<Ask>) -> Self {
         let mut known: BTreeSet<&Ask> = run.asked().collect();
         let is_new: Vec<bool> = asks.iter().map(|ask| known.insert(ask)).collect();
@@ -117,7 +118,7 @@ impl Asking {
         listing.map_or(Awaited::Call, Awaited::Watch)
     }
 
-    /// Goes on with the policy once every question has its answer.
+    /// Calls the policy again, with all answers in its journal.
     fn finish(mut self) -> Flow {
         for ask in self.asks {
             if let AskState::Answered(answer) = ask.state {
@@ -127,14 +128,14 @@ impl Asking {
         Stepping::again(self.run)
     }
 
-    /// Bytes that one more answer may have.
+    /// The bytes that the next answer may have.
     fn room(&self, context: &Context<'_>) -> u64 {
         let limits = &context.frame.binding.spec.limits;
         let used = self.run.journal_bytes.saturating_add(self.bytes);
         limits.answer.min(limits.journal.saturating_sub(used))
     }
 
-    /// Bytes that one more list may have.
+    /// The bytes that the next list may have.
     fn room_for_list(&self, context: &Context<'_>) -> u64 {
         match self.is_full {
             true => 0,
@@ -142,7 +143,7 @@ impl Asking {
         }
     }
 
-    /// Keeps an answer, if there is room for it.
+    /// Keeps an answer if it fits, and a failure otherwise.
     fn answer(&mut self, slot: usize, answer: Result<Json, Failure>, context: &Context<'_>) {
         let room = self.room(context);
         let answer = answer.and_then(|json| match json.len() as u64 > room {
@@ -155,12 +156,12 @@ impl Asking {
         }
     }
 
-    /// Answers a question, or says who will.
+    /// Answers a question, or starts what will answer it.
     fn look(&mut self, slot: usize, context: &mut Context<'_>) {
         let Some(asked) = self.asks.get(slot).map(|slot| &slot.ask) else {
             return;
         };
-        // What is being read is depended on when it was.
+        // A question that is being read becomes a dependency only after the read, so it is counted here.
         let is_reading =
             |ask: &&AskSlot| matches!(ask.state, AskState::Reading) && is_of_cluster(&ask.ask.question);
         let reading = self.asks.iter().filter(is_reading).count();
@@ -175,8 +176,8 @@ impl Asking {
         }
     }
 
-    /// Looks at what is next in line, until something takes a while. Says whether it waits because the journals of the
-    /// tenant hold too much.
+    /// Answers the queued questions in order, until one of them needs a call. Returns whether the pass waits because
+    /// the journals of its tenant queue hold too much.
     fn look_on(&mut self, context: &mut Context<'_>) -> bool {
         let is_busy = |ask: &AskSlot| match &ask.state {
             AskState::Rendering => true,
@@ -208,7 +209,7 @@ impl Asking {
         false
     }
 
-    /// An answer of a call came in.
+    /// Handles the answer of a cloud or of a credential call.
     fn answered(&mut self, slot: usize, answer: Answer, context: &mut Context<'_>) {
         let Some(asked) = self.asks.get(slot).map(|slot| &slot.ask) else {
             return;
@@ -225,7 +226,7 @@ impl Asking {
         self.answer(slot, answer, context);
     }
 
-    /// The API server answered.
+    /// Handles the answer of the API server.
     fn read(&mut self, slot: usize, found: Found, context: &mut Context<'_>) {
         let Some(asked) = self.asks.get(slot).map(|slot| &slot.ask) else {
             return;
@@ -248,7 +249,7 @@ impl Asking {
         self.answer(slot, answer, context);
     }
 
-    /// A list was rendered.
+    /// Handles a rendered list.
     fn rendered(&mut self, slot: usize, rendered: Rendered, context: &mut Context<'_>) {
         if let Some(asked) = self.asks.get(slot).map(|slot| &slot.ask) {
             context.counted(&(self.run.role, asked.question.clone()), rendered.count);
@@ -259,7 +260,8 @@ impl Asking {
         self.answer(slot, rendered.answer, context);
     }
 
-    /// Nobody answered in time; a watch may have said why it does not list.
+    /// Answers a question whose call or watch took too long. The error of the watch is part of the answer, if there
+    /// is one.
     fn cut(&mut self, slot: usize, context: &Context<'_>) {
         let failure = match self.asks.get(slot).map(|ask| &ask.state) {
             Some(AskState::Listing(scope)) => {
@@ -306,7 +308,7 @@ fn look(slot: usize, role: Role, question: &Question, context: &mut Context<'_>)
     }
 }
 
-/// Asks whom no watch shows: the API server, or the cloud.
+/// Reads an answer that no watch has, from the API server or the cloud.
 fn read(slot: usize, question: &Question, context: &mut Context<'_>) -> AskState {
     let session = context.frame.session(context.work.handle.as_deref());
     match question {
@@ -337,7 +339,7 @@ fn read(slot: usize, question: &Question, context: &mut Context<'_>) -> AskState
     AskState::Reading
 }
 
-/// A question about objects of the cluster that is granted.
+/// A granted question about objects of the cluster.
 #[derive(Debug)]
 struct Look {
     asked: Questions,
@@ -358,7 +360,7 @@ impl Look {
         }
     }
 
-    /// Answers from the watch, or says who will answer.
+    /// Starts a read if the question asks for the latest object. Otherwise the question is queued.
     fn begin(self, slot: usize, context: &mut Context<'_>) -> AskState {
         context.work.looked_at.insert(self.scope.clone());
         context.command(Command::Watch(self.scope.clone()));
@@ -372,7 +374,7 @@ impl Look {
         }
     }
 
-    /// Answers from the watch, reads a list, or says who will answer.
+    /// Answers from the watch, or starts what will answer.
     fn answer(self, slot: usize, room: u64, context: &mut Context<'_>) -> AskState {
         if context.has_looked_enough(&self.asked, 0) {
             return AskState::Answered(Err(context.too_many_questions()));
@@ -390,7 +392,7 @@ impl Look {
         AskState::Listing(self.scope)
     }
 
-    /// Looks at a list: the API server's, or the watch's.
+    /// Reads a list from the API server, or takes it from the watch.
     fn list(self, slot: usize, room: u64, context: &mut Context<'_>) -> AskState {
         let Question::Objects(query) = &self.asked.1 else {
             return AskState::Answered(Err(not_a_list()));
@@ -413,8 +415,9 @@ impl Look {
         }
     }
 
-    /// What the API server is asked in place of the watch: nothing that the grant does not reach, and no limit, which
-    /// would count what its relation leaves out.
+    /// The list question for the API server. Its namespace is that of the grant's scope, so that it reads nothing
+    /// beyond the grant. It has no limit, because a limit would count objects that the relation of the grant removes
+    /// later.
     fn latest(&self, query: &ListQuery) -> Question {
         Question::Objects(ListQuery {
             namespace: self.scope.namespace.clone(),
@@ -423,7 +426,7 @@ impl Look {
         })
     }
 
-    /// The API server's list came in: the cache is no older from now on.
+    /// Handles a list of the API server. Its objects enter the cache, so that later answers are not older.
     fn read_list(self, slot: usize, objects: Vec<Object>, room: u64, context: &mut Context<'_>) -> AskState {
         for object in &objects {
             context.command(Command::Saw(object.clone()));
@@ -431,7 +434,7 @@ impl Look {
         self.render(slot, objects, room, context)
     }
 
-    /// Renders a short list, and has a long one rendered.
+    /// Renders a short list at once, and sends a long one to a thread.
     fn render(self, slot: usize, objects: Vec<Object>, room: u64, context: &mut Context<'_>) -> AskState {
         let Question::Objects(query) = &self.asked.1 else {
             return AskState::Answered(Err(not_a_list()));
@@ -452,7 +455,7 @@ impl Look {
         AskState::Answered(rendered.answer)
     }
 
-    /// What a watch knows of an object. None if it has not listed.
+    /// The answer from the watch; `None` if the watch has not listed.
     fn known_object(&self, context: &mut Context<'_>) -> Option<Result<Json, Failure>> {
         let Question::Object(query) = &self.asked.1 else {
             return None;
@@ -472,8 +475,8 @@ impl Look {
         Some(answer)
     }
 
-    /// The API server's object came in: the cache is no older from now on. Where the watch has shown a later one already,
-    /// that is news to come.
+    /// Handles an object of the API server. The object enters the cache, so that later answers are not older. If the
+    /// watch has already shown a later version, the dependency counts as changed.
     fn read_object(self, found: Option<Object>, context: &mut Context<'_>) -> Result<Json, Failure> {
         let Question::Object(query) = &self.asked.1 else {
             return Err(Failure::new(
@@ -505,7 +508,7 @@ impl Look {
         answer
     }
 
-    /// The pass depends on it from now on.
+    /// Makes the answer a dependency of the pass.
     fn depend(&self, moved: Moved, context: &mut Context<'_>) {
         let dependency = Dependency {
             moved,
@@ -516,7 +519,8 @@ impl Look {
 }
 
 impl Context<'_> {
-    /// Whether the pass has asked about objects as often as it may.
+    /// Whether the pass has asked the largest number of questions about objects. `reading` counts the questions that
+    /// are being read.
     fn has_looked_enough(&self, asked: &Questions, reading: usize) -> bool {
         let known = &self.work.dependencies;
         let limit = self.frame.binding.spec.limits.dependencies as usize;
@@ -529,7 +533,7 @@ impl Context<'_> {
         Failure::new(Code::ResourceExhausted, message)
     }
 
-    /// Whether the journals of the tenant, and of all, leave room for another answer.
+    /// Whether the journals of the tenant queue, and all journals, leave room for another answer.
     pub(super) fn may_hold_more(&self) -> bool {
         let guarded = self.is_guarded(Guard::RoomsAreBounded);
         self.view
@@ -538,7 +542,7 @@ impl Context<'_> {
             || !guarded
     }
 
-    /// An answer counted so many objects.
+    /// Stores how many objects an answer counted.
     fn counted(&mut self, asked: &Questions, count: u64) {
         if let Some(dependency) = self.work.dependencies.get_mut(asked) {
             dependency.count = count;
@@ -550,17 +554,17 @@ fn not_a_list() -> Failure {
     Failure::new(Code::Internal, "several objects answer a question for one")
 }
 
-/// What a watch knows now of a question that an earlier pass used.
+/// The present answer, from a watch, to a question that an earlier pass used.
 pub(super) enum Remembered {
     /// The answer.
     Answer(Result<Json, Failure>),
-    /// A long list: it is asked for beforehand, and rendered by a thread.
+    /// The answer is a long list. A thread must render it before the first step.
     Long,
-    /// No watch knows it.
+    /// No watch has the answer.
     Unknown,
 }
 
-/// What a watch knows now of a question that an earlier pass used.
+/// Answers a question that an earlier pass used, from the watch.
 pub(super) fn remembered(
     role: Role,
     question: &Question,
@@ -595,7 +599,7 @@ mod tests {
     use crate::reconcile::fixture::{Fixture, answer, ask, config_map, failure, found, get};
     use serde_json::{Value, json};
 
-    /// What the journal holds when the policy is called again.
+    /// The answers in the journal when the policy is called again.
     fn journal(commands: &[Command]) -> Option<Vec<Result<Json, Failure>>> {
         commands.iter().find_map(|command| match command {
             Command::Call {
@@ -1037,7 +1041,7 @@ mod tests {
         let Request::Ask(latest) = config_map(true) else {
             panic!("a question")
         };
-        // What is to be read, and what another role used, is not remembered at all.
+        // Questions for the latest object, and questions of another role, are not prefetched.
         fixture.frame.last.used = [
             ((Role::Identity, asked.1.clone()), dependency.clone()),
             (asked, dependency.clone()),

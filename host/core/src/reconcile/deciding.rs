@@ -1,4 +1,4 @@
-//! Deciding: the retry policy is asked how long to wait.
+//! Deciding: asks the retry policy how long the key waits.
 
 use std::time::Duration;
 
@@ -13,20 +13,20 @@ use crate::record::{Outcome, RetryRecord};
 use crate::retry::{Delay, default_wait, seed, wished};
 use crate::time::millis;
 
-/// Bytes of a failure's message that are kept of a key that waits, and handed to its retry policy.
+/// The bytes of a failure's message that are kept while the key waits and handed to its retry policy.
 const MESSAGE: usize = 512;
 
-/// What a retry policy said that was not taken as it was.
+/// A wait of a retry policy that the host changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Clamped {
-    /// A number of milliseconds that was negative where it was made says nothing at all: the host waits so long as it does
-    /// without a policy.
+    /// The number of milliseconds is negative when read as signed. Such a number has no meaning, so the host takes
+    /// its own wait, as it does without a retry policy.
     Negative(i64, Duration),
-    /// So long is less or more than this limit of the binding, which is taken.
+    /// The wait is outside this limit of the binding, so the host takes the limit.
     Beyond(Duration, Limit, Duration),
 }
 
-/// A limit of a binding that holds what a retry policy says.
+/// A limit of a binding for waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
     ShortestWait,
@@ -60,25 +60,25 @@ impl std::fmt::Display for Clamped {
     }
 }
 
-/// The retry policy of a pass that has ended.
+/// A call of the retry policy, for a pass that has ended.
 #[derive(Debug)]
 pub(crate) struct Deciding {
     ended: Ended,
     request: RetryRequest,
 }
 
-/// A pass that has ended, and how long its key waits.
+/// An ended pass, and how long its key waits.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) ended: Ended,
-    /// How long, and what the retry policy was asked or would have been; none where nobody retries.
+    /// The wait, and the request for the retry policy, also if it was not sent. `None` if the pass is not retried.
     pub(crate) waited: Option<(Delay, RetryRequest)>,
-    /// What the retry policy said, where it was asked.
+    /// What the retry policy answered, if it was asked.
     pub(crate) retry: Option<RetryRecord>,
 }
 
 impl Finished {
-    /// Nobody retries.
+    /// An ended pass that is not retried.
     pub(crate) fn plain(outcome: Outcome) -> Self {
         Finished {
             ended: Ended::plain(outcome),
@@ -89,7 +89,7 @@ impl Finished {
 }
 
 impl Ended {
-    /// Asks the retry policy, where the pass is to be tried again and the binding names one.
+    /// Asks the retry policy, if the pass is retried and the binding names a retry policy.
     pub(crate) fn decide(self, context: &mut Context<'_>) -> Flow {
         let Some((origin, class, failure)) = self.to_retry(context) else {
             return Flow::Finish(Finished {
@@ -100,7 +100,7 @@ impl Ended {
         };
         let request = request(origin, class, failure, context);
         let phase = Deciding { ended: self, request };
-        // A defect of the host is no business of a policy.
+        // A policy cannot judge a defect of the host.
         let is_bug = matches!(phase.ended.outcome, Outcome::Bug(_));
         match context.frame.binding.policy(Role::Retry) {
             Some(_) if !context.view.cutting && !is_bug => Flow::Enter(Phase::Deciding(phase)),
@@ -108,7 +108,7 @@ impl Ended {
         }
     }
 
-    /// What has to be tried again, and why; none where the pass ended otherwise.
+    /// Why the pass is retried; `None` if it is not.
     fn to_retry(&self, context: &Context<'_>) -> Option<(Origin, RetryClass, Option<Failure>)> {
         let of_role = || match (&self.outcome, context.frame.binding.policy(Role::Lifecycle)) {
             (Outcome::Published, Some(_)) => Origin::Lifecycle,
@@ -153,7 +153,7 @@ impl Deciding {
         }
     }
 
-    /// Without what the retry policy would have said.
+    /// Ends the pass with the host's own wait, without the retry policy.
     pub(super) fn interrupt(self) -> Finished {
         let delay = Delay::After(default_wait(&self.request));
         Finished {
@@ -208,7 +208,7 @@ fn request(
     }
 }
 
-/// A failure as it is kept while its key waits.
+/// Shortens a failure to the part that is kept while its key waits.
 fn shortened(mut failure: Failure) -> Failure {
     failure
         .message
@@ -217,7 +217,7 @@ fn shortened(mut failure: Failure) -> Failure {
     failure
 }
 
-/// What came back from a retry policy; none is nothing.
+/// The answer of a retry policy; a missing reply is a fault.
 pub(crate) fn answer_of(reply: Option<Reply>) -> Result<Wait, Fault> {
     match reply {
         Some(Reply::Decided(said)) => said,
@@ -229,7 +229,8 @@ pub(crate) fn answer_of(reply: Option<Reply>) -> Result<Wait, Fault> {
     }
 }
 
-/// How long a key waits after what its retry policy said, and what is said of the binding if it was not taken as it was.
+/// The wait of a key, after the answer of its retry policy, and a report for the binding if the host changed the wait
+/// or the policy failed.
 pub(crate) fn taken(
     said: Result<Wait, Fault>,
     limits: &Limits,
@@ -255,8 +256,8 @@ pub(crate) fn taken(
     }
 }
 
-/// What a retry policy said as it is taken, and what is wrong with it if that is something else: a number that is
-/// negative where it was made says nothing at all, any other one is held within the limits of the binding.
+/// Fits the wait of a retry policy into the limits of the binding, and returns why it was changed. A number that is
+/// negative when read as signed is replaced by the host's own wait.
 fn bounded(said: u64, limits: &Limits, request: &RetryRequest) -> (Duration, Option<Clamped>) {
     let (shortest, longest) = (limits.shortest_wait, limits.longest_wait);
     let signed = said.cast_signed();
@@ -297,7 +298,7 @@ mod tests {
         }
     }
 
-    /// What the retry policy is asked.
+    /// The request that the retry policy gets.
     fn asked(fixture: &mut Fixture, ended: Ended) -> Option<RetryRequest> {
         let (flow, _) = fixture.with(|context| ended.decide(context));
         let Flow::Enter(phase) = flow else { return None };

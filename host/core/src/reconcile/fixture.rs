@@ -1,4 +1,4 @@
-//! What the tests of the phases stand on: a pass of a Machine, and a view with nothing in it but what a test puts there.
+//! Fixture for the tests of the phases: a pass of a Machine, and a view that holds only what a test puts there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,12 +29,12 @@ use crate::object::Object;
 use crate::record::Outcome;
 use crate::time::{Boot, Now, Unix};
 
-/// The finalizer of the lifecycle.
+/// The finalizer of the lifecycle policy.
 pub(super) const FINALIZER: &str = "example.com/machine";
-/// After this what `vm.clone` creates is seen.
+/// The time after which a VM that `vm.clone` creates is visible.
 pub(super) const VISIBLE_WITHIN: Duration = Duration::from_mins(1);
 
-/// A pass, and everything that its handlers may look at.
+/// A pass, and the state that its handlers may read.
 pub(super) struct Fixture {
     pub(super) frame: Frame,
     pub(super) work: Work,
@@ -49,7 +49,7 @@ pub(super) struct Fixture {
 }
 
 impl Fixture {
-    /// A pass of this Machine under these policies, with the lease held.
+    /// A pass of this Machine with these policies. The lease is held.
     pub(super) fn of(object: Value, policies: &[Role]) -> Self {
         let snapshot = Object::new(object);
         let binding = Arc::new(binding(policies));
@@ -94,7 +94,7 @@ impl Fixture {
         }
     }
 
-    /// Fills a room with what other passes do.
+    /// Fills a room with calls of other passes.
     pub(super) fn fill(&mut self, room: &Room) -> Vec<Taken> {
         let Frame {
             tenant_queue,
@@ -109,17 +109,17 @@ impl Fixture {
         taken
     }
 
-    /// A pass of a Machine that holds its finalizer, under a lifecycle policy.
+    /// A pass of a Machine that holds its finalizer, with a lifecycle policy.
     pub(super) fn new() -> Self {
         Fixture::of(machine(1, json!({})), &[Role::Lifecycle])
     }
 
-    /// What a phase makes of an event, and what it commands.
+    /// Hands an event to a phase. Returns what follows, and the commands.
     pub(super) fn on(&mut self, phase: Phase, event: PhaseEvent) -> (Flow, Vec<Command>) {
         self.with(|context| phase.on_event(event, context))
     }
 
-    /// What a handler returns, and what it commands.
+    /// Runs a handler. Returns its result, and the commands.
     pub(super) fn with<T>(&mut self, handler: impl FnOnce(&mut Context<'_>) -> T) -> (T, Vec<Command>) {
         let mut context = Context {
             view: View {
@@ -141,7 +141,7 @@ impl Fixture {
         (returned, context.commands)
     }
 
-    /// Enters a phase, and every phase that is entered from it; what is commanded is dropped, but for the last.
+    /// Enters a phase, and all phases that it enters. Returns only the commands of the last one.
     pub(super) fn enter(&mut self, phase: Phase) -> (Flow, Vec<Command>) {
         let (mut flow, mut commands) = self.on(phase, PhaseEvent::Entered);
         while let Flow::Enter(phase) = flow {
@@ -152,7 +152,7 @@ impl Fixture {
         (flow, commands)
     }
 
-    /// Hands an event to a phase that waits, and goes on until one waits again or the pass ends.
+    /// Hands an event to a waiting phase, and goes on until a phase waits again or the pass ends.
     pub(super) fn go_on(&mut self, flow: Flow, event: PhaseEvent) -> (Flow, Vec<Command>) {
         let Flow::Wait(phase) = flow else {
             panic!("nothing waits: {flow:?}")
@@ -168,7 +168,7 @@ impl Fixture {
         }
     }
 
-    /// The lifecycle returns these requests; what they create is prepared.
+    /// The lifecycle policy returns these requests, and the creates among them are prepared.
     pub(super) fn requests(&mut self, requests: Vec<Request>) -> (Flow, Vec<Command>) {
         let (mut flow, mut commands) = self.requests_unprepared(requests);
         let prepares = |command: &Command| match command {
@@ -187,13 +187,13 @@ impl Fixture {
         (flow, commands)
     }
 
-    /// The lifecycle returns these requests.
+    /// The lifecycle policy returns these requests.
     pub(super) fn requests_unprepared(&mut self, requests: Vec<Request>) -> (Flow, Vec<Command>) {
         let (flow, _) = self.enter(super::stepping::Stepping::begin(Role::Lifecycle));
         self.go_on(flow, stepped(pending(requests)))
     }
 
-    /// The lifecycle concludes with this patch, and is settled.
+    /// The lifecycle policy concludes with this patch, and is settled.
     pub(super) fn concludes(&mut self, patch: Value) -> (Flow, Vec<Command>) {
         let (flow, _) = self.enter(super::stepping::Stepping::begin(Role::Lifecycle));
         self.go_on(flow, concluded(None, conclusion(patch)))
@@ -234,7 +234,7 @@ fn held() -> Lease {
     lease
 }
 
-/// A Machine of this version that holds the finalizer; `rest` is merged into it.
+/// A Machine with this version and the finalizer. `rest` is merged into it.
 pub(super) fn machine(version: u64, rest: Value) -> Value {
     let mut value = json!({"apiVersion": "example.com/v1", "kind": "Machine", "metadata": {"namespace": "default",
         "name": "m", "uid": "u", "resourceVersion": version.to_string(), "generation": 1, "finalizers": [FINALIZER]}});
@@ -332,7 +332,7 @@ fn config_maps() -> KindGrant {
     serde_json::from_value(json!({"apiVersion": "v1", "kind": "ConfigMap"})).expect("a grant")
 }
 
-/// Asks for the ConfigMap `site` of the Machine's namespace.
+/// A question for the ConfigMap `site` in the namespace of the Machine.
 pub(super) fn config_map(latest: bool) -> Request {
     ask(Question::Object(ObjectQuery {
         object: ObjectRef {
@@ -353,7 +353,7 @@ pub(super) fn ask(question: Question) -> Request {
     Request::Ask(Ask { round: 0, question })
 }
 
-/// Asks a cloud for a VM.
+/// A question for a VM of the cloud.
 pub(crate) fn get() -> Request {
     ask(Question::Cloud(CloudCall {
         operation: "vm.get".into(),
@@ -361,12 +361,12 @@ pub(crate) fn get() -> Request {
     }))
 }
 
-/// Clones a VM of this intent.
+/// An act that clones a VM, with this intent.
 pub(crate) fn clone_of(intent: &str) -> Request {
     cloud_act("vm.clone", Some(intent))
 }
 
-/// Stops a VM.
+/// An act that stops a VM.
 pub(crate) fn stop() -> Request {
     cloud_act("vm.stop", None)
 }
@@ -379,7 +379,7 @@ fn cloud_act(operation: &str, intent: Option<&str>) -> Request {
     }))
 }
 
-/// What a retry policy is asked after so many failures in a row.
+/// The request for a retry policy after this many failures in a row.
 pub(crate) fn retry_request(class: RetryClass, attempt: u32) -> RetryRequest {
     RetryRequest {
         kind: machine_kind(),
@@ -402,12 +402,12 @@ fn machine_kind() -> Kind {
     }
 }
 
-/// A step that lacks or wants these.
+/// A step that returns these requests.
 pub(crate) fn pending(requests: Vec<Request>) -> Step {
     Step::Pending(requests.into_iter().collect())
 }
 
-/// What a step returned.
+/// The reply with this step.
 pub(super) fn stepped(step: Step) -> PhaseEvent {
     PhaseEvent::Reply(
         0,
@@ -422,7 +422,7 @@ pub(super) fn concluded(verdict: Option<Verdict>, conclusion: Conclusion) -> Pha
     stepped(Step::Concluded { verdict, conclusion })
 }
 
-/// A conclusion with this patch that rests on nothing and is settled.
+/// A conclusion with this patch that uses no journal entry and is settled.
 pub(crate) fn conclusion(patch: Value) -> Conclusion {
     Conclusion {
         patch: (!patch.is_null()).then(|| patch.to_string().as_str().into()),
@@ -437,7 +437,7 @@ pub(super) fn answer(answer: Answer) -> PhaseEvent {
     PhaseEvent::Reply(0, Reply::Answer(answer))
 }
 
-/// The API server answered.
+/// The reply of the API server with this answer.
 pub(super) fn found(answer: Answer) -> PhaseEvent {
     PhaseEvent::Reply(0, Reply::objects(answer))
 }
@@ -446,12 +446,12 @@ pub(super) fn failure(code: Code) -> Failure {
     Failure::new(code, "said the other side")
 }
 
-/// The patches of the primary among some commands.
+/// The patches of the primary among these commands.
 pub(super) fn patches(commands: &[Command]) -> Vec<&Value> {
     calls(commands).filter_map(patch).collect()
 }
 
-/// The versions of the primary that those patches ask for.
+/// The versions in the preconditions of these patches.
 pub(super) fn versions(commands: &[Command]) -> Vec<&str> {
     calls(commands).filter_map(version).collect()
 }
@@ -478,12 +478,12 @@ fn operation(call: &Call) -> Option<&str> {
     }
 }
 
-/// What came of reading for a create.
+/// The reply with the result of a preparation.
 pub(super) fn prepared(slot: usize, found: Result<Prepared, Failure>) -> PhaseEvent {
     PhaseEvent::Reply(slot, Reply::Prepared(found))
 }
 
-/// A create that has all that it needs.
+/// The result of a preparation that succeeded.
 pub(crate) fn ready() -> Prepared {
     Prepared {
         site: Site {
@@ -494,7 +494,7 @@ pub(crate) fn ready() -> Prepared {
     }
 }
 
-/// The operations of the cloud among some commands.
+/// The cloud operations among these commands.
 pub(super) fn operations(commands: &[Command]) -> Vec<&str> {
     calls(commands).filter_map(operation).collect()
 }
@@ -506,7 +506,7 @@ fn calls(commands: &[Command]) -> impl Iterator<Item = &Call> {
     })
 }
 
-/// How a pass ended: by itself, or because there was nothing left to be done.
+/// The outcome of an ended pass.
 pub(super) fn outcome(flow: &Flow) -> Option<&Outcome> {
     match flow {
         Flow::End(ended) => Some(&ended.outcome),

@@ -1,4 +1,4 @@
-//! What stays the same during a pass.
+//! The state that stays the same during a pass.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::object::Object;
 use crate::render::limit;
 use crate::time::{Boot, Now};
 
-/// What stays the same during a pass.
+/// The state that stays the same during a pass.
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub(crate) id: PassId,
@@ -20,48 +20,48 @@ pub(crate) struct Frame {
     pub(crate) tenant: Arc<str>,
     /// The fair-queueing group of the key: its binding and tenant.
     pub(crate) tenant_queue: Arc<str>,
-    /// As it was when the pass began: a swap concerns the next one.
+    /// The binding when the pass began. A later change of the binding takes effect in the next pass.
     pub(crate) binding: Arc<Binding>,
     pub(crate) started: Now,
     /// How long the key was queued before.
     pub(crate) queued: Duration,
     pub(crate) causes: Vec<Cause>,
-    /// Passes in a row before this one that ended in a failure.
+    /// The number of failed passes in a row before this one.
     pub(crate) attempt: u32,
-    /// Its bucket was empty when its turn came.
+    /// Whether the pass was delayed because the rate limit of the key had no token.
     pub(crate) slowed: bool,
-    /// The primary as it was read.
+    /// The primary as the pass read it.
     pub(crate) snapshot: Option<Object>,
     pub(crate) last: LastPass,
 }
 
-/// What the key remembers of the passes before.
+/// What a key remembers of its earlier passes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastPass {
-    /// What the last one that concluded used.
+    /// The questions that the last concluded pass used, and how their answers changed since.
     pub(crate) used: Arc<[(Questions, Dependency)]>,
-    /// Since when passes fail.
+    /// Since when the passes of the key fail.
     pub(crate) failing_since: Option<Boot>,
-    /// How long the key waited after the last pass, where that one had to be tried again.
+    /// How long the key waited after the last pass, if that pass had to be retried.
     pub(crate) waited: Option<Duration>,
 }
 
-/// A question of a role.
+/// A question, and the role that asked it.
 pub(crate) type Questions = (Role, Question);
 
-/// Something a pass looked at.
+/// An answer that a pass depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Dependency {
-    /// The grant that let it look.
+    /// The grant through which the pass asked.
     pub(crate) grant: Arc<KindGrant>,
     pub(crate) scope: Scope,
-    /// Objects that the answer counted.
+    /// The number of objects that the answer counted.
     pub(crate) count: u64,
-    /// What changed of it since it was looked at.
+    /// How the answer changed since it was given.
     pub(crate) moved: Moved,
 }
 
-/// How an answer changed: the sum of what each change took from the digests of its items, and added to them.
+/// The change of an answer: the digests of its items after each change, minus those before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Moved {
     sum: u128,
@@ -69,10 +69,10 @@ pub(crate) struct Moved {
 }
 
 impl Moved {
-    /// Something that cannot be said as a difference of digests.
+    /// A change that is known to exist, but not as a difference of digests.
     pub(crate) const SOMEHOW: Moved = Moved { sum: 1, count: 0 };
 
-    /// An item changed.
+    /// Adds the change of one item.
     pub(crate) fn by(&mut self, before: Option<u128>, after: Option<u128>) {
         let value = |digest: Option<u128>| digest.unwrap_or_default();
         self.sum = self.sum.wrapping_sub(value(before)).wrapping_add(value(after));
@@ -90,13 +90,14 @@ impl Dependency {
         }
     }
 
-    /// What changed of it is no news.
+    /// Takes the changes so far as known, so that they no longer count as changes.
     pub(crate) fn absorb(&mut self) {
         self.count = self.count.saturating_add_signed(self.moved.count);
         self.moved = Moved::default();
     }
 
-    /// Whether its question has another answer after it moved so far. A list that was too long and still is has the same.
+    /// Whether the answer of the question has changed. A list that was too long and still is too long has the same
+    /// answer.
     pub(crate) fn is_other(&self, question: &Question, moved: Moved) -> bool {
         let is_too_long = |count: u64| match question {
             Question::Objects(query) => count > limit(query),
@@ -107,7 +108,7 @@ impl Dependency {
     }
 }
 
-/// What a pass looked at, by who asked what.
+/// The answers that a pass depends on, by role and question.
 pub(super) type Dependencies = BTreeMap<Questions, Dependency>;
 
 impl Frame {
@@ -119,7 +120,8 @@ impl Frame {
         self.snapshot.as_ref().map_or("", Object::uid)
     }
 
-    /// On whose behalf the cloud is called, with the handle that the identity policy granted.
+    /// The session for calls of the cloud: on whose behalf they are made, with the handle that the identity policy
+    /// granted.
     pub(super) fn session(&self, handle: Option<&str>) -> Session {
         let cloud = self.binding.spec.cloud.as_ref();
         let namespace = self.snapshot.as_ref().and_then(Object::namespace);
@@ -132,20 +134,21 @@ impl Frame {
         }
     }
 
-    /// The finalizer that the lifecycle's manifest names.
+    /// The finalizer in the manifest of the lifecycle policy.
     pub(super) fn finalizer(&self) -> Option<&str> {
         let policy = self.binding.policy(Role::Lifecycle)?;
         policy.manifest.finalizer.as_deref()
     }
 
-    /// The longest that an operation of the binding's cloud takes.
+    /// The longest time that an operation of the binding's cloud takes.
     pub(super) fn longest(&self, operation: &str) -> Duration {
         let operation = self.binding.catalogue.operations.get(operation);
         operation.map_or(super::CLUSTER_LONGEST, |operation| operation.longest)
     }
 }
 
-/// What a binding watches of its own kind: one scope, or one for each namespace that the host was started for.
+/// The scopes in which a binding watches its governed kind: one, or one for each namespace that the host was started
+/// for.
 pub(crate) fn primary_scopes(binding: &Binding) -> Vec<Scope> {
     match (&binding.spec.governs.namespace, &binding.namespaces) {
         (None, Some(namespaces)) => namespaces
@@ -156,7 +159,7 @@ pub(crate) fn primary_scopes(binding: &Binding) -> Vec<Scope> {
     }
 }
 
-/// The one of [`primary_scopes`] that shows this place.
+/// The scope among [`primary_scopes`] that holds this object.
 pub(crate) fn primary_scope(binding: &Binding, place: &ObjectKey) -> Scope {
     match (&binding.spec.governs.namespace, &binding.namespaces) {
         (None, Some(_)) => scope_in(binding, place.namespace.as_deref()),
@@ -164,7 +167,8 @@ pub(crate) fn primary_scope(binding: &Binding, place: &ObjectKey) -> Scope {
     }
 }
 
-/// Whether a binding governs objects at this place, as far as it alone decides.
+/// Whether a binding governs objects with this namespace and name. Other bindings of the same kind are not considered
+/// here.
 pub(crate) fn reaches(binding: &Binding, place: &ObjectKey) -> bool {
     let governs = &binding.spec.governs;
     let here = place.namespace.as_deref();

@@ -1,7 +1,7 @@
-//! `status.pending`: what stands there of creates that may have been performed.
+//! Reads and edits `status.pending`: entries for creates that may have been performed.
 //!
-//! An entry that this host cannot read (another version's, or not an entry at all) is kept as it is. Nobody knows what it
-//! announces, so nothing is created on its object until it is gone.
+//! An entry that this host cannot read (an entry of a newer version, or no entry at all) is kept unchanged. Nobody
+//! knows which create it announces, so the host creates nothing for this object until the entry is removed.
 
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -12,23 +12,23 @@ use crate::object::Object;
 /// The entries of one object, in their order.
 pub(super) struct Pending {
     entries: Vec<Standing>,
-    /// Something stands there that is no list.
+    /// The value of `status.pending` if it is not a list.
     other: Option<Value>,
 }
 
 struct Standing {
     raw: Value,
-    /// Or why it cannot be read.
+    /// The entry, or why it cannot be read.
     read: Result<PendingEntry, String>,
 }
 
 impl Pending {
-    /// What an object's `status.pending` holds.
+    /// Reads the `status.pending` of an object.
     pub(super) fn of(object: &Object) -> Self {
         Pending::standing(object.at("status.pending"))
     }
 
-    /// What `status.pending` holds where this stands.
+    /// Reads a value of `status.pending`.
     pub(super) fn standing(stands: Option<Value>) -> Self {
         let (entries, other) = match stands {
             Some(Value::Array(entries)) => (entries, None),
@@ -44,14 +44,14 @@ impl Pending {
         }
     }
 
-    /// The entries that can be read.
+    /// The entries that this host can read.
     pub(super) fn entries(&self) -> impl Iterator<Item = &PendingEntry> {
         self.entries
             .iter()
             .filter_map(|standing| standing.read.as_ref().ok())
     }
 
-    /// What cannot be read, and why; none if all can.
+    /// The first element that this host cannot read, and why; `None` if it can read all.
     pub(super) fn unreadable(&self) -> Option<String> {
         if self.other.is_some() {
             return Some("status.pending is not a list".into());
@@ -63,12 +63,13 @@ impl Pending {
         Some(wrong)
     }
 
-    /// Whether an entry stands whose outcome is not known.
+    /// Whether there is an entry whose outcome is not known.
     pub(super) fn is_open(&self, is_resolved: impl Fn(&PendingEntry) -> bool) -> bool {
         self.unreadable().is_some() || self.entries().any(|entry| !is_resolved(entry))
     }
 
-    /// What is left of the entries, as `keep` says of each, and new ones: `null` where nothing is. What cannot be read stays.
+    /// The list after a write: the entries as `keep` returns them, and the new ones; `null` if no entry is left.
+    /// Unreadable elements always stay.
     pub(super) fn left(
         &self,
         keep: impl Fn(&PendingEntry) -> Option<PendingEntry>,

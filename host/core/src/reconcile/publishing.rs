@@ -1,4 +1,4 @@
-//! Publishing: what the pass concluded is written in parts, rebased where nobody else wrote the same values.
+//! Publishing: writes the conclusion in parts, and rebases it after a conflict if nobody else wrote the same values.
 
 mod conditions;
 #[cfg(test)]
@@ -24,36 +24,36 @@ use crate::tree::Tree;
 pub(super) use conditions::has_conditions;
 use conditions::{HostCondition, set_host_conditions};
 
-/// Rebases of one publication before it counts as failed: an object that changes faster than it can be written.
+/// The most rebases of one publication. It limits the work on an object that changes faster than it can be written.
 const REBASES: u32 = 8;
-/// Characters of a message in an Event or a condition.
+/// The most characters in the message of an Event or a condition.
 pub(crate) const MESSAGE: usize = 1_024;
-/// Characters of the reason of an Event.
+/// The most characters in the reason of an Event.
 const REASON: usize = 128;
 
-/// A publication on its way to the cluster.
+/// The state of a publication.
 #[derive(Debug)]
 pub(crate) struct Publishing {
     what: Publication,
     now: PublishStep,
 }
 
-/// What is published.
+/// The content of a publication.
 #[derive(Debug)]
 struct Publication {
     ended: Ended,
-    /// None where the primary is absent, or when every part stands.
+    /// `None` if the primary is absent.
     edits: Option<Edits>,
-    /// What stands in the way of this object.
+    /// The host's conditions for this object.
     conditions: Vec<HostCondition>,
     rebases: u32,
     pending: Drops,
 }
 
-/// Which entries of `status.pending` a publication takes away.
+/// The entries that a publication removes from `status.pending`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Drops {
-    /// A pass without a conclusion leaves its entries to the next one.
+    /// A pass without a conclusion leaves all entries to the next pass.
     None,
     Resolved,
     All,
@@ -62,7 +62,7 @@ enum Drops {
 #[derive(Clone, Copy, Debug)]
 enum PublishStep {
     Writing(Part, Gate),
-    /// After a conflict, or a write of which nobody knows what it did.
+    /// The pass reads the primary again, after a conflict or a write with an unknown effect.
     Rereading(Part),
 }
 
@@ -72,12 +72,12 @@ pub(crate) struct Ended {
     pub(crate) outcome: Outcome,
     pub(crate) next: Option<Next>,
     pub(crate) events: Vec<Event>,
-    /// The primary before it was rebased on what no pass has seen.
+    /// The primary before this publication was rebased on a change that no pass has seen.
     pub(crate) unseen: Option<Object>,
 }
 
 impl Ended {
-    /// A pass that has nothing more to say.
+    /// An ended pass without Events and without a wish for its next pass.
     pub(crate) fn plain(outcome: Outcome) -> Self {
         Ended {
             outcome,
@@ -87,7 +87,7 @@ impl Ended {
         }
     }
 
-    /// The pass ends in another way than it was to. A fault stays one, whatever becomes of its condition.
+    /// Changes the outcome of the pass. A fault remains a fault, even if its condition could not be written.
     fn instead(self, outcome: Outcome) -> Self {
         match self.outcome {
             Outcome::Faulted | Outcome::Bug(_) => self,
@@ -143,7 +143,7 @@ impl Publishing {
         })
     }
 
-    /// Publishes what the host has to say of an object whose policy broke its contract, and nothing else.
+    /// Publishes a fault of a policy as a condition and an Event, and changes nothing else.
     pub(super) fn fault(message: String, context: &Context<'_>) -> Phase {
         Publishing::begin(Publication {
             ended: Ended {
@@ -154,7 +154,7 @@ impl Publishing {
         })
     }
 
-    /// Publishes that this host met an event that its rules do not foresee.
+    /// Publishes a defect of this host as a condition.
     pub(crate) fn bug(message: String, frame: &Frame) -> Phase {
         Publishing::begin(Publication {
             ended: Ended::plain(Outcome::Bug(message.clone())),
@@ -169,7 +169,7 @@ impl Publishing {
 
     pub(super) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
         match (self.now, event) {
-            // A write-ahead of this pass met a conflict: what is known would meet it again.
+            // An earlier write of this pass met a conflict. A write with the known version would meet it again.
             (PublishStep::Writing(part, Gate::Due), PhaseEvent::Entered) if context.is_behind() => {
                 self.read_again(part, context)
             }
@@ -197,7 +197,7 @@ impl Publishing {
         matches!(self.now, PublishStep::Writing(_, Gate::Waiting))
     }
 
-    /// Ends the pass in another way than it was to.
+    /// Ends the pass with another outcome.
     fn end(self, outcome: Outcome) -> Flow {
         Flow::End(self.what.ended.instead(outcome))
     }
@@ -207,7 +207,7 @@ impl Publishing {
         Flow::Enter(Phase::Publishing(self))
     }
 
-    /// Writes the first part from this one on that does not stand yet; ends the pass when all do.
+    /// Writes the next part that is not written yet. Ends the pass when all parts are written.
     fn write(mut self, part: Part, context: &mut Context<'_>) -> Flow {
         let unix = context.view.now.unix;
         let (Some(current), Some(_)) = (&context.work.current, &self.what.edits) else {
@@ -241,7 +241,7 @@ impl Publishing {
         Flow::End(self.what.ended)
     }
 
-    /// A part is written, or is not.
+    /// Handles the result of a write.
     fn written(self, part: Part, found: Found, context: &mut Context<'_>) -> Flow {
         match context.primary_written(WritePurpose::Publish(part), found) {
             Ok(()) => {
@@ -264,7 +264,7 @@ impl Publishing {
         let Some(current) = &context.work.current else {
             return self.end(Outcome::Discarded(Discard::Gone));
         };
-        // What is not this host's any more is not looked at to be written either.
+        // Without the lease the host must not write, so it does not read either.
         if !context.view.lease.is_held(context.view.now) && context.is_guarded(Guard::Fencing) {
             return Flow::Finish(Finished::plain(Outcome::LeaseLost));
         }
@@ -278,8 +278,8 @@ impl Publishing {
         Flow::Wait(Phase::Publishing(self))
     }
 
-    /// Compares what was written with what the API server answered. What it did not keep is shown on the binding once, and
-    /// just that is not written again.
+    /// Compares the answer of the API server with the written object. Values that the API server did not keep are
+    /// reported on the binding, and exactly these values are not written again.
     fn compare(&self, part: Part, context: &mut Context<'_>) {
         let Some(answer) = context.work.current.clone() else {
             return;
@@ -296,7 +296,8 @@ impl Publishing {
         };
     }
 
-    /// After a conflict: what stands now decides whether the publication is rebased, thinned or given up.
+    /// After a conflict, compares the edits with the present object. The publication is rebased, loses the edits
+    /// that conflict, or is discarded.
     fn on_reread(mut self, part: Part, found: Found, context: &mut Context<'_>) -> Flow {
         let fresh = match found.map(|mut found| found.pop()) {
             Ok(Some(fresh)) => fresh,
@@ -308,7 +309,7 @@ impl Publishing {
             return self.end(Outcome::Discarded(Discard::Replaced));
         }
         let is_news = self.is_news(part, &fresh, context);
-        // What was read here is newer than what the watch showed: no pass may see less.
+        // This object may be newer than the watch. A later pass must not see an older one.
         context.command(Command::Saw(fresh.clone()));
         let before = context.work.current.replace(fresh.clone());
         context.work.behind = None;
@@ -342,7 +343,7 @@ impl Publishing {
         self.enter(part)
     }
 
-    /// Whether a version that was read after a failed write holds more than that write, which may have been performed.
+    /// Whether the object contains changes beyond the failed write. That write may have been performed.
     fn is_news(&self, part: Part, fresh: &Object, context: &Context<'_>) -> bool {
         let Some(current) = &context.work.current else {
             return true;
@@ -361,7 +362,7 @@ impl Publishing {
         fresh.version() != current.version() && !Object::new(written.into_value()).says_the_same(fresh)
     }
 
-    /// The object is gone: for the removal of its last finalizer that is success.
+    /// Handles a missing object. After the removal of the last finalizer, that is success.
     fn vanished(self, part: Part, context: &mut Context<'_>) -> Flow {
         if let Some(current) = &context.work.current {
             let current = current.clone();
@@ -375,7 +376,7 @@ impl Publishing {
 }
 
 impl Publication {
-    /// Nothing but a condition of the host.
+    /// A publication that only sets a condition of the host.
     fn of_host(frame: &Frame, condition: HostCondition) -> Self {
         Publication {
             ended: Ended::plain(Outcome::Published),
@@ -386,14 +387,15 @@ impl Publication {
         }
     }
 
-    /// What the primary shall look like: the policies' edits, the pending entries that stand, the host's conditions.
+    /// The object after the publication: the edits of the policies, the remaining entries, and the host's
+    /// conditions.
     fn desired(&self, now: &Value, frame: &Frame, work: &Work, unix: Unix) -> Value {
         let mut desired = Tree::new(match &self.edits {
             Some(edits) => edits.onto(now),
             None => now.clone(),
         });
         let pending = Pending::standing(projection::get(now, "status.pending").cloned());
-        // A list that somebody emptied is left as it is.
+        // Entries that another writer removed stay removed.
         if self.pending != Drops::None && pending.entries().next().is_some() {
             let keep = |entry: &PendingEntry| {
                 let gone = self.pending == Drops::All || work.is_resolved(entry);
@@ -411,12 +413,13 @@ impl Publication {
     }
 }
 
-/// An entry in doubt, with the time for which hosts have known of it, in quarters of what has to pass before what it
-/// announces is seen: that is at most four writes, and spares another host most of the wait.
+/// An entry in doubt, with the time for which hosts have known of it. The time is rounded down to quarters of the
+/// time after which the create is visible: so it costs at most four writes, and saves the next host most of the wait.
 fn with_time_waited(entry: &PendingEntry, frame: &Frame, work: &Work) -> PendingEntry {
     let operation = frame.binding.catalogue.operations.get(&entry.operation);
     let quarter = operation.map_or(0, |operation| millis(operation.visible_within).div_ceil(4));
-    // As of the begin of the pass: it is compared with what was written of it.
+    // The time is measured at the beginning of the pass, so that every part of the publication computes the same
+    // value.
     let waited = |known: &Known| millis(known.waited(frame.started.boot));
     let waited = work.known.get(&entry.key).map_or(0, waited);
     let quarters = waited.checked_div(quarter).unwrap_or(0).min(4);
@@ -440,20 +443,21 @@ fn warning(reason: &str, message: String) -> Event {
     }
 }
 
-/// Whether a part needs nothing but what the API server did not keep the last time.
+/// Whether a part consists only of changes that the API server did not keep the last time.
 fn is_futile(part: Part, now: &Value, desired: &Value, work: &Work) -> bool {
     work.futile.get(&part).is_some_and(|left| {
         merge::change(part, now, desired).is_some_and(|change| projection::digest(&change) == *left)
     })
 }
 
-/// The edits of a patch, where there is something to be edited.
+/// The edits of a patch; `None` if the object is absent.
 fn edits(frame: &Frame, patch: Value) -> Option<Edits> {
     let snapshot = frame.snapshot.as_ref()?;
     Some(Edits::new(snapshot.tree(), patch))
 }
 
-/// Keeps the lifecycle's finalizer while a create may have happened that nobody accounted for: says if it had to.
+/// Keeps the finalizer of the lifecycle policy while a create may have happened whose outcome is unknown. Returns
+/// whether it changed the patch.
 fn keeps_finalizer(frame: &Frame, work: &Work, patch: &mut Value) -> bool {
     let (Some(snapshot), Some(current), Some(finalizer)) =
         (&frame.snapshot, &work.current, frame.finalizer())
@@ -483,7 +487,7 @@ fn keeps_finalizer(frame: &Frame, work: &Work, patch: &mut Value) -> bool {
     }
 }
 
-/// The identity's patch, and the lifecycle's finalizer removed.
+/// The patch of the identity policy, with the lifecycle's finalizer removed.
 fn without_finalizer(frame: &Frame, patch: Value) -> Value {
     let mut patch = Tree::new(patch);
     if let (Some(snapshot), Some(finalizer)) = (&frame.snapshot, frame.finalizer()) {

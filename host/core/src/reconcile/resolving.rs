@@ -1,4 +1,4 @@
-//! Resolving: the cloud is asked what came of each create that the pass found in doubt.
+//! Resolving: asks the cloud for the outcome of each create that the pass found in doubt.
 
 use super::pending::Pending;
 use super::stepping::Stepping;
@@ -9,7 +9,7 @@ use crate::contract::{Resolution, Role};
 use crate::controller::Guard;
 use crate::time::Boot;
 
-/// The cloud is asked for every entry at once.
+/// The state while the cloud is asked, for all entries at once.
 #[derive(Debug, Default)]
 pub(crate) struct Resolving {
     /// When the cloud was asked.
@@ -24,7 +24,7 @@ impl Resolving {
                 ask(context);
             }
             PhaseEvent::Reply(slot, Reply::Resolved(resolution)) => self.resolved(slot, resolution, context),
-            // A failure to look, or no answer in time: nobody knows.
+            // After a failure, or without an answer in time, the outcome is unknown.
             PhaseEvent::Reply(slot, Reply::Answer(Err(failure))) => {
                 self.resolved(slot, Resolution::Unknown(failure.to_string()), context);
             }
@@ -55,8 +55,8 @@ impl Resolving {
         context.work.found[slot].fate = Fate::Resolved(resolution);
     }
 
-    /// Whether hosts have known of an entry for so long that what it announced would be seen by now. The adapter counts by
-    /// unix time, which jumps; a clock that does not is asked as well.
+    /// Whether hosts have known of an entry for so long that its create would be visible by now. The adapter
+    /// measures that in Unix time, which can jump, so the host measures it again with a clock that cannot.
     fn would_be_visible(&self, entry: &PendingEntry, context: &Context<'_>) -> bool {
         let known = context.work.known.get(&entry.key);
         let operation = context.frame.binding.catalogue.operations.get(&entry.operation);
@@ -67,7 +67,7 @@ impl Resolving {
     }
 }
 
-/// Asks the cloud for every entry, unless this process wrote it and never sent what it announces.
+/// Asks the cloud for every entry, except for entries whose create this process certainly never sent.
 fn ask(context: &mut Context<'_>) {
     let pending = context.work.current.as_ref().map(Pending::of);
     let entries: Vec<PendingEntry> = pending.iter().flat_map(Pending::entries).cloned().collect();
@@ -206,7 +206,7 @@ mod tests {
             fixture.now = at(0) + asked_at;
             let phase = start(&fixture.frame);
             let (flow, _) = fixture.enter(phase);
-            // What counts is when the cloud was asked, not when it answered.
+            // The time at which the cloud was asked counts, not the time of its answer.
             fixture.now = fixture.now + VISIBLE_WITHIN;
             fixture.go_on(flow, settled(0, Resolution::Absent));
             assert_eq!(

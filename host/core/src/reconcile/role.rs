@@ -1,4 +1,4 @@
-//! The steps of one role: its journal, and what it has used so far.
+//! The steps of one role: its journal, and its use of limits so far.
 
 use std::collections::BTreeSet;
 
@@ -15,9 +15,9 @@ use crate::object::Object;
 use crate::record::RoleRecord;
 use crate::{grants, merge};
 
-/// Bytes of a note: it is an edge's id, or a word like it.
+/// The largest size of a note in bytes. A note is the id of an edge, or a short word.
 const NOTE: usize = 1_024;
-/// Bytes that a failure counts in a journal.
+/// The bytes that a failure counts in a journal.
 const FAILURE: u64 = 64;
 
 /// The steps of one role.
@@ -29,11 +29,11 @@ pub(super) struct RoleRun {
     pub(super) journal: Vec<Entry>,
     pub(super) journal_bytes: u64,
     pub(super) request_bytes: u64,
-    /// What it is handed as in doubt.
+    /// The creates in doubt that the policy is told of.
     pub(super) pending: Vec<ActInDoubt>,
-    /// Handles that its asks for credentials answered.
+    /// The handles that the cloud returned for the role's credential questions.
     pub(super) handles: BTreeSet<String>,
-    /// What the last pass used is in the journal, as far as a watch knows it.
+    /// Whether the answers that the last pass used are in the journal already.
     pub(super) prefetched: bool,
 }
 
@@ -52,7 +52,7 @@ impl RoleRun {
         }
     }
 
-    /// Creates in doubt, as the lifecycle is told of them.
+    /// The creates in doubt, in the form in which the lifecycle policy gets them.
     pub(super) fn in_doubt(work: &Work) -> Vec<ActInDoubt> {
         let told = |found: &super::Entry| ActInDoubt {
             operation: found.entry.operation.clone(),
@@ -75,7 +75,7 @@ impl RoleRun {
         })
     }
 
-    /// Appends an answer. A failure says of what it is, so that whoever hands it on does, too.
+    /// Appends an answer. A failure names its request, so that the failure stays clear when a policy passes it on.
     pub(super) fn append(&mut self, request: Request, answer: Result<Json, Failure>) {
         let answer = answer.map_err(|failure| failure.of(request.operation()));
         self.request_bytes = self.request_bytes.saturating_add(request.bytes());
@@ -83,7 +83,7 @@ impl RoleRun {
         self.journal.push(Entry { request, answer });
     }
 
-    /// A conclusion, or how it breaks the contract. Whatever its role does afterwards, it is this role's fault.
+    /// Checks a conclusion. An error is a fault of this role, before another role runs.
     pub(super) fn checked(
         &self,
         frame: &Frame,
@@ -126,7 +126,7 @@ impl RoleRun {
         }
     }
 
-    /// What is wrong with a verdict, or with none.
+    /// Why a verdict, or a missing verdict, is wrong.
     fn misjudged(&self, frame: &Frame, verdict: Option<&Verdict>) -> Option<&'static str> {
         let is_deleting = frame.snapshot.as_ref().is_some_and(Object::is_deleting);
         match (self.role, verdict) {
@@ -143,7 +143,8 @@ impl RoleRun {
         }
     }
 
-    /// Whether an act was made and is not among what the conclusion rests on.
+    /// Why the conclusion is wrong if it leaves out an act of its journal: an act must be among the entries that a
+    /// conclusion uses.
     fn unused_act(&self, used: &[u32]) -> Option<String> {
         let used: BTreeSet<usize> = used.iter().map(|index| *index as usize).collect();
         if let Some(index) = used.iter().find(|index| **index >= self.journal.len()) {
@@ -162,13 +163,13 @@ impl RoleRun {
         ))
     }
 
-    /// The pass ends in the middle of this role: the recording says what it did so far.
+    /// Records what the role did so far when the pass ends early.
     pub(super) fn leave(self, frame: &Frame, work: &mut Work) {
         let record = self.record(frame, None, None, None);
         work.roles.push(record);
     }
 
-    /// What the role did, for the recording.
+    /// The recording of the role.
     pub(super) fn record(
         self,
         frame: &Frame,

@@ -1,4 +1,4 @@
-//! Stepping: a policy is called, again and again until it concludes.
+//! Stepping: calls a policy, again and again until it concludes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,12 +31,12 @@ impl Stepping {
         })
     }
 
-    /// The pass ends while the policy computes.
+    /// Records the role when the pass ends during a step.
     pub(super) fn leave(self, frame: &Frame, work: &mut Work) {
         self.run.leave(frame, work);
     }
 
-    /// The next step of a role whose requests are answered.
+    /// The next step of a role, after its requests are answered.
     pub(super) fn again(run: RoleRun) -> Flow {
         Flow::Enter(Phase::Stepping(Stepping { run }))
     }
@@ -68,8 +68,8 @@ impl Stepping {
         }
     }
 
-    /// What the last pass used is in the journal from the start, where a watch knows it: most passes then take one step.
-    /// Long lists are left, to be asked for first.
+    /// Enters the answers that the last pass used into the journal, where a watch has them, so that most passes take
+    /// one step. Returns the questions with long lists: a thread must render them first.
     fn prefetch(&mut self, context: &mut Context<'_>) -> Vec<Ask> {
         self.run.prefetched = true;
         if self.run.role == Role::Lifecycle {
@@ -242,7 +242,7 @@ fn is_latest(question: &Question) -> bool {
     }
 }
 
-/// A binding that has only an identity policy: its conclusion is the pass's.
+/// Ends the pass of a binding that has only an identity policy: the conclusion of that policy is published.
 fn without_lifecycle(context: &mut Context<'_>) -> Flow {
     match context.work.judged.take() {
         Some(concluded) => Flow::Enter(Publishing::conclusion(concluded, Outcome::Published, context)),
@@ -267,7 +267,7 @@ mod tests {
         })
     }
 
-    /// What the first step of a lifecycle comes to.
+    /// The fault of a lifecycle policy that returns this first step.
     fn first(step: Step) -> Option<FaultKind> {
         let mut fixture = Fixture::new();
         let (flow, _) = fixture.enter(Stepping::begin(Role::Lifecycle));
@@ -309,12 +309,12 @@ mod tests {
         fixture.bind(|binding| binding.spec.limits.pass_fuel = 0);
         let (_, commands) = fixture.concludes(json!(null));
         assert_eq!(fault(&commands), Some(FaultKind::OutOfFuel));
-        // Its one step takes one.
+        // The single step needs one unit of fuel.
         fixture.bind(|binding| (binding.spec.limits.pass_fuel, binding.spec.limits.steps) = (1, 1));
         fixture.work.roles.clear();
         let (_, commands) = fixture.concludes(json!(null));
         assert_eq!(fault(&commands), None);
-        // A journal may be full.
+        // A journal may hold exactly as many entries as its limit.
         let mut fixture = Fixture::new();
         fixture.bind(|binding| binding.spec.limits.entries = 1);
         let (flow, _) = fixture.requests(vec![get()]);
@@ -415,7 +415,7 @@ mod tests {
         assert_eq!(outcome(&flow), Some(&Outcome::Faulted));
     }
 
-    /// The identity policy of a Machine asks for a credential and says this; what follows from that.
+    /// The identity policy of a Machine asks for a credential and then returns this verdict. Returns what follows.
     fn identity_says(
         verdict: Verdict,
         conclusion: Conclusion,
@@ -437,7 +437,7 @@ mod tests {
         identity_says(verdict, conclusion(json!(null)), rest)
     }
 
-    /// It wants `status.identity` to be `x`, and to look again in a minute.
+    /// The identity policy sets `status.identity` to `x` and asks for a pass in a minute.
     fn identified(verdict: Verdict) -> (Fixture, Flow, Vec<Command>) {
         let says = Conclusion {
             next: Next::After(60_000),
@@ -459,7 +459,7 @@ mod tests {
 
     #[test]
     fn the_fuel_of_a_pass_is_that_of_all_its_roles() {
-        // Two steps of its identity and one of its lifecycle take one each.
+        // Two steps of the identity policy and one of the lifecycle policy need one unit each.
         for (fuel, expected) in [(3, None), (2, Some(FaultKind::OutOfFuel))] {
             let (mut fixture, flow, _) = judged(Verdict::Granted("h".into()), json!({}));
             fixture.bind(|binding| binding.spec.limits.pass_fuel = fuel);

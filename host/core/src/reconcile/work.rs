@@ -1,4 +1,4 @@
-//! What a pass gathers.
+//! The state that a pass collects while it runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,39 +21,42 @@ use crate::time::Boot;
 
 use super::{Command, Context};
 
-/// What a pass gathers.
+/// The state that a pass collects while it runs.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
-    /// The primary as this pass knows it: the snapshot with its own writes.
+    /// The primary as this pass knows it: the snapshot, changed by the pass's own writes.
     pub(crate) current: Option<Object>,
-    /// What the identity policy granted.
+    /// The handle that the identity policy granted.
     pub(crate) handle: Option<String>,
     /// The roles that have ended.
     pub(crate) roles: Vec<RoleRecord>,
-    /// What the identity concluded, to be published with the rest.
+    /// The conclusion of the identity policy. It is published together with the conclusion of the lifecycle policy.
     pub(crate) judged: Option<Concluded>,
     pub(crate) dependencies: Dependencies,
-    /// What it looked at, used or not.
+    /// The scopes that the pass asked for, whether it used the answers or not.
     pub(crate) looked_at: BTreeSet<Scope>,
-    /// What watches showed meanwhile of what it used, by scope, uid and version: it may be somebody else's.
+    /// Versions of objects that the pass used and that watches showed during the pass, by scope, uid and version.
+    /// Some may come from this pass, others from other writers.
     pub(crate) shown: BTreeSet<(Scope, String, ResourceVersion)>,
-    /// The object that a watch showed last of what it used.
+    /// The last changed object among those that the pass used.
     pub(crate) moved_by: Option<ObjectRef>,
     pub(crate) writes: Vec<WriteRecord>,
-    /// The version that a write did not find any more, or may have replaced: nobody has read the primary since.
+    /// The version of the primary on which a write failed or had an unknown result, if the pass has not read the
+    /// primary since.
     pub(crate) behind: Option<ResourceVersion>,
-    /// Whether anything may have been changed by this pass outside its primary.
+    /// Whether this pass may have changed anything outside its primary.
     pub(crate) acted: bool,
     /// The entries that stood in `status.pending` when the pass began, in their order.
     pub(crate) found: Vec<Entry>,
     /// The entries that this pass wrote.
     pub(crate) entered: Vec<Entry>,
-    /// What stands in `status.pending` that this host cannot read.
+    /// Why this host cannot read an element of `status.pending`, if there is such an element.
     pub(crate) unreadable: Option<String>,
-    /// What this process knows of each entry, by its key. It goes back to the key of the pass at every end.
+    /// What this process knows of each entry, by the key of the entry. It is handed back to the key of the pass
+    /// whenever the pass ends.
     pub(crate) known: BTreeMap<String, Known>,
-    /// Of each part of the last publication what the API server did not keep: writing just that again is of no use. It
-    /// goes back to the key of the pass, too.
+    /// For each part of the last publication, the digest of the changes that the API server did not keep. Writing
+    /// exactly these changes again is useless. This is handed back to the key of the pass, too.
     pub(crate) futile: BTreeMap<Part, Digest>,
 }
 
@@ -64,36 +67,36 @@ pub(crate) struct Entry {
     pub(crate) fate: Fate,
 }
 
-/// What came of a create.
+/// The outcome of a create.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Fate {
-    /// Nobody has said yet.
+    /// Not known yet.
     Open,
-    /// The cloud said, when it was asked.
+    /// The cloud answered when the pass asked for the outcome.
     Resolved(Resolution),
-    /// Its act was answered: it was performed, or changed nothing.
+    /// The act was answered: it was performed, or changed nothing.
     Answered,
-    /// Its act never left this host.
+    /// The act never left this host.
     NeverSent,
 }
 
 impl Fate {
-    /// Whether the entry may go.
+    /// Whether the outcome is known, so that the entry may be removed.
     pub(super) fn is_known(&self) -> bool {
         !matches!(self, Fate::Open | Fate::Resolved(Resolution::Unknown(_)))
     }
 }
 
-/// What a process knows of a pending entry. It dies with the process: another one has to ask the cloud.
+/// What this process knows of a pending entry. Another process does not know it and must ask the cloud.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
-    /// Since when this process does.
+    /// Since when this process knows of the entry.
     pub(super) since: Boot,
-    /// For how long other processes knew of it before.
+    /// How long other processes knew of the entry before.
     pub(super) before: Duration,
-    /// Whether it was this process that wrote it,
+    /// Whether this process wrote the entry.
     pub(crate) written_here: bool,
-    /// and whether it sent what the entry announces.
+    /// Whether this process sent the create that the entry announces.
     pub(crate) sent: bool,
 }
 
@@ -101,12 +104,12 @@ pub(crate) struct Known {
 #[derive(Debug)]
 pub(crate) struct Concluded {
     pub(super) conclusion: Conclusion,
-    /// Its patch; an empty object where it has none.
+    /// The patch of the conclusion; an empty object if it has none.
     pub(super) patch: Value,
 }
 
 impl Known {
-    /// An entry that was there already.
+    /// An entry that another process, or an earlier pass of this one, wrote.
     pub(super) fn seen(now: Boot, before: Duration) -> Self {
         Known {
             since: now,
@@ -124,12 +127,13 @@ impl Known {
         }
     }
 
-    /// For how long hosts have known of it.
+    /// How long hosts have known of the entry.
     pub(super) fn waited(self, now: Boot) -> Duration {
         (now - self.since).saturating_add(self.before)
     }
 
-    /// Whether it announces what nobody ever sent: another process, or this one before it crashed, may have.
+    /// Whether the announced create was certainly never sent. That is certain only for entries of this process:
+    /// another process, or this host before a crash, may have sent the creates of all others.
     pub(super) fn never_sent(self) -> bool {
         self.written_here && !self.sent
     }
@@ -142,20 +146,20 @@ impl Work {
         entries.any(|known| known.entry.key == entry.key && known.fate.is_known())
     }
 
-    /// What the pass was handed of which nobody can say what came of it.
+    /// The entries that the pass found and whose outcome is still unknown.
     pub(super) fn in_doubt(&self) -> impl Iterator<Item = &PendingEntry> {
         let open = self.found.iter().filter(|found| !found.fate.is_known());
         open.map(|found| &found.entry)
     }
 
-    /// Whether the pass was handed a create that happened or may have happened.
+    /// Whether the pass found an entry whose create happened or may have happened.
     pub(super) fn was_in_doubt(&self) -> bool {
         let absent =
             |entry: &Entry| matches!(entry.fate, Fate::NeverSent | Fate::Resolved(Resolution::Absent));
         self.unreadable.is_some() || !self.found.iter().all(absent)
     }
 
-    /// The locks that were busy when a role asked for them, in the order in which it did.
+    /// The locks that were busy, in the order in which the roles asked for them.
     pub(crate) fn busy_locks(&self) -> Vec<String> {
         let journal = self.roles.iter().flat_map(|role| &role.journal);
         let busy = |entry: &JournalEntry| match (&entry.request, &entry.answer) {
@@ -168,7 +172,7 @@ impl Work {
         journal.filter_map(busy).collect()
     }
 
-    /// Notes what came of an entry that this pass wrote.
+    /// Stores the outcome of an entry that this pass wrote.
     pub(super) fn resolve_entered(&mut self, key: &str, fate: Fate) {
         if let Some(entry) = self.entered.iter_mut().find(|entry| entry.entry.key == key) {
             entry.fate = fate;
@@ -177,7 +181,7 @@ impl Work {
 }
 
 impl Context<'_> {
-    /// What a write of the primary asks for: that it is still the version that the pass knows.
+    /// The precondition of a write of the primary: the version that the pass knows.
     pub(super) fn precondition(&self, current: &Object) -> Precondition {
         let mut precondition = current.precondition();
         if !self.is_guarded(Guard::Precondition) {
@@ -186,9 +190,10 @@ impl Context<'_> {
         precondition
     }
 
-    /// Takes in what a write of the primary left: into the cache, so that its echo is no news.
+    /// Records a write of the primary. Its result enters the cache, so that the watch event of the same write does
+    /// not enqueue the key.
     pub(super) fn primary_written(&mut self, purpose: WritePurpose, found: Found) -> Result<(), Failure> {
-        // A write answers with what it wrote.
+        // A successful write answers with the object that it wrote.
         let answer = found.and_then(|mut found| {
             let gone = || Failure::new(Code::NotFound, "it is gone");
             found.pop().ok_or_else(gone)

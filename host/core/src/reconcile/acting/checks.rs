@@ -1,4 +1,4 @@
-//! Which acts may be performed, and which were already.
+//! Checks whether an act may be performed, and whether it was performed before.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::reconcile::pending::Pending;
 use crate::reconcile::publishing::has_conditions;
 use crate::reconcile::work::Fate;
 
-/// Whether an act is granted, and its primary still holds what has to stand while anything is done for it.
+/// Whether an act is granted, and whether the primary still holds the finalizer that must protect it.
 pub(super) fn check_act(act: &Act, role: Role, context: &Context<'_>) -> Result<(), Refusal> {
     let primary = context.frame.snapshot.as_ref();
     let grant = grants::check_act(&context.frame.binding, role, primary, act)?;
@@ -36,7 +36,7 @@ pub(super) fn check_act(act: &Act, role: Role, context: &Context<'_>) -> Result<
     Ok(check_finalizer(context)?)
 }
 
-/// Whether an object that is reached by its relation stands in that relation.
+/// Whether the object of an act has the relation to the primary that the grant requires.
 fn check_relation(
     grant: &KindGrant,
     object: &ObjectRef,
@@ -47,7 +47,7 @@ fn check_relation(
         return Ok(());
     }
     let (kind, name) = (&object.kind.kind, &object.name);
-    // What nobody has seen, or is another object by now, may stand in any relation.
+    // An object that is not in the cache, or has another uid by now, may have any relation.
     let Some(other) = context.view.cache.newest(&object.kind, &ObjectKey::from(object)) else {
         let message = format!("{kind} {name} was not looked at: nobody knows whose it is");
         return Err(Failure::new(Code::Unavailable, message).into());
@@ -63,8 +63,8 @@ fn check_relation(
     )?)
 }
 
-/// Whether a patch of another object leaves the conditions of hosts as they are. Lists are replaced whole by it: so
-/// it must hold them, on the version that it was compared with; none where no host writes conditions.
+/// Whether a patch of another object keeps the conditions of hosts. A patch replaces a whole list, so it must contain
+/// them. Returns the version that the patch was compared with; `None` if no host writes conditions there.
 fn leaves_host_conditions(
     act: &ObjectPatch,
     context: &Context<'_>,
@@ -95,18 +95,18 @@ fn leaves_host_conditions(
     }
 }
 
-/// A patch that holds conditions of the host goes to the version that they were compared with.
+/// Adds the version that was compared to the precondition of a patch that contains conditions of hosts.
 pub(super) fn pin(patch: &mut ObjectPatch, context: &Context<'_>) {
     if !context.is_guarded(Guard::ActsHavePreconditions) {
         patch.precondition.resource_version = None;
     } else if patch.precondition.resource_version.is_none() {
-        // It was compared when the acts of the step were checked; if that fails now, no version fits.
+        // `check_act` has already compared the conditions. If they no longer match, version 0 makes the write fail.
         let compared = leaves_host_conditions(patch, context).unwrap_or(Some(ResourceVersion(0)));
         patch.precondition.resource_version = compared.map(|version| version.0.to_string());
     }
 }
 
-/// Without their guard, an act goes to whatever stands there.
+/// Without their guard, acts have no preconditions. Only the simulation removes it.
 pub(super) fn drop_precondition(act: &mut Act, context: &Context<'_>) {
     if context.is_guarded(Guard::ActsHavePreconditions) {
         return;
@@ -117,7 +117,7 @@ pub(super) fn drop_precondition(act: &mut Act, context: &Context<'_>) {
     }
 }
 
-/// On a deleting object whose finalizer is gone nothing is done any more.
+/// Refuses acts for a deleting object whose finalizer is gone: nothing would remove their results.
 fn check_finalizer(context: &Context<'_>) -> Result<(), Failure> {
     match (&context.work.current, context.frame.finalizer()) {
         (Some(object), Some(finalizer)) if object.is_deleting() && !object.has_finalizer(finalizer) => {
@@ -129,8 +129,8 @@ fn check_finalizer(context: &Context<'_>) -> Result<(), Failure> {
     }
 }
 
-/// Nothing in doubt is performed again: what the cloud said was done is answered with that,
-/// and what it cannot tell is refused.
+/// Never performs a create in doubt again. A create that is *done* is answered with its result, and a create with an
+/// unknown outcome is refused.
 pub(super) fn done_before(act: &Act, context: &Context<'_>) -> Option<Answer> {
     let (operation, intent) = create(act)?;
     let effect = context.frame.binding.catalogue.operations.get(operation)?.effect;
@@ -175,7 +175,7 @@ pub(super) fn done_before(act: &Act, context: &Context<'_>) -> Option<Answer> {
     }
 }
 
-/// The same create twice in one step.
+/// The refusal of a create that the same step requests twice.
 pub(super) fn twice<'a>(mut earlier: impl Iterator<Item = &'a Act>, act: &Act) -> Option<Answer> {
     let (operation, intent) = create(act)?;
     earlier

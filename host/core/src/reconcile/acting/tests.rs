@@ -22,7 +22,7 @@ fn answers(commands: &[Command]) -> Vec<Result<Json, Code>> {
     journal.iter().map(told).collect()
 }
 
-/// The object as the API server shows it after a write.
+/// The reply with the object after a write.
 fn shown(version: u64, patch: &Value) -> PhaseEvent {
     let mut value = machine(version, json!({}));
     crate::merge::apply(patch, &mut value);
@@ -33,7 +33,7 @@ fn shown(version: u64, patch: &Value) -> PhaseEvent {
     found(Ok(value))
 }
 
-/// The primary changed in the cache.
+/// Changes the primary in the cache.
 fn changes(fixture: &mut Fixture, rest: Value) {
     let scope = primary_scopes(&fixture.frame.binding).remove(0);
     fixture
@@ -191,7 +191,7 @@ fn every_create_of_a_step_is_entered_by_one_write_before_any_is_sent() {
     assert!(known(&fixture, &entries[1]));
 }
 
-/// The slots that are prepared.
+/// The slots whose creates are being prepared.
 fn preparing(commands: &[Command]) -> Vec<usize> {
     let slot = |command: &Command| match command {
         Command::Call {
@@ -301,7 +301,7 @@ fn an_entry_that_the_api_server_drops_refuses_its_create_and_no_other_act() {
     );
 }
 
-/// A pass whose create is entered, and on its way.
+/// A pass whose create is entered and sent.
 fn cloning() -> (Fixture, Flow) {
     let mut fixture = Fixture::new();
     let (flow, commands) = fixture.requests(vec![clone_of("m")]);

@@ -1,4 +1,4 @@
-//! Conditions of the host: what stands in the way of an object, beside what its policies say.
+//! Conditions of the host: they say what blocks an object, beside the conditions of its policies.
 
 use polity_kube_rules::time::rfc3339;
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ pub(in crate::reconcile) fn has_conditions(binding: &Binding) -> bool {
     })
 }
 
-/// What the host has to say of an object whose pass concluded.
+/// The host's conditions for an object whose pass concluded.
 pub(super) fn of_conclusion(frame: &Frame, work: &Work, next: &Next) -> Vec<HostCondition> {
     let mut conditions = Vec::new();
     if let Next::Retry {
@@ -67,13 +67,13 @@ pub(super) fn of_conclusion(frame: &Frame, work: &Work, next: &Next) -> Vec<Host
     conditions
 }
 
-/// Whether the policy ended before it did anything: it could not read its own object.
+/// Whether the policy ended before it did anything, which means that it could not read its own object.
 fn read_nothing(work: &Work) -> bool {
     let last = work.roles.last().and_then(|role| role.conclusion.as_ref());
     last.is_some_and(|last| last.used.is_empty() && last.notes.is_empty() && last.patch.is_none())
 }
 
-/// Replaces the host's own conditions; a condition whose status did not change keeps its transition time.
+/// Replaces the host's own conditions. A condition that was already `True` keeps its transition time.
 pub(super) fn set_host_conditions(desired: &mut Tree, current: &Value, wanted: &[HostCondition], unix: Unix) {
     let old = grants::host_conditions(current);
     if wanted.is_empty() && old.is_empty() {

@@ -8,7 +8,7 @@ use crate::reconcile::fixture::{
 use crate::reconcile::stepping::Stepping;
 use crate::reconcile::work::{Entry, Fate};
 
-/// The object as somebody left it.
+/// The reply with the object as another writer left it.
 fn stands(version: u64, rest: Value) -> PhaseEvent {
     found(Ok(machine(version, rest)))
 }
@@ -65,7 +65,7 @@ fn a_publication_waits_for_the_lease_and_ends_without_it() {
     assert_eq!(outcome(&flow), Some(&Outcome::LeaseLost));
 }
 
-/// A publication of `status.phase`, whose write met a conflict.
+/// A publication of `status.phase` whose write met a conflict.
 fn conflicting(acted: bool) -> (Fixture, Flow) {
     let mut fixture = Fixture::of(machine(1, json!({"status": {"phase": "a"}})), &[Role::Lifecycle]);
     let (flow, _) = fixture.concludes(json!({"status": {"phase": "b", "more": 1}}));
@@ -220,7 +220,7 @@ fn what_the_api_server_did_not_keep_is_said_once_and_not_written_again() {
     );
 }
 
-/// A pass of an object that is being deleted, with an entry of this fate, whose lifecycle removes its finalizer.
+/// A pass of a deleting object, with an entry of this fate. The lifecycle policy removes its finalizer.
 fn removing(fate: Fate, finalizers: &Value) -> (Flow, Vec<Command>) {
     let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"pending": [entry("a")]}});
     let mut fixture = Fixture::of(machine(1, deleting), &[Role::Lifecycle]);
@@ -431,7 +431,7 @@ fn conditions_of_the_host_keep_the_time_of_their_transition_and_those_of_others_
     let written = &patches(&commands)[0]["status"]["conditions"];
     assert_eq!(written[0], json!({"type": "Ready", "status": "True"}));
     assert_eq!(written[1]["lastTransitionTime"], "2025-01-01T00:00:00Z");
-    // They go when nothing stands in the way any more.
+    // The conditions are removed when nothing blocks the object any more.
     let (_, commands) = fixture.concludes(json!(null));
     assert_eq!(
         patches(&commands)[0]["status"]["conditions"],
