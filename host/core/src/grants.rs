@@ -1,11 +1,11 @@
-//! What a binding allows: everything else is refused, recorded and said on the binding.
+//! What a binding allows. Every other request is refused, recorded, and shown on the binding.
 //!
 //! # Guarantees
 //!
-//! - The grants of a binding are compiled once. A request is let through by exactly one of them (`Grants::admits`), so
-//!   that two grants of a kind never add up to more than either: what is asked is seen through the fields of that grant, and
-//!   related by its relation.
-//! - Where several grants reach what a request names, one without a relation comes first, then the order of the binding.
+//! - The grants of a binding are compiled once. Exactly one grant lets a request through (`Grants::admits`). So two
+//!   grants of a kind never allow more together than each allows alone: an answer shows the fields of that grant, and
+//!   its objects have the relation of that grant.
+//! - Where several grants fit a request, grants without a relation come first, then the order of the binding decides.
 
 mod acts;
 mod asks;
@@ -31,7 +31,7 @@ use crate::catalogue::{Catalogue, Operation, OperationEffect, SecretRef};
 use crate::contract::{Code, Failure, Kind, ObjectRef};
 use crate::object::Object;
 
-/// API groups that no request and no binding may name, whatever the grants.
+/// API groups that no request and no binding may name, whatever is granted: their objects decide over rights.
 const CLOSED_GROUPS: [&str; 8] = [
     "authentication.k8s.io",
     "authorization.k8s.io",
@@ -42,7 +42,7 @@ const CLOSED_GROUPS: [&str; 8] = [
     "apiregistration.k8s.io",
     "polity.dev",
 ];
-/// Whether a kind may be governed or named in a request at all.
+/// Whether no binding may govern this kind and no request may name it.
 pub fn is_closed(kind: &Kind) -> bool {
     let group = kind.api_version.split_once('/').map_or("", |(group, _)| group);
     CLOSED_GROUPS.contains(&group)
@@ -52,18 +52,18 @@ pub fn is_closed(kind: &Kind) -> bool {
         || (group.is_empty() && ["Secret", "ServiceAccount"].contains(&kind.kind.as_str()))
 }
 
-/// What is done with an object of the cluster.
+/// What a request does with an object of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
-    /// It is looked at.
+    /// Read it.
     Ask,
-    /// It is created.
+    /// Create it.
     Create,
-    /// It is patched.
+    /// Patch it.
     Patch,
-    /// It is deleted.
+    /// Delete it.
     Delete,
-    /// It is evicted.
+    /// Evict it.
     Evict,
 }
 
@@ -79,17 +79,17 @@ pub struct Grants {
     reachable: bool,
 }
 
-/// What a request names of a kind.
+/// The part of a request that grants are compared with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Target<'a> {
     namespace: Option<&'a str>,
-    /// None names a list, whose objects are looked at one by one.
+    /// `None` for a list. Its objects are then checked one by one.
     name: Option<&'a str>,
-    /// Patches: a subresource that its grant has to name.
+    /// For patches: a subresource that the grant must name.
     subresource: Option<&'a str>,
-    /// Guarded lists in the metadata that its grant has to name.
+    /// Guarded metadata lists that the grant must name.
     metadata: &'a [&'a str],
-    /// The grant has to name the object.
+    /// Whether the grant must name the object.
     by_name: bool,
 }
 
@@ -104,7 +104,7 @@ impl<'a> Target<'a> {
 }
 
 impl Grants {
-    /// What these grants allow.
+    /// Compiles the grants of a binding.
     pub fn compile(grants: &[Grant]) -> Self {
         let mut compiled = Grants::default();
         for grant in grants {
@@ -120,12 +120,12 @@ impl Grants {
                 Grant::Credential(granted) => compiled.credential |= granted,
                 Grant::Mint(kinds) => compiled.mint.extend_from_slice(kinds),
                 Grant::Reachable(granted) => compiled.reachable |= granted,
-                // Of the primary: `check_writes` looks at what the binding says.
+                // These grants concern the primary: `check_writes` reads them from the binding.
                 Grant::Write(_) => {}
             }
         }
         for grants in compiled.objects.values_mut() {
-            // The sort is stable: those of one sort keep the order of the binding.
+            // A stable sort: within each group the order of the binding remains.
             grants.sort_by_key(|grant| grant.relation.is_some());
         }
         compiled
@@ -136,7 +136,7 @@ impl Grants {
         grants.push(Arc::new(grant.clone()));
     }
 
-    /// The one grant that lets a request through, for a primary of the namespace `own`; none if none does.
+    /// The one grant that lets a request through, for a primary in the namespace `own`; `None` if there is none.
     pub(crate) fn admits(
         &self,
         verb: Verb,
@@ -158,7 +158,7 @@ impl Grants {
         self.locks.iter().any(|granted| covers(granted, name))
     }
 
-    /// Whether this Secret may be seen.
+    /// Whether a grant lets policies see this Secret.
     fn covers_secret(&self, own: Option<&str>, namespace: Option<&str>, name: &str) -> bool {
         self.secrets.iter().any(|grant| {
             namespace_reached(grant.namespaces.as_deref(), own, namespace)
@@ -167,10 +167,10 @@ impl Grants {
     }
 }
 
-/// Whether a grant reaches what a request names, and names what it has to name.
+/// Whether a grant fits the target of a request.
 fn admits(grant: &KindGrant, own: Option<&str>, target: &Target<'_>) -> bool {
     let names = |granted: &Option<Vec<String>>, name: &str| granted.iter().flatten().any(|g| g == name);
-    // Which one it names is compared with the rest of what it reaches.
+    // `reaches` compares the name itself.
     let by_name = !target.by_name || grant.name.is_some();
     by_name
         && reaches(grant, own, target.namespace, target.name)
@@ -180,7 +180,7 @@ fn admits(grant: &KindGrant, own: Option<&str>, target: &Target<'_>) -> bool {
         && target.metadata.iter().all(|field| names(&grant.metadata, field))
 }
 
-/// Whether an object stands in the relation of the grant that let it through.
+/// Whether an object has the relation that the grant requires.
 pub(crate) fn check_relation(
     grant: &KindGrant,
     primary: Option<&Object>,
@@ -197,11 +197,11 @@ pub(crate) fn check_relation(
     }
 }
 
-/// What the names of references to minted tokens begin with: no Secret can be called so.
+/// References to minted tokens begin with this text. No Secret can have such a name.
 pub const MINTED: &str = "minted:";
 
-/// Whether the Secrets that sealed arguments name are granted: those of the primary's own namespace, by name.
-/// A minted token needs no grant of its own, because it is of use to the primary alone for which it was minted.
+/// Whether grants let the cloud read the Secrets that sealed arguments name. They must be in the namespace of the
+/// primary. A minted token needs no such grant, because only the primary for which it was minted can use it.
 fn check_sealed(
     grants: &Grants,
     primary: Option<&Object>,
@@ -220,7 +220,7 @@ fn check_sealed(
     Ok(())
 }
 
-/// The operation of a cloud, if it is granted and has an effect of this sort.
+/// The operation of a cloud, if it is granted and has this effect.
 fn operation<'a>(
     grants: &Grants,
     catalogue: &'a Catalogue,
@@ -244,7 +244,8 @@ fn operation<'a>(
     }
 }
 
-/// Whether a text can relate two objects: two that both say nothing, or hold the same empty list, are not related.
+/// Whether a value can relate two objects. Only non-empty strings and numbers can: otherwise two objects would count
+/// as related because both have an empty value.
 fn names_something(text: &str) -> bool {
     match text.as_bytes().first() {
         Some(b'"') => text != "\"\"",
@@ -297,14 +298,15 @@ fn namespace_reached(granted: Option<&[String]>, own: Option<&str>, asked: Optio
     }
 }
 
-/// Whether a grant reaches an object (or, without a name, a list, whose objects are looked at one by one) of its kind.
+/// Whether a grant fits an object of its kind. Without a name it is a list, whose objects are checked one by one.
 fn reaches(grant: &KindGrant, own: Option<&str>, namespace: Option<&str>, name: Option<&str>) -> bool {
     let is_named = match (grant.name.as_deref(), name) {
         (Some(granted), Some(name)) => granted == name,
         (Some(_), None) => false,
         (None, _) => true,
     };
-    // What lives in no namespace is nobody's own, whoever asks: it takes a name or a relation, or all namespaces.
+    // Cluster-scoped objects belong to no namespace. A grant covers them only with a name, a relation, or
+    // namespaces.
     let is_own = name.is_none()
         || namespace.is_some()
         || grant.namespaces.is_some()

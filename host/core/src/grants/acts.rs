@@ -1,4 +1,4 @@
-//! Which acts are performed.
+//! Checks which acts may be performed.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::object::Object;
 use crate::time::millis;
 use crate::{merge, projection};
 
-/// Kinds that run containers: creating them needs a grant that names the object.
+/// Kinds that run containers. Creating one needs a grant that names the object.
 const WORKLOADS: [&str; 8] = [
     "Pod",
     "Deployment",
@@ -29,10 +29,10 @@ const WORKLOADS: [&str; 8] = [
     "CronJob",
 ];
 
-/// Bytes of an intent: it is a name.
+/// The largest size of an intent in bytes: that of a name in Kubernetes.
 const INTENT: usize = 253;
 
-/// Checks an act against the grants: the one that lets it through, where it is an act on an object that stands.
+/// Checks an act against the grants. Returns the grant that lets it through, if the act concerns an existing object.
 pub fn check_act(
     binding: &Binding,
     role: Role,
@@ -44,7 +44,7 @@ pub fn check_act(
     at_home(cluster_of(act))?;
     let on = |verb, object: &ObjectRef| admitted(grants, verb, own, object).map(|grant| Some(grant.clone()));
     match act {
-        // A denial comes before anything was changed there.
+        // An identity policy may still deny the object, so it must not have changed anything in the cloud.
         Act::Cloud(act) if role == Role::Identity => {
             let message = format!("{}: an identity policy changes nothing in a cloud", act.operation);
             Err(Failure::new(Code::PermissionDenied, message).into())
@@ -59,7 +59,7 @@ pub fn check_act(
     }
 }
 
-/// The cluster that an act is done in, where it names one.
+/// The cluster in which an act takes place, if the act names one.
 fn cluster_of(act: &Act) -> Option<&str> {
     match act {
         Act::Create(act) => act.cluster.as_deref(),
@@ -76,7 +76,7 @@ pub fn minted<'a>(grants: &'a Grants, kind: &str) -> Option<&'a MintGrant> {
     grants.mint.iter().find(|grant| grant.kind() == kind)
 }
 
-/// The grant that reaches an object.
+/// The grant that lets an act on an object through.
 fn admitted<'a>(
     grants: &'a Grants,
     verb: Verb,
@@ -167,7 +167,7 @@ fn check_mint(grants: &Grants, act: &Mint) -> Result<(), Refusal> {
     }
 }
 
-/// Who may mint may take back what it minted; whose that is, is compared where it is kept.
+/// A binding that may mint may also revoke. The host that keeps the tokens compares their owners.
 fn check_revoke(grants: &Grants, token: &Document) -> Result<(), Refusal> {
     if grants.mint.is_empty() {
         return Err(Ungranted::Revoke.into());
@@ -176,7 +176,7 @@ fn check_revoke(grants: &Grants, token: &Document) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The token that a sealed reference names, which was minted.
+/// The minted token that a sealed reference names.
 ///
 /// # Errors
 /// `invalid-argument` for anything else.
@@ -189,7 +189,7 @@ pub fn minted_token(token: &Document) -> Result<SecretRef, Failure> {
     })
 }
 
-/// Whether a create is named as its intent says, where the catalogue knows by which argument.
+/// Whether a create uses its intent as the name of the new object, if the catalogue says which argument is the name.
 fn check_intent(operation: &Operation, name: &str, arguments: &Value, intent: &str) -> Result<(), Failure> {
     let Some(path) = &operation.intent else {
         return Ok(());
@@ -211,7 +211,7 @@ mod tests {
     use crate::reconcile::fixture_binding;
     use serde_json::json;
 
-    /// What becomes of an act for the Machine `m` of the namespace `team`, under these grants.
+    /// The result for an act of the Machine `m` in the namespace `team`, with these grants.
     fn check(grants: &Value, act: &Act) -> Result<(), Code> {
         let grants: Vec<Grant> = serde_json::from_value(grants.clone()).expect("grants");
         let mut binding = fixture_binding(&[]).with_grants(grants);

@@ -1,4 +1,4 @@
-//! Which questions are answered, and what of the answer may be seen.
+//! Checks which questions are answered, and what an answer may show.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,15 +16,16 @@ use crate::catalogue::OperationEffect;
 use crate::contract::{Code, Failure, ListQuery, Question, Role};
 use crate::object::Object;
 
-/// Fields that every answer shows.
+/// Fields that every answer shows, whatever the grant says.
 const IDENTITY: [&str; 2] = ["metadata.name", "metadata.namespace"];
 
-/// Whom a question that is granted goes to.
+/// Who answers a granted question.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Admitted {
-    /// To a watch, or to the API server in its place: the grant that lets it through, and what is watched for it.
+    /// A watch, or the API server in its place. Holds the grant that lets the question through, and the scope of the
+    /// watch.
     Watch(Arc<KindGrant>, Scope),
-    /// To the host, a cloud, or the API server.
+    /// The host, a cloud, or the API server.
     Call,
 }
 
@@ -77,7 +78,7 @@ pub fn check_question(
     }
 }
 
-/// The cluster that a question is about, where it names one.
+/// The cluster that a question is about, if the question names one.
 fn cluster_of(question: &Question) -> Option<&str> {
     match question {
         Question::Object(query) => query.object.cluster.as_deref(),
@@ -105,8 +106,8 @@ fn list(grants: &Grants, own: Option<&str>, query: &ListQuery) -> Result<Admitte
         let kind = query.kind.kind.clone();
         return Err(Ungranted::Selection { kind, field }.into());
     }
-    // Without a namespace it means every one that the grant reaches: of a grant that reaches no further that is the own
-    // one. By its relation a grant reaches what lives in no namespace, too.
+    // A list without a namespace covers all namespaces of the grant. If the grant names none, that is the primary's
+    // own namespace. A grant with a relation also covers cluster-scoped objects.
     let own_only = grant.namespaces.is_none() && grant.relation.is_none();
     let namespace = query.namespace.as_deref().or(own.filter(|_| own_only));
     Ok(Admitted::Watch(
@@ -115,7 +116,7 @@ fn list(grants: &Grants, own: Option<&str>, query: &ListQuery) -> Result<Admitte
     ))
 }
 
-/// A field that a list is selected by, and that the grant does not show: whether there is any answer would tell it.
+/// A field that a list selects by although the grant does not show it. The selection would disclose its value.
 fn hidden_field(grant: &KindGrant, query: &ListQuery) -> Option<String> {
     let shown = grant.fields.as_ref()?;
     let is_shown = |field: &str| {
@@ -133,7 +134,7 @@ fn hidden_field(grant: &KindGrant, query: &ListQuery) -> Option<String> {
     fields.find(|field| !is_shown(field)).cloned()
 }
 
-/// What is watched to answer a question under a grant: one watch per kind and scope.
+/// The scope of the watch that answers a question under a grant. Questions with equal scopes share one watch.
 fn scope(grant: &KindGrant, own: Option<&str>, asked: Option<&str>, node: Option<String>) -> Scope {
     let namespace = match &grant.namespaces {
         Some(all) if all.iter().any(|n| n == "*") => None,
@@ -142,7 +143,7 @@ fn scope(grant: &KindGrant, own: Option<&str>, asked: Option<&str>, node: Option
     };
     let mut fields = grant.fields.clone().unwrap_or_default();
     if let Some(relation) = grant.relation.as_ref().filter(|_| !fields.is_empty()) {
-        // It is looked at, and not shown.
+        // The relation is checked with this field. Answers do not show it.
         fields.push(relation.theirs.clone());
     }
     Scope {
@@ -154,7 +155,7 @@ fn scope(grant: &KindGrant, own: Option<&str>, asked: Option<&str>, node: Option
     }
 }
 
-/// An object's text as the grant shows it that let a question through, whoever looked.
+/// The part of an object that a grant shows, as text.
 pub(crate) fn shown<'a>(grant: &KindGrant, object: &'a str) -> Cow<'a, str> {
     let Some(fields) = &grant.fields else {
         return Cow::Borrowed(object);
@@ -163,8 +164,9 @@ pub(crate) fn shown<'a>(grant: &KindGrant, object: &'a str) -> Cow<'a, str> {
     Cow::Owned(crate::projection::project(object, fields.chain(KEPT_METADATA)))
 }
 
-/// Bytes of the selectors and of the projection of a question: API servers take no longer labels than 63 characters, and
-/// the host keeps each question for as long as its object depends on the answer.
+/// The largest size of the selectors and of the projection of a question in bytes. It limits memory: the host keeps
+/// each question for as long as a key depends on its answer. Useful selectors are much shorter, because the value of
+/// a label has at most 63 characters.
 const QUESTION: usize = 4_096;
 fn check_size(question: &Question) -> Result<(), Failure> {
     let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
@@ -188,7 +190,7 @@ fn check_size(question: &Question) -> Result<(), Failure> {
     }
 }
 
-/// A selector that is none would select nothing, which looks like an answer.
+/// Refuses invalid selectors. They would select nothing, and a policy would take that for an answer.
 fn check_selectors(query: &ListQuery) -> Result<(), Failure> {
     let is_label = |text: &&str| LabelSelector::parse(text).is_some();
     let is_field = |text: &&str| text.parse::<FieldSelector>().is_ok();
@@ -204,11 +206,11 @@ fn check_selectors(query: &ListQuery) -> Result<(), Failure> {
     }
 }
 
-/// Whether a plan names nobody else's credentials: the Secrets that it names are those that may be seen, and a service
-/// account is one of the primary's own namespace.
+/// Whether a credential plan names only what its primary may use: Secrets that grants allow to see, and service
+/// accounts of the primary's own namespace.
 fn check_plan(binding: &Binding, primary: Option<&Object>, plan: &Value) -> Result<(), Ungranted> {
     let own = primary.and_then(Object::namespace);
-    // A cloud without plans answers for itself.
+    // This cloud has no plans, so it decides alone.
     let Some(credential) = &binding.catalogue.credential else {
         return Ok(());
     };
@@ -229,7 +231,7 @@ fn check_plan(binding: &Binding, primary: Option<&Object>, plan: &Value) -> Resu
     Ok(())
 }
 
-/// This host reaches no cluster but the primary's.
+/// Refuses other clusters: this host only uses the cluster of the primary.
 pub(super) fn at_home(cluster: Option<&str>) -> Result<(), Failure> {
     match cluster {
         None => Ok(()),
@@ -378,7 +380,7 @@ mod tests {
             assert_eq!(data, json!({"open": 1}), "{projection:?}");
         }
         assert!(answer(&[], "another").is_err());
-        // A watch shows what the relation is judged by, and no more.
+        // The watch keeps the field that the relation is checked with, and nothing else.
         let shown = scope(&grant, Some("team"), Some("team"), None).fields;
         assert_eq!(shown, ["data.open", "data.machine"]);
     }
@@ -411,7 +413,7 @@ mod tests {
         let binding = bound(json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap"}}]));
         let labels = format!("k in (a{})", ",a".repeat(1_000));
         for (bytes, expected) in [(QUESTION, Ok(())), (QUESTION + 1, Err(Code::InvalidArgument))] {
-            // A path counts a byte more than it has.
+            // Each path counts one byte more than its length.
             let projection = vec!["a".repeat(9), "b".repeat(bytes - 11)];
             let query = ListQuery {
                 projection: projection.clone(),

@@ -1,4 +1,4 @@
-//! What belongs to hosts and to other controllers: nobody writes it by the way.
+//! Protects fields of hosts and of other controllers: a policy writes them only by a grant that names them, or never.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::contract::{Code, Failure, ObjectRef, Role};
 use crate::merge::{self, Edits};
 use crate::object::Object;
 
-/// What an act puts into another object.
+/// The content that an act writes into another object.
 pub(super) struct Change<'a> {
     pub(super) object: &'a ObjectRef,
     pub(super) subresource: Option<&'a str>,
@@ -30,14 +30,13 @@ impl<'a> Change<'a> {
     }
 }
 
-/// Subresources that a grant to patch covers without naming them.
+/// Subresources that a patch grant covers without naming them.
 const OPEN_SUBRESOURCES: [&str; 2] = ["status", "scale"];
-/// Lists in the metadata of an object that decide whether it goes on to exist.
+/// Lists in the metadata that decide whether an object continues to exist.
 const GUARDED_METADATA: [&str; 2] = ["finalizers", "ownerReferences"];
 
-/// The grant that lets a change through: it leaves alone what belongs to hosts and to other controllers, unless it is
-/// named by that very grant. The write-ahead and the conditions of hosts are named by no grant. `by_name` asks for a grant
-/// that names the object.
+/// The grant that lets a change through. A change of guarded fields needs a grant that names them. No grant can name
+/// `status.pending` or the conditions of hosts. With `by_name`, the grant must name the object.
 pub(super) fn check_guarded<'a>(
     grants: &'a Grants,
     own: Option<&str>,
@@ -61,7 +60,8 @@ pub(super) fn check_guarded<'a>(
     }
     let writes = |field: &str| match content["metadata"].get(field) {
         None => false,
-        // What is made may belong to somebody from the start: that ends nobody else. An empty list holds nothing up.
+        // A new object may have an owner from the start, because that ends no other object. An empty list of
+        // finalizers blocks nothing.
         Some(list) if change.is_creation => {
             field == "finalizers" && !list.is_null() && list.as_array().is_none_or(|all| !all.is_empty())
         }
@@ -95,13 +95,13 @@ pub fn host_conditions(object: &Value) -> Vec<&Value> {
     all.filter(|condition| is_host_condition(condition)).collect()
 }
 
-/// Whether a condition is a host's.
+/// Whether a condition belongs to a host.
 pub fn is_host_condition(condition: &Value) -> bool {
     let kind = condition["type"].as_str();
     kind.is_some_and(|kind| kind.starts_with(HOST_CONDITION))
 }
 
-/// Fields of an object that are the API server's: a conclusion that edits them can never be published.
+/// Fields that belong to the API server. A conclusion that edits them can never be published.
 const SERVER_OWNED: [&str; 12] = [
     "apiVersion",
     "kind",
@@ -117,7 +117,8 @@ const SERVER_OWNED: [&str; 12] = [
     "metadata.managedFields",
 ];
 
-/// What a policy's conclusion must not write to its primary, as it stands in `snapshot`; none if nothing.
+/// What a conclusion writes although it must not, compared with the `snapshot` of the primary; `None` if there is
+/// nothing.
 pub fn check_writes(binding: &Binding, role: Role, snapshot: &Object, patch: &Value) -> Option<String> {
     let policy = binding.policy(role)?;
     let narrowed = binding
@@ -135,7 +136,7 @@ pub fn check_writes(binding: &Binding, role: Role, snapshot: &Object, patch: &Va
             return Some("it writes status.pending, which is the host's".into());
         }
         if path.starts_with(&format!("status.conditions[{HOST_CONDITION}")) {
-            // Whoever replaces the whole list leaves them out; the host puts them back.
+            // A policy that replaces the whole list leaves out the conditions of the host. The host adds them again.
             return (!removes).then(|| format!("it writes {path}, which is the host's"));
         }
         if SERVER_OWNED.iter().any(|owned| within(owned)) {
@@ -155,7 +156,7 @@ pub fn check_writes(binding: &Binding, role: Role, snapshot: &Object, patch: &Va
     })
 }
 
-/// Whether a path of the primary decides if it goes on to exist.
+/// Whether a path of the primary decides if the object continues to exist.
 pub(super) fn is_guarded(path: &str) -> bool {
     GUARDED_METADATA
         .iter()
@@ -178,7 +179,7 @@ mod tests {
     use crate::reconcile::fixture_binding;
     use serde_json::json;
 
-    /// Whether a lifecycle with these grants may conclude with a patch of its Machine.
+    /// Whether a lifecycle policy with these grants may conclude with this patch of its Machine.
     fn may_write(grants: Value, narrowed: Option<Value>, patch: &Value) -> bool {
         let grants: Vec<Grant> = serde_json::from_value(grants).expect("grants");
         let mut binding = fixture_binding(&[Role::Lifecycle]).with_grants(grants);

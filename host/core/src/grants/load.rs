@@ -1,4 +1,4 @@
-//! What stops a policy from being loaded into a binding.
+//! Checks whether a policy may be loaded into a binding.
 
 use serde_json::Value;
 
@@ -8,8 +8,8 @@ use crate::binding::{BindingSpec, Grant, KindGrant, MintGrant};
 use crate::catalogue::{Catalogue, OperationEffect};
 use crate::contract::{Kind, Manifest, Need};
 
-/// What stops a policy from being loaded into a binding; empty if nothing does.
-/// `manifest` is the policy's, `others` those of the binding's other roles.
+/// The reasons why a policy cannot be loaded into a binding; empty if there are none. `manifest` is that of the
+/// policy, `others` are those of the other roles of the binding.
 pub fn check_load(
     spec: &BindingSpec,
     catalogue: &Catalogue,
@@ -52,7 +52,8 @@ pub fn check_load(
         }
     }
     for path in manifest.writes.iter().filter(|path| is_guarded(path)) {
-        // All finalizers means one's own: it is the only one that a policy writes without a grant.
+        // A manifest that declares all finalizers means its own: a policy writes only its own finalizer without a
+        // grant.
         let means_own = path == "metadata.finalizers"
             || manifest.finalizer.as_deref().map(own_finalizer).as_ref() == Some(path);
         let narrowed = spec
@@ -100,8 +101,9 @@ pub(super) fn own_finalizer(name: &str) -> String {
     format!("metadata.finalizers[{name}]")
 }
 
-/// Whether a policy may call a finalizer its own. Those of Kubernetes keep volumes, namespaces and dependents alive.
-/// What API servers take: <https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/>.
+/// Whether a policy may use this finalizer as its own. Finalizers of Kubernetes protect volumes, namespaces and
+/// dependents.
+/// Source: <https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/>.
 fn is_own_finalizer(name: &str) -> bool {
     let Some((domain, rest)) = name.split_once('/') else {
         return false;
@@ -118,7 +120,7 @@ fn has_pending(crd: &Value) -> bool {
     versions.any(keeps_pending)
 }
 
-/// Whether a version of a CRD keeps entries in `status.pending`.
+/// Whether a version of a CRD has entries in `status.pending`.
 fn keeps_pending(version: &Value) -> bool {
     let keeps_all = |schema: &Value| schema["x-kubernetes-preserve-unknown-fields"] == Value::Bool(true);
     let schema = &version["schema"]["openAPIV3Schema"];
@@ -130,8 +132,8 @@ fn keeps_pending(version: &Value) -> bool {
     }
 }
 
-/// What is wrong with the CRD that stands in the cluster, for a policy that creates: an API server drops what a CRD does
-/// not have, whatever the CRD in the policy's manifest says.
+/// Why the CRD in the cluster does not fit a policy that creates. An API server drops fields that are not in the CRD,
+/// whatever the CRD in the manifest of the policy says.
 pub fn check_definition(
     spec: &BindingSpec,
     catalogue: &Catalogue,
@@ -151,7 +153,7 @@ pub fn check_definition(
     })
 }
 
-/// Whether a policy needs operations that bring something into being.
+/// Whether a policy needs operations that create something.
 fn creates(catalogue: &Catalogue, manifest: &Manifest) -> bool {
     manifest.needs.iter().any(|need| match need {
         Need::Cloud(name) => catalogue
@@ -162,7 +164,7 @@ fn creates(catalogue: &Catalogue, manifest: &Manifest) -> bool {
     })
 }
 
-/// Whether an API server takes a bootstrap token that names this group: it takes none that names another.
+/// Whether an API server accepts a bootstrap token with this group.
 ///
 /// Source: `BootstrapGroupPattern` in `k8s.io/cluster-bootstrap/token/api`.
 fn is_bootstrap_group(group: &str) -> bool {
@@ -208,7 +210,8 @@ fn describe(need: &Need) -> String {
     }
 }
 
-/// Whether two declared write paths can touch the same value. Keyed elements (`conditions[Ready]`) are distinct by key.
+/// Whether two declared write paths can concern the same value. Elements with different keys (`conditions[Ready]`)
+/// differ.
 fn overlap(a: &str, b: &str) -> bool {
     let starts = |long: &str, short: &str| {
         long.strip_prefix(short)
@@ -275,7 +278,7 @@ mod tests {
         fixture_binding(&[]).with_grants(grants).spec
     }
 
-    /// How many things stop a policy.
+    /// The number of reasons why a policy cannot be loaded.
     fn wrong(spec: &BindingSpec, rest: Value) -> usize {
         check_load(spec, &fixture_binding(&[]).catalogue, &manifest(rest), &[]).len()
     }

@@ -1,4 +1,4 @@
-//! Why a request is refused: no grant allows it, or it is wrong whatever is granted.
+//! Reasons for refusing a request: no grant allows it, or the request is wrong in itself.
 
 use std::fmt;
 
@@ -6,73 +6,73 @@ use super::Verb;
 use crate::contract::{Code, Failure, Kind, ObjectRef};
 use crate::object::Object;
 
-/// Why a request is refused.
+/// The reason for refusing a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refusal {
-    /// No grant of the binding allows it: who wrote the binding is told.
+    /// No grant of the binding allows the request. This is shown on the binding.
     Ungranted(Ungranted),
-    /// It is wrong, whatever is granted.
+    /// The request is wrong, whatever is granted.
     Wrong(Failure),
 }
 
-/// What no grant of a binding allows.
+/// A request that no grant of a binding allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ungranted {
-    /// To do this with this object.
+    /// Do this with this object.
     Object(Verb, Named),
-    /// To list this kind.
+    /// List this kind.
     List(String),
-    /// To select objects of a kind by a field that the grant does not show.
+    /// Select objects of a kind by a field that the grant does not show.
     Selection {
         /// The kind.
         kind: String,
         /// The field's path.
         field: String,
     },
-    /// To do anything with a kind that decides over rights.
+    /// Do anything with a kind that decides over rights.
     Closed(Kind),
-    /// An object that does not stand in the relation of the grant that reaches it.
+    /// Use an object that does not have the relation of the grant.
     Unrelated(Named),
-    /// To create this kind of workload without a grant that names the object.
+    /// Create this kind of workload without a grant that names the object.
     Workload(String),
-    /// To write the host's entries of this object.
+    /// Write `status.pending` of this object, which belongs to the host.
     Pending(Named),
-    /// To create an object with conditions of the host.
+    /// Create an object with conditions of the host.
     HostConditions,
-    /// To write other conditions of the host on an object than it has.
+    /// Change the conditions of the host on an object.
     HostConditionsOf(Named),
-    /// To patch this subresource of this object.
+    /// Patch this subresource of this object.
     Subresource(String, Named),
-    /// To write these lists in the metadata of this object.
+    /// Write these metadata lists of this object.
     Metadata(Vec<&'static str>, Named),
-    /// To see that this Secret exists.
+    /// See that this Secret exists.
     Secret(String),
-    /// To hand this Secret to a cloud.
+    /// Give this Secret to a cloud.
     Unseal(String),
-    /// To call this operation of a cloud.
+    /// Call this operation of a cloud.
     Operation(String),
-    /// To take this lock.
+    /// Take this lock.
     Lock(String),
-    /// To describe credential plans.
+    /// Describe credential plans.
     Credential,
-    /// A credential plan that names this Secret.
+    /// Use a credential plan that names this Secret.
     CredentialOf(String),
-    /// A credential plan that names a service account of this namespace.
+    /// Use a credential plan that names a service account of this namespace.
     CredentialBy(String),
-    /// To ask whether the API server answers.
+    /// Ask whether the API server answers.
     Reachable,
-    /// To mint this kind of token.
+    /// Mint this kind of token.
     Mint(String),
-    /// To make a minted token useless.
+    /// Revoke a minted token.
     Revoke,
 }
 
-/// An object, as refusals call it.
+/// An object as refusals name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// Its kind.
     pub kind: String,
-    /// None for cluster-scoped kinds.
+    /// `None` for cluster-scoped kinds.
     pub namespace: Option<String>,
     /// `metadata.name`
     pub name: String,
