@@ -15,7 +15,7 @@ pub const API_VERSION: &str = "polity.dev/v1alpha1";
 /// The `kind` of bindings.
 pub const KIND: &str = "PolicyBinding";
 
-/// The sha256 of a policy's bytes, in hexadecimal: what a policy *is*.
+/// The sha256 of a policy's bytes, in hexadecimal. It identifies a policy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PolicyId(pub std::sync::Arc<str>);
 
@@ -23,23 +23,24 @@ pub struct PolicyId(pub std::sync::Arc<str>);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BindingSpec {
-    /// The kind governed.
+    /// The governed kind.
     pub governs: Governs,
-    /// A policy for each role.
+    /// The policy of each role.
     pub policies: Policies,
-    /// The cloud its policies ask and act in; none for policies without cloud operations.
+    /// The cloud that the policies use; `None` for policies without cloud operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cloud: Option<CloudRef>,
-    /// What a tenant is. Default: the namespace.
+    /// What the tenant of an object is. Default: its namespace.
     #[serde(default)]
     pub tenant: Tenant,
-    /// What its policies may ask and do. Everything else is refused.
+    /// What the policies may ask and do. Everything else is refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<Grant>,
-    /// Kinds whose CustomResourceDefinitions its policies may bring, beside the kind governed and those of the grants.
+    /// Kinds whose CustomResourceDefinitions the policies may bring, in addition to the governed kind and the kinds
+    /// of the grants.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub crds: Vec<GroupKind>,
-    /// Bounds, each with a default.
+    /// The limits, each with a default.
     #[serde(default)]
     pub limits: Limits,
 }
@@ -52,10 +53,10 @@ pub struct Governs {
     pub api_version: String,
     /// The kind.
     pub kind: String,
-    /// Only objects of this namespace.
+    /// If given, only objects of this namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Only the object of this name, which gets passes while it is absent.
+    /// If given, only the object of this name. It gets passes even while it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
@@ -70,7 +71,7 @@ impl Governs {
     }
 }
 
-/// A kind in all its versions.
+/// A kind, in all its versions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GroupKind {
@@ -80,7 +81,7 @@ pub struct GroupKind {
     pub kind: String,
 }
 
-/// A policy for each role.
+/// The policy of each role.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[allow(missing_docs, reason = "the roles are documented in wit/policy.wit")]
@@ -94,7 +95,7 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// Where the policy of a role comes from.
+    /// The source of the policy of a role.
     pub fn source(&self, role: Role) -> Option<&PolicySource> {
         match role {
             Role::Identity => self.identity.as_ref(),
@@ -104,50 +105,51 @@ impl Policies {
     }
 }
 
-/// Where a policy comes from, and how it is configured. Exactly one of `file` and `crate` is given.
+/// The source and the configuration of a policy. Exactly one of `file` and `crate` is given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PolicySource {
     /// A file in the policy folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// For development: the folder of a policy crate, built with cargo.
+    /// For development: the folder of a policy crate. The host builds the crate with cargo.
     #[serde(default, rename = "crate", skip_serializing_if = "Option::is_none")]
     pub krate: Option<String>,
-    /// What the file's bytes must hash to.
+    /// The expected sha256 of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// As the manifest's schema says.
+    /// The configuration, as the schema of the manifest requires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configuration: Option<Value>,
-    /// Dotted paths of the primary: of what its manifest says it writes only these. None is all of it.
+    /// Dotted paths of the primary. The policy may write only these of the paths in its manifest; `None` allows all
+    /// of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes: Option<Vec<String>>,
 }
 
-/// A cloud by name, and what its adapter needs to know.
+/// A cloud and its configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CloudRef {
     /// `sim`
     pub name: String,
-    /// As the adapter's schema says.
+    /// The configuration, as the schema of the adapter requires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configuration: Option<Value>,
 }
 
-/// What a tenant is.
+/// What the tenant of an object is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Tenant {
-    /// Its namespace.
+    /// The namespace of the object.
     #[default]
     Namespace,
     /// The value at this dotted path of the object.
     Path(String),
 }
 
-/// Something that the binding allows. A grant reaches the primary's own namespace unless it says more.
+/// Something that the binding allows. Unless a grant names namespaces, it reaches only the primary's own namespace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Grant {
@@ -155,7 +157,7 @@ pub enum Grant {
     Ask(KindGrant),
     /// See that Secrets exist.
     Secrets(SecretGrant),
-    /// Call these operations: exact names, or a prefix that ends in `.*`.
+    /// Call these cloud operations: exact names, or a prefix that ends in `.*`.
     Cloud(Vec<String>),
     /// Take these locks: exact names, or a prefix that ends in `*`.
     Lock(Vec<String>),
@@ -169,12 +171,12 @@ pub enum Grant {
     Delete(KindGrant),
     /// Evict Pods.
     Evict(KindGrant),
-    /// Mint these kinds of token, and make useless what was minted.
+    /// Mint tokens of these kinds, and revoke minted tokens.
     Mint(Vec<MintGrant>),
     /// Ask whether the API server answers.
     Reachable(bool),
-    /// Write these guarded paths of the primary: `metadata.ownerReferences`, and `metadata.finalizers[NAME]` of others.
-    /// The policy's manifest names them too.
+    /// Write these guarded paths of the primary: `metadata.ownerReferences`, and `metadata.finalizers[NAME]` for
+    /// finalizers of others. The manifest of the policy must name them too.
     Write(Vec<String>),
 }
 
@@ -182,31 +184,31 @@ pub enum Grant {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum MintGrant {
-    /// With the default bounds.
+    /// A kind with the default limits.
     Kind(String),
-    /// With bounds of its own.
+    /// A kind with its own limits.
     Bounded(BoundedMint),
 }
 
-/// A kind of token, how long each is of use, and how many are at a time.
+/// A kind of token, how long each token is valid, and how many are valid at the same time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BoundedMint {
-    /// `bootstrap-token`, with which a node joins this cluster, or `password`, random letters for whatever takes one.
+    /// `bootstrap-token`, with which a node joins this cluster, or `password`, a random text.
     pub kind: String,
-    /// Bootstrap tokens: the groups that whoever joins is of, beside `system:bootstrappers`. What signs certificates of
-    /// nodes looks at them.
+    /// For bootstrap tokens: the groups of a joining node, in addition to `system:bootstrappers`. The signer of node
+    /// certificates checks them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
-    /// How long a token is of use at most.
+    /// The longest validity of a token.
     #[serde(default = "longest_ttl", with = "as_millis")]
     pub longest_ttl: Duration,
-    /// Tokens that are of use at a time for one object.
+    /// The most tokens of one object that are valid at the same time.
     #[serde(default = "minted_count")]
     pub count: u32,
 }
 
-/// A day.
+/// One day.
 fn longest_ttl() -> Duration {
     Duration::from_hours(24)
 }
@@ -224,7 +226,7 @@ impl MintGrant {
         }
     }
 
-    /// The groups of whoever joins with a bootstrap token.
+    /// The groups of a node that joins with a bootstrap token.
     pub fn groups(&self) -> &[String] {
         match self {
             MintGrant::Kind(_) => &[],
@@ -232,7 +234,7 @@ impl MintGrant {
         }
     }
 
-    /// How long a token is of use at most.
+    /// The longest validity of a token.
     pub fn longest_ttl(&self) -> Duration {
         match self {
             MintGrant::Kind(_) => longest_ttl(),
@@ -240,7 +242,7 @@ impl MintGrant {
         }
     }
 
-    /// Tokens that are of use at a time for one object.
+    /// The most tokens of one object that are valid at the same time.
     pub fn count(&self) -> u32 {
         match self {
             MintGrant::Kind(_) => minted_count(),
@@ -249,7 +251,7 @@ impl MintGrant {
     }
 }
 
-/// A kind and how far the grant reaches.
+/// A kind, and the objects of it that the grant reaches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KindGrant {
@@ -257,24 +259,24 @@ pub struct KindGrant {
     pub api_version: String,
     /// The kind.
     pub kind: String,
-    /// Namespaces reached: none is the primary's own; `["*"]` is all of them. What lives in no namespace takes a name, a
-    /// relation, or `["*"]`.
+    /// The namespaces that the grant reaches: `None` is the primary's own, `["*"]` is all of them. For
+    /// cluster-scoped objects a grant needs a name, a relation, or `["*"]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Vec<String>>,
-    /// Only the object of this name.
+    /// If given, only the object of this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Only objects that stand in this relation to the primary.
+    /// If given, only objects with this relation to the primary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relation: Option<Relation>,
-    /// Dotted paths that policies may see; none is everything.
+    /// Dotted paths that policies may see; `None` allows everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields: Option<Vec<String>>,
-    /// Patches: subresources that may be patched beside `status` and `scale`.
+    /// For patches: subresources that may be patched, in addition to `status` and `scale`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subresources: Option<Vec<String>>,
-    /// Patches and creations: `finalizers` and `ownerReferences`, where they may be written. Whoever writes an owner
-    /// reference can have the object collected, whoever writes finalizers can keep it for ever or end it early.
+    /// For patches and creates: which of `finalizers` and `ownerReferences` may be written. An owner reference can
+    /// make Kubernetes delete the object, and finalizers can keep it for ever or let it vanish too early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Vec<String>>,
 }
@@ -289,7 +291,7 @@ impl KindGrant {
     }
 }
 
-/// `theirs` of the other object equals `ours` of the primary: dotted paths.
+/// The value at `theirs` of the other object equals the value at `ours` of the primary. Both are dotted paths.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Relation {
@@ -299,60 +301,61 @@ pub struct Relation {
     pub ours: String,
 }
 
-/// Which Secrets may be seen.
+/// The Secrets that policies may see.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SecretGrant {
     /// As in [`KindGrant`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Vec<String>>,
-    /// Only the Secret of this name.
+    /// If given, only the Secret of this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
-/// Bounds on what a policy may use.
+/// Limits for the policies of a binding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Limits {
-    /// Fuel of one step: about instructions. The default is some hundred times what a shipped policy uses.
+    /// The fuel of one step. One unit is about one instruction. The default is some hundred times what a shipped
+    /// policy needs.
     pub step_fuel: u64,
-    /// Fuel of a pass.
+    /// The fuel of one pass.
     pub pass_fuel: u64,
-    /// Bytes of one step in all its linear memories and tables.
+    /// The bytes of all linear memories and tables of one step.
     pub memory: u64,
-    /// Wall time of one step: a seat belt.
+    /// The wall time of one step. Fuel normally ends a step much earlier.
     #[serde(with = "as_millis")]
     pub step_wall: Duration,
-    /// Steps of a pass.
+    /// The steps of one pass.
     pub steps: u32,
-    /// Journal entries of a pass.
+    /// The journal entries of one pass.
     pub entries: u32,
-    /// Questions of a pass about objects of the cluster: each is watched for as long as its answer is used.
+    /// The questions of one pass about objects of the cluster. Each answer is watched as long as it is used.
     pub dependencies: u32,
-    /// Bytes of journal of a pass.
+    /// The bytes in the journal of one pass.
     pub journal: u64,
-    /// Bytes of one answer; more is `resource-exhausted`.
+    /// The bytes of one answer. A larger one is `resource-exhausted`.
     pub answer: u64,
-    /// Bytes that one step may return.
+    /// The bytes that one step may return.
     pub output: u64,
-    /// Passes of one tenant in flight.
+    /// The passes of one tenant in flight.
     pub passes_per_tenant: u32,
-    /// Passes that a key may start in a burst.
+    /// The passes that a key may start in a burst.
     pub burst: u32,
-    /// In this time a key earns one more pass.
+    /// The time after which a key may start one more pass.
     #[serde(with = "as_millis")]
     pub refill: Duration,
-    /// Events of one pass.
+    /// The Events of one pass.
     pub events: u32,
-    /// Notes of one pass.
+    /// The notes of one pass.
     pub notes: u32,
-    /// Cloud calls of this binding in flight.
+    /// The cloud calls of this binding in flight.
     pub cloud_calls: u32,
-    /// A retry policy can make a key wait so long at least: less is as fast as the host can go.
+    /// The shortest wait that a retry policy can ask for. Otherwise a key could be retried as fast as the host can.
     #[serde(with = "as_millis")]
     pub shortest_wait: Duration,
-    /// A retry policy can make a key wait so long at most: longer is taken for a mistake.
+    /// The longest wait that a retry policy can ask for. A longer wait is probably a mistake.
     #[serde(with = "as_millis")]
     pub longest_wait: Duration,
 }
@@ -382,14 +385,14 @@ impl Default for Limits {
     }
 }
 
-/// A policy as loaded: what it is, says of itself and is configured with.
+/// A loaded policy with its manifest and configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadedPolicy {
-    /// The digest of its bytes.
+    /// The digest of the policy's bytes.
     pub id: PolicyId,
-    /// What it says of itself.
+    /// The manifest of the policy.
     pub manifest: std::sync::Arc<Manifest>,
-    /// Its configuration with defaults filled in.
+    /// The configuration, with defaults filled in.
     pub config: Json,
 }
 
@@ -398,17 +401,18 @@ pub struct LoadedPolicy {
 pub struct Binding {
     /// `metadata.name` of the PolicyBinding.
     pub name: String,
-    /// Its place in the order of creation: the oldest match governs an object.
+    /// The position in the order of creation. If several bindings match an object, the oldest governs it.
     pub created: u64,
-    /// What was asked for.
+    /// The spec of the PolicyBinding.
     pub spec: BindingSpec,
-    /// What [`BindingSpec::grants`] allow.
+    /// The compiled [`BindingSpec::grants`].
     pub grants: std::sync::Arc<Grants>,
-    /// Its policies by role.
+    /// The policies by role.
     pub policies: BTreeMap<Role, LoadedPolicy>,
-    /// What its cloud can do; empty without a cloud.
+    /// The catalogue of the binding's cloud; empty without a cloud.
     pub catalogue: std::sync::Arc<crate::catalogue::Catalogue>,
-    /// The namespaces that the host was started for; none: all. They narrow a binding that names no namespace itself.
+    /// The namespaces that the host was started for; `None` means all. They apply to a binding that names no
+    /// namespace itself.
     pub namespaces: Option<std::sync::Arc<[String]>>,
 }
 

@@ -1,4 +1,4 @@
-//! What core wants done, and what comes of it. The engine turns each call into a future and its reply into an input.
+//! Calls of core and their replies. The engine turns each call into a future, and its reply into an input.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,127 +17,131 @@ use crate::object::Object;
 use crate::render::{Render, Rendered};
 use crate::time::{Unix, as_millis};
 
-/// Names one call; its reply carries the same.
+/// The number of a call. Its reply carries the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CallId(pub u64);
 
-/// Something core cannot do itself.
+/// A request of core to the outside.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Call {
-    /// Call a policy. Reply: [`Reply::Stepped`].
+    /// Calls a policy. Reply: [`Reply::Stepped`].
     Step {
         /// The policy.
         policy: PolicyId,
-        /// The role in which it is called.
+        /// The role for which the policy is called.
         role: Role,
-        /// The snapshot and the journal so far.
+        /// The snapshot, and the journal so far.
         pass: Arc<Pass>,
-        /// The limits of the pass's binding.
+        /// The limits of the binding.
         limits: Limits,
     },
-    /// Ask the retry policy. Reply: [`Reply::Decided`].
+    /// Asks the retry policy. Reply: [`Reply::Decided`].
     Decide {
         /// The retry policy.
         policy: PolicyId,
-        /// What is to be tried again.
+        /// The failed pass, as the retry policy sees it.
         request: RetryRequest,
         /// The limits of the binding.
         limits: Limits,
     },
-    /// Read or change something in a cloud. Reply: [`Reply::Answer`].
+    /// Reads or changes something in a cloud. Reply: [`Reply::Answer`].
     Cloud(CloudRequest),
-    /// Everything that a create has to read, before anything is written of it: no more than reads leave the host. Reply:
+    /// Reads everything that a create needs, before its entry is written. It changes nothing. Reply:
     /// [`Reply::Prepared`].
     Prepare(CloudRequest),
-    /// Create what was prepared and entered: one request. Reply: [`Reply::Answer`].
+    /// Sends a create that was prepared and entered: one request. Reply: [`Reply::Answer`].
     Commit(Commit),
-    /// What came of a create whose answer was lost. Reply: [`Reply::Resolved`].
+    /// Asks for the outcome of a create in doubt. Reply: [`Reply::Resolved`].
     Resolve {
-        /// Which cloud, as whom, for which object.
+        /// The cloud, and on whose behalf it is called.
         session: Session,
         /// The entry in doubt.
         entry: PendingEntry,
     },
-    /// Build or fetch a session. Reply: [`Reply::Answer`] with `{handle, reused, attributes}`.
+    /// Builds or fetches a session. Reply: [`Reply::Answer`] with `{handle, reused, attributes}`.
     Credential {
-        /// Which cloud.
+        /// The name of the cloud.
         cloud: String,
-        /// For whom: handles are valid for this object only.
+        /// The uid of the primary: a handle is valid for this object only.
         owner: String,
-        /// What the identity policy described.
+        /// The plan of the identity policy.
         plan: Document,
     },
-    /// Read through to the API server: `object` or `objects`. Reply: [`Reply::Objects`], unprojected; of `secret` or
-    /// `reachable`: [`Reply::Answer`].
+    /// Reads from the API server: for `object` and `objects` the reply is [`Reply::Objects`] with whole objects, for
+    /// `secret` and `reachable` it is [`Reply::Answer`].
     Read(Question),
-    /// Render a long list. Reply: [`Reply::Rendered`].
+    /// Renders a long list. Reply: [`Reply::Rendered`].
     Render(Box<Render>),
-    /// Make a token. Reply: [`Reply::Answer`].
+    /// Makes a token. Reply: [`Reply::Answer`].
     Mint {
-        /// A kind of token that the binding grants.
+        /// The kind of token. The binding grants it.
         kind: String,
-        /// Bootstrap tokens: the groups of whoever joins.
+        /// For bootstrap tokens: the groups of the joining node.
         groups: Vec<String>,
-        /// How long it is of use.
+        /// How long the token is valid.
         ttl: Duration,
-        /// How many tokens of the owner may be of use at a time, this one included.
+        /// The most valid tokens of the owner, including this one.
         count: u32,
-        /// The primary's uid: nobody else may use it.
+        /// The uid of the primary. No other object may use the token.
         owner: String,
     },
-    /// Make a token useless. Reply: [`Reply::Answer`] with an empty object, also if it is gone already.
+    /// Revokes a token. Reply: [`Reply::Answer`] with an empty object, also if the token does not exist any more.
     Revoke {
         /// The token.
         token: SecretRef,
-        /// The primary's uid: what was minted for another one stays.
+        /// The uid of the primary. Tokens of other objects stay valid.
         owner: String,
     },
-    /// Write to the cluster. Reply: [`Reply::Objects`] with the object as it stands then, none if it is gone.
+    /// Writes to the cluster. Reply: [`Reply::Objects`] with the object after the write, or with no object if it is
+    /// gone.
     Write(Write),
-    /// Write the lease, or with none only read it. Reply: [`Reply::Lease`].
+    /// Writes the lease, or only reads it if there is no write. Reply: [`Reply::Lease`].
     Lease(Option<LeaseWrite>),
 }
 
-/// On whose behalf a cloud is called.
+/// The party on whose behalf a cloud is called.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Session {
-    /// The cloud's name in the binding.
+    /// The name of the cloud in the binding.
     pub cloud: String,
-    /// The handle of a credential; none for the binding's default session.
+    /// The handle of a credential; `None` for the default session of the binding.
     pub handle: Option<String>,
-    /// The primary's uid: stamped on what is created, compared on everything else.
+    /// The uid of the primary. New cloud resources get it as a mark, and it is compared before changes of existing
+    /// ones.
     pub owner: String,
-    /// The tenant that the primary belongs to.
+    /// The tenant of the primary.
     pub tenant: String,
-    /// The primary's namespace, where sealed references are looked up; none for cluster-scoped kinds.
+    /// The namespace of the primary, in which sealed references are looked up; `None` for cluster-scoped kinds.
     pub namespace: Option<String>,
 }
 
-/// An operation of a cloud's catalogue to be performed once.
+/// One call of an operation of a cloud's catalogue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CloudRequest {
-    /// On whose behalf.
+    /// The session of the call.
     pub session: Session,
     /// `vm.clone`
     pub operation: String,
-    /// As the policy gave them; sealed references are resolved by the adapter.
+    /// The arguments of the policy. The adapter resolves sealed references.
     pub arguments: Value,
-    /// Creates: the key of the pending entry, a client token where the cloud has one. None while it is prepared.
+    /// For creates: the key of the pending entry, which is also the client token if the cloud has one. `None` while
+    /// the create is prepared.
     pub key: Option<String>,
 }
 
-/// Where something is created, and as whom: what is looked for there by another principal may be hidden from it.
+/// The place and the principal of a create. A result may be invisible to another principal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Site {
-    /// First what the server says it is, never an address or a name that somebody gave it; then what says where in it.
+    /// First the identity that the server itself reports, never an address or a configured name; then the place
+    /// within the server.
     pub place: Vec<String>,
-    /// As whom, in the server's words.
+    /// The principal, in the words of the server.
     pub principal: String,
 }
 
 impl Site {
-    /// Whether what was entered here is found, and made, at `other`: the same server and principal. What says where within
-    /// the server is known of what was entered only.
+    /// Whether a create that was entered for this site is visible from `other`: the same server and principal. The
+    /// place within the server is known only for the entry.
     pub fn is_at(&self, other: &Site) -> bool {
         self.principal == other.principal && self.place.starts_with(&other.place)
     }
@@ -149,53 +153,53 @@ impl std::fmt::Display for Site {
     }
 }
 
-/// A create that has read all that it needs.
+/// A create that has read everything it needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prepared {
-    /// Where it will create, and as whom.
+    /// The place and the principal of the create.
     pub site: Site,
-    /// What the cloud wants back with [`Commit`]. It holds no secret.
+    /// Data of the cloud that it gets back with [`Commit`]. It contains no secret.
     pub ready: Json,
 }
 
-/// The one request of a create.
+/// The single request of a create.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Commit {
-    /// As it was prepared, with its key.
+    /// The prepared request, with its key.
     pub request: CloudRequest,
-    /// What it was prepared as.
+    /// The result of the preparation.
     pub prepared: Prepared,
 }
 
-/// A create that was or may have been performed: an element of the primary's `status.pending`. An entry with a field
-/// that this host does not know is a newer host's: it is not read as if it were one of these.
+/// A create that was or may have been performed: an element of the primary's `status.pending`. An entry with an
+/// unknown field comes from a newer host. It is unreadable here, because the field may change its meaning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PendingEntry {
     /// `vm.clone`
     pub operation: String,
-    /// The service that it is an operation of, with its major version: `vm@1`.
+    /// The service of the operation with its major version: `vm@1`.
     pub service: String,
-    /// What is being created.
+    /// The intent of the create: what it creates.
     pub intent: String,
-    /// Made when this entry was written.
+    /// The key of this entry, made when the entry was written.
     pub key: String,
-    /// How the cloud marks what it creates and finds it again: [`Catalogue::stamp`](crate::catalogue::Catalogue::stamp).
+    /// The version of the cloud's marks: [`Catalogue::stamp`](crate::catalogue::Catalogue::stamp).
     pub stamp: u32,
-    /// Where it is created: [`Site::place`].
+    /// Where the resource is created: [`Site::place`].
     pub place: Vec<String>,
-    /// As whom: [`Site::principal`].
+    /// The principal that creates it: [`Site::principal`].
     pub principal: String,
-    /// When it was written.
+    /// When the entry was written.
     pub since: Unix,
-    /// For how long hosts have known of it, by a clock that does not jump: another host need not wait again until
-    /// everybody would see what was created.
+    /// How long hosts have known of the entry, measured by a clock that does not jump. So the next host does not
+    /// have to wait again until the result is visible to everybody.
     #[serde(default, skip_serializing_if = "Duration::is_zero", with = "as_millis")]
     pub waited: Duration,
 }
 
 impl PendingEntry {
-    /// Where it is created, and as whom.
+    /// The place and the principal of the create.
     pub fn site(&self) -> Site {
         Site {
             place: self.place.clone(),
@@ -207,28 +211,28 @@ impl PendingEntry {
 /// A write to the cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
-    /// JSON merge patch.
+    /// A JSON merge patch.
     Patch {
-        /// The object that is meant.
+        /// The object to write.
         object: ObjectRef,
-        /// `status`, or none.
+        /// `status`, or `None`.
         subresource: Option<String>,
-        /// What it must still be; none where nobody looked at it.
+        /// The expected uid and version; `None` if nobody has read the object.
         precondition: Option<Precondition>,
-        /// What is to be different.
+        /// The merge patch.
         patch: Value,
     },
     /// An act of a policy on another object.
     Act(Act),
     /// A Kubernetes Event; failures are only logged.
     Event {
-        /// On which object.
+        /// The object that the Event concerns.
         object: ObjectRef,
-        /// Its uid.
+        /// The uid of that object.
         uid: String,
-        /// What happened.
+        /// The Event.
         event: crate::contract::Event,
-        /// When.
+        /// The time of the Event.
         now: Unix,
     },
 }
@@ -236,59 +240,59 @@ pub enum Write {
 /// A write of the lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseWrite {
-    /// Who writes; empty gives the lease up.
+    /// The new holder. An empty name gives the lease up.
     pub holder: String,
-    /// How long the holder may go without renewing.
+    /// The time after which the lease expires without a renewal.
     #[serde(with = "as_millis")]
     pub duration: Duration,
-    /// The version it was read at; none creates it.
+    /// The expected version; `None` creates the lease.
     pub version: Option<String>,
     /// How often the lease changed hands.
     pub transitions: u64,
-    /// For people: nobody decides by it.
+    /// The time of the write, for people only. No host decides by it.
     pub now: Unix,
 }
 
-/// The lease as it was read or written.
+/// The lease as an API server returned it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseRead {
-    /// Who holds it; empty when nobody.
+    /// The holder; empty if there is none.
     pub holder: String,
-    /// How long the holder may go without renewing.
+    /// The time after which the lease expires without a renewal.
     #[serde(with = "as_millis")]
     pub duration: Duration,
     /// `resourceVersion`: it changes with each renewal.
     pub version: String,
-    /// How often it changed hands.
+    /// How often the lease changed hands.
     pub transitions: u64,
 }
 
-/// What came of a call.
+/// The reply of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// Of [`Call::Step`].
+    /// Reply of [`Call::Step`].
     Stepped(Stepped),
-    /// Of [`Call::Decide`]: how long to wait, or how the retry policy broke its contract.
+    /// Reply of [`Call::Decide`]: the wait, or the fault of the retry policy.
     Decided(Result<Wait, crate::fault::Fault>),
-    /// Of everything that answers with what is no object of the cluster.
+    /// Reply of calls whose answers are no objects of the cluster.
     Answer(Answer),
-    /// Of reads and writes of the cluster: what stands there.
+    /// Reply of reads and writes of the cluster: the objects as they are now.
     Objects(Found),
-    /// Of [`Call::Render`].
+    /// Reply of [`Call::Render`].
     Rendered(Rendered),
-    /// Of [`Call::Prepare`]: why it cannot be, or what it found.
+    /// Reply of [`Call::Prepare`]: what the create needs, or why it cannot be made.
     Prepared(Result<Prepared, Failure>),
-    /// Of [`Call::Resolve`].
+    /// Reply of [`Call::Resolve`].
     Resolved(Resolution),
-    /// Of [`Call::Lease`]: the lease as it stands, none if it does not exist, or why it cannot be said.
+    /// Reply of [`Call::Lease`]: the lease, `None` if it does not exist, or why it is not known.
     Lease(Result<Option<LeaseRead>, Failure>),
 }
 
-/// Objects as an API server answered them, or why it did not.
+/// The objects in an answer of an API server, or its failure.
 pub type Found = Result<Vec<Object>, Failure>;
 
 impl Reply {
-    /// What an API server answered: a list, an object, or what is none.
+    /// The reply with an answer of an API server: a list, an object, or no object.
     pub fn objects(answer: Answer) -> Self {
         Reply::Objects(answer.map(|answer| match answer {
             Value::Array(items) => items.into_iter().map(Object::new).collect(),
@@ -300,20 +304,20 @@ impl Reply {
     }
 }
 
-/// What is watched.
+/// The scope of a watch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scope {
-    /// Which kind.
+    /// The kind of the objects.
     #[serde(flatten)]
     pub kind: Kind,
-    /// None watches every namespace, or a cluster-scoped kind.
+    /// The namespace; `None` for all namespaces, or for a cluster-scoped kind.
     pub namespace: Option<String>,
-    /// One object by name.
+    /// If given, only the object of this name.
     pub name: Option<String>,
-    /// Pods of one node: `spec.nodeName`.
+    /// If given, only Pods of this node: `spec.nodeName`.
     pub node: Option<String>,
-    /// Dotted paths that are kept of each object; empty keeps all.
+    /// The dotted paths that are kept of each object; empty keeps everything.
     pub fields: Vec<String>,
 }
 
@@ -330,21 +334,21 @@ impl std::fmt::Display for Scope {
     }
 }
 
-/// What a watch says.
+/// An event of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WatchEvent {
-    /// Everything in scope, at this moment: after the first list and after each relist.
+    /// All objects of the scope at one moment, after each list.
     Listed {
-        /// What there is.
+        /// The objects of the scope.
         objects: Vec<Object>,
-        /// The list's own version; what is missing and older than it is gone.
+        /// The version of the list. A known object that is older and not in the list is gone.
         version: crate::object::ResourceVersion,
     },
-    /// An object appeared or changed.
+    /// An object was created or changed.
     Applied(Object),
-    /// An object is gone; it carries the version of its deletion.
+    /// An object was deleted. It carries the version of its deletion.
     Deleted(Object),
-    /// The watch cannot say now: answers from its cache may be old.
+    /// The watch failed: answers from its cache may be outdated.
     Failed(String),
 }
 

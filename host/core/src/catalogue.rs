@@ -1,4 +1,4 @@
-//! What a cloud can do: its operations, by name.
+//! The catalogue of a cloud: its operations by name.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,19 +10,19 @@ use crate::call::PendingEntry;
 use crate::contract::{Code, Failure};
 use crate::time::as_millis;
 
-/// Within this the call of a create begins, counted from when its pending entry was written: what begins
-/// later is not performed. The `visible_within` of a catalogue rests on it.
+/// A create must be sent within this time after its pending entry was written. Later it is not sent any more. The
+/// `visible_within` of each create must include this time.
 pub const BEGINS_WITHIN: Duration = Duration::from_secs(10);
 
-/// What an operation does to the world.
+/// The effect of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OperationEffect {
-    /// It changes nothing.
+    /// Changes nothing.
     Read,
-    /// Changes something that exists; doing it twice is harmless or refused.
+    /// Changes something that exists. A second call is harmless or refused.
     Change,
-    /// Brings something into being; doing it twice makes two. Written ahead.
+    /// Creates something. A second call would create another one, so the host writes an entry ahead.
     Create,
 }
 
@@ -30,31 +30,32 @@ pub enum OperationEffect {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Operation {
-    /// One sentence.
+    /// A description in one sentence.
     pub description: String,
-    /// The service that it belongs to, with its major version: `vm@1`.
+    /// The service of the operation with its major version: `vm@1`.
     pub service: String,
-    /// What it does to the world.
+    /// The effect of the operation.
     pub effect: OperationEffect,
     /// JSON Schema of the arguments.
     pub arguments: Value,
     /// JSON Schema of the answer.
     pub answer: Value,
-    /// After this a call is cut; at most 5 s. Longer work answers a task.
+    /// The longest time for a call, at most 5 s: longer calls are cut. An operation that needs more time answers
+    /// with a task.
     #[serde(with = "as_millis")]
     pub longest: Duration,
-    /// Creates: after this what was created is seen by everybody who looks.
+    /// For creates: the time after which everybody can see the result.
     #[serde(with = "as_millis")]
     pub visible_within: Duration,
-    /// Creates: the dotted path of the argument that must equal the act's intent. What is settled is looked for by the
-    /// intent, so a policy must not create under another name than it said.
+    /// For creates: the dotted path of the argument that must equal the intent of the act. The outcome of a create
+    /// is looked up by its intent, so a policy must not create under another name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<String>,
     /// Dotted paths of arguments that take a sealed reference.
     pub sealed: Vec<String>,
 }
 
-/// One key of a Secret, in the primary's own reach: the host knows which namespace that is.
+/// One key of a Secret in the namespace of the primary.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SecretRef {
@@ -65,15 +66,15 @@ pub struct SecretRef {
 }
 
 impl SecretRef {
-    /// What a sealed reference names; none for anything else.
+    /// The reference that a value contains; `None` if it is none.
     pub fn read(value: &Value) -> Option<Self> {
         SecretRef::deserialize(value.get("$secret")?).ok()
     }
 }
 
 impl Operation {
-    /// The sealed references among the arguments, each with the dotted path at which it is used. What must be granted
-    /// and what is unsealed are both read here, so that they cannot differ.
+    /// The sealed references among the arguments, each with the dotted path at which it is used. The check of grants and
+    /// the unsealing both use this function, so that they cannot differ.
     ///
     /// # Errors
     /// `invalid-argument` where something else stands at a sealed path.
@@ -95,35 +96,35 @@ impl Operation {
     }
 }
 
-/// Credential plans of a cloud: their schema, and where in them something of the cluster is named.
+/// The credential plans of a cloud: their schema, and the paths at which they name objects of the cluster.
 ///
-/// Paths are dotted; a step that ends in `[]` means each element of a list: `chain[].secret`. What stands at a marked place
-/// has a `namespace` and, for Secrets, a `name`.
+/// Paths are dotted. A step that ends in `[]` means each element of a list: `chain[].secret`. The value at such a path has
+/// a `namespace` and, for Secrets, a `name`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Credential {
     /// JSON Schema of a plan.
     pub schema: Value,
-    /// Where a plan names Secrets.
+    /// The paths at which a plan names Secrets.
     pub secrets: Vec<String>,
-    /// Where a plan names service accounts, on whose behalf a token is asked for.
+    /// The paths at which a plan names service accounts, for which a token is requested.
     pub service_accounts: Vec<String>,
 }
 
 impl Credential {
-    /// What a plan names as Secrets. What must be granted and what is resolved are both read here, so that they cannot
-    /// differ.
+    /// The Secrets that a plan names. The check of grants and the resolution both use this function, so that they
+    /// cannot differ.
     pub fn secrets<'a>(&self, plan: &'a Value) -> Vec<&'a Value> {
         marked(&self.secrets, plan)
     }
 
-    /// What a plan names as service accounts.
+    /// The service accounts that a plan names.
     pub fn service_accounts<'a>(&self, plan: &'a Value) -> Vec<&'a Value> {
         marked(&self.service_accounts, plan)
     }
 }
 
-/// What stands at marked places, in the order of the document for each path.
+/// The values at these paths; for each path in the order of the document.
 fn marked<'a>(paths: &[String], plan: &'a Value) -> Vec<&'a Value> {
     paths.iter().flat_map(|path| at(path, plan)).collect()
 }
@@ -139,29 +140,31 @@ fn at<'a>(path: &str, plan: &'a Value) -> Vec<&'a Value> {
     })
 }
 
-/// A cloud's operations by name, and how it marks what it creates.
+/// The operations of a cloud by name, and how the cloud marks what it creates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Catalogue {
-    /// How it marks what it creates, and finds it: another number whenever that changes. It is entered with each create.
+    /// The version of the marks by which the cloud finds what it created. It changes whenever the marks change, and
+    /// each entry contains it.
     pub stamp: u32,
-    /// The stamps that it can find: what was entered with another is in doubt until a cloud comes that can.
+    /// The stamps that this cloud can find. A create with another stamp stays in doubt until a cloud adapter can
+    /// find it.
     pub finds: Vec<u32>,
-    /// `vm.clone` and so on.
+    /// The operations by name, such as `vm.clone`.
     pub operations: BTreeMap<String, Operation>,
-    /// Its credential plans; none where the cloud has no sessions of its own.
+    /// The credential plans; `None` if the cloud has no sessions of its own.
     pub credential: Option<Credential>,
 }
 
 impl Catalogue {
-    /// The service of an operation; empty for one that there is not.
+    /// The service of an operation; empty for an unknown operation.
     pub fn service(&self, operation: &str) -> &str {
         self.operations.get(operation).map_or("", |there| &there.service)
     }
 
-    /// Whether this cloud can say what came of a create; why not, if it cannot.
+    /// Whether this cloud can find the outcome of a create.
     ///
     /// # Errors
-    /// In one sentence.
+    /// The reason, in one sentence.
     pub fn can_resolve(&self, entry: &PendingEntry) -> Result<(), String> {
         let PendingEntry {
             operation, service, ..

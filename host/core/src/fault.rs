@@ -1,45 +1,46 @@
-//! A policy broke its contract.
+//! Faults: a policy broke its contract.
 
 use serde::{Deserialize, Serialize};
 
 use crate::contract::Step;
 
-/// How a policy broke its contract.
+/// The rule of the contract that a policy broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
-    /// It trapped: a panic, an unreachable instruction, a stack overflow.
+    /// The policy trapped: a panic, an unreachable instruction, or a stack overflow.
     Trap,
-    /// It used more fuel than a step or a pass may.
+    /// The policy used more fuel than a step or a pass may.
     OutOfFuel,
-    /// It asked for more memory than its limit.
+    /// The policy asked for more memory than its limit.
     OutOfMemory,
-    /// It ran longer than the wall limit. Not deterministic: a seat belt.
+    /// The policy ran longer than the wall limit. The same step may succeed the next time.
     WallTime,
-    /// What it returned is not valid, or too large.
+    /// The policy returned something invalid or too large.
     BadOutput,
-    /// An act that it made is not among what its conclusion used.
+    /// The conclusion of the policy does not use an act that the policy made.
     JournalMismatch,
-    /// It returned `pending([])`, or asked only for what the journal already holds.
+    /// The policy returned `pending([])`, or asked only for answers that its journal already holds.
     Stalled,
-    /// It took more steps, entries or journal bytes than a pass may.
+    /// The policy used more steps, entries or journal bytes than a pass may.
     TooLong,
 }
 
-/// A policy broke its contract: the pass ends and its object is quarantined.
+/// A policy broke its contract. The pass ends, and its object is quarantined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{kind:?}: {message}")]
 pub struct Fault {
-    /// Which rule of the contract was broken.
+    /// The rule that was broken.
     pub kind: FaultKind,
-    /// For people: what trapped where, with the panic's message if there was one.
+    /// A text for people: what trapped where, with the message of the panic if there was one.
     pub message: String,
-    /// Whether the same step would fault again. Wall time and host stack overflow are not deterministic.
+    /// Whether the same step would fault again. That is not certain for wall time and for an overflow of the host's
+    /// stack.
     pub deterministic: bool,
 }
 
 impl Fault {
-    /// A fault that the same input brings again.
+    /// A fault that the same input causes again.
     pub fn new(kind: FaultKind, message: impl Into<String>) -> Self {
         Fault {
             kind,
@@ -49,11 +50,11 @@ impl Fault {
     }
 }
 
-/// What came of one call into a policy.
+/// The result of one step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stepped {
-    /// The step, or how the policy broke its contract.
+    /// The step, or the fault of the policy.
     pub outcome: Result<Step, Fault>,
-    /// Fuel used: deterministic, part of the recording.
+    /// The fuel that the step used. It is deterministic and part of the recording.
     pub fuel: u64,
 }

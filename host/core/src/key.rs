@@ -1,4 +1,4 @@
-//! What is queued, run and waited for: one object under one binding.
+//! Keys: one object under one binding. Keys are queued, and waits are kept by key.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 use crate::contract::ObjectRef;
 use crate::object::Object;
 
-/// Which object of a kind: its texts are shared by all that name it.
+/// The namespace and name of an object. Copies share the texts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectKey {
-    /// None for cluster-scoped kinds.
+    /// `None` for cluster-scoped kinds.
     pub namespace: Option<Arc<str>>,
     /// `metadata.name`
     pub name: Arc<str>,
 }
 
 impl ObjectKey {
-    /// The object of this namespace and name.
+    /// The key for this namespace and name.
     pub fn new(namespace: Option<&str>, name: &str) -> Self {
         ObjectKey {
             namespace: namespace.map(Arc::from),
@@ -52,7 +52,7 @@ impl From<&Key> for ObjectKey {
 pub struct Key {
     /// `metadata.name` of the binding.
     pub binding: Arc<str>,
-    /// None for cluster-scoped kinds.
+    /// `None` for cluster-scoped kinds.
     pub namespace: Option<Arc<str>>,
     /// `metadata.name` of the object.
     pub name: Arc<str>,
@@ -67,7 +67,7 @@ impl std::fmt::Display for Key {
     }
 }
 
-/// Names one pass.
+/// The number of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PassId(pub u64);
 

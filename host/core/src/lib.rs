@@ -1,8 +1,8 @@
-//! The deterministic heart of Polity: everything that can happen goes in, everything that must be done comes out.
+//! The deterministic core of Polity: every event goes in, and everything that must be done comes out.
 //!
-//! No clock, no I/O, no randomness, no threads: the same inputs give the same outputs, byte for byte. The engine of the
-//! host turns [`call::Call`]s into futures and their [`call::Reply`]s into inputs; the simulation does the same with a
-//! seeded loop in place of an executor.
+//! It has no clock, no I/O, no randomness and no threads: the same inputs give the same outputs, byte for byte. The
+//! engine of the host turns [`call::Call`]s into futures and their [`call::Reply`]s into inputs. The simulation does
+//! the same with a seeded loop instead of an executor.
 
 pub mod binding;
 pub mod call;
@@ -21,5 +21,5 @@ pub mod retry;
 pub mod time;
 mod tree;
 
-/// The contract with policies, which has a crate of its own.
+/// The contract with policies. It is a crate of its own.
 pub use polity_contract as contract;

@@ -1,7 +1,7 @@
-//! The publication plan: what a conclusion's patch means for the object as it stands now.
+//! Merges: turns the patch of a conclusion into writes of the present object.
 //!
-//! A patch is read against the snapshot that the pass saw, by the rules of the contract's `merge`. Everything goes out as
-//! JSON merge patches, on the condition that the object is still this very version.
+//! A patch is compared with the snapshot that the pass saw, by the rules of the contract's `merge`. The result is
+//! written as JSON merge patches, on the condition that the object still has the known version.
 
 pub use crate::contract::merge::{EditPath, declares};
 pub use polity_kube_rules::merge_patch::apply;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::contract::merge::{keyed, leaves, merge, remove};
 use crate::tree::Tree;
 
-/// The parts of a publication, in the order they are written.
+/// The parts of a publication, in the order in which they are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
@@ -18,11 +18,11 @@ pub enum Part {
     Main,
     /// The status subresource.
     Status,
-    /// Removal of finalizers.
+    /// The removal of finalizers.
     Finalizer,
 }
 
-/// What a pass wants changed on its primary.
+/// The changes that a pass wants for its primary.
 #[derive(Clone, Debug)]
 pub struct Edits {
     snapshot: Value,
@@ -30,19 +30,19 @@ pub struct Edits {
 }
 
 impl Edits {
-    /// A merge patch against this snapshot.
+    /// Takes a merge patch for this snapshot.
     pub fn new(snapshot: Value, patch: Value) -> Self {
         Edits { snapshot, patch }
     }
 
-    /// The object with these edits on top of what stands now.
+    /// The present object with these edits applied.
     pub fn onto(&self, current: &Value) -> Value {
         let mut desired = current.clone();
         merge("", &self.patch, Some(&self.snapshot), &mut desired);
         desired
     }
 
-    /// The values this writes, element by element, and whether it removes them.
+    /// The paths of the values that the edits write, element by element, and whether they remove the value.
     pub fn paths(&self) -> Vec<(EditPath, bool)> {
         let mut paths = Vec::new();
         leaves("", &self.patch, Some(&self.snapshot), &mut |leaf| {
@@ -51,7 +51,7 @@ impl Edits {
         paths
     }
 
-    /// Edited values that somebody else has changed since the snapshot.
+    /// The paths of edited values that another writer has changed since the snapshot.
     pub fn conflicts(&self, fresh: &Value) -> Vec<EditPath> {
         let mut conflicts = Vec::new();
         leaves("", &self.patch, Some(&self.snapshot), &mut |leaf| {
@@ -63,7 +63,7 @@ impl Edits {
         conflicts
     }
 
-    /// The same edits without those whose top field (`status.phase`) holds one of these paths.
+    /// The same edits without the top fields (such as `status.phase`) that contain one of these paths.
     pub fn without(mut self, paths: &[EditPath]) -> Self {
         for path in paths {
             remove(&mut self.patch, path.split('[').next().unwrap_or(path));
@@ -72,7 +72,7 @@ impl Edits {
     }
 }
 
-/// The merge patch that turns one value into another; none if they are equal.
+/// The merge patch that turns one value into another; `None` if they are equal.
 pub fn diff(from: &Value, to: &Value) -> Option<Value> {
     match (from, to) {
         (Value::Object(a), Value::Object(b)) => {
@@ -99,7 +99,7 @@ pub fn diff(from: &Value, to: &Value) -> Option<Value> {
     }
 }
 
-/// The merge patch that one part of a publication needs; none if that part stands already.
+/// The merge patch for one part of a publication; `None` if that part needs no change.
 pub fn change(part: Part, now: &Value, desired: &Value) -> Option<Value> {
     match part {
         Part::Main => {
@@ -135,7 +135,7 @@ fn finalizers(object: &Value) -> Vec<&str> {
     all.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// What is held now, and what is to be added.
+/// The present finalizers, and those to be added. The removal of finalizers is a later part.
 fn kept_finalizers(now: &Value, desired: &Value) -> Vec<Value> {
     let held = finalizers(now);
     let added = finalizers(desired);
@@ -143,14 +143,14 @@ fn kept_finalizers(now: &Value, desired: &Value) -> Vec<Value> {
     held.iter().chain(new).map(|f| json!(f)).collect()
 }
 
-/// What of a written part the API server does not show: paths whose value was dropped, defaulted or changed by it.
-/// `answer` is what it answered, `desired` what it was to hold.
+/// The paths of a written part whose values the API server dropped, defaulted or changed. `answer` is the object in
+/// its answer, `desired` the object as it should be.
 pub fn not_kept(part: Part, answer: &Value, desired: &Value) -> Vec<EditPath> {
     let mut paths = Vec::new();
     if let Some(patch) = change(part, answer, desired) {
         leaves("", &patch, Some(answer), &mut |leaf| {
             let as_number = |value: Option<&Value>| value.and_then(Value::as_f64);
-            // `1.0` and `1` are one number.
+            // `1.0` and `1` are the same number.
             let wanted = as_number(leaf.wanted.as_deref());
             let same = wanted.is_some() && as_number(leaf.base) == wanted;
             if !same {
@@ -161,13 +161,13 @@ pub fn not_kept(part: Part, answer: &Value, desired: &Value) -> Vec<EditPath> {
     paths
 }
 
-/// What is wrong with the shape of a merge patch: where the host, or an API server, wants an object or a list of a
-/// certain form, a policy must not put anything else. `removes` says whether null may remove such a place.
+/// Why the shape of a merge patch is wrong: the host and API servers expect objects or lists of a certain form at
+/// some paths. `removes` says whether the patch may remove these values with null.
 pub fn misshapen(patch: &Value, removes: bool) -> Option<String> {
     if !patch.is_object() {
         return Some("it is not a JSON object".into());
     }
-    // A path has no way to say it, and no kind has such a field.
+    // A path cannot express an empty field name, and no kind has such a field.
     if has_nameless(patch) {
         return Some("a field has an empty name".into());
     }
@@ -210,7 +210,7 @@ fn has_nameless(value: &Value) -> bool {
     }
 }
 
-/// Combines the patches of the identity and the lifecycle, which declared that they write different paths.
+/// Combines the patches of the identity and the lifecycle policies. Their declared write paths do not overlap.
 pub fn combine(a: &Value, b: &Value, snapshot: &Value) -> Value {
     let mut both = snapshot.clone();
     merge("", a, Some(snapshot), &mut both);
@@ -275,7 +275,7 @@ mod tests {
             paths.map(|path| (path.clone(), path.ends_with('z'))),
             "what it says below counts, too"
         );
-        // Somebody put a value where the snapshot had none: it is not replaced unseen.
+        // Another writer added a value where the snapshot had none. The edit must not replace it unseen.
         let edits = Edits::new(
             now,
             json!({"spec": {"new": {"inner": 1}, "taints": [{"key": "a", "effect": "b"}]}}),

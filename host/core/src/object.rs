@@ -1,7 +1,7 @@
-//! A Kubernetes object as the host keeps it: its canonical text, shared, with its metadata at hand.
+//! A Kubernetes object as the host keeps it: its canonical text, shared, with the metadata that the host often needs.
 //!
-//! Many are kept and few are taken apart. So there is no tree of one: whoever edits it makes that for as long as it edits,
-//! and what stands at a path is read from the text.
+//! The host keeps many objects and edits few of them. So an object has no tree: an edit makes one and drops it
+//! afterwards, and a value at a path is read from the text.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -12,20 +12,20 @@ use serde_json::Value;
 
 use crate::contract::{Json, Kind, ObjectRef, Precondition};
 
-/// An object's version. Kubernetes promises since 1.35 that these compare as numbers.
+/// The version of an object. Since 1.35 Kubernetes promises that versions compare as numbers.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
 pub struct ResourceVersion(pub u64);
 
-/// A Kubernetes object, immutable and cheap to clone. Its `managedFields` were dropped.
+/// A Kubernetes object, immutable and cheap to clone, without its `managedFields`.
 #[derive(Clone)]
 pub struct Object(Arc<Inner>);
 
 struct Inner {
-    /// Canonical: two objects are equal if this is.
+    /// Canonical text: two objects are equal if their texts are equal.
     json: Json,
-    /// Where `metadata.resourceVersion` stands in it.
+    /// The range of `metadata.resourceVersion` in the text.
     version_at: Range<usize>,
     version: ResourceVersion,
     generation: Option<u64>,
@@ -38,7 +38,7 @@ struct Inner {
 }
 
 impl Object {
-    /// Takes an object as an API server serves it. Missing metadata reads as empty.
+    /// Takes an object as an API server sends it. Missing metadata reads as empty.
     pub fn new(mut value: Value) -> Self {
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
@@ -63,7 +63,8 @@ impl Object {
         Object(Arc::new(inner))
     }
 
-    /// The same object with a part of its text, which holds all that identifies it and [`KEPT_METADATA`].
+    /// The same object with only a part of its text. The part must contain [`KEPT_METADATA`] and all fields that identify
+    /// the object.
     ///
     /// [`KEPT_METADATA`]: crate::call::KEPT_METADATA
     pub(crate) fn with_part(&self, part: String) -> Self {
@@ -87,32 +88,33 @@ impl Object {
         &self.0.json
     }
 
-    /// The whole object, to be edited: made anew.
+    /// The whole object as a new tree, for an edit.
     pub fn tree(&self) -> Value {
         text::tree(&self.0.json)
     }
 
-    /// What stands at a dotted path, as text; none where that is nothing or null.
+    /// The value at a dotted path as text; `None` if it is absent or null.
     pub fn text_at(&self, path: &str) -> Option<&str> {
         text::at(&self.0.json, path)
     }
 
-    /// What stands at a dotted path; none where that is nothing or null.
+    /// The value at a dotted path; `None` if it is absent or null.
     pub fn at(&self, path: &str) -> Option<Value> {
         text::value_at(&self.0.json, path)
     }
 
-    /// The text that stands at a dotted path; none where it is something else.
+    /// The string at a dotted path; `None` if the value is no string.
     pub fn str_at(&self, path: &str) -> Option<Cow<'_, str>> {
         text::str_at(&self.0.json, path)
     }
 
-    /// The object as text, in two pieces: without its version, which changes with every write.
+    /// The text without the version, in two pieces. The version changes with every write, so comparisons leave it
+    /// out.
     pub fn content(&self) -> [&str; 2] {
         without(&self.0.json, &self.0.version_at)
     }
 
-    /// Whether two versions of an object say the same, but for the version.
+    /// Whether two objects are equal, except for their versions.
     pub fn says_the_same(&self, other: &Object) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.content() == other.content()
     }
@@ -127,7 +129,7 @@ impl Object {
         self.0.version
     }
 
-    /// That it is still this very version.
+    /// The precondition that the object still has this uid and version.
     pub fn precondition(&self) -> Precondition {
         Precondition {
             uid: self.uid().to_owned(),
@@ -135,7 +137,7 @@ impl Object {
         }
     }
 
-    /// `metadata.generation`; none for kinds without one.
+    /// `metadata.generation`; `None` for kinds without it.
     pub fn generation(&self) -> Option<u64> {
         self.0.generation
     }
@@ -163,7 +165,7 @@ impl Object {
         }
     }
 
-    /// The reference that names it.
+    /// The reference that names this object.
     pub fn reference(&self) -> ObjectRef {
         ObjectRef {
             cluster: None,
@@ -182,31 +184,31 @@ impl Object {
         held.iter().filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
-    /// Whether `metadata.finalizers` holds this one.
+    /// Whether `metadata.finalizers` contains this one.
     pub fn has_finalizer(&self, finalizer: &str) -> bool {
         self.finalizers().iter().any(|held| held == finalizer)
     }
 }
 
-/// A text in two pieces, without what stands between.
+/// The pieces of a text before and after a range.
 fn without<'a>(text: &'a str, range: &Range<usize>) -> [&'a str; 2] {
     let before = text.get(..range.start).unwrap_or(text);
     [before, text.get(range.end..).unwrap_or_default()]
 }
 
-/// Where the version of an object stands in its text; at its end where it has none.
+/// The range of the version in the text of an object; an empty range at the end if there is no version.
 fn version_at(text: &str) -> Range<usize> {
     match text::at(text, "metadata.resourceVersion") {
         None => text.len()..text.len(),
         Some(version) => {
-            // It is a slice of the text.
+            // `version` is a slice of `text`, so the difference of their addresses is an offset in `text`.
             let start = (version.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
             start..start + version.len()
         }
     }
 }
 
-/// What an object's text, or a part of it that holds its version, says but for the version.
+/// The text of an object, or of a part that contains its version, without the version.
 pub(crate) fn content(text: &str) -> [&str; 2] {
     without(text, &version_at(text))
 }

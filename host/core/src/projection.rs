@@ -6,14 +6,15 @@ use sha2::{Digest as _, Sha256};
 
 use crate::contract::IDENTITY;
 
-/// The value at a dotted path; none where it is absent or null.
+/// The value at a dotted path; `None` if it is absent or null.
 pub fn get<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.')
         .try_fold(value, |v, part| v.get(part))
         .filter(|v| !v.is_null())
 }
 
-/// Keeps the named paths of an object's text, and what identifies it; no path keeps all.
+/// Keeps the values at these paths of an object's text, and the fields that identify the object. Without paths it
+/// keeps all.
 pub fn project<'a>(object: &str, paths: impl IntoIterator<Item = &'a str>) -> String {
     let mut paths = paths.into_iter().peekable();
     match paths.peek() {
@@ -22,11 +23,11 @@ pub fn project<'a>(object: &str, paths: impl IntoIterator<Item = &'a str>) -> St
     }
 }
 
-/// Tells one value from another, in little room.
+/// A short digest that stands for a value in comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Digest([u8; 16]);
 
-/// Digests a value.
+/// The digest of a value.
 pub fn digest(value: &Value) -> Digest {
     let hash = Sha256::digest(value.to_string());
     let mut short = [0; 16];

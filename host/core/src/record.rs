@@ -1,4 +1,4 @@
-//! The recording of a pass: all that is needed to explain it and to replay it.
+//! The recording of a pass: everything that is needed to explain and to replay it.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use crate::key::{Key, PassId};
 use crate::merge::{EditPath, Part};
 use crate::time::{Now, as_millis, as_optional_millis};
 
-/// One pass, as it happened.
+/// The recording of one pass.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PassRecord {
-    /// Its number in this host's life.
+    /// The number of the pass in the life of this host.
     pub pass: PassId,
-    /// Which object, under which binding.
+    /// The object and the binding.
     pub key: Key,
     /// The object's kind.
     pub kind: Kind,
-    /// The object's uid; empty while it is absent.
+    /// The uid of the object; empty if the object was absent.
     pub uid: String,
     /// When it started.
     pub started: Now,
@@ -34,136 +34,136 @@ pub struct PassRecord {
     pub ended: Now,
     /// Why it ran.
     pub causes: Vec<Cause>,
-    /// Passes in a row before it that ended in a failure.
+    /// The number of failed passes in a row before this one.
     pub attempt: u32,
-    /// The object as it was read.
+    /// The object as the pass read it.
     pub object: Option<Json>,
     /// The steps of each role, in order.
     pub roles: Vec<RoleRecord>,
-    /// What came of it.
+    /// The outcome of the pass.
     pub outcome: Outcome,
-    /// What was written to the object.
+    /// The writes to the object.
     pub writes: Vec<WriteRecord>,
-    /// What the pass asked for next; none if it was dropped.
+    /// When the pass asked for the next pass; `None` if the pass was discarded.
     pub next: Option<Next>,
-    /// What the retry policy said, where it was asked.
+    /// The call of the retry policy, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryRecord>,
-    /// How long until the next try, as it was decided in the end.
+    /// The wait of the key after the pass, as finally decided.
     #[serde(default, with = "as_optional_millis")]
     pub wait: Option<Duration>,
 }
 
-/// What one role did in a pass.
+/// The recording of one role in a pass.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RoleRecord {
-    /// Which role.
+    /// The role.
     pub role: Role,
-    /// The policy's digest.
+    /// The digest of the policy.
     pub policy: PolicyId,
-    /// Its configuration.
+    /// The configuration of the policy.
     pub config: Json,
-    /// What it was handed as in doubt.
+    /// The creates in doubt that the policy was told of.
     pub pending: Vec<ActInDoubt>,
-    /// Calls into the policy.
+    /// The number of steps.
     pub steps: u32,
-    /// Fuel used by them.
+    /// The fuel that the steps used.
     pub fuel: u64,
-    /// What it asked and did.
+    /// The requests of the policy, with their answers.
     pub journal: Vec<Entry>,
-    /// How it ended.
+    /// The verdict of an identity policy.
     pub verdict: Option<Verdict>,
-    /// How it ended.
+    /// The conclusion, if the role concluded.
     pub conclusion: Option<Conclusion>,
-    /// How it broke its contract.
+    /// The fault, if the policy broke its contract.
     pub fault: Option<Fault>,
 }
 
-/// What a retry policy was asked, and what it said.
+/// The recording of a call of a retry policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RetryRecord {
-    /// The policy's digest.
+    /// The digest of the policy.
     pub policy: PolicyId,
-    /// What it was asked; its configuration is part of that.
+    /// The request. It contains the configuration of the policy.
     pub request: RetryRequest,
-    /// What it said, before the limits of the binding.
+    /// The answer, before the limits of the binding were applied.
     pub answer: Option<Wait>,
-    /// How it broke its contract.
+    /// The fault, if the policy broke its contract.
     pub fault: Option<Fault>,
 }
 
-/// One write to the primary.
+/// A write to the primary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WriteRecord {
-    /// What it was for.
+    /// The purpose of the write.
     pub purpose: WritePurpose,
-    /// The version it left; none if it failed.
+    /// The version after the write; `None` if the write failed.
     pub version: Option<u64>,
     /// Why it failed.
     pub failure: Option<Failure>,
 }
 
-/// Why the host wrote to the primary.
+/// The purpose of a write to the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WritePurpose {
-    /// The finalizer before the first act.
+    /// Adds the finalizer before the first act.
     AddFinalizer,
-    /// Pending entries before creates.
+    /// Writes the pending entries before the creates.
     WriteAhead,
-    /// The conclusion.
+    /// Publishes a part of the conclusion.
     Publish(Part),
 }
 
-/// What came of a pass.
+/// The outcome of a pass.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// Its conclusion is published.
+    /// The conclusion is published.
     Published,
-    /// Its identity was denied; what the identity policy concluded is published.
+    /// The identity policy denied the object. Its conclusion is published.
     Denied,
-    /// Its identity let go of the object.
+    /// The identity policy released the object.
     Released,
-    /// It was given up before any effect: it will run again.
+    /// The pass ended before it had any effect. It will run again.
     Discarded(Discard),
     /// A policy broke its contract.
     Faulted,
-    /// Its conclusion could not be published.
+    /// The conclusion could not be published.
     Failed(Failure),
-    /// The lease was lost in the middle.
+    /// The lease was lost during the pass.
     LeaseLost,
-    /// The host was to stop, and had no time left for it.
+    /// The host stopped before the pass ended.
     Stopped,
-    /// The host met an event that its own rules do not foresee: a defect of Polity, not of a policy.
+    /// An event occurred that the rules of the host do not foresee: a defect of Polity, not of a policy.
     Bug(String),
 }
 
 impl Outcome {
-    /// Whether what a policy concluded is published.
+    /// Whether the conclusion of a policy is published.
     pub fn is_concluded(&self) -> bool {
         matches!(self, Outcome::Published | Outcome::Denied | Outcome::Released)
     }
 }
 
-/// Why a pass was given up before any effect.
+/// Why a pass ended before it had any effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Discard {
     /// The object changed before the first act.
     Changed,
-    /// A write that had to come before the first act failed.
+    /// A write that must come before the first act failed.
     NotWritten(Failure),
-    /// Somebody else changed these values, which the pass wanted to write.
+    /// Another writer changed these values, which the pass wanted to write.
     Conflict(Vec<EditPath>),
-    /// Another object stands at its name.
+    /// Another object has its name now.
     Replaced,
     /// The object is gone.
     Gone,
-    /// The binding names no policy to ask.
+    /// The binding names no policy for the pass.
     NoPolicy,
 }
 

@@ -1,4 +1,5 @@
-//! Answers about objects of the cluster: what a grant shows of them, and of that what was asked for, as text.
+//! Renders answers about objects of the cluster as text: what the grant shows, and of this what the question asks
+//! for.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,35 +11,35 @@ use crate::contract::{Code, Failure, Json, ListQuery, ObjectQuery};
 use crate::object::{self, Object};
 use crate::{grants, projection};
 
-/// Objects that a list may hold when the policy sets no limit of its own.
+/// The most objects in a list if the policy sets no limit.
 const LIST_LIMIT: u64 = 10_000;
 
-/// A list to be rendered. Rendering is pure: a thread of the host does it for long lists, while other passes go on.
+/// A list to render. Rendering is pure, so a thread of the host can render a long list while other passes go on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Render {
-    /// What the query selects, by namespace and name.
+    /// The objects that the query selects, ordered by namespace and name.
     pub objects: Vec<Object>,
-    /// Whose question it is: the grant may ask for a relation to it.
+    /// The primary of the pass that asks. The grant may require a relation to it.
     pub primary: Option<Object>,
-    /// The grant that lets it ask.
+    /// The grant that allows the question.
     pub grant: Arc<KindGrant>,
-    /// What was asked.
+    /// The question.
     pub query: ListQuery,
-    /// Bytes that the answer may have.
+    /// The most bytes of the answer.
     pub limit: u64,
 }
 
-/// A list as it is answered.
+/// A rendered list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rendered {
-    /// A JSON array, or that it is too long.
+    /// A JSON array, or the failure that the list is too long.
     pub answer: Result<Json, Failure>,
-    /// Objects that the grant reaches.
+    /// The number of objects that the grant reaches.
     pub count: u64,
 }
 
 impl Render {
-    /// Renders.
+    /// Renders the list.
     pub fn run(&self) -> Rendered {
         let related: Vec<&Object> = self.related().collect();
         let count = related.len() as u64;
@@ -59,7 +60,7 @@ impl Render {
         self.objects.iter().filter(related)
     }
 
-    /// No more is rendered than may be answered.
+    /// Renders objects until the answer is too large.
     fn text(&self, related: &[&Object]) -> Result<Json, Failure> {
         let mut text = String::from("[");
         for (index, object) in related.iter().enumerate() {
@@ -79,7 +80,7 @@ impl Render {
     }
 }
 
-/// Objects that a list may hold.
+/// The most objects in a list.
 pub(crate) fn limit(query: &ListQuery) -> u64 {
     match query.limit {
         0 => LIST_LIMIT,
@@ -87,13 +88,13 @@ pub(crate) fn limit(query: &ListQuery) -> u64 {
     }
 }
 
-/// An answer has no room in the journal of its pass.
+/// The failure for an answer that does not fit into the journal of its pass.
 pub(crate) fn too_large(limit: u64) -> Failure {
     let message = format!("the answer has more than the {limit} bytes that a pass takes");
     Failure::new(Code::ResourceExhausted, message)
 }
 
-/// What a primary is answered about one object through the grant that lets it ask.
+/// The answer about one object, through the grant that allows the question.
 pub(crate) fn answer_of_object(
     grant: &KindGrant,
     primary: Option<&Object>,
@@ -109,10 +110,10 @@ pub(crate) fn answer_of_object(
     Ok(shown(grant, found, &query.projection))
 }
 
-/// What of an object is answered: what its grant shows, and of that what was asked for.
+/// The text of an object in an answer: what the grant shows, and of this the wanted paths.
 fn shown(grant: &KindGrant, object: &Object, wanted: &[String]) -> Json {
     match project(grant, object, wanted) {
-        // Shared by all who ask for it, for as long as the object is kept.
+        // All answers share this text as long as the object is kept.
         Cow::Borrowed(_) => object.json().clone(),
         Cow::Owned(text) => text.into(),
     }
@@ -127,8 +128,9 @@ fn project<'a>(grant: &KindGrant, object: &'a Object, wanted: &[String]) -> Cow<
     }
 }
 
-/// The digest of what a grant and a projection show of an object, its version left out. An answer's digest is the sum of
-/// those of its items: it changes by what an item adds to it or takes from it, whatever else the answer holds.
+/// The digest of the part of an object that a grant and a projection show, without its version. The digest of an
+/// answer is the sum of the digests of its items. So a changed item changes it without rendering the other items
+/// again.
 pub(crate) fn digest_of_item(key: &[u8; 16], grant: &KindGrant, object: &Object, wanted: &[String]) -> u128 {
     let mut hash = Sha256::new_with_prefix(key);
     let shown = project(grant, object, wanted);
@@ -138,7 +140,7 @@ pub(crate) fn digest_of_item(key: &[u8; 16], grant: &KindGrant, object: &Object,
     };
     content.iter().for_each(|piece| hash.update(piece));
     if let Some(relation) = &grant.relation {
-        // It may be related to another primary now, although what is shown of it is the same.
+        // The relation may change while the shown part stays the same.
         hash.update(object.text_at(&relation.theirs).unwrap_or_default());
     }
     let mut short = [0; 16];

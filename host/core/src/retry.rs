@@ -1,4 +1,4 @@
-//! How long until the next try, where no retry policy says so, and the seed that retry policies get.
+//! The waits before a retry if no retry policy decides them, and the seed for retry policies.
 
 use std::time::Duration;
 
@@ -7,28 +7,28 @@ use sha2::{Digest, Sha256};
 use crate::contract::{RetryClass, RetryRequest};
 use crate::time::millis;
 
-/// After a conflict: looking again helps at once.
+/// The wait after a conflict. It is short, because reading the object again is normally enough.
 const CONFLICT: Duration = Duration::from_millis(200);
-/// The longest rung of the ladder.
+/// The longest wait.
 const LONGEST: Duration = Duration::from_mins(10);
 /// The longest wait of an object whose policy faults.
 const LONGEST_QUARANTINE: Duration = Duration::from_mins(5);
-/// The first wait of a `short` retry, and of whatever else begins to be tried again.
+/// The first wait of a `short` retry, of a failed read, and of a fault.
 const SHORT: Duration = Duration::from_secs(1);
 /// The first wait of a `medium` retry.
 const MEDIUM: Duration = Duration::from_secs(30);
 
-/// How long a key waits, as it was decided in the end.
+/// The wait of a key, as finally decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delay {
-    /// A time. Only something that is new of its object ends the wait earlier.
+    /// Wait this long. Only news about the object itself ends the wait earlier.
     After(Duration),
-    /// Until something changes that its last pass saw, at the latest this long.
+    /// Wait until something changes that the last pass used, but not longer than this.
     OnChange(Duration),
 }
 
 impl Delay {
-    /// After this the key passes again, whatever else happens.
+    /// The time after which the key gets a pass in any case.
     pub(crate) fn longest(self) -> Duration {
         match self {
             Delay::After(wait) | Delay::OnChange(wait) => wait,
@@ -36,9 +36,9 @@ impl Delay {
     }
 }
 
-/// How long to wait without a retry policy: after a conflict 200 ms; otherwise 1 s, 30 s or 10 min by class,
-/// doubled with each attempt up to 10 min, of which the seed takes up to a quarter off. Never less than the other
-/// side wished.
+/// The wait without a retry policy: 200 ms after a conflict, otherwise 1 s, 30 s or 10 min by class. The wait doubles
+/// with each attempt up to 10 min, and the seed takes off up to a quarter. It is never shorter than the other side
+/// asks for.
 pub fn default_wait(request: &RetryRequest) -> Duration {
     let rung = |first| ladder(first, LONGEST, request.attempt, request.seed);
     let wait = match request.class {
@@ -50,31 +50,32 @@ pub fn default_wait(request: &RetryRequest) -> Duration {
     wait.max(wished(request))
 }
 
-/// How long the other side wishes to be left alone.
+/// How long the other side asks not to be called again.
 pub(crate) fn wished(request: &RetryRequest) -> Duration {
     Duration::from_millis(request.retry_after().unwrap_or(0))
 }
 
-/// How long to wait after so many failed reads in a row, which no retry policy is asked about: as after a `short`
-/// retry.
+/// The wait after this many failed reads in a row: as after a `short` retry. No retry policy is asked about failed
+/// reads.
 pub fn after_failures(row: u32, uid: &str, wished: Option<Duration>) -> Duration {
     let wait = ladder(SHORT, LONGEST, row.saturating_sub(1), seed(uid, row));
     wait.max(wished.unwrap_or_default())
 }
 
-/// How long until an object is tried again whose policy broke its contract so many times in a row.
+/// The wait of an object whose policy broke its contract this many times in a row.
 pub fn quarantine(row: u32, uid: &str) -> Duration {
     ladder(SHORT, LONGEST_QUARANTINE, row.saturating_sub(1), seed(uid, row))
 }
 
-/// A first wait, doubled with each attempt up to the longest, of which the seed takes up to a quarter off.
+/// A first wait that doubles with each attempt up to the longest wait. The seed takes off up to a quarter, so that
+/// many keys do not retry at the same moment.
 fn ladder(first: Duration, longest: Duration, attempt: u32, seed: u64) -> Duration {
     let doubled = first.saturating_mul(1 << attempt.min(30));
     let full = millis(doubled.min(longest));
     Duration::from_millis(full - seed % (full / 4))
 }
 
-/// The only randomness a retry policy gets: equal for equal uid and attempt.
+/// The only randomness of a retry policy. It is equal for equal uid and attempt, so that recordings replay.
 pub fn seed(uid: &str, attempt: u32) -> u64 {
     let hash = Sha256::new_with_prefix(uid.as_bytes())
         .chain_update(attempt.to_le_bytes())

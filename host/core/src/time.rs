@@ -1,19 +1,19 @@
-//! Times: points in time by two clocks, and lengths. Neither is a bare number, so that no two of them are mixed up.
+//! Times: points in time of two clocks, and lengths. None of them is a bare number, so that they cannot be mixed up.
 //!
-//! Numbers that come from outside may be as large as they like: a sum that no number can hold is the end of time, and a
-//! difference that would be negative is nothing.
+//! Numbers from outside may have any size. A sum that is too large becomes the largest time, and a difference that
+//! would be negative becomes zero.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A point in time: milliseconds since boot, suspends included. What waits, leases and deadlines are measured by.
+/// A point in time: milliseconds since boot, including suspends. Waits, leases and deadlines use this clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Boot(pub u64);
 
-/// A point in time: unix milliseconds. What policies see and objects say; it jumps when somebody sets the clock.
+/// A point in time: Unix milliseconds. Policies and objects use this clock. It jumps when somebody sets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Unix(pub u64);
@@ -21,14 +21,14 @@ pub struct Unix(pub u64);
 /// The two clocks, read together by the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Now {
-    /// What waits, leases and deadlines are measured by.
+    /// The clock for waits, leases and deadlines.
     pub boot: Boot,
-    /// What policies see and objects say.
+    /// The clock for policies and objects.
     pub unix: Unix,
 }
 
 impl Boot {
-    /// A time that never comes.
+    /// A time that is never reached.
     pub const MAX: Boot = Boot(u64::MAX);
 }
 
@@ -75,12 +75,12 @@ impl Add<Duration> for Now {
     }
 }
 
-/// The whole milliseconds of a length; what no number can hold is the largest one.
+/// The whole milliseconds of a length; a length that is too large becomes the largest number.
 pub fn millis(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A length as it is written: whole milliseconds.
+/// Serializes a length as whole milliseconds.
 pub mod as_millis {
     use std::time::Duration;
 
@@ -97,19 +97,19 @@ pub mod as_millis {
     /// Reads a length.
     ///
     /// # Errors
-    /// If it is no whole number of milliseconds.
+    /// If the value is not a whole number of milliseconds.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         u64::deserialize(deserializer).map(Duration::from_millis)
     }
 }
 
-/// A length that may be none, as it is written: whole milliseconds, or null.
+/// Serializes an optional length as whole milliseconds, or as null.
 pub mod as_optional_millis {
     use std::time::Duration;
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    /// Writes a length or none.
+    /// Writes an optional length.
     ///
     /// # Errors
     /// Those of the serializer.
@@ -117,10 +117,10 @@ pub mod as_optional_millis {
         length.map(super::millis).serialize(serializer)
     }
 
-    /// Reads a length or none.
+    /// Reads an optional length.
     ///
     /// # Errors
-    /// If it is neither null nor a whole number of milliseconds.
+    /// If the value is neither null nor a whole number of milliseconds.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
         let number: Option<u64> = Option::deserialize(deserializer)?;
         Ok(number.map(Duration::from_millis))

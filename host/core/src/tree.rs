@@ -1,34 +1,34 @@
-//! JSON that core edits. Objects come from API servers and patches from policies: neither need have the shape that a
-//! reader expects, so every place is named by its path, and no access can fail.
+//! Edits of JSON. Objects come from API servers and patches come from policies, so neither may have the expected
+//! shape. Every value is therefore named by its path, and no access can fail.
 //!
-//! `serde_json::Value` panics where a field of a scalar is assigned. Core therefore assigns fields here and nowhere else;
-//! a test holds the rest of it to that.
+//! `serde_json::Value` panics if code assigns a field of a scalar. So core assigns fields only in this module, and a
+//! test checks that.
 
 use serde_json::{Map, Value};
 
-/// A JSON value that is edited.
+/// A JSON value for editing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree(Value);
 
 impl Tree {
-    /// A value to be edited.
+    /// Takes a value for editing.
     pub fn new(value: Value) -> Self {
         Tree(value)
     }
 
-    /// What stands at a path; none where nothing or null does.
+    /// The value at a path; `None` if it is absent or null.
     pub fn get(&self, path: &[&str]) -> Option<&Value> {
         path.iter()
             .try_fold(&self.0, |value, field| value.get(*field))
             .filter(|value| !value.is_null())
     }
 
-    /// Puts a value at a path. What stands in the way and is no object is replaced by one.
+    /// Sets the value at a path. A value on the way that is no object is replaced by an object.
     pub fn set(&mut self, path: &[&str], value: impl Into<Value>) {
         set(&mut self.0, path, value.into());
     }
 
-    /// Removes what stands at a path, if there is such a place.
+    /// Removes the value at a path, if there is one.
     pub fn remove(&mut self, path: &[&str]) {
         let Some((last, parents)) = path.split_last() else {
             return;
@@ -41,12 +41,12 @@ impl Tree {
         }
     }
 
-    /// The value as it is now.
+    /// The present value.
     pub fn value(&self) -> &Value {
         &self.0
     }
 
-    /// The value as it is now.
+    /// The present value.
     pub fn into_value(self) -> Value {
         self.0
     }

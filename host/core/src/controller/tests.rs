@@ -1,4 +1,4 @@
-//! What the controller does with several keys and over time. The test answers every call itself.
+//! Tests of the controller with several keys and over time. The test answers every call itself.
 
 mod bindings;
 mod dependents;
@@ -61,7 +61,7 @@ fn maps() -> Scope {
     }
 }
 
-/// A list of ConfigMaps by label, of which only `data` is wanted.
+/// A question for ConfigMaps by label, of which only `data` is wanted.
 fn list(label: &str) -> Request {
     let query = ListQuery {
         namespace: Some("default".into()),
@@ -86,12 +86,12 @@ fn conclusion(patch: Value, next: Next, used: Vec<u32>) -> Step {
     }
 }
 
-/// A conclusion that changes nothing and rests on nothing.
+/// A conclusion that changes nothing and uses no journal entry.
 fn settled() -> Step {
     conclusion(json!(null), Next::Settled(None), vec![])
 }
 
-/// Deletes the ConfigMap of this name.
+/// An act that deletes the ConfigMap of this name.
 fn delete(name: &str) -> Request {
     let object = map(name, 1, json!({}));
     Request::Act(Act::Delete(ObjectDelete {
@@ -105,7 +105,7 @@ fn delete(name: &str) -> Request {
     }))
 }
 
-/// A conclusion that says this in an Event; the next pass comes after a second.
+/// A conclusion with this Event. The next pass follows after a second.
 fn says(reason: &str) -> Step {
     let event = Event {
         kind: EventType::Normal,
@@ -127,12 +127,12 @@ fn retry() -> Next {
 }
 
 impl Desk {
-    /// With these Machines, under a lifecycle policy.
+    /// A desk with these Machines and a lifecycle policy.
     fn with(machines: Vec<Object>) -> Self {
         Desk::under(fixture_binding(&[Role::Lifecycle]), machines)
     }
 
-    /// With these Machines, under this binding of them.
+    /// A desk with these Machines and this binding.
     fn under(binding: Binding, machines: Vec<Object>) -> Self {
         let mut desk = Desk {
             controller: Controller::new("me"),
@@ -190,7 +190,7 @@ impl Desk {
         self.feed(Input::Returned { call, reply });
     }
 
-    /// Time passes; the lease is renewed.
+    /// Lets time pass, and renews the lease.
     fn pass(&mut self, milliseconds: u64) {
         let end = self.now.boot + ms(milliseconds);
         while self.now.boot < end {
@@ -201,7 +201,7 @@ impl Desk {
         }
     }
 
-    /// The next call, which is of this sort.
+    /// Takes the next call, which must be of this kind.
     fn take(&mut self, what: &str, fits: impl Fn(&Call) -> bool) -> (CallId, Call) {
         let place = self.calls.iter().position(|(_, call)| fits(call));
         let place = place.unwrap_or_else(|| panic!("no {what}: {:?}", self.calls));
@@ -215,7 +215,7 @@ impl Desk {
         self.reply(id, Reply::Stepped(Stepped { outcome, fuel: 1 }));
     }
 
-    /// The policy returns this in the next step of the object of this name.
+    /// The policy returns this in the next step for the object of this name.
     fn step_of(&mut self, name: &str, step: Step) {
         let named = format!("\"name\":\"{name}\"");
         let is_of_it = |text: &crate::contract::Json| text.contains(&named);
@@ -225,7 +225,7 @@ impl Desk {
         self.reply(id, Reply::Stepped(Stepped { outcome, fuel: 1 }));
     }
 
-    /// The policies return these in every pass, one step after another, for as long as they are called.
+    /// The policies return these steps in order in every pass, until no policy is called any more.
     fn steps_on(&mut self, steps: &[Step]) {
         while self.steps() > 0 {
             let (id, call) = self.take("step", |call| matches!(call, Call::Step { .. }));
@@ -235,13 +235,13 @@ impl Desk {
         }
     }
 
-    /// How many calls of a cloud are under way.
+    /// The number of cloud calls in flight.
     fn cloud_calls(&self) -> usize {
         let is_cloud = |call: &Call| matches!(call, Call::Cloud(_) | Call::Commit(_));
         self.calls.iter().filter(|(_, call)| is_cloud(call)).count()
     }
 
-    /// A cloud answers the call that has been under way for longest.
+    /// The cloud answers its oldest call.
     fn cloud_answers(&mut self) {
         let (id, _) = self.take("call of a cloud", |call| matches!(call, Call::Cloud(_)));
         self.reply(id, Reply::Answer(Ok(json!({}))));
@@ -254,7 +254,7 @@ impl Desk {
         self.reply(id, Reply::Stepped(Stepped { outcome, fuel: 1 }));
     }
 
-    /// What a retry policy is asked next.
+    /// Takes the next request for a retry policy.
     fn asked(&mut self) -> (CallId, PolicyId, RetryRequest) {
         let (id, call) = self.take("question", |call| matches!(call, Call::Decide { .. }));
         match call {
@@ -263,12 +263,12 @@ impl Desk {
         }
     }
 
-    /// A retry policy says how long the key waits.
+    /// The retry policy answers with this wait.
     fn decides(&mut self, call: CallId, wait: Wait) {
         self.reply(call, Reply::Decided(Ok(wait)));
     }
 
-    /// The binding has another retry policy from now on.
+    /// Replaces the retry policy of the binding.
     fn swaps_retry(&mut self, id: &str) {
         let mut binding = retrying();
         let policy = binding.policies.get_mut(&Role::Retry).expect("a policy");
@@ -284,7 +284,7 @@ impl Desk {
         }
     }
 
-    /// The API server takes the next patch: the object stands so.
+    /// The API server accepts the next patch and answers with this object.
     fn taken(&mut self, object: &Object) {
         let (id, _) = self.patch();
         self.reply(id, Reply::Objects(Ok(vec![object.clone()])));
@@ -308,7 +308,7 @@ impl Desk {
         self.calls.iter().filter(|(_, call)| is_event(call)).count()
     }
 
-    /// How many keys need not be remembered any more.
+    /// The number of [`Output::Forgotten`] so far.
     fn forgotten(&self) -> usize {
         let is_forgotten = |output: &&Output| matches!(output, Output::Forgotten(_));
         self.others.iter().filter(is_forgotten).count()
@@ -319,7 +319,7 @@ impl Desk {
         Some(view)
     }
 
-    /// Why the next pass runs; its policy concludes at once.
+    /// The causes of the next pass. Its policy concludes at once.
     fn causes(&mut self) -> Vec<Cause> {
         let place = self
             .calls
@@ -333,13 +333,13 @@ impl Desk {
         causes
     }
 
-    /// After how many milliseconds the timer of this key is due.
+    /// The milliseconds until the timer of this key is due.
     fn wait(&self, name: &str) -> Option<u64> {
         Some(millis(self.view(name)?.due? - self.now.boot))
     }
 }
 
-/// A binding with a retry policy, of whose keys each has one pass in a burst.
+/// A binding with a retry policy that allows each key a burst of one pass.
 fn retrying() -> Binding {
     let mut binding = fixture_binding(&[Role::Lifecycle, Role::Retry]);
     binding.spec.limits.burst = 1;
@@ -578,7 +578,7 @@ fn a_binding_says_which_watch_it_waits_for() {
     );
 }
 
-/// Three objects want a lock: `a` holds it, `b` and `c` were told that it is busy.
+/// Three objects want the same lock: `a` holds it, `b` and `c` got the answer that it is busy.
 fn three_who_want_a_lock() -> (Desk, Step, Step) {
     let objects = ["a", "b", "c"].map(|name| machine(name, 1, json!({})));
     let mut desk = Desk::with(objects.to_vec());

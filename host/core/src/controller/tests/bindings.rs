@@ -1,4 +1,4 @@
-//! What bindings govern, and what happens when they change.
+//! Tests of the objects that bindings govern, and of changed bindings.
 
 use super::*;
 
@@ -83,7 +83,7 @@ fn of_bindings_that_meet_the_oldest_governs_and_the_others_are_told() {
         assert_eq!(governed(&desk, "machines"), 1);
         assert_eq!(governed(&desk, "younger"), usize::from(is_without), "it looks on");
         desk.feed(Input::Unbound("machines".into()));
-        // Of another scope nothing is listed.
+        // Nothing was listed in the other scope.
         let is_shown = binding.spec.governs == older.spec.governs;
         assert_eq!(
             governed(&desk, "younger"),

@@ -1,4 +1,4 @@
-//! Which changes wake a key, and which do not.
+//! Tests of the changes that enqueue a key, and of those that do not.
 
 use super::*;
 

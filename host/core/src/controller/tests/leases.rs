@@ -1,4 +1,4 @@
-//! What is begun and ended with the lease.
+//! Tests of what starts and ends with the lease.
 
 use super::*;
 

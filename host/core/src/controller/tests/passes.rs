@@ -1,4 +1,4 @@
-//! Why a pass runs, what it leaves to the next one, and what is said of it.
+//! Tests of the causes of passes, of what a pass leaves to the next one, and of its reports.
 
 use super::*;
 
@@ -102,7 +102,7 @@ fn a_create_that_never_left_the_host_is_not_asked_for_by_the_next_pass() {
     let (id, _) = desk.take("read", |call| matches!(call, Call::Prepare(_)));
     desk.reply(id, Reply::Prepared(Ok(crate::reconcile::fixture::ready())));
     let (_, patch) = desk.patch();
-    // Nobody answers whether the entry stands. It does, as the watch shows.
+    // The write of the entry is not answered. The watch shows that the entry was written.
     desk.pass(5_000);
     assert!(matches!(desk.records[0].outcome, Outcome::Discarded(_)));
     desk.shown(primary(), machine("m", 2, json!({"status": patch["status"]})));
@@ -114,7 +114,7 @@ fn a_create_that_never_left_the_host_is_not_asked_for_by_the_next_pass() {
     assert_eq!(pass.pending[0].resolution, crate::contract::Resolution::Absent);
 }
 
-/// How long `n` waits, which was to wait for 10 s when `m` faulted.
+/// The wait of `n`, which had to wait for 10 s when `m` faulted.
 fn wait_beside_a_fault(guards: Guards) -> Option<u64> {
     let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
     desk.controller.guards = guards;
@@ -281,7 +281,7 @@ fn a_discarded_pass_waits_for_its_next_try_and_loses_no_wake() {
     desk.taken(&machine("m", 3, json!({"status": {"seen": "1"}})));
     desk.shown(maps(), map("one", 4, json!({"data": {"x": "2"}})));
     desk.step(seen("2"));
-    // Somebody else wrote the same value, and no watch has shown it yet.
+    // Another writer wrote the same value, and no watch has shown it yet.
     desk.refused(Failure::new(Code::Aborted, "the object has another version"));
     let (id, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
     let theirs = machine("m", 5, json!({"status": {"seen": "x"}}));

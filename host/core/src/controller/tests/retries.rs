@@ -1,8 +1,8 @@
-//! How long a key waits to be tried again, and who says so.
+//! Tests of the wait before a retry.
 
 use super::*;
 
-/// A key that waits for 10 s, as its retry policy says, and has done so for 4 s.
+/// A key that has to wait for 10 s by its retry policy and has waited for 4 s.
 fn waiting() -> Desk {
     let mut desk = Desk::under(retrying(), vec![machine("m", 1, json!({}))]);
     desk.step(conclusion(json!(null), retry(), vec![]));

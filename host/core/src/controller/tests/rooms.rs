@@ -1,4 +1,4 @@
-//! What keys and tenants share, and that none of them takes it all.
+//! Tests of the resources that keys and tenants share.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn one_tenant_cannot_starve_another() {
     let big = (0..200).map(|n| of("big", &format!("big-{n}"), n + 1));
     let machines: Vec<Object> = big.chain([of("small", "small", 201)]).collect();
     let mut desk = Desk::with(machines);
-    // The big tenant has as many passes under way as it may.
+    // The large tenant has the most passes in flight that it may have.
     assert_eq!(desk.controller.passes_in_flight(), 65);
     let steps = [pending(vec![get()]), settled()];
     desk.steps_on(&steps);
