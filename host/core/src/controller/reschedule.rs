@@ -114,7 +114,7 @@ impl Controller {
             state.waiting = waiting;
         }
         if waiting == Waiting::ForAnyChange && self.dependency_changed(key) {
-            self.wake_by_dependency(key);
+            self.enqueue_by_dependency(key);
         }
     }
 }

@@ -191,7 +191,7 @@ impl Controller {
     }
 
     /// Enqueues a key because an answer that its last pass used has changed.
-    pub(super) fn wake_by_dependency(&mut self, key: &Key) {
+    pub(super) fn enqueue_by_dependency(&mut self, key: &Key) {
         let moved_by = self.keys.get(key).and_then(|state| state.moved_by.clone());
         self.enqueue(key, Cause::Dependency(moved_by));
     }
@@ -221,7 +221,7 @@ impl Controller {
             return self.enqueue(key, cause);
         }
         if waits == Waiting::ForAnyChange && !discarded && self.dependency_changed(key) {
-            return self.wake_by_dependency(key);
+            return self.enqueue_by_dependency(key);
         }
         if let Some(state) = self.keys.get_mut(key) {
             state.causes.clear();
@@ -253,7 +253,7 @@ impl Controller {
             .cloned()
             .collect();
         for key in missed {
-            self.wake_by_dependency(&key);
+            self.enqueue_by_dependency(&key);
         }
         let bindings: Vec<Arc<Binding>> = self.bindings.values().cloned().collect();
         for binding in bindings
