@@ -103,7 +103,7 @@ impl Controller {
     /// Releases all locks of a pass and enqueues the first waiting key of each.
     pub(super) fn unlock(&mut self, pass: PassId) {
         let free = self.locks.release(pass);
-        self.wake_waiters(&free);
+        self.enqueue_waiters(&free);
     }
 
     /// Makes a key whose pass ended wait for the locks that the pass found busy. A lock may have been released before
@@ -112,17 +112,17 @@ impl Controller {
         if let Some(state) = self.keys.get_mut(key) {
             let concerned = self.locks.wait(key, &state.tenant, &state.busy, &busy);
             state.busy = busy;
-            self.wake_waiters(&concerned);
+            self.enqueue_waiters(&concerned);
         }
     }
 
     /// Removes a forgotten key from the queues of its locks, so that it does not block the keys behind it.
     pub(super) fn waits_no_more(&mut self, key: &Key, gone: &KeyState) {
         let concerned = self.locks.wait(key, &gone.tenant, &gone.busy, &[]);
-        self.wake_waiters(&concerned);
+        self.enqueue_waiters(&concerned);
     }
 
-    fn wake_waiters(&mut self, locks: &[Lock]) {
+    fn enqueue_waiters(&mut self, locks: &[Lock]) {
         for lock in locks {
             if let Some(key) = self.locks.next(lock).cloned() {
                 self.enqueue(&key, Cause::Lock(lock.2.clone()));
