@@ -61,7 +61,7 @@ impl Controller {
         }
         self.requeue_if_changed(&key, matches!(outcome, Outcome::Discarded(_)));
         self.reschedule_what_ended_late(&key, &frame.binding);
-        self.waits_for_locks(&key, busy);
+        self.wait_for_locks(&key, busy);
     }
 
     /// Sets the time of the next pass and which changes end the wait early. Returns the wait, if there is one.

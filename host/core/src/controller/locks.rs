@@ -108,7 +108,7 @@ impl Controller {
 
     /// Makes a key whose pass ended wait for the locks that the pass found busy. A lock may have been released before
     /// the pass ended, so free locks are checked at once. A key that was forgotten meanwhile does not wait.
-    pub(super) fn waits_for_locks(&mut self, key: &Key, busy: Vec<String>) {
+    pub(super) fn wait_for_locks(&mut self, key: &Key, busy: Vec<String>) {
         if let Some(state) = self.keys.get_mut(key) {
             let concerned = self.locks.wait(key, &state.tenant, &state.busy, &busy);
             state.busy = busy;
@@ -117,7 +117,7 @@ impl Controller {
     }
 
     /// Removes a forgotten key from the queues of its locks, so that it does not block the keys behind it.
-    pub(super) fn waits_no_more(&mut self, key: &Key, gone: &KeyState) {
+    pub(super) fn leave_lock_queues(&mut self, key: &Key, gone: &KeyState) {
         let concerned = self.locks.wait(key, &gone.tenant, &gone.busy, &[]);
         self.enqueue_waiters(&concerned);
     }

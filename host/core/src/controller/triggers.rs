@@ -167,7 +167,7 @@ impl Controller {
     pub(super) fn forget(&mut self, key: &Key) {
         self.queue.forget(key);
         if let Some(state) = self.keys.remove(key) {
-            self.waits_no_more(key, &state);
+            self.leave_lock_queues(key, &state);
             match state.running {
                 Some(pass) => drop(self.orphans.insert(key.clone(), pass)),
                 None => self.out.push(Output::Forgotten(key.clone())),
