@@ -67,9 +67,9 @@ impl Locks {
         let left = before.iter().filter(|name| !busy.contains(name));
         let left: Vec<Lock> = left.map(|name| lock(&key.binding, tenant, name)).collect();
         for lock in &left {
-            if let Some(line) = self.waiting.get_mut(lock) {
-                line.retain(|waits| waits != key);
-                if line.is_empty() {
+            if let Some(queue) = self.waiting.get_mut(lock) {
+                queue.retain(|waits| waits != key);
+                if queue.is_empty() {
                     self.waiting.remove(lock);
                 }
             }
@@ -77,9 +77,9 @@ impl Locks {
         let mut concerned = left;
         for name in busy {
             let lock = lock(&key.binding, tenant, name);
-            let line = self.waiting.entry(lock.clone()).or_default();
-            if !line.contains(key) {
-                line.push_back(key.clone());
+            let queue = self.waiting.entry(lock.clone()).or_default();
+            if !queue.contains(key) {
+                queue.push_back(key.clone());
             }
             concerned.push(lock);
         }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_told_first_that_a_lock_is_busy_is_looked_at_first_when_it_is_free() {
+    fn the_key_that_found_a_lock_busy_first_is_next_when_it_is_free() {
         let (mut locks, binding, tenant) = (Locks::default(), Arc::from("b"), Arc::from("t"));
         let drain = lock(&binding, &tenant, "drain");
         locks.take(&binding, &tenant, "drain", PassId(1));
@@ -167,20 +167,17 @@ mod tests {
         assert_eq!(locks.next(&drain), None, "it is not free");
         locks.release(PassId(1));
         assert_eq!(locks.next(&drain), Some(&key("first")));
-        // It asks no more: the next one is looked at.
+        // It no longer asks for the lock, so the next key follows.
         let left = locks.wait(&key("first"), &tenant, &busy, &[]);
         assert_eq!(left.first(), Some(&drain));
         assert_eq!(locks.next(&drain), Some(&key("second")));
         locks.wait(&key("second"), &tenant, &busy, &[]);
         assert_eq!(locks.next(&drain), None);
-        assert!(
-            locks.waiting.is_empty(),
-            "nothing is kept of a line that is empty"
-        );
+        assert!(locks.waiting.is_empty(), "an empty queue is removed");
     }
 
     #[test]
-    fn a_lock_that_came_free_while_a_pass_was_told_that_it_is_busy_concerns_it_at_once() {
+    fn a_lock_that_became_free_during_the_pass_that_found_it_busy_is_checked_at_once() {
         let (mut locks, tenant) = (Locks::default(), Arc::from("t"));
         let concerned = locks.wait(&key("late"), &tenant, &[], &["drain".into()]);
         assert_eq!(locks.next(&concerned[0]), Some(&key("late")));

@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_fills_a_room_and_the_room_is_bounded() {
+    fn no_tenant_queue_fills_a_room_and_the_room_is_bounded() {
         let mut house = House::of(Room::Writes, RoomSizes::default());
         house.come("greedy", 100);
         assert_eq!(house.begin().len(), 12);
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_that_has_spent_least_is_next() {
+    fn the_tenant_queue_that_has_spent_least_is_next() {
         let mut house = House::of(Room::Threads, sizes(1));
         house.come("dear", 3);
         house.come("cheap", 3);
@@ -567,7 +567,7 @@ mod tests {
         }
         assert!(
             before <= 2,
-            "{before} of the rested line came before the busy one"
+            "{before} of the rested tenant queue came before the busy one"
         );
     }
 
@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn one_short_step_does_not_hide_that_a_line_takes_long_ones() {
+    fn one_short_step_does_not_hide_that_a_tenant_queue_takes_long_ones() {
         let mut house = House::of(Room::Threads, sizes(3));
         // What took nothing at all says nothing of the next.
         for (cost, expected) in [(4 * LONG, 4 * LONG), (0, 4 * LONG), (1, 3 * LONG)] {
@@ -682,7 +682,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_in_line_comes_before_who_has_just_come() {
+    fn a_waiting_call_comes_before_a_new_write() {
         let mut house = House::of(
             Room::Reads,
             RoomSizes {
@@ -706,7 +706,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_lines_those_that_wait_are_remembered_and_those_that_are_idle_are_not() {
+    fn waiting_tenant_queues_are_remembered_and_idle_ones_are_not() {
         let mut house = House::of(
             Room::Reads,
             RoomSizes {
@@ -715,7 +715,7 @@ mod tests {
             },
         );
         let count = REMEMBERED + 9;
-        (0..count).for_each(|number| house.come(&format!("line {number}"), 1));
+        (0..count).for_each(|number| house.come(&format!("queue {number}"), 1));
         let mut served = 0;
         while let Some((taken, _)) = house.rooms.next(&house.room) {
             served += 1;

@@ -592,7 +592,7 @@ fn three_who_want_a_lock() -> (Desk, Step, Step) {
 }
 
 #[test]
-fn who_is_next_in_line_for_a_lock_is_looked_at_when_its_holder_has_ended() {
+fn the_next_waiter_of_a_lock_is_enqueued_when_its_holder_has_ended() {
     let (mut desk, asks, waits) = three_who_want_a_lock();
     desk.step_of("b", waits.clone());
     desk.step_of("c", waits.clone());
@@ -605,7 +605,7 @@ fn who_is_next_in_line_for_a_lock_is_looked_at_when_its_holder_has_ended() {
 }
 
 #[test]
-fn an_object_that_goes_while_it_stands_in_line_for_a_lock_holds_up_nobody_behind_it() {
+fn an_object_that_is_deleted_while_it_waits_for_a_lock_does_not_block_the_next_one() {
     for ends_before_it_goes in [true, false] {
         let (mut desk, asks, waits) = three_who_want_a_lock();
         if ends_before_it_goes {
