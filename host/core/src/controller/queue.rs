@@ -11,7 +11,8 @@ use crate::time::Boot;
 #[derive(Debug, Default)]
 pub struct Queue {
     ready: BTreeMap<Arc<str>, VecDeque<Key>>,
-    turn: VecDeque<Arc<str>>,
+    /// The tenant queues with ready keys, in the order in which they are served.
+    order: VecDeque<Arc<str>>,
     queued: BTreeSet<Key>,
     timers: BTreeSet<(Boot, Key)>,
     deadlines: BTreeMap<Key, Boot>,
@@ -25,7 +26,7 @@ impl Queue {
         if self.queued.insert(key.clone()) {
             let tenant_queue = self.ready.entry(tenant.clone()).or_default();
             if tenant_queue.is_empty() {
-                self.turn.push_back(tenant.clone());
+                self.order.push_back(tenant.clone());
             }
             tenant_queue.push_back(key);
         }
@@ -57,7 +58,7 @@ impl Queue {
                 tenant_queue.retain(|k| k != key);
             }
             self.ready.retain(|_, tenant_queue| !tenant_queue.is_empty());
-            self.turn.retain(|tenant| self.ready.contains_key(tenant));
+            self.order.retain(|tenant| self.ready.contains_key(tenant));
         }
     }
 
@@ -86,11 +87,11 @@ impl Queue {
     /// Removes and returns the next key. Tenant queues take turns; one whose first key may not start now keeps its
     /// keys and goes to the end.
     pub fn pop(&mut self, mut may_start: impl FnMut(&Arc<str>, &Key) -> bool) -> Option<Key> {
-        for _ in 0..self.turn.len() {
-            let tenant = self.turn.pop_front()?;
+        for _ in 0..self.order.len() {
+            let tenant = self.order.pop_front()?;
             let head = self.ready.get(&tenant)?.front()?;
             if !may_start(&tenant, head) {
-                self.turn.push_back(tenant);
+                self.order.push_back(tenant);
                 continue;
             }
             let tenant_queue = self.ready.get_mut(&tenant)?;
@@ -99,7 +100,7 @@ impl Queue {
                 true => {
                     self.ready.remove(&tenant);
                 }
-                false => self.turn.push_back(tenant),
+                false => self.order.push_back(tenant),
             }
             if let Some(key) = &key {
                 self.queued.remove(key);
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_forgotten_leaves_those_behind_it_their_turn() {
+    fn a_forgotten_key_does_not_delay_the_keys_behind_it() {
         let mut queue = Queue::default();
         for (tenant, name) in [("t", "a"), ("t", "b"), ("u", "c")] {
             queue.push(&tenant.into(), key(name));
@@ -181,7 +182,7 @@ mod tests {
             queue.forget(&key(name));
             assert!(!queue.is_queued(&key(name)));
         }
-        assert_eq!((queue.next_timer(), queue.turn.len()), (None, 1));
+        assert_eq!((queue.next_timer(), queue.order.len()), (None, 1));
         assert_eq!(queue.pop(|_, _| true), Some(key("b")));
         assert_eq!(queue.pop(|_, _| true), None);
     }

@@ -543,7 +543,7 @@ fn writes_of_one_tenant_leave_room_for_those_of_others() {
         .iter()
         .filter(|(_, call)| matches!(call, Call::Write(_)))
         .count();
-    assert_eq!(patches, 12, "the next ones have their turn");
+    assert_eq!(patches, 12, "the next ones are served");
 }
 
 #[test]
