@@ -141,7 +141,7 @@ impl Controller {
         let is_synced = self.cache.is_synced(&change.scope);
         let by = change.after.as_ref().or(change.before.as_ref());
         let moved_by = by.map(Object::reference);
-        let mut woken = BTreeSet::new();
+        let mut concerned = BTreeSet::new();
         for (asked, all) in &dependents.asked {
             for Asked { grant, keys } in all {
                 let [before, after] = seen.digests(&asked.1, grant);
@@ -156,12 +156,12 @@ impl Controller {
                         is_other
                     });
                     if (is_other && is_synced) || !self.guards.stand(Guard::OnlyWhoUsedItWakes) {
-                        woken.insert(key.clone());
+                        concerned.insert(key.clone());
                     }
                 }
             }
         }
-        for key in woken {
+        for key in concerned {
             let waits = |state: &KeyState| state.running.is_none() && state.waiting == Waiting::ForAnyChange;
             if self.keys.get(&key).is_some_and(|state| waits(state)) {
                 self.enqueue(&key, Cause::Dependency(moved_by.clone()));

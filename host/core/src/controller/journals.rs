@@ -65,15 +65,15 @@ impl Journals {
         ended.bytes = ended.bytes.saturating_sub(held);
         self.bytes = self.bytes.saturating_sub(held);
         ended.waiting.remove(&pass);
-        let mut woken = std::mem::take(&mut ended.waiting);
+        let mut released = std::mem::take(&mut ended.waiting);
         if ended.passes.is_empty() {
             self.queues.remove(queue);
         }
         if held > 0 || was_oldest {
             let others = self.queues.values_mut();
-            others.for_each(|queue| woken.append(&mut queue.waiting));
+            others.for_each(|queue| released.append(&mut queue.waiting));
         }
-        woken
+        released
     }
 
     /// Stores how many bytes the journal of a pass holds, and whether the pass waits until it may hold more.
@@ -157,8 +157,8 @@ mod tests {
         journals.hold(&"a".into(), PassId(2), 70 << 20, true);
         journals.hold(&"b".into(), PassId(3), 70 << 20, true);
         assert!(!journals.may_hold_more("a", PassId(2)));
-        let woken = journals.end(&"idle".into(), PassId(1));
-        assert!(woken.contains(&PassId(2)), "{woken:?}");
+        let released = journals.end(&"idle".into(), PassId(1));
+        assert!(released.contains(&PassId(2)), "{released:?}");
         assert!(journals.may_hold_more("a", PassId(2)));
     }
 

@@ -74,7 +74,7 @@ fn a_watch_is_open_for_as_long_as_a_conclusion_rests_on_it() {
 }
 
 #[test]
-fn of_two_who_asked_the_same_one_is_woken_when_the_other_asks_no_more() {
+fn of_two_keys_with_the_same_question_one_is_enqueued_after_the_other_stops_asking() {
     let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
     let rests = conclusion(json!(null), Next::Settled(None), vec![0]);
     desk.step_of("m", pending(vec![list("a=b")]));
