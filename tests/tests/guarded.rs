@@ -208,7 +208,7 @@ fn an_identity_that_patches_wrongly_is_at_fault_before_its_lifecycle_is_asked() 
     assert_eq!(desk.records[0].outcome, Outcome::Faulted);
     assert_eq!(desk.records[0].roles.len(), 1);
     let fault = desk.records[0].roles[0].fault.as_ref().expect("a fault");
-    assert!(fault.message.contains("it writes spec.by"), "{fault}");
+    assert!(fault.message.contains("the policy writes spec.by"), "{fault}");
 }
 
 /// What became of one patch under a policy that declares to write everything, with these grants.

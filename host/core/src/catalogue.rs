@@ -174,7 +174,7 @@ impl Catalogue {
             Some(there) if there.service != *service => {
                 let has = &there.service;
                 return Err(format!(
-                    "{operation} was one of {service}, and this cloud has {has}"
+                    "{operation} was an operation of {service}, but this cloud has {has}"
                 ));
             }
             Some(_) => {}
@@ -182,7 +182,7 @@ impl Catalogue {
         match self.finds.contains(&entry.stamp) {
             true => Ok(()),
             false => Err(format!(
-                "what was created bears stamp {}, and this cloud finds {:?}",
+                "the result has stamp {}, but this cloud finds stamps {:?}",
                 entry.stamp, self.finds
             )),
         }

@@ -171,11 +171,11 @@ impl std::fmt::Display for Discard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Discard::Changed => f.write_str("the object changed before the first act"),
-            Discard::NotWritten(failure) => write!(f, "before the first act: {failure}"),
-            Discard::Conflict(paths) => write!(f, "somebody else changed {}", paths.join(", ")),
-            Discard::Replaced => f.write_str("another object stands at its name"),
+            Discard::NotWritten(failure) => write!(f, "a write before the first act failed: {failure}"),
+            Discard::Conflict(paths) => write!(f, "another writer changed {}", paths.join(", ")),
+            Discard::Replaced => f.write_str("another object has its name now"),
             Discard::Gone => f.write_str("the object is gone"),
-            Discard::NoPolicy => f.write_str("the binding names no policy to ask"),
+            Discard::NoPolicy => f.write_str("the binding names no policy for the pass"),
         }
     }
 }

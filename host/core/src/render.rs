@@ -46,7 +46,7 @@ impl Render {
         let limit = limit(&self.query);
         if count > limit {
             let kind = &self.query.kind.kind;
-            let message = format!("{count} {kind} objects, at most {limit} were asked for");
+            let message = format!("the list has {count} {kind} objects; the limit is {limit}");
             let answer = Err(Failure::new(Code::ResourceExhausted, message));
             return Rendered { answer, count };
         }
@@ -90,7 +90,7 @@ pub(crate) fn limit(query: &ListQuery) -> u64 {
 
 /// The failure for an answer that does not fit into the journal of its pass.
 pub(crate) fn too_large(limit: u64) -> Failure {
-    let message = format!("the answer has more than the {limit} bytes that a pass takes");
+    let message = format!("the answer is larger than {limit} bytes, the room that is left for it");
     Failure::new(Code::ResourceExhausted, message)
 }
 

@@ -449,7 +449,7 @@ async fn a_session_of_another_pass_is_granted_to_nobody() {
     let message = pass.roles[0].fault.as_ref().map(|fault| fault.message.clone());
     assert_eq!(
         message.as_deref(),
-        Some("it granted a handle that no ask of this pass answered")
+        Some("the policy granted a handle that no ask of this pass returned")
     );
     assert_eq!(stand.site.vms().len(), 1);
 }

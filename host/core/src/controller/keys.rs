@@ -112,11 +112,11 @@ impl std::fmt::Display for WaitsFor {
             WaitsFor::Renewal => f.write_str("the renewal of the lease"),
             WaitsFor::Room(room) => room.fmt(f),
             WaitsFor::Memory => f.write_str("passes of its tenant, whose answers take much memory"),
-            WaitsFor::Call => f.write_str("an answer: its pass is under way"),
-            WaitsFor::Refresh => f.write_str("a read of its object, which the watch shows too late"),
+            WaitsFor::Call => f.write_str("an answer: its pass is in flight"),
+            WaitsFor::Refresh => f.write_str("a read of its object, because the watch is behind"),
             WaitsFor::Lock(name, _) => write!(f, "the lock {name}, which another object holds"),
             WaitsFor::Time(_) => f.write_str("the time of its next try"),
-            WaitsFor::Turn => f.write_str("its turn"),
+            WaitsFor::Turn => f.write_str("its turn in the queue of its tenant"),
             WaitsFor::Change => f.write_str("a change"),
         }
     }

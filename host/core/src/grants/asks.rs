@@ -181,7 +181,7 @@ fn check_size(question: &Question) -> Result<(), Failure> {
     let paths: usize = projection.iter().map(|path| path.len() + 1).sum();
     let bytes = selectors.max(paths);
     if bytes > QUESTION {
-        let message = format!("selectors or a projection of {bytes} bytes; at most {QUESTION} are taken");
+        let message = format!("the selectors or the projection have {bytes} bytes; the limit is {QUESTION}");
         return Err(Failure::new(Code::InvalidArgument, message));
     }
     match question {

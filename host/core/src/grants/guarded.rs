@@ -133,26 +133,28 @@ pub fn check_writes(binding: &Binding, role: Role, snapshot: &Object, patch: &Va
     edits.paths().into_iter().find_map(|(path, removes)| {
         let within = |whole: &str| merge::declares(whole, &path);
         if within("status.pending") {
-            return Some("it writes status.pending, which is the host's".into());
+            return Some("the policy writes status.pending, which is the host's".into());
         }
         if path.starts_with(&format!("status.conditions[{HOST_CONDITION}")) {
             // A policy that replaces the whole list leaves out the conditions of the host. The host adds them again.
-            return (!removes).then(|| format!("it writes {path}, which is the host's"));
+            return (!removes).then(|| format!("the policy writes {path}, which is the host's"));
         }
         if SERVER_OWNED.iter().any(|owned| within(owned)) {
-            return Some(format!("it writes {path}, which is the API server's"));
+            return Some(format!("the policy writes {path}, which is the API server's"));
         }
         if own.as_deref() == Some(&path) {
             return None;
         }
         if is_guarded(&path) && !writes_guarded(&binding.spec, &path) {
-            return Some(format!("it writes {path}, which no grant `write` names"));
+            return Some(format!("the policy writes {path}, which no grant `write` names"));
         }
         if !covered(&policy.manifest.writes, &path) {
-            return Some(format!("it writes {path}, which its manifest does not declare"));
+            return Some(format!(
+                "the policy writes {path}, which its manifest does not declare"
+            ));
         }
         let excluded = narrowed.is_some_and(|narrowed| !covered(narrowed, &path));
-        excluded.then(|| format!("it writes {path}, which its binding leaves out of `writes`"))
+        excluded.then(|| format!("the policy writes {path}, which its binding leaves out of `writes`"))
     })
 }
 

@@ -46,8 +46,8 @@ pub fn check_load(
     for group in mints.flatten().flat_map(MintGrant::groups) {
         if !is_bootstrap_group(group) {
             wrong.push(format!(
-                "spec.grants: mint: {group:?} is no group of bootstrap tokens: \
-                 system:bootstrappers:NAME, of small letters, digits, `:` and `-`"
+                "spec.grants: mint: {group:?} is not a group of bootstrap tokens: \
+                 use system:bootstrappers:NAME with lower-case letters, digits, `:` and `-`"
             ));
         }
     }
@@ -75,7 +75,7 @@ pub fn check_load(
         .filter(|name| !is_own_finalizer(name))
     {
         wrong.push(format!(
-            "{} has the finalizer {finalizer:?}: it needs a qualified name, `domain/name`, and none of Kubernetes' own",
+            "{} has the finalizer {finalizer:?}: a finalizer needs a qualified name, `domain/name`, that does not belong to Kubernetes",
             manifest.name
         ));
     }
@@ -90,7 +90,7 @@ pub fn check_load(
     }
     if creates(catalogue, manifest) && !manifest.crds().any(has_pending) {
         wrong.push(format!(
-            "{} creates, and its kind has no status.pending to write ahead in",
+            "{} creates cloud resources, but its kind has no list status.pending for their entries",
             manifest.name
         ));
     }
@@ -145,7 +145,7 @@ pub fn check_definition(
     let served = versions.find(|version| version["name"] == *governed)?;
     (creates(catalogue, manifest) && !keeps_pending(served)).then(|| {
         format!(
-            "{} creates, and the CustomResourceDefinition {} in the cluster has no list status.pending to write ahead in: \
+            "{} creates cloud resources, but the CustomResourceDefinition {} in the cluster has no list status.pending for their entries: \
              apply the one of the policy (`polity crds` prints it)",
             manifest.name,
             crd["metadata"]["name"].as_str().unwrap_or_default()

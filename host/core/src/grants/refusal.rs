@@ -133,11 +133,13 @@ impl fmt::Display for Ungranted {
             }
             Ungranted::Unrelated(object) => write!(f, "{object}: not related"),
             Ungranted::Workload(kind) => write!(f, "create workload {kind} by name"),
-            Ungranted::Pending(object) => write!(f, "write status.pending of {object}: it is the host's"),
+            Ungranted::Pending(object) => {
+                write!(f, "write status.pending of {object}: it belongs to the host")
+            }
             Ungranted::HostConditions => f.write_str("create with conditions of the host"),
             Ungranted::HostConditionsOf(Named { kind, name, .. }) => write!(
                 f,
-                "write conditions of the host on {kind} {name}: a list of conditions keeps them as they are"
+                "write conditions of the host on {kind} {name}: a patch of the conditions must keep them"
             ),
             Ungranted::Subresource(name, object) => write!(f, "patch subresource {name} of {object}"),
             Ungranted::Metadata(fields, object) => {
@@ -216,7 +218,7 @@ mod tests {
             ),
             (
                 Ungranted::HostConditionsOf(object(Some("team"))),
-                "not granted: write conditions of the host on Any one: a list of conditions keeps them as they are",
+                "not granted: write conditions of the host on Any one: a patch of the conditions must keep them",
             ),
             (Ungranted::Lock("l".into()), "not granted: lock l"),
         ] {

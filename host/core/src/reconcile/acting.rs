@@ -423,7 +423,7 @@ impl Acting {
             return self.discard(Discard::Changed, context);
         }
         let all = !context.work.acted;
-        let why = "the object changed, or it took too long to begin";
+        let why = "the object changed, or the entries of the creates are too old";
         for index in 0..self.acts.len() {
             if all || self.acts[index].entry.is_some() {
                 self.not_begun(index, Code::Aborted, why, context);
@@ -503,7 +503,7 @@ impl Acting {
 }
 
 /// The message for an act that needs a write of the primary after such a write has failed.
-const BEHIND: &str = "the object is not what this pass knows";
+const BEHIND: &str = "the object may have changed since this pass read it";
 
 /// The answer for an act that was not begun.
 fn not_performed(code: Code, why: &str) -> Failure {

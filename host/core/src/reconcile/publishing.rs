@@ -121,7 +121,7 @@ impl Publishing {
         let released = outcome == Outcome::Released;
         if released {
             patch = without_finalizer(frame, patch);
-            let message = "let go without its identity: cloud resources of this object may remain";
+            let message = "the identity policy released this object: cloud resources of it may remain";
             events.push(warning("Released", message.into()));
         } else if context.is_guarded(Guard::DoubtKeepsTheFinalizer)
             && keeps_finalizer(frame, context.work, &mut patch)
@@ -331,7 +331,7 @@ impl Publishing {
             let edits = self.what.edits.take();
             self.what.edits = edits.map(|edits| edits.without(&conflicts));
             let message = format!(
-                "somebody else changed {}: their value stands",
+                "another writer changed {}: this pass did not overwrite that",
                 conflicts.join(", ")
             );
             self.what.ended.events.push(warning("EditDropped", message));

@@ -48,7 +48,7 @@ impl Resolving {
             Resolution::Absent
                 if !self.would_be_visible(&entry, context) && context.is_guarded(Guard::AbsentTakesTime) =>
             {
-                Resolution::Unknown("it may not be visible yet".into())
+                Resolution::Unknown("the result may not be visible yet".into())
             }
             resolution => resolution,
         };
@@ -194,7 +194,7 @@ mod tests {
         for (asked_at, expected) in [
             (
                 VISIBLE_WITHIN - ms(1),
-                Resolution::Unknown("it may not be visible yet".into()),
+                Resolution::Unknown("the result may not be visible yet".into()),
             ),
             (VISIBLE_WITHIN, Resolution::Absent),
         ] {

@@ -61,7 +61,7 @@ impl RoleRun {
             resolution: match &found.fate {
                 Fate::Resolved(resolution) => resolution.clone(),
                 Fate::NeverSent => Resolution::Absent,
-                Fate::Open | Fate::Answered => Resolution::Unknown("it was not asked for".into()),
+                Fate::Open | Fate::Answered => Resolution::Unknown("the cloud was not asked".into()),
             },
         };
         work.found.iter().map(told).collect()
@@ -99,10 +99,10 @@ impl RoleRun {
         }
         let most = frame.binding.spec.limits.notes as usize;
         if conclusion.notes.len() > most {
-            return Err(broken(format!("more than {most} notes")));
+            return Err(broken(format!("the conclusion has more than {most} notes")));
         }
         if let Some(note) = conclusion.notes.iter().find(|note| note.len() > NOTE) {
-            let message = format!("a note of {} bytes, at most {NOTE} are taken", note.len());
+            let message = format!("a note has {} bytes; the limit is {NOTE}", note.len());
             return Err(broken(message));
         }
         let patch = match &conclusion.patch {
@@ -113,12 +113,12 @@ impl RoleRun {
     }
 
     fn checked_patch(&self, frame: &Frame, patch: &Document) -> Result<Value, String> {
-        let tree = patch.tree("its patch").map_err(|failure| failure.message)?;
+        let tree = patch.tree("the patch").map_err(|failure| failure.message)?;
         if let Some(wrong) = merge::misshapen(tree, true) {
-            return Err(format!("its patch: {wrong}"));
+            return Err(format!("the patch: {wrong}"));
         }
         let Some(snapshot) = &frame.snapshot else {
-            return Err("it patches an object that is absent".into());
+            return Err("the policy patches an object that is absent".into());
         };
         match grants::check_writes(&frame.binding, self.role, snapshot, tree) {
             Some(wrong) => Err(wrong),
@@ -133,13 +133,13 @@ impl RoleRun {
             (Role::Lifecycle, None) | (Role::Identity, Some(Verdict::Denied)) => None,
             (Role::Identity, Some(Verdict::Granted(handle))) if self.handles.contains(handle) => None,
             (Role::Identity, Some(Verdict::Granted(_))) => {
-                Some("it granted a handle that no ask of this pass answered")
+                Some("the policy granted a handle that no ask of this pass returned")
             }
             (Role::Identity, Some(Verdict::Released)) if is_deleting => None,
             (Role::Identity, Some(Verdict::Released)) => {
-                Some("it released an object that is not being deleted")
+                Some("the policy released an object that is not being deleted")
             }
-            _ => Some("its conclusion does not fit its role"),
+            _ => Some("the conclusion does not fit the role of the policy"),
         }
     }
 
@@ -149,7 +149,7 @@ impl RoleRun {
         let used: BTreeSet<usize> = used.iter().map(|index| *index as usize).collect();
         if let Some(index) = used.iter().find(|index| **index >= self.journal.len()) {
             return Some(format!(
-                "it used entry {index} of a journal of {}",
+                "the conclusion uses entry {index} of a journal with {} entries",
                 self.journal.len()
             ));
         }
@@ -159,7 +159,7 @@ impl RoleRun {
         let (index, entry) = self.journal.iter().enumerate().find(is_unused)?;
         let request = &entry.request;
         Some(format!(
-            "it made an act and then concluded without it: entry {index}, {request:?}"
+            "the conclusion does not use an act that the policy made: entry {index}, {request:?}"
         ))
     }
 
@@ -207,7 +207,7 @@ mod tests {
             (Fate::Resolved(done.clone()), done),
             (Fate::Resolved(unknown("why")), unknown("why")),
             (Fate::NeverSent, Resolution::Absent),
-            (Fate::Open, unknown("it was not asked for")),
+            (Fate::Open, unknown("the cloud was not asked")),
         ];
         let found = fates.iter().map(|(fate, _)| Entry {
             entry: serde_json::from_value(entry("a")).expect("an entry"),

@@ -160,13 +160,13 @@ impl Stepping {
     fn acceptable(&self, requests: &Requests, context: &Context<'_>) -> Result<(), Fault> {
         let limits = &context.frame.binding.spec.limits;
         if requests.is_empty() {
-            let message = "it waits, and for nothing";
+            let message = "the policy returned no requests and no conclusion (`pending([])`)";
             return Err(Fault::new(FaultKind::Stalled, message));
         }
         let room = (limits.entries as usize).saturating_sub(self.run.journal.len());
         if requests.len() > room {
             let message = format!(
-                "{} requests in one step, and room for {room} in the journal",
+                "{} requests in one step; the journal has room for {room}",
                 requests.len()
             );
             return Err(Fault::new(FaultKind::TooLong, message));
@@ -179,7 +179,7 @@ impl Stepping {
         if let Requests::Asks(asks) = requests
             && asks.iter().all(|ask| known.contains(ask))
         {
-            let message = "it asks only for what its journal already holds";
+            let message = "the policy asks only for answers that its journal already holds";
             return Err(Fault::new(FaultKind::Stalled, message));
         }
         Ok(())

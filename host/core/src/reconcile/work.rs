@@ -195,7 +195,7 @@ impl Context<'_> {
     pub(super) fn primary_written(&mut self, purpose: WritePurpose, found: Found) -> Result<(), Failure> {
         // A successful write answers with the object that it wrote.
         let answer = found.and_then(|mut found| {
-            let gone = || Failure::new(Code::NotFound, "it is gone");
+            let gone = || Failure::new(Code::NotFound, "the object is gone");
             found.pop().ok_or_else(gone)
         });
         let (version, failure) = match &answer {

@@ -49,11 +49,12 @@ fn check_relation(
     let (kind, name) = (&object.kind.kind, &object.name);
     // An object that is not in the cache, or has another uid by now, may have any relation.
     let Some(other) = context.view.cache.newest(&object.kind, &ObjectKey::from(object)) else {
-        let message = format!("{kind} {name} was not looked at: nobody knows whose it is");
+        let message =
+            format!("{kind} {name}: its relation to the primary is not known; ask for the object first");
         return Err(Failure::new(Code::Unavailable, message).into());
     };
     if other.uid() != uid {
-        let message = format!("{kind} {name} is not the one with the uid {uid}");
+        let message = format!("{kind} {name} has another uid than {uid}");
         return Err(Failure::new(Code::Aborted, message).into());
     }
     Ok(grants::check_relation(
@@ -86,7 +87,7 @@ fn leaves_host_conditions(
         .iter()
         .filter_map(|binding| cache.last_known(&primary_scope(binding, &place), &place));
     let Some(now) = shown.next() else {
-        let message = format!("{} {name}: its conditions are not known here", kind.kind);
+        let message = format!("{} {name}: this host does not know its conditions", kind.kind);
         return Err(Failure::new(Code::Unavailable, message).into());
     };
     match grants::host_conditions(&now.tree()) == wanted {
@@ -140,9 +141,7 @@ pub(super) fn done_before(act: &Act, context: &Context<'_>) -> Option<Answer> {
     let refused = |message: String| Some(Err(Failure::new(Code::FailedPrecondition, message)));
     let work = &context.work;
     if let Some(unreadable) = &work.unreadable {
-        return refused(format!(
-            "{operation} of {intent}: something of it may be in doubt: {unreadable}"
-        ));
+        return refused(format!("{operation} of {intent} may be in doubt: {unreadable}"));
     }
     let same = |found: &&super::Entry| found.entry.operation == operation && found.entry.intent == intent;
     for found in work.found.iter().filter(same) {
@@ -159,7 +158,7 @@ pub(super) fn done_before(act: &Act, context: &Context<'_>) -> Option<Answer> {
             }
             Fate::Open | Fate::Answered => {
                 return refused(format!(
-                    "{operation} of {intent} is in doubt: the cloud cannot say yet"
+                    "{operation} of {intent} is in doubt: its outcome is not known yet"
                 ));
             }
         }

@@ -49,19 +49,19 @@ pub(super) fn of_conclusion(frame: &Frame, work: &Work, next: &Next) -> Vec<Host
     let pending = work.current.as_ref().map(Pending::of);
     if let Some(unreadable) = pending.and_then(|pending| pending.unreadable()) {
         let message =
-            format!("nothing is created while this host cannot read what is in doubt: {unreadable}");
+            format!("this host creates nothing, because it cannot read all entries of creates: {unreadable}");
         conditions.push(("polity.dev/PendingUnreadable", message));
     }
     let too_new = |stands: &&PendingEntry| !frame.binding.catalogue.finds.contains(&stands.stamp);
     if let Some(entry) = work.in_doubt().find(too_new) {
         let message = format!(
-            "what came of {} of {} is not known: what it created bears stamp {}, which this cloud's driver does not know",
+            "the outcome of {} of {} is not known: its result has stamp {}, which the driver of this cloud does not know",
             entry.operation, entry.intent, entry.stamp
         );
         conditions.push(("polity.dev/DriverTooNew", message));
     }
     if frame.slowed {
-        let message = "its policy asks for passes faster than its limit";
+        let message = "the policy asks for more passes than spec.limits.burst and spec.limits.refill of its binding allow";
         conditions.push(("polity.dev/Slowed", message.into()));
     }
     conditions
