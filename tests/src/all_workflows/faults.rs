@@ -8,13 +8,13 @@ use super::scenario::Workflow;
 use super::setting::WORKERS;
 use crate::simulation::seed::Chance;
 
-/// How long before the faults stop a machine is turned on again that does not come back from its reboot.
+/// A machine that does not come back from its reboot is turned on again this long before the faults stop.
 const TURNED_ON: u64 = 20_000;
 
-/// Lets calls of a workflow fail some of the time.
+/// Makes calls of a workflow fail some of the time.
 pub(super) fn faults(chance: &mut Chance, quiet_at: u64, cloud: &mut SimConfig, workflow: Workflow) {
     let operations: &[&str] = match workflow {
-        // The faults of all scenarios.
+        // These machines have no faults beyond those of all scenarios.
         Workflow::CapvMachines => &[],
         Workflow::McmMachines => &[
             "machine.*",
@@ -152,7 +152,7 @@ pub(super) fn befall(chance: &mut Chance, quiet_at: u64, cloud: &mut SimConfig, 
     }
 }
 
-/// All nodes of a deployment fall silent within seconds, and perhaps come back.
+/// All nodes of a deployment stop reporting within seconds, and may come back.
 pub(super) fn outage(chance: &mut Chance, quiet_at: u64, cloud: &mut SimConfig) {
     if !chance.one_in(500) {
         return;

@@ -132,14 +132,14 @@ impl World<'_> {
         }
         self.look_until(scenario.quiet_at).await?;
 
-        // Taints of people that stay for ever may leave no room for the pods while another node is drained.
+        // Taints of people that stay for ever may leave no node for the pods while another node is drained.
         let uncordon = scenario::Deed::Orb(orb::Deed::Uncordon);
         self.people.act(&self.site, &mut self.rules, uncordon).await;
         self.site.calm();
         self.agents.calm();
         let host = self.hosts.calm(&self.site).await;
         for _ in 0..2 {
-            // A thing that somebody removed is missed only at the next look.
+            // An object that a person removed is missed only at the next look.
             let until = self.site.clock.now().unix + LOOKED_AT_WITHIN;
             let end = self.site.clock.now().boot + SETTLES_WITHIN.into();
             loop {
@@ -168,7 +168,7 @@ impl World<'_> {
         Ok(self.rules.passes())
     }
 
-    /// Lets time pass and checks again and again.
+    /// Advances the time, and checks repeatedly.
     async fn look_until(&mut self, at: u64) -> Result<(), String> {
         let end = BEGIN + Duration::from_millis(at);
         while self.site.clock.now().unix < end {

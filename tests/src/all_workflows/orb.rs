@@ -12,36 +12,36 @@ use crate::simulation::seed::Chance;
 
 /// The Orb.
 pub const NAME: &str = "o";
-/// The annotation by which orbiter lets a node be changed.
+/// The annotation by which orbiter allows changes of a node.
 pub const ALLOWED: &str = "alpha.node.caos.ch/changes-allowed";
-/// The label of its nodes.
+/// The label of the Orb's nodes.
 pub const LABEL: &str = "orbiter.polity.dev/orb";
 /// The versions that people want, from the oldest to the newest.
 pub const VERSIONS: [&str; 5] = ["1.30.2", "1.30.4", "1.30.6", "1.31.1", "1.32.0"];
 
-/// The annotation that says what a node is to have.
+/// The annotation with the wanted versions of a node.
 const DESIRED: &str = "alpha.kubelet.caos.ch/desired-version";
 
-/// What people do to an Orb.
+/// An action of people on an Orb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed {
-    /// They want a version of Kubernetes: so many further in the list.
+    /// They want a later version of Kubernetes: this many steps further in the list.
     Version(usize),
     /// They want another version of a package.
     Package,
-    /// They want so many workers.
+    /// They want this many workers.
     Workers(u64),
     /// They cordon a node that is not cordoned.
     Cordon,
-    /// They uncordon what they cordoned.
+    /// They uncordon the nodes that they cordoned.
     Uncordon,
-    /// They write nonsense into an annotation of a node.
+    /// They write an invalid value into an annotation of a node.
     Garble,
 }
 
-/// Governs Orbs by `orbiter`.
+/// The binding of Orbs to `orbiter`.
 pub fn orbs() -> Value {
-    // Short enough that a scenario of minutes sees a cluster come up and change.
+    // Short periods, so that a cluster comes up and changes within minutes.
     let configuration = json!({
         "pause": "10s", "evictionGrace": "20s", "graceAfterEnd": "10s",
         "kubernetesReleases": ["1.30.6", "1.31.1", "1.32.0"],
@@ -49,7 +49,7 @@ pub fn orbs() -> Value {
     orbiter::orbs(configuration, retry())
 }
 
-/// Governs one Node by its agent.
+/// The binding of one Node to its agent.
 pub fn agent(node: &str) -> Value {
     orbiter::agent(node, retry())
 }
@@ -58,7 +58,7 @@ fn retry() -> Value {
     json!({"short": "5s", "medium": "20s", "long": "60s"})
 }
 
-/// The Orb of the first day.
+/// The Orb at the beginning.
 pub fn object() -> Value {
     json!({
         "apiVersion": ORBITER, "kind": "Orb", "metadata": {"name": NAME},
@@ -74,7 +74,7 @@ fn workers(nodes: u64) -> Value {
     json!([{"provider": "static", "pool": "w", "nodes": nodes}])
 }
 
-/// Somebody does something. What the API server refuses, they let be.
+/// Performs an action of people. They accept refusals of the API server.
 pub async fn act(site: &Site, rules: &mut Rules, chance: &mut Chance, deed: Deed, nth: u64) {
     match deed {
         Deed::Version(further) => {
@@ -102,7 +102,7 @@ pub async fn act(site: &Site, rules: &mut Rules, chance: &mut Chance, deed: Deed
     }
 }
 
-/// A version from the list, never of an older minor version than that one.
+/// A version from the list, but never one with an older minor version than the present one.
 fn wanted(has: &Value, further: usize) -> &'static str {
     let minor = |version: &str| version.split('.').nth(1).map(str::to_owned);
     let at_least = has.as_str().and_then(minor);
@@ -116,7 +116,7 @@ async fn edit(site: &Site, spec: Value) {
     let _ = site.patch(&orb, None, json!({"spec": spec})).await;
 }
 
-/// As kubectl does, but on the version that was read: whose doing it is must be known.
+/// Cordons a node as kubectl does, but with the read version as precondition: the rules must know who cordoned it.
 async fn cordon(site: &Site, rules: &mut Rules, chance: &mut Chance) {
     let free = |node: &Value| node["spec"]["unschedulable"] != true;
     let Some(node) = pick(site, chance, free).await else {
@@ -151,7 +151,7 @@ fn named(node: &Value) -> polity_core::contract::ObjectRef {
     polity_core::object::Object::new(node.clone()).reference()
 }
 
-/// Whether a Node is one of the Orb.
+/// Whether a Node belongs to the Orb.
 pub fn is_node(node: &Value) -> bool {
     node["metadata"]["labels"][LABEL] == NAME
 }

@@ -1,4 +1,4 @@
-//! Those who are not Polity: a MachineSet, the controllers of a workload, and people.
+//! Actors other than Polity: a MachineSet, the controllers of a workload, and people.
 
 use polity_core::contract::ObjectRef;
 use polity_core::object::Object;
@@ -16,7 +16,7 @@ use crate::host_harness::mcm::DEPLOYMENT;
 use crate::simulation::bindings::MACHINES as CAPV;
 use crate::simulation::seed::Chance;
 
-/// What people did so far.
+/// The people, and what they did so far.
 pub struct People {
     workflows: &'static [Workflow],
     chance: Chance,
@@ -26,7 +26,7 @@ pub struct People {
 }
 
 impl People {
-    /// Nobody did anything yet.
+    /// People who have not done anything yet.
     pub fn new(workflows: &'static [Workflow], chance: Chance) -> Self {
         People {
             workflows,
@@ -37,7 +37,7 @@ impl People {
         }
     }
 
-    /// The controllers do their work: as many machines as are wanted, and as many pods. Whether there was any.
+    /// Runs the controllers: they keep the wanted number of machines and pods. Returns whether they did anything.
     pub async fn keep_going(&mut self, site: &Site, sight: &Sight) -> bool {
         let mut busy = self.look_after_routers(site, sight).await;
         if self.workflows.contains(&Workflow::McmMachines) {
@@ -46,7 +46,7 @@ impl People {
         self.workload(site, sight).await || busy
     }
 
-    /// Somebody wants to know why a router was given up: with that it is begun anew.
+    /// A person reads the traffic of a router that was given up, which starts it again.
     async fn look_after_routers(&mut self, site: &Site, sight: &Sight) -> bool {
         let mut busy = false;
         for router in sight.routers.iter().filter(|router| routers::is_given_up(router)) {
@@ -58,7 +58,7 @@ impl People {
         busy
     }
 
-    /// Machines that were given up are deleted, and replaced.
+    /// Deletes and replaces machines that were given up.
     async fn machine_sets(&mut self, site: &Site, sight: &Sight) -> bool {
         let (mut there, mut busy) = (0, false);
         for machine in sight.mcm.iter().filter(|machine| !is_deleting(machine)) {
@@ -88,7 +88,7 @@ impl People {
         busy || !missing.is_empty()
     }
 
-    /// Pods of nodes that are gone are gone, and others take their place where there is room.
+    /// Deletes the pods of nodes that are gone, and creates new ones where there is room.
     async fn workload(&mut self, site: &Site, sight: &Sight) -> bool {
         let (mut there, mut busy) = (0, false);
         for pod in &sight.pods {
@@ -125,7 +125,7 @@ impl People {
         busy
     }
 
-    /// Somebody does something. What the API server refuses, they let be.
+    /// Performs an action. People accept refusals of the API server.
     pub async fn act(&mut self, site: &Site, rules: &mut Rules, deed: Deed) {
         self.deeds += 1;
         match deed {
@@ -185,7 +185,7 @@ impl People {
         (!workers.is_empty()).then(|| named(self.chance.pick(&workers)))
     }
 
-    /// Somebody adds a taint to those that a node has, as kubectl does: on the version that was read.
+    /// Adds a taint to those of a node, as kubectl does, with the read version as precondition.
     async fn taint(&mut self, site: &Site, rules: &mut Rules) {
         let nodes = site.list("v1", "Node").await;
         if nodes.is_empty() {
@@ -211,7 +211,7 @@ fn named(object: &Value) -> ObjectRef {
     Object::new(object.clone()).reference()
 }
 
-/// Whether the scheduler would bind a pod to it.
+/// Whether the scheduler would bind a pod to this node.
 fn has_room(node: &Value) -> bool {
     let conditions = node["status"]["conditions"].as_array();
     let ready = conditions

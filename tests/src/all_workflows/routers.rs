@@ -7,23 +7,23 @@ use super::setting::reference;
 use crate::host_harness::Site;
 use crate::host_harness::rug::{self, RUG};
 
-/// Where they stand.
+/// The namespace of the routers.
 pub const NAMESPACE: &str = "networks";
-/// Their names.
+/// The names of the routers.
 pub const NAMES: [&str; 2] = ["r-1", "r-2"];
 
-/// What people do to a router.
+/// An action of people on a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed {
-    /// They want it to have so many networks.
+    /// They want this many networks.
     Ports(u64),
     /// They want another flavor.
     Flavor,
-    /// They ask for its traffic.
+    /// They request a read of the traffic.
     Read,
-    /// They ask for another VM.
+    /// They request a rebuild.
     Rebuild,
-    /// The same, with another image.
+    /// They request a rebuild with another image.
     RebuildFrom(&'static str),
     /// They delete it.
     Delete,
@@ -31,14 +31,14 @@ pub enum Deed {
     Create,
 }
 
-/// Governs Routers by `rug-router`, with a retry policy.
+/// The binding of Routers to `rug-router`, with a retry policy.
 pub fn routers() -> Value {
     let mut binding = rug::binding(json!({}));
     binding["spec"]["policies"]["retry"] = json!({"file": "backoff_retry.wasm"});
     binding
 }
 
-/// A router with so many networks, each port of which is its own.
+/// A router with this many networks. Each of its ports belongs to it.
 pub fn router(name: &str, networks: u64) -> Value {
     json!({
         "apiVersion": RUG, "kind": "Router", "metadata": {"namespace": NAMESPACE, "name": name},
@@ -52,14 +52,14 @@ fn ports(name: &str, networks: u64) -> Value {
     (1..=networks).map(port).collect()
 }
 
-/// What there is on the first day.
+/// The objects at the beginning.
 pub fn objects() -> Vec<Value> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
     let routers = NAMES.iter().map(|name| router(name, 1));
     std::iter::once(namespace).chain(routers).collect()
 }
 
-/// Somebody does something. What the API server refuses, they let be.
+/// Performs an action of people. They accept refusals of the API server.
 pub async fn act(site: &Site, name: &str, deed: Deed, nth: u64) {
     let router = named(name);
     match deed {
@@ -88,7 +88,7 @@ pub async fn act(site: &Site, name: &str, deed: Deed, nth: u64) {
     }
 }
 
-/// Whether its VM was given up, and nobody has asked for anything since.
+/// Whether the VM of a router was given up and nobody has requested anything since.
 pub fn is_given_up(router: &Value) -> bool {
     let (status, asked) = (&router["status"], &router["metadata"]["annotations"]);
     status["vm"] == "E" && asked["request.polity.dev/read"] == status["readRequest"]

@@ -1,4 +1,4 @@
-//! What must hold, told by somebody who sees the cluster, the cloud and every pass.
+//! The rules that must hold. They check the cluster, the cloud and every pass.
 
 mod nodes;
 mod orb;
@@ -19,19 +19,19 @@ use crate::host_harness::story::edges;
 use crate::host_harness::{BEGIN, Site};
 use crate::stand::condition_of;
 
-/// How long after a tenant lost its trust something may still be done for it: until every host has heard of it, and
-/// what was under way has arrived.
+/// How long acts for a tenant are still allowed after it lost its trust. In this time every host sees the change, and
+/// calls in flight arrive.
 const HEARD_WITHIN: u64 = 180_000;
 
-/// Passes that a failure shows.
+/// The number of passes in the message of a broken rule.
 const LINES: usize = 40;
 
-/// What was seen so far.
+/// The rules, and what they have seen so far.
 pub struct Rules {
     passes: usize,
-    /// The last passes, a line each.
+    /// The last passes, one line each.
     trace: VecDeque<String>,
-    /// By uid, everything that ever was a machine: its namespace.
+    /// Everything that ever was a machine: its namespace, by uid.
     machines: BTreeMap<String, String>,
     effects: usize,
     /// Since when the shifty tenant is not trusted.
@@ -54,10 +54,10 @@ impl Default for Rules {
     }
 }
 
-/// What is broken, in words.
+/// `Err` is the broken rule, in words.
 type Verdicts = Result<(), String>;
 
-/// Every edge that a policy here may take.
+/// Every edge of the policies in this simulation.
 static EDGES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let manifests = [
         capv_machine::manifest(),
@@ -75,17 +75,17 @@ static EDGES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
 });
 
 impl Rules {
-    /// How many passes there were.
+    /// The number of passes.
     pub fn passes(&self) -> usize {
         self.passes
     }
 
-    /// What happened last.
+    /// The last passes as text.
     pub fn trace(&self) -> String {
         self.trace.iter().map(|line| format!("\n{line}")).collect()
     }
 
-    /// The shifty tenant is trusted from now on, or not any more.
+    /// Stores that the shifty tenant is trusted, or no longer trusted, from now on.
     pub fn trusted(&mut self, now: u64, trusted: bool) {
         self.closed = match (trusted, self.closed) {
             (true, _) => None,
@@ -93,7 +93,7 @@ impl Rules {
         };
     }
 
-    /// Somebody put this taint on the node of this uid, and was told that it is there.
+    /// Stores that a person added this taint to the node with this uid and got a success as answer.
     pub fn tainted(&mut self, uid: &Value, key: &str) {
         self.nodes.tainted(uid, key);
     }
@@ -103,7 +103,7 @@ impl Rules {
         &mut self.orb.cordoned
     }
 
-    /// Looks at everything.
+    /// Checks all rules.
     pub fn look(&mut self, site: &Site, sight: &Sight, news: &[PassRecord]) -> Verdicts {
         for pass in news {
             self.passed(pass)?;
@@ -182,7 +182,8 @@ impl Rules {
                 .insert(text(&metadata["uid"]), text(&metadata["namespace"]));
         }
         for vm in &sight.vms {
-            // Whoever listed after a VM was seen sees its object, unless the VM went first.
+            // The list was read after the VM was seen. So it contains the object of the VM, unless the VM was
+            // removed first.
             let alive = machines().any(|machine| machine["metadata"]["uid"] == *vm.owner);
             if !alive && site.vms().iter().any(|still| still.id == vm.id) {
                 return Err(format!("VM {} of {} has no object", vm.id, vm.name));
@@ -201,7 +202,7 @@ impl Rules {
         let effects = sim.inspect(|sim, _| sim.effects()[seen..].to_vec());
         self.effects += effects.len();
         for effect in effects {
-            // A task that ends was begun earlier.
+            // A task was begun before it ends.
             let begun = match effect.what {
                 Happened::Submitted => true,
                 Happened::Done => effect.task.is_none(),
@@ -223,7 +224,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Once everything is settled: who is trusted has what they want, who is not has nothing new.
+    /// Checks the settled state: trusted tenants have what they want, and the others have nothing new.
     pub fn compare(&self, sight: &Sight, workflows: &[Workflow]) -> Verdicts {
         self.orb.compare(sight)?;
         routers::compare(sight)?;

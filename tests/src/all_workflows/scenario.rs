@@ -1,4 +1,4 @@
-//! What a seed makes happen.
+//! Scenarios: what happens with a seed.
 
 use polity_sim::{AccessKey, Between, IamRole, Millis, Principal, SimConfig};
 
@@ -25,7 +25,7 @@ pub enum Workflow {
 }
 
 impl Workflow {
-    /// All of them.
+    /// All workflows.
     pub const ALL: [Workflow; 5] = [
         Workflow::CapvMachines,
         Workflow::McmMachines,
@@ -34,7 +34,7 @@ impl Workflow {
         Workflow::Routers,
     ];
 
-    /// This one and no other.
+    /// This workflow alone.
     pub fn alone(self) -> &'static [Workflow] {
         let at = Workflow::ALL.iter().position(|other| *other == self);
         at.map_or(&[], |at| &Workflow::ALL[at..=at])
@@ -46,43 +46,43 @@ impl Workflow {
     }
 }
 
-/// What a seed makes happen.
+/// The events of a seed.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Hosts that compete for the lease.
+    /// The number of hosts, which compete for the lease.
     pub hosts: usize,
-    /// When faults stop; milliseconds from the start.
+    /// The time at which faults stop, in milliseconds from the start.
     pub quiet_at: u64,
     /// The cloud, its faults and outages.
     pub cloud: SimConfig,
-    /// What goes wrong between hosts and the API server, and how soon they crash after an output.
+    /// The faults between hosts and the API server, and how soon hosts crash after an output.
     pub rates: Rates,
-    /// What people and chance do, and when.
+    /// The actions of people and the random events, with their times.
     pub deeds: Vec<(u64, Deed)>,
 }
 
-/// Something that people or chance do.
+/// An action of people, or a random event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deed {
-    /// The shifty tenant is trusted from now on, or not any more.
+    /// The shifty tenant becomes trusted, or is no longer trusted.
     Trust(bool),
-    /// Somebody puts a taint of their own on a node.
+    /// A person adds a taint of their own to a node.
     Taint,
-    /// Somebody changes the taints and labels that a machine's node is to have.
+    /// A person changes the taints and labels that the node of a machine must have.
     Template,
-    /// Somebody deletes a Machine of `mcm-machine`.
+    /// A person deletes a Machine of `mcm-machine`.
     DeleteWorker,
-    /// The same, and it may not take long.
+    /// The same, with a forced deletion.
     ForceDelete,
-    /// Somebody deletes the Machine of `capv-machine` in this namespace.
+    /// A person deletes the Machine of `capv-machine` in this namespace.
     DeleteVm(&'static str),
-    /// Somebody creates it.
+    /// A person creates it again.
     CreateVm(&'static str),
-    /// The access key's Secret gets another value.
+    /// The Secret of the access key gets another value.
     Rotate,
-    /// Somebody does something to the Orb.
+    /// A person does something to the Orb.
     Orb(orb::Deed),
-    /// Somebody does something to a router.
+    /// A person does something to a router.
     Router(&'static str, routers::Deed),
     /// The watches of a host break.
     CutWatches(usize),
@@ -95,7 +95,7 @@ pub enum Deed {
 }
 
 impl Scenario {
-    /// The scenario of a seed in which these take part.
+    /// The scenario of a seed with these workflows.
     pub fn of(seed: u64, workflows: &[Workflow]) -> Self {
         let mut chance = Chance::new(seed, 11);
         let quiet_at = chance.between(300, 1_200) * 1_000;
@@ -105,7 +105,7 @@ impl Scenario {
             .map(|tenant| ("Machine".to_owned(), (*tenant).to_owned(), "vm".to_owned()))
             .collect();
         let mut cloud = cloud(&mut chance, quiet_at, &machines);
-        // Machines of several namespaces have one name.
+        // The names of nodes do not come from machines, because machines of several namespaces have equal names.
         cloud.machines.node_name = "node-{number}".into();
         identities(&mut cloud);
         pace(&mut chance, &mut cloud);
@@ -133,7 +133,7 @@ impl Scenario {
     }
 }
 
-/// Who is who: the key's user, and the role that it may assume.
+/// The user of the access key, and the role that this user may assume.
 pub fn identities(cloud: &mut SimConfig) {
     let user = format!("arn:aws:iam::{ACCOUNT}:user/machines");
     let identity = &mut cloud.identity;
@@ -158,7 +158,8 @@ pub fn identities(cloud: &mut SimConfig) {
     }];
 }
 
-/// A cluster comes up within minutes, so that it is changed as well. What wants another boot differs.
+/// Short times, so that a cluster comes up within minutes and can then be changed. The seed decides what needs
+/// another boot.
 fn pace(chance: &mut Chance, cloud: &mut SimConfig) {
     let least = Millis(1_000);
     let mut up_to = |seconds: u64| Between {
@@ -175,7 +176,7 @@ fn pace(chance: &mut Chance, cloud: &mut SimConfig) {
     cloud.packages.reboot_for = reboots_for.iter().map(|package| (*package).to_owned()).collect();
 }
 
-/// What happens to hosts and agents.
+/// Crashes and stops of hosts and agents.
 fn crashes(chance: &mut Chance, quiet_at: u64, hosts: usize) -> Vec<(u64, Deed)> {
     let mut deeds = Vec::new();
     for _ in 0..chance.between(0, 5) {
@@ -194,7 +195,7 @@ fn crashes(chance: &mut Chance, quiet_at: u64, hosts: usize) -> Vec<(u64, Deed)>
     deeds
 }
 
-/// What people do.
+/// The actions of people.
 fn doings(chance: &mut Chance, quiet_at: u64, workflow: Workflow) -> Vec<(u64, Deed)> {
     let count = match workflow {
         Workflow::CapvMachines => chance.between(0, 3),
@@ -226,7 +227,7 @@ fn doings(chance: &mut Chance, quiet_at: u64, workflow: Workflow) -> Vec<(u64, D
             Workflow::Orb => Deed::Orb(of_orb(chance)),
             Workflow::Routers => Deed::Router(chance.pick(&routers::NAMES), of_router(chance)),
         };
-        // A cluster has to come up before there is much to change.
+        // A cluster must come up before people change it.
         let from = if workflow == Workflow::Orb {
             quiet_at / 4
         } else {

@@ -1,4 +1,4 @@
-//! What there is before anything happens: bindings, tenants, identities, classes, and the machines of the first day.
+//! The setting at the beginning: bindings, tenants, identities, classes and machines.
 
 use polity::manifests::Manifests;
 use polity_core::contract::{Kind, ObjectRef};
@@ -11,11 +11,11 @@ use crate::host_harness::capa::{self, CAPA};
 use crate::host_harness::mcm::{self, MCM};
 use crate::simulation::bindings::MACHINES as CAPV;
 
-/// The tenant whom the identity trusts.
+/// The tenant that the identity trusts.
 pub const TRUSTED: &str = "trusted";
-/// The tenant whom it never trusts.
+/// The tenant that it never trusts.
 pub const SHUT: &str = "shut";
-/// The tenant whom it trusts as long as people say so.
+/// The tenant that it trusts as long as people allow it.
 pub const SHIFTY: &str = "shifty";
 /// Every tenant.
 pub const TENANTS: [&str; 3] = [TRUSTED, SHUT, SHIFTY];
@@ -23,17 +23,17 @@ pub const TENANTS: [&str; 3] = [TRUSTED, SHUT, SHIFTY];
 pub const TRUST: &str = "tenancy.example.com/trusted";
 /// The AWSCluster of each namespace.
 const CLUSTER: &str = "cluster";
-/// Its account.
+/// The account of that cluster.
 pub const ACCOUNT: &str = "222222222222";
 
-/// Machines of the deployment, in [`TRUSTED`].
+/// The number of machines of the deployment, in [`TRUSTED`].
 pub const WORKERS: usize = 3;
-/// Pods of the workload, in [`TRUSTED`], all of which its disruption budget wants.
+/// The number of pods of the workload, in [`TRUSTED`].
 pub const PODS: usize = 3;
-/// Those of them that must be healthy.
+/// The number of these pods that must be healthy.
 pub const HEALTHY: usize = 2;
 
-/// Names an object.
+/// The reference to an object.
 pub fn reference(api_version: &str, kind: &str, namespace: Option<&str>, name: &str) -> ObjectRef {
     ObjectRef {
         cluster: None,
@@ -46,7 +46,7 @@ pub fn reference(api_version: &str, kind: &str, namespace: Option<&str>, name: &
     }
 }
 
-/// Applies all that these workflows need.
+/// Applies everything that these workflows need.
 pub async fn prepare(site: &Site, workflows: &[Workflow]) {
     let (mut bindings, mut objects) = (Vec::new(), Vec::new());
     if workflows.iter().any(|workflow| workflow.has_tenants()) {
@@ -79,7 +79,7 @@ pub async fn prepare(site: &Site, workflows: &[Workflow]) {
 /// Applies bindings, then objects.
 ///
 /// # Panics
-/// If the API server takes one of them amiss.
+/// If the API server refuses one of them.
 pub async fn apply(site: &Site, bindings: Vec<Value>, objects: Vec<Value>) {
     let manifests = Manifests {
         bindings,
@@ -101,7 +101,7 @@ fn identity() -> Value {
     json!({"file": "capa_identity.wasm", "configuration": {"autoCreateControllerIdentity": false}})
 }
 
-/// Guards AWSClusters.
+/// The binding of AWSClusters.
 pub fn clusters() -> Value {
     binding(
         "clusters",
@@ -129,7 +129,7 @@ fn capv_machines() -> Value {
 }
 
 fn mcm_machines() -> Value {
-    // Short enough that a scenario of minutes sees every one of them pass.
+    // Short periods, so that a scenario of minutes contains all of them.
     let configuration = json!({
         "creationTimeout": "6m", "healthTimeout": "2m", "drainTimeout": "8m", "podEvictionRetry": "10s",
     });
@@ -158,7 +158,7 @@ pub fn namespace(name: &str, trusted: bool) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
 }
 
-/// An AWSCluster, with the identity of its tenant.
+/// An AWSCluster with the identity of its tenant.
 pub fn cluster(namespace: &str, name: &str) -> Value {
     let identity = match namespace {
         TRUSTED => json!({"kind": "AWSClusterRoleIdentity", "name": "machines"}),
@@ -194,7 +194,7 @@ pub fn mcm_machine(namespace: &str, name: &str, deployment: &str) -> Value {
     })
 }
 
-/// Every tenant with its cluster, and whose credentials they may use.
+/// All tenants with their clusters and identities.
 pub fn tenants() -> Vec<Value> {
     let allowed = json!({"selector": {"matchLabels": {TRUST: "yes"}}});
     let identity = |kind: &str, name: &str, mut spec: Value| {
@@ -221,7 +221,7 @@ pub fn tenants() -> Vec<Value> {
     objects
 }
 
-/// Where the workload is, and what protects it.
+/// The namespace of the workload, and its disruption budget.
 fn workload() -> Vec<Value> {
     vec![
         namespace(TRUSTED, true),
@@ -233,7 +233,7 @@ fn workload() -> Vec<Value> {
     ]
 }
 
-/// What machines are made from.
+/// The classes of machines.
 fn classes() -> Vec<Value> {
     let mut objects = vec![mcm::safety()];
     for tenant in TENANTS {

@@ -1,4 +1,4 @@
-//! What there is at one moment, as everybody who looks sees it.
+//! A snapshot of the cluster and the cloud.
 
 use polity_sim::{PoolMachine, PortView, RouterView, VmView};
 use serde_json::Value;
@@ -11,34 +11,34 @@ use crate::host_harness::orbiter::ORBITER;
 use crate::host_harness::rug::RUG;
 use crate::simulation::bindings::MACHINES as CAPV;
 
-/// What there is.
+/// The objects and resources at one moment.
 pub struct Sight {
-    /// In the cloud; looked at first, so that a VM is never seen before its machine.
+    /// The VMs in the cloud. They are read first, so that a VM is never seen before its machine.
     pub vms: Vec<VmView>,
-    /// Those of pools.
+    /// The machines of pools.
     pub pool: Vec<PoolMachine>,
-    /// Those of routers.
+    /// The VMs of routers.
     pub router_vms: Vec<RouterView>,
-    /// The ports that routers have.
+    /// The ports of routers.
     pub router_ports: Vec<PortView>,
-    /// Of `capv-machine`.
+    /// The Machines of `capv-machine`.
     pub capv: Vec<Value>,
-    /// Of `mcm-machine`.
+    /// The Machines of `mcm-machine`.
     pub mcm: Vec<Value>,
-    /// AWSClusters.
+    /// The AWSClusters.
     pub clusters: Vec<Value>,
-    /// Orbs.
+    /// The Orbs.
     pub orbs: Vec<Value>,
-    /// Routers.
+    /// The Routers.
     pub routers: Vec<Value>,
-    /// Nodes.
+    /// The Nodes.
     pub nodes: Vec<Value>,
-    /// Pods.
+    /// The Pods.
     pub pods: Vec<Value>,
 }
 
 impl Sight {
-    /// Looks at what takes part.
+    /// Reads everything that these workflows use.
     pub async fn of(site: &Site, workflows: &[Workflow]) -> Self {
         let list = async |of: Workflow, api: &str, kind: &str| match workflows.contains(&of) {
             true => site.list(api, kind).await,
@@ -70,12 +70,12 @@ impl Sight {
     }
 }
 
-/// Whether it belongs to the deployment.
+/// Whether a machine belongs to the deployment.
 pub fn is_worker(machine: &Value) -> bool {
     machine["metadata"]["labels"]["name"] == DEPLOYMENT
 }
 
-/// Whether it is being deleted.
+/// Whether an object is being deleted.
 pub fn is_deleting(object: &Value) -> bool {
     !object["metadata"]["deletionTimestamp"].is_null()
 }
