@@ -1,7 +1,8 @@
-//! The table of cases: what a pass ended with, and how long the policy waits then.
+//! The table of cases: how a pass ended, and how long the policy waits then.
 //!
-//! It is data. Two drivers run it and must find the same: the tests of this crate run the policy natively, those of
-//! the host as a component in the sandbox. [`each_case!`](crate::each_case) makes a test of each case.
+//! The cases are data. Two drivers run them and must get the same results: the tests of this crate run the policy
+//! natively, the tests of the host run it as a component in the sandbox. [`each_case!`](crate::each_case) makes a test
+//! of each case.
 
 use polity_sdk::{Code, RetryClass};
 use serde_json::json;

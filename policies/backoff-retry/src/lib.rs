@@ -18,7 +18,7 @@ use polity_sdk::{Period, RetryClass, RetryRequest};
 pub use config::{Classes, Config, Curve};
 pub use edges::manifest;
 
-/// How long until the next try? The other side's wish is not looked at: the host never waits less.
+/// Decides the wait until the next try. It ignores what the other side asks for, because the host never waits less.
 #[polity_sdk::policy(retry)]
 pub fn decide(request: RetryRequest<Config>) -> Duration {
     let config = &request.config;
@@ -28,7 +28,7 @@ pub fn decide(request: RetryRequest<Config>) -> Duration {
         RetryClass::Medium => &config.classes.medium,
         RetryClass::Long => &config.classes.long,
     };
-    // Looking again helps at once, whatever the failure.
+    // After a conflict, reading again is enough, whatever the failure was.
     let code = request.code().filter(|_| request.class != RetryClass::Conflict);
     let of_code = code.and_then(|code| config.codes.get(code.as_str()));
     of_code
@@ -38,14 +38,14 @@ pub fn decide(request: RetryRequest<Config>) -> Duration {
 }
 
 impl Curve {
-    /// The wait after so many tries in a row.
+    /// The wait after this many tries in a row.
     fn wait(&self, attempt: u32, seed: u64) -> Duration {
         let nth = self
             .tries
             .map_or(attempt, |tries| attempt % tries.saturating_add(1));
         match self.tries == Some(nth) {
             false => Duration::from_millis(between(seed, self.ceiling(nth))),
-            // Spread over as long as the first wait may be.
+            // The end of the cool-down is spread over the length of the longest first wait.
             true => Duration::from(self.cool_down) + Duration::from_millis(between(seed, self.ceiling(0))),
         }
     }
@@ -57,7 +57,7 @@ impl Curve {
     }
 }
 
-/// Anywhere from 0 to this, by the seed.
+/// A number between 0 and the ceiling, chosen by the seed.
 fn between(seed: u64, ceiling: u64) -> u64 {
     seed % ceiling.saturating_add(1)
 }

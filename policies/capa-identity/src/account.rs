@@ -1,4 +1,4 @@
-//! The session, and the account it leads to (CAPA-08 to CAPA-10, CAPA-14 to CAPA-17, CAPA-24).
+//! The session and its account (CAPA-08 to CAPA-10, CAPA-14 to CAPA-17, CAPA-24).
 
 use polity_sdk::cloud::Credential;
 use polity_sdk::cloud::session::{self, Attributes, Plan};
@@ -9,7 +9,8 @@ use crate::lookup::is_transient;
 use crate::object::AwsCluster;
 use crate::stop::{ACCOUNT, ALLOWED, RETRIEVED, Stop, Wait};
 
-/// The session of a plan, from the host's cache or new, and whose it is. The only contact with the cloud.
+/// Opens the session of a plan, cached by the host or new, and reads its account. This is the only contact with the
+/// cloud.
 pub(crate) async fn open(cx: &Cx, cluster: &AwsCluster, plan: &Plan) -> Result<Credential<Attributes>, Stop> {
     let answer = cx.ask(session::open(plan)).await;
     let set = |condition, reason| {
@@ -23,13 +24,13 @@ pub(crate) async fn open(cx: &Cx, cluster: &AwsCluster, plan: &Plan) -> Result<C
         cx.note(if credential.reused { "CAPA-09" } else { "CAPA-08" });
         cx.note("CAPA-10");
     }
-    // For a session that it keeps the host knows the answer.
+    // The host has cached the answer for a reused session.
     cx.note(if credential.reused { "CAPA-24" } else { "CAPA-14" });
     Ok(credential)
 }
 
-/// The principal cannot be become, or its caller identity not be learnt. AWS takes a while to know new principals, so
-/// even a refusal may be mended by time.
+/// The stop if the role cannot be assumed, or its caller identity cannot be read. AWS needs time to learn of new
+/// principals, so waiting may help even after a refusal.
 fn failed(cx: &Cx, failure: Failure) -> Stop {
     cx.note("CAPA-21");
     let message = format!("no session: {}", failure.message);
@@ -44,7 +45,7 @@ fn failed(cx: &Cx, failure: Failure) -> Stop {
     }
 }
 
-/// The account must be the one that is known. A cluster that knows none learns it, once.
+/// Checks that the account is the known one. A cluster without a known account learns it once.
 pub(crate) fn check(cx: &Cx, cluster: &AwsCluster, credential: &Credential<Attributes>) -> Result<(), Stop> {
     let known = [&cluster.status.account_id, &cluster.spec.account_id];
     if let Some(other) = known

@@ -1,6 +1,6 @@
-//! May a namespace use an identity? (CAPA-N1 to CAPA-N12)
+//! Decides whether a namespace may use an identity (CAPA-N1 to CAPA-N12).
 //!
-//! Decided on `allowedNamespaces` as it is stored: a key that is present and empty says something else than none.
+//! The decision uses `allowedNamespaces` as it is stored: a field that is present and empty differs from a missing one.
 
 use polity_sdk::LabelSelector;
 use polity_sdk::prelude::*;
@@ -10,16 +10,17 @@ use crate::object::Namespace;
 use crate::stop::{ALLOWED, Stop};
 use crate::{Cx, lookup};
 
-/// The fields that it may have.
+/// The known fields of `allowedNamespaces`.
 const FIELDS: [&str; 2] = ["list", "selector"];
 
-/// What an identity says of a namespace.
+/// The decision of an identity about a namespace.
 pub(crate) enum Answer {
-    /// It may use the identity.
+    /// The namespace may use the identity.
     Allowed,
-    /// It may not.
+    /// The namespace may not use it.
     Denied,
-    /// It may not, because of this field that nobody knows: without it everybody might.
+    /// The namespace may not use it, because of this unknown field. Without the field, every namespace might be
+    /// allowed.
     Unknown(String),
 }
 
@@ -80,7 +81,7 @@ pub(crate) async fn namespace(
     })
 }
 
-/// A row of the table has decided.
+/// Notes the row of the table that decided.
 fn decided(cx: &Cx, id: &str, allowed: bool) -> Answer {
     cx.note(id);
     match allowed {
@@ -94,7 +95,7 @@ fn is_empty(value: &Value) -> bool {
         || value.as_array().is_some_and(|elements| elements.is_empty())
 }
 
-/// Nobody can say what it means, so nobody is allowed, and nobody is denied.
+/// The value has no clear meaning, so the namespace is neither allowed nor denied.
 fn invalid(cx: &Cx, of: &str, wrong: &str) -> Stop {
     cx.note("CAPA-N9");
     let message = format!("allowedNamespaces of {of} cannot be understood: {wrong}");

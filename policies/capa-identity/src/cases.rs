@@ -1,7 +1,8 @@
-//! The table of cases, edge by edge: an object, what is true around it, and all that the policy does.
+//! The table of cases, edge by edge: an object, the state of the cluster and the cloud, and what the policy does.
 //!
-//! It is data. Two drivers run it and must find the same: the tests of this crate run the policy natively, those of
-//! the host as a component in the sandbox. [`each_case!`](crate::each_case) makes a test of each case.
+//! The cases are data. Two drivers run them and must get the same results: the tests of this crate run the policy
+//! natively, the tests of the host run it as a component in the sandbox. [`each_case!`](crate::each_case) makes a test
+//! of each case.
 
 use crate::object::{AwsClusterControllerIdentity, AwsServiceAccountIdentity};
 use polity_sdk::Verdict;
@@ -11,16 +12,16 @@ use serde_json::{Value, json};
 
 pub use polity_sdk::test::Case;
 
-/// The words of this table.
+/// The vocabulary of this table.
 trait Words: Sized {
     fn deleting(self) -> Self;
-    /// What a Secret is answered with.
+    /// The answer for a Secret.
     fn secret(self, facts: Value) -> Self;
-    /// What the session is answered with.
+    /// The answer for the session.
     fn account(self, account: &str, reused: bool) -> Self;
     fn no_session(self, code: Code) -> Self;
     fn granted(self) -> Self;
-    /// Denied until the resync, with an event.
+    /// The object is denied until the resync, with an Event.
     fn denied(self, reason: &'static str) -> Self;
     fn released(self) -> Self;
     fn retried(self, code: Code) -> Self;
@@ -64,7 +65,7 @@ impl Words for Case {
     }
 }
 
-// What the cases have in common: one cluster that was judged before, its identities, and the time of the pass.
+// What the cases share: one cluster that was judged before, its identities, and the time of the pass.
 
 const EARLIER: &str = "2025-12-31T23:00:00Z";
 const HANDLE: &str = "session-1";
@@ -160,13 +161,13 @@ fn retrieved(since: &str) -> Value {
     condition("PrincipalCredentialRetrieved", "True", "Retrieved", "", since)
 }
 
-/// What is written when the identity may not be used.
+/// The status if the identity may not be used.
 fn usage(status: &str, reason: &str, message: &str) -> Value {
     let usage = condition("PrincipalUsageAllowed", status, reason, message, NOW);
     json!({"status": {"conditions": [usage, retrieved(EARLIER)]}})
 }
 
-/// What is written when there are no credentials.
+/// The status if there are no credentials.
 fn retrieval(status: &str, reason: &str, message: &str) -> Value {
     let retrieval = condition("PrincipalCredentialRetrieved", status, reason, message, NOW);
     json!({"status": {"conditions": [allowed(EARLIER), retrieval]}})
@@ -177,7 +178,7 @@ fn nobody_may(identity: &str) -> Value {
     usage("False", "PrincipalUsageUnauthorized", &message)
 }
 
-/// What a binding may leave out: the policy does without.
+/// Needs that a binding may leave out. The policy works without them.
 pub fn optional() -> [Need; 2] {
     [
         Need::create_of::<AwsClusterControllerIdentity>(),
@@ -912,7 +913,7 @@ capa_06_a_namespace_that_cannot_be_looked_at_allows_nobody:
         .denied("PrincipalCredentialRetrievalFailed")
         .retried(Code::Unavailable);
 
-// A field that an API server drops leaves `{}`, which would allow everybody.
+// An API server that drops an unknown field leaves `{}`, which would allow every namespace.
 capa_n12_a_misspelt_list_allows_nobody:
     row(json!({"lst": ["other"]})).denies_for_an_unknown_field("lst");
 

@@ -1,4 +1,4 @@
-//! From the cluster's identity to a plan of credentials (CAPA-02 to CAPA-07, CAPA-11 to CAPA-13, P1 to P9).
+//! Builds the credential plan from the identity of a cluster (CAPA-02 to CAPA-07, CAPA-11 to CAPA-13, P1 to P9).
 
 use polity_sdk::cloud::session::{Link, Plan};
 use polity_sdk::prelude::*;
@@ -12,7 +12,8 @@ use crate::object::{
 use crate::stop::Stop;
 use crate::{Cx, controller, link, owner};
 
-/// The plan of a cluster without an identityRef: the controller's own credentials, written down as its identity.
+/// The plan of a cluster without an identityRef: the credentials of the controller, which is recorded as its
+/// identity.
 pub(crate) async fn default(cx: &Cx, cluster: &AwsCluster) -> Result<Plan, Stop> {
     cx.note("CAPA-11");
     if cx.object().is_cluster() {
@@ -34,7 +35,7 @@ pub(crate) async fn default(cx: &Cx, cluster: &AwsCluster) -> Result<Plan, Stop>
     Ok(link::plan(cluster, Vec::new()))
 }
 
-/// The plan of a cluster with an identityRef: its identity, and the chain of identities behind that.
+/// The plan of a cluster with an identityRef: its identity, and the chain of identities behind it.
 pub(crate) async fn of(cx: &Cx, cluster: &AwsCluster, outermost: &IdentityRef) -> Result<Plan, Stop> {
     cx.note("CAPA-02");
     let mut walk = Walk {
@@ -52,18 +53,18 @@ pub(crate) async fn of(cx: &Cx, cluster: &AwsCluster, outermost: &IdentityRef) -
     Ok(link::plan(cluster, walk.links))
 }
 
-/// The way from a cluster's identity to its source.
+/// The chain from the identity of a cluster to its source.
 struct Walk<'a> {
     cx: &'a Cx,
     cluster: &'a AwsCluster,
     /// The identities so far; the first is the cluster's own.
     seen: Vec<IdentityRef>,
-    /// What they add to the plan, the cluster's own first.
+    /// The links of these identities in the plan, in the same order.
     links: Vec<Link>,
 }
 
 impl Walk<'_> {
-    /// One identity; answers the one that it is assumed from.
+    /// Adds one identity. Returns the identity from which it is assumed.
     async fn link(&mut self, reference: &IdentityRef) -> Result<Option<IdentityRef>, Stop> {
         let (cx, config) = (self.cx, self.cx.config());
         let same = |seen: &IdentityRef| (&seen.kind, &seen.name) == (&reference.kind, &reference.name);
@@ -118,8 +119,8 @@ impl Walk<'_> {
         self.seen.len() == 1
     }
 
-    /// An identity, fetched, that the cluster's namespace may use. It is fetched from the cluster's own namespace, or
-    /// from none, whatever namespace the reference names.
+    /// Fetches an identity that the cluster's namespace may use. It is read from the cluster's own namespace, or is
+    /// cluster-scoped, whatever namespace the reference names.
     async fn admit<K: IdentityKind>(
         &self,
         reference: &IdentityRef,
@@ -160,7 +161,7 @@ impl Walk<'_> {
     }
 }
 
-/// Why the cluster may not use an identity; none if it may.
+/// Why the cluster may not use an identity; `None` if it may.
 fn denial(cluster: &AwsCluster, identity: &str, answer: &Answer) -> Option<String> {
     let whom = match cluster.metadata.namespace.as_deref() {
         Some(namespace) => format!("the namespace {namespace}"),

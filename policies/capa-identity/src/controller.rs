@@ -1,4 +1,4 @@
-//! The controller's own identity, and making it where it is missing (CAPA-23, CAPA-25).
+//! The controller's own identity, and its creation if it is missing (CAPA-23, CAPA-25).
 
 use polity_sdk::prelude::*;
 
@@ -7,10 +7,11 @@ use crate::lookup::{self, RETRIEVAL_FAILED, named};
 use crate::object::{AwsClusterControllerIdentity as Controller, DEFAULT};
 use crate::stop::{Stop, Wait};
 
-/// When the cluster is judged again after its identity was made.
+/// The time until the cluster is judged again after its identity was created.
 const AFTER_CREATION: Period = Period::from_secs(1);
 
-/// The controller's own identity, of which there is one. An AWSCluster's pass makes it where it is missing.
+/// Reads the controller's own identity. There is one of it, and the pass of an AWSCluster creates it if it is
+/// missing.
 pub(crate) async fn fetch(cx: &Cx, name: &str) -> Result<Controller, Stop> {
     if name != DEFAULT {
         let kind = Controller::KIND;
@@ -28,7 +29,7 @@ fn may_create(cx: &Cx) -> bool {
     cx.config().auto_create_controller_identity && primary.is_cluster() && !primary.metadata.deleting()
 }
 
-/// Makes the controller's identity. The next pass looks at it like at any other.
+/// Creates the controller's identity. The next pass reads it like any other.
 async fn create(cx: &Cx) -> Stop {
     let name = named::<Controller>(DEFAULT);
     let (edge, reason, became) = match cx.act(cluster::create(&Controller::open_to_all())).await {

@@ -8,7 +8,8 @@ use crate::object::{
     AwsServiceAccountIdentity, Namespace,
 };
 
-/// What the policy is, needs and writes. It governs any kind: what belongs to an AWSCluster may be another team's.
+/// The manifest: name, needs, writes and edges of the policy. It governs any kind, because the objects of an
+/// AWSCluster may belong to other teams.
 pub fn manifest() -> Manifest {
     Manifest::identity(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
         .crds(crds())
@@ -43,5 +44,5 @@ fn crds() -> [Crd; 6] {
     ]
 }
 
-/// One edge in a line.
+/// One line for each edge.
 const EDGES: &str = include_str!("edges.tsv");

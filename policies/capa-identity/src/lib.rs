@@ -44,7 +44,7 @@ use stop::Stop;
 /// A pass of this policy.
 pub type Cx = Context<AwsCluster, Config>;
 
-/// Which principal may act for this object?
+/// Decides which principal may act for this object.
 #[polity_sdk::policy(identity)]
 pub async fn judge(cx: Cx) -> Result<Judgement, Failure> {
     Ok(match authorise(&cx).await {

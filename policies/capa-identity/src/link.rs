@@ -1,4 +1,4 @@
-//! What each identity adds to the plan of credentials: names and digests, never values.
+//! The part of each identity in the credential plan: names and digests, never values.
 
 use polity_sdk::cloud::session::{Identity, Link, Plan, RoleLink, SecretLink, WebIdentityLink};
 use polity_sdk::prelude::*;
@@ -10,15 +10,16 @@ use crate::object::{
 };
 use crate::stop::Stop;
 
-/// The keys that a static identity's Secret must have.
+/// The keys that the Secret of a static identity must have.
 const SECRET_KEYS: [&str; 2] = ["AccessKeyID", "SecretAccessKey"];
-/// How long a role's credentials live: default and minimum, maximum, and AWS's maximum for a role that is assumed from
+/// Lifetimes of a role's credentials: default and minimum, maximum, and AWS's maximum for a role that is assumed from
 /// a role.
 const ROLE_SECONDS: u32 = 900;
 const LONGEST_ROLE_SECONDS: u32 = 43_200;
 const LONGEST_CHAINED_SECONDS: u32 = 3_600;
 
-/// A plan of links from the source on; a role that is assumed from a role does not live longer than AWS allows.
+/// The plan of links, beginning with the source. A role that is assumed from a role does not live longer than AWS
+/// allows.
 pub(crate) fn plan(cluster: &AwsCluster, mut chain: Vec<Link>) -> Plan {
     let mut from_role = false;
     for link in &mut chain {
@@ -31,7 +32,7 @@ pub(crate) fn plan(cluster: &AwsCluster, mut chain: Vec<Link>) -> Plan {
     Plan { region, chain }
 }
 
-/// The Secret of a static identity, by name and digest. Looked at only for those who may use the identity.
+/// The Secret of a static identity, by name and digest. It is read only for clusters that may use the identity.
 pub(crate) async fn secret(cx: &Cx, identity: &AwsClusterStaticIdentity) -> Result<SecretLink, Stop> {
     let (namespace, name) = (&cx.config().controller_namespace, &identity.spec.secret_ref.name);
     let ask = cluster::secret(name).namespace(namespace);
@@ -70,7 +71,7 @@ pub(crate) fn role(identity: AwsClusterRoleIdentity) -> RoleLink {
     }
 }
 
-/// A role for a token of the namespace in which the identity lies.
+/// A role for a token of the namespace that contains the identity.
 pub(crate) fn web_identity(identity: AwsServiceAccountIdentity) -> WebIdentityLink {
     WebIdentityLink {
         identity: origin(&identity),
@@ -84,7 +85,7 @@ pub(crate) fn web_identity(identity: AwsServiceAccountIdentity) -> WebIdentityLi
     }
 }
 
-/// What makes a link another one when its identity is made anew.
+/// Makes the link of an identity that was deleted and created again a different link.
 fn origin<K: Kind>(identity: &K) -> Identity {
     Identity {
         kind: K::KIND.to_owned(),

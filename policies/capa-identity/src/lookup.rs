@@ -1,4 +1,4 @@
-//! Looking at what the cluster refers to, and what it means when that fails (CAPA-06).
+//! Reads the objects that the cluster refers to, and interprets failures of these reads (CAPA-06).
 
 use polity_sdk::prelude::*;
 
@@ -6,16 +6,16 @@ use crate::Cx;
 use crate::object::IdentityKind;
 use crate::stop::Stop;
 
-/// The reason of the condition when an identity, or what it needs, cannot be had.
+/// The reason of the condition if an identity, or an object that it needs, cannot be read.
 pub(crate) const RETRIEVAL_FAILED: &str = "PrincipalCredentialRetrievalFailed";
 
-/// An identity that must exist.
+/// Reads an identity that must exist.
 pub(crate) async fn identity<K: IdentityKind>(cx: &Cx, name: &str) -> Result<K, Stop> {
     let answer = cx.ask(cluster::object::<K>(name)).await;
     answer.map_err(|failure| no_identity::<K>(cx, name, failure))
 }
 
-/// An identity could not be had.
+/// The stop if an identity cannot be read.
 pub(crate) fn no_identity<K: IdentityKind>(cx: &Cx, name: &str, failure: Failure) -> Stop {
     Stop {
         gone: failure.is_not_found(),
@@ -28,7 +28,7 @@ pub(crate) fn named<K: Kind>(name: &str) -> String {
     format!("{} {name}", K::KIND)
 }
 
-/// An object could not be had: it does not exist, which time does not mend, or could not be looked at, which it may.
+/// The stop if an object cannot be read. If it does not exist, waiting does not help; after a failed read it may.
 pub(crate) fn failed(cx: &Cx, kind: &str, name: &str, failure: Failure) -> Stop {
     let message = match failure.is_not_found() {
         true => format!("{kind} {name} does not exist"),
@@ -37,13 +37,13 @@ pub(crate) fn failed(cx: &Cx, kind: &str, name: &str, failure: Failure) -> Stop 
     lacking(cx, RETRIEVAL_FAILED, message).for_the_sake_of(failure)
 }
 
-/// The credentials cannot be had, and only a change of what was looked at mends that.
+/// The stop if there are no credentials, and only a change of the objects that were read can help.
 pub(crate) fn lacking(cx: &Cx, reason: &'static str, message: impl Into<String>) -> Stop {
     cx.note("CAPA-06");
     Stop::failed(reason, message)
 }
 
-/// Whether the same question may have another answer soon, without a change of what is asked for.
+/// Whether the same question may soon get another answer, without a change of the objects.
 pub(crate) fn is_transient(code: Code) -> bool {
     !matches!(
         code,

@@ -1,4 +1,4 @@
-//! The identity as an owner of its cluster (CAPA-05).
+//! The identity as owner of its cluster (CAPA-05).
 
 use polity_sdk::OwnerReference;
 use polity_sdk::prelude::*;
@@ -7,8 +7,8 @@ use crate::Cx;
 use crate::config::OwnerReferencePolicy;
 use crate::object::IdentityKind;
 
-/// Makes the identity an owner of the cluster, beside those that it has; never the one that controls it, and never one
-/// that its deletion waits for.
+/// Adds the identity to the owners of the cluster. The reference never makes the identity the controlling owner, and
+/// never blocks the deletion of the identity.
 pub(crate) fn add<K: IdentityKind>(cx: &Cx, identity: &K) {
     if !cx.object().is_cluster() {
         return;
@@ -22,7 +22,7 @@ pub(crate) fn add<K: IdentityKind>(cx: &Cx, identity: &K) {
         OwnerReferencePolicy::WithOtherOwner | OwnerReferencePolicy::Never => return,
     }
     let Metadata { name, uid, .. } = identity.metadata();
-    // One of an identity that was deleted and made anew is of no use to anybody.
+    // An owner reference with another uid belongs to a deleted identity of the same name, so it is useless.
     owners.retain(|owner| (owner.kind.as_str(), &owner.name) != (K::KIND, name) || owner.uid == *uid);
     if owners.iter().all(|owner| owner.uid != *uid) {
         owners.push(OwnerReference {

@@ -1,4 +1,4 @@
-//! A pass that ends without a session: what is said, and when to judge again.
+//! Stops: passes that end without a session, with the reports to write and the time of the next pass.
 
 use polity_sdk::Judgement;
 use polity_sdk::prelude::*;
@@ -8,9 +8,9 @@ use crate::lookup::is_transient;
 
 /// The condition: the namespace may use the identity.
 pub(crate) const ALLOWED: &str = "PrincipalUsageAllowed";
-/// The condition: there are credentials for it.
+/// The condition: there are credentials for the identity.
 pub(crate) const RETRIEVED: &str = "PrincipalCredentialRetrieved";
-/// The condition: they lead to the account that is known.
+/// The condition: the credentials belong to the known account.
 pub(crate) const ACCOUNT: &str = "AccountMatches";
 
 /// Why there is no session.
@@ -20,11 +20,11 @@ pub(crate) struct Stop {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
     pub(crate) wait: Wait,
-    /// Whether that is because an identity does not exist.
+    /// Whether the cause is an identity that does not exist.
     pub(crate) gone: bool,
 }
 
-/// When to judge again. Whatever it is, a change of something that the pass looked at comes first, except for retries.
+/// The time of the next pass. Except for retries, a change of something that the pass read comes first.
 pub(crate) enum Wait {
     /// At the resync.
     Resync,
@@ -37,7 +37,7 @@ pub(crate) enum Wait {
 }
 
 impl Stop {
-    /// Judged again at the resync.
+    /// A stop that waits for the resync.
     pub(crate) fn new(
         condition: &'static str,
         status: ConditionStatus,
@@ -54,17 +54,17 @@ impl Stop {
         }
     }
 
-    /// The identity may not be used.
+    /// A stop because the identity may not be used.
     pub(crate) fn denied(reason: &'static str, message: impl Into<String>) -> Self {
         Stop::new(ALLOWED, ConditionStatus::False, reason, message)
     }
 
-    /// There is no way to credentials.
+    /// A stop because there are no credentials.
     pub(crate) fn failed(reason: &'static str, message: impl Into<String>) -> Self {
         Stop::new(RETRIEVED, ConditionStatus::False, reason, message)
     }
 
-    /// There is nothing to judge, and nothing to do until that changes.
+    /// A stop because nothing is to be judged until something changes.
     pub(crate) fn done(reason: &'static str, message: impl Into<String>) -> Self {
         Stop {
             wait: Wait::Change,
@@ -72,7 +72,7 @@ impl Stop {
         }
     }
 
-    /// Judged again soon if the failure may be over by then.
+    /// Retries soon, because the failure may be over by then.
     pub(crate) fn for_the_sake_of(mut self, failure: Failure) -> Self {
         if is_transient(failure.code) {
             self.wait = Wait::Retry(failure);
@@ -80,7 +80,7 @@ impl Stop {
         self
     }
 
-    /// Says so on the primary.
+    /// Reports the stop on the primary.
     pub(crate) fn conclude(self, cx: &Cx) -> Judgement {
         let mut primary = cx.object_mut();
         if self.gone && primary.metadata.deleting() && cx.config().orphan_on_missing_identity {

@@ -1,4 +1,5 @@
-//! Whose identity counts: the cluster's own, for everything that belongs to the cluster (CAPA-01).
+//! Selects the cluster whose identity counts: everything that belongs to a cluster uses the cluster's identity
+//! (CAPA-01).
 
 use polity_sdk::prelude::*;
 
@@ -7,8 +8,8 @@ use crate::lookup;
 use crate::object::AwsCluster;
 use crate::stop::Stop;
 
-/// The cluster that is judged: the primary itself, or the one of its namespace that it belongs to. What lives in no
-/// namespace belongs to no cluster and is judged by itself.
+/// The cluster that is judged: the primary itself, or the cluster in its namespace to which it belongs. A
+/// cluster-scoped object belongs to no cluster, so it is judged by itself.
 pub(crate) async fn cluster(cx: &Cx) -> Result<AwsCluster, Stop> {
     cx.note("CAPA-01");
     let primary = cx.object();

@@ -1,4 +1,4 @@
-//! One changing call in a pass, none for a while after a failed task.
+//! At most one change in a pass, and none for a while after a failed task.
 
 use polity_sdk::cloud::vm::Submit;
 use polity_sdk::prelude::*;
@@ -6,9 +6,9 @@ use polity_sdk::prelude::*;
 use crate::object::{Machine, Phase, TaskKind};
 use crate::{Cx, requeue};
 
-/// A change of the cloud, and what is written down once it is submitted.
+/// A change of the cloud, and what is recorded after it was submitted.
 pub(crate) struct Change<'a> {
-    /// The edge that this change is.
+    /// The edge that this change takes.
     pub(crate) edge: &'a str,
     pub(crate) submit: Submit,
     pub(crate) kind: TaskKind,
@@ -17,7 +17,7 @@ pub(crate) struct Change<'a> {
     pub(crate) message: &'a str,
 }
 
-/// Submits the change and tracks its task, unless a failed task holds it back.
+/// Submits the change and tracks its task, unless a failed task delays it.
 pub(crate) async fn submit(cx: &Cx, machine: &mut Machine, change: Change<'_>) -> Result<Next, Failure> {
     if let Some(until) = held_until(cx, machine) {
         machine.status.retry_after = Some(until);
@@ -25,7 +25,7 @@ pub(crate) async fn submit(cx: &Cx, machine: &mut Machine, change: Change<'_>) -
         return Ok(Next::after(until.since(cx.now())));
     }
     let task = cx.act(change.submit).await.inspect_err(|failure| {
-        // Whoever wrote the object cannot see the pass.
+        // An Event, because the writer of the object cannot see the failure of the pass.
         cx.event(EventType::Warning, "NotAccepted", &failure.message);
     })?;
     cx.note(change.edge);
@@ -35,15 +35,15 @@ pub(crate) async fn submit(cx: &Cx, machine: &mut Machine, change: Change<'_>) -
     Ok(requeue(cx))
 }
 
-/// Until when a failed task holds changes back. Never longer than the backoff from now on: the clock may have been set
-/// back since, or the backoff shortened.
+/// The time until which a failed task delays changes. It is at most the backoff from now on, because the clock may
+/// have been set back and the backoff may have become shorter.
 fn held_until(cx: &Cx, machine: &Machine) -> Option<Time> {
     let latest = cx.now() + cx.config().failure_backoff.into();
     let until = machine.status.retry_after?.min(latest);
     (until > cx.now()).then_some(until)
 }
 
-/// After a failed task: nothing is changed for the configured time.
+/// Delays changes after a failed task by the configured time.
 pub(crate) fn arm(cx: &Cx, machine: &mut Machine) {
     let backoff = cx.config().failure_backoff;
     machine.status.retry_after = (!backoff.is_zero()).then(|| cx.now() + backoff.into());

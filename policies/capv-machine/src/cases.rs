@@ -1,7 +1,8 @@
-//! The table of cases, edge by edge: an object, what is true of the cloud, and all that the policy does.
+//! The table of cases, edge by edge: an object, the state of the cloud, and everything that the policy does.
 //!
-//! It is data. Two drivers run it and must find the same: the tests of this crate run the policy natively, those of
-//! the host as a component in the sandbox. [`each_case!`](crate::each_case) makes a test of each case.
+//! The cases are data. Two drivers run them and must get the same results: the tests of this crate run the policy
+//! natively, the tests of the host run it as a component in the sandbox. [`each_case!`](crate::each_case) makes a test
+//! of each case.
 
 use polity_sdk::Resolution;
 use polity_sdk::prelude::*;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 pub use polity_sdk::test::Case;
 
-/// The words of this table.
+/// The vocabulary of this table.
 trait Words: Sized {
     /// An ordinary failure: `retry(short)`.
     fn failed(self, code: Code, message: &str) -> Self;
@@ -29,7 +30,7 @@ impl Words for Case {
     }
 }
 
-// What the cases have in common: one machine, its VM, and the time of the pass.
+// What the cases share: one machine, its VM, and the time of the pass.
 
 const EARLIER: &str = "2025-12-31T23:00:00Z";
 
@@ -47,7 +48,7 @@ const CLONE: &str = concat!(
     r#""memoryMiB":2048,"networks":["prod"]}"#
 );
 
-/// What a VM with the interface of [`nics`] is to be told.
+/// The right metadata for a VM with the interface of [`nics`].
 const RIGHT: &str = concat!(
     r#"{"instance-id":"m-1","local-hostname":"m-1","network":{"version":2,"ethernets":{"id0":"#,
     r#"{"match":{"macaddress":"00:50:56:00:00:01"},"set-name":"eth0","dhcp4":true,"dhcp6":false}}}}"#
@@ -86,7 +87,7 @@ fn tasked(kind: &str, task: Value) -> Case {
         .answers("task.get", task)
 }
 
-/// A machine whose VM is there.
+/// A machine whose VM exists.
 fn with_vm(status: Value) -> Case {
     let mut status = status;
     status["machineRef"] = "vm-1".into();
@@ -132,7 +133,7 @@ fn provisioned(since: &str) -> Value {
     json!([{"type": "VMProvisioned", "status": "True", "reason": "Provisioned", "lastTransitionTime": since}])
 }
 
-/// What is written when a change was submitted.
+/// The status after a change was submitted.
 fn in_flight(kind: &str, phase: &str, reason: &str, message: &str) -> Value {
     json!({
         "taskRef": "task-2", "taskKind": kind, "taskSince": NOW, "phase": phase,
@@ -174,7 +175,7 @@ fn waiting_for_ip() -> Value {
     not_yet("WaitingForIP", "the VM runs and has no addresses yet")
 }
 
-/// A status patch: these fields, and `null` for those.
+/// A status patch that sets these fields and erases those.
 fn status(mut fields: Value, erased: &[&str]) -> Value {
     for field in erased {
         fields[field] = Value::Null;
@@ -339,7 +340,7 @@ capv_07_a_clock_that_was_set_back_makes_nobody_wait_longer_than_the_backoff:
         .patch(json!({"status": {"retryAfter": "2026-01-01T00:01:00Z"}}))
         .next(Next::After(60_000));
 
-// f-2: the literal seed.
+// f-2: the configuration as the original has it.
 capv_07_without_backoff_the_same_pass_tries_again:
     tasked("clone", json!({"id": "task-1", "state": "error", "error": {"fault": "FileNotFound"}}))
         .config(json!({"failureBackoff": "0"}))
@@ -474,7 +475,7 @@ capv_15_a_vm_of_somebody_else_is_not_touched:
         .notes("03 11 15")
         .failed(Code::PermissionDenied, "no");
 
-// f-1: drawn "no", which would ask for a VM that nobody knows.
+// f-1: the drawing says "no" here, which would ask for a VM without an id.
 capv_18_without_a_reference_no_vm_is_asked_for:
     deleting(json!({}))
         .lacks("vm.find")
@@ -609,7 +610,7 @@ capv_25_other_metadata_is_put_right_without_a_power_cycle:
         .patch(status(reconfiguring(), &[]))
         .next(requeue());
 
-// f-8: computed from status, this would be reconfigured for ever.
+// f-8: metadata that is computed from status would be reconfigured for ever.
 capv_26_metadata_is_computed_from_what_the_vm_reports_not_from_status:
     with_vm(json!({"network": [{"networkName": "prod", "mac": "00:50:56:ff:ff:ff", "connected": true}]}))
         .configured(nics(&[]))
@@ -773,7 +774,7 @@ capv_37_the_task_of_a_clone_in_doubt_is_tracked:
         .patch(json!({"status": {"taskRef": "task-1", "taskKind": "clone", "taskSince": "2025-12-31T23:58:30Z"}}))
         .next(requeue());
 
-// The VM known before was found to be gone by the pass that cloned, which did not get to write that down.
+// The pass that sent the clone found that the old VM was gone, but it could not record that.
 capv_37_the_task_of_a_clone_in_doubt_takes_the_place_of_the_vm_that_is_gone:
     with_vm(json!({}))
         .in_doubt(Resolution::Done(r#"{"task":"task-1"}"#.into()))

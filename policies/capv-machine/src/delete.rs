@@ -1,4 +1,4 @@
-//! Taking a machine down (CAPV-20, CAPV-21, CAPV-41).
+//! Deletes the VM of a machine (CAPV-20, CAPV-21, CAPV-41).
 
 use polity_sdk::cloud::vm::{self, Power};
 use polity_sdk::prelude::*;
@@ -7,12 +7,12 @@ use crate::Cx;
 use crate::backoff::{Change, submit};
 use crate::object::{FINALIZER, Machine, Phase, TaskKind};
 
-/// Stops the VM, destroys it, and lets go of the object once no VM is left. A VM that runs cannot be destroyed, so
-/// this is two tasks, one after the other.
+/// Stops the VM, destroys it, and releases the object when no VM is left. A running VM cannot be destroyed, so this
+/// takes two tasks, one after the other.
 pub(crate) async fn tear_down(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
     let Some(vm) = machine.status.machine_ref.clone() else {
         let held = machine.metadata.finalizers.iter().any(|held| held == FINALIZER);
-        // Without it the object waits for somebody else.
+        // Without the finalizer of this policy, the object waits for another controller.
         cx.note(if held { "CAPV-21" } else { "CAPV-41" });
         machine.metadata.remove_finalizer(FINALIZER);
         return Ok(Next::settled());

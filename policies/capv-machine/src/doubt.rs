@@ -1,4 +1,5 @@
-//! A clone whose answer was lost (CAPV-36 to CAPV-38): decided before everything else, deleting or not.
+//! Clones whose answer was lost (CAPV-36 to CAPV-38). They are resolved before everything else, also while the
+//! machine is being deleted.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -9,7 +10,7 @@ use polity_sdk::prelude::*;
 use crate::object::{Machine, Phase, TaskKind};
 use crate::{Cx, requeue};
 
-/// What became of the clone in doubt, if there is one.
+/// Handles the outcome of the clone in doubt, if there is one.
 pub(crate) fn resolve(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<Next>, Failure> {
     for clone in cx.pending().iter().filter(|act| act.operation == "vm.clone") {
         match &clone.resolution {
@@ -23,12 +24,12 @@ pub(crate) fn resolve(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<Next
                 let cloned = Cloned::read(answer)?;
                 cx.note("CAPV-37");
                 match cloned {
-                    // Whoever clones has no VM any more: the pass that found out did not get to write it down.
+                    // The clone was sent because the old VM was gone. That pass could not record it.
                     Cloned::Task(task) => {
                         machine.forget_vm();
                         machine.track(task, TaskKind::Clone, clone.written());
                     }
-                    // The task is forgotten already: its VM is adopted as in CAPV-13.
+                    // The task is forgotten already. Its VM is adopted as in CAPV-13.
                     Cloned::Vm(vm) => machine.status.machine_ref = Some(vm),
                 }
             }

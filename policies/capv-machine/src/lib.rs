@@ -33,7 +33,7 @@ pub use object::{
 /// A pass of this policy.
 pub type Cx = Context<Machine, Config>;
 
-/// Which action next?
+/// Decides the next action for the machine.
 #[polity_sdk::policy(lifecycle)]
 pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
     let mut machine = cx.object_mut();
@@ -58,7 +58,7 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
     }
 }
 
-/// The drawing's "requeue": a new pass, with a new read, after the default period.
+/// The "requeue" of the drawing: a new pass with new reads, after the default period.
 fn requeue(cx: &Cx) -> Next {
     Next::after(cx.config().requeue_period)
 }

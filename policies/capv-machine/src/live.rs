@@ -1,4 +1,4 @@
-//! Bringing a machine up (CAPV-23 to CAPV-30).
+//! Creates and starts a machine (CAPV-23 to CAPV-30).
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use crate::backoff::{Change, submit};
 use crate::object::{Machine, NicStatus, Phase, TaskKind};
 use crate::{Cx, metadata};
 
-/// Clones, configures, starts, and waits for addresses: one of them in a pass.
+/// Clones, configures, starts, and waits for addresses: one of them in each pass.
 pub(crate) async fn bring_up(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
     let Some(vm) = machine.status.machine_ref.clone() else {
         return clone(cx, machine).await;
@@ -66,7 +66,7 @@ pub(crate) async fn bring_up(cx: &Cx, machine: &mut Machine) -> Result<Next, Fai
 
 async fn clone(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
     if machine.status.phase == Some(Phase::Missing) && !cx.config().recreate_missing {
-        // Somebody else decides what becomes of it. Should the VM be seen again, CAPV-13 adopts it.
+        // A person decides about this machine. If the VM is seen again, CAPV-13 adopts it.
         return Ok(Next::settled_for(cx.config().resync));
     }
     let (name, spec) = (&machine.metadata.name, &machine.spec);
@@ -101,7 +101,7 @@ async fn clone(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
     submit(cx, machine, change).await
 }
 
-/// What is plugged in where; addresses stay until CAPV-29 has new ones.
+/// Records the interfaces. Their addresses stay until CAPV-29 has new ones.
 fn record_interfaces(machine: &mut Machine, nics: &[Nic]) {
     let known = std::mem::take(&mut machine.status.network);
     let ip_addrs = |mac: &str| {
@@ -122,7 +122,7 @@ fn record_interfaces(machine: &mut Machine, nics: &[Nic]) {
         .collect();
 }
 
-/// Whether the VM can be reached: each connected interface has an address, and at least one is connected.
+/// Whether the VM can be reached: at least one interface is connected, and each connected one has an address.
 fn has_addresses(nics: &[Nic]) -> bool {
     let mut connected = nics.iter().filter(|nic| nic.connected).peekable();
     connected.peek().is_some() && connected.all(|nic| nic.ips.iter().any(|ip| is_reachable(ip)))
@@ -141,7 +141,7 @@ fn record_addresses(machine: &mut Machine, nics: &[Nic]) {
     machine.status.addresses = addresses;
 }
 
-/// Loopback and link-local addresses are of no use to anyone else.
+/// Other machines cannot reach loopback and link-local addresses.
 fn is_reachable(ip: &str) -> bool {
     match ip.parse() {
         Ok(IpAddr::V4(ip)) => !(ip.is_loopback() || ip.is_link_local() || ip.is_unspecified()),

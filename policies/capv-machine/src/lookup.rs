@@ -1,6 +1,6 @@
-//! Which VM is this machine's (CAPV-12 to CAPV-18, CAPV-39)?
+//! Finds the VM of this machine (CAPV-12 to CAPV-18, CAPV-39).
 //!
-//! Only a definite `not-found` counts as "there is none"; any other failure ends the pass and clears nothing.
+//! Only a definite `not-found` counts as "there is none". Any other failure ends the pass and clears nothing.
 
 use polity_sdk::cloud::vm;
 use polity_sdk::prelude::*;
@@ -8,13 +8,13 @@ use polity_sdk::prelude::*;
 use crate::Cx;
 use crate::object::{Machine, Phase};
 
-/// Finds the VM by the machine's uid if none is known, then makes sure that the known one is there.
+/// Finds the VM by the machine's uid if none is known, then checks that the known VM exists.
 ///
-/// What a clone has just made is known from its task: a search may not show it yet, and a machine that is being
-/// deleted would be let go without its VM.
+/// The VM of a clone that has just ended is known from its task. A search may not show that VM yet, and then a machine
+/// that is being deleted would be released without its VM.
 pub(crate) async fn find(cx: &Cx, machine: &mut Machine, cloned: Option<String>) -> Result<(), Failure> {
     if let Some(vm) = cloned {
-        // Whatever stood there is older: the clone was made because that VM was gone.
+        // A known VM is older: the clone was made because that VM was gone.
         cx.note("CAPV-39");
         machine.status.machine_ref = Some(vm);
     } else if machine.status.machine_ref.is_some() {
@@ -36,7 +36,7 @@ pub(crate) async fn find(cx: &Cx, machine: &mut Machine, cloned: Option<String>)
     verify(cx, machine).await
 }
 
-/// The drawing asks for the VM when the reference is *absent*, which can never do anything: it means present.
+/// The drawing asks for the VM if the reference is *absent*, which can have no effect. It means *present*.
 async fn verify(cx: &Cx, machine: &mut Machine) -> Result<(), Failure> {
     let Some(id) = &machine.status.machine_ref else {
         cx.note("CAPV-18");

@@ -1,4 +1,4 @@
-//! The guest metadata: what cloud-init in the VM is told.
+//! The guest metadata for cloud-init in the VM.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,9 @@ use polity_sdk::prelude::*;
 
 use crate::object::{Device, Machine, Route};
 
-/// Computed from the spec and the MAC addresses that the VM *reports*: those in `status` are written only once the
-/// metadata is right. JSON is YAML to cloud-init; the order of the fields is fixed, so equal metadata is equal text.
+/// Computes the metadata from the spec and from the MAC addresses that the VM *reports*. Those in `status` are
+/// written only after the metadata is right. cloud-init accepts JSON as YAML. The order of the fields is fixed, so
+/// that equal metadata is equal text.
 pub(crate) fn of(machine: &Machine, nics: &[Nic]) -> String {
     let name = &machine.metadata.name;
     let macs = macs(&machine.spec.network.devices, nics);
@@ -26,7 +27,7 @@ pub(crate) fn of(machine: &Machine, nics: &[Nic]) -> String {
     serde_json::to_string(&guest).expect("metadata has a JSON form")
 }
 
-/// The MAC of each device: the nth device on a network is the VM's nth interface on that network.
+/// The MAC address of each device: the nth device on a network is the VM's nth interface on that network.
 fn macs<'a>(devices: &[Device], nics: &'a [Nic]) -> Vec<Option<&'a str>> {
     let mut free: Vec<&Nic> = nics.iter().collect();
     devices

@@ -9,7 +9,7 @@ use polity_sdk::prelude::*;
 use crate::object::{Machine, Phase, TaskKind};
 use crate::{Cx, backoff, requeue};
 
-/// Nothing else happens while a task runs. Goes on with the VM that a clone which has just ended made.
+/// Checks the task in flight. While it runs, nothing else happens. Returns the VM of a clone that has just ended.
 pub(crate) async fn check(
     cx: &Cx,
     machine: &mut Machine,
@@ -21,7 +21,7 @@ pub(crate) async fn check(
     cx.note("CAPV-02");
     let found = cx.ask(vm::task(&id)).await.found();
     let Some(task) = found.inspect_err(|_| cx.note("CAPV-40"))? else {
-        // Gives the cloud time to become consistent, rather than going on in this pass.
+        // Ends the pass, which gives the cloud time to become consistent.
         cx.note("CAPV-08");
         machine.forget_task();
         return Ok(Break(requeue(cx)));
@@ -65,12 +65,12 @@ fn succeeded(cx: &Cx, machine: &mut Machine) {
     machine.status.retry_after = None;
 }
 
-/// Asking for the power state that the VM has already is no failure.
+/// A request for the power state that the VM already has is no failure.
 fn already_as_requested(error: &TaskError) -> bool {
     error.fault == "InvalidPowerState" && error.existing.is_some() && error.existing == error.requested
 }
 
-/// The failure is written down and the pass goes on; [`backoff`] keeps it from changing anything for a while.
+/// Records the failure, and the pass goes on. [`backoff`] delays changes for a while.
 fn failed(cx: &Cx, machine: &mut Machine, error: &TaskError) {
     cx.note("CAPV-07");
     let message = if error.message.is_empty() {
@@ -85,7 +85,7 @@ fn failed(cx: &Cx, machine: &mut Machine, error: &TaskError) {
     backoff::arm(cx, machine);
 }
 
-/// A task that runs longer than it should is still waited for: a second one beside it would be worse.
+/// Reports a task that runs too long. The policy still waits for it: a second task beside it would be worse.
 fn report_slowness(cx: &Cx, machine: &mut Machine) {
     let timeout = machine.spec.task_timeout.or(cx.config().task_timeout);
     let (Some(timeout), Some(since)) = (timeout, machine.status.task_since) else {

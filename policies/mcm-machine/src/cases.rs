@@ -1,7 +1,8 @@
-//! The tables of cases, edge by edge: a machine, what is true of everything else, and what the policy does.
+//! The tables of cases, edge by edge: a machine, the state of everything else, and what the policy does.
 //!
-//! They are data. Two drivers run them and must find the same: the tests of this crate run the policy natively, those
-//! of the host as a component in the sandbox. [`each_case!`](crate::each_case) makes a test of each case.
+//! The cases are data. Two drivers run them and must get the same results: the tests of this crate run the policy
+//! natively, the tests of the host run it as a component in the sandbox. [`each_case!`](crate::each_case) makes a test
+//! of each case.
 
 pub mod creation;
 pub mod deletion;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 
 pub use polity_sdk::test::Case;
 
-/// Makes a test of each case, which calls this function with it.
+/// Makes a test of each case. The test calls this function with the case.
 #[macro_export]
 macro_rules! each_case {
     ($driver:path) => {
@@ -43,7 +44,7 @@ pub fn all() -> Vec<(&'static str, Case)> {
     .concat()
 }
 
-/// The words of these tables.
+/// The vocabulary of these tables.
 trait Words: Sized {
     /// A patch of the status.
     fn status(self, fields: Value) -> Self;
@@ -61,7 +62,7 @@ impl Words for Case {
     }
 }
 
-/// Answers to what few cases are about: the Secret is complete, locks are free, tokens can be made.
+/// The usual answers: the Secret is complete, locks are free, tokens can be made.
 fn usual(request: &Request) -> Option<Result<Value, Failure>> {
     Some(Ok(match request {
         Request::Ask(ask) => match &ask.question {
@@ -74,11 +75,11 @@ fn usual(request: &Request) -> Option<Result<Value, Failure>> {
     }))
 }
 
-// What the cases have in common: one machine, its class, its node, and the time of the pass.
+// What the cases share: one machine, its class, its node, and the time of the pass.
 
-/// Five minutes before.
+/// Five minutes before the pass.
 const EARLIER: &str = "2025-12-31T23:55:00Z";
-/// An hour before.
+/// An hour before the pass.
 const LONG_AGO: &str = "2025-12-31T23:00:00Z";
 
 const CREATE: &str = concat!(
@@ -96,7 +97,7 @@ fn vm() -> Value {
     json!({"providerID": "vm-1", "nodeName": "node-m"})
 }
 
-/// A machine with this status and its finalizer, whose class is there, and a MachineSafety that is not frozen.
+/// A machine with this status and its finalizer. Its class exists, and its MachineSafety is not frozen.
 fn machine(status: Value) -> Case {
     let machine = json!({
         "apiVersion": "mcm.polity.dev/v1alpha1",
@@ -123,7 +124,7 @@ fn machine(status: Value) -> Case {
         .usually(usual)
 }
 
-/// A machine whose VM is made and whose ids are written; in this phase since five minutes.
+/// A machine whose VM exists and whose ids are written. It has been in this phase for five minutes.
 fn linked(phase: &str) -> Case {
     machine(json!({
         "providerID": "vm-1", "node": "node-m",
@@ -136,7 +137,7 @@ fn linked(phase: &str) -> Case {
     })
 }
 
-/// The same, with the conditions of its node written down.
+/// The same machine, with the conditions of its node in its status.
 fn known(phase: &str, ready: &str) -> Case {
     linked(phase).edited(|object| {
         object["status"]["nodeConditions"] = json!([{"type": "Ready", "status": ready}]);
@@ -166,7 +167,7 @@ fn deleting(step: &str) -> Case {
     })
 }
 
-/// What differs of the operation.
+/// The changed fields of the operation.
 fn operation(mut fields: Value) -> Value {
     fields["lastUpdateTime"] = NOW.into();
     json!({"lastOperation": fields})
@@ -180,7 +181,7 @@ fn phase(phase: &str, timeout: bool) -> Value {
     status
 }
 
-/// Both.
+/// Merges two values.
 fn and(mut one: Value, other: Value) -> Value {
     if let (Some(one), Value::Object(other)) = (one.as_object_mut(), other) {
         one.extend(other);

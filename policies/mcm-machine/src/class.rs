@@ -7,11 +7,11 @@ use polity_sdk::prelude::*;
 use crate::{Cx, notes};
 use mcm_api::{Machine, MachineClass, Problem};
 
-/// The condition: the class is there and complete.
+/// The condition: the class exists and is complete.
 const CLASS_VALID: &str = "ClassValid";
 
-/// Validates the machine, its class and the class's Secret. Goes on with the class; without one only where a machine
-/// may be deleted without it.
+/// Validates the machine, its class and the class's Secret. Goes on with the class; or without a class, if the
+/// machine may be deleted without it.
 pub(crate) async fn check(cx: &Cx, machine: &mut Machine) -> ControlFlow<Next, Option<MachineClass>> {
     let class = &machine.spec.class;
     if class.kind.is_empty() || class.name.is_empty() {
@@ -40,7 +40,7 @@ pub(crate) async fn check(cx: &Cx, machine: &mut Machine) -> ControlFlow<Next, O
             conditions.set(cx.now(), CLASS_VALID, status, problem.reason, &failure.message);
             Break(Next::failed(problem.class, failure))
         }
-        // Nobody knows whether it is complete, so nothing is made, and nothing taken down.
+        // It is unknown whether the class is complete, so nothing is created and nothing is deleted.
         Err(failure) => {
             notes(cx, ["MCM-R05", "MCM-R21"]);
             let conditions = &mut machine.status.conditions;

@@ -1,4 +1,4 @@
-//! Bringing a machine up (MCM-C01 to MCM-C12, MCM-C16, MCM-C17): a VM, its ids on the machine, and the wait for its node.
+//! Creates a machine (MCM-C01 to MCM-C12, MCM-C16, MCM-C17): a VM, its ids on the machine, and the wait for its node.
 
 use mcm_api::{LastOperation, Machine, MachineClass, NODE, OperationKind, OperationState, Phase};
 use polity_sdk::Effect;
@@ -8,11 +8,11 @@ use polity_sdk::prelude::*;
 use crate::driver::{self, Seen};
 use crate::{Cx, health, node, steady, token};
 
-/// The order in which a MachineSet deletes machines; everybody begins in the middle.
+/// The order in which a MachineSet deletes machines. Every machine begins with the middle priority.
 const PRIORITY: (&str, &str) = ("machinepriority.machine.sapcloud.io", "3");
 
-/// Finds the VM or makes it, then writes down what is missing, one sort of thing in a pass. `made` is what a creation
-/// in doubt has made.
+/// Finds or creates the VM, then writes what is missing, one kind of thing in each pass. `made` is the VM of a
+/// creation in doubt.
 pub(crate) async fn bring_up(
     cx: &Cx,
     machine: &mut Machine,
@@ -67,7 +67,7 @@ async fn create(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>) ->
             cx.note("MCM-C06");
             finish(cx, machine, vm)
         }
-        // The next pass finds out, before anything else.
+        // The next pass resolves the creation before anything else.
         Err(failure) if failure.effect == Effect::Unknown => {
             cx.note("MCM-C16");
             let (kind, state) = (OperationKind::Create, OperationState::Processing);
@@ -86,11 +86,11 @@ async fn create(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>) ->
     }
 }
 
-/// Gives the VM back and the machine up; its MachineSet makes another one.
+/// Deletes the VM and gives the machine up. Its MachineSet creates another one.
 async fn discard(cx: &Cx, machine: &mut Machine, vm: Vm) -> Next {
     let node = vm.node_name.unwrap_or_default();
     machine.status.provider_id = Some(vm.provider_id);
-    // A VM that cannot be deleted stays on record, so that the deletion of the machine finds it.
+    // A VM that cannot be deleted stays recorded, so that the deletion of the machine finds it.
     let failure = driver::delete(cx, machine).await.found().err();
     if failure.is_none() {
         cx.note("MCM-C05");
@@ -107,7 +107,7 @@ async fn discard(cx: &Cx, machine: &mut Machine, vm: Vm) -> Next {
     })
 }
 
-/// The VM could not be made, or not be asked for. Only a machine on its way is sent back.
+/// Handles a VM that could not be created or read. Only a machine that is still being created changes its phase.
 fn failed(cx: &Cx, machine: &mut Machine, failure: Failure, otherwise: RetryClass) -> Next {
     let late = machine.age(cx.now()) > cx.config().creation_timeout(machine);
     let phase = match (machine.phase(), late) {
@@ -156,7 +156,8 @@ fn finish(cx: &Cx, machine: &mut Machine, vm: Vm) -> Next {
     steady(cx, machine)
 }
 
-/// Writes the node's label, the priority and the provider's id; whether one of them was not stored before this pass.
+/// Writes the node's label, the priority and the provider's id. Returns whether one of them was not stored before
+/// this pass.
 fn write_ids(cx: &Cx, machine: &mut Machine, provider_id: &str, node: Option<&String>) -> bool {
     let metadata = &mut machine.metadata;
     if let Some(node) = node {

@@ -1,4 +1,5 @@
-//! Taking a machine down (MCM-D01 to MCM-D28, MCM-X01 to MCM-X50): one step in a pass, and each writes down the next.
+//! Deletes a machine (MCM-D01 to MCM-D28, MCM-X01 to MCM-X50): one step in each pass, and each step records the next
+//! one.
 
 mod drain;
 
@@ -10,7 +11,7 @@ use crate::driver::{self, Seen};
 use crate::node::{self, Search};
 use crate::{Cx, notes};
 
-/// Does the step that is written down.
+/// Performs the recorded step.
 pub(crate) async fn tear_down(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
     if !machine.is_held() {
         notes(cx, ["MCM-D02", "MCM-D03"]);
@@ -41,7 +42,7 @@ pub(crate) async fn tear_down(cx: &Cx, machine: &mut Machine) -> Result<Next, Fa
     }
 }
 
-/// The deletion begins with asking for the VM.
+/// Starts the deletion, which begins with a question for the VM.
 pub(crate) fn start_over(cx: &Cx, machine: &mut Machine) {
     let (first, state) = (NextOp::GetVMStatus, OperationState::Processing);
     machine.operate(cx.now(), step(first, state, "the machine is being deleted"));
@@ -51,13 +52,13 @@ fn step(next: NextOp, state: OperationState, description: &str) -> LastOperation
     LastOperation::new(OperationKind::Delete, state, description).next(next)
 }
 
-/// This step is done: the next one in the next pass.
+/// Ends this step. The next pass performs the next step.
 fn go_on(cx: &Cx, machine: &mut Machine, next: NextOp, description: &str) -> Next {
     machine.operate(cx.now(), step(next, OperationState::Processing, description));
     Next::retry(RetryClass::Short)
 }
 
-/// This step failed and is tried again.
+/// Records that this step failed. It is tried again.
 fn stay(cx: &Cx, machine: &mut Machine, at: NextOp, wait: RetryClass, failure: Failure) -> Next {
     let operation = LastOperation::failed(OperationKind::Delete, &failure);
     machine.operate(cx.now(), operation.next(at));
@@ -94,7 +95,7 @@ async fn ask_for_vm(cx: &Cx, machine: &mut Machine) -> Next {
             notes(cx, ["MCM-D21", "MCM-D23"]);
             let before = machine.status.last_operation.clone();
             let next = stay(cx, machine, NextOp::GetVMStatus, RetryClass::Short, failure);
-            // What stands there already is not written again.
+            // MCM-D26 is noted only if the operation changed: an equal one is not written again.
             if machine.status.last_operation != before {
                 cx.note("MCM-D26");
             }
@@ -131,7 +132,7 @@ async fn delete_vm(cx: &Cx, machine: &mut Machine) -> Next {
 
 async fn delete_node(cx: &Cx, machine: &mut Machine) -> Next {
     let deleted = match node::find(cx, machine, node::ALL).await {
-        // Its uid says enough: the kubelet's heartbeats write other versions all the time.
+        // The uid is enough as precondition: the kubelet's heartbeats write new versions all the time.
         Ok(Search::Ours(node)) => {
             let deletion = cx.act(cluster::delete(&node).any_version()).await;
             deletion.found().map(|_| "MCM-X30")
@@ -153,8 +154,8 @@ async fn delete_node(cx: &Cx, machine: &mut Machine) -> Next {
     }
 }
 
-/// Lets go of the machine. That this was begun is written first: a machine that is found like this lost the race for
-/// its finalizer.
+/// Releases the machine. The beginning of this is written first: a machine in this state lost the race for its
+/// finalizer.
 fn let_go(cx: &Cx, machine: &mut Machine) -> Next {
     let last = machine.status.last_operation.as_ref();
     let again = last.is_some_and(|last| last.state == OperationState::Successful);

@@ -1,4 +1,5 @@
-//! A creation whose answer was lost (MCM-C13 to MCM-C15): decided before everything else, deleting or not.
+//! Creations whose answer was lost (MCM-C13 to MCM-C15). They are resolved before everything else, also while the
+//! machine is being deleted.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -9,7 +10,7 @@ use polity_sdk::prelude::*;
 
 use crate::{Cx, delete};
 
-/// What became of the creation in doubt, if there is one. Goes on with the VM that it made.
+/// Handles the outcome of the creation in doubt, if there is one. Goes on with the VM that it created.
 pub(crate) fn resolve(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<Next, Option<Vm>>, Failure> {
     let mut made = None;
     for creation in cx

@@ -6,10 +6,10 @@ use polity_sdk::prelude::*;
 
 use crate::Cx;
 
-/// What the driver says of a machine's VM.
+/// The driver's answer about the VM of a machine.
 pub(crate) enum Seen {
     There(Vm),
-    /// It answered, and what it says cannot be read.
+    /// The driver answered, but the answer cannot be read.
     Undecodable(Failure),
     Failed(Failure),
 }
@@ -30,7 +30,7 @@ pub(crate) async fn status(cx: &Cx, machine: &Machine) -> Seen {
     }
 }
 
-/// Makes the machine's VM.
+/// Creates the machine's VM.
 pub(crate) async fn create(cx: &Cx, machine: &Machine, class: Option<&MachineClass>) -> Result<Vm, Failure> {
     let secret = class.and_then(|class| class.spec.secret_ref.as_ref());
     let creation = Creation {
@@ -47,7 +47,7 @@ pub(crate) async fn delete(cx: &Cx, machine: &Machine) -> Result<(), Failure> {
     cx.act(machines::delete(named(machine))).await.map(drop)
 }
 
-/// Makes the machine's bootstrap token useless.
+/// Revokes the machine's bootstrap token.
 pub(crate) async fn revoke(cx: &Cx, token: &Token) -> Result<(), Failure> {
     cx.act(cluster::revoke(sealed(token))).await
 }

@@ -6,7 +6,7 @@ use polity_sdk::kube::drain::{self, Attachment};
 use polity_sdk::kube::node::Node;
 use polity_sdk::prelude::*;
 
-/// What the policy is, needs and writes.
+/// The manifest: name, needs, writes and edges of the policy.
 pub fn manifest() -> Manifest {
     Manifest::lifecycle(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
         .governs::<Machine>()
@@ -33,5 +33,5 @@ const WRITES: &str = "metadata.finalizers metadata.labels.node metadata.annotati
     status.conditions[ClassValid] status.conditions[SafetyFound] status.conditions[Drained]
     status.conditions[Reconciled]";
 
-/// One edge in a line: its id, what it means, and what the host derives it from where the policy does not note it.
+/// One line for each edge: its id, its meaning, and how the host derives it if the policy does not note it.
 const EDGES: &str = include_str!("edges.tsv");

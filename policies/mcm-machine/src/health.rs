@@ -1,4 +1,4 @@
-//! The machine's health (MCM-H01 to MCM-H14): what its node says, and for how long it may say nothing.
+//! The machine's health (MCM-H01 to MCM-H14): the state of its node, and the timeouts while the state is unknown.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -9,7 +9,8 @@ use polity_sdk::prelude::*;
 use crate::node::{self, Search};
 use crate::{Cx, outage, token};
 
-/// Goes on where nothing has changed and nothing has timed out; says when to look again for a timeout's sake.
+/// Supervises the machine. If nothing changed and nothing timed out, the pass goes on, with the time until the next
+/// check for a timeout.
 pub(crate) async fn supervise(cx: &Cx, machine: &mut Machine) -> ControlFlow<Next, Option<Period>> {
     let node = match node::find(cx, machine, node::HEALTH).await {
         Ok(Search::Ours(node)) => Some(node),
@@ -32,7 +33,7 @@ pub(crate) async fn supervise(cx: &Cx, machine: &mut Machine) -> ControlFlow<Nex
     Continue(wake)
 }
 
-/// There is no node. Whether that is news.
+/// Handles a missing node. Returns whether that is a change.
 fn miss(cx: &Cx, machine: &mut Machine) -> bool {
     let gone = machine.phase() == Some(Phase::Running) && !machine.status.node_conditions.is_empty();
     if gone {
@@ -42,7 +43,7 @@ fn miss(cx: &Cx, machine: &mut Machine) -> bool {
     gone
 }
 
-/// There is a node. Whether something about it is news.
+/// Handles the node. Returns whether anything about it has changed.
 async fn examine(cx: &Cx, machine: &mut Machine, node: &Node) -> bool {
     let seen = KnownCondition::all(node);
     let mut dirty = machine.status.node_conditions != seen;
@@ -71,7 +72,8 @@ fn lose(cx: &Cx, machine: &mut Machine, why: &str) {
     cx.event(EventType::Warning, "NodeUnhealthy", why);
 }
 
-/// The node is healthy and the machine is not Running: it is, unless what it needs first is not there yet.
+/// The node is healthy but the machine is not Running. Makes it Running, unless something that it needs first is
+/// missing.
 async fn recover(cx: &Cx, machine: &mut Machine, node: &Node) -> bool {
     let kind = if machine.is_being_created() {
         let taint = &cx.config().critical_components_taint;
@@ -91,7 +93,7 @@ async fn recover(cx: &Cx, machine: &mut Machine, node: &Node) -> bool {
     true
 }
 
-/// A Pending machine that has not joined in time is given up.
+/// Gives up a Pending machine that has not joined in time.
 pub(crate) fn time_out_creation(cx: &Cx, machine: &mut Machine) -> bool {
     let elapsed = match cx.config().creation_timeout_since {
         Since::Creation => machine.age(cx.now()),
@@ -105,7 +107,7 @@ pub(crate) fn time_out_creation(cx: &Cx, machine: &mut Machine) -> bool {
     late
 }
 
-/// An Unknown machine that stays Unknown for too long is given up, if no other one of its deployment is.
+/// Gives up a machine that was Unknown for too long, unless another one of its deployment is being replaced.
 async fn time_out_health(cx: &Cx, machine: &mut Machine) -> ControlFlow<Next, Option<Period>> {
     let check = Continue(Some(cx.config().timeout_check));
     match machine.phase() {
@@ -128,7 +130,7 @@ async fn time_out_health(cx: &Cx, machine: &mut Machine) -> ControlFlow<Next, Op
     }
 }
 
-/// The machine is Failed; its MachineSet replaces it.
+/// Makes the machine Failed, so that its MachineSet replaces it.
 pub(crate) fn give_up(cx: &Cx, machine: &mut Machine, why: &str) {
     let kind = machine.last_kind().unwrap_or(OperationKind::HealthCheck);
     machine.turn(cx.now(), Phase::Failed, (kind, OperationState::Failed), why);

@@ -34,7 +34,7 @@ pub use edges::manifest;
 /// A pass of this policy.
 pub type Cx = Context<Machine, Config>;
 
-/// Which action next?
+/// Decides the next action for the machine.
 #[polity_sdk::policy(lifecycle)]
 pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
     let mut machine = cx.object_mut();
@@ -77,7 +77,7 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
         cx.note("MCM-R15");
         if let Break(wait) = sync::sync(&cx, &machine).await {
             cx.note("MCM-R17");
-            // A conflict is tried again at once.
+            // A conflict is retried at once.
             if matches!(&wait, Next::Retry(retry) if retry.class == RetryClass::Short) {
                 cx.note("MCM-R22");
             }
@@ -85,7 +85,7 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
         }
         if machine.phase().is_some() {
             cx.note("MCM-R16");
-            // H11 says how long.
+            // H11 defines the time.
             if let Some(period) = wake {
                 return Ok(Next::after(period));
             }
@@ -99,7 +99,7 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
     end
 }
 
-/// Nothing to do: a running machine is left alone; any other is waited for.
+/// Nothing is to be done: a running machine gets its resync, any other is waited for.
 fn steady(cx: &Cx, machine: &Machine) -> Next {
     match machine.phase() {
         Some(Phase::Running) => Next::settled_for(cx.config().resync),

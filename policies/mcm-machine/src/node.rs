@@ -1,6 +1,7 @@
-//! The machine's node.
+//! The node of the machine.
 //!
-//! A label names it, and a tenant can write labels: only a Node that names this machine's VM is this machine's.
+//! A label names the node, and a tenant can write labels. So only a Node that names this machine's VM belongs to this
+//! machine.
 
 use mcm_api::Machine;
 use polity_sdk::cloud::machine::Vm;
@@ -10,19 +11,19 @@ use polity_sdk::prelude::*;
 
 use crate::Cx;
 
-/// What is read of a node to judge its health.
+/// The fields of a node for its health.
 pub(crate) const HEALTH: &[&str] = &["spec.providerID", "spec.taints", "status.conditions"];
-/// What is read to sync the template.
+/// The fields for the template.
 pub(crate) const TEMPLATE: &[&str] = &[
     "metadata.labels",
     "metadata.annotations",
     "spec.providerID",
     "spec.taints",
 ];
-/// What is read to drain it and to delete it.
+/// The fields for the drain and the deletion.
 pub(crate) const ALL: &[&str] = Node::PROJECTION;
 
-/// Looks for the machine's node, and at these parts of it.
+/// Looks for the machine's node, and reads these fields of it.
 pub(crate) async fn find(cx: &Cx, machine: &Machine, parts: &[&str]) -> Result<Search, Failure> {
     let provider_id = machine.status.provider_id.as_deref();
     match machine.node_name() {
@@ -31,8 +32,8 @@ pub(crate) async fn find(cx: &Cx, machine: &Machine, parts: &[&str]) -> Result<S
     }
 }
 
-/// Whether a VM that was just made got the name of an older VM's node. Where that cannot be seen it did not: a machine
-/// that never joins fails by its timeout.
+/// Whether a new VM got the name of an older VM's node. If that cannot be checked, the answer is no: a machine that
+/// never joins fails by its timeout.
 pub(crate) async fn is_stale(cx: &Cx, machine: &Machine, vm: &Vm) -> bool {
     let Some(name) = vm
         .node_name
@@ -41,7 +42,8 @@ pub(crate) async fn is_stale(cx: &Cx, machine: &Machine, vm: &Vm) -> bool {
     else {
         return false;
     };
-    // A grant that reaches related nodes only shows none to a machine that has no VM on record before this pass ends.
+    // The machine has no recorded VM before this pass ends. Until then a grant that reaches only related nodes shows
+    // none.
     let unrelated = machine.status.provider_id.is_none();
     match nodes::find(cx, name, Some(&vm.provider_id), HEALTH).await {
         Ok(Search::Foreign { seen }) => seen || unrelated,

@@ -1,5 +1,5 @@
-//! Giving up an Unknown machine (MCM-H08 to MCM-H10): never two of a deployment at once. When a zone is out, all its
-//! machines are Unknown together, and replacing them all would make it worse.
+//! Gives up an Unknown machine (MCM-H08 to MCM-H10), but never two of a deployment at once. When a zone is out, all
+//! its machines are Unknown together, and replacing all of them would make things worse.
 
 use std::ops::ControlFlow::{self, Break};
 
@@ -8,7 +8,7 @@ use polity_sdk::prelude::*;
 
 use crate::{Cx, health};
 
-/// Makes the machine Failed under the deployment's lock, which is held until that is published.
+/// Makes the machine Failed under the lock of the deployment. The lock is held until that is published.
 pub(crate) async fn replace(cx: &Cx, machine: &mut Machine) -> ControlFlow<Next, Option<Period>> {
     match in_progress(cx, machine).await {
         Err(failure) => Break(Next::failed(RetryClass::Short, failure)),
@@ -30,8 +30,8 @@ fn wait(cx: &Cx, edge: &str, code: Code, what: &str) -> Next {
     Next::failed(RetryClass::Short, Failure::new(code, message))
 }
 
-/// How many machines of the deployment are being replaced; none while somebody else counts them. A machine without a
-/// deployment has no others.
+/// The number of machines of the deployment that are being replaced; `None` while another pass holds the lock. A
+/// machine without a deployment stands alone.
 async fn in_progress(cx: &Cx, machine: &Machine) -> Result<Option<u32>, Failure> {
     let Some(deployment) = machine.metadata.labels.get(DEPLOYMENT) else {
         return Ok(Some(0));
@@ -45,7 +45,7 @@ async fn in_progress(cx: &Cx, machine: &Machine) -> Result<Option<u32>, Failure>
     let siblings = lock.objects(of_deployment).await?;
     let weight = |sibling: &Machine| match sibling.phase() {
         Some(Phase::Running | Phase::Unknown) => 0,
-        // Until it is gone and its replacement is there, which counts by itself.
+        // It counts until it is gone and its replacement exists. From then on the replacement counts by itself.
         Some(Phase::Terminating) => 2,
         _ => 1,
     };

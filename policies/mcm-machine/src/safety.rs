@@ -1,4 +1,5 @@
-//! The freeze (MCM-R25x): while the cluster's API server cannot be reached, nobody is healthy and nobody is to blame.
+//! The freeze (MCM-R25x): while the API server of the cluster cannot be reached, no machine counts as healthy or as
+//! failed.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -7,13 +8,13 @@ use polity_sdk::prelude::*;
 
 use crate::Cx;
 
-/// The condition, only where it is or was false: the `MachineSafety` that the binding names is there.
+/// The condition, present only where it is or was false: the `MachineSafety` that the binding names exists.
 const SAFETY_FOUND: &str = "SafetyFound";
-/// Its reason where it is not.
+/// The reason of the condition if the `MachineSafety` is missing.
 const MISSING: &str = "MachineSafetyMissing";
 
-/// Does nothing to a live machine while frozen. After the thaw, a machine that was Unknown before it is taken for
-/// Running again, so that its health timeout begins anew.
+/// Does nothing to a live machine while frozen. After the thaw, a machine that was Unknown before counts as Running
+/// again, so that its health timeout begins anew.
 pub(crate) async fn check(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<Next>, Failure> {
     let name = &cx.config().safety;
     if machine.metadata.deleting() || name.is_empty() {
@@ -36,8 +37,8 @@ pub(crate) async fn check(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<
     Ok(Continue(()))
 }
 
-/// Without its `MachineSafety` nothing ever freezes, and a cluster whose API server is away looks like one whose nodes
-/// have all died.
+/// Reports whether the `MachineSafety` exists. Without it nothing ever freezes, and a cluster without its API server
+/// looks like a cluster whose nodes are all dead.
 fn report(cx: &Cx, machine: &mut Machine, name: &str, found: bool) {
     let conditions = &mut machine.status.conditions;
     if found {

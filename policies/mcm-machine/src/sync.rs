@@ -9,10 +9,10 @@ use polity_sdk::prelude::*;
 use crate::Cx;
 use crate::node::{self, Search};
 
-/// The annotation of a node that holds the template as it was applied last.
+/// The annotation of a node with the last applied template.
 const LAST_APPLIED: &str = "node.machine.sapcloud.io/last-applied-anno-labels-taints";
 
-/// Makes the node carry what the template says: one write, and then another pass.
+/// Makes the node match the template: one write, and then another pass.
 pub(crate) async fn sync(cx: &Cx, machine: &Machine) -> ControlFlow<Next> {
     let node = match node::find(cx, machine, node::TEMPLATE).await {
         Ok(Search::Ours(node)) => node,

@@ -5,7 +5,7 @@ use polity_sdk::prelude::*;
 
 use crate::{Cx, driver};
 
-/// Makes a token for the creation, unless one is there that is still of use.
+/// Makes a token for the creation, unless there is a token that is still valid.
 pub(crate) async fn prepare(cx: &Cx, machine: &mut Machine) -> Result<(), Failure> {
     let usable = |token: &Token| token.expires > cx.now();
     if !cx.config().bootstrap_token || machine.status.bootstrap_token.as_ref().is_some_and(usable) {
@@ -22,7 +22,7 @@ pub(crate) async fn prepare(cx: &Cx, machine: &mut Machine) -> Result<(), Failur
     Ok(())
 }
 
-/// The machine has joined: its token is made useless. A token that cannot be revoked ends by itself.
+/// Revokes the token of a machine that has joined. A token that cannot be revoked expires.
 pub(crate) async fn revoke(cx: &Cx, machine: &mut Machine) {
     let Some(token) = machine.status.bootstrap_token.take() else {
         return;

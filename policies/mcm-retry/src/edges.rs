@@ -4,7 +4,7 @@ use polity_sdk::Manifest;
 
 use crate::config::Config;
 
-/// What the policy is.
+/// The manifest of the policy.
 pub fn manifest() -> Manifest {
     Manifest::retry(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")).config::<Config>()
 }

@@ -16,7 +16,7 @@ use polity_sdk::{Code, RetryClass, RetryRequest};
 pub use config::Config;
 pub use edges::manifest;
 
-/// How long until the next try? The other side's wish is not looked at: the host never waits less.
+/// Decides the wait until the next try. It ignores what the other side asks for, because the host never waits less.
 #[polity_sdk::policy(retry)]
 pub fn decide(request: RetryRequest<Config>) -> Duration {
     let config = &request.config;
@@ -26,8 +26,8 @@ pub fn decide(request: RetryRequest<Config>) -> Duration {
         RetryClass::Medium => config.medium,
         RetryClass::Long => config.long,
     };
-    // The class is the lifecycle's word, which knows what failed. After a conflict, looking again helps at once, whatever
-    // the failure.
+    // The lifecycle policy chooses the class, because it knows what failed. After a conflict, reading again is
+    // enough, whatever the failure was.
     let exhausted = request.code() == Some(Code::ResourceExhausted) && request.class != RetryClass::Conflict;
     let of_code = config.resource_exhausted.filter(|_| exhausted);
     of_code.unwrap_or(of_class).into()

@@ -1,6 +1,6 @@
-//! The table of cases, edge by edge: a `MachineSafety`, what its cloud says, and all that the policy does.
+//! The table of cases, edge by edge: a `MachineSafety`, the answer of its API server, and what the policy does.
 //!
-//! It is data, run natively by the tests of this crate and as a component by those of the host.
+//! The cases are data. The tests of this crate run them natively, those of the host as a component.
 //! [`each_case!`](crate::each_case) makes a test of each case.
 
 use polity_sdk::prelude::*;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 pub use polity_sdk::test::Case;
 
-/// The words of this table.
+/// The vocabulary of this table.
 trait Words {
     fn status(self, status: Value) -> Self;
     fn settled(self, seconds: u64) -> Self;

@@ -5,7 +5,7 @@ use polity_sdk::prelude::*;
 
 use crate::config::Config;
 
-/// What the policy is, needs and writes.
+/// The manifest: name, needs, writes and edges of the policy.
 pub fn manifest() -> Manifest {
     Manifest::lifecycle(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
         .governs::<MachineSafety>()
@@ -27,5 +27,5 @@ pub fn manifest() -> Manifest {
         .edges(Edge::table(EDGES))
 }
 
-/// One edge in a line: its id and what it means.
+/// One line for each edge: its id and its meaning.
 const EDGES: &str = include_str!("edges.tsv");

@@ -22,14 +22,14 @@ pub type Cx = Context<MachineSafety, Config>;
 /// The condition: the API server answers.
 const REACHABLE: &str = "Reachable";
 
-/// Which action next?
+/// Decides whether the machines are frozen.
 #[polity_sdk::policy(lifecycle)]
 pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
     let mut safety = cx.object_mut();
     if safety.metadata.deleting() {
         return Ok(Next::settled());
     }
-    // That nobody can tell counts as no: machines that rest are better off than machines that are replaced for nothing.
+    // An unknown answer counts as no: machines that rest are better than machines that are replaced without need.
     match cx.ask(cluster::reachable()).await {
         Ok(()) => {
             cx.note("MCM-F01");
@@ -42,7 +42,7 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
     }
 }
 
-/// It answers: nobody is frozen any more. Nothing is left to do until the next probe.
+/// The API server answers: machines are thawed. Nothing else is done until the next probe.
 fn thaw(cx: &Cx, safety: &mut MachineSafety) -> Next {
     let status = &mut safety.status;
     if status.frozen {
@@ -60,7 +60,7 @@ fn thaw(cx: &Cx, safety: &mut MachineSafety) -> Next {
     Next::settled_for(cx.config().probe_period)
 }
 
-/// It does not answer: after a while everybody is frozen.
+/// The API server does not answer: after a while all machines are frozen.
 fn freeze(cx: &Cx, safety: &mut MachineSafety, failure: &Failure) -> Next {
     let after = safety.spec.freeze_after.unwrap_or(cx.config().freeze_after);
     let status = &mut safety.status;

@@ -1,7 +1,8 @@
-//! The table of cases, edge by edge: a Node or none, what its machine answers, and what the agent does.
+//! The table of cases, edge by edge: a Node or none, the answers of its machine, and what the agent does.
 //!
-//! It is data. Two drivers run it and must find the same: the tests of this crate run the policy natively, those of
-//! the host as a component in the sandbox. [`each_case!`](crate::each_case) makes a test of each case.
+//! The cases are data. Two drivers run them and must get the same results: the tests of this crate run the policy
+//! natively, the tests of the host run it as a component in the sandbox. [`each_case!`](crate::each_case) makes a test
+//! of each case.
 
 use polity_sdk::prelude::*;
 use polity_sdk::test::NOW;
@@ -9,22 +10,22 @@ use serde_json::{Value, json};
 
 pub use polity_sdk::test::Case;
 
-/// The words of this table.
+/// The vocabulary of this table.
 trait Words: Sized {
-    /// This is installed.
+    /// This kubelet is installed.
     fn installed(self, kubelet: &str) -> Self;
-    /// The machine is in this boot, and this work was done last.
+    /// The machine is in this boot, and this was its last work.
     fn works(self, boot: &str, work: Value) -> Self;
     /// Annotations that the pass writes.
     fn writes(self, annotations: Value) -> Self;
-    /// What the condition says after the pass; it said that everything is current before.
+    /// The condition after the pass. Before, it said that everything is current.
     fn says(self, reason: &str, message: &str) -> Self;
     /// The condition says for the first time that everything is current.
     fn current_from_now_on(self) -> Self;
     fn after(self, seconds: u64) -> Self;
     fn settles(self) -> Self;
     fn failed(self, code: Code, message: &str) -> Self;
-    /// The same, and people are told.
+    /// The same, with an Event.
     fn fails_for(self, reason: &'static str, code: Code, message: &str) -> Self;
 }
 
@@ -75,7 +76,7 @@ impl Words for Case {
     }
 }
 
-// What the cases have in common: the agent of one node, whose machine has one package.
+// What the cases share: the agent of one node, whose machine has one package.
 
 const EARLIER: &str = "2025-12-31T23:00:00Z";
 
@@ -96,17 +97,17 @@ fn condition(status: &str, reason: &str, message: &str, since: &str) -> Value {
     })
 }
 
-/// Work that ended well, in this boot.
+/// Work that succeeded, in this boot.
 fn done(kubelet: &str, boot: &str) -> Value {
     json!({"versions": {"kubelet": kubelet}, "state": "done", "bootId": boot})
 }
 
-/// There is no Node, and this is known of the machine.
+/// There is no Node. The machine is initialized or not.
 fn absent(initialized: bool) -> Case {
     on_the_machine(Case::absent("ORB-").manifest(crate::manifest()), initialized)
 }
 
-/// There is a Node with these annotations, whose machine is prepared and has kubelet 1.30.2.
+/// A Node with these annotations. Its machine is prepared and has kubelet 1.30.2.
 fn present(annotations: Value) -> Case {
     let node = json!({
         "apiVersion": "v1", "kind": "Node",
@@ -119,7 +120,7 @@ fn present(annotations: Value) -> Case {
     on_the_machine(Case::new("ORB-", node).manifest(crate::manifest()), true)
 }
 
-/// What the machine answers usually.
+/// The usual answers of the machine.
 fn on_the_machine(case: Case, initialized: bool) -> Case {
     let versions = json!({"kubelet": "1.30.2"});
     case.config(json!({"node": "n"}))

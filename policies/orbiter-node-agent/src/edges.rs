@@ -6,7 +6,7 @@ use polity_sdk::prelude::*;
 use crate::config::Config;
 use crate::own::OwnNode;
 
-/// What the policy is, needs and writes.
+/// The manifest: name, needs, writes and edges of the policy.
 pub fn manifest() -> Manifest {
     Manifest::lifecycle(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
         .governs::<OwnNode>()
@@ -16,5 +16,5 @@ pub fn manifest() -> Manifest {
         .edges(Edge::table(EDGES))
 }
 
-/// One edge in a line: its id and what it means.
+/// One line for each edge: its id and its meaning.
 const EDGES: &str = include_str!("edges.tsv");

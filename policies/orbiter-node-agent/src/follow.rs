@@ -1,4 +1,4 @@
-//! Following the Node's annotations (ORB-10 to ORB-12, ORB-20, ORB-21, ORB-25, ORB-26, ORB-32).
+//! Follows the Node's annotations (ORB-10 to ORB-12, ORB-20, ORB-21, ORB-25, ORB-26, ORB-32).
 
 use orbiter_api::{Because, NodeMetadata, SOON, Stop, Versions, is_version};
 use polity_sdk::cloud::agent::{self, Seed, Working};
@@ -6,14 +6,14 @@ use polity_sdk::prelude::*;
 
 use crate::{Cx, FAILED, OwnNode, is_own};
 
-/// A change is under way.
+/// The reason: a change is in progress.
 pub(crate) const CHANGING: &str = "Changing";
-/// There is no such version.
+/// The reason: a wanted version does not exist.
 pub(crate) const NO_SUCH_VERSION: &str = "NoSuchVersion";
-/// Something else kept the packages from being installed.
+/// The reason: the packages could not be installed for another cause.
 pub(crate) const ENSURE_FAILED: &str = "EnsureFailed";
 
-/// Makes the machine what its Node wants it to be.
+/// Gives the machine the versions that its Node wants.
 pub(crate) async fn follow(cx: &Cx, name: &str, seed: &Seed, working: &Working) -> Result<(), Stop> {
     let mut node = cx.object_mut();
     let first = node.told().ready.is_none();
@@ -42,7 +42,7 @@ pub(crate) async fn follow(cx: &Cx, name: &str, seed: &Seed, working: &Working) 
         if done {
             return Ok(());
         }
-        // Somebody has taken the word away while something was to be changed: that is not over because of it.
+        // The agent's report was removed during a change. The change is not over because of that.
         cx.note("ORB-20");
         return Err(Stop::wait(SOON, CHANGING, "packages are to be installed"));
     }
@@ -77,7 +77,8 @@ pub(crate) async fn follow(cx: &Cx, name: &str, seed: &Seed, working: &Working) 
     Ok(())
 }
 
-/// Writes down what was measured, if it is news. What is not wanted is never seen while `ready` is true.
+/// Records the measured versions if they changed. While `ready` is true, the annotations never show an unwanted
+/// version.
 fn measure(cx: &Cx, node: &mut OwnNode, told: &NodeMetadata, installed: &Versions) -> bool {
     let known = |package: &String| told.current.get(package) == installed.get(package);
     let news = !told.desired.keys().all(known);
@@ -92,7 +93,7 @@ fn measure(cx: &Cx, node: &mut OwnNode, told: &NodeMetadata, installed: &Version
     news
 }
 
-/// Says that the agent is not ready, and in a later pass begins to install.
+/// Reports that the agent is not ready, and begins to install in a later pass.
 async fn change(
     cx: &Cx,
     node: &mut OwnNode,
@@ -125,7 +126,7 @@ async fn change(
             "packages are being installed",
         ));
     };
-    // It is tried again at once; the retry policy says when it is looked at.
+    // The work starts again at once. The retry policy decides when it is checked.
     let reason = match failure.code {
         Code::NotFound => NO_SUCH_VERSION,
         _ => ENSURE_FAILED,
@@ -133,7 +134,7 @@ async fn change(
     Err(Stop::failed(reason, failure))
 }
 
-/// Whether orbiter lets the agent change its machine, and nothing else keeps it from that.
+/// Whether orbiter lets the agent change its machine, and nothing else prevents it.
 fn permitted(cx: &Cx, node: &OwnNode, told: &NodeMetadata) -> Result<(), Stop> {
     let pause = cx.config().pause;
     if !told.changes_allowed {

@@ -27,7 +27,7 @@ pub use own::OwnNode;
 /// A pass of this policy.
 pub type Cx = Context<OwnNode, Config>;
 
-/// Which action next?
+/// Decides the next action for the machine.
 #[polity_sdk::policy(lifecycle)]
 pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
     let end = work(&cx).await;
@@ -44,7 +44,7 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
             if stop.degraded {
                 cx.event(EventType::Warning, stop.reason, &stop.message);
             }
-            // While what failed is tried again it stays said.
+            // A reported failure stays reported while the work is tried again.
             if stop.reason != follow::CHANGING || !node.has_failed() {
                 node.say(cx.now(), "False", stop.reason, &stop.message);
             }
@@ -59,7 +59,7 @@ async fn work(cx: &Cx) -> Result<(), Stop> {
     let (seed, working) = join!(cx.ask(agent::seed(&name)), cx.ask(agent::work(&name)));
     let (seed, working) = (seed.found().because(FAILED)?, working.because(FAILED)?);
     let Some(seed) = seed else {
-        // The agent was not installed by orbiter: its Node alone says what is wanted.
+        // Another party installed the agent, so only its Node says what is wanted.
         let seed = Seed {
             node: name.clone(),
             versions: Default::default(),
@@ -89,15 +89,15 @@ async fn go_on(cx: &Cx, name: &str, seed: &Seed, working: &Working) -> Result<()
     }
 }
 
-/// The machine did not answer, or refused.
+/// The reason: the machine did not answer, or refused.
 const FAILED: &str = "MachineFailed";
 
-/// Nothing to do: look again after a while.
+/// Nothing to do: the agent checks again after a while.
 fn idle(cx: &Cx) -> Next {
     Next::settled_for(cx.config().pause)
 }
 
-/// Whose agent this is.
+/// The name of the agent's node.
 fn name(cx: &Cx) -> Result<String, Stop> {
     let object = cx.object_if_present().map(|node| &node.metadata.name);
     match (&cx.config().node, object) {
@@ -113,7 +113,7 @@ fn name(cx: &Cx) -> Result<String, Stop> {
     }
 }
 
-/// Refuses what is said of another node.
+/// Refuses an answer about another node.
 fn is_own(name: &str, answered: &str) -> Result<(), Stop> {
     match name == answered {
         true => Ok(()),
@@ -125,7 +125,7 @@ fn is_own(name: &str, answered: &str) -> Result<(), Stop> {
     }
 }
 
-/// Refuses a Node that another machine has registered under the same name.
+/// Refuses a Node that another machine registered under the same name.
 fn is_machine(node: &OwnNode, working: &Working) -> Result<(), Stop> {
     let registered = node
         .status

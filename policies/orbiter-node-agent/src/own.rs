@@ -31,17 +31,17 @@ impl Kind for OwnNode {
 }
 
 impl OwnNode {
-    /// What orbiter and the agent have told each other.
+    /// The annotations by which orbiter and the agent communicate.
     pub(crate) fn told(&self) -> NodeMetadata {
         NodeMetadata::read(&self.metadata.annotations)
     }
 
-    /// Tells orbiter whether the agent is done.
+    /// Reports to orbiter whether the agent is done.
     pub(crate) fn set_ready(&mut self, ready: bool) {
         self.annotate(READY.to_owned(), if ready { "true" } else { "false" });
     }
 
-    /// Tells orbiter what was measured of what is wanted.
+    /// Reports the measured versions of the wanted packages to orbiter.
     pub(crate) fn set_current(&mut self, desired: &Versions, installed: &Versions) {
         for package in desired.keys() {
             match installed.get(package) {
@@ -51,7 +51,7 @@ impl OwnNode {
         }
     }
 
-    /// Writes down what orbiter wanted when it installed the agent, where it has not said anything since.
+    /// Records the versions that orbiter wanted when it installed the agent, if orbiter has not written any since.
     pub(crate) fn begin_with(&mut self, seed: &Versions) {
         for (package, version) in seed {
             let annotations = &mut self.metadata.annotations;
@@ -64,7 +64,7 @@ impl OwnNode {
         self.metadata.annotations.insert(name, value.to_owned());
     }
 
-    /// Whether people were told that packages could not be installed.
+    /// Whether a failed installation was reported.
     pub(crate) fn has_failed(&self) -> bool {
         let mut conditions = self.status.conditions.iter();
         let known = conditions.find(|known| known.kind == PACKAGES_ENSURED);
@@ -72,7 +72,7 @@ impl OwnNode {
         reason.is_some_and(|reason| [NO_SUCH_VERSION, ENSURE_FAILED].contains(&reason))
     }
 
-    /// Tells people how the agent fares.
+    /// Reports the state of the agent to people.
     pub(crate) fn say(&mut self, now: Time, status: &str, reason: &str, message: &str) {
         let conditions = &mut self.status.conditions;
         let known = conditions.iter_mut().find(|known| known.kind == PACKAGES_ENSURED);

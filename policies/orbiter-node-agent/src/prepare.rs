@@ -1,4 +1,5 @@
-//! Before there is a node (ORB-06, ORB-07): the packages, one reboot, and the word that it is done.
+//! Prepares the machine before its Node exists (ORB-06, ORB-07): the packages, one reboot, and the report that it is
+//! done.
 
 use orbiter_api::{Because, Stop};
 use polity_sdk::cloud::agent::{self, Seed, Working};
@@ -6,7 +7,7 @@ use polity_sdk::cloud::agent::{self, Seed, Working};
 use crate::follow::ENSURE_FAILED;
 use crate::{Cx, FAILED, is_own};
 
-/// Installs what was given at the agent's installation, reboots once, and says that the machine is prepared.
+/// Installs the packages that were given with the agent, reboots once, and reports that the machine is prepared.
 pub(crate) async fn prepare(cx: &Cx, name: &str, seed: &Seed, working: &Working) -> Result<(), Stop> {
     is_own(name, &working.node)?;
     let pause = cx.config().pause;
@@ -26,7 +27,7 @@ pub(crate) async fn prepare(cx: &Cx, name: &str, seed: &Seed, working: &Working)
             .await
             .because(ENSURE_FAILED)?;
         cx.note("ORB-06");
-        // It is tried again at once; the retry policy says when it is looked at.
+        // The work starts again at once. The retry policy decides when it is checked.
         failure.map_or(Ok(()), Err).because(ENSURE_FAILED)?;
         return Err(Stop::wait(pause, "Preparing", "packages are being installed"));
     }

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 pub use polity_sdk::test::Case;
 
-/// The words of this table.
+/// The vocabulary of this table.
 trait Words: Sized {
-    /// A field of the status that is there before the pass.
+    /// A field of the status before the pass.
     fn known(self, field: &str, value: Value) -> Self;
     /// A machine with a node, or without.
     fn machine(self, machine: Value, node: Option<Value>) -> Self;
@@ -24,7 +24,7 @@ trait Words: Sized {
     /// The pass fails.
     fn failed(self, reason: &'static str, code: Code, message: &str) -> Self;
     fn concludes(self, phase: &str, reason: &str, message: &str) -> Self;
-    /// Nothing is left to be done.
+    /// Nothing is left to do.
     fn settles(self) -> Self;
 }
 
@@ -85,7 +85,7 @@ impl Words for Case {
     }
 }
 
-/// Answers to what few cases are about.
+/// The usual answers, which few cases change.
 fn usual(request: &Request) -> Option<Result<Value, Failure>> {
     let line = describe(request);
     let (operation, _) = line.split_once(' ')?;
@@ -101,15 +101,15 @@ fn usual(request: &Request) -> Option<Result<Value, Failure>> {
     }))
 }
 
-// What the cases have in common: one Orb with a control plane and two workers, and the time of the pass.
+// What the cases share: one Orb with a control plane and two workers, and the time of the pass.
 
-/// Three minutes before.
+/// Three minutes before the pass.
 const EARLIER: &str = "2025-12-31T23:57:00Z";
 
 const ALLOWED: &str = "alpha.node.caos.ch/changes-allowed";
 const READY: &str = "alpha.node.caos.ch/ready";
 
-/// An Orb with this many workers, of which nothing is there yet.
+/// An Orb with this many wanted workers and without machines.
 fn empty(workers: u32) -> Case {
     let orb = json!({
         "apiVersion": "orbiter.polity.dev/v1alpha1",
@@ -145,7 +145,7 @@ fn running() -> Case {
         .machine(worker(0), Some(node("o-w-0")))
 }
 
-/// The same, and its worker is being changed.
+/// The same Orb while its worker is being changed.
 fn changing(worker_node: Value) -> Case {
     let case = empty(1)
         .machine(cp(), Some(node("o-cp-0")))
@@ -172,7 +172,7 @@ fn worker(number: u32) -> Value {
     machine(&format!("o-w-{number}"), "w", "worker")
 }
 
-/// A machine of which its agent says this.
+/// A machine whose agent is in this state.
 fn agent(mut machine: Value, state: &str) -> Value {
     machine["agent"] = state.into();
     machine
@@ -194,7 +194,7 @@ fn node(name: &str) -> Value {
     })
 }
 
-/// A worker's node that has this kubelet, and whose agent's word somebody has taken away.
+/// The node of a worker with this kubelet. The report of its agent was removed.
 fn without_a_word(kubelet: &str) -> Value {
     let mut node = node("o-w-0");
     let annotations = &mut node["metadata"]["annotations"];
@@ -203,7 +203,7 @@ fn without_a_word(kubelet: &str) -> Value {
     node
 }
 
-/// A worker whose drain a disruption budget has refused once already.
+/// A worker whose drain was refused once by a disruption budget.
 fn blocked() -> Case {
     changing(cordoned(allowed("1.30.2", "1.30.2", "true")))
         .edited(|object| {
@@ -219,7 +219,7 @@ fn blocked() -> Case {
         .writes("draining", json!({"drain": {"refused": {"uid-web": 2}}}))
 }
 
-/// The worker's node, which may change and wants and has these versions of its kubelet.
+/// The node of the worker: it may change, and it wants and has these versions of its kubelet.
 fn allowed(desired: &str, current: &str, ready: &str) -> Value {
     let mut node = node("o-w-0");
     let annotations = &mut node["metadata"]["annotations"];
@@ -251,7 +251,7 @@ fn task(kind: &str, machine: &str) -> Value {
     })
 }
 
-/// A task that was submitted before.
+/// A task that an earlier pass submitted.
 fn earlier(kind: &str, machine: &str) -> Value {
     let mut task = task(kind, machine);
     task["since"] = EARLIER.into();

@@ -1,6 +1,6 @@
 //! The one node that is being changed (ORB-15 to ORB-19, ORB-22 to ORB-24, ORB-27).
 //!
-//! It comes before everything else that could touch a node: while it is not done, no other one is drained or removed.
+//! It comes before everything else that could affect a node. Until it is done, no other node is drained or removed.
 
 use orbiter_api::{
     Because, CHANGES_ALLOWED, Changing, Fleet, Member, NodeMetadata, Orb, PARTS, SOON, Stop, Versions,
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::update::{begin, is_due, notes};
 use crate::{Cx, drain, version};
 
-/// Goes on with the node that is being changed, if there is one; also with one that is found like that.
+/// Continues with the node that is being changed, if there is one. That includes a node that is found with the flag.
 pub(crate) async fn resume(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), Stop> {
     let Some(changing) = orb.status.changing.clone() else {
         return adopt(cx, orb, fleet);
@@ -21,7 +21,7 @@ pub(crate) async fn resume(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), 
     let node = cx.ask(query.latest()).await.found().because("NodesUnknown")?;
     let is_it = |node: &Node| node.metadata.uid == changing.uid;
     let Some(mut node) = node.filter(is_it) else {
-        // The node is gone, and with it the change.
+        // The node is gone, so the change ends.
         return leave(orb);
     };
     withdraw(cx, fleet, &changing).await?;
@@ -30,7 +30,7 @@ pub(crate) async fn resume(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), 
     let member = members.find(|member| member.node.as_ref().is_some_and(is_it));
     let stays = |member: &&Member| !(member.machine.replacement_required && cx.config().replace_machines);
     let Some(member) = member.filter(stays) else {
-        // The machine is gone, or is to be: what its node was to become no longer matters.
+        // The machine is gone or is being removed, so the wanted versions of its node no longer matter.
         if metadata.changes_allowed {
             write(cx, &node, flag(false)).await?;
             return Err(step(&node, "is given up"));
@@ -55,7 +55,7 @@ pub(crate) async fn resume(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), 
     notes(cx, ["ORB-16", "ORB-17"]);
     if !member.metadata.wants(&needed) {
         drain::empty(cx, orb, fleet, &member, &mut node, "ORB-18").await?;
-        // All packages in one write.
+        // One write contains all packages.
         write(cx, &node, annotated(member.metadata.want(&needed).into())).await?;
         cx.note("ORB-19");
         let next = Next::after(cx.config().pause);
@@ -71,7 +71,7 @@ pub(crate) async fn resume(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), 
     Err(still(cx, &changing, &member, &node, &needed))
 }
 
-/// A node that may change although nobody is on record is gone on with, before anything else.
+/// Continues with a node that may change although no change is recorded.
 fn adopt(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), Stop> {
     let mut members = (0u32..).zip(&fleet.members);
     let Some((index, member)) = members.find(|(_, member)| member.metadata.changes_allowed) else {
@@ -82,7 +82,7 @@ fn adopt(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), Stop> {
     Err(step(node, "may change already"))
 }
 
-/// Any other node that may change may not: somebody has written what only orbiter writes.
+/// Takes the flag from every other node: only orbiter may write it.
 async fn withdraw(cx: &Cx, fleet: &Fleet, changing: &Changing) -> Result<(), Stop> {
     let others = fleet
         .members
@@ -105,7 +105,7 @@ fn leave(orb: &mut Orb) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Uncordons the node and takes the flag back, in one write.
+/// Uncordons the node and removes the flag, in one write.
 async fn end(cx: &Cx, node: &Node) -> Result<(), Stop> {
     let mut patch = flag(false);
     let cordoned = drain::is_ours(cx, node);
@@ -147,7 +147,7 @@ fn still(cx: &Cx, changing: &Changing, member: &Member, node: &Node, needed: &Ve
     Stop { degraded, ..stop }
 }
 
-/// Something was written that the next pass goes on from.
+/// Ends the pass after a write from which the next pass goes on.
 pub(crate) fn step(node: &Node, what: &str) -> Stop {
     Stop::wait(SOON, "Updating", format!("node {} {what}", node.metadata.name))
 }

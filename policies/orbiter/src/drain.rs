@@ -1,4 +1,4 @@
-//! Cordon, drain, uncordon. A taint of our own marks what we have cordoned: nothing else is uncordoned.
+//! Cordon, drain, uncordon. A taint of orbiter marks the nodes that it cordoned, and it uncordons no other node.
 
 use orbiter_api::{Because, Draining, Fleet, Member, Orb, Stop, UPDATING};
 use polity_sdk::cloud::pool::Tier;
@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use crate::Cx;
 
-/// `unschedulable` keeps pods away. The mark only says whose doing that is: with `NoSchedule` it would keep away the
-/// pods of DaemonSets as well, which tolerate the one and not the other.
+/// `unschedulable` keeps pods away. The taint only shows who cordoned the node. With `NoSchedule` it would also keep
+/// the pods of DaemonSets away, because they tolerate only `unschedulable`.
 const EFFECT: &str = "PreferNoSchedule";
 const FAILED: &str = "DrainFailed";
 
-/// Cordons a node, then drains it; a pass of that drain takes this edge. A cluster's only node is cordoned, and that is
-/// all: its pods have nowhere to go.
+/// Cordons a node, then drains it. A pass of the drain takes this edge. The only node of a cluster is only cordoned,
+/// because its pods have no other node.
 pub(crate) async fn empty(
     cx: &Cx,
     orb: &mut Orb,
@@ -77,7 +77,7 @@ async fn pass(
     Err(Stop::wait(length, reason, message))
 }
 
-/// Whether the node is cordoned, and that is ours to undo.
+/// Whether orbiter cordoned the node, so that it may uncordon it.
 pub(crate) fn is_ours(cx: &Cx, node: &Node) -> bool {
     node.has_taint(UPDATING, EFFECT) || (node.spec.unschedulable && cx.config().uncordon_foreign)
 }

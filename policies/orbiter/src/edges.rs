@@ -6,7 +6,7 @@ use polity_sdk::kube::drain;
 use polity_sdk::kube::node::Node;
 use polity_sdk::prelude::*;
 
-/// What the policy is, needs and writes.
+/// The manifest: name, needs, writes and edges of the policy.
 pub fn manifest() -> Manifest {
     Manifest::lifecycle(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
         .governs::<Orb>()
@@ -26,5 +26,5 @@ const WRITES: &str =
     "metadata.finalizers status.phase status.machines status.pools status.initialized status.tasks
     status.changing status.cursor status.draining status.conditions[Ready]";
 
-/// One edge in a line: its id and what it means.
+/// One line for each edge: its id and its meaning.
 const EDGES: &str = include_str!("edges.tsv");

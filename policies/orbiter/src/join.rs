@@ -10,7 +10,7 @@ use polity_sdk::prelude::*;
 
 use crate::{AT_ONCE, Cx, task};
 
-/// Makes the first node, or lets machines join: control planes one at a time and before workers.
+/// Makes the first node, or lets machines join: control planes one at a time, and before workers.
 pub(crate) async fn join(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), Stop> {
     let missing = fleet.members.iter().filter(|member| member.node.is_none());
     let missing: Vec<&Machine> = missing.map(|member| &member.machine).collect();
@@ -36,7 +36,7 @@ pub(crate) async fn join(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), St
         match registered {
             Ok((kind, id, token)) => {
                 let task = task::track(cx, orb, id.unwrap_or_default(), kind, machine, token.as_ref());
-                // It was done, and nobody heard of it: its node is still to appear.
+                // The work was done without a task. Its node is still to appear.
                 task.done = task.id.is_empty().then_some(cx.now());
             }
             Err(failure) => failed = Some(failure),
@@ -52,7 +52,7 @@ pub(crate) async fn join(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), St
     Err(Stop::wait(cx.config().pause, "Joining", message))
 }
 
-/// Submits the work that makes a machine a node. There is no task of what is done already.
+/// Submits the work that makes a machine a node. Work that is already done has no task.
 async fn register(
     cx: &Cx,
     orb: &Orb,

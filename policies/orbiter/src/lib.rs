@@ -28,10 +28,10 @@ use polity_sdk::prelude::*;
 pub use edges::manifest;
 pub use orbiter_api::Cx;
 
-/// The condition: the cluster is what it should be.
+/// The condition: the cluster is as it should be.
 const READY: &str = "Ready";
 
-/// Which action next?
+/// Decides the next action for the Orb.
 #[polity_sdk::policy(lifecycle)]
 pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
     let mut orb = cx.object_mut();
@@ -42,7 +42,7 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
     Ok(conclude(&cx, &mut orb, end))
 }
 
-/// Ends early where there is something to do; at its end the cluster is what it should be.
+/// Ends early where something must be done. If it reaches its end, the cluster is as it should be.
 async fn maintain(cx: &Cx, orb: &mut Orb) -> Result<(), Stop> {
     let sense = orb
         .check()
@@ -57,7 +57,7 @@ async fn maintain(cx: &Cx, orb: &mut Orb) -> Result<(), Stop> {
     update::next(cx, orb, &fleet).await
 }
 
-/// Makes the number of machines and nodes right. Nothing is taken away beside the node that is being changed.
+/// Corrects the number of machines and nodes. While a node is being changed, no other node is removed.
 async fn repair(cx: &Cx, orb: &mut Orb, fleet: &Fleet, may_remove: bool) -> Result<(), Stop> {
     remove::orphans(cx, fleet).await?;
     scale::add(cx, orb, fleet).await?;
@@ -75,7 +75,7 @@ async fn join_all_machines(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), 
     join::join(cx, orb, fleet).await
 }
 
-/// A drain that has not ended stops nothing but what would take another node away.
+/// A drain in progress blocks only the removal of another node.
 fn blocked(end: Result<(), Stop>) -> Result<Option<Stop>, Stop> {
     match end {
         Ok(()) => Ok(None),
@@ -84,7 +84,7 @@ fn blocked(end: Result<(), Stop>) -> Result<Option<Stop>, Stop> {
     }
 }
 
-/// The end of what went on beside a drain.
+/// The end of the work beside a drain.
 fn and_then(drain: Option<Stop>, end: Result<(), Stop>) -> Result<(), Stop> {
     match (drain, end) {
         (None, end) => end,
@@ -93,7 +93,7 @@ fn and_then(drain: Option<Stop>, end: Result<(), Stop>) -> Result<(), Stop> {
     }
 }
 
-/// Writes down how the pass ended.
+/// Records how the pass ended.
 fn conclude(cx: &Cx, orb: &mut Orb, end: Result<(), Stop>) -> Next {
     let running = || {
         cx.note("ORB-28");

@@ -6,7 +6,7 @@ use polity_sdk::prelude::*;
 
 use crate::{AT_ONCE, Cx, task, version};
 
-/// Installs agents where none runs, or one of another release.
+/// Installs agents where none runs, or where one of another release runs.
 pub(crate) async fn install(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), Stop> {
     let release = cx.config().agent_release.as_deref();
     let lacks = |member: &&Member| {
@@ -19,7 +19,7 @@ pub(crate) async fn install(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(),
     }
     let first = version::first(orb, cx.config(), fleet)?;
     let installations = lacking.iter().map(|member| {
-        // A node goes on with what it has.
+        // A node keeps the versions that it has.
         let wanted = &member.metadata.desired;
         let versions = if wanted.is_empty() { &first } else { wanted };
         cx.act(pool::install_agent(&member.machine.id, versions, release))
@@ -39,7 +39,7 @@ pub(crate) async fn install(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(),
     Err(Stop::wait(cx.config().pause, "InstallingAgents", message))
 }
 
-/// One machine that is not prepared lets all wait.
+/// Waits until all machines are prepared.
 pub(crate) fn wait(cx: &Cx, fleet: &Fleet) -> Result<(), Stop> {
     let waiting = fleet.members.iter().filter(|member| !member.is_initialized());
     let waiting: Vec<&str> = waiting

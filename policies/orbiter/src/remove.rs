@@ -8,7 +8,7 @@ use polity_sdk::prelude::*;
 
 use crate::{AT_ONCE, Cx, drain, scale, task};
 
-/// Nodes of this Orb whose machine is gone.
+/// Deletes Nodes of this Orb whose machine is gone.
 pub(crate) async fn orphans(cx: &Cx, fleet: &Fleet) -> Result<(), Stop> {
     const REASON: &str = "NodeWithoutMachine";
     if let Some(node) = fleet.orphans.iter().find(|node| node.is_ready()) {
@@ -16,7 +16,7 @@ pub(crate) async fn orphans(cx: &Cx, fleet: &Fleet) -> Result<(), Stop> {
         return Err(Stop::refuse(REASON, message));
     }
     let orphans = fleet.orphans.iter().take(AT_ONCE);
-    // Their uids say enough: others may write to them all the time.
+    // The uids are enough as preconditions: others may write to the Nodes all the time.
     let deletions = orphans.map(|node| cx.act(cluster::delete(node).any_version()));
     for deleted in join_all(deletions.filter(|_| cx.config().delete_orphans)).await {
         deleted.found().because(REASON)?;
@@ -24,7 +24,7 @@ pub(crate) async fn orphans(cx: &Cx, fleet: &Fleet) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Drains and removes what a pool has too many of, one after the other.
+/// Drains and removes the surplus machines of a pool, one after the other.
 pub(crate) async fn surplus(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), Stop> {
     let Some(victim) = victim(cx, orb, fleet) else {
         return Ok(());
@@ -57,19 +57,19 @@ async fn dismiss(cx: &Cx, orb: &mut Orb, victims: &[&Member]) -> Result<(), Stop
     failed.map_or(Ok(()), Err).because("RemoveFailed")
 }
 
-/// How many machines a pool has.
+/// The machines of a pool.
 #[derive(Default)]
 struct Pool {
     wanted: usize,
     all: usize,
-    /// Those that are not to be replaced,
+    /// The machines that are not to be replaced.
     others: usize,
-    /// and of these those that are nodes.
+    /// Those of them that are nodes.
     joined: usize,
 }
 
-/// Who leaves next: workers before control planes, machines that are to be replaced before others, then the highest
-/// number. A pool that is no longer there has no room for anybody.
+/// The next machine to remove: workers before control planes, machines that are to be replaced before others, then
+/// the highest number. A pool that no longer exists has only surplus machines.
 fn victim<'a>(cx: &Cx, orb: &Orb, fleet: &'a Fleet) -> Option<&'a Member> {
     let flagged = |member: &Member| member.machine.replacement_required && cx.config().replace_machines;
     let mut pools: BTreeMap<&str, Pool> = BTreeMap::new();
@@ -102,7 +102,7 @@ fn is_spared_by(fleet: &Fleet, victim: &Member) -> bool {
     victim.machine.tier == Tier::Worker || fleet.members.iter().any(other)
 }
 
-/// The Orb is being deleted: its machines go, the control plane last, and then the Orb.
+/// Deletes an Orb: first its machines, with the control plane last, then the Orb.
 pub(crate) async fn destroy(cx: &Cx, orb: &mut Orb) -> Next {
     match tear_down(cx, orb).await {
         Err(stop) => crate::conclude(cx, orb, Err(stop)),

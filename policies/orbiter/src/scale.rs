@@ -9,7 +9,7 @@ use polity_sdk::prelude::*;
 
 use crate::{AT_ONCE, Cx};
 
-/// While it is not known whether a machine was added, or it is and the list may not show it yet, nothing is counted.
+/// Counts nothing while it is unknown whether a machine was added, or while the list may not show a new machine yet.
 pub(crate) fn doubt(cx: &Cx) -> Result<(), Stop> {
     let open = |state: &Resolution| !matches!(state, Resolution::Absent);
     let mut adds = cx.pending().iter().filter(|act| act.operation == pool::ADD);
@@ -23,7 +23,8 @@ pub(crate) fn doubt(cx: &Cx) -> Result<(), Stop> {
     }
 }
 
-/// Adds what pools lack. Machines that are to be replaced do not count: their successors come first.
+/// Adds the machines that pools lack. Machines that are to be replaced do not count, so that their successors come
+/// first.
 pub(crate) async fn add(cx: &Cx, orb: &Orb, fleet: &Fleet) -> Result<(), Stop> {
     let mut missing = Vec::new();
     for (tier, pool) in orb.pools() {
@@ -50,7 +51,7 @@ pub(crate) async fn add(cx: &Cx, orb: &Orb, fleet: &Fleet) -> Result<(), Stop> {
     for added in join_all(additions).await {
         match added {
             Ok(_) => cx.note("ORB-03"),
-            // It is there, and the list did not show it yet.
+            // The machine exists, but the list did not show it yet.
             Err(failure) if failure.code == Code::AlreadyExists => {}
             Err(failure) => return Err(failure).because("AddFailed"),
         }

@@ -1,4 +1,4 @@
-//! Work that takes longer than a call (ORB-30, ORB-31).
+//! Tasks: work that takes longer than a call (ORB-30, ORB-31).
 
 use orbiter_api::{Because, Fleet, Orb, Stop, Task, TaskKind, Token};
 use polity_sdk::cloud::pool::Machine;
@@ -9,7 +9,7 @@ use polity_sdk::prelude::*;
 
 use crate::Cx;
 
-/// Writes down work that was submitted.
+/// Records submitted work.
 pub(crate) fn track<'a>(
     cx: &Cx,
     orb: &'a mut Orb,
@@ -35,7 +35,7 @@ pub(crate) fn track<'a>(
     orb.status.tasks.last_mut().expect("pushed above")
 }
 
-/// What has become of it. While any runs, or its node is still to appear, nothing else is done.
+/// Follows the tasks. While one runs, or its node is still to appear, nothing else is done.
 pub(crate) async fn follow(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), Stop> {
     let tasks = orb.status.tasks.iter_mut();
     let ends = join_all(tasks.map(|task| end(cx, fleet, task))).await;
@@ -81,13 +81,13 @@ enum End {
     Failed(Failure),
 }
 
-/// Asks for a task, and does what its end asks for. `Err` is a failure to look, or to do that.
+/// Asks for a task, and does what must follow its end. `Err` is a failure of the question or of what follows.
 async fn end(cx: &Cx, fleet: &Fleet, task: &mut Task) -> Result<End, Failure> {
     if task.done.is_some() {
         return finish(cx, fleet, task).await;
     }
     let Some(found) = cx.ask(vm::task(&task.id)).await.found()? else {
-        // Its record has expired. What there is tells what came of it.
+        // The record of the task has expired. The present machines and nodes show its outcome.
         return match task.kind {
             TaskKind::Remove => finish(cx, fleet, task).await,
             _ => Ok(End::Over),
@@ -110,7 +110,7 @@ async fn end(cx: &Cx, fleet: &Fleet, task: &mut Task) -> Result<End, Failure> {
     }
 }
 
-/// It has ended well.
+/// Handles a task that succeeded.
 async fn finish(cx: &Cx, fleet: &Fleet, task: &mut Task) -> Result<End, Failure> {
     match task.kind {
         TaskKind::Install => return Ok(End::Over),
@@ -131,18 +131,18 @@ async fn finish(cx: &Cx, fleet: &Fleet, task: &mut Task) -> Result<End, Failure>
     Ok(End::Over)
 }
 
-/// The machine is gone: its Node goes as well, if it is that machine's.
+/// Deletes the Node of a removed machine, if it belongs to that machine.
 async fn delete_node(cx: &Cx, task: &Task) -> Result<(), Failure> {
     let node = cluster::object::<Node>(&task.node).keep(&["spec.providerID"]);
     let node = cx.ask(node).await.found()?;
     if let Some(node) = node.filter(|node| node.spec.provider_id.as_ref() == Some(&task.provider_id)) {
-        // Its uid says enough: others may write to it all the time.
+        // The uid is enough as precondition: others may write to the Node all the time.
         cx.act(cluster::delete(&node).any_version()).await.found()?;
     }
     Ok(())
 }
 
-/// A token has served. One that cannot be revoked ends by itself.
+/// Revokes a token after use. A token that cannot be revoked expires.
 async fn revoke(cx: &Cx, task: &mut Task) {
     let Some(token) = task.token.take() else {
         return;

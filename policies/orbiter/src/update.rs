@@ -7,10 +7,10 @@ use serde_json::json;
 use crate::change::{step, write};
 use crate::{Cx, drain, version};
 
-/// As many nodes note that they are as they should be: a pass may hold 256 notes.
+/// The most nodes that are noted as being up to date: a pass may have 256 notes.
 const NOTED: usize = 100;
 
-/// Finds the first node that is to be changed, and writes that down: the next pass changes it.
+/// Finds the first node to change, and records it. The next pass changes it.
 pub(crate) async fn next(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), Stop> {
     let needed = version::needed(orb, cx.config(), fleet)?;
     notes(cx, ["ORB-13", "ORB-14"]);
@@ -18,7 +18,8 @@ pub(crate) async fn next(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), St
         let Some(node) = &member.node else { continue };
         let metadata = &member.metadata;
         if metadata.ready.is_none() && (metadata.current.is_empty() || has_what_it_needs(member, &needed)) {
-            // Or somebody has taken that away, which its agent puts right. It does not hide another version.
+            // The report of the agent may also have been removed, and the agent will write it again. That must not
+            // hide a node with another version.
             let message = format!(
                 "the agent of node {} has not said anything yet",
                 node.metadata.name
@@ -37,7 +38,7 @@ pub(crate) async fn next(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), St
             cx.note(edge);
         }
         if drain::is_ours(cx, node) {
-            // It was to be removed, or changed, and no longer is.
+            // The node was to be removed or changed, and no longer is.
             write(cx, node, json!({"spec": drain::uncordoned(node)})).await?;
             cx.note("ORB-22");
             return Err(step(node, "is uncordoned"));
@@ -46,8 +47,8 @@ pub(crate) async fn next(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), St
     Ok(())
 }
 
-/// Whether the node is to be changed: it does not want what it needs, or is not what it wants, or its agent has begun
-/// something and was not allowed to end it.
+/// Whether the node must be changed: its wanted versions are not those that it needs, its versions are not the wanted
+/// ones, or its agent began a change and was not allowed to complete it.
 pub(crate) fn is_due(member: &Member, needed: &Versions) -> bool {
     !is_done(member, needed) && !member.updates_disabled
 }
@@ -60,7 +61,7 @@ fn has_what_it_needs(member: &Member, needed: &Versions) -> bool {
     member.metadata.wants(needed) && member.metadata.is_current(needed)
 }
 
-/// From now on this is the one node that is being changed.
+/// Makes this the one node that is being changed.
 pub(crate) fn begin(cx: &Cx, orb: &mut Orb, member: &Member, node: &Node, index: u32) {
     orb.status.changing = Some(Changing {
         node: node.metadata.name.clone(),

@@ -1,11 +1,11 @@
-//! The version that is actually needed: not what a person wants in the end, but the next step on the way to it.
+//! The version that is needed now: the next step on the way to the version that a person wants.
 
 use orbiter_api::{Config, Fleet, Member, NoStep, Orb, Release, Stop, Versions, next_step};
 
-/// The package that tells which release of Kubernetes a node has.
+/// The package that shows which release of Kubernetes a node has.
 pub(crate) const KUBELET: &str = "kubelet";
 
-/// What every node needs now.
+/// The versions that every node needs now.
 pub(crate) fn needed(orb: &Orb, config: &Config, fleet: &Fleet) -> Result<Versions, Stop> {
     let mut have = Vec::new();
     for member in &fleet.members {
@@ -31,7 +31,7 @@ pub(crate) fn needed(orb: &Orb, config: &Config, fleet: &Fleet) -> Result<Versio
     }
 }
 
-/// What a machine begins with: what everybody needs, but no kubelet that is newer than a control plane it may meet.
+/// The first versions of a machine: those that every node needs, but no kubelet that is newer than a control plane.
 pub(crate) fn first(orb: &Orb, config: &Config, fleet: &Fleet) -> Result<Versions, Stop> {
     let mut versions = needed(orb, config, fleet)?;
     let release = |version: &String| version.parse::<Release>().ok();
@@ -47,7 +47,7 @@ pub(crate) fn first(orb: &Orb, config: &Config, fleet: &Fleet) -> Result<Version
     Ok(versions)
 }
 
-/// Which release a node's kubelet has; none while its agent has not said so.
+/// The release of a node's kubelet; `None` until its agent has reported it.
 fn kubelet(member: &Member) -> Result<Option<Release>, Stop> {
     let garbage = |version: &String| {
         let node = &member.machine.node_name;

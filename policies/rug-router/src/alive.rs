@@ -1,5 +1,5 @@
-//! Whether the VM is alive: the start, ALIVE and CHECK_BOOT (RUG-01, RUG-08 to RUG-12, RUG-17 to RUG-19, RUG-X04 to
-//! RUG-X07).
+//! Checks whether the VM is alive: the start, ALIVE and CHECK_BOOT (RUG-01, RUG-08 to RUG-12, RUG-17 to RUG-19,
+//! RUG-X04 to RUG-X07).
 
 use polity_sdk::cloud::router;
 use polity_sdk::prelude::*;
@@ -8,7 +8,7 @@ use crate::letters::{Action, State, Vm};
 use crate::object::Router;
 use crate::{Cx, report};
 
-/// A router that nobody has looked at, or whose status was lost: a VM that is there is taken over.
+/// Starts with a new router, or with one whose status was lost. A VM that exists is taken over.
 pub(crate) async fn start(cx: &Cx, router: &mut Router) -> Result<Next, Failure> {
     router.status.vm = probe(cx, router).await?;
     router.status.observed_generation = router.metadata.generation;
@@ -22,7 +22,7 @@ pub(crate) async fn check(cx: &Cx, router: &mut Router) -> Result<Next, Failure>
     let (edge, to) = match (router.status.action, router.status.vm) {
         (_, Vm::Gone) => ("RUG-12", State::StopVm),
         (_, Vm::Down) => ("RUG-08", State::CreateVm),
-        // The VM has been seen to boot again: as long as it does, that is all there is to do.
+        // The VM was seen to boot again. Nothing else is done until that ends.
         (_, Vm::Booting) => {
             router.put_back();
             ("RUG-X05", State::CalcAction)
@@ -51,7 +51,7 @@ pub(crate) async fn check_boot(cx: &Cx, router: &mut Router) -> Result<Next, Fai
     })
 }
 
-/// What there is to be believed of the VM.
+/// Checks the VM, and returns what the policy believes of it from now on.
 async fn probe(cx: &Cx, router: &mut Router) -> Result<Vm, Failure> {
     let believed = router.status.vm;
     let instance = match router.look(cx).await? {
@@ -68,11 +68,12 @@ async fn probe(cx: &Cx, router: &mut Router) -> Result<Vm, Failure> {
             router.status.boot_attempts = 0;
             Vm::Configured
         }
-        // What has to be plugged has to be plugged still.
+        // An answer does not show that the networks are plugged, so they still have to be.
         Vm::HotplugNeeded if answers => Vm::HotplugNeeded,
         _ if answers => Vm::Up,
         Vm::Error => Vm::Error,
-        // It was there and is silent. One that nobody can reach yet is being moved or started.
+        // The VM worked and does not answer any more. A VM that cannot be reached yet is being moved or started
+        // instead.
         Vm::Configured if instance.managed => {
             report::not_ready(cx, router, "NotAlive", "the VM does not answer any more");
             Vm::Down

@@ -1,5 +1,5 @@
-//! CREATE_VM (RUG-13 to RUG-16, RUG-X11), and a boot whose answer was lost (RUG-X13, RUG-X15, RUG-X16): that is decided
-//! before everything else, deleting or not.
+//! CREATE_VM (RUG-13 to RUG-16, RUG-X11), and boots whose answer was lost (RUG-X13, RUG-X15, RUG-X16). A boot in
+//! doubt is resolved before everything else, also while the router is being deleted.
 
 use polity_sdk::cloud::router::{BOOT, Booted, Creation, Instance, boot, delete, image, no_image};
 use polity_sdk::prelude::*;
@@ -9,7 +9,8 @@ use crate::letters::{Action, State, Vm};
 use crate::object::Router;
 use crate::{Cx, ports, report};
 
-/// What became of the boot in doubt, if there is one. Each boot counts as one attempt, here or where it was answered.
+/// Handles the outcome of the boot in doubt, if there is one. Each boot counts as one attempt, either here or where
+/// it was answered.
 pub(crate) fn resolve(cx: &Cx, router: &mut Router) -> Result<Option<Next>, Failure> {
     let Some(doubted) = cx.pending().iter().find(|act| act.operation == BOOT) else {
         return Ok(None);
@@ -25,7 +26,7 @@ pub(crate) fn resolve(cx: &Cx, router: &mut Router) -> Result<Option<Next>, Fail
             let booted: Booted = polity_sdk::decode(answer, "what a boot in doubt was answered")?;
             router.status.boot_attempts += 1;
             adopt(router, booted.id);
-            // What was plugged in is not told; what may have been is given back in the end.
+            // The answer does not say which ports were plugged in. All possible ones are given back at the end.
             router.status.ports = router.spec.ports.iter().map(|port| port.mac.clone()).collect();
             router.take(cx, "RUG-X15", State::CheckBoot)
         }
@@ -36,7 +37,7 @@ pub(crate) fn resolve(cx: &Cx, router: &mut Router) -> Result<Option<Next>, Fail
     }))
 }
 
-/// Boots a VM, unless that was tried too often, or there is one.
+/// Boots a VM, unless there were too many tries or there is a VM already.
 pub(crate) async fn create(cx: &Cx, router: &mut Router) -> Result<Next, Failure> {
     if router.status.boot_attempts >= cx.config().reboot_error_threshold {
         return Ok(give_up(cx, router));
@@ -69,20 +70,20 @@ pub(crate) async fn create(cx: &Cx, router: &mut Router) -> Result<Next, Failure
             adopt(router, booted.id);
             Ok(router.take(cx, "RUG-13", State::CheckBoot))
         }
-        // Nobody knows whether it was: that is found out before anything else. Or it was not even tried.
+        // The effect may be unknown: the next pass then resolves the boot first. Or the request was not even sent.
         Err(failure) if failure.effect == Effect::Unknown => Err(failure),
         Err(failure) if [Code::Aborted, Code::Cancelled].contains(&failure.code) => Err(failure),
         Err(failure) => Ok(failed(cx, router, "BootFailed", failure)),
     }
 }
 
-/// A VM of this id is the router's, and boots.
+/// Records that the VM with this id belongs to the router and boots.
 fn adopt(router: &mut Router, id: String) {
     router.status.instance = Some(id);
     router.status.vm = Vm::Booting;
 }
 
-/// Never a second one beside it: it is the router's, or it has to go first.
+/// Never boots a second VM beside the first: that one belongs to the router, or must be removed first.
 async fn there_is_one(cx: &Cx, router: &mut Router, instance: Instance) -> Result<Next, Failure> {
     let known = cx.object().status.instance.as_ref() == Some(&instance.id);
     let down = router.status.vm == Vm::Down;
@@ -93,7 +94,7 @@ async fn there_is_one(cx: &Cx, router: &mut Router, instance: Instance) -> Resul
     } else if down {
         cx.act(delete(&instance.id)).await.found()?;
     }
-    // One that is believed to be of use is left alone.
+    // A VM that is believed to be usable is left alone.
     Ok(match router.status.vm {
         Vm::Down => {
             router.status.boot_attempts = 0;
@@ -104,20 +105,20 @@ async fn there_is_one(cx: &Cx, router: &mut Router, instance: Instance) -> Resul
     })
 }
 
-/// No VM was made: another try, when the retry policy says.
+/// No VM was created. The retry policy decides when to try again.
 fn failed(cx: &Cx, router: &mut Router, reason: &str, failure: Failure) -> Next {
     count_failed(cx, router, reason, &failure.message);
     router.take_failed(cx, "RUG-16", State::CreateVm, failure)
 }
 
-/// A boot that made no VM counts as an attempt.
+/// Counts a boot that created no VM as an attempt.
 fn count_failed(cx: &Cx, router: &mut Router, reason: &str, message: &str) {
     router.status.boot_attempts += 1;
     router.status.vm = Vm::Down;
     report::trouble(cx, router, reason, message);
 }
 
-/// The action that came to this is over: a poll that waits must not begin anew what has failed so often.
+/// Ends the present action: a poll in the queue must not start again what failed so often.
 fn give_up(cx: &Cx, router: &mut Router) -> Next {
     router.status.vm = Vm::Error;
     router.status.last_error_time = Some(cx.now());

@@ -7,11 +7,11 @@ use crate::object::Router;
 use crate::queue::coalesce;
 use crate::{Cx, events};
 
-/// Makes one action of the queue, and goes where it is done.
+/// Makes one action of the events in the queue, and goes to the state that performs it.
 pub(crate) fn choose(cx: &Cx, router: &mut Router) -> Next {
     let status = &mut router.status;
     if status.queue.is_empty() {
-        // Nothing has happened: the pass has another reason, such as a restart.
+        // Nothing happened: the pass has another cause, such as a restart.
         return Next::settled_for(events::remaining(cx, router));
     }
     status.action = coalesce(status.action, &mut status.queue);
@@ -29,8 +29,8 @@ pub(crate) fn choose(cx: &Cx, router: &mut Router) -> Next {
     router.take(cx, edge, to)
 }
 
-/// A VM that was booted too often. A poll leaves it alone; anything else waits for the cool-down, but for a deletion,
-/// which boots nothing.
+/// Handles a VM that was booted too often. A poll does nothing. Other actions wait for the cool-down, except for a
+/// deletion, which boots nothing.
 fn given_up(cx: &Cx, router: &mut Router) -> Next {
     let action = router.status.action;
     if action == Action::Poll {
@@ -47,7 +47,7 @@ fn given_up(cx: &Cx, router: &mut Router) -> Next {
     router.take(cx, "RUG-07", State::ClearError)
 }
 
-/// Forgets the error. The machine goes on without a pause: the action stands in the queue again.
+/// Forgets the error. The machine continues without a pause: the action is in the queue again.
 pub(crate) fn clear_error(cx: &Cx, router: &mut Router) -> Next {
     router.status.boot_attempts = 0;
     router.status.vm = Vm::Down;

@@ -1,7 +1,8 @@
-//! The tables of cases, edge by edge: a router, what is true of the cloud, and what the policy does.
+//! The tables of cases, edge by edge: a router, the state of the cloud, and what the policy does.
 //!
-//! They are data. Two drivers run them and must find the same: the tests of this crate run the policy natively, those
-//! of the host as a component in the sandbox. [`each_case!`](crate::each_case) makes a test of each case.
+//! The cases are data. Two drivers run them and must get the same results: the tests of this crate run the policy
+//! natively, the tests of the host run it as a component in the sandbox. [`each_case!`](crate::each_case) makes a test
+//! of each case.
 
 pub mod booting;
 pub mod choosing;
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 
 pub use polity_sdk::test::Case;
 
-/// Makes a test of each case, which calls this function with it.
+/// Makes a test of each case. The test calls this function with the case.
 #[macro_export]
 macro_rules! each_case {
     ($driver:path) => {
@@ -46,38 +47,39 @@ pub fn all() -> Vec<(&'static str, Case)> {
     .concat()
 }
 
-/// The words of these tables.
+/// The vocabulary of these tables.
 trait Words: Sized {
     /// The status has these fields as well.
     fn with(self, fields: Value) -> Self;
-    /// The finalizer is let go of.
+    /// The finalizer is removed.
     fn released(self) -> Self;
-    /// An edge is taken to this state, which is executed at once.
+    /// The machine takes an edge to this state, which is executed at once.
     fn takes(self, id: &str, state: &str) -> Self;
-    /// An edge is taken to this state, which is executed after a second.
+    /// The machine takes an edge to this state, which is executed after a second.
     fn takes_slowly(self, id: &str, state: &str) -> Self;
-    /// An edge is taken to this state because of this failure; the retry policy says when it is executed.
+    /// The machine takes an edge to this state because of this failure. The retry policy decides when it is
+    /// executed.
     fn takes_failed(self, id: &str, state: &str, code: Code, message: &str) -> Self;
     /// The pass ends with this failure.
     fn failed(self, code: Code, message: &str) -> Self;
-    /// An edge is taken to where the machine rests until the next poll.
+    /// The machine takes an edge to the state in which it rests until the next poll.
     fn rests(self, id: &str) -> Self;
     fn writes(self, fields: Value) -> Self;
-    /// What is believed of the VM from now on, and what everybody is told of it.
+    /// What the policy believes of the VM from now on, and what it publishes of it.
     fn vm(self, letter: &str) -> Self;
-    /// The condition `Ready`, if it is another one than before.
+    /// The condition `Ready`, if it changes.
     fn says(self, ready: Value) -> Self;
     /// Why the router is not ready.
     fn explains(self, reason: &str, message: &str) -> Self;
-    /// The state could not be executed, and is executed again.
+    /// The execution of the state failed, so the state is executed again.
     fn stumbles(self, code: Code) -> Self;
-    /// Somebody deletes it.
+    /// The router is being deleted.
     fn deleting(self) -> Self;
-    /// These events wait.
+    /// These events are in the queue.
     fn queue<const N: usize>(self, queue: [&str; N]) -> Self;
-    /// Its VM is there, has booted long ago and shows its port.
+    /// The VM exists, booted long ago, and shows its port.
     fn there(self) -> Self;
-    /// Its VM is there and does not answer; it is this many seconds old.
+    /// The VM exists and does not answer. It is this many seconds old.
     fn silent(self, age: u64) -> Self;
 }
 
@@ -187,10 +189,10 @@ fn merge(target: &mut Value, fields: Value) {
     }
 }
 
-// What the cases have in common: one router, its VM, and the time of the pass.
+// What the cases share: one router, its VM, and the time of the pass.
 
 const IN_A_MINUTE: &str = "2026-01-01T00:01:00Z";
-/// When the next poll is, unless a case says otherwise.
+/// The time of the next poll, unless a case says otherwise.
 const SOON: &str = "2026-01-01T00:00:40Z";
 const EARLIER: &str = "2025-12-31T23:00:00Z";
 
@@ -209,7 +211,7 @@ fn port(network: &str, mac: &str) -> Value {
     json!({"network": network, "mac": mac})
 }
 
-/// A router's VM of this age in seconds.
+/// The VM of a router, with this age in seconds.
 fn instance(status: &str, age: u64) -> Value {
     json!({
         "id": "vm-1", "status": status, "createdAt": NOW_MS - age * 1_000, "managed": true,
@@ -234,7 +236,7 @@ fn condition(kind: &str, status: &str, reason: &str, message: &str, since: &str)
     condition
 }
 
-/// The status in the network service and the reason of `Ready` that go with a letter.
+/// The status in the network service and the reason of `Ready` for each letter.
 fn told_of(vm: &str) -> (&'static str, &'static str) {
     match vm {
         "D" => ("DOWN", "Down"),
@@ -254,7 +256,7 @@ fn ready(vm: &str) -> Value {
     condition("Ready", status, told_of(vm).1, "", NOW)
 }
 
-/// A router in this state, which does this with a VM like that.
+/// A router in this state, with this action and this VM.
 fn at(state: &str, action: &str, vm: &str) -> Case {
     let (neutron, reason) = told_of(vm);
     let status = if vm == "C" { "True" } else { "False" };
@@ -268,7 +270,7 @@ fn at(state: &str, action: &str, vm: &str) -> Case {
     router(fields)
 }
 
-/// A router with this status. The cloud knows it, and knows no VM.
+/// A router with this status. The cloud knows the router, but no VM.
 fn router(status: Value) -> Case {
     let router = json!({
         "apiVersion": "rug.polity.dev/v1alpha1", "kind": "Router",

@@ -11,7 +11,8 @@ use crate::letters::{Action, State, Vm};
 use crate::object::{Push, Router};
 use crate::{Cx, ports, report};
 
-/// Compares what is plugged in, then tells the VM what to be. That is a task, which is followed over passes.
+/// Compares the plugged ports, then sends the VM its configuration. That is a task, which the policy follows over
+/// several passes.
 pub(crate) async fn configure(cx: &Cx, router: &mut Router) -> Result<Next, Failure> {
     let instance = match router.look(cx).await? {
         Ok(instance) => instance,
@@ -45,7 +46,7 @@ pub(crate) async fn configure(cx: &Cx, router: &mut Router) -> Result<Next, Fail
             });
             Ok(Next::after(cx.config().retry_delay))
         }
-        // The cloud could not be asked to; the VM has refused nothing.
+        // The cloud could not be asked. That is no refusal of the VM.
         Err(failure) if is_transient(&failure) => Err(failure),
         Err(failure) => Ok(refused(cx, router, &before, failure)),
     }
@@ -88,7 +89,7 @@ fn configured(cx: &Cx, router: &mut Router) -> Next {
     router.take(cx, "RUG-21", State::CalcAction)
 }
 
-/// The same again, or where that was tried often enough another VM.
+/// Tries again, or replaces the VM after too many tries.
 fn refused(cx: &Cx, router: &mut Router, push: &Push, failure: Failure) -> Next {
     let failures = push.failures + 1;
     report::trouble(cx, router, "ConfigRefused", &failure.message);
@@ -103,7 +104,7 @@ fn refused(cx: &Cx, router: &mut Router, push: &Push, failure: Failure) -> Next 
     Next::failed(RetryClass::Short, failure)
 }
 
-/// The VM neither took its configuration nor refused it. It is updated anew, after a look whether it is alive.
+/// The VM neither accepted nor refused its configuration. It is configured again, after a check whether it is alive.
 fn no_verdict(cx: &Cx, router: &mut Router, failure: Failure) -> Next {
     report::trouble(cx, router, "NoVerdict", &failure.message);
     router.status.vm = Vm::Up;

@@ -1,4 +1,4 @@
-//! Somebody works on a router by hand: nothing is asked and nothing is done.
+//! Debugging: a person works on the router, so the policy makes no requests.
 
 use polity_sdk::prelude::*;
 
@@ -6,9 +6,9 @@ use crate::object::Router;
 use crate::report::DEBUGGING;
 use crate::{Cx, events};
 
-/// Whether the router is left alone: it, its namespace, or everything.
+/// Whether the policy leaves the router alone: this router, its namespace, or all routers.
 ///
-/// Requests that come meanwhile are dropped. A changed spec and a deletion are found when it is over.
+/// Requests that arrive meanwhile are dropped. A changed spec and a deletion are handled when debugging ends.
 pub(crate) fn holds(cx: &Cx, router: &mut Router) -> bool {
     let (config, spec) = (cx.config(), &router.spec);
     let namespace = router.metadata.namespace.as_deref().unwrap_or_default();

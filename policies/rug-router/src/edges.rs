@@ -6,7 +6,7 @@ use polity_sdk::prelude::*;
 use crate::config::Config;
 use crate::object::{FINALIZER, Router};
 
-/// What the policy is, needs and writes.
+/// The manifest: name, needs, writes and edges of the policy.
 pub fn manifest() -> Manifest {
     Manifest::lifecycle(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
         .governs::<Router>()
@@ -32,5 +32,5 @@ const WRITES: &str = "metadata.finalizers
     status.traffic status.trafficTime status.conditions[Ready] status.conditions[PortsPlugged]
     status.conditions[RebuildTaken] status.conditions[Debugging]";
 
-/// One edge in a line: its id, what it means, and what the host derives it from where the policy does not note it.
+/// One line for each edge: its id, its meaning, and how the host derives it if the policy does not note it.
 const EDGES: &str = include_str!("edges.tsv");

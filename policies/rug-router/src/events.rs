@@ -1,4 +1,5 @@
-//! What happened to the router, as letters in its queue: found by comparing it with what was taken note of.
+//! Finds what happened to the router, by comparing it with the recorded state, and enters it into its queue as
+//! letters.
 
 use polity_sdk::cloud::router;
 use polity_sdk::prelude::*;
@@ -10,11 +11,11 @@ use crate::{Cx, ports};
 
 const READ: &str = "request.polity.dev/read";
 const REBUILD: &str = "request.polity.dev/rebuild";
-/// The image of the next rebuild; without it, that of the spec.
+/// The image for the next rebuild; without it, the image in the spec.
 const REBUILD_IMAGE: &str = "rug.polity.dev/rebuild-image";
 
-/// Enters what is new since the last pass: U, E, R, P, D. The first C is entered by the start, and after the end
-/// nothing is.
+/// Enters what is new since the last pass: U, E, R, P, D. The start enters the first C, and after the end nothing is
+/// entered.
 pub(crate) async fn enter(cx: &Cx, router: &mut Router) {
     if router.status.machine_state == Some(State::Exit) {
         return;
@@ -29,7 +30,7 @@ pub(crate) async fn enter(cx: &Cx, router: &mut Router) {
         push(router, Action::Read);
     }
     if is_due(cx, router) {
-        // A port that has become free since is plugged in as a change of the router would be.
+        // A withheld port that became free is plugged in like a changed port.
         let freed = ports::is_one_free(cx, router).await;
         push(router, if freed { Action::Update } else { Action::Poll });
     }
@@ -43,7 +44,7 @@ pub(crate) async fn enter(cx: &Cx, router: &mut Router) {
     }
 }
 
-/// Requests that come while somebody works on the router are not carried out afterwards, when nobody expects it.
+/// Drops requests that arrive during debugging: nobody would expect them to be carried out later.
 pub(crate) fn drop_requests(router: &mut Router) {
     let (annotations, status) = (&router.metadata.annotations, &mut router.status);
     for (request, taken) in [
@@ -54,8 +55,8 @@ pub(crate) fn drop_requests(router: &mut Router) {
     }
 }
 
-/// A rebuild begins by taking a VM down that works. It is not begun without an image for the next one: the request
-/// stands, and is looked at again in the next pass.
+/// Enters a rebuild, which removes a working VM. It does not begin without an image for the next VM: the request
+/// remains, and the next pass checks it again.
 async fn enter_rebuild(cx: &Cx, router: &mut Router) {
     let Some(nonce) = news(router, REBUILD, router.status.rebuild_request.as_ref()) else {
         return;
@@ -76,20 +77,20 @@ async fn enter_rebuild(cx: &Cx, router: &mut Router) {
     push(router, Action::Rebuild);
 }
 
-/// The request's nonce, if it is not the one that was taken last.
+/// The nonce of the request, if it is not the last handled one.
 fn news(router: &Router, request: &str, taken: Option<&String>) -> Option<String> {
     let nonce = router.metadata.annotations.get(request);
     nonce.filter(|nonce| Some(*nonce) != taken).cloned()
 }
 
-/// Only a machine that rests is polled, and none that was given up.
+/// Whether a poll is due. Only a resting machine is polled, and only if its VM was not given up.
 fn is_due(cx: &Cx, router: &Router) -> bool {
     let status = &router.status;
     let resting = status.machine_state == Some(State::CalcAction) && status.queue.is_empty();
     resting && status.vm != Vm::Error && remaining(cx, router).is_zero()
 }
 
-/// How long until the next poll; never longer than the period, whatever became of the clock.
+/// The time until the next poll. It is never longer than the period, even if the clock was changed.
 pub(crate) fn remaining(cx: &Cx, router: &Router) -> Duration {
     let period = cx.config().health_check_period.into();
     match (router.status.vm, router.status.next_poll) {
@@ -98,7 +99,7 @@ pub(crate) fn remaining(cx: &Cx, router: &Router) -> Duration {
     }
 }
 
-/// An event behind an equal one changes nothing.
+/// Enters an event. An event directly after an equal one changes nothing.
 fn push(router: &mut Router, event: Action) {
     if router.status.queue.last() != Some(&event) {
         router.status.queue.push(event);

@@ -39,7 +39,7 @@ pub use queue::coalesce;
 /// A pass of this policy.
 pub type Cx = Context<Router, Config>;
 
-/// Which action next?
+/// Decides the next action for the router.
 #[polity_sdk::policy(lifecycle)]
 pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
     let mut router = cx.object_mut();
@@ -48,7 +48,7 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
             report::conclude(&cx, &mut router);
             next
         }
-        // The state is executed again: whatever it had to find out or to do, it did not.
+        // The state did not complete, so it is executed again.
         Err(failure) => {
             report::stumbled(&cx, &mut router, &failure);
             Next::failed(failure.retry_class(), failure)

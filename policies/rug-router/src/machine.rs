@@ -1,4 +1,4 @@
-//! Going from one state to the next, and what several states do.
+//! Transitions between states, and what several states do.
 
 use polity_sdk::cloud::router::{Instance, instance, resource};
 use polity_sdk::prelude::*;
@@ -8,8 +8,8 @@ use crate::letters::{Action, State, Vm};
 use crate::object::Router;
 
 impl Router {
-    /// Takes an edge. What is left behind there is forgotten; the new state is executed at once, or where the machine
-    /// yields, when there is something to do.
+    /// Takes an edge, and forgets what only the old state needed. The new state is executed at once, or, where the
+    /// machine yields, when there is something to do.
     pub(crate) fn take(&mut self, cx: &Cx, edge: &str, to: State) -> Next {
         cx.note(edge);
         let status = &mut self.status;
@@ -22,7 +22,7 @@ impl Router {
             status.plug_since = (to == State::ReplugVm).then(|| cx.now());
         }
         if to == State::CreateVm && status.action == Action::Rebuild {
-            // Nothing of the rebuild is left but to make a VM.
+            // The rebuild is complete except for the creation of a VM.
             status.action = Action::Create;
         }
         match to {
@@ -31,19 +31,19 @@ impl Router {
         }
     }
 
-    /// Takes an edge, and executes the new state after a short while.
+    /// Takes an edge. The new state is executed after a short time.
     pub(crate) fn take_slowly(&mut self, cx: &Cx, edge: &str, to: State) -> Next {
         let _ = self.take(cx, edge, to);
         Next::after(cx.config().retry_delay)
     }
 
-    /// Takes an edge because something failed. When the new state is executed, the retry policy says.
+    /// Takes an edge because of a failure. The retry policy decides when the new state is executed.
     pub(crate) fn take_failed(&mut self, cx: &Cx, edge: &str, to: State, failure: Failure) -> Next {
         let _ = self.take(cx, edge, to);
         Next::failed(RetryClass::Short, failure)
     }
 
-    /// The machine yields. With nothing in the queue, the next thing to do is to look at the router.
+    /// The machine yields. Without events in the queue, the next thing to do is the poll.
     fn rest(&mut self, cx: &Cx) -> Next {
         if !self.status.queue.is_empty() {
             return Next::after(Duration::ZERO);
@@ -53,7 +53,7 @@ impl Router {
         Next::settled_for(period)
     }
 
-    /// The action is not done with: it comes first when the machine goes on.
+    /// Puts the action back to the front of the queue, because it is not complete.
     pub(crate) fn put_back(&mut self) {
         let (action, queue) = (self.status.action, &mut self.status.queue);
         if action != Action::Delete && queue.first() != Some(&action) {
@@ -61,7 +61,7 @@ impl Router {
         }
     }
 
-    /// The router's VM, whose id is written down; otherwise the letter that says why there is none.
+    /// Looks for the router's VM and records its id. Without a usable VM it returns the letter that says why.
     pub(crate) async fn look(&mut self, cx: &Cx) -> Result<Result<Instance, Vm>, Failure> {
         let name = &self.metadata.name;
         let (resource, instance) = join!(cx.ask(resource(name)), cx.ask(instance(self.named())));

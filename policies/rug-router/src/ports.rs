@@ -1,7 +1,7 @@
-//! Which ports the router may have.
+//! Selects the ports that the router may have.
 //!
-//! A port that belongs to another router is never attached, and nothing is taken down because of it: it is left out
-//! of what is plugged in, and looked at again with each poll.
+//! A port that belongs to another router is never attached, and nothing is removed because of it. It is left out of the
+//! plugged ports, and checked again with each poll.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ use crate::Cx;
 use crate::object::Router;
 use crate::report::PORTS_PLUGGED;
 
-/// Of these ports, those that the router may plug in. The others are withheld from now on.
+/// Those of these ports that the router may plug in. The others become withheld.
 pub(crate) async fn own(cx: &Cx, router: &mut Router, ports: &[Port]) -> Result<Vec<Port>, Failure> {
     let judged = judge(cx, &router.metadata.name, ports).await?;
     withhold(cx, router, &judged.denied);
     Ok(judged.own)
 }
 
-/// Leaves these ports out, and says which and why.
+/// Withholds these ports, and reports which and why.
 pub(crate) fn withhold(cx: &Cx, router: &mut Router, denied: &[(Port, &str)]) {
     let status = &mut router.status;
     status.withheld = denied.iter().map(|(port, _)| port.mac.clone()).collect();
@@ -33,7 +33,7 @@ pub(crate) fn withhold(cx: &Cx, router: &mut Router, denied: &[(Port, &str)]) {
     conditions.set(cx.now(), PORTS_PLUGGED, ConditionStatus::False, reason, message);
 }
 
-/// Whether a port that was withheld could be plugged in now.
+/// Whether a withheld port could be plugged in now.
 pub(crate) async fn is_one_free(cx: &Cx, router: &Router) -> bool {
     let mut ports = router.spec.ports.clone();
     ports.retain(|port| router.status.withheld.contains(&port.mac));
@@ -41,14 +41,14 @@ pub(crate) async fn is_one_free(cx: &Cx, router: &Router) -> bool {
     judged.is_ok_and(|judged| !judged.own.is_empty())
 }
 
-/// The ports that are to be plugged in.
+/// The ports to plug in.
 pub(crate) fn wanted(router: &Router) -> Vec<Port> {
     let mut ports = router.spec.ports.clone();
     ports.retain(|port| !router.status.withheld.contains(&port.mac));
     ports
 }
 
-/// The MAC addresses of ports, to be compared.
+/// The MAC addresses of ports, for comparisons.
 pub(crate) fn macs(ports: &[Port]) -> BTreeSet<String> {
     ports.iter().map(|port| port.mac.clone()).collect()
 }

@@ -1,15 +1,16 @@
-//! Many events, one action (coalescing rules 0 to 6).
+//! Combines several events into one action (coalescing rules 0 to 6).
 
 use crate::letters::Action;
 
-/// Takes from the queue what the next action answers for, and says which that is.
+/// Takes the events from the queue that the next action covers, and returns that action.
 ///
-/// Events that the chosen action deals with as well are dropped; the first that it does not deal with stays.
+/// Events that the chosen action covers are dropped. The first event that it does not cover stays, with all later ones.
 pub fn coalesce(mut action: Action, queue: &mut Vec<Action>) -> Action {
     use Action::{Create, Delete, Poll, Rebuild, Update};
     while let Some(head) = queue.first().copied() {
         if queue.contains(&Delete) {
-            // Nothing before it matters any more, and nothing after it. It stays: there is no way back.
+            // A deletion makes all other events meaningless. It stays in the queue, because a deletion cannot be
+            // undone.
             return Delete;
         }
         match (action, head) {

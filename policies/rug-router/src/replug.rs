@@ -9,10 +9,10 @@ use crate::letters::{State, Vm};
 use crate::object::Router;
 use crate::{Cx, ports, report};
 
-/// Plugs networks in and out while the VM runs, and waits until the VM shows it.
+/// Plugs networks in and out while the VM runs, and waits until the VM shows them.
 ///
-/// That begins in a pass of its own, which acts not at all: after a crash in the middle of it, what is half plugged
-/// must not be taken for a VM that the cloud knows wrongly.
+/// The first pass of it makes no act, it only records the change. Otherwise, after a crash in the middle, a VM with half
+/// of its ports would look like a VM that the cloud knows wrongly.
 pub(crate) async fn replug(cx: &Cx, router: &mut Router) -> Result<Next, Failure> {
     let id = router.status.instance.clone().unwrap_or_default();
     let (instance, interfaces) = join!(cx.ask(instance(router.named())), cx.ask(interfaces(&id)));
@@ -45,7 +45,7 @@ pub(crate) async fn replug(cx: &Cx, router: &mut Router) -> Result<Next, Failure
     Ok(router.take(cx, "RUG-24", State::Config))
 }
 
-/// The VM does not show it yet. It is given some time.
+/// Waits for a VM that does not show its networks yet.
 fn wait(cx: &Cx, router: &mut Router, why: &str) -> Next {
     let timeout = cx.config().hotplug_timeout;
     let since = router.status.plug_since.unwrap_or(cx.now());
@@ -56,7 +56,7 @@ fn wait(cx: &Cx, router: &mut Router, why: &str) -> Next {
     router.take_slowly(cx, "RUG-X14", State::ReplugVm)
 }
 
-/// It cannot be plugged: it has to be made anew.
+/// Gives up plugging: the VM must be replaced.
 fn restart(cx: &Cx, router: &mut Router, message: &str) -> Next {
     report::trouble(cx, router, "ReplugFailed", message);
     router.status.vm = Vm::RestartNeeded;

@@ -1,4 +1,4 @@
-//! What people and the network service are told.
+//! Reports the state to people and to the network service.
 
 use polity_sdk::prelude::*;
 
@@ -8,29 +8,30 @@ use crate::object::{NeutronStatus, Router};
 
 /// The condition: the VM is alive and configured.
 const READY: &str = "Ready";
-/// The reason of what could not be looked at or done in a pass.
+/// The reason when a pass could not read or do something.
 pub(crate) const LOOK_FAILED: &str = "LookFailed";
-/// The condition, only where it is false: a port is not the router's to have.
+/// The condition, present only while false: a port does not belong to the router.
 pub(crate) const PORTS_PLUGGED: &str = "PortsPlugged";
-/// The condition, only where it is false: a rebuild cannot begin.
+/// The condition, present only while false: a rebuild cannot begin.
 pub(crate) const REBUILD_TAKEN: &str = "RebuildTaken";
-/// The condition, only where it is true: the router is left alone.
+/// The condition, present only while true: the router is left alone.
 pub(crate) const DEBUGGING: &str = "Debugging";
 
-/// Why the router is not ready: more than the letter of its VM can say.
+/// Reports why the router is not ready, if the letter of its VM does not say enough.
 pub(crate) fn not_ready(cx: &Cx, router: &mut Router, reason: &str, message: impl Into<String>) {
     router.status.told = true;
     let conditions = &mut router.status.conditions;
     conditions.set(cx.now(), READY, ConditionStatus::False, reason, message);
 }
 
-/// The same, of something that went wrong.
+/// Reports the same for an error, with a warning Event.
 pub(crate) fn trouble(cx: &Cx, router: &mut Router, reason: &str, message: &str) {
     cx.event(EventType::Warning, reason, message);
     not_ready(cx, router, reason, message);
 }
 
-/// The state could not be executed. While that goes on nothing more is written, whatever the messages say.
+/// Reports that the state could not be executed. While that continues nothing more is written, even if the messages
+/// differ.
 pub(crate) fn stumbled(cx: &Cx, router: &mut Router, failure: &Failure) {
     let message = format!("{}: {}", failure.code.as_str(), failure.message);
     let (conditions, is) = (&mut router.status.conditions, ConditionStatus::Unknown);
@@ -39,7 +40,7 @@ pub(crate) fn stumbled(cx: &Cx, router: &mut Router, failure: &Failure) {
     }
 }
 
-/// Writes down what is believed, for everybody.
+/// Publishes what the policy believes of the VM.
 pub(crate) fn conclude(cx: &Cx, router: &mut Router) {
     let status = &mut router.status;
     let Some(state) = status.machine_state else { return };
@@ -52,7 +53,7 @@ pub(crate) fn conclude(cx: &Cx, router: &mut Router) {
     let lost = matches!(status.vm, Vm::Down | Vm::RestartNeeded | Vm::Error);
     let says_why = |ready: &Condition| ready.status == ConditionStatus::False && !ready.message.is_empty();
     let explained = status.conditions.get(READY).is_some_and(says_why);
-    // What made it so is said already, now or before.
+    // The reason was already reported, in this pass or before.
     if std::mem::take(&mut status.told) || (lost && explained) {
         return;
     }

@@ -8,8 +8,8 @@ use crate::Cx;
 use crate::letters::{Action, State};
 use crate::object::Router;
 
-/// Reads how much traffic there was, and writes it down. A VM that does not say is not asked for ever: its life
-/// matters more.
+/// Reads the traffic of the VM and records it. If the VM does not report it, the policy goes on instead of asking for
+/// ever: the life of the VM matters more.
 pub(crate) async fn read(cx: &Cx, router: &mut Router) -> Result<Next, Failure> {
     let id = router.status.instance.clone().unwrap_or_default();
     let edge = match cx.ask(stats(&id)).await {

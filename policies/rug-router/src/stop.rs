@@ -7,12 +7,12 @@ use crate::letters::{Action, State, Vm};
 use crate::object::{FINALIZER, Router};
 use crate::{Cx, report};
 
-/// STOP_VM: to make another VM, or none any more.
+/// STOP_VM: removes the VM, before another one is created or the router ends.
 pub(crate) async fn stop(cx: &Cx, router: &mut Router) -> Result<Next, Failure> {
     end(cx, router, State::StopVm, ["RUG-X10", "RUG-31", "RUG-30"]).await
 }
 
-/// REBUILD_VM: to make another VM, whatever this one is like.
+/// REBUILD_VM: removes the VM in any state, before another one is created.
 pub(crate) async fn rebuild(cx: &Cx, router: &mut Router) -> Result<Next, Failure> {
     if cx.ask(resource(&router.metadata.name)).await.found()?.is_none() {
         router.status.vm = Vm::Gone;
@@ -21,7 +21,8 @@ pub(crate) async fn rebuild(cx: &Cx, router: &mut Router) -> Result<Next, Failur
     end(cx, router, State::RebuildVm, ["RUG-28", "RUG-X09", "RUG-29"]).await
 }
 
-/// The edges are those of a VM that is not gone yet, of a router that ends with it, and of another VM.
+/// Removes the VM. The three edges are for a VM that still exists, for a router that ends with it, and for another
+/// VM.
 async fn end(cx: &Cx, router: &mut Router, here: State, edges: [&str; 3]) -> Result<Next, Failure> {
     let [again, exit, create] = edges;
     match take_down(cx, router).await? {
@@ -42,15 +43,15 @@ async fn end(cx: &Cx, router: &mut Router, here: State, edges: [&str; 3]) -> Res
     })
 }
 
-/// EXIT: there is nothing left. What comes later changes nothing.
+/// EXIT: nothing is left to do, and later events change nothing.
 pub(crate) fn exit(cx: &Cx, router: &mut Router) -> Next {
     cx.note("RUG-X12");
     router.metadata.remove_finalizer(FINALIZER);
     Next::settled()
 }
 
-/// Gives the ports back and removes the VM: whether it is gone, or what the cloud did not do. Whoever is let go of before
-/// that is never found again.
+/// Gives the ports back and removes the VM. Returns whether the VM is gone, or the failure of the cloud. The ports
+/// come first, because they cannot be found without the VM.
 async fn take_down(cx: &Cx, router: &mut Router) -> Result<Result<bool, Failure>, Failure> {
     let vm = cx.ask(instance(router.named())).await.found()?;
     let leaving = vm.as_ref().is_some_and(Instance::is_leaving);
@@ -64,7 +65,7 @@ async fn take_down(cx: &Cx, router: &mut Router) -> Result<Result<bool, Failure>
         router.status.instance = None;
         return Ok(Ok(true));
     };
-    // Under whichever name it was found: from now on it is looked for by its id.
+    // The VM may have been found by its name. From now on the policy looks for its id.
     router.status.instance = Some(vm.id.clone());
     if leaving {
         return Ok(Ok(false));

@@ -5,12 +5,12 @@ use serde_json::json;
 
 use super::*;
 
-/// A machine that was not made yet.
+/// A machine that was not created yet.
 fn fresh() -> Case {
     machine(json!({}))
 }
 
-/// A machine whose ids are written, and that has no phase.
+/// A machine whose ids are written and that has no phase.
 fn made() -> Case {
     linked("Pending").edited(|object| {
         object["status"] = json!({"providerID": "vm-1"});
@@ -53,7 +53,7 @@ fn refused(code: Code) -> Case {
         ))
 }
 
-/// A driver that fails with this code when it is asked for the VM.
+/// A driver that fails with this code when the policy asks for the VM.
 fn unanswered(code: Code, class: RetryClass) -> Case {
     fresh()
         .fails("machine.status", code)
@@ -193,7 +193,7 @@ mcm_c06_a_node_that_joined_at_once_is_its_own:
         .patch(json!({"metadata": ids(), "status": and(token(), json!({"providerID": "vm-1"}))}))
         .waits(RetryClass::Short);
 
-// Every row of the table of codes.
+// Every row of the table of codes:
 mcm_c07_cancelled: refused(Code::Cancelled).fails_with(RetryClass::Medium, Code::Cancelled, "no");
 mcm_c07_unknown: refused(Code::Unknown).fails_with(RetryClass::Short, Code::Unknown, "no");
 mcm_c07_invalid_argument: refused(Code::InvalidArgument).fails_with(RetryClass::Medium, Code::InvalidArgument, "no");
@@ -436,7 +436,7 @@ mcm_c15_a_creation_that_was_not_performed_is_made_as_usual:
         .waits(RetryClass::Short);
 }
 
-/// A Pending machine whose driver does not say the node's name.
+/// A Pending machine whose driver does not report the node's name.
 fn nameless() -> Case {
     made().edited(|object| {
         object["metadata"]["labels"] = json!({"name": "workers"});

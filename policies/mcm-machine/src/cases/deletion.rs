@@ -1,4 +1,4 @@
-//! The deletion flow but for the drain: MCM-D01 to MCM-D28, MCM-X01 to MCM-X03, MCM-X20 to MCM-X50.
+//! The deletion flow without the drain: MCM-D01 to MCM-D28, MCM-X01 to MCM-X03, MCM-X20 to MCM-X50.
 
 use polity_sdk::{Code, Next, RetryClass};
 use serde_json::json;
@@ -15,12 +15,12 @@ fn next(description: &str, step: &str) -> Value {
     operation(json!({"description": description, "nextOp": step}))
 }
 
-/// What is written after a failure.
+/// The status after a failure.
 fn wrong(code: Code) -> Value {
     operation(json!({"description": "no", "state": "Failed", "errorCode": code.as_str()}))
 }
 
-/// The driver fails with this code when it is asked for the VM.
+/// The driver fails with this code when the policy asks for the VM.
 fn unanswered(code: Code) -> Case {
     deleting("GetVMStatus").fails("machine.status", code)
 }
@@ -41,7 +41,7 @@ fn other(code: Code) -> Case {
         .fails_with(RetryClass::Medium, code, "no")
 }
 
-/// The driver fails with this code to delete the VM.
+/// The driver fails with this code when the policy deletes the VM.
 fn undeleted(code: Code, edge: &str, class: RetryClass) -> Case {
     deleting("InitiateVMDeletion")
         .fails("machine.delete", code)
@@ -138,7 +138,7 @@ mcm_d18_is_a_failure_where_the_binding_says_so:
             "the driver's answer does not decode: invalid type: integer `5`, expected a string",
         );
 
-// Every row of the table of codes.
+// Every row of the table of codes:
 mcm_d20_unimplemented:
     unanswered(Code::Unimplemented)
         .notes(&asked("D15 D16 D17 D20 D24 D26"))
@@ -150,7 +150,7 @@ mcm_d21_deadline_exceeded: again(Code::DeadlineExceeded);
 mcm_d21_aborted: again(Code::Aborted);
 mcm_d21_unavailable: again(Code::Unavailable);
 
-// f-6: the drawing goes on with the Node; what the VM left behind stays.
+// f-6: the drawing continues with the Node, and what the VM left behind remains.
 mcm_d22_not_found:
     unanswered(Code::NotFound)
         .notes(&asked("D15 D16 D17 D22 D25 D26"))

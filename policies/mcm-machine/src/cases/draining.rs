@@ -11,7 +11,7 @@ fn notes(edges: &str) -> String {
     format!("{FLOW} {edges} R18")
 }
 
-/// The node, cordoned and told that it ends.
+/// The node, cordoned and marked as ending.
 fn ending(ready: &str) -> Value {
     let mut node = node(ready);
     node["spec"]["unschedulable"] = true.into();
@@ -21,7 +21,7 @@ fn ending(ready: &str) -> Value {
     node
 }
 
-/// A machine that is drained, and whose node knows.
+/// A machine that is being drained and whose node is marked as ending.
 fn draining() -> Case {
     deleting("InitiateDrain").exists(ending("True"))
 }
@@ -173,7 +173,7 @@ mcm_x11_five_minutes_are_not_too_long:
         .status(drained("InitiateVMDeletion"))
         .waits(RetryClass::Short);
 
-// f-13: a forced deletion does not skip the drain, as the FAQ says: it forces it.
+// f-13: a forced deletion forces the drain. It does not skip the drain, as the FAQ says.
 mcm_x12_the_label_forces_the_drain:
     forced(draining()).exists(pod())
         .acts(["delete Pod web"])

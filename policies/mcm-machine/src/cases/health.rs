@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 
 const FLOW: &str = "R02 R03 R06 R09 R11 R13";
-/// The health was clean and the node is in order.
+/// The notes of a pass that finds the node healthy and everything in order.
 const CLEAN: &str = "R15 S08 R16 R21";
 
 fn conditions(all: &[(&str, &str)]) -> Value {
@@ -316,7 +316,7 @@ mcm_h14_a_machine_without_a_health_timeout_stays_unknown:
         .waits(RetryClass::Long);
 }
 
-/// From Create and Processing.
+/// The status of an Unknown machine whose last operation is its creation.
 fn unknown_from_create(why: &str) -> Value {
     let mut status = unknown(why);
     status["lastOperation"]

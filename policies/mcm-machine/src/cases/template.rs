@@ -12,7 +12,7 @@ fn templated(template: Value) -> Case {
     known("Running", "True").edited(|object| object["spec"]["nodeTemplate"] = template)
 }
 
-/// A node with these labels and annotations, on which this was applied last.
+/// A node with these labels and annotations, and with this last applied template.
 fn node_with(labels: Value, applied: &str) -> Value {
     let mut node = node("True");
     node["metadata"]["labels"] = labels;
@@ -33,7 +33,7 @@ fn changed(case: Case, edges: &str, by: &Value) -> Case {
         .waits(RetryClass::Short)
 }
 
-/// Asks for a Node with its labels fail, others do not.
+/// Questions for a Node with its labels fail, all others are answered.
 fn without_labels(request: &Request) -> Option<Result<Value, Failure>> {
     let with_labels = match request {
         Request::Ask(ask) => match &ask.question {

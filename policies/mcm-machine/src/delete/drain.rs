@@ -13,9 +13,9 @@ use crate::{Cx, notes};
 
 /// The condition of the machine: its node is drained.
 const DRAINED: &str = "Drained";
-/// The condition of the node: its machine is being taken down.
+/// The condition of the node: its machine is being deleted.
 const TERMINATING: &str = "Terminating";
-/// For how long a node must have been unhealthy before its kubelet is not waited for.
+/// After this time of bad health the policy no longer waits for the kubelet of a node.
 const UNHEALTHY_FOR: Duration = Duration::from_secs(5 * 60);
 
 /// One pass of the drain.
@@ -65,8 +65,8 @@ pub(super) async fn drain(cx: &Cx, machine: &mut Machine) -> Next {
     conclude(cx, machine, progress, force)
 }
 
-/// Whether the pods have had their chance: by the label, by the time since the deletion was asked for, or because a
-/// disruption budget refused one of them too often. A drain that was forced once stays so.
+/// Whether the drain must be forced: because of the label, the time since the deletion was requested, or too many
+/// refusals of a disruption budget. A forced drain stays forced.
 fn must_force(cx: &Cx, machine: &Machine) -> bool {
     let since = machine.metadata.deletion_timestamp.unwrap_or(cx.now());
     let drain = machine.status.drain.as_ref();
@@ -76,7 +76,7 @@ fn must_force(cx: &Cx, machine: &Machine) -> bool {
         || drain.is_some_and(|drain| drain.forced_since.is_some() || drain.is_exhausted(retries))
 }
 
-/// Tells the node that it ends, then drains it.
+/// Marks the node as ending, then drains it.
 async fn advance(
     cx: &Cx,
     machine: &Machine,
@@ -101,7 +101,7 @@ fn conclude(cx: &Cx, machine: &mut Machine, progress: Result<Progress, Failure>,
             cx.note("MCM-X13");
             done(cx, machine, force, "Drained", "")
         }
-        // A conflict says nothing about the pods: somebody else wrote to the node.
+        // A conflict says nothing about the pods: another writer changed the node.
         Err(failure) if failure.code == Code::Aborted => failed(cx, machine, failure),
         Ok(Progress::Failed(failure)) | Err(failure) if force => {
             cx.note("MCM-X14");
@@ -144,7 +144,7 @@ fn done(cx: &Cx, machine: &mut Machine, force: bool, reason: &str, message: &str
     go_on(cx, machine, next, "the node is drained")
 }
 
-/// The drain did not work in this pass, and is not forced.
+/// Records that the drain failed in this pass. It is not forced.
 fn failed(cx: &Cx, machine: &mut Machine, failure: Failure) -> Next {
     cx.note("MCM-X15");
     not_yet(cx, machine, "DrainFailed", &failure.message);
@@ -152,7 +152,8 @@ fn failed(cx: &Cx, machine: &mut Machine, failure: Failure) -> Next {
     stay(cx, machine, NextOp::InitiateDrain, wait, failure)
 }
 
-/// After a forced drain: no kubelet may be left to detach the volumes, so their attachments are deleted.
+/// After a forced drain: the kubelet may not be able to detach the volumes any more, so their attachments are
+/// deleted.
 pub(super) async fn detach(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
     let left = match node::find(cx, machine, node::ALL).await? {
         Search::Ours(node) => detach_volumes(cx, &node).await?,

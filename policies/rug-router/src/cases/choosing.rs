@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The machine rests, and this event comes.
+/// The machine rests, and this event arrives.
 fn resting(event: &str, vm: &str) -> Case {
     at("CALC_ACTION", "P", vm).queue([event])
 }

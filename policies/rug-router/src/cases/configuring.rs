@@ -6,7 +6,7 @@ fn configuring(action: &str) -> Case {
     at("CONFIG", action, "U").there()
 }
 
-/// The configuration was submitted this many seconds ago, and the VM has refused it this many times before.
+/// A configuration that was submitted this many seconds ago, after this many refusals of the VM.
 fn pushed(action: &str, ago: u64, failures: u32, task: Value) -> Case {
     let mut push = json!({"task": "task-1", "since": Time::from_unix_ms(NOW_MS - ago * 1_000)});
     if failures > 0 {

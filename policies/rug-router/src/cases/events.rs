@@ -1,4 +1,4 @@
-//! What happened to a router, as letters in its queue.
+//! Cases of events: what happened to a router, as letters in its queue.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn annotated(annotations: Value) -> Case {
     resting().edited(|object| object["metadata"]["annotations"] = annotations)
 }
 
-/// The condition of a router that works, and another one.
+/// A working router with its condition, and another condition.
 fn with_condition(case: Case, other: Value) -> Case {
     case.writes(json!({"conditions": [condition("Ready", "True", "Configured", "", EARLIER), other]}))
 }

@@ -5,7 +5,7 @@ use super::*;
 const ATTACH: &str = r#"port.attach {"id":"vm-1","network":"net-2","mac":"fa:16:3e:00:00:02"}"#;
 const DETACH: &str = r#"port.detach {"id":"vm-1","network":"net-1","mac":"fa:16:3e:00:00:01"}"#;
 
-/// A router that wants a second network; plugging began this many seconds ago.
+/// A router that needs a second network. Plugging began this many seconds ago.
 fn replugging(ago: u64) -> Case {
     at("REPLUG_VM", "U", "H")
         .there()
@@ -13,7 +13,7 @@ fn replugging(ago: u64) -> Case {
         .with(json!({"plugSince": Time::from_unix_ms(NOW_MS - ago * 1_000), "ports": [MAC]}))
 }
 
-/// The same, past its first pass.
+/// The same router after its first pass of plugging.
 fn plugging(ago: u64) -> Case {
     replugging(ago).with(json!({"plugging": true}))
 }

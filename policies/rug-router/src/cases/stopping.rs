@@ -2,12 +2,12 @@
 
 use super::*;
 
-/// A router that is being stopped.
+/// A router whose VM is being stopped.
 fn stopping(state: &str, action: &str, vm: &str) -> Case {
     at(state, action, vm).with(json!({"conditions": [condition("Ready", "False", "Stopping", "", EARLIER)]}))
 }
 
-/// The VM goes as soon as it is told to.
+/// The VM is removed at once.
 fn goes(case: Case) -> Case {
     case.there()
         .answers("router.delete ", json!({}))
@@ -15,7 +15,7 @@ fn goes(case: Case) -> Case {
         .lacks(r#"router.get {"name":"r-1","id":"vm-1"} (round 1)"#)
 }
 
-/// The VM takes its time to go.
+/// The VM is removed only after a while.
 fn lingers(case: Case) -> Case {
     case.there()
         .answers("router.delete ", json!({}))
