@@ -27,7 +27,7 @@ pub struct PassRecord {
     pub uid: String,
     /// When it started.
     pub started: Now,
-    /// How long its key was queued before.
+    /// How long the key was queued before the pass.
     #[serde(default, with = "as_millis")]
     pub queued: Duration,
     /// When it ended.

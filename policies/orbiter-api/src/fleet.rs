@@ -1,4 +1,4 @@
-//! What there is: pools, machines and their nodes (ORB-01, ORB-02).
+//! The fleet: pools, machines and their nodes (ORB-01, ORB-02).
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use polity_sdk::kube::node::Node;
 
 use crate::{Because, Cx, MachineStatus, NodeMetadata, ORB, Orb, Stop, TaskKind, nodes};
 
-/// What is read of a node.
+/// The fields of a node that are read.
 pub const PARTS: &[&str] = &[
     "metadata.labels",
     "metadata.annotations",
@@ -18,14 +18,14 @@ pub const PARTS: &[&str] = &[
     "status.volumesAttached",
 ];
 
-/// All machines, the control plane first, then by pool and number; and Nodes of this Orb that have none.
+/// All machines, the control plane first, then by pool and number; and Nodes of this Orb that have no machine.
 #[derive(Clone, Debug, Default)]
 pub struct Fleet {
     /// The machines.
     pub members: Vec<Member>,
     /// Nodes of this Orb that have no machine.
     pub orphans: Vec<Node>,
-    /// The names of Nodes that are somebody else's.
+    /// The names of Nodes that belong to another owner.
     pub foreign: Vec<String>,
 }
 
@@ -34,18 +34,18 @@ pub struct Fleet {
 pub struct Member {
     /// The machine, as its provider shows it.
     pub machine: Machine,
-    /// The number in its name.
+    /// The number in the name of the machine.
     pub number: Option<u32>,
-    /// Its Node; none before it has joined.
+    /// The Node of the machine; `None` before it has joined.
     pub node: Option<Node>,
-    /// What orbiter and the agent have said to each other.
+    /// The annotations by which orbiter and the agent communicate.
     pub metadata: NodeMetadata,
-    /// No version is changed on it.
+    /// Whether no version may be changed on this machine.
     pub updates_disabled: bool,
 }
 
 impl Fleet {
-    /// Makes sure of the infrastructure, and looks at everything.
+    /// Creates missing infrastructure, and reads the fleet.
     pub async fn look(cx: &Cx, orb: &mut Orb) -> Result<Fleet, Stop> {
         infrastructure(cx, orb).await?;
         let (machines, nodes) = nodes::look(cx, orb).await?;
@@ -59,7 +59,7 @@ impl Fleet {
     }
 }
 
-/// Asks first, and acts only where something is missing.
+/// Asks for the infrastructure, and acts only if something is missing.
 async fn infrastructure(cx: &Cx, orb: &mut Orb) -> Result<(), Stop> {
     const FAILED: &str = "InfrastructureFailed";
     let mut there = cx.ask(pool::list()).await.because(FAILED)?;
@@ -89,7 +89,7 @@ async fn infrastructure(cx: &Cx, orb: &mut Orb) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Brings machines and nodes together. A Node is a machine's only if it names that machine.
+/// Matches machines and nodes. A Node belongs to a machine only if it names that machine.
 fn muster(orb: &Orb, machines: Vec<Machine>, nodes: Vec<Node>) -> Result<Fleet, Stop> {
     let mut fleet = Fleet::default();
     let mut nodes = Unclaimed::of(nodes);
@@ -131,12 +131,12 @@ fn muster(orb: &Orb, machines: Vec<Machine>, nodes: Vec<Node>) -> Result<Fleet, 
     Ok(fleet)
 }
 
-/// Nodes of which no machine is known yet.
+/// Nodes without a known machine.
 struct Unclaimed {
     nodes: Vec<Option<Node>>,
-    /// Where those stand that name their machine.
+    /// The positions of the Nodes that name their machine.
     by_machine: BTreeMap<String, usize>,
-    /// And those that do not, by their own names.
+    /// The positions of the other Nodes, by their own names.
     by_name: BTreeMap<String, usize>,
 }
 
@@ -156,20 +156,20 @@ impl Unclaimed {
         }
     }
 
-    /// The Node of a machine.
+    /// Takes the Node of a machine.
     fn claim(&mut self, machine: &Machine) -> Option<Node> {
         let by_machine = self.by_machine.get(&machine.provider_id);
         let at = by_machine.or_else(|| self.by_name.get(&machine.node_name))?;
         self.nodes[*at].take()
     }
 
-    /// Those that no machine has claimed.
+    /// The Nodes that no machine has claimed.
     fn rest(self) -> impl Iterator<Item = Node> {
         self.nodes.into_iter().flatten()
     }
 }
 
-/// What orbiter and the agent have said to each other.
+/// Reads the annotations by which orbiter and the agent communicate.
 pub fn read(node: &Node) -> NodeMetadata {
     NodeMetadata::read(&node.metadata.annotations)
 }
@@ -182,14 +182,14 @@ impl Fleet {
             .filter(move |member| member.machine.pool == pool)
     }
 
-    /// How many nodes have joined.
+    /// The number of nodes that have joined.
     pub fn nodes(&self) -> usize {
         self.members.iter().filter(|member| member.node.is_some()).count()
     }
 }
 
 impl Member {
-    /// The control plane comes first, then each pool by number; what has no number of ours comes last.
+    /// The order: the control plane first, then each pool by number. Machines without a valid number come last.
     fn rank(&self) -> (Tier, &str, bool, Option<u32>, &str) {
         let machine = &self.machine;
         (
@@ -207,12 +207,12 @@ impl Member {
         (name.clone(), status)
     }
 
-    /// Whether it is a node that runs the control plane.
+    /// Whether the member is a node of the control plane.
     pub fn is_control_plane(&self) -> bool {
         self.machine.tier == Tier::ControlPlane && self.node.is_some()
     }
 
-    /// Whether its agent has prepared it.
+    /// Whether the agent has prepared the machine.
     pub fn is_initialized(&self) -> bool {
         self.machine.agent == Agent::Initialized
     }

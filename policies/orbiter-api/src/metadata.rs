@@ -1,4 +1,4 @@
-//! What orbiter and a node agent tell each other, as annotations of the agent's Node. Nothing else passes between them.
+//! The annotations of a Node by which orbiter and the node agent communicate. They communicate in no other way.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use crate::is_package;
 
 /// Written by orbiter: `true` while the agent may change its machine.
 pub const CHANGES_ALLOWED: &str = "alpha.node.caos.ch/changes-allowed";
-/// Written by the agent: `false` from before its first change until after the last one, and its reboot.
+/// Written by the agent: `false` from before its first change until after its last change and the reboot.
 pub const READY: &str = "alpha.node.caos.ch/ready";
-/// The condition in which an agent tells people how it fares. Orbiter does not read it.
+/// The condition with which an agent reports its state to people. Orbiter does not read it.
 pub const PACKAGES_ENSURED: &str = "PackagesEnsured";
 
 const PREFIX: &str = "alpha.";
@@ -20,31 +20,31 @@ const CURRENT: &str = ".caos.ch/current-version";
 /// Versions by package.
 pub type Versions = BTreeMap<String, String>;
 
-/// The annotation in which orbiter writes what is wanted of a package.
+/// The annotation with the version of a package that orbiter wants.
 pub fn desired_version(package: &str) -> String {
     format!("{PREFIX}{package}{DESIRED}")
 }
 
-/// The annotation in which the agent writes what it has measured of a package.
+/// The annotation with the version of a package that the agent measured.
 pub fn current_version(package: &str) -> String {
     format!("{PREFIX}{package}{CURRENT}")
 }
 
-/// The annotations of a Node that are meant for orbiter and the agent.
+/// The annotations of a Node for orbiter and the agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeMetadata {
-    /// The agent may change its machine. Whatever is not `true` means that it may not.
+    /// Whether the agent may change its machine. Every value except `true` means no.
     pub changes_allowed: bool,
-    /// None until the agent has written anything; whatever is not `true` means that it is not.
+    /// Whether the agent is done; `None` until it has written anything. Every value except `true` means no.
     pub ready: Option<bool>,
-    /// What is wanted.
+    /// The wanted versions.
     pub desired: Versions,
-    /// What was measured.
+    /// The measured versions.
     pub current: Versions,
 }
 
 impl NodeMetadata {
-    /// As the annotations say.
+    /// Reads the annotations.
     pub fn read(annotations: &BTreeMap<String, String>) -> Self {
         let mut metadata = NodeMetadata {
             changes_allowed: annotations.get(CHANGES_ALLOWED).is_some_and(|it| it == "true"),
@@ -67,12 +67,12 @@ impl NodeMetadata {
         metadata
     }
 
-    /// Whether everything that is needed is wanted.
+    /// Whether the Node wants all needed versions.
     pub fn wants(&self, needed: &Versions) -> bool {
         has(&self.desired, needed)
     }
 
-    /// Whether everything that is wanted, of what is needed, was measured.
+    /// Whether the wanted versions of all needed packages were measured.
     pub fn is_current(&self, needed: &Versions) -> bool {
         needed
             .keys()
@@ -80,7 +80,7 @@ impl NodeMetadata {
     }
 }
 
-/// Whether these versions are among those.
+/// Whether `versions` contains `these`.
 fn has(versions: &Versions, these: &Versions) -> bool {
     these
         .iter()
@@ -88,7 +88,7 @@ fn has(versions: &Versions, these: &Versions) -> bool {
 }
 
 impl NodeMetadata {
-    /// The annotations that make a Node want exactly these versions, where it does not.
+    /// The annotations that change the wanted versions to exactly these; empty if nothing changes.
     pub fn want(&self, needed: &Versions) -> Map<String, Value> {
         let gone = self
             .desired

@@ -1,8 +1,8 @@
-//! What is read of the Nodes. An answer holds a MiB at most, so only a small fleet is read whole and at once.
+//! Reads the Nodes. An answer has at most one MiB, so only a small fleet is read completely and at once.
 //!
-//! Of a large one every Node is read by name and machine alone, which says who is there. What the agents and orbiter
-//! have told each other comes in pages, by a label that each node joins with. Everything else is read of the one node
-//! that it is about.
+//! For a large fleet, the first read contains only the name and the machine of every Node, which shows which Nodes exist.
+//! The annotations of orbiter and the agents come in pages, by a label that each node gets when it joins. All other
+//! fields are read of a single node when a decision needs them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,29 +13,29 @@ use polity_sdk::prelude::*;
 use crate::fleet::PARTS;
 use crate::{AT_ONCE, Because, Cx, ORB, Orb, PAGE, POOL, Stop};
 
-/// Machines of a fleet that is read at once: a Node takes some 4 KB.
+/// The most machines of a fleet that is read at once. A Node takes about 4 KB.
 const SMALL: usize = 200;
-/// Machines of a pool whose Nodes are one page: of each, some 1 KB is read.
+/// The machines of a pool whose Nodes form a page. About 1 KB is read of each.
 const PAGE_SIZE: u32 = 200;
-/// What tells whose Node it is.
+/// The field that names the machine of a Node.
 const WHOSE: &[&str] = &["spec.providerID"];
-/// What a page shows.
+/// The fields in a page.
 const TOLD: &[&str] = &["metadata.annotations", "spec.unschedulable", "spec.taints"];
-/// What is read of a Node that belongs to no machine.
+/// The fields that are read of a Node without a machine.
 const LEFT: &[&str] = &["metadata.labels", "status.conditions"];
 
-/// The page of a machine's Node, by the number in the machine's name.
+/// The page of a machine's Node, from the number in the machine's name.
 pub fn page(number: u32) -> String {
     (number / PAGE_SIZE).to_string()
 }
 
-/// Whether the fleet is read in pages. The pass before has counted it.
+/// Whether the fleet is read in pages. The previous pass has counted it.
 pub(crate) fn is_large(orb: &Orb) -> bool {
     let wanted: usize = orb.pools().map(|(_, pool)| pool.nodes as usize).sum();
     wanted.max(orb.status.machines.len()) > SMALL
 }
 
-/// All machines, and all Nodes. What could not be looked at is never taken for missing.
+/// Reads all machines and all Nodes. After a failed read, nothing is taken for missing.
 pub(crate) async fn look(cx: &Cx, orb: &Orb) -> Result<(Vec<Machine>, Vec<Node>), Stop> {
     let large = is_large(orb);
     let nodes = cluster::objects::<Node>().keep(if large { WHOSE } else { PARTS });
@@ -53,7 +53,7 @@ pub(crate) async fn look(cx: &Cx, orb: &Orb) -> Result<(Vec<Machine>, Vec<Node>)
     }
 }
 
-/// A node with all that is read of one.
+/// A node with all fields that are ever read.
 pub async fn whole(cx: &Cx, orb: &Orb, node: &Node) -> Result<Option<Node>, Stop> {
     if !is_large(orb) {
         return Ok(Some(node.clone()));
@@ -63,7 +63,7 @@ pub async fn whole(cx: &Cx, orb: &Orb, node: &Node) -> Result<Option<Node>, Stop
     Ok(found.filter(|found| found.metadata.uid == node.metadata.uid))
 }
 
-/// Adds what decisions need of each Node: of those that have a machine what was told, of the others whose they are.
+/// Adds what decisions need of each Node: for Nodes with a machine the annotations, for the others their owner.
 async fn complete(cx: &Cx, orb: &Orb, machines: &[Machine], nodes: Vec<Node>) -> Result<Vec<Node>, Failure> {
     let mut told = pages(cx, orb, machines).await?;
     let ids: BTreeSet<&str> = machines.iter().map(|m| m.provider_id.as_str()).collect();
@@ -96,7 +96,7 @@ async fn complete(cx: &Cx, orb: &Orb, machines: &[Machine], nodes: Vec<Node>) ->
     Ok(all)
 }
 
-/// What was told, by uid: a page for each group of machines, and one for Nodes that carry no page.
+/// The annotations, by uid: one page for each group of machines, and one page for Nodes without a page label.
 async fn pages(cx: &Cx, orb: &Orb, machines: &[Machine]) -> Result<BTreeMap<String, Node>, Failure> {
     let numbered = machines.iter().filter_map(|machine| {
         let number = orb.number(&machine.pool, &machine.name)?;
@@ -114,7 +114,8 @@ async fn pages(cx: &Cx, orb: &Orb, machines: &[Machine]) -> Result<BTreeMap<Stri
     Ok(told)
 }
 
-/// Nodes whose label somebody has changed, and those that have lost their machine: some, and only for a while.
+/// Reads Nodes one by one whose page label was changed, and Nodes that have lost their machine. They are few, and
+/// only for a while.
 async fn one_by_one(
     cx: &Cx,
     nodes: Vec<Node>,
@@ -134,7 +135,7 @@ async fn one_by_one(
     let found = join_all(asks).await;
     let mut merged = Vec::new();
     for (node, found) in nodes.into_iter().zip(found) {
-        // Gone meanwhile, and perhaps another one by now: the next pass sees.
+        // The Node is gone, or is another one by now. The next pass sees that.
         if let Some(found) = found
             .found()?
             .filter(|found| found.metadata.uid == node.metadata.uid)
@@ -145,7 +146,7 @@ async fn one_by_one(
     Ok(merged)
 }
 
-/// A Node of a large fleet. Whether it is ready its taints say, which the node lifecycle controller keeps.
+/// A Node of a large fleet. Its taints show whether it is ready: the node lifecycle controller maintains them.
 fn merge(node: Node, told: Node) -> Node {
     let mut node = Node {
         spec: polity_sdk::kube::node::NodeSpec {

@@ -1,27 +1,27 @@
-//! Why a pass goes no further, and what people read of it: a reason and a message.
+//! Stops: why a pass ends early, with a reason and a message for people.
 
 use polity_sdk::prelude::*;
 
-/// Until the next pass when this one has only written down what that one does.
+/// The time until the next pass if this pass only recorded what the next one does.
 pub const SOON: Period = Period::from_secs(1);
 
-/// Why a pass goes no further.
+/// The reason why a pass ends early.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stop {
-    /// CamelCase.
+    /// The reason in CamelCase.
     pub reason: &'static str,
-    /// For people.
+    /// The message for people.
     pub message: String,
-    /// It should have been over by now.
+    /// Whether this takes longer than it should.
     pub degraded: bool,
-    /// A drain has not ended: what takes no node away may go on.
+    /// Whether a drain is in progress. Work that removes no other node may go on.
     pub draining: bool,
-    /// When to look again.
+    /// When to make the next pass.
     pub next: Next,
 }
 
 impl Stop {
-    /// The world takes its time.
+    /// A stop that waits for the cluster or the cloud.
     pub fn wait(length: Period, reason: &'static str, message: impl Into<String>) -> Stop {
         Stop {
             reason,
@@ -32,7 +32,8 @@ impl Stop {
         }
     }
 
-    /// A step failed: the next pass begins again. A conflict is somebody else's write, and nothing to worry about.
+    /// A stop because a step failed. The next pass begins again. A conflict is only a write of another client, so it
+    /// is no problem.
     pub fn failed(reason: &'static str, failure: Failure) -> Stop {
         let (class, degraded) = match failure.code {
             Code::Aborted => (RetryClass::Conflict, false),
@@ -47,8 +48,8 @@ impl Stop {
         }
     }
 
-    /// Both: this one is what people read first. What waits for the world is looked at again in its time, whatever the
-    /// retry policy says of the other.
+    /// Combines two stops. People read this one first. A stop that waits keeps its own time, whatever the retry
+    /// policy says about the other one.
     pub fn beside(self, other: Stop) -> Stop {
         let next = match (self.next, other.next) {
             (Next::After(one), Next::After(two)) => Next::After(one.min(two)),
@@ -63,7 +64,7 @@ impl Stop {
         }
     }
 
-    /// Something is not as it has to be, and only a person or time can change that.
+    /// A stop that only a person or time can end.
     pub fn refuse(reason: &'static str, message: impl Into<String>) -> Stop {
         Stop::failed(reason, Failure::new(Code::FailedPrecondition, message))
     }
@@ -71,7 +72,7 @@ impl Stop {
 
 /// Gives a failure the reason that people read.
 pub trait Because<T> {
-    /// CamelCase.
+    /// The reason is in CamelCase.
     fn because(self, reason: &'static str) -> Result<T, Stop>;
 }
 

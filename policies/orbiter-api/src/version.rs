@@ -1,19 +1,19 @@
-//! Versions: what may be one, and which release of Kubernetes it is.
+//! Versions: which texts are versions, and their releases of Kubernetes.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// As long as a version may be.
+/// The most bytes of a version.
 const LONGEST: usize = 128;
 
-/// Whether this can be the version of a Debian package: it begins with a digit and holds nothing that means anything
-/// to a shell.
+/// Whether a text can be the version of a Debian package: it begins with a digit and contains nothing that has a
+/// meaning in a shell.
 pub fn is_version(text: &str) -> bool {
     let known = |byte: u8| byte.is_ascii_alphanumeric() || b".+:~-".contains(&byte);
     text.len() <= LONGEST && text.starts_with(|c: char| c.is_ascii_digit()) && text.bytes().all(known)
 }
 
-/// Whether this can be a package of which a Node's annotation tells. Source: Debian Policy 5.6.1, RFC 1123.
+/// Whether a text can be the name of a package in a Node's annotation. Source: Debian Policy 5.6.1, RFC 1123.
 pub fn is_package(text: &str) -> bool {
     let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
     let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
@@ -27,7 +27,7 @@ pub fn is_package(text: &str) -> bool {
         && !text.contains("-.")
 }
 
-/// A release of Kubernetes: `1.30.2`, whatever its packages add to that.
+/// A release of Kubernetes: `1.30.2`, without the suffixes of its packages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Release {
     /// `1`
@@ -38,7 +38,7 @@ pub struct Release {
     pub patch: u32,
 }
 
-/// A text that names no release.
+/// The error for a text that names no release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRelease;
 
@@ -69,15 +69,15 @@ impl fmt::Display for Release {
 /// Why there is no next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoStep {
-    /// Something has a later minor version already: nothing goes back.
+    /// A node has a later minor version already, and no version goes back.
     Backwards(Release),
-    /// The way leads over a minor version of which no release is known.
+    /// The next minor version has no known release.
     Unknown(Release),
 }
 
-/// The next step from the releases that nodes have to the one that is wanted: that one, or while it is more than one
-/// minor version ahead of the lowest, the newest that is known of the minor version in between. All finish a step
-/// before anybody begins the next.
+/// The next step from the releases of the nodes to the wanted release. It is the wanted release, or, if that is more
+/// than one minor version ahead of the lowest, the newest known release of the next minor version. All nodes finish a
+/// step before any node begins the next one.
 pub fn next_step<'a>(
     have: &[Release],
     wanted: &'a str,
