@@ -72,7 +72,10 @@ impl Assets {
     /// When the build fails; and instead of the skip when `POLITY_NO_SKIP=1`.
     pub fn find() -> Result<Self, Skip> {
         static FOUND: OnceLock<Found> = OnceLock::new();
-        FOUND.get_or_init(|| fetch(&[])).assets()
+        FOUND
+            .get_or_init(|| fetch(&[]))
+            .folder("kube-apiserver")
+            .map(|folder| Assets { folder })
     }
 
     /// As [`Assets::find`], with kube-controller-manager.
@@ -88,7 +91,8 @@ impl Assets {
         static FOUND: OnceLock<Found> = OnceLock::new();
         FOUND
             .get_or_init(|| fetch(&["--with-controller-manager"]))
-            .assets()
+            .folder("kube-apiserver")
+            .map(|folder| Assets { folder })
     }
 
     /// Where one of the programs is.
@@ -335,20 +339,21 @@ contexts:
 
 /// What came of looking for the programs.
 #[derive(Debug)]
-enum Found {
-    Here(Assets),
+pub(crate) enum Found {
+    Here(PathBuf),
     Missing,
     Failed(String),
 }
 
 impl Found {
-    fn assets(&self) -> Result<Assets, Skip> {
+    /// Where the programs are, of which this is one.
+    pub(crate) fn folder(&self, program: &str) -> Result<PathBuf, Skip> {
         match self {
-            Found::Here(assets) => Ok(assets.clone()),
+            Found::Here(folder) => Ok(folder.clone()),
             Found::Failed(reason) => panic!("{reason}"),
-            Found::Missing => Err(Skip::because(
-                "there is no kube-apiserver here, and no Go that could build it (tests/assets/README.md)",
-            )),
+            Found::Missing => Err(Skip::because(format!(
+                "there is no {program} here, and no Go that could build it (tests/assets/README.md)",
+            ))),
         }
     }
 }
@@ -448,7 +453,7 @@ fn free_port() -> u16 {
 }
 
 /// Runs `tests/assets/fetch`, its progress on our stderr.
-fn fetch(options: &[&str]) -> Found {
+pub(crate) fn fetch(options: &[&str]) -> Found {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/fetch");
     let output = match Command::new(script)
         .args(options)
@@ -462,7 +467,7 @@ fn fetch(options: &[&str]) -> Found {
     match output.status.code() {
         Some(0) => {
             let folder = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim_end());
-            Found::Here(Assets { folder })
+            Found::Here(folder)
         }
         Some(NO_GO) => Found::Missing,
         _ => Found::Failed(format!(

@@ -13,3 +13,4 @@ pub mod simulation;
 pub mod skip;
 pub mod specified;
 pub mod stand;
+pub mod tools;

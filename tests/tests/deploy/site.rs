@@ -1,5 +1,4 @@
-//! What `host/deploy` installs, against a real API server: rendered, applied, and run with its own arguments, account and
-//! token.
+//! A cluster with an API server and no kubelet, and a host that runs as a pod of it would.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -19,7 +18,7 @@ const IN_A_POD: &str = "
     exec \"$@\"
 ";
 
-const MACHINE: &str = "
+pub const MACHINE: &str = "
 apiVersion: v1
 kind: Namespace
 metadata: {name: team-a}
@@ -34,7 +33,7 @@ spec:
   network: {devices: [{networkName: vm-network, dhcp4: true}]}
 ";
 
-const BINDING: &str = "
+pub const BINDING: &str = "
 apiVersion: polity.dev/v1alpha1
 kind: PolicyBinding
 metadata: {name: capv-machine}
@@ -47,17 +46,36 @@ spec:
 ";
 
 /// A cluster, and what an administrator has at hand.
-struct Site {
-    server: KubeServer,
-    folder: tempfile::TempDir,
+pub struct Site {
+    pub server: KubeServer,
+    pub folder: tempfile::TempDir,
+}
+
+/// Where a host is installed.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    pub namespace: &'a str,
+    /// Of its Deployment, its account and its lease.
+    pub name: &'a str,
 }
 
 impl Site {
-    fn kubectl(&self, arguments: &[&str]) -> String {
+    /// With the definitions of kinds, that of machines too.
+    pub fn start(assets: &Assets) -> Site {
+        let server = KubeServer::start(assets, tempfile::tempdir().expect("a folder"));
+        let folder = tempfile::tempdir().expect("a folder");
+        let site = Site { server, folder };
+        let policy = guests::folder().join("capv_machine.wasm");
+        site.apply(&polity(&["crds"], &policy), &[]);
+        site.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
+        site
+    }
+
+    pub fn kubectl(&self, arguments: &[&str]) -> String {
         succeeded(self.server.kubectl(arguments))
     }
 
-    fn apply(&self, manifests: &str, more: &[&str]) -> String {
+    pub fn apply(&self, manifests: &str, more: &[&str]) -> String {
         let mut kubectl = self.server.kubectl_command();
         kubectl.args(["apply", "-f", "-"]).args(more);
         kubectl
@@ -71,6 +89,49 @@ impl Site {
         succeeded(kubectl.wait_with_output().expect("it ends"))
     }
 
+    /// Gives a host what the binding needs, by `polity rbac`, under the name `NAME-bindings`.
+    pub fn allow(&self, at: Place<'_>) {
+        let binding = self.file("binding.yaml", BINDING);
+        let name = format!("{}-bindings", at.name);
+        let account = format!("{}/{}", at.namespace, at.name);
+        let policies = guests::folder().display().to_string();
+        let rights = [
+            "rbac",
+            "--lease",
+            &account,
+            "--service-account",
+            &account,
+            "--name",
+            &name,
+        ];
+        self.apply(
+            &polity(&[&rights[..], &["--policies", &policies]].concat(), &binding),
+            &[],
+        );
+    }
+
+    /// A machine is applied, and the host makes it run, as the holder of its lease until it is ended.
+    pub fn runs_a_machine(&self, at: Place<'_>) {
+        let mut host = self.host(at);
+        self.apply(BINDING, &[]);
+        self.apply(MACHINE, &[]);
+        let machine = ["-n", "team-a", "machine/machine-01"];
+        let running = ["wait", "--for=jsonpath={.status.phase}=Running", "--timeout=300s"];
+        self.kubectl(&[&running[..], &machine].concat());
+        let holder = [
+            "get",
+            "lease",
+            at.name,
+            "-n",
+            at.namespace,
+            "-o",
+            "jsonpath={.spec.holderIdentity}",
+        ];
+        assert!(!self.kubectl(&holder).is_empty());
+        host.terminate();
+        assert!(self.kubectl(&holder).is_empty(), "the lease is given up");
+    }
+
     fn file(&self, name: &str, content: &str) -> PathBuf {
         let path = self.folder.path().join(name);
         fs::write(&path, content).expect("written");
@@ -78,20 +139,20 @@ impl Site {
     }
 
     /// The account's files as a pod has them.
-    fn account(&self) -> PathBuf {
+    fn account(&self, at: Place<'_>) -> PathBuf {
         let folder = self.folder.path().join("account");
         fs::create_dir(&folder).expect("a folder");
-        let token = self.kubectl(&["create", "token", "polity", "-n", "polity-system"]);
+        let token = self.kubectl(&["create", "token", at.name, "-n", at.namespace]);
         fs::write(folder.join("token"), token.trim()).expect("written");
-        fs::write(folder.join("namespace"), "polity-system").expect("written");
+        fs::write(folder.join("namespace"), at.namespace).expect("written");
         let authority = self.server.data().join("pki/apiserver.crt");
         fs::copy(authority, folder.join("ca.crt")).expect("copied");
         folder
     }
 
     /// The arguments of the Deployment that stands in the cluster, with folders of this machine for its volumes.
-    fn arguments(&self) -> Vec<String> {
-        let deployment = self.kubectl(&["get", "deployment", "polity", "-n", "polity-system", "-o", "json"]);
+    fn arguments(&self, at: Place<'_>) -> Vec<String> {
+        let deployment = self.kubectl(&["get", "deployment", at.name, "-n", at.namespace, "-o", "json"]);
         let deployment: Value = serde_json::from_str(&deployment).expect("JSON");
         let container = &deployment["spec"]["template"]["spec"]["containers"][0];
         let arguments = container["args"].as_array().expect("arguments").iter();
@@ -105,7 +166,7 @@ impl Site {
         arguments.map(here).collect()
     }
 
-    fn host(&self) -> Host {
+    fn host(&self, at: Place<'_>) -> Host {
         let url = self.kubectl(&[
             "config",
             "view",
@@ -121,13 +182,13 @@ impl Site {
         command.args(["--user", "--map-root-user", "--mount", "sh", "-c", IN_A_POD, "sh"]);
         command
             .arg(env!("CARGO_BIN_EXE_polity-under-test"))
-            .args(self.arguments());
+            .args(self.arguments(at));
         command.env_clear().envs([
             ("KUBERNETES_SERVICE_HOST", address),
             ("KUBERNETES_SERVICE_PORT", port),
         ]);
         command
-            .env("ACCOUNT", self.account())
+            .env("ACCOUNT", self.account(at))
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         command
             .stdin(Stdio::null())
@@ -163,7 +224,7 @@ impl Drop for Host {
     }
 }
 
-fn succeeded(output: Output) -> String {
+pub fn succeeded(output: Output) -> String {
     assert!(
         output.status.success(),
         "{}",
@@ -172,85 +233,7 @@ fn succeeded(output: Output) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-fn polity(arguments: &[&str], file: &Path) -> String {
+pub fn polity(arguments: &[&str], file: &Path) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_polity-under-test"));
     succeeded(command.args(arguments).arg(file).output().expect("it runs"))
-}
-
-#[test]
-fn the_kustomize_base_runs_a_host_with_its_own_account_and_goes_without_a_trace() {
-    let assets = match Assets::find() {
-        Ok(assets) => assets,
-        Err(skip) => return skip.print(),
-    };
-    let server = KubeServer::start(&assets, tempfile::tempdir().expect("a folder"));
-    let folder = tempfile::tempdir().expect("a folder");
-    let site = Site { server, folder };
-    let base = concat!(env!("CARGO_MANIFEST_DIR"), "/../host/deploy/base");
-    let rendered = site.kubectl(&["kustomize", base]);
-
-    site.apply(
-        &polity(&["crds"], &guests::folder().join("capv_machine.wasm")),
-        &[],
-    );
-    site.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
-    // Namespaced objects are checked in their namespace, which a dry run does not make.
-    site.apply(
-        &fs::read_to_string(format!("{base}/namespace.yaml")).expect("read"),
-        &[],
-    );
-    site.apply(&rendered, &["--dry-run=server"]);
-    let applied = site.apply(&rendered, &[]);
-    assert!(!applied.contains("Warning"), "{applied}");
-
-    let binding = site.file("binding.yaml", BINDING);
-    let folder = guests::folder().display().to_string();
-    let rights = [
-        "rbac",
-        "--lease",
-        "polity-system/polity",
-        "--name",
-        "polity-bindings",
-        "--policies",
-        &folder,
-    ];
-    site.apply(&polity(&rights, &binding), &[]);
-
-    let mut host = site.host();
-    site.apply(BINDING, &[]);
-    site.apply(MACHINE, &[]);
-    let running = "--for=jsonpath={.status.phase}=Running";
-    site.kubectl(&[
-        "wait",
-        running,
-        "-n",
-        "team-a",
-        "machine/machine-01",
-        "--timeout=300s",
-    ]);
-    let holder = [
-        "get",
-        "lease",
-        "polity",
-        "-n",
-        "polity-system",
-        "-o",
-        "jsonpath={.spec.holderIdentity}",
-    ];
-    assert!(!site.kubectl(&holder).is_empty());
-    host.terminate();
-    assert!(site.kubectl(&holder).is_empty(), "the lease is given up");
-
-    site.kubectl(&["delete", "-k", base, "--wait=false"]);
-    // What the bindings needed came beside the base, and stays for whoever applied it.
-    let kinds =
-        "deployments,poddisruptionbudgets,networkpolicies,serviceaccounts,configmaps,roles,rolebindings";
-    let left = site.kubectl(&["get", kinds, "-n", "polity-system", "-o", "name"]);
-    let left: Vec<&str> = left
-        .lines()
-        .map(|line| line.rsplit('/').next().unwrap_or(line))
-        .collect();
-    assert_eq!(left, ["polity-bindings", "polity-bindings"]);
-    let machine = ["get", "machine", "machine-01", "-n", "team-a", "-o", "name"];
-    assert!(site.kubectl(&machine).contains("machine-01"));
 }

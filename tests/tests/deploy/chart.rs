@@ -1,0 +1,231 @@
+//! The Helm chart as text: what its values may be, and that it says what the kustomize base says.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use polity_tests::kubernetes::Assets;
+use polity_tests::tools::Tools;
+use serde_json::Value;
+
+use crate::rendered::{CHART, WATCHED, chart, kustomized, only, template};
+
+/// An object without its names and labels, as text.
+fn bare(mut object: Value) -> String {
+    fn strip(value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                let named = ["metadata", "matchLabels", "roleRef"];
+                fields.retain(|name, _| !named.contains(&name.as_str()));
+                fields.values_mut().for_each(strip);
+            }
+            Value::Array(items) => items.iter_mut().for_each(strip),
+            _ => {}
+        }
+    }
+    strip(&mut object);
+    if object["kind"] == "Service"
+        && let Some(Value::Object(spec)) = object.get_mut("spec")
+    {
+        spec.remove("selector");
+    }
+    object.to_string()
+}
+
+#[test]
+fn the_chart_and_the_kustomize_base_say_the_same_but_for_names_and_labels() {
+    let (assets, tools) = match Assets::find().and_then(|assets| Ok((assets, Tools::find()?))) {
+        Ok(found) => found,
+        Err(skip) => return skip.print(),
+    };
+    let mut of_base = kustomized(&assets);
+    // Helm makes no namespace: `--create-namespace` does.
+    of_base.retain(|object| object["kind"] != "Namespace");
+    let of_chart = chart(&tools, "polity", "polity-system", &[WATCHED]);
+    let sorted = |objects: Vec<Value>| {
+        let texts = objects
+            .into_iter()
+            .map(|object| (object["kind"].to_string(), bare(object)));
+        texts.collect::<BTreeMap<String, String>>()
+    };
+    let dashboard = only(&of_chart, "ConfigMap")["metadata"]["labels"].clone();
+    assert_eq!(
+        dashboard["grafana_dashboard"],
+        only(&of_base, "ConfigMap")["metadata"]["labels"]["grafana_dashboard"]
+    );
+    assert_eq!(of_chart.len(), of_base.len());
+    let (of_chart, of_base) = (sorted(of_chart), sorted(of_base));
+    assert!(of_chart.keys().eq(of_base.keys()), "{:?}", of_chart.keys());
+    assert_eq!(of_chart.len(), 12, "one object of each kind");
+    for (kind, said) in &of_chart {
+        assert!(*said == of_base[kind], "{kind}:\n{said}\n{}", of_base[kind]);
+    }
+}
+
+#[test]
+fn a_wrong_value_is_refused_with_its_path() {
+    let tools = match Tools::find() {
+        Ok(tools) => tools,
+        Err(skip) => return skip.print(),
+    };
+    let cases: [(&[&str], &[&str]); 8] = [
+        (
+            &["replica=2"],
+            &["at '': additional properties 'replica' not allowed"],
+        ),
+        (
+            &["lease.nam=a"],
+            &["at '/lease': additional properties 'nam' not allowed"],
+        ),
+        (&["replicas=two"], &["at '/replicas': got string, want integer"]),
+        (
+            &["namespaces={red,Red}"],
+            &["at '/namespaces/1': 'Red' does not match pattern"],
+        ),
+        (
+            &["policies.configMap=a", "policies.volumeClaim=b"],
+            &["at '/policies': maxProperties: got 2, want 1"],
+        ),
+        (
+            &["policies.image.pullPolicy=Always"],
+            &["at '/policies/image': missing property 'reference'"],
+        ),
+        (
+            &["monitoring.rules.enabled=yes"],
+            &["at '/monitoring/rules/enabled': got string, want boolean"],
+        ),
+        // Two mistakes are said at once.
+        (
+            &["image.pullPolicy=Sometimes", "resources.limits.memori=1Gi"],
+            &[
+                "at '/image/pullPolicy': value must be one of",
+                "at '/resources/limits': additional properties 'memori'",
+            ],
+        ),
+    ];
+    for (settings, wanted) in cases {
+        let refused = template(&tools, "red", "team-red", settings);
+        assert!(!refused.status.success(), "{settings:?} is taken");
+        let said = String::from_utf8_lossy(&refused.stderr);
+        for wanted in wanted {
+            assert!(
+                said.contains(wanted),
+                "{settings:?}: {wanted} is not said in\n{said}"
+            );
+        }
+    }
+}
+
+/// Every value of a schema, by its path: each is described, and an object takes nothing else.
+fn closed(schema: &Value, path: &str) {
+    assert!(
+        schema["description"].is_string() || path.ends_with("{}"),
+        "{path} is not described"
+    );
+    if schema["type"] == "object" {
+        let closed = schema["additionalProperties"] == false;
+        let typed = schema["additionalProperties"]["type"] != Value::Null;
+        assert!(
+            closed || (typed && schema.get("properties").is_none()),
+            "{path} is open"
+        );
+    }
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        closed(property, &format!("{path}/{name}"));
+    }
+    if let Some(items) = schema.get("items") {
+        closed(items, &format!("{path}[]"));
+    }
+}
+
+/// Every value has a place in the schema. (What is absent from `values.yaml` has no default.)
+fn described(values: &Value, schema: &Value, path: &str) {
+    for (name, value) in values.as_object().into_iter().flatten() {
+        let at = format!("{path}/{name}");
+        let is_map = schema["additionalProperties"].is_object();
+        let property = schema["properties"].get(name);
+        assert!(is_map || property.is_some(), "{at} is not in the schema");
+        if let Some(property) = property {
+            described(value, property, &at);
+        }
+    }
+}
+
+#[test]
+fn the_schema_describes_every_value_and_takes_no_other() {
+    let read = |file: &str| fs::read_to_string(format!("{CHART}/{file}")).expect("read");
+    let schema: Value = serde_json::from_str(&read("values.schema.json")).expect("JSON");
+    let values: Value = serde_yaml_ng::from_str(&read("values.yaml")).expect("YAML");
+    closed(&schema, "");
+    described(&values, &schema, "");
+    let of = |value: &Value| {
+        value
+            .as_object()
+            .expect("an object")
+            .keys()
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    let mut properties = of(&schema["properties"]);
+    // Helm's own, for charts within charts.
+    properties.retain(|name| name != "global");
+    let mut names = of(&values);
+    (properties.sort(), names.sort());
+    assert_eq!(names, properties, "each value has a default");
+}
+
+#[test]
+fn the_chart_has_the_version_of_the_host() {
+    let text = fs::read_to_string(format!("{CHART}/Chart.yaml")).expect("read");
+    let chart: Value = serde_yaml_ng::from_str(&text).expect("YAML");
+    for version in ["version", "appVersion"] {
+        assert_eq!(chart[version], env!("CARGO_PKG_VERSION"));
+    }
+}
+
+#[test]
+fn a_setting_reaches_the_host() {
+    let tools = match Tools::find() {
+        Ok(tools) => tools,
+        Err(skip) => return skip.print(),
+    };
+    let settings = [
+        "namespaces={red-dev,red-prod}",
+        "bindingSelector=team in (red\\,blue)",
+        "lease.namespace=leases",
+        "lease.name=reds",
+        "logLevel=info",
+        "replicas=1",
+        "policies.volumeClaim=policies",
+        "networkPolicy.enabled=false",
+    ];
+    let objects = chart(&tools, "red", "team-red", &settings);
+    let pod = &only(&objects, "Deployment")["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    let arguments = container["args"].as_array().expect("arguments");
+    for wanted in [
+        "--namespace=red-dev",
+        "--namespace=red-prod",
+        "--binding-selector=team in (red,blue)",
+        "--lease=leases/reds",
+    ] {
+        assert!(
+            arguments.iter().any(|argument| argument == wanted),
+            "{wanted} in {arguments:?}"
+        );
+    }
+    assert_eq!(container["env"][0]["value"], "info");
+    assert_eq!(
+        pod["volumes"][0]["persistentVolumeClaim"]["claimName"],
+        "policies"
+    );
+    let role = only(&objects, "Role");
+    assert_eq!(role["metadata"]["namespace"], "leases");
+    assert_eq!(role["rules"][1]["resourceNames"][0], "reds");
+    // One alone could not leave its node under a budget.
+    let kinds: Vec<&Value> = objects.iter().map(|object| &object["kind"]).collect();
+    assert!(
+        !kinds
+            .iter()
+            .any(|kind| *kind == "PodDisruptionBudget" || *kind == "NetworkPolicy")
+    );
+}

@@ -1,0 +1,285 @@
+//! Alerts and the dashboard, by promtool and by what a host prints.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use polity_tests::tools::Tools;
+use polity_tests::{examples, guests};
+use serde_json::Value;
+
+use crate::rendered::MONITORING;
+use crate::site::succeeded;
+
+const CASES: &str = include_str!("alerts.yaml");
+
+/// A policy that panics, for an object of its own.
+const FAULTY: &str = "
+apiVersion: polity.dev/v1alpha1
+kind: PolicyBinding
+metadata: {name: hostile}
+spec:
+  governs: {apiVersion: test.polity.example/v1, kind: Thing}
+  policies: {lifecycle: {file: hostile.wasm, configuration: {mischief: panic}}}
+---
+apiVersion: test.polity.example/v1
+kind: Thing
+metadata: {name: thing, namespace: team-a}
+";
+
+/// What Prometheus adds to each series from its target.
+const OF_TARGETS: [&str; 3] = ["namespace", "job", "pod"];
+
+/// The alerts, as Prometheus reads them.
+fn rules() -> Value {
+    let text = fs::read_to_string(format!("{MONITORING}/rules.yaml")).expect("read");
+    let mut rules: Value = serde_yaml_ng::from_str(&text).expect("YAML");
+    rules["spec"].take()
+}
+
+fn dashboard() -> Value {
+    let text = fs::read_to_string(format!("{MONITORING}/dashboard.json")).expect("read");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// All texts under this field, in any depth.
+fn texts<'a>(value: &'a Value, field: &str, found: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(fields) => {
+            found.extend(fields.get(field).and_then(Value::as_str));
+            fields.values().for_each(|value| texts(value, field, found));
+        }
+        Value::Array(items) => items.iter().for_each(|value| texts(value, field, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_alert_fires_for_its_reason_and_is_quiet_otherwise() {
+    let tools = match Tools::find() {
+        Ok(tools) => tools,
+        Err(skip) => return skip.print(),
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("rules.yaml"), rules().to_string()).expect("written");
+    fs::write(folder.path().join("alerts.yaml"), CASES).expect("written");
+    for arguments in [["check", "rules", "rules.yaml"], ["test", "rules", "alerts.yaml"]] {
+        let mut promtool = tools.promtool();
+        let run = promtool.args(arguments).current_dir(folder.path()).output();
+        let run = run.expect("promtool runs");
+        let said = String::from_utf8_lossy(&run.stdout);
+        assert!(
+            run.status.success(),
+            "{said}\n{}",
+            String::from_utf8_lossy(&run.stderr)
+        );
+    }
+}
+
+#[test]
+fn every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() {
+    let cases: Value = serde_yaml_ng::from_str(CASES).expect("YAML");
+    let mut fires = BTreeSet::new();
+    let mut is_quiet = BTreeSet::new();
+    for case in cases["tests"].as_array().expect("tests") {
+        for expected in case["alert_rule_test"].as_array().expect("expectations") {
+            let name = expected["alertname"].as_str().expect("a name");
+            let alerts = expected["exp_alerts"].as_array().expect("alerts");
+            match alerts.is_empty() {
+                true => is_quiet.insert(name),
+                false => fires.insert(name),
+            };
+        }
+    }
+    let rules = rules();
+    let mut alerts = Vec::new();
+    texts(&rules, "alert", &mut alerts);
+    let alerts: BTreeSet<&str> = alerts.into_iter().collect();
+    assert!(alerts.len() > 5, "{alerts:?}");
+    assert_eq!(fires, alerts);
+    assert_eq!(is_quiet, alerts);
+}
+
+/// The metrics that an expression names, with the labels that it selects by.
+fn named(expression: &str) -> Vec<(String, Vec<String>)> {
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let starts = expression.match_indices("polity_").map(|(at, _)| at);
+    starts
+        .map(|at| {
+            let rest = &expression[at..];
+            let end = rest.find(|c| !word(c)).unwrap_or(rest.len());
+            let selector = rest[end..]
+                .strip_prefix('{')
+                .and_then(|rest| rest.split_once('}'));
+            let labels = selector.map_or(Vec::new(), |(selector, _)| {
+                let labels = selector
+                    .split(',')
+                    .filter_map(|matcher| matcher.split(['=', '!']).next());
+                labels.map(str::to_owned).collect()
+            });
+            (rest[..end].to_owned(), labels)
+        })
+        .collect()
+}
+
+/// A standalone host in which everything happens that is counted.
+struct Host {
+    child: Child,
+    address: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Host {
+    fn start() -> Host {
+        let folder = examples::copy("capv-machine");
+        fs::write(folder.path().join("hostile.yaml"), FAULTY).expect("written");
+        fs::write(folder.path().join("hostile.wasm"), guests::hostile()).expect("written");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_polity-under-test"));
+        command
+            .args(["run", "--metrics-listen", "127.0.0.1:0"])
+            .arg(folder.path());
+        let command = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().expect("a host");
+        let mut lines = BufReader::new(child.stderr.take().expect("its messages")).lines();
+        let address = lines.by_ref().find_map(|line| {
+            let line = line.expect("a line");
+            let rest = line.strip_prefix("polity: serving http://")?;
+            rest.split_once(": ").map(|(address, _)| address.to_owned())
+        });
+        // What it says later is read, so that it never waits for a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+        Host {
+            child,
+            address: address.expect("the host says where it serves"),
+            _folder: folder,
+        }
+    }
+
+    fn metrics(&self) -> String {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        let request = "GET /metrics HTTP/1.1\r\nhost: polity\r\nconnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).expect("asked");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("answered");
+        let (_, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        body.to_owned()
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The names of the series, with the labels that they have.
+fn series(text: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut series: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let end = line.find(['{', ' ']).expect("a name");
+        let labels = series.entry(line[..end].to_owned()).or_default();
+        let selector = line[end..]
+            .strip_prefix('{')
+            .and_then(|rest| rest.rsplit_once('}'));
+        let matchers = selector.into_iter().flat_map(|(labels, _)| labels.split("\","));
+        labels.extend(
+            matchers
+                .filter_map(|one| one.split_once('='))
+                .map(|(name, _)| name.to_owned()),
+        );
+    }
+    series
+}
+
+/// A series that a host has as soon as anything is counted in it: the last ones to come in the example.
+const LATE: [&str; 3] = [
+    "polity_faults_total{",
+    "polity_retries_total{",
+    "polity_cloud_calls_total{",
+];
+
+#[test]
+fn alerts_and_the_dashboard_name_what_a_host_prints_and_promtool_has_no_complaint() {
+    let tools = match Tools::find() {
+        Ok(tools) => tools,
+        Err(skip) => return skip.print(),
+    };
+    let host = Host::start();
+    let text = loop {
+        let text = host.metrics();
+        if LATE.iter().all(|late| text.contains(late)) {
+            break text;
+        }
+        std::thread::yield_now();
+    };
+    check_metrics(&tools, &text);
+
+    let printed = series(&text);
+    let (rules, dashboard) = (rules(), dashboard());
+    let mut expressions = Vec::new();
+    texts(&rules, "expr", &mut expressions);
+    texts(&dashboard, "expr", &mut expressions);
+    texts(&dashboard, "definition", &mut expressions);
+    assert!(expressions.len() > 40, "{}", expressions.len());
+    let mut used = BTreeSet::new();
+    for expression in expressions {
+        let named = named(expression);
+        assert!(!named.is_empty(), "{expression}");
+        for (name, labels) in named {
+            let Some(has) = printed.get(&name) else {
+                panic!("{expression}: a host has no {name}: {:?}", printed.keys());
+            };
+            for label in labels {
+                let known = has.contains(&label) || OF_TARGETS.contains(&label.as_str());
+                assert!(known, "{expression}: {name} has no label {label}");
+            }
+            used.insert(name);
+        }
+    }
+    let is_shown =
+        |name: &&String| used.contains(*name) || name.ends_with("_sum") || name.ends_with("_count");
+    let hidden: Vec<&String> = printed.keys().filter(|name| !is_shown(name)).collect();
+    assert!(hidden.is_empty(), "nobody sees {hidden:?}");
+}
+
+fn check_metrics(tools: &Tools, text: &str) {
+    let mut promtool = tools.promtool();
+    let promtool = promtool.args(["check", "metrics"]).stdin(Stdio::piped());
+    let mut check = promtool
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("promtool runs");
+    let mut input = check.stdin.take().expect("its input");
+    input.write_all(text.as_bytes()).expect("it reads");
+    drop(input);
+    let checked = check.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+    succeeded(checked);
+    assert_eq!(said, "", "complaints");
+}
+
+#[test]
+fn panels_of_the_dashboard_have_places_of_their_own_and_say_what_they_show() {
+    let dashboard = dashboard();
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let mut ids = BTreeSet::new();
+    let mut places = BTreeSet::new();
+    for panel in panels {
+        assert!(ids.insert(panel["id"].as_u64()), "{panel}");
+        let at = &panel["gridPos"];
+        assert!(places.insert((at["x"].as_u64(), at["y"].as_u64())), "{panel}");
+        if panel["type"] != "row" {
+            assert!(panel["description"].is_string() && panel["fieldConfig"]["defaults"]["unit"].is_string());
+        }
+    }
+    let uses = Path::new(MONITORING).join("kustomization.yaml");
+    assert!(fs::read_to_string(uses).expect("read").contains("dashboard.json"));
+}
