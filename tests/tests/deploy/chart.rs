@@ -169,7 +169,8 @@ fn the_schema_describes_every_value_and_takes_no_other() {
     // Helm's own, for charts within charts.
     properties.retain(|name| name != "global");
     let mut names = of(&values);
-    (properties.sort(), names.sort());
+    properties.sort();
+    names.sort();
     assert_eq!(names, properties, "each value has a default");
 }
 
