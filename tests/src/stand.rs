@@ -91,6 +91,16 @@ impl Stand {
         }
     }
 
+    /// Opens the definition of PolicyBinding, so that its schema refuses nothing: as in a cluster whose definition is
+    /// older than its host.
+    pub async fn open_bindings(&self) {
+        let mut definition = polity::crds::policy_binding();
+        definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = json!({
+            "type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": null, "required": null,
+        });
+        self.apply(&definition).await;
+    }
+
     /// Looks again and again until there is something to see.
     ///
     /// # Panics

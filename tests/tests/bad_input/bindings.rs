@@ -124,6 +124,24 @@ async fn a_binding_that_cannot_be_is_not_loaded_and_says_where() {
         ),
     ];
     let stand = Stand::with(vec![things()]).await;
+    let mut refused = Vec::new();
+    for (name, patch, path, _) in &cases {
+        if let Err(why) = stand.try_apply(&with(machines(), name, patch)).await {
+            assert!(why.contains(path), "{name}: {why}");
+            refused.push(*name);
+        }
+    }
+    let by_schema = [
+        "field",
+        "field-deep",
+        "limit",
+        "limit-type",
+        "limit-nothing",
+        "grant",
+    ];
+    assert_eq!(refused, by_schema);
+    // The host finds the same in a cluster whose definition is older than the host.
+    stand.open_bindings().await;
     for (name, patch, ..) in &cases {
         stand.apply(&with(machines(), name, patch)).await;
     }
@@ -145,9 +163,14 @@ async fn a_running_binding_that_is_edited_into_one_that_cannot_be_goes_on_as_it_
     let stand = Stand::with(vec![things()]).await;
     stand.apply(&thing("one", "behave")).await;
     stand.until_passed("one", 0, &Outcome::Published).await;
-    stand
-        .apply(&with(things(), "things", &json!({"limits": {"steps": -1}})))
-        .await;
+    let edited = with(things(), "things", &json!({"limits": {"steps": -1}}));
+    let refused = stand
+        .try_apply(&edited)
+        .await
+        .expect_err("the schema has a minimum");
+    assert!(refused.contains("spec.limits.steps"), "{refused}");
+    stand.open_bindings().await;
+    stand.apply(&edited).await;
     stand
         .until_said("things", "Loaded", "False", "spec.limits.steps")
         .await;

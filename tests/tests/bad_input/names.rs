@@ -51,6 +51,7 @@ fn write(folder: &Path, file: &str, documents: &[Value]) {
 #[tokio::test(start_paused = true)]
 async fn a_policy_file_is_never_looked_for_outside_of_its_folder() {
     let stand = Stand::with(Vec::new()).await;
+    stand.open_bindings().await;
     // A policy that would load, if only it were reached.
     let outside = tempfile::tempdir().expect("a folder");
     let policy = outside.path().join("policy.wasm");

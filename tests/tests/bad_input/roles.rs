@@ -182,6 +182,7 @@ async fn the_limits_of_a_wait_are_the_bindings() {
     let mut never = waiting("century");
     never["spec"]["limits"]["longestWait"] = json!(0);
     let stand = Stand::with(vec![bound.clone()]).await;
+    stand.open_bindings().await;
     assert_eq!(fails(&stand, "behave").await.wait, Some(Duration::from_secs(5)));
     stand
         .until_said(
