@@ -121,7 +121,11 @@ impl Allowed {
             false => vec![Place::Namespace("default".to_owned())],
         };
         for place in beside {
-            self.add(place, target("", "events", None), &["create", "get", "patch"]);
+            self.add(
+                place,
+                target("events.k8s.io", "events", None),
+                &["create", "get", "patch"],
+            );
         }
         for grant in &spec.grants {
             self.grant(cluster, lease, &own, grant).await?;

@@ -591,7 +591,7 @@ async fn an_event_that_comes_again_is_counted(site: Site) {
     let events = site.cluster.read(&all).await.expect("a list");
     assert_eq!(events.as_array().map(Vec::len), Some(1));
     assert_eq!(
-        (&events[0]["count"], &events[0]["reason"]),
+        (&events[0]["series"]["count"], &events[0]["reason"]),
         (&json!(3), &json!("CloneFailed"))
     );
     assert_eq!(events[0]["involvedObject"]["uid"], widget.uid());

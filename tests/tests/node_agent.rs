@@ -628,7 +628,8 @@ fn an_agent_needs_its_own_node_and_events_and_nothing_else() {
             own("nodes/status", &["patch"]),
         ])
     );
-    let events = json!({"apiGroups": [""], "resources": ["events"], "verbs": ["create", "get", "patch"]});
+    let events =
+        json!({"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "get", "patch"]});
     assert_eq!(objects[2]["rules"], json!([events]));
     let subject = json!({"kind": "ServiceAccount", "namespace": "polity-system", "name": name});
     assert_eq!(objects[1]["subjects"], json!([subject]));

@@ -1,33 +1,40 @@
-//! Kubernetes Events. Each pair of reason and message of an object is one Event object, which is counted up
-//! when it happens again.
+//! Kubernetes Events, of `events.k8s.io/v1`. Each pair of reason and message of an object is one Event object;
+//! when it happens again the object gets a series, which is counted up.
 
 use polity_core::contract::{Answer, Event, EventType, ObjectRef};
 use polity_core::time::Unix;
-use polity_kube_rules::time::rfc3339;
+use polity_kube_rules::time::{micro_time, of_unix_ms};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::Cluster;
 use crate::request::MANAGER;
 
-/// The most bytes of a message and of a reason that an API server accepts: `NoteLengthLimit` and
-/// `ReasonLengthLimit` of Kubernetes 1.36.3 (`pkg/apis/core/validation/events.go`). They apply to
-/// events.k8s.io/v1; an Event is the same object in both API versions.
+/// The most bytes of a message (`note`) and of a reason that an API server accepts: `NoteLengthLimit` and
+/// `ReasonLengthLimit` of Kubernetes 1.36.3 (`pkg/apis/core/validation/events.go`).
 const MESSAGE: usize = 1_024;
 const REASON: usize = 128;
-/// The highest count of an Event: the field has 32 bits.
+/// The highest count of a series: the field has 32 bits.
 const COUNT: u64 = i32::MAX as u64;
+/// What is done when an Event is made. An Event without an action is refused.
+const ACTION: &str = "Reconcile";
+/// The controller that Events name. The instance is the host's own name.
+const CONTROLLER: &str = "polity";
 /// The most characters of the object's name in the name of its Event. With the hash the whole stays below the
 /// 253 that a name may have.
 const NAME: usize = 200;
 
 impl Cluster {
-    /// Counts up an Event object that exists already.
+    /// Counts up an Event object that exists already. Of an Event, a server lets only the series change.
     pub(crate) async fn count(&self, event: &ObjectRef, now: Unix) -> Answer {
         let known = self.get(event).await?;
-        let count = known["count"].as_u64().unwrap_or(1).saturating_add(1).min(COUNT);
-        let patch = json!({"count": count, "lastTimestamp": rfc3339(now.0)});
-        self.merge(event, None, &patch, &[MANAGER]).await
+        // An older host counted in the fields of core/v1.
+        let counted = known["series"]["count"].as_u64();
+        let counted = counted.or_else(|| known["deprecatedCount"].as_u64());
+        let count = counted.unwrap_or(1).max(1).saturating_add(1).min(COUNT);
+        let series = json!({"count": count, "lastObservedTime": micro_time(of_unix_ms(now.0))});
+        self.merge(event, None, &json!({"series": series}), &[MANAGER])
+            .await
     }
 }
 
@@ -47,17 +54,22 @@ pub(crate) fn fresh(object: &ObjectRef, uid: &str, event: &Event, now: Unix) -> 
     // Kubernetes puts Events of cluster-scoped objects into the namespace `default`.
     let namespace = object.namespace.as_deref().unwrap_or("default");
     json!({
-        "apiVersion": "v1", "kind": "Event",
+        "apiVersion": "events.k8s.io/v1", "kind": "Event",
         "metadata": {"name": format!("{name}.{hash}"), "namespace": namespace},
-        "involvedObject": {
+        "regarding": {
             "apiVersion": object.kind.api_version, "kind": object.kind.kind,
             "namespace": object.namespace, "name": object.name, "uid": uid,
         },
         "type": match event.kind { EventType::Normal => "Normal", EventType::Warning => "Warning" },
-        "reason": reason, "message": message, "count": 1,
-        "firstTimestamp": rfc3339(now.0), "lastTimestamp": rfc3339(now.0),
-        "source": {"component": "polity"}, "reportingComponent": "polity", "reportingInstance": "",
+        "reason": reason, "note": message, "action": ACTION, "eventTime": micro_time(of_unix_ms(now.0)),
+        "reportingController": CONTROLLER, "reportingInstance": instance(),
     })
+}
+
+/// The name of this host: in a cluster that of its Pod. An instance has 128 bytes at most
+/// (`ReportingInstanceLengthLimit`); a host's name has 64.
+fn instance() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// Turns a text into a valid reason: one word of letters, digits and `-_.:/`.
@@ -104,12 +116,16 @@ mod tests {
             .await;
         assert!(wrote.is_ok());
         let event = &fake.seen()[0].body;
-        assert_eq!(event["involvedObject"]["uid"], "u");
-        assert_eq!(event["involvedObject"]["kind"], "Widget");
-        assert_eq!(event["source"]["component"], "polity");
-        assert_eq!((&event["type"], &event["count"]), (&json!("Warning"), &json!(1)));
-        assert_eq!(event["lastTimestamp"], "2000-02-29T00:00:00Z");
-        assert_eq!(event["message"], "no room");
+        assert_eq!(event["regarding"]["uid"], "u");
+        assert_eq!(event["regarding"]["kind"], "Widget");
+        assert_eq!(event["reportingController"], "polity");
+        assert_ne!(event["reportingInstance"], "");
+        assert_eq!(
+            (&event["type"], &event["series"]),
+            (&json!("Warning"), &Value::Null)
+        );
+        assert_eq!(event["eventTime"], "2000-02-29T00:00:00.000000Z");
+        assert_eq!(event["note"], "no room");
         assert!(
             event["metadata"]["name"]
                 .as_str()
@@ -119,7 +135,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_same_event_again_is_counted_and_another_is_not() {
-        let known = json!({"count": 4});
+        let known = json!({"series": {"count": 4}});
         let fake = Fake::serving([
             refusal(409, "AlreadyExists", "x.1"),
             Reply::json(200, known),
@@ -148,11 +164,14 @@ mod tests {
         };
         assert_eq!(
             seen[2].path,
-            format!("/api/v1/namespaces/a/events/{}?fieldManager=polity", name(0))
+            format!(
+                "/apis/events.k8s.io/v1/namespaces/a/events/{}?fieldManager=polity",
+                name(0)
+            )
         );
         assert_eq!(
             seen[2].body,
-            json!({"count": 5, "lastTimestamp": "2000-02-29T00:00:00Z"})
+            json!({"series": {"count": 5, "lastObservedTime": "2000-02-29T00:00:00.000000Z"}})
         );
         assert_ne!(name(0), name(3));
     }
@@ -177,7 +196,7 @@ mod tests {
             name.len() <= 253 && !name.contains("-.") && !name.contains(".."),
             "{name}"
         );
-        assert_eq!(event["message"].as_str().map(str::len), Some(1_024));
+        assert_eq!(event["note"].as_str().map(str::len), Some(1_024));
         assert_eq!(event["metadata"]["namespace"], "default");
     }
 
@@ -198,13 +217,30 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_counted_past_all_bounds_is_counted_no_further() {
-        let known = json!({"count": u64::MAX});
+        let known = json!({"series": {"count": u64::MAX}});
         let fake = Fake::serving([
             refusal(409, "AlreadyExists", "x.1"),
             Reply::json(200, known),
             Reply::json(200, json!({})),
         ]);
         assert!(fake.cluster().write(&write("no room", Unix(0))).await.is_ok());
-        assert_eq!(fake.seen()[2].body["count"], i32::MAX);
+        assert_eq!(fake.seen()[2].body["series"]["count"], i32::MAX);
+    }
+
+    #[tokio::test]
+    async fn the_second_time_of_an_event_begins_its_series_where_an_older_host_had_counted_to() {
+        for (known, count) in [
+            (json!({}), 2),
+            (json!({"deprecatedCount": 7}), 8),
+            (json!({"deprecatedCount": 0}), 2),
+        ] {
+            let fake = Fake::serving([
+                refusal(409, "AlreadyExists", "x.1"),
+                Reply::json(200, known),
+                Reply::json(200, json!({})),
+            ]);
+            assert!(fake.cluster().write(&write("no room", Unix(0))).await.is_ok());
+            assert_eq!(fake.seen()[2].body["series"]["count"], count);
+        }
     }
 }

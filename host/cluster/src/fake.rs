@@ -181,9 +181,9 @@ fn resources(path: &str) -> Option<Value> {
             ("pods", "Pod", true),
             ("nodes", "Node", false),
             ("secrets", "Secret", true),
-            ("events", "Event", true),
             ("configmaps", "ConfigMap", true),
         ],
+        "/apis/events.k8s.io/v1" => &[("events", "Event", true)],
         "/apis/coordination.k8s.io/v1" => &[("leases", "Lease", true)],
         "/apis/apiextensions.k8s.io/v1" => {
             &[("customresourcedefinitions", "CustomResourceDefinition", false)]

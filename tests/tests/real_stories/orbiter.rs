@@ -424,7 +424,7 @@ fn an_agent_reads_and_writes_no_other_node() {
         let events = events
             .iter()
             .filter(|event| event["involvedObject"]["name"] == "own");
-        let counts: Vec<&Value> = events.map(|event| &event["count"]).collect();
+        let counts: Vec<&Value> = events.map(|event| &event["series"]["count"]).collect();
         assert_eq!(counts, [2]);
         let nodes = "/api/v1/nodes";
         let own = "fieldSelector=metadata.name%3Down";
