@@ -4,12 +4,17 @@
 #![allow(clippy::print_stdout, reason = "a report")]
 
 use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use polity::manifests::Manifests;
 use polity::observer::Observer;
+use polity::progress::Format;
+use polity::telemetry::{Metrics, Traces, Watched};
 use polity_core::binding::PolicyId;
 use polity_core::contract::Next;
 use polity_core::controller::{Guard, Guards};
@@ -27,6 +32,10 @@ use serde_json::{Value, json};
 const MACHINES: usize = 200;
 /// How long passes are counted.
 const COUNTED: Duration = Duration::from_secs(5);
+/// How often each kind of telemetry is measured, in turns.
+const ROUNDS: usize = 5;
+/// The argument with which this program is the collector of traces.
+const COLLECTOR: &str = "collector";
 
 #[derive(Clone, Default)]
 struct Counts {
@@ -93,10 +102,15 @@ fn nothing_limits() -> Value {
     json!({"burst": 1_000_000, "refill": 1, "cloudCalls": 1_000})
 }
 
-/// Runs a host on these objects and prints its speed.
-async fn measure(name: &str, site: &Site, threads: usize) {
+/// Runs a host on these objects, prints its speed, and returns its passes a second of processor time.
+async fn measure(name: &str, site: &Site, threads: usize) -> f64 {
     let counts = Counts::default();
-    let (host, _) = site.drive(threads, Box::new(counts.clone()));
+    watch(name, site, threads, &counts, Box::new(counts.clone())).await
+}
+
+/// The same with another observer in front of the one that counts.
+async fn watch(name: &str, site: &Site, threads: usize, counts: &Counts, observer: Box<dyn Observer>) -> f64 {
+    let (host, _) = site.drive(threads, observer);
     while counts.passes.load(Ordering::Relaxed) < 4 * MACHINES as u64 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -118,6 +132,103 @@ async fn measure(name: &str, site: &Site, threads: usize) {
         steps as f64 / passes as f64,
         (after.2 - before.2) / seconds,
         passes as f64 / (after.2 - before.2),
+    );
+    passes as f64 / (after.2 - before.2)
+}
+
+/// How the host is watched.
+#[derive(Clone, Copy, Debug)]
+enum Telemetry {
+    None,
+    Metrics,
+    MetricsAndTraces,
+}
+
+/// Passes a second of processor time of a host that is watched in this way.
+async fn watched(how: Telemetry, site: &Site, collector: &str) -> f64 {
+    let counts = Counts::default();
+    let metrics = || Arc::new(Metrics::new().expect("no two have one name"));
+    let name = format!("{how:?}");
+    let (traces, export) = match how {
+        Telemetry::None => return watch(&name, site, 1, &counts, Box::new(counts.clone())).await,
+        Telemetry::Metrics => (None, None),
+        Telemetry::MetricsAndTraces => {
+            let (traces, export) = Traces::to(collector, Format::Text).expect("an address");
+            (Some(traces), Some(export))
+        }
+    };
+    let observer = Watched::new(counts.clone(), metrics(), traces);
+    let speed = watch(&name, site, 1, &counts, Box::new(observer)).await;
+    if let Some(export) = export {
+        export.end().await;
+    }
+    speed
+}
+
+/// A collector in a process of its own, which swallows what it gets. Its address is printed.
+fn collect() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    println!("http://{}", listener.local_addr().expect("it has one"));
+    for stream in listener.incoming() {
+        let mut stream = BufReader::new(stream.expect("somebody"));
+        std::thread::spawn(move || while answer(&mut stream).is_some() {});
+    }
+}
+
+/// Reads a request and says that all is well. `None` after the last one.
+fn answer(stream: &mut BufReader<TcpStream>) -> Option<()> {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        match stream.read_line(&mut line) {
+            Ok(1..) => {}
+            _ => return None,
+        }
+        let line = line.trim().to_ascii_lowercase();
+        if let Some(bytes) = line.strip_prefix("content-length:") {
+            length = bytes.trim().parse().ok()?;
+        }
+        if line.is_empty() {
+            break;
+        }
+    }
+    std::io::copy(&mut stream.by_ref().take(length), &mut std::io::sink()).ok()?;
+    let head = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+    stream.get_mut().write_all(head).ok()
+}
+
+/// What metrics, and traces to a collector, take of the processor.
+fn watch_and_compare() {
+    let mut collector = Command::new(std::env::current_exe().expect("this program"))
+        .arg(COLLECTOR)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut address = String::new();
+    let said = collector.stdout.take().expect("it is piped");
+    BufReader::new(said)
+        .read_line(&mut address)
+        .expect("it says where it is");
+    let all = [Telemetry::None, Telemetry::Metrics, Telemetry::MetricsAndTraces];
+    let mut speeds = all.map(|_| Vec::new());
+    for _ in 0..ROUNDS {
+        for (how, speeds) in all.into_iter().zip(&mut speeds) {
+            on_threads(2, async {
+                let site = cloning().await;
+                speeds.push(watched(how, &site, address.trim()).await);
+            });
+        }
+    }
+    // It has nothing to lose.
+    let _ = collector.kill().and_then(|()| collector.wait());
+    let [none, metrics, both] = speeds.map(|mut speeds| {
+        speeds.sort_by(f64::total_cmp);
+        speeds[speeds.len() / 2]
+    });
+    println!(
+        "processor time of a pass, median of {ROUNDS} rounds: {:+.1} % with metrics, {:+.1} % with metrics and traces",
+        (none / metrics - 1.0) * 100.0,
+        (none / both - 1.0) * 100.0,
     );
 }
 
@@ -238,6 +349,12 @@ fn on_threads(threads: usize, work: impl Future<Output = ()>) {
 }
 
 fn main() {
+    if std::env::args().any(|argument| argument == COLLECTOR) {
+        return collect();
+    }
+    if std::env::args().any(|argument| argument == "telemetry") {
+        return watch_and_compare();
+    }
     println!("{MADE} machines are made, and what they do is kept:");
     on_threads(2, async {
         let memory = make("in memory", Kept::Nothing).await;
@@ -271,4 +388,6 @@ fn main() {
             measure(name, &site, 1).await;
         });
     }
+    println!("the same machines, watched:");
+    watch_and_compare();
 }

@@ -1,7 +1,8 @@
 //! Traces of passes over OTLP: a span for each pass with its causes, and a child for each step and each call.
 //!
 //! Spans are made when a pass has ended, from its recording. The exporter sends them in batches from a thread of
-//! its own. If its queue is full, spans are dropped: a collector that is slow or down never slows down a host.
+//! its own. If its queue is full, spans are dropped: a collector that is slow or down never slows down a host. Of
+//! a second, a bounded number of passes is traced, so that neither does a host that has much to do.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,12 +37,21 @@ const LONGEST: Duration = Duration::from_secs(10);
 const ANSWER: usize = 64 << 10;
 /// The most calls of one pass that become spans.
 const CALLS: usize = 512;
+/// The most passes whose calls are kept. A call that comes back after its pass has ended is kept until then too.
+const KEPT: usize = 10_000;
+/// The most passes that are traced of those that end in one second. Each has some spans of some microseconds, and
+/// a busy host makes thousands of passes a second (`benches/host.rs` measures what is left of the cost).
+const PASSES: u32 = 100;
 
 /// Makes spans of passes.
 pub struct Traces {
     tracer: SdkTracer,
     /// The calls of passes in flight.
     calls: BTreeMap<PassId, Vec<Called>>,
+    /// The second in which the last pass ended, and how many of it are traced.
+    second: (u64, u32),
+    /// The passes since the last one that was traced.
+    untraced: u64,
 }
 
 impl Traces {
@@ -86,6 +96,8 @@ impl Traces {
         let traces = Traces {
             tracer: provider.tracer("polity"),
             calls: BTreeMap::new(),
+            second: (0, 0),
+            untraced: 0,
         };
         Ok((traces, Export(provider)))
     }
@@ -98,16 +110,33 @@ impl Traces {
                 calls.push(call.clone());
             }
         }
+        if self.calls.len() > KEPT {
+            self.calls.pop_first();
+        }
+    }
+
+    /// Whether a pass that ends now is one of those that are traced.
+    fn has_room(&mut self, now: Unix) -> bool {
+        let second = now.0 / 1_000;
+        if self.second.0 != second {
+            self.second = (second, 0);
+        }
+        self.second.1 += 1;
+        self.second.1 <= PASSES
     }
 
     /// Makes the spans of a pass that ended.
     pub(super) fn passed(&mut self, record: &PassRecord) {
         let calls = self.calls.remove(&record.pass).unwrap_or_default();
+        if !self.has_room(record.ended.unix) {
+            self.untraced += 1;
+            return;
+        }
         let name = format!("pass {}", record.kind.kind);
         let span = self.tracer.span_builder(name);
         let span = span
             .with_start_time(time(record.started.unix))
-            .with_attributes(attributes(record));
+            .with_attributes(attributes(record, std::mem::take(&mut self.untraced)));
         let mut span = span.start_with_context(&self.tracer, &Context::new());
         if let Some(why) = failure(record) {
             span.set_status(Status::error(why));
@@ -152,7 +181,8 @@ impl Export {
     }
 }
 
-fn attributes(record: &PassRecord) -> Vec<KeyValue> {
+/// What a span says of its pass, after so many passes that are not traced.
+fn attributes(record: &PassRecord, untraced: u64) -> Vec<KeyValue> {
     let causes: Vec<String> = record.causes.iter().map(ToString::to_string).collect();
     let mut all = vec![
         KeyValue::new("polity.binding", record.key.binding.to_string()),
@@ -160,6 +190,7 @@ fn attributes(record: &PassRecord) -> Vec<KeyValue> {
         KeyValue::new("k8s.object.name", record.key.name.to_string()),
         KeyValue::new("k8s.object.uid", record.uid.clone()),
         KeyValue::new("polity.pass", i64::try_from(record.pass.0).unwrap_or(i64::MAX)),
+        KeyValue::new("polity.untraced", i64::try_from(untraced).unwrap_or(i64::MAX)),
         KeyValue::new("polity.causes", causes.join(", ")),
         KeyValue::new("polity.attempt", i64::from(record.attempt)),
         KeyValue::new("polity.notes", record.notes().collect::<Vec<_>>().join(" ")),
