@@ -4,29 +4,28 @@
 //! DIR/policies/<sha256>.json    the manifest
 //! DIR/policies/<sha256>.wasm    the policy's bytes
 //! DIR/passes/<number>.jsonl     a segment: a header line, then passes in the order in which they ended
+//! DIR/passes/<number>.jsonl.gz  a segment that is full, compressed
 //! ```
 //!
 //! A ring keeps only the newest segments; a full recording keeps all.
 
+mod segments;
+
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, File, OpenOptions};
+use cap_std::fs::Dir;
 use polity_core::contract::Manifest;
 use polity_core::contract::wit::PACKAGE;
 use polity_core::record::PassRecord;
 use serde::{Deserialize, Serialize};
 
 use crate::private;
-
-/// The most bytes of one segment. Then the next segment begins.
-const SEGMENT: u64 = 4 << 20;
-/// The number of segments that a ring keeps: 64 MiB in all.
-const KEPT: u64 = 16;
+use segments::Segments;
 
 /// The first line of a segment.
 #[derive(Debug, Serialize, Deserialize)]
@@ -77,7 +76,7 @@ impl Recorder {
         };
         let header = serde_json::to_string(&header)?;
         Ok(Recorder {
-            open: Open::new(path, &header)?,
+            open: Open::new(path, &header, keep_all)?,
             path: path.to_owned(),
             keep_all,
             header,
@@ -122,43 +121,34 @@ impl Recorder {
     pub fn pass(&mut self, record: &PassRecord) -> Result<()> {
         let mut line = serde_json::to_vec(record)?;
         line.push(b'\n');
-        if self.open.append(&line, &self.header, self.keep_all).is_ok() {
+        if self.open.segments.append(&line).is_ok() {
             return Ok(());
         }
         // A new segment helps whatever the cause was: a deleted file, a deleted folder, a torn line.
-        self.open = Open::new(&self.path, &self.header)?;
+        self.open = Open::new(&self.path, &self.header, self.keep_all)?;
         for (digest, kept) in &self.policies {
             self.open.policy(digest, kept)?;
         }
-        self.open.append(&line, &self.header, self.keep_all)
+        self.open.segments.append(&line)
     }
 }
 
-/// A recording's folder, and the file to which passes are appended.
+/// A recording's folder, opened to be written.
 struct Open {
     policies: Dir,
-    passes: Dir,
-    segment: u64,
-    file: File,
-    written: u64,
+    segments: Segments,
 }
 
 impl Open {
-    fn new(path: &Path, header: &str) -> Result<Self> {
+    fn new(path: &Path, header: &str, keep_all: bool) -> Result<Self> {
         let dir = private::folder(path, |name| FOLDERS.contains(&name))?;
         let [policies, passes] = FOLDERS.map(|folder| {
             let opened = private::subfolder(&dir, folder);
             opened.with_context(|| format!("cannot open {}", path.join(folder).display()))
         });
-        let (policies, passes) = (policies?, passes?);
-        let segment = segments(&passes)?.last().map_or(1, |last| last.saturating_add(1));
-        let file = create(&passes, segment, header)?;
         Ok(Open {
-            policies,
-            passes,
-            segment,
-            file,
-            written: header.len() as u64,
+            policies: policies?,
+            segments: Segments::new(passes?, header, keep_all)?,
         })
     }
 
@@ -170,68 +160,6 @@ impl Open {
         }
         Ok(())
     }
-
-    fn append(&mut self, line: &[u8], header: &str, keep_all: bool) -> Result<()> {
-        if self.written + line.len() as u64 > SEGMENT {
-            let next = self.segment.saturating_add(1);
-            self.file = create(&self.passes, next, header)?;
-            (self.segment, self.written) = (next, header.len() as u64);
-            if !keep_all {
-                self.drop_old()?;
-            }
-        }
-        self.file
-            .write_all(line)
-            .context("cannot write to the recording")?;
-        self.written += line.len() as u64;
-        if rustix::fs::fstat(&self.file)?.st_nlink == 0 {
-            bail!("the file of the recording was deleted");
-        }
-        Ok(())
-    }
-
-    fn drop_old(&self) -> Result<()> {
-        for old in segments(&self.passes)?
-            .into_iter()
-            .filter(|n| n.saturating_add(KEPT) <= self.segment)
-        {
-            self.passes.remove_file(name(old))?;
-        }
-        Ok(())
-    }
-}
-
-fn name(segment: u64) -> String {
-    format!("{segment:06}.jsonl")
-}
-
-fn create(passes: &Dir, segment: u64, header: &str) -> Result<File> {
-    let name = name(segment);
-    let mut options = OpenOptions::new();
-    let mut file = private::open(passes, &name, options.append(true).create_new(true))
-        .with_context(|| format!("cannot create passes/{name}"))?;
-    if let Err(e) = writeln!(file, "{header}") {
-        // A full disk still takes names. An empty segment must not stay behind.
-        let _ = passes.remove_file(&name);
-        return Err(e).with_context(|| format!("cannot write passes/{name}"));
-    }
-    Ok(file)
-}
-
-fn segments(passes: &Dir) -> Result<Vec<u64>> {
-    let mut numbers = Vec::new();
-    for entry in passes.entries().context("cannot read passes")? {
-        let name = entry?.file_name();
-        if let Some(number) = name
-            .to_str()
-            .and_then(|n| n.strip_suffix(".jsonl"))
-            .and_then(|n| n.parse().ok())
-        {
-            numbers.push(number);
-        }
-    }
-    numbers.sort_unstable();
-    Ok(numbers)
 }
 
 /// Refuses a segment of another format. If a crash damaged the header, its format is unknown, and reading its
@@ -272,12 +200,11 @@ impl Recording {
             .open_dir("passes")
             .context("this folder is not a recording: it has no folder `passes`")?;
         let mut damaged = 0;
-        for segment in segments(&passes)? {
-            let name = name(segment);
-            let file = passes
-                .open(&name)
-                .with_context(|| format!("cannot open {name}"))?;
-            let mut lines = BufReader::new(file).split(b'\n');
+        for number in segments::numbers(&passes)? {
+            let Some((name, segment)) = segments::open(&passes, number)? else {
+                continue;
+            };
+            let mut lines = segment.split(b'\n');
             if let Some(Ok(header)) = lines.next() {
                 check_format(&header).with_context(|| format!("cannot read {name}"))?;
             }
@@ -285,8 +212,24 @@ impl Recording {
             // it.
             let mut torn = false;
             for line in lines {
-                let line = line.with_context(|| format!("cannot read {name}"))?;
                 damaged += u64::from(torn);
+                let line = match line {
+                    Ok(line) => line,
+                    // Nothing more comes out of a compressed segment that is damaged.
+                    Err(e)
+                        if matches!(
+                            e.kind(),
+                            io::ErrorKind::InvalidData
+                                | io::ErrorKind::UnexpectedEof
+                                | io::ErrorKind::InvalidInput
+                        ) =>
+                    {
+                        tracing::warn!("{name} is damaged: {e}");
+                        damaged += 1;
+                        break;
+                    }
+                    Err(e) => return Err(e).with_context(|| format!("cannot read {name}")),
+                };
                 match serde_json::from_slice(&line) {
                     Ok(record) => {
                         torn = false;

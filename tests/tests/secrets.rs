@@ -119,6 +119,10 @@ async fn seen(site: &Site, recording: &Path, log: &Log) -> Vec<(String, String)>
     let mut seen = vec![("logs".to_owned(), text(&log.0.lock().expect("a lock")))];
     for entry in std::fs::read_dir(recording.join("passes")).expect("a recording") {
         let path = entry.expect("an entry").path();
+        assert!(
+            path.extension().is_some_and(|kind| kind == "jsonl"),
+            "compressed, nothing would be found in {path:?}"
+        );
         seen.push((
             "recording".to_owned(),
             text(&std::fs::read(&path).expect("a segment")),

@@ -1,0 +1,342 @@
+//! The segments of a recording: files that passes are appended to, one after another.
+//!
+//! A full segment is compressed in the background. Whenever the process dies, a segment stands there plain, or
+//! compressed, or both; then either is whole.
+
+use std::io::{self, BufRead, BufReader, Read as _, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result, bail};
+use cap_std::fs::{Dir, File, OpenOptions};
+use flate2::Compression;
+use flate2::bufread::GzDecoder;
+use flate2::write::GzEncoder;
+
+use crate::private;
+
+/// The most bytes of one segment. Then the next segment begins.
+const SEGMENT: u64 = 4 << 20;
+/// The most bytes of the segments that a ring keeps, as they lie on the disk.
+const RING: u64 = 64 << 20;
+/// The most bytes that are read of one compressed segment: a pass that is larger than a segment has one alone,
+/// and the journals of a pass have 16 MiB at most.
+const UNPACKED: u64 = 64 << 20;
+
+/// The segments of a recording that is written.
+pub(super) struct Segments {
+    passes: Dir,
+    /// The first line of each segment.
+    header: String,
+    keep_all: bool,
+    /// The segment to which passes are appended: its number, file and bytes.
+    number: u64,
+    file: File,
+    written: u64,
+    packing: Option<Packing>,
+}
+
+impl Segments {
+    /// Begins the segment after all that stand in the folder.
+    pub(super) fn new(passes: Dir, header: &str, keep_all: bool) -> Result<Self> {
+        let number = numbers(&passes)?.last().map_or(1, |last| last.saturating_add(1));
+        let file = create(&passes, number, header)?;
+        Ok(Segments {
+            passes,
+            header: header.to_owned(),
+            keep_all,
+            number,
+            file,
+            written: header.len() as u64,
+            packing: None,
+        })
+    }
+
+    pub(super) fn append(&mut self, line: &[u8]) -> Result<()> {
+        if self.written + line.len() as u64 > SEGMENT {
+            let next = self.number.saturating_add(1);
+            self.file = create(&self.passes, next, &self.header)?;
+            (self.number, self.written) = (next, self.header.len() as u64);
+            if !self.keep_all {
+                self.drop_old()?;
+            }
+            self.pack();
+        }
+        self.file
+            .write_all(line)
+            .context("cannot write to the recording")?;
+        self.written += line.len() as u64;
+        if rustix::fs::fstat(&self.file)?.st_nlink == 0 {
+            bail!("the file of the recording was deleted");
+        }
+        Ok(())
+    }
+
+    /// Drops the oldest segments until the others have room in the ring.
+    fn drop_old(&self) -> Result<()> {
+        let mut all = 0;
+        for old in numbers(&self.passes)?.into_iter().rev() {
+            for name in [plain(old), packed(old)] {
+                let size = match self.passes.metadata(&name) {
+                    Ok(file) => file.len(),
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                    Err(e) => return Err(e).with_context(|| format!("cannot look at passes/{name}")),
+                };
+                all += size;
+                if all > RING - SEGMENT && old != self.number {
+                    absent(self.passes.remove_file(&name))
+                        .with_context(|| format!("cannot remove passes/{name}"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Compresses the full segments, unless that is under way: then those that are left over are compressed
+    /// with the next.
+    fn pack(&mut self) {
+        if self.packing.as_ref().is_none_or(Packing::has_ended) {
+            self.packing = Packing::begin(&self.passes, self.number)
+                .inspect_err(|e| tracing::warn!("segments of the recording stay uncompressed: {e}"))
+                .ok();
+        }
+    }
+}
+
+/// A thread that compresses segments. Dropping it ends it after the segment that it has begun.
+struct Packing {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Packing {
+    /// Compresses the segments before this one.
+    fn begin(passes: &Dir, before: u64) -> io::Result<Self> {
+        let (passes, stop) = (passes.try_clone()?, Arc::new(AtomicBool::new(false)));
+        let stopped = stop.clone();
+        let work = move || {
+            if let Err(e) = pack_before(&passes, before, &stopped) {
+                tracing::warn!("segments of the recording stay uncompressed: {e:#}");
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("compress".to_owned())
+            .spawn(work)?;
+        Ok(Packing {
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Packing {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It has said itself what went wrong.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn pack_before(passes: &Dir, before: u64, stop: &AtomicBool) -> Result<()> {
+    for number in numbers(passes)?.into_iter().filter(|number| *number < before) {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let name = plain(number);
+        let at = || format!("cannot compress passes/{name}");
+        let bytes = match passes.read(&name) {
+            Ok(bytes) => bytes,
+            // It is compressed already, or the ring has dropped it.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            Err(e) => return Err(e).with_context(at),
+        };
+        // Speed counts more than size: a busy host fills a segment within seconds.
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(&bytes).with_context(at)?;
+        let bytes = encoder.finish().with_context(at)?;
+        private::replace(passes, &packed(number), &bytes).with_context(at)?;
+        absent(passes.remove_file(&name)).with_context(at)?;
+    }
+    Ok(())
+}
+
+/// That a file was not there to be removed is no failure.
+fn absent(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+fn plain(number: u64) -> String {
+    format!("{number:06}.jsonl")
+}
+
+fn packed(number: u64) -> String {
+    format!("{number:06}.jsonl.gz")
+}
+
+fn create(passes: &Dir, number: u64, header: &str) -> Result<File> {
+    let name = plain(number);
+    let mut options = OpenOptions::new();
+    let mut file = private::open(passes, &name, options.append(true).create_new(true))
+        .with_context(|| format!("cannot create passes/{name}"))?;
+    if let Err(e) = writeln!(file, "{header}") {
+        // A full disk still takes names. An empty segment must not stay behind.
+        let _ = passes.remove_file(&name);
+        return Err(e).with_context(|| format!("cannot write passes/{name}"));
+    }
+    Ok(file)
+}
+
+/// The numbers of the segments in a folder, oldest first.
+pub(super) fn numbers(passes: &Dir) -> Result<Vec<u64>> {
+    let mut numbers = Vec::new();
+    for entry in passes.entries().context("cannot read passes")? {
+        let name = entry?.file_name();
+        let number: Option<u64> = name
+            .to_str()
+            .and_then(|name| name.strip_suffix(".gz").unwrap_or(name).strip_suffix(".jsonl"))
+            .and_then(|number| number.parse().ok());
+        numbers.extend(number);
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    Ok(numbers)
+}
+
+/// Opens a segment to read it: its file's name, and what was written to it. `None` if it is gone by now.
+pub(super) fn open(passes: &Dir, number: u64) -> Result<Option<(String, Box<dyn BufRead>)>> {
+    for name in [plain(number), packed(number)] {
+        match passes.open(&name) {
+            Ok(file) if name.ends_with(".gz") => {
+                let unpacked = GzDecoder::new(BufReader::new(file)).take(UNPACKED);
+                return Ok(Some((name, Box::new(BufReader::new(unpacked)))));
+            }
+            Ok(file) => return Ok(Some((name, Box::new(BufReader::new(file))))),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(e).with_context(|| format!("cannot open {name}")),
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder() -> (tempfile::TempDir, Dir) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let dir = Dir::open_ambient_dir(folder.path(), cap_std::ambient_authority()).expect("it opens");
+        (folder, dir)
+    }
+
+    /// A line of a mebibyte that says its number. Text as random as this is hardly compressed.
+    fn line(number: u64) -> Vec<u8> {
+        let mut state = number.wrapping_add(1);
+        let mut letter = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            b'!' + ((state >> 33) % 64) as u8
+        };
+        let mut line = format!("{number} ").into_bytes();
+        line.extend(std::iter::repeat_with(&mut letter).take(1 << 20));
+        line.push(b'\n');
+        line
+    }
+
+    /// The numbers of the lines that can be read.
+    fn read(passes: &Dir) -> Vec<u64> {
+        let mut lines = Vec::new();
+        for number in numbers(passes).expect("numbers") {
+            let (_, segment) = open(passes, number).expect("it opens").expect("it is there");
+            let segment = segment.lines().map(|line| line.expect("a line"));
+            lines.extend(segment.filter_map(|line| line.split_once(' ')?.0.parse::<u64>().ok()));
+        }
+        lines
+    }
+
+    fn names(passes: &Dir) -> Vec<String> {
+        let names = passes.entries().expect("entries");
+        let mut names: Vec<String> = names
+            .map(|entry| {
+                entry
+                    .expect("an entry")
+                    .file_name()
+                    .to_string_lossy()
+                    .into_owned()
+            })
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn full_segments_are_compressed_and_nothing_of_them_is_lost() {
+        let (_folder, dir) = folder();
+        let mut segments = Segments::new(dir.try_clone().expect("a copy"), "{}", true).expect("it opens");
+        for number in 0..10 {
+            segments.append(&line(number)).expect("room");
+        }
+        // Ended in the middle, it is gone on with.
+        drop(segments.packing.take().expect("segments are full"));
+        segments.pack();
+        let thread = segments
+            .packing
+            .as_mut()
+            .and_then(|packing| packing.thread.take());
+        thread.expect("a thread").join().expect("it ends");
+        assert_eq!(
+            names(&dir),
+            [
+                "000001.jsonl.gz",
+                "000002.jsonl.gz",
+                "000003.jsonl.gz",
+                "000004.jsonl"
+            ]
+        );
+        assert_eq!(read(&dir), (0..10).collect::<Vec<_>>());
+        drop(segments);
+        let again = Segments::new(dir.try_clone().expect("a copy"), "{}", true).expect("it opens");
+        assert_eq!(again.number, 5, "a compressed segment's number is taken");
+    }
+
+    #[test]
+    fn a_ring_keeps_the_newest_passes_within_its_bytes() {
+        let (_folder, dir) = folder();
+        let mut segments = Segments::new(dir.try_clone().expect("a copy"), "{}", false).expect("it opens");
+        for number in 0..150 {
+            segments.append(&line(number)).expect("room");
+        }
+        drop(segments);
+        let lines = read(&dir);
+        assert_eq!(lines.last(), Some(&149));
+        assert!(lines.windows(2).all(|two| two[0] + 1 == two[1]), "{lines:?}");
+        assert!(lines.len() > 50, "{lines:?}");
+        let size = |name: &String| dir.metadata(name).expect("a file").len();
+        let all: u64 = names(&dir).iter().map(size).sum();
+        assert!(all <= RING, "{all} bytes");
+    }
+
+    #[test]
+    fn a_segment_that_stands_there_twice_is_read_once() {
+        let (_folder, dir) = folder();
+        let mut segments = Segments::new(dir.try_clone().expect("a copy"), "{}", true).expect("it opens");
+        segments.append(&line(0)).expect("room");
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder
+            .write_all(&dir.read(plain(1)).expect("it is there"))
+            .expect("memory");
+        dir.write(packed(1), encoder.finish().expect("memory"))
+            .expect("room");
+        assert_eq!(read(&dir), [0]);
+    }
+}
