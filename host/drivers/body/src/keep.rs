@@ -1,0 +1,141 @@
+//! What is kept of a tree.
+
+use serde_json::Value;
+
+/// Fields that clouds return secrets in, in small letters. They are never kept.
+const SECRET: [&str; 7] = [
+    "adminpass",
+    "admin_pass",
+    "user_data",
+    "userdata",
+    "os-ext-srv-attr:user_data",
+    "password",
+    "secretaccesskey",
+];
+/// Names under which vSphere keeps secrets, in elements with a `key` and a `value`.
+const SECRET_KEYS: [&str; 3] = ["guestinfo.userdata", "guestinfo.vendordata", "guestinfo.metadata"];
+
+/// The paths of which nothing but what follows is left. `None` keeps everything that stands there.
+type Paths<'a> = Vec<Option<&'a str>>;
+
+/// Keeps what stands at these paths: dotted, through lists; `*` is everything.
+pub(crate) fn keep(mut tree: Value, keep: &[impl AsRef<str>]) -> Value {
+    let paths: Paths<'_> = keep
+        .iter()
+        .map(|path| Some(path.as_ref()).filter(|path| *path != "*"))
+        .collect();
+    narrow(&mut tree, &paths);
+    tree
+}
+
+fn narrow(value: &mut Value, paths: &Paths<'_>) {
+    if paths.contains(&None) {
+        return without_secrets(value);
+    }
+    match value {
+        Value::Object(fields) => {
+            if fields.get("key").is_some_and(is_secret_key) {
+                fields.remove("value");
+            }
+            fields.retain(|name, value| {
+                let deeper: Paths<'_> = paths.iter().filter_map(|path| beyond((*path)?, name)).collect();
+                let is_kept = !deeper.is_empty() && !is_secret(name);
+                if is_kept {
+                    narrow(value, &deeper);
+                }
+                is_kept
+            });
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(|element| narrow(element, paths)),
+        other => *other = Value::Null,
+    }
+}
+
+/// What a path says beyond this field; `None` if it leads elsewhere. A field's name may have dots of its own.
+fn beyond<'a>(path: &'a str, field: &str) -> Option<Option<&'a str>> {
+    let rest = path.strip_prefix(field)?;
+    match rest.is_empty() {
+        true => Some(None),
+        false => rest.strip_prefix('.').map(Some),
+    }
+}
+
+fn without_secrets(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            if fields.get("key").is_some_and(is_secret_key) {
+                fields.remove("value");
+            }
+            fields.retain(|name, _| !is_secret(name));
+            fields.values_mut().for_each(without_secrets);
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(without_secrets),
+        _ => {}
+    }
+}
+
+fn is_secret(name: &str) -> bool {
+    SECRET.contains(&name.to_ascii_lowercase().as_str())
+}
+
+/// Whether the `key` of an element names a secret: as JSON, or as the list of one element of XML.
+fn is_secret_key(key: &Value) -> bool {
+    let text = |key: &Value| key.as_str().map(str::to_ascii_lowercase);
+    let key = text(key).or_else(|| text(key.get(0)?.get("$text")?));
+    key.is_some_and(|key| SECRET_KEYS.iter().any(|secret| key.starts_with(secret)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_what_is_named_is_kept_through_lists() {
+        let tree = json!({"servers": [{"id": 1, "x": 2, "metadata": {"polity.dev/owner": "u", "other": 3}}, {"id": 2}], "next": "n"});
+        assert_eq!(
+            keep(tree.clone(), &["servers.id", "servers.metadata.polity.dev/owner"]),
+            json!({"servers": [{"id": 1, "metadata": {"polity.dev/owner": "u"}}, {"id": 2}]})
+        );
+        assert_eq!(
+            keep(tree.clone(), &["servers.metadata"])["servers"][0],
+            json!({"metadata": {"polity.dev/owner": "u", "other": 3}})
+        );
+        assert_eq!(keep(tree.clone(), &[] as &[&str]), json!({}));
+        assert_eq!(keep(tree.clone(), &["*"]), tree);
+        assert_eq!(keep(json!("text"), &["a"]), Value::Null);
+    }
+
+    #[test]
+    fn secrets_are_never_kept() {
+        let tree = json!({"server": {"id": 1, "adminPass": "s", "OS-EXT-SRV-ATTR:user_data": "s"}});
+        for paths in [
+            vec!["*"],
+            vec!["server"],
+            vec![
+                "server.id",
+                "server.adminPass",
+                "server.OS-EXT-SRV-ATTR:user_data",
+            ],
+        ] {
+            assert_eq!(keep(tree.clone(), &paths), json!({"server": {"id": 1}}));
+        }
+        let extra = json!({"extraConfig": [
+            {"key": [{"$text": "guestinfo.userdata"}], "value": [{"$text": "s"}]},
+            {"key": [{"$text": "polity.owner"}], "value": [{"$text": "u"}]},
+        ]});
+        let kept = keep(extra, &["*"]).to_string();
+        assert!(kept.contains("\"u\"") && !kept.contains("\"s\""), "{kept}");
+    }
+
+    #[test]
+    fn a_secret_is_not_kept_by_naming_its_value() {
+        let extra = json!({"e": [{"key": "guestinfo.userdata", "value": "s"}]});
+        for paths in [vec!["e.value"], vec!["e.key", "e.value"]] {
+            assert!(
+                !keep(extra.clone(), &paths).to_string().contains("\"s\""),
+                "{paths:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What a driver sees of the body of a response.
+//!
+//! ```text
+//! bytes → json, or xml.rs → a tree → keep.rs → what the driver named, without what clouds return of secrets
+//! ```
+//!
+//! The host and the test kit of drivers share it, so that a driver is tested with what it will see.
+
+mod keep;
+mod xml;
+
+use serde_json::Value;
+
+/// The most bytes of a body that is neither JSON nor XML that are shown.
+const SHOWN: usize = 512;
+
+/// What a driver sees of a body.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Body {
+    /// What is kept of it; null if it is neither JSON nor XML.
+    pub kept: Value,
+    /// The beginning of a body that is neither.
+    pub text: Option<String>,
+}
+
+/// Reads a body, and keeps what stands at these paths: dotted, through lists; `*` is everything.
+pub fn read(bytes: &[u8], keep: &[impl AsRef<str>]) -> Body {
+    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+    let tree = match first {
+        Some(b'<') => xml::tree(bytes),
+        _ => serde_json::from_slice(bytes).ok(),
+    };
+    match tree {
+        Some(tree) => Body {
+            kept: keep::keep(tree, keep),
+            text: None,
+        },
+        None => {
+            let text = String::from_utf8_lossy(bytes);
+            let text = &text[..text.floor_char_boundary(SHOWN)];
+            Body {
+                kept: Value::Null,
+                text: (!text.is_empty()).then(|| text.to_owned()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_body_is_json_or_xml_or_shown_in_part() {
+        let all = ["*"];
+        assert_eq!(read(br#" {"a": 1}"#, &all).kept, json!({"a": 1}));
+        assert_eq!(
+            read(b"\n<a><b>1</b></a>", &all).kept,
+            json!({"a": [{"b": [{"$text": "1"}]}]})
+        );
+        let page = read("ä".repeat(1_000).as_bytes(), &all);
+        assert_eq!(
+            (page.kept, page.text.map(|text| text.len())),
+            (Value::Null, Some(512))
+        );
+        assert_eq!(read(b"", &all).text, None);
+        assert!(
+            read(b"<a><b></a>", &all).text.is_some(),
+            "an element ends where it began"
+        );
+    }
+}

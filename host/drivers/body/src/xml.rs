@@ -1,0 +1,123 @@
+//! XML as JSON.
+
+use quick_xml::events::{BytesStart, Event};
+use quick_xml::{Reader, XmlVersion};
+use serde_json::{Map, Value};
+
+/// The deepest element. The answers of clouds have about a dozen.
+const DEEPEST: usize = 64;
+/// The field of an element's text.
+const TEXT: &str = "$text";
+
+/// An element that has begun.
+struct Element {
+    name: String,
+    fields: Map<String, Value>,
+    text: String,
+}
+
+/// A document as a tree; `None` if it is no XML. Entities of the document itself are not known: a document that
+/// uses one is none.
+pub(crate) fn tree(bytes: &[u8]) -> Option<Value> {
+    let mut reader = Reader::from_str(std::str::from_utf8(bytes).ok()?);
+    let mut open = vec![Element {
+        name: String::new(),
+        fields: Map::new(),
+        text: String::new(),
+    }];
+    loop {
+        match reader.read_event().ok()? {
+            Event::Start(start) => {
+                if open.len() > DEEPEST {
+                    return None;
+                }
+                open.push(begin(&start)?);
+            }
+            Event::Empty(start) => {
+                let element = begin(&start)?;
+                end(open.last_mut()?, element);
+            }
+            Event::End(_) => {
+                let element = open.pop()?;
+                end(open.last_mut()?, element);
+            }
+            Event::Text(text) => open.last_mut()?.text.push_str(&text.xml10_content()),
+            Event::CData(text) => open.last_mut()?.text.push_str(&text.xml10_content()),
+            Event::GeneralRef(entity) => {
+                let character = match entity.resolve_char_ref().ok()? {
+                    Some(character) => character.to_string(),
+                    None => quick_xml::escape::resolve_predefined_entity(&entity)?.to_owned(),
+                };
+                open.last_mut()?.text.push_str(&character);
+            }
+            Event::Eof => break,
+            Event::Comment(_) | Event::Decl(_) | Event::PI(_) | Event::DocType(_) => {}
+        }
+    }
+    // One element is left: the document itself.
+    let document = open.pop().filter(|_| open.is_empty())?;
+    (!document.fields.is_empty()).then_some(Value::Object(document.fields))
+}
+
+fn begin(start: &BytesStart<'_>) -> Option<Element> {
+    let mut fields = Map::new();
+    for attribute in start.attributes() {
+        let attribute = attribute.ok()?;
+        let name = attribute.key.local_name().into_inner();
+        let value = attribute.normalized_value(XmlVersion::Implicit1_0).ok()?;
+        // Declarations of namespaces say nothing.
+        if attribute.key.as_namespace_binding().is_none() {
+            fields.insert(format!("@{name}"), value.into());
+        }
+    }
+    Some(Element {
+        name: start.local_name().into_inner().to_owned(),
+        fields,
+        text: String::new(),
+    })
+}
+
+fn end(parent: &mut Element, element: Element) {
+    let Element {
+        name,
+        mut fields,
+        text,
+    } = element;
+    if !text.trim().is_empty() {
+        fields.insert(TEXT.to_owned(), text.into());
+    }
+    let all = parent
+        .fields
+        .entry(name)
+        .or_insert_with(|| Value::Array(Vec::new()));
+    if let Value::Array(all) = all {
+        all.push(Value::Object(fields));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn elements_are_lists_and_names_have_no_prefixes() {
+        let text = r#"<?xml version="1.0"?><!-- one --><s:E xmlns:s="u"><s:B><i a="1" x:type="T"> &lt;one&#33; </i><i/></s:B></s:E>"#;
+        assert_eq!(
+            tree(text.as_bytes()),
+            Some(json!({"E": [{"B": [{"i": [{"@a": "1", "@type": "T", "$text": " <one! "}, {}]}]}]}))
+        );
+    }
+
+    #[test]
+    fn what_is_no_xml_or_grows_when_it_is_read_is_refused() {
+        let deep = format!("{}{}", "<a>".repeat(10_000), "</a>".repeat(10_000));
+        let bomb = r#"<!DOCTYPE l [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><l>&b;</l>"#;
+        for text in [
+            "", "<", "<a>", "<a></b>", "</a>", "<a b=c/>", "plain", &deep, bomb,
+        ] {
+            assert_eq!(tree(text.as_bytes()), None, "{}", &text[..text.len().min(80)]);
+        }
+        assert_eq!(tree(b"<a>\xff</a>"), None);
+    }
+}

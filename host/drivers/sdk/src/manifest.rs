@@ -1,0 +1,152 @@
+//! What a driver says of itself.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The manifest of a driver.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Manifest {
+    /// The name of the driver.
+    pub name: String,
+    /// The version of the driver.
+    pub version: String,
+    /// How the host logs in.
+    pub login: Login,
+    /// The services that it implements.
+    pub implements: Vec<Implements>,
+    /// The version of the marks with which it creates. It is raised whenever how things are marked, or found,
+    /// changes.
+    pub stamp: u32,
+    /// The stamps that it can find.
+    pub stamps: Vec<u32>,
+    /// The JSON Schema of the configuration of a connection.
+    pub config_schema: Value,
+    /// The endpoints that it sends to, by name.
+    pub endpoints: BTreeMap<String, Endpoint>,
+}
+
+/// How the host logs in to a cloud.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Login {
+    /// Not at all.
+    None,
+    /// A user and a password with each request.
+    Basic,
+    /// A token with each request.
+    Bearer,
+    /// OpenStack's Keystone.
+    Keystone,
+    /// Signatures of AWS, with the chain of STS.
+    AwsSigv4,
+    /// A session of vCenter.
+    VsphereSession,
+}
+
+/// A service of the catalogue, as a driver implements it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Implements {
+    /// The service with its major version: `vm@1`.
+    pub service: String,
+    /// The operations of it that it has.
+    pub operations: Vec<String>,
+    /// For each create: how long the server may go on until the first trace of it, in milliseconds.
+    #[serde(default)]
+    pub lingers: BTreeMap<String, u64>,
+    /// For each create: the dotted paths of the arguments that say where, after the place of the server itself.
+    #[serde(default, rename = "where")]
+    pub places: BTreeMap<String, Vec<String>>,
+}
+
+/// An endpoint that requests name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Endpoint {
+    /// The service in the catalogue of the login (Keystone's type, AWS's name), where the address is found if the
+    /// connection does not give one.
+    #[serde(default)]
+    pub service: String,
+    /// Whether answers are SOAP: a fault of it is a refusal.
+    #[serde(default)]
+    pub soap: bool,
+    /// For an endpoint whose address stands in responses: its fixed port. The cloud's credentials are not sent
+    /// there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dynamic: Option<u16>,
+}
+
+impl Manifest {
+    /// A driver that implements nothing yet.
+    pub fn new(name: &str, version: &str, login: Login) -> Self {
+        Manifest {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            login,
+            implements: Vec::new(),
+            stamp: 1,
+            stamps: vec![1],
+            config_schema: serde_json::json!({"type": "object"}),
+            endpoints: BTreeMap::new(),
+        }
+    }
+
+    /// With a configuration of this type.
+    #[must_use]
+    pub fn config<C: JsonSchema>(mut self) -> Self {
+        self.config_schema = schemars::schema_for!(C).to_value();
+        self
+    }
+
+    /// With an endpoint.
+    #[must_use]
+    pub fn endpoint(mut self, name: &str, endpoint: Endpoint) -> Self {
+        self.endpoints.insert(name.to_owned(), endpoint);
+        self
+    }
+
+    /// With a service.
+    #[must_use]
+    pub fn implements(mut self, service: Implements) -> Self {
+        self.implements.push(service);
+        self
+    }
+
+    /// As JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl Implements {
+    /// These operations of a service.
+    pub fn new(service: &str, operations: &[&str]) -> Self {
+        Implements {
+            service: service.to_owned(),
+            operations: operations.iter().map(|name| (*name).to_owned()).collect(),
+            lingers: BTreeMap::new(),
+            places: BTreeMap::new(),
+        }
+    }
+
+    /// How long a server may go on with a create until its first trace.
+    #[must_use]
+    pub fn lingers(mut self, operation: &str, time: Duration) -> Self {
+        let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.lingers.insert(operation.to_owned(), time);
+        self
+    }
+
+    /// The arguments of a create that say where.
+    #[must_use]
+    pub fn places(mut self, operation: &str, arguments: &[&str]) -> Self {
+        let arguments = arguments.iter().map(|path| (*path).to_owned()).collect();
+        self.places.insert(operation.to_owned(), arguments);
+        self
+    }
+}

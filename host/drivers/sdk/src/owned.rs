@@ -1,0 +1,35 @@
+//! Ids of things that may be changed.
+
+use std::fmt;
+
+use crate::{Code, Failure, failure};
+
+/// The id of a thing that carries the mark of the operation's owner. Only [`Context::owned`](crate::Context::owned)
+/// makes one, and no request that changes something can be made without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owned<'a> {
+    id: &'a str,
+}
+
+impl<'a> Owned<'a> {
+    /// The id.
+    pub fn id(&self) -> &'a str {
+        self.id
+    }
+}
+
+impl fmt::Display for Owned<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.id)
+    }
+}
+
+pub(crate) fn check<'a>(id: &'a str, stamp: Option<&str>, owner: &str) -> Result<Owned<'a>, Failure> {
+    match stamp {
+        Some(stamp) if stamp == owner && !owner.is_empty() => Ok(Owned { id }),
+        _ => Err(failure(
+            Code::PermissionDenied,
+            format!("{id} does not belong to this object"),
+        )),
+    }
+}

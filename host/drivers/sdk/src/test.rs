@@ -1,0 +1,254 @@
+//! A server that a test plays, and the rules that the host holds a driver to.
+//!
+//! ```
+//! # use polity_driver_sdk::prelude::*;
+//! # struct Shelf;
+//! # impl Driver for Shelf {
+//! #     fn manifest() -> Manifest { Manifest::new("shelf", "0.1.0", Login::None).endpoint("api", Endpoint::default()) }
+//! #     async fn perform(cx: &Context) -> Result<Value, Failure> {
+//! #         let seen = cx.send(Request::get("api").path(["images", cx.argument("image")]).keep(["status"])).await?;
+//! #         Ok(json!({"status": seen.body["status"]}))
+//! #     }
+//! #     async fn resolve(_: &Context, _: &Entry) -> Finding { Finding::None }
+//! # }
+//! use polity_driver_sdk::test::{Play, Reply};
+//!
+//! let mut play = Play::new(|request| match request.path.join("/").as_str() {
+//!     "images/ubuntu" => Reply::json(200, json!({"status": "active", "size": 5})),
+//!     _ => Reply::json(404, json!({})),
+//! });
+//! let answer = play.perform::<Shelf>("image.get", json!({"image": "ubuntu"}));
+//! assert_eq!(answer.unwrap(), json!({"status": "active"}));
+//! ```
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::bindings::polity::driver::types::{Exchange, HttpResponse};
+use crate::{
+    Call, Driver, Effect, Entry, Failure, Finding, HttpRequest, Outcome, Part, Piece, Sealed, Task,
+    Transform, step,
+};
+
+/// The most steps of an operation, as the host has it.
+const STEPS: usize = 32;
+
+/// The response of a server.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+    /// Why there is none.
+    lost: Option<Failure>,
+}
+
+impl Reply {
+    /// A body of any kind.
+    pub fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
+        Reply {
+            status,
+            headers: Vec::new(),
+            body: body.into(),
+            lost: None,
+        }
+    }
+
+    /// A JSON body.
+    pub fn json(status: u16, body: Value) -> Self {
+        Reply::new(status, body.to_string())
+    }
+
+    /// No response. Of a change, the operation ends there.
+    pub fn lost(failure: Failure) -> Self {
+        Reply {
+            lost: Some(failure),
+            ..Reply::new(0, "")
+        }
+    }
+
+    /// With a header, in small letters.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+}
+
+/// An object whose operations a test performs, and the server that it plays to them.
+pub struct Play<S> {
+    server: S,
+    /// The owner of what is created. The default is `owner-1`.
+    pub owner: String,
+    /// The tenant. The default is `tenant-1`.
+    pub tenant: String,
+    /// The key of creates. The default is `key-1`.
+    pub key: String,
+    /// Milliseconds since 1970-01-01T00:00:00Z.
+    pub now: u64,
+    /// The configuration of the connection.
+    pub config: Value,
+    /// What the login said.
+    pub session: Value,
+    /// The values of sealed arguments, by dotted path.
+    pub secrets: BTreeMap<String, String>,
+    /// What was sent, in order.
+    pub sent: Vec<HttpRequest>,
+}
+
+impl<S: FnMut(&HttpRequest) -> Reply> Play<S> {
+    /// An object of its own in front of this server.
+    pub fn new(server: S) -> Self {
+        Play {
+            server,
+            owner: "owner-1".to_owned(),
+            tenant: "tenant-1".to_owned(),
+            key: "key-1".to_owned(),
+            now: 1_790_000_000_000,
+            config: serde_json::json!({}),
+            session: serde_json::json!({}),
+            secrets: BTreeMap::new(),
+            sent: Vec::new(),
+        }
+    }
+
+    /// Performs an operation. A create is prepared with another key first, as the host does it.
+    ///
+    /// # Panics
+    /// The driver breaks a rule of the host.
+    pub fn perform<D: Driver>(&mut self, operation: &str, arguments: Value) -> Result<Value, Failure> {
+        match self.run::<D>(operation, Task::Perform(arguments.to_string())) {
+            Outcome::Answered(answer) => {
+                answer.map(|answer| serde_json::from_str(&answer).expect("an answer is JSON"))
+            }
+            other => panic!("{operation} ended as {other:?}"),
+        }
+    }
+
+    /// Resolves a create.
+    ///
+    /// # Panics
+    /// The driver breaks a rule of the host: it sends something that is no read.
+    pub fn resolve<D: Driver>(&mut self, operation: &str, entry: Entry) -> Finding {
+        match self.run::<D>(operation, Task::Resolve(entry)) {
+            Outcome::Resolved(finding) => finding,
+            other => panic!("{operation} was resolved as {other:?}"),
+        }
+    }
+
+    /// The entry of a create of this intent, with the key of this play, made a minute ago.
+    pub fn entry(&self, intent: &str) -> Entry {
+        Entry {
+            intent: intent.to_owned(),
+            key: self.key.clone(),
+            stamp: 1,
+            place: Vec::new(),
+            since: self.now - 60_000,
+            waited: 60_000,
+        }
+    }
+
+    /// The requests that were sent so far that were no reads.
+    pub fn changes(&self) -> impl Iterator<Item = &HttpRequest> {
+        self.sent.iter().filter(|request| request.effect != Effect::Read)
+    }
+
+    fn run<D: Driver>(&mut self, operation: &str, task: Task) -> Outcome {
+        let endpoints = D::manifest().endpoints;
+        let mut exchanges: Vec<Exchange> = Vec::new();
+        let mut created = false;
+        for _ in 0..STEPS {
+            let so_far = exchanges.clone();
+            let call = |key: &str| Call {
+                operation: operation.to_owned(),
+                task: task.clone(),
+                owner: self.owner.clone(),
+                tenant: self.tenant.clone(),
+                key: key.to_owned(),
+                now: self.now,
+                config: self.config.to_string(),
+                session: self.session.to_string(),
+                exchanges: so_far.clone(),
+            };
+            let outcome = step::<D>(call(&self.key));
+            assert_eq!(outcome, step::<D>(call(&self.key)), "a step is a pure function");
+            let Outcome::Send(requests) = outcome else {
+                return outcome;
+            };
+            assert!(!requests.is_empty(), "{operation} neither sends nor ends");
+            if requests.iter().any(|request| request.effect != Effect::Read) {
+                assert_eq!(requests.len(), 1, "a change is sent alone");
+                assert!(matches!(task, Task::Perform(_)), "resolving changes nothing");
+            }
+            for request in requests {
+                if request.effect == Effect::Create {
+                    assert!(!created, "one request creates");
+                    created = true;
+                    let prepared = step::<D>(call("00000000-0000-0000-0000-000000000000"));
+                    let ready = matches!(&prepared, Outcome::Send(ready) if ready.len() == 1 && ready[0].effect == Effect::Create);
+                    assert!(ready, "a create is ready whatever its key is: {prepared:?}");
+                }
+                let endpoint = endpoints.get(&request.endpoint);
+                let endpoint = endpoint.unwrap_or_else(|| panic!("no endpoint {}", request.endpoint));
+                assert_eq!(
+                    endpoint.dynamic.is_some(),
+                    request.address.is_some(),
+                    "{request:?}"
+                );
+                self.sent.push(request.clone());
+                let reply = (self.server)(&request);
+                let response = match reply.lost {
+                    Some(failure) if request.effect != Effect::Read => {
+                        return Outcome::Answered(Err(failure));
+                    }
+                    Some(failure) => Err(failure),
+                    None => {
+                        let body = polity_body::read(&reply.body, &request.keep);
+                        Ok(HttpResponse {
+                            status: reply.status,
+                            headers: reply.headers,
+                            body: body.kept.to_string(),
+                            text: body.text,
+                        })
+                    }
+                };
+                exchanges.push(Exchange { request, response });
+            }
+        }
+        panic!("{operation} takes more than {STEPS} steps");
+    }
+
+    /// A body as a server gets it, with the values of this play's secrets in it.
+    ///
+    /// # Panics
+    /// The body names a secret that this play has not.
+    pub fn body(&self, request: &HttpRequest) -> String {
+        let value = |path: &str| {
+            let value = self.secrets.get(path);
+            value
+                .unwrap_or_else(|| panic!("no value for the sealed argument {path}"))
+                .clone()
+        };
+        let part = |part: &Part| match part {
+            Part::Text(text) => text.clone(),
+            Part::Argument(path) => value(path),
+            Part::Replaced(replaced) => {
+                value(&replaced.argument).replace(&replaced.needle, &value(&replaced.by))
+            }
+        };
+        let sealed = |sealed: &Sealed| {
+            let text: String = sealed.parts.iter().map(part).collect();
+            sealed.then.iter().fold(text, |text, transform| match transform {
+                // Shown as it is: what a test looks for can be read.
+                Transform::Base64 => format!("base64({text})"),
+                Transform::Json | Transform::Xml | Transform::Form => text,
+            })
+        };
+        let piece = |piece: &Piece| match piece {
+            Piece::Text(text) => text.clone(),
+            Piece::Sealed(of) => sealed(of),
+        };
+        request.body.iter().map(piece).collect()
+    }
+}
