@@ -9,8 +9,9 @@ use polity_core::binding::PolicyId;
 use sha2::{Digest, Sha256};
 use wasmtime::Engine;
 
-use crate::compile::Compiler;
+use crate::compile::{self, Compiler};
 use crate::confined::Bounds;
+use crate::driver::Driver;
 use crate::error::LoadError;
 use crate::load;
 use crate::policy::Policy;
@@ -108,16 +109,36 @@ impl Sandbox {
     /// Loads a core module or a component that must compile within `time` and within the limit of this
     /// sandbox.
     pub fn load_within(&self, bytes: &[u8], time: Duration) -> Result<Arc<Policy>, LoadError> {
-        if bytes.len() > self.config.largest {
-            return Err(LoadError::TooLarge {
-                size: bytes.len(),
-                largest: self.config.largest,
-            });
-        }
+        self.check_size(bytes)?;
         let id = PolicyId(hex(&Sha256::digest(bytes)).into());
         if let Some(known) = self.known(&id) {
             return Ok(known);
         }
+        let compiled = self.compile(bytes, time)?;
+        let policy = Arc::new(load::load(&self.engine, id, &compiled)?);
+        self.compiled().insert(&policy, self.config.kept_code);
+        Ok(policy)
+    }
+
+    /// Loads the component of a driver.
+    pub fn load_driver(&self, bytes: &[u8]) -> Result<Driver, LoadError> {
+        self.check_size(bytes)?;
+        let digest = hex(&Sha256::digest(bytes));
+        let compiled = self.compile(bytes, self.config.compile_time)?;
+        Driver::load(&self.engine, digest.into(), &compiled)
+    }
+
+    fn check_size(&self, bytes: &[u8]) -> Result<(), LoadError> {
+        match bytes.len() > self.config.largest {
+            true => Err(LoadError::TooLarge {
+                size: bytes.len(),
+                largest: self.config.largest,
+            }),
+            false => Ok(()),
+        }
+    }
+
+    fn compile(&self, bytes: &[u8], time: Duration) -> Result<compile::Compiled, LoadError> {
         let bounds = Bounds {
             // In this process the limit is real time, so the shorter one would fail on a busy machine.
             processor: match self.config.compiler {
@@ -128,10 +149,7 @@ impl Sandbox {
             answer: self.config.largest_code,
         };
         let (compiler, allocation) = (&self.config.compiler, self.config.allocation);
-        let compiled = compiler.compile(&self.engine, allocation, bytes, bounds)?;
-        let policy = Arc::new(load::load(&self.engine, id, &compiled)?);
-        self.compiled().insert(&policy, self.config.kept_code);
-        Ok(policy)
+        compiler.compile(&self.engine, allocation, bytes, bounds)
     }
 
     /// A policy that is already loaded.

@@ -26,6 +26,7 @@
 mod compile;
 mod confined;
 mod convert;
+pub mod driver;
 mod engine;
 mod error;
 mod load;

@@ -281,7 +281,7 @@ const TOO_MANY: &str = "resource limit exceeded";
 
 /// The fault for an error of a step: which trap, in which function, and the guest's own message if it
 /// panicked.
-fn fault(e: &wasmtime::Error, state: &State) -> Fault {
+pub(crate) fn fault(e: &wasmtime::Error, state: &State) -> Fault {
     if let Some(out_of_memory) = state.begins_beyond().as_ref().or(e.downcast_ref()) {
         let out_of_memory: &OutOfMemory = out_of_memory;
         return Fault::new(FaultKind::OutOfMemory, out_of_memory.to_string());

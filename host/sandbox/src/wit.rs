@@ -38,3 +38,11 @@ pub(crate) mod retry {
         },
     });
 }
+
+pub(crate) mod driver {
+    wasmtime::component::bindgen!({
+        path: "../../wit/driver",
+        world: "driver",
+        additional_derives: [PartialEq, Clone, serde::Serialize, serde::Deserialize],
+    });
+}

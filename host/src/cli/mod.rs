@@ -25,6 +25,7 @@ use clap::{Parser, Subcommand};
 use polity_clouds::Millis;
 use polity_sandbox::{Allocation, Compiler, Confined, Sandbox, SandboxConfig};
 use serde_json::Value;
+use tracing_subscriber::EnvFilter;
 
 use crate::progress::Format;
 
@@ -36,7 +37,7 @@ const LEASE: (&str, &str) = ("kube-system", "polity");
 #[derive(Debug, Parser)]
 #[command(name = "polity", version, max_term_width = 110)]
 pub struct Cli {
-    /// The output format. `json` writes one document per line.
+    /// The output format, of logs too. `json` writes one document per line.
     #[arg(short, long, global = true, value_enum, default_value_t)]
     output: Format,
     #[command(subcommand)]
@@ -89,15 +90,7 @@ fn millis(text: &str) -> Result<Millis, String> {
 impl Cli {
     /// Runs the command. If it fails, the error and its causes are printed once.
     pub fn run(self) -> ExitCode {
-        // kube_client logs every failed call as an error. The host reports failures itself where they matter.
-        let wanted =
-            std::env::var("POLITY_LOG").unwrap_or_else(|_| "warn,kube_client=off,opentelemetry=off".into());
-        tracing_subscriber::fmt()
-            .with_env_filter(tracing_subscriber::EnvFilter::new(wanted))
-            .with_writer(|| crate::screen::Stderr)
-            .with_ansi(std::io::stderr().is_terminal())
-            .without_time()
-            .init();
+        log(self.output);
         let done = match self.command {
             Command::Run(run) => run.run(self.output),
             Command::NodeAgent(agent) => agent.run(self.output),
@@ -116,5 +109,25 @@ impl Cli {
             crate::progress::say(self.output, &format!("{e:#}"));
             ExitCode::from(2)
         })
+    }
+}
+
+/// The levels that hold unless `POLITY_LOG` says something else. kube_client logs every failed call as an error; the
+/// host reports failures itself where they matter.
+const LEVELS: &str = "warn,kube_client=off,opentelemetry=off";
+
+/// Logs to standard error, by the levels of `POLITY_LOG`: as text for people, or an object of JSON in a line.
+fn log(output: Format) {
+    let wanted = std::env::var("POLITY_LOG").unwrap_or_default();
+    let levels = EnvFilter::new(format!("{LEVELS},{wanted}"));
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(levels)
+        .with_writer(|| crate::screen::Stderr);
+    match output {
+        Format::Json => log.json().flatten_event(true).init(),
+        Format::Text => log
+            .with_ansi(std::io::stderr().is_terminal())
+            .without_time()
+            .init(),
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::Write as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
+use polity_tests::served::Host;
 use polity_tests::tools::Tools;
 use polity_tests::{examples, guests};
 use serde_json::Value;
@@ -125,58 +125,12 @@ fn named(expression: &str) -> Vec<(String, Vec<String>)> {
         .collect()
 }
 
-/// A standalone host in which everything happens that is counted.
-struct Host {
-    child: Child,
-    address: String,
-    _folder: tempfile::TempDir,
-}
-
-impl Host {
-    fn start() -> Host {
-        let folder = examples::copy("capv-machine");
-        fs::write(folder.path().join("hostile.yaml"), FAULTY).expect("written");
-        fs::write(folder.path().join("hostile.wasm"), guests::hostile()).expect("written");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_polity-under-test"));
-        command
-            .args(["run", "--metrics-listen", "127.0.0.1:0"])
-            .arg(folder.path());
-        let command = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        let mut child = command.spawn().expect("a host");
-        let mut lines = BufReader::new(child.stderr.take().expect("its messages")).lines();
-        let address = lines.by_ref().find_map(|line| {
-            let line = line.expect("a line");
-            let rest = line.strip_prefix("polity: serving http://")?;
-            rest.split_once(": ").map(|(address, _)| address.to_owned())
-        });
-        // What it says later is read, so that it never waits for a reader.
-        std::thread::spawn(move || lines.for_each(drop));
-        Host {
-            child,
-            address: address.expect("the host says where it serves"),
-            _folder: folder,
-        }
-    }
-
-    fn metrics(&self) -> String {
-        let mut stream = TcpStream::connect(&self.address).expect("it listens");
-        let request = "GET /metrics HTTP/1.1\r\nhost: polity\r\nconnection: close\r\n\r\n";
-        stream.write_all(request.as_bytes()).expect("asked");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("answered");
-        let (_, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
-        body.to_owned()
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// The manifests of a host in which everything happens that is counted.
+fn eventful() -> tempfile::TempDir {
+    let folder = examples::copy("capv-machine");
+    fs::write(folder.path().join("hostile.yaml"), FAULTY).expect("written");
+    fs::write(folder.path().join("hostile.wasm"), guests::hostile()).expect("written");
+    folder
 }
 
 /// The names of the series, with the labels that they have.
@@ -211,7 +165,8 @@ fn alerts_and_the_dashboard_name_what_a_host_prints_and_promtool_has_no_complain
         Ok(tools) => tools,
         Err(skip) => return skip.print(),
     };
-    let host = Host::start();
+    let folder = eventful();
+    let host = Host::start(env!("CARGO_BIN_EXE_polity-under-test"), [folder.path()]);
     let text = loop {
         let text = host.metrics();
         if LATE.iter().all(|late| text.contains(late)) {

@@ -250,7 +250,7 @@ fn assert_kept_to_its_node(scene: &Scene, name: &str) {
     let is_expected = |request: &&String| {
         own.contains(request)
             || **request == look
-            || request.contains(" /api/v1/namespaces/default/events")
+            || request.contains(" /apis/events.k8s.io/v1/namespaces/default/events")
             || ["GET /api", "GET /apis", "GET /api/v1"].contains(&request.as_str())
     };
     let others: Vec<&String> = all.iter().filter(|request| !is_expected(request)).collect();
@@ -451,6 +451,10 @@ fn an_agent_reads_and_writes_no_other_node() {
             ("GET", "/api/v1/pods".to_owned()),
             ("GET", "/api/v1/secrets".to_owned()),
             ("GET", "/api/v1/namespaces/default/events".to_owned()),
+            (
+                "GET",
+                "/apis/events.k8s.io/v1/namespaces/default/events".to_owned(),
+            ),
             ("GET", "/apis/polity.dev/v1alpha1/policybindings".to_owned()),
             (
                 "GET",

@@ -1,80 +1,24 @@
 //! A host that runs tells how it stands: `--metrics-listen`.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Output, Stdio};
+use std::ffi::OsStr;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Output;
 
-/// A host without manifests, ended when dropped.
-struct Host {
-    child: Child,
-    address: String,
-    _folder: tempfile::TempDir,
-}
+use polity_tests::served::{self, Host};
 
-impl Host {
-    fn start() -> Host {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut child = polity(folder.path(), "127.0.0.1:0").spawn().expect("a host");
-        let mut lines = BufReader::new(child.stderr.take().expect("its messages")).lines();
-        let said = lines.find_map(|line| {
-            let line = line.expect("a line");
-            let rest = line.strip_prefix("polity: serving http://")?;
-            rest.split_once(": ").map(|(address, _)| address.to_owned())
-        });
-        let address = said.expect("the host says where it serves");
-        // What it says later is read, so that it never waits for a reader.
-        std::thread::spawn(move || lines.for_each(drop));
-        Host {
-            child,
-            address,
-            _folder: folder,
-        }
-    }
+const PROGRAM: &str = env!("CARGO_BIN_EXE_polity-under-test");
 
-    fn get(&self, path: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(&self.address).expect("it listens");
-        let request = format!("GET {path} HTTP/1.1\r\nhost: polity\r\nconnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).expect("asked");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("answered");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
-        let code = head.split(' ').nth(1).and_then(|code| code.parse().ok());
-        (code.expect("a status"), body.to_owned())
-    }
-
-    /// Asks until the answer has this status. The test is killed from outside where that never comes.
-    fn until(&self, path: &str, wanted: u16) -> String {
-        loop {
-            match self.get(path) {
-                (code, body) if code == wanted => return body,
-                _ => std::thread::yield_now(),
-            }
-        }
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn polity(folder: &std::path::Path, address: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_polity"));
-    command
-        .args(["run", "--metrics-listen", address, "--data"])
-        .arg(folder)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    command
+/// The arguments of a host without manifests.
+fn keeping(folder: &Path) -> [&OsStr; 2] {
+    ["--data".as_ref(), folder.as_os_str()]
 }
 
 #[test]
 fn a_host_that_runs_is_healthy_and_ready_and_has_metrics() {
-    let host = Host::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let host = Host::start(PROGRAM, keeping(folder.path()));
     assert_eq!(host.until("/readyz", 200), "ready\n");
     assert_eq!(host.get("/healthz"), (200, "ok\n".to_owned()));
     assert_eq!(host.get("/elsewhere").0, 404);
@@ -102,7 +46,9 @@ fn a_port_that_is_taken_is_said_before_anything_begins() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("its address").to_string();
     let folder = tempfile::tempdir().expect("a folder");
-    let Output { status, stderr, .. } = polity(folder.path(), &address).output().expect("it ends");
+    let Output { status, stderr, .. } = served::run(PROGRAM, &address, keeping(folder.path()))
+        .output()
+        .expect("it ends");
     let said = String::from_utf8_lossy(&stderr);
     assert_eq!(status.code(), Some(2), "{said}");
     let named = format!("--metrics-listen {address} cannot be had");
