@@ -162,7 +162,12 @@ fn pack_before(passes: &Dir, before: u64, stop: &AtomicBool) -> Result<()> {
         encoder.write_all(&bytes).with_context(at)?;
         let bytes = encoder.finish().with_context(at)?;
         private::replace(passes, &packed(number), &bytes).with_context(at)?;
-        absent(passes.remove_file(&name)).with_context(at)?;
+        match passes.remove_file(&name) {
+            // The ring has dropped it meanwhile.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => absent(passes.remove_file(packed(number))),
+            removed => removed,
+        }
+        .with_context(at)?;
     }
     Ok(())
 }

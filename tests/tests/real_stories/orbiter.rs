@@ -239,6 +239,14 @@ async fn upgraded_and_smaller(scene: &mut Scene) {
     }
 }
 
+/// How kinds are served.
+const DISCOVERY: [&str; 4] = [
+    "GET /api",
+    "GET /apis",
+    "GET /api/v1",
+    "GET /apis/events.k8s.io/v1",
+];
+
 /// Its own Node, by a list and a watch of one name, and after a conflict by a look; Events; and how kinds are served.
 fn assert_kept_to_its_node(scene: &Scene, name: &str) {
     let own = [
@@ -251,7 +259,7 @@ fn assert_kept_to_its_node(scene: &Scene, name: &str) {
         own.contains(request)
             || **request == look
             || request.contains(" /apis/events.k8s.io/v1/namespaces/default/events")
-            || ["GET /api", "GET /apis", "GET /api/v1"].contains(&request.as_str())
+            || DISCOVERY.contains(&request.as_str())
     };
     let others: Vec<&String> = all.iter().filter(|request| !is_expected(request)).collect();
     assert_eq!(others, Vec::<&String>::new(), "{name}");

@@ -1,0 +1,186 @@
+//! Logins: what is cloud-specific in the host. A login takes values of Secrets and gives a [`Session`], which adds
+//! to each request what shows who asks.
+
+mod aws;
+mod keystone;
+mod vsphere;
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use polity_core::contract::{Code, Failure};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+pub use aws::Credentials;
+
+use crate::address::Address;
+use crate::transport::{Outgoing, Transport};
+
+/// How the host logs in to a cloud, as a driver names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scheme {
+    /// Not at all.
+    None,
+    /// A user and a password with each request.
+    Basic,
+    /// A token with each request.
+    Bearer,
+    /// OpenStack's Keystone.
+    Keystone,
+    /// Signatures of AWS, with the chain of STS.
+    AwsSigv4,
+    /// A session of vCenter.
+    VsphereSession,
+}
+
+/// What a login needs to know of its connection.
+pub struct Login<'a> {
+    /// The connections to the servers.
+    pub transport: &'a Transport,
+    /// The endpoints that the connection gives, by name.
+    pub endpoints: &'a BTreeMap<String, Address>,
+    /// The region of the connection; empty if it has none.
+    pub region: &'a str,
+    /// Unix milliseconds.
+    pub now: u64,
+    /// When the login must have come back.
+    pub until: Instant,
+}
+
+/// What a login gave. It holds a secret: it is never printed.
+#[derive(Clone)]
+pub struct Session {
+    /// Where the server says it is: account and region, project and region, the identity of a vCenter.
+    pub place: Vec<String>,
+    /// Who the server says asks.
+    pub principal: String,
+    /// What drivers and policies are told.
+    pub attributes: Value,
+    /// When it ends, in Unix milliseconds.
+    pub expires: Option<u64>,
+    proof: Proof,
+}
+
+/// What shows who asks.
+#[derive(Clone)]
+enum Proof {
+    None,
+    /// The header `authorization`.
+    Header(String),
+    Keystone(keystone::Token),
+    Aws(Credentials),
+    Vsphere(vsphere::Cookie),
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Session({} by {})", self.place.join("/"), self.principal)
+    }
+}
+
+/// The values of one Secret.
+pub type Values = BTreeMap<String, String>;
+
+impl Scheme {
+    /// Logs in with the values of a Secret.
+    ///
+    /// # Errors
+    /// `invalid-argument` if the Secret lacks a value, `unauthenticated` if the server refuses it.
+    pub async fn log_in(self, login: &Login<'_>, values: &Values) -> Result<Session, Failure> {
+        match self {
+            Scheme::None => Ok(Session::plain(login, "nobody", Proof::None)),
+            Scheme::Basic => {
+                let (user, password) = (value(values, "username")?, value(values, "password")?);
+                let proof = format!("Basic {}", BASE64.encode(format!("{user}:{password}")));
+                Ok(Session::plain(login, user, Proof::Header(proof)))
+            }
+            Scheme::Bearer => {
+                let proof = format!("Bearer {}", value(values, "token")?);
+                Ok(Session::plain(login, "token", Proof::Header(proof)))
+            }
+            Scheme::Keystone => keystone::log_in(login, values).await,
+            Scheme::AwsSigv4 => aws::log_in(login, values).await,
+            Scheme::VsphereSession => vsphere::log_in(login, values).await,
+        }
+    }
+}
+
+impl Session {
+    /// A session that no server gave.
+    fn plain(login: &Login<'_>, principal: &str, proof: Proof) -> Self {
+        let place = login.endpoints.values().map(|address| address.host().to_owned());
+        Session {
+            place: place.collect(),
+            principal: principal.to_owned(),
+            attributes: json!({"principal": principal}),
+            expires: None,
+            proof,
+        }
+    }
+
+    /// The address of an endpoint that the connection does not give: from what the login said of this service.
+    pub fn address(&self, service: &str, region: &str) -> Option<Address> {
+        match &self.proof {
+            Proof::Keystone(token) => token.address(service),
+            Proof::Aws(_) => aws::address(service, region),
+            _ => None,
+        }
+    }
+
+    /// Adds to a request what shows who asks. `now` is Unix milliseconds by the server's clock; `service` is that
+    /// of the endpoint.
+    pub fn sign(&self, request: &mut Outgoing, service: &str, region: &str, now: u64) {
+        match &self.proof {
+            Proof::None => {}
+            Proof::Header(value) => request.headers.push(("authorization".to_owned(), value.clone())),
+            Proof::Keystone(token) => token.sign(request),
+            Proof::Aws(credentials) => credentials.sign(request, service, region, now),
+            Proof::Vsphere(cookie) => cookie.sign(request),
+        }
+    }
+
+    /// The texts that must be in no message and no recording.
+    pub fn secrets(&self) -> Vec<&str> {
+        match &self.proof {
+            Proof::None => Vec::new(),
+            Proof::Header(value) => value.split(' ').skip(1).collect(),
+            Proof::Keystone(token) => token.secrets(),
+            Proof::Aws(credentials) => credentials.secrets(),
+            Proof::Vsphere(cookie) => cookie.secrets(),
+        }
+    }
+
+    /// Ends the session at the server, if it has one there.
+    pub async fn close(&self, login: &Login<'_>) {
+        if let Proof::Vsphere(cookie) = &self.proof {
+            cookie.close(login).await;
+        }
+    }
+}
+
+/// A value of a Secret.
+fn value<'a>(values: &'a Values, key: &str) -> Result<&'a str, Failure> {
+    let found = values
+        .get(key)
+        .map(|value| value.trim())
+        .filter(|value| !value.is_empty());
+    found.ok_or_else(|| {
+        Failure::new(
+            Code::InvalidArgument,
+            format!("the Secret with the credentials has no value {key:?}"),
+        )
+    })
+}
+
+/// An endpoint that the connection must give.
+fn endpoint<'a>(login: &Login<'a>, name: &str) -> Result<&'a Address, Failure> {
+    login.endpoints.get(name).ok_or_else(|| {
+        Failure::new(
+            Code::InvalidArgument,
+            format!("the connection has no endpoint {name:?}, which its login needs"),
+        )
+    })
+}

@@ -1,0 +1,287 @@
+//! One request to a server, and its response.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, Request, Uri};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use polity_core::contract::{Code, Failure};
+use tokio::time::Instant;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use crate::address::{Address, query};
+
+/// The most bytes of a response's body.
+const LARGEST: usize = 4 << 20;
+/// How long a connection that nobody uses stays open.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// A request.
+#[derive(Clone, PartialEq)]
+pub struct Outgoing {
+    /// The endpoint to which it goes.
+    pub address: Address,
+    /// `GET`
+    pub method: Method,
+    /// The segments of the path below the address, not encoded.
+    pub path: Vec<String>,
+    /// The pairs of the query, not encoded.
+    pub query: Vec<(String, String)>,
+    /// Names in small letters.
+    pub headers: Vec<(String, String)>,
+    /// The body, with the values of sealed arguments in it.
+    pub body: Bytes,
+}
+
+/// A body has secrets in it, and so have headers.
+impl std::fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let path = self.address.path(&self.path);
+        write!(f, "Outgoing({} {}{path})", self.method, self.address.host())
+    }
+}
+
+impl Outgoing {
+    /// The path as it is sent.
+    pub fn encoded_path(&self) -> String {
+        self.address.path(&self.path)
+    }
+
+    /// The query as it is sent.
+    pub fn encoded_query(&self) -> String {
+        query(&self.query)
+    }
+}
+
+/// A response.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Incoming {
+    /// The status.
+    pub status: u16,
+    /// Names in small letters. What is no text is left out.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Incoming {
+    /// The first header of this name.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+/// A request without a response.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lost {
+    /// Why.
+    pub failure: Failure,
+    /// Whether any of it may have reached the server.
+    pub sent: bool,
+}
+
+/// Whom a connection trusts, and how it shows who it is.
+#[derive(Clone, Default)]
+pub struct Tls {
+    /// Certificates in PEM of the authorities that are trusted; `None` trusts those of the system.
+    pub authorities: Option<Vec<u8>>,
+    /// A certificate chain and a key in PEM.
+    pub client: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Why certificates or a proxy cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BadTls {
+    /// The certificates of the authorities are none.
+    #[error("the CA bundle: {0}")]
+    Authorities(String),
+    /// The client's certificate or key is none.
+    #[error("the client certificate: {0}")]
+    Client(String),
+    /// The proxy's address is none.
+    #[error("the proxy {0:?} is not http://HOST:PORT")]
+    Proxy(String),
+}
+
+/// The connections to the servers of one cloud.
+#[derive(Clone)]
+pub struct Transport {
+    client: Way,
+    from: Arc<str>,
+}
+
+/// Directly, or through the tunnel of a proxy.
+#[derive(Clone)]
+enum Way {
+    Direct(Client<HttpsConnector<HttpConnector>, Full<Bytes>>),
+    Proxy(Client<HttpsConnector<Tunnel<HttpConnector>>, Full<Bytes>>),
+}
+
+impl Transport {
+    /// Connects to nothing yet.
+    pub fn new(tls: &Tls, proxy: Option<&str>) -> Result<Self, BadTls> {
+        let config = client_config(tls)?;
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        let builder = || {
+            HttpsConnectorBuilder::new()
+                .with_tls_config(config.clone())
+                .https_or_http()
+        };
+        let mut pool = Client::builder(TokioExecutor::new());
+        pool.pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            // A request that was written to a connection which then ended is not written again.
+            .retry_canceled_requests(false);
+        let client = match proxy {
+            None => Way::Direct(pool.build(builder().enable_all_versions().wrap_connector(tcp))),
+            Some(proxy) => {
+                let uri: Uri = proxy.parse().map_err(|_| BadTls::Proxy(proxy.to_owned()))?;
+                if uri.scheme_str() != Some("http") || uri.host().is_none() {
+                    return Err(BadTls::Proxy(proxy.to_owned()));
+                }
+                let tunnel = Tunnel::new(uri, tcp);
+                Way::Proxy(pool.build(builder().enable_all_versions().wrap_connector(tunnel)))
+            }
+        };
+        Ok(Transport {
+            client,
+            from: format!("polity/{}", env!("CARGO_PKG_VERSION")).into(),
+        })
+    }
+
+    /// Sends a request once, and reads its response until this moment.
+    pub async fn send(&self, request: &Outgoing, until: Instant) -> Result<Incoming, Lost> {
+        let what = format!("{} {}", request.method, request.address.host());
+        let ready = self.request(request).map_err(|why| Lost {
+            failure: Failure::new(Code::InvalidArgument, format!("{what}: {why}")),
+            sent: false,
+        })?;
+        let answered = tokio::time::timeout_at(until, self.exchange(ready)).await;
+        let late = || Lost {
+            failure: Failure::new(Code::DeadlineExceeded, format!("{what}: no response in time")),
+            sent: true,
+        };
+        answered.unwrap_or_else(|_| Err(late())).map_err(|lost| Lost {
+            failure: Failure {
+                message: format!("{what}: {}", lost.failure.message),
+                ..lost.failure
+            },
+            ..lost
+        })
+    }
+
+    fn request(&self, request: &Outgoing) -> Result<Request<Full<Bytes>>, String> {
+        let path = request.encoded_path();
+        let uri = request
+            .address
+            .uri(&path, &request.encoded_query())
+            .map_err(|e| e.to_string())?;
+        let mut ready = Request::new(Full::new(request.body.clone()));
+        *ready.method_mut() = request.method.clone();
+        *ready.uri_mut() = uri;
+        let headers = ready.headers_mut();
+        for (name, value) in &request.headers {
+            let known =
+                HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("the header {name:?}"))?;
+            let value =
+                HeaderValue::from_str(value).map_err(|_| format!("the value of the header {name}"))?;
+            headers.append(known, value);
+        }
+        let from = HeaderValue::from_str(&self.from).map_err(|e| e.to_string())?;
+        headers.entry(http::header::USER_AGENT).or_insert(from);
+        Ok(ready)
+    }
+
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Incoming, Lost> {
+        let answered = match &self.client {
+            Way::Direct(client) => client.request(request).await,
+            Way::Proxy(client) => client.request(request).await,
+        };
+        let answer = answered.map_err(|e| Lost {
+            sent: !e.is_connect(),
+            failure: Failure::new(Code::Unavailable, causes(&e)),
+        })?;
+        let (head, body) = answer.into_parts();
+        let body = Limited::new(body, LARGEST).collect().await.map_err(|e| Lost {
+            sent: true,
+            failure: match e.is::<http_body_util::LengthLimitError>() {
+                true => Failure::new(
+                    Code::ResourceExhausted,
+                    format!("the response has more than {} MiB", LARGEST >> 20),
+                ),
+                false => Failure::new(
+                    Code::Unavailable,
+                    format!("the response is cut off: {}", causes(&*e)),
+                ),
+            },
+        })?;
+        let headers = head
+            .headers
+            .iter()
+            .filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned())));
+        Ok(Incoming {
+            status: head.status.as_u16(),
+            headers: headers.collect(),
+            body: body.to_bytes(),
+        })
+    }
+}
+
+/// An error with all its causes, which is what tells a certificate that does not fit from a port that is closed.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut said = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let words = cause.to_string();
+        if !said.contains(&words) {
+            said = format!("{said}: {words}");
+        }
+        next = cause.source();
+    }
+    said
+}
+
+fn client_config(tls: &Tls) -> Result<ClientConfig, BadTls> {
+    let builder = ClientConfig::builder();
+    let builder = match &tls.authorities {
+        None => {
+            use hyper_rustls::ConfigBuilderExt as _;
+            builder
+                .with_native_roots()
+                .map_err(|e| BadTls::Authorities(e.to_string()))?
+        }
+        Some(pem) => {
+            let bad = |e: String| BadTls::Authorities(e);
+            let mut roots = RootCertStore::empty();
+            for certificate in CertificateDer::pem_slice_iter(pem) {
+                let certificate = certificate.map_err(|e| bad(format!("{e:?}")))?;
+                roots.add(certificate).map_err(|e| bad(e.to_string()))?;
+            }
+            if roots.is_empty() {
+                return Err(bad("it holds no certificate".to_owned()));
+            }
+            builder.with_root_certificates(roots)
+        }
+    };
+    let Some((chain, key)) = &tls.client else {
+        return Ok(builder.with_no_client_auth());
+    };
+    let bad = |e: String| BadTls::Client(e);
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
+    let chain = chain.map_err(|e| bad(format!("{e:?}")))?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| bad(format!("{e:?}")))?;
+    builder
+        .with_client_auth_cert(chain, key)
+        .map_err(|e| bad(e.to_string()))
+}
