@@ -1,4 +1,5 @@
-//! The contract between Polity and its policies: its WIT as text ([`wit`]), and its types in plain Rust.
+//! The contract between Polity and its policies: its WIT as text ([`wit`]), and its types in plain Rust. [`driver`]
+//! has what drivers of clouds say of themselves.
 //!
 //! `types.wit` documents each type. The Rust types exist so that core, the adapters and the recordings need
 //! no WebAssembly. Only the sandbox converts between the two. Authors of policies use `polity-sdk`, whose
@@ -9,6 +10,7 @@
 
 mod defaults;
 mod document;
+pub mod driver;
 pub mod merge;
 mod types;
 pub mod wit;

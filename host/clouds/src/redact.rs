@@ -14,7 +14,7 @@ const SHORTEST_LINE: usize = 8;
 
 /// Knows values and the ways in which a cloud may spell them: raw, base64 at each offset in both alphabets,
 /// hexadecimal, and escaped as in JSON, in a Rust string and in a URL.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Redactor {
     /// All spellings, longest first, so that a shorter one never cuts a longer one.
     needles: Vec<String>,

@@ -49,7 +49,6 @@ pub mod bindings;
 mod context;
 pub mod form;
 pub mod join;
-mod manifest;
 mod owned;
 mod request;
 mod step;
@@ -63,8 +62,8 @@ pub use bindings::polity::driver::types::{
     Replacement, Sealed, Task, Transform,
 };
 pub use context::{Context, Response};
-pub use manifest::{Endpoint, Implements, Login, Manifest};
 pub use owned::Owned;
+pub use polity_contract::driver::{Endpoint, Implements, Login, Manifest};
 pub use request::{Request, Text};
 #[doc(hidden)]
 pub use step::step;

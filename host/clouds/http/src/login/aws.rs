@@ -14,7 +14,7 @@ use ring::hmac;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::{Login, Proof, Session, Values, value};
+use super::{At, Proof, Session, Values, value};
 use crate::address::Address;
 use crate::transport::Outgoing;
 
@@ -124,23 +124,23 @@ pub(super) fn address(service: &str, region: &str) -> Option<Address> {
     known.then(|| Address::read(&format!("https://{service}.{region}.{suffix}")).ok())?
 }
 
-pub(super) async fn log_in(login: &Login<'_>, values: &Values) -> Result<Session, Failure> {
+pub(super) async fn log_in(at: &At<'_>, values: &Values) -> Result<Session, Failure> {
     let token = values.get("sessionToken").map(|token| token.trim());
     let credentials = Credentials::new(
         value(values, "accessKeyID")?,
         value(values, "secretAccessKey")?,
         token,
     );
-    identify(login, credentials).await
+    identify(at, credentials).await
 }
 
 /// Asks STS who these keys are.
-async fn identify(login: &Login<'_>, credentials: Credentials) -> Result<Session, Failure> {
-    let address = login
+async fn identify(at: &At<'_>, credentials: Credentials) -> Result<Session, Failure> {
+    let address = at
         .endpoints
         .get("sts")
         .cloned()
-        .or_else(|| address("sts", login.region));
+        .or_else(|| address("sts", at.region));
     let address = address.ok_or_else(|| {
         Failure::new(
             Code::InvalidArgument,
@@ -158,8 +158,8 @@ async fn identify(login: &Login<'_>, credentials: Credentials) -> Result<Session
         )],
         body: Bytes::from(format!("Action=GetCallerIdentity&Version={STS}")),
     };
-    credentials.sign(&mut request, "sts", login.region, login.now);
-    let sent = login.transport.send(&request, login.until).await;
+    credentials.sign(&mut request, "sts", at.region, at.now);
+    let sent = at.transport.send(&request, at.until).await;
     let answer = sent.map_err(|lost| lost.failure)?;
     let body = polity_body::read(&answer.body, &["*"]).kept;
     let text = |path: &[&str]| {
@@ -198,9 +198,9 @@ async fn identify(login: &Login<'_>, credentials: Credentials) -> Result<Session
     let partition = arn.split(':').nth(1).unwrap_or("aws").to_owned();
     Ok(Session {
         attributes: json!({
-            "principal": arn, "account": account, "userId": user, "region": login.region, "partition": partition,
+            "principal": arn, "account": account, "userId": user, "region": at.region, "partition": partition,
         }),
-        place: vec![partition, account, login.region.to_owned()],
+        place: vec![partition, account, at.region.to_owned()],
         principal: arn,
         expires: None,
         proof: Proof::Aws(credentials),

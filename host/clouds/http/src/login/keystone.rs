@@ -10,7 +10,7 @@ use http::Method;
 use polity_core::contract::{Code, Failure};
 use serde_json::{Value, json};
 
-use super::{Login, Proof, Session, Values, endpoint, value};
+use super::{At, Proof, Session, Values, endpoint, value};
 use crate::address::Address;
 use crate::transport::Outgoing;
 
@@ -43,9 +43,9 @@ impl Token {
     }
 }
 
-pub(super) async fn log_in(login: &Login<'_>, values: &Values) -> Result<Session, Failure> {
+pub(super) async fn log_in(at: &At<'_>, values: &Values) -> Result<Session, Failure> {
     let request = Outgoing {
-        address: endpoint(login, IDENTITY)?.clone(),
+        address: endpoint(at, IDENTITY)?.clone(),
         method: Method::POST,
         path: vec!["auth".to_owned(), "tokens".to_owned()],
         query: Vec::new(),
@@ -55,7 +55,7 @@ pub(super) async fn log_in(login: &Login<'_>, values: &Values) -> Result<Session
         ],
         body: Bytes::from(credentials(values)?.to_string()),
     };
-    let sent = login.transport.send(&request, login.until).await;
+    let sent = at.transport.send(&request, at.until).await;
     let answer = sent.map_err(|lost| lost.failure)?;
     let code = match answer.status {
         201 | 200 => None,
@@ -75,7 +75,7 @@ pub(super) async fn log_in(login: &Login<'_>, values: &Values) -> Result<Session
     }
     let token = answer.header("x-subject-token").unwrap_or_default().to_owned();
     let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-    session(login.region, token, &body["token"])
+    session(at.region, token, &body["token"])
 }
 
 /// The body of the request for a token.

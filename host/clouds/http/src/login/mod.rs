@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use polity_core::contract::driver::Login;
 use polity_core::contract::{Code, Failure};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -18,26 +19,8 @@ pub use aws::Credentials;
 use crate::address::Address;
 use crate::transport::{Outgoing, Transport};
 
-/// How the host logs in to a cloud, as a driver names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Scheme {
-    /// Not at all.
-    None,
-    /// A user and a password with each request.
-    Basic,
-    /// A token with each request.
-    Bearer,
-    /// OpenStack's Keystone.
-    Keystone,
-    /// Signatures of AWS, with the chain of STS.
-    AwsSigv4,
-    /// A session of vCenter.
-    VsphereSession,
-}
-
 /// What a login needs to know of its connection.
-pub struct Login<'a> {
+pub struct At<'a> {
     /// The connections to the servers.
     pub transport: &'a Transport,
     /// The endpoints that the connection gives, by name.
@@ -84,34 +67,32 @@ impl std::fmt::Debug for Session {
 /// The values of one Secret.
 pub type Values = BTreeMap<String, String>;
 
-impl Scheme {
-    /// Logs in with the values of a Secret.
-    ///
-    /// # Errors
-    /// `invalid-argument` if the Secret lacks a value, `unauthenticated` if the server refuses it.
-    pub async fn log_in(self, login: &Login<'_>, values: &Values) -> Result<Session, Failure> {
-        match self {
-            Scheme::None => Ok(Session::plain(login, "nobody", Proof::None)),
-            Scheme::Basic => {
-                let (user, password) = (value(values, "username")?, value(values, "password")?);
-                let proof = format!("Basic {}", BASE64.encode(format!("{user}:{password}")));
-                Ok(Session::plain(login, user, Proof::Header(proof)))
-            }
-            Scheme::Bearer => {
-                let proof = format!("Bearer {}", value(values, "token")?);
-                Ok(Session::plain(login, "token", Proof::Header(proof)))
-            }
-            Scheme::Keystone => keystone::log_in(login, values).await,
-            Scheme::AwsSigv4 => aws::log_in(login, values).await,
-            Scheme::VsphereSession => vsphere::log_in(login, values).await,
+/// Logs in with the values of a Secret.
+///
+/// # Errors
+/// `invalid-argument` if the Secret lacks a value, `unauthenticated` if the server refuses it.
+pub async fn log_in(how: Login, at: &At<'_>, values: &Values) -> Result<Session, Failure> {
+    match how {
+        Login::None => Ok(Session::plain(at, "nobody", Proof::None)),
+        Login::Basic => {
+            let (user, password) = (value(values, "username")?, value(values, "password")?);
+            let proof = format!("Basic {}", BASE64.encode(format!("{user}:{password}")));
+            Ok(Session::plain(at, user, Proof::Header(proof)))
         }
+        Login::Bearer => {
+            let proof = format!("Bearer {}", value(values, "token")?);
+            Ok(Session::plain(at, "token", Proof::Header(proof)))
+        }
+        Login::Keystone => keystone::log_in(at, values).await,
+        Login::AwsSigv4 => aws::log_in(at, values).await,
+        Login::VsphereSession => vsphere::log_in(at, values).await,
     }
 }
 
 impl Session {
     /// A session that no server gave.
-    fn plain(login: &Login<'_>, principal: &str, proof: Proof) -> Self {
-        let place = login.endpoints.values().map(|address| address.host().to_owned());
+    fn plain(at: &At<'_>, principal: &str, proof: Proof) -> Self {
+        let place = at.endpoints.values().map(|address| address.host().to_owned());
         Session {
             place: place.collect(),
             principal: principal.to_owned(),
@@ -154,9 +135,9 @@ impl Session {
     }
 
     /// Ends the session at the server, if it has one there.
-    pub async fn close(&self, login: &Login<'_>) {
+    pub async fn close(&self, at: &At<'_>) {
         if let Proof::Vsphere(cookie) = &self.proof {
-            cookie.close(login).await;
+            cookie.close(at).await;
         }
     }
 }
@@ -176,8 +157,8 @@ fn value<'a>(values: &'a Values, key: &str) -> Result<&'a str, Failure> {
 }
 
 /// An endpoint that the connection must give.
-fn endpoint<'a>(login: &Login<'a>, name: &str) -> Result<&'a Address, Failure> {
-    login.endpoints.get(name).ok_or_else(|| {
+fn endpoint<'a>(at: &At<'a>, name: &str) -> Result<&'a Address, Failure> {
+    at.endpoints.get(name).ok_or_else(|| {
         Failure::new(
             Code::InvalidArgument,
             format!("the connection has no endpoint {name:?}, which its login needs"),

@@ -7,7 +7,7 @@ use http::Method;
 use polity_core::contract::{Code, Failure};
 use serde_json::{Value, json};
 
-use super::{Login, Proof, Session, Values, endpoint, value};
+use super::{At, Proof, Session, Values, endpoint, value};
 use crate::address::Address;
 use crate::transport::{Incoming, Outgoing};
 
@@ -37,8 +37,8 @@ impl Cookie {
     }
 
     /// Sessions that are left open take a vCenter down in the end.
-    pub(super) async fn close(&self, login: &Login<'_>) {
-        let Ok(address) = endpoint(login, SDK) else {
+    pub(super) async fn close(&self, at: &At<'_>) {
+        let Ok(address) = endpoint(at, SDK) else {
             return;
         };
         let manager = escaped(&self.manager);
@@ -47,14 +47,14 @@ impl Cookie {
         let mut request = soap(address, &body);
         self.sign(&mut request);
         // If it is lost, the server ends the session itself after half an hour.
-        let _ = login.transport.send(&request, login.until).await;
+        let _ = at.transport.send(&request, at.until).await;
     }
 }
 
-pub(super) async fn log_in(login: &Login<'_>, values: &Values) -> Result<Session, Failure> {
+pub(super) async fn log_in(at: &At<'_>, values: &Values) -> Result<Session, Failure> {
     let (user, password) = (value(values, "username")?, value(values, "password")?);
-    let address = endpoint(login, SDK)?;
-    let sent = login.transport.send(&soap(address, CONTENT), login.until).await;
+    let address = endpoint(at, SDK)?;
+    let sent = at.transport.send(&soap(address, CONTENT), at.until).await;
     let (content, _) = returned(
         &sent.map_err(|lost| lost.failure)?,
         "RetrieveServiceContentResponse",
@@ -82,7 +82,7 @@ pub(super) async fn log_in(login: &Login<'_>, values: &Values) -> Result<Session
         escaped(user),
         escaped(password)
     );
-    let sent = login.transport.send(&soap(address, &body), login.until).await;
+    let sent = at.transport.send(&soap(address, &body), at.until).await;
     let (session, cookie) = returned(&sent.map_err(|lost| lost.failure)?, "LoginResponse")?;
     let cookie = cookie.ok_or_else(|| Failure::new(Code::Unavailable, "vCenter's login gave no cookie"))?;
     let principal = session["userName"][0]["$text"]

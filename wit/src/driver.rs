@@ -1,4 +1,4 @@
-//! What a driver says of itself.
+//! What a driver of a cloud says of itself. `wit/driver/driver.wit` is the contract with drivers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,0 +1,144 @@
+//! What a request of a driver may be.
+
+use std::net::IpAddr;
+
+use http::Method;
+use polity_core::contract::driver::{Endpoint, Manifest};
+use polity_http::{Address, Outgoing};
+use polity_sandbox::driver::{Effect, Exchange, HttpRequest};
+use serde_json::Value;
+
+use crate::connection::Connection;
+
+/// The headers that a driver may set.
+const HEADERS: [&str; 5] = [
+    "accept",
+    "content-type",
+    "soapaction",
+    "if-match",
+    "if-none-match",
+];
+/// The beginnings of further ones.
+const HEADERS_OF: [&str; 2] = ["x-openstack-", "openstack-"];
+/// The most bytes of a request's body, before sealed values are put in.
+const LARGEST: usize = 1 << 20;
+
+/// A request that may be sent, as far as a driver knows it.
+#[derive(Debug)]
+pub(crate) struct Checked<'a> {
+    pub(crate) endpoint: &'a Endpoint,
+    pub(crate) method: Method,
+    pub(crate) effect: Effect,
+    /// The address of a response, for a dynamic endpoint.
+    pub(crate) dynamic: Option<Address>,
+}
+
+/// Checks a request. The error says which rule a driver broke.
+pub(crate) fn check<'a>(
+    request: &HttpRequest,
+    manifest: &'a Manifest,
+    connection: &Connection,
+    exchanges: &[Exchange],
+) -> Result<Checked<'a>, String> {
+    let HttpRequest { endpoint: name, .. } = request;
+    let endpoint = manifest
+        .endpoints
+        .get(name)
+        .ok_or_else(|| format!("it names an endpoint {name:?} that it does not have"))?;
+    let method = match request.method.as_str() {
+        "GET" => Method::GET,
+        "HEAD" => Method::HEAD,
+        "POST" => Method::POST,
+        "PUT" => Method::PUT,
+        "PATCH" => Method::PATCH,
+        "DELETE" => Method::DELETE,
+        other => return Err(format!("it uses the method {other:?}")),
+    };
+    let changes = !matches!(request.effect, Effect::Read);
+    if changes && matches!(method, Method::GET | Method::HEAD) {
+        return Err(format!("it says that {method} changes something"));
+    }
+    if !changes && !matches!(method, Method::GET | Method::HEAD | Method::POST) {
+        return Err(format!("it says that {method} changes nothing"));
+    }
+    for (header, _) in &request.headers {
+        let is_known =
+            HEADERS.contains(&header.as_str()) || HEADERS_OF.iter().any(|known| header.starts_with(known));
+        if !is_known {
+            return Err(format!("it sets the header {header:?}"));
+        }
+    }
+    let size: usize = request
+        .body
+        .iter()
+        .map(|piece| match piece {
+            polity_sandbox::driver::Piece::Text(text) => text.len(),
+            polity_sandbox::driver::Piece::Sealed(_) => 0,
+        })
+        .sum();
+    if size > LARGEST {
+        return Err(format!("a body has {size} bytes; the limit is {LARGEST}"));
+    }
+    let dynamic = match (&request.address, endpoint.dynamic) {
+        (None, None) => None,
+        (Some(text), Some(port)) => Some(dynamic(text, port, connection, exchanges)?),
+        (Some(_), None) => return Err(format!("it names an address for the endpoint {name}")),
+        (None, Some(_)) => return Err(format!("it names no address for the endpoint {name}")),
+    };
+    Ok(Checked {
+        endpoint,
+        method,
+        effect: request.effect,
+        dynamic,
+    })
+}
+
+/// An address that stands in a response of this operation, within the networks of the connection.
+fn dynamic(
+    text: &str,
+    port: u16,
+    connection: &Connection,
+    exchanges: &[Exchange],
+) -> Result<Address, String> {
+    let ip: IpAddr = text
+        .parse()
+        .map_err(|_| format!("it names {text:?}, which is no IP address"))?;
+    let stands_in = |exchange: &Exchange| {
+        let body = exchange.response.as_ref().ok().map(|response| &response.body);
+        let body = body.and_then(|body| serde_json::from_str::<Value>(body).ok());
+        body.is_some_and(|body| has(&body, text))
+    };
+    if !exchanges.iter().any(stands_in) {
+        return Err(format!(
+            "it names {text}, which no response of this operation said"
+        ));
+    }
+    if !connection.reaches(ip) {
+        return Err(format!(
+            "{text} is in none of the networks of connection {}",
+            connection.name
+        ));
+    }
+    Address::of_ip(ip, port).map_err(|e| e.to_string())
+}
+
+fn has(value: &Value, text: &str) -> bool {
+    match value {
+        Value::String(known) => known == text,
+        Value::Array(elements) => elements.iter().any(|element| has(element, text)),
+        Value::Object(fields) => fields.values().any(|field| has(field, text)),
+        _ => false,
+    }
+}
+
+/// What is sent, but for its body and what shows who asks.
+pub(crate) fn outgoing(request: &HttpRequest, checked: &Checked<'_>, address: Address) -> Outgoing {
+    Outgoing {
+        address,
+        method: checked.method.clone(),
+        path: request.path.clone(),
+        query: request.query.clone(),
+        headers: request.headers.clone(),
+        body: bytes::Bytes::new(),
+    }
+}

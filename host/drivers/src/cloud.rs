@@ -1,0 +1,418 @@
+//! A connection as a cloud.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use polity_clouds::catalogue::LONGEST;
+use polity_clouds::{BoxFuture, Clock, Cloud, Opened, Redactor, SessionRequest};
+use polity_core::call::{CloudRequest, Commit, PendingEntry, Prepared, Session as Caller, Site};
+use polity_core::catalogue::Catalogue;
+use polity_core::contract::driver::Manifest;
+use polity_core::contract::{Answer, Code, Effect, Failure, Resolution};
+use polity_core::time::millis;
+use polity_http::login::{At, Session, log_in};
+use polity_http::{Incoming, Pace};
+use polity_sandbox::driver::{Call, Driver, Entry, Exchange, Finding, Task};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::catalogue::{self, ManifestError};
+use crate::connection::Connection;
+use crate::effect::Sent;
+use crate::operation::{End, Operation, Part};
+use crate::seal::{self, Values};
+
+/// The time before the end of a call in which an operation has ended by itself.
+const SPARE: Duration = Duration::from_millis(500);
+/// The key of a create that is only prepared.
+const STAND_IN: &str = "00000000-0000-0000-0000-000000000000";
+/// The most sessions of plans that are kept.
+const SESSIONS: usize = 10_000;
+
+/// A cloud that is reached through a driver.
+pub struct DriverCloud {
+    reached: Reached,
+    catalogue: Arc<Catalogue>,
+    /// The clock of `since` and `now`.
+    clock: Arc<dyn Clock>,
+    /// The session of the connection's own credentials, with the digest of the Secret that they are from.
+    own: tokio::sync::Mutex<Option<(String, Arc<Session>)>>,
+    /// The sessions of plans, by the token that the gateway hands back.
+    planned: Mutex<BTreeMap<u64, Arc<Session>>>,
+    next: AtomicU64,
+}
+
+/// What an operation needs of its connection.
+pub(crate) struct Reached {
+    pub(crate) driver: Arc<Driver>,
+    pub(crate) manifest: Manifest,
+    pub(crate) connection: Connection,
+    pub(crate) pace: Arc<Pace>,
+    clock: Arc<dyn Clock>,
+    /// How far the server's clock is ahead of the host's, in milliseconds.
+    ahead: AtomicI64,
+}
+
+impl Reached {
+    /// The server's time in Unix milliseconds.
+    pub(crate) fn server_time(&self) -> u64 {
+        self.clock
+            .now_ms()
+            .saturating_add_signed(self.ahead.load(Ordering::Relaxed))
+    }
+
+    /// Learns what time it is at the server.
+    pub(crate) fn learn_time(&self, response: &Incoming) {
+        let said = response.header("date").and_then(unix_of);
+        if let Some(said) = said {
+            let ahead = i64::try_from(said).unwrap_or(0) - i64::try_from(self.clock.now_ms()).unwrap_or(0);
+            self.ahead.store(ahead, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The Unix milliseconds of a date of HTTP.
+fn unix_of(date: &str) -> Option<u64> {
+    let time = jiff::fmt::rfc2822::parse(date).ok()?;
+    u64::try_from(time.timestamp().as_millisecond()).ok()
+}
+
+impl DriverCloud {
+    /// Reads the driver's manifest, and checks the connection against it.
+    pub fn new(
+        driver: Arc<Driver>,
+        connection: Connection,
+        pace: Arc<Pace>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, ManifestError> {
+        let manifest = catalogue::manifest(driver.manifest())?;
+        let validator = jsonschema::validator_for(&manifest.config_schema);
+        validator.map_err(|e| ManifestError::Schema(e.to_string()))?;
+        let catalogue = catalogue::catalogue(&manifest)?;
+        Ok(DriverCloud {
+            reached: Reached {
+                driver,
+                manifest,
+                connection,
+                pace,
+                clock: clock.clone(),
+                ahead: AtomicI64::new(0),
+            },
+            catalogue: Arc::new(catalogue),
+            clock,
+            own: tokio::sync::Mutex::default(),
+            planned: Mutex::default(),
+            next: AtomicU64::new(1),
+        })
+    }
+
+    /// The driver's manifest.
+    pub fn manifest(&self) -> &Manifest {
+        &self.reached.manifest
+    }
+
+    /// Ends its sessions at the servers.
+    pub async fn close(&self) {
+        let mut sessions: Vec<Arc<Session>> = std::mem::take(&mut *self.planned()).into_values().collect();
+        sessions.extend(self.own.lock().await.take().map(|(_, session)| session));
+        let until = Instant::now() + LONGEST;
+        for session in sessions {
+            session.close(&self.at(until)).await;
+        }
+    }
+
+    fn planned(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Session>>> {
+        self.planned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn at(&self, until: Instant) -> At<'_> {
+        let connection = &self.reached.connection;
+        At {
+            transport: &connection.transport,
+            endpoints: &connection.endpoints,
+            region: &connection.region,
+            now: self.reached.server_time(),
+            until,
+        }
+    }
+
+    /// The session of a caller: of its plan, or of the connection's own credentials.
+    async fn session(&self, caller: &Caller, until: Instant) -> Result<Arc<Session>, Failure> {
+        if let Some(token) = &caller.handle {
+            let session = token
+                .parse()
+                .ok()
+                .and_then(|token: u64| self.planned().get(&token).cloned());
+            let gone = || Failure::new(Code::Unauthenticated, "the session has ended");
+            return session.ok_or_else(gone);
+        }
+        let values = match &self.reached.connection.credentials {
+            Some(credentials) => credentials.values().await?,
+            None => (String::new(), BTreeMap::new()),
+        };
+        // Whoever waits here waits for the login of the first one.
+        let mut own = self.own.lock().await;
+        let now = self.clock.now_ms();
+        if let Some((digest, session)) = &*own
+            && *digest == values.0
+            && session
+                .expires
+                .is_none_or(|expires| expires > now + millis(LONGEST))
+        {
+            return Ok(session.clone());
+        }
+        let session = log_in(self.reached.manifest.login, &self.at(until), &values.1).await?;
+        let session = Arc::new(session);
+        *own = Some((values.0, session.clone()));
+        Ok(session)
+    }
+
+    /// Ends a session that the server no longer takes.
+    async fn drop_session(&self, caller: &Caller, session: &Arc<Session>) {
+        match caller.handle.as_ref().and_then(|token| token.parse().ok()) {
+            Some(token) => {
+                self.planned().remove(&token);
+            }
+            None => {
+                let mut own = self.own.lock().await;
+                if own.as_ref().is_some_and(|(_, known)| Arc::ptr_eq(known, session)) {
+                    *own = None;
+                }
+            }
+        }
+    }
+
+    fn operation(&self, session: Arc<Session>, part: Part, until: Instant, values: Values) -> Operation<'_> {
+        let mut redactor = Redactor::default();
+        session
+            .secrets()
+            .into_iter()
+            .for_each(|secret| redactor.learn(secret));
+        values.values().for_each(|value| redactor.learn(value));
+        Operation {
+            reached: &self.reached,
+            session,
+            part,
+            began: Instant::now(),
+            until,
+            values,
+            redactor,
+            sent: Sent::default(),
+            is_complete: true,
+            requests: 0,
+            bytes: 0,
+        }
+    }
+
+    fn call(&self, operation: &str, task: Task, caller: &Caller, session: &Session) -> Call {
+        Call {
+            operation: operation.to_owned(),
+            task,
+            owner: caller.owner.clone(),
+            tenant: caller.tenant.clone(),
+            key: String::new(),
+            now: self.reached.server_time(),
+            config: self.reached.connection.configuration.to_string(),
+            session: session.attributes.to_string(),
+            exchanges: Vec::new(),
+        }
+    }
+
+    /// Performs a part of an operation in the caller's session. If that has ended and nothing was changed, once
+    /// more in a new one.
+    async fn run(
+        &self,
+        request: &mut CloudRequest,
+        part: Part,
+        key: &str,
+        exchanges: Vec<Exchange>,
+    ) -> Result<(End, Arc<Session>), Failure> {
+        let until = Instant::now() + (LONGEST - SPARE);
+        let values = match self.catalogue.operations.get(&request.operation) {
+            Some(operation) => seal::take(operation, &mut request.arguments),
+            None => Values::new(),
+        };
+        let task = Task::Perform(request.arguments.to_string());
+        let mut has_failed = false;
+        loop {
+            let session = self.session(&request.session, until).await?;
+            let call = Call {
+                key: key.to_owned(),
+                exchanges: exchanges.clone(),
+                ..self.call(&request.operation, task.clone(), &request.session, &session)
+            };
+            let mut operation = self.operation(session.clone(), part, until, values.clone());
+            let ended = operation.run(call).await;
+            let refused = matches!(&ended, Err(failure) if failure.code == Code::Unauthenticated);
+            if refused {
+                self.drop_session(&request.session, &session).await;
+                let may_begin_again = !has_failed
+                    && operation.sent == Sent::Nothing
+                    && part != Part::Commit
+                    && request.session.handle.is_none();
+                if may_begin_again {
+                    has_failed = true;
+                    continue;
+                }
+            }
+            return ended.map(|end| (end, session));
+        }
+    }
+
+    async fn performed(&self, mut request: CloudRequest) -> Answer {
+        match self.run(&mut request, Part::Perform, "", Vec::new()).await?.0 {
+            End::Answered(answer) => Ok(answer),
+            _ => Err(unexpected()),
+        }
+    }
+
+    async fn prepared(&self, mut request: CloudRequest) -> Result<Prepared, Failure> {
+        let (end, session) = self
+            .run(&mut request, Part::Prepare, STAND_IN, Vec::new())
+            .await?;
+        let End::Ready(exchanges) = end else {
+            let message = "the driver answered a create without creating anything";
+            return Err(Failure::new(Code::Internal, message));
+        };
+        let ready =
+            serde_json::to_string(&exchanges).map_err(|e| Failure::new(Code::Internal, e.to_string()))?;
+        Ok(Prepared {
+            site: Site {
+                place: self.place(&session, &request),
+                principal: session.principal.clone(),
+            },
+            ready: ready.into(),
+        })
+    }
+
+    /// The place of the server, and within it what the arguments of a create say.
+    fn place(&self, session: &Session, request: &CloudRequest) -> Vec<String> {
+        let paths = self
+            .reached
+            .manifest
+            .implements
+            .iter()
+            .find_map(|service| service.places.get(&request.operation));
+        let within = paths.into_iter().flatten().map(|path| {
+            let at = path
+                .split('.')
+                .try_fold(&request.arguments, |value, field| value.get(field));
+            at.and_then(Value::as_str).unwrap_or_default().to_owned()
+        });
+        session.place.iter().cloned().chain(within).collect()
+    }
+
+    async fn committed(&self, commit: Commit) -> Answer {
+        let Commit {
+            mut request,
+            prepared,
+        } = commit;
+        let key = request.key.clone().unwrap_or_default();
+        let exchanges = serde_json::from_str(&prepared.ready);
+        let exchanges = exchanges.map_err(|e| Failure::new(Code::Internal, e.to_string()))?;
+        match self.run(&mut request, Part::Commit, &key, exchanges).await?.0 {
+            End::Answered(answer) => Ok(answer),
+            _ => Err(Failure {
+                effect: Effect::Unknown,
+                ..unexpected()
+            }),
+        }
+    }
+
+    async fn looked(&self, caller: &Caller, entry: &PendingEntry) -> Result<Resolution, Failure> {
+        let until = Instant::now() + (LONGEST - SPARE);
+        let session = self.session(caller, until).await?;
+        let task = Task::Resolve(Entry {
+            intent: entry.intent.clone(),
+            key: entry.key.clone(),
+            stamp: entry.stamp,
+            place: entry.place.iter().skip(session.place.len()).cloned().collect(),
+            since: entry.since.0,
+            waited: millis(entry.waited),
+        });
+        let call = Call {
+            key: entry.key.clone(),
+            ..self.call(&entry.operation, task, caller, &session)
+        };
+        let mut operation = self.operation(session.clone(), Part::Resolve, until, Values::new());
+        let ended = operation.run(call).await;
+        if matches!(&ended, Err(failure) if failure.code == Code::Unauthenticated) {
+            self.drop_session(caller, &session).await;
+        }
+        Ok(match ended? {
+            End::Found(Finding::Found(answer), _) => Resolution::Done(answer.into()),
+            End::Found(Finding::None, true) => Resolution::Absent,
+            End::Found(Finding::None, false) => Resolution::unknown("not every look was answered completely"),
+            End::Found(Finding::CannotTell(failure), _) => Resolution::Unknown(failure.message),
+            _ => return Err(unexpected()),
+        })
+    }
+
+    async fn opened(&self, request: &SessionRequest) -> Result<Opened, Failure> {
+        let until = Instant::now() + (LONGEST - SPARE);
+        let none = BTreeMap::new();
+        // The plan of one Secret. Chains come with the schemes that have them.
+        let values = request.secrets.first().unwrap_or(&none);
+        let session = log_in(self.reached.manifest.login, &self.at(until), values).await?;
+        let token = self.next.fetch_add(1, Ordering::Relaxed);
+        let opened = Opened {
+            token: token.to_string(),
+            attributes: session.attributes.clone(),
+            expires: session.expires,
+        };
+        let mut planned = self.planned();
+        planned.insert(token, Arc::new(session));
+        if planned.len() > SESSIONS {
+            planned.pop_first();
+        }
+        Ok(opened)
+    }
+}
+
+fn unexpected() -> Failure {
+    Failure::new(
+        Code::Internal,
+        "the driver ended the operation in a way that it has not",
+    )
+}
+
+impl Cloud for DriverCloud {
+    fn catalogue(&self) -> &Arc<Catalogue> {
+        &self.catalogue
+    }
+
+    fn perform(&self, request: CloudRequest) -> BoxFuture<'_, Answer> {
+        Box::pin(self.performed(request))
+    }
+
+    fn prepare(&self, request: CloudRequest) -> BoxFuture<'_, Result<Prepared, Failure>> {
+        Box::pin(self.prepared(request))
+    }
+
+    fn commit(&self, commit: Commit) -> BoxFuture<'_, Answer> {
+        Box::pin(self.committed(commit))
+    }
+
+    fn site<'a>(&'a self, caller: &'a Caller) -> BoxFuture<'a, Result<Site, Failure>> {
+        Box::pin(async move {
+            let session = self.session(caller, Instant::now() + (LONGEST - SPARE)).await?;
+            Ok(Site {
+                place: session.place.clone(),
+                principal: session.principal.clone(),
+            })
+        })
+    }
+
+    fn resolve<'a>(&'a self, caller: &'a Caller, entry: &'a PendingEntry) -> BoxFuture<'a, Resolution> {
+        Box::pin(async move {
+            let looked = self.looked(caller, entry).await;
+            looked.unwrap_or_else(|failure| Resolution::Unknown(failure.message))
+        })
+    }
+
+    fn open_session<'a>(&'a self, request: &'a SessionRequest) -> BoxFuture<'a, Result<Opened, Failure>> {
+        Box::pin(self.opened(request))
+    }
+}

@@ -1,0 +1,171 @@
+//! What a failed operation may have changed. A driver's word can only add doubt.
+
+use polity_core::contract::{Code, Effect, Failure};
+use polity_http::Incoming;
+use polity_sandbox::driver as guest;
+
+/// What was sent so far that is no read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// One change, which the server refused.
+    Refused,
+    /// A change, or a create, that was performed or may have been.
+    Performed,
+}
+
+impl Sent {
+    /// After one more change with this response; `None` if it has none.
+    pub(crate) fn and(self, response: Option<&Incoming>, is_soap: bool) -> Self {
+        match (self, response) {
+            (Sent::Nothing, Some(response)) if is_refusal(response, is_soap) => Sent::Refused,
+            _ => Sent::Performed,
+        }
+    }
+
+    /// The effect of a failure, as far as the host knows.
+    pub(crate) fn effect(self) -> Effect {
+        match self {
+            Sent::Nothing | Sent::Refused => Effect::None,
+            Sent::Performed => Effect::Unknown,
+        }
+    }
+}
+
+/// Whether the API itself refused: a status of the client's own fault, or a fault of SOAP. A server that was too
+/// slow or too busy may have begun all the same.
+fn is_refusal(response: &Incoming, is_soap: bool) -> bool {
+    match response.status {
+        408 | 429 => false,
+        400..=499 => true,
+        500 if is_soap => {
+            let body = polity_body::read(&response.body, &["Envelope.Body.Fault.faultstring"]).kept;
+            body["Envelope"][0]["Body"][0]["Fault"].is_array()
+        }
+        _ => false,
+    }
+}
+
+/// The most bytes of a driver's message.
+const MESSAGE: usize = 2_048;
+
+/// A driver's failure with the effect that the host knows.
+pub(crate) fn failure(said: guest::Failure, sent: Sent) -> Failure {
+    let effect = match (said.doubtful, sent) {
+        (true, Sent::Refused) => Effect::Unknown,
+        _ => sent.effect(),
+    };
+    let end = said.message.floor_char_boundary(MESSAGE);
+    Failure {
+        effect,
+        retry_after: said.retry_after,
+        ..Failure::new(code(said.code), &said.message[..end])
+    }
+}
+
+fn code(code: guest::Code) -> Code {
+    match code {
+        guest::Code::Cancelled => Code::Cancelled,
+        guest::Code::Unknown => Code::Unknown,
+        guest::Code::InvalidArgument => Code::InvalidArgument,
+        guest::Code::DeadlineExceeded => Code::DeadlineExceeded,
+        guest::Code::NotFound => Code::NotFound,
+        guest::Code::AlreadyExists => Code::AlreadyExists,
+        guest::Code::PermissionDenied => Code::PermissionDenied,
+        guest::Code::ResourceExhausted => Code::ResourceExhausted,
+        guest::Code::FailedPrecondition => Code::FailedPrecondition,
+        guest::Code::Aborted => Code::Aborted,
+        guest::Code::OutOfRange => Code::OutOfRange,
+        guest::Code::Unimplemented => Code::Unimplemented,
+        guest::Code::Internal => Code::Internal,
+        guest::Code::Unavailable => Code::Unavailable,
+        guest::Code::DataLoss => Code::DataLoss,
+        guest::Code::Unauthenticated => Code::Unauthenticated,
+    }
+}
+
+/// The failure of a read, as a driver sees it.
+pub(crate) fn of_read(code: Code, message: String) -> guest::Failure {
+    let code = match code {
+        Code::DeadlineExceeded => guest::Code::DeadlineExceeded,
+        Code::ResourceExhausted => guest::Code::ResourceExhausted,
+        Code::InvalidArgument => guest::Code::InvalidArgument,
+        _ => guest::Code::Unavailable,
+    };
+    guest::Failure {
+        code,
+        message,
+        retry_after: None,
+        doubtful: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn response(status: u16, body: &'static str) -> Incoming {
+        Incoming {
+            status,
+            headers: Vec::new(),
+            body: bytes::Bytes::from_static(body.as_bytes()),
+        }
+    }
+
+    const FAULT: &str = "<s:Envelope xmlns:s=\"s\"><s:Body><s:Fault><faultstring>no</faultstring></s:Fault></s:Body></s:Envelope>";
+
+    #[test]
+    fn only_the_apis_own_refusal_of_the_only_change_had_no_effect() {
+        for (status, body, soap, sent) in [
+            (400, "", false, Sent::Refused),
+            (404, "<html>", false, Sent::Refused),
+            (408, "", false, Sent::Performed),
+            (429, "", false, Sent::Performed),
+            (500, FAULT, true, Sent::Refused),
+            (500, FAULT, false, Sent::Performed),
+            (500, "<html></html>", true, Sent::Performed),
+            (502, "", true, Sent::Performed),
+            (504, "", false, Sent::Performed),
+            (200, "", false, Sent::Performed),
+        ] {
+            let after = Sent::Nothing.and(Some(&response(status, body)), soap);
+            assert_eq!(after, sent, "{status} {body}");
+        }
+        assert_eq!(Sent::Nothing.and(None, false), Sent::Performed);
+        assert_eq!(
+            Sent::Performed.and(Some(&response(400, "")), false),
+            Sent::Performed
+        );
+        assert_eq!(
+            Sent::Refused.and(Some(&response(400, "")), false),
+            Sent::Performed,
+            "two were sent"
+        );
+    }
+
+    #[test]
+    fn a_driver_adds_doubt_and_never_takes_it() {
+        let said = |doubtful| guest::Failure {
+            code: guest::Code::Aborted,
+            message: "ä".repeat(3_000),
+            retry_after: Some(5),
+            doubtful,
+        };
+        for (doubtful, sent, effect) in [
+            (false, Sent::Nothing, Effect::None),
+            (true, Sent::Nothing, Effect::None),
+            (false, Sent::Refused, Effect::None),
+            (true, Sent::Refused, Effect::Unknown),
+            (false, Sent::Performed, Effect::Unknown),
+        ] {
+            let failure = failure(said(doubtful), sent);
+            assert_eq!(
+                (failure.effect, failure.message.len()),
+                (effect, 2_048),
+                "{sent:?}"
+            );
+        }
+    }
+}

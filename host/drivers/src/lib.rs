@@ -1,0 +1,24 @@
+//! Clouds that are reached through drivers.
+//!
+//! ```text
+//! CloudRequest → cloud.rs → operation.rs ⇄ the driver (polity-sandbox): what to send, what it means
+//!                               ├ check.rs    what a request may be
+//!                               ├ seal.rs     values of sealed arguments
+//!                               ├ polity-http login, signature, connection
+//!                               └ effect.rs   what a failure may have changed
+//! ```
+//!
+//! A driver decides what is sent and what a response means. Everything else is here, because a driver is not trusted
+//! with it: credentials and sealed values, addresses, the effect of a failure, how often a request is sent, and when.
+
+mod catalogue;
+mod check;
+mod cloud;
+mod connection;
+mod effect;
+mod operation;
+mod seal;
+
+pub use catalogue::ManifestError;
+pub use cloud::DriverCloud;
+pub use connection::{Connection, Credentials};

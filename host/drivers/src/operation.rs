@@ -1,0 +1,366 @@
+//! One operation: the driver is called with what was sent so far, until it has an answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use polity_clouds::Redactor;
+use polity_core::contract::{Code, Failure};
+use polity_http::login::Session;
+use polity_http::{Incoming, Lost, Outgoing};
+use polity_sandbox::driver::{
+    Call, DriverLimits, Effect as Does, Exchange, Finding, HttpRequest, HttpResponse, Outcome,
+};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::check::{self, Checked};
+use crate::cloud::Reached;
+use crate::effect::{self, Sent};
+use crate::seal::{self, Values};
+
+/// The most calls of a driver for one operation.
+const STEPS: usize = 32;
+/// The most requests of one operation.
+const REQUESTS: usize = 64;
+/// The most bytes of what an operation was answered.
+const ANSWERED: usize = 16 << 20;
+/// How often a read is sent. A change is sent once.
+const READS: u32 = 3;
+/// The pause before a read is sent again.
+const PAUSE: Duration = Duration::from_millis(200);
+/// The headers of a response that a driver sees.
+const SEEN: [&str; 10] = [
+    "retry-after",
+    "etag",
+    "location",
+    "content-type",
+    "date",
+    "x-openstack-request-id",
+    "x-compute-request-id",
+    "x-amzn-requestid",
+    "x-amz-request-id",
+    "operationid",
+];
+
+/// The end of an operation.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The answer.
+    Answered(Value),
+    /// The one request that creates is next: what was read for it.
+    Ready(Vec<Exchange>),
+    /// What became of a create, and whether every look was complete.
+    Found(Finding, bool),
+}
+
+/// Whether an operation may create.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// It reads or changes.
+    Perform,
+    /// It reads until a create is ready.
+    Prepare,
+    /// It sends the create that is ready, first of all.
+    Commit,
+    /// It looks for what was created.
+    Resolve,
+}
+
+/// An operation under way.
+pub(crate) struct Operation<'a> {
+    pub(crate) reached: &'a Reached,
+    pub(crate) session: Arc<Session>,
+    pub(crate) part: Part,
+    pub(crate) began: Instant,
+    pub(crate) until: Instant,
+    /// The values of sealed arguments.
+    pub(crate) values: Values,
+    pub(crate) redactor: Redactor,
+    pub(crate) sent: Sent,
+    /// Whether each read has its whole response.
+    pub(crate) is_complete: bool,
+    pub(crate) requests: usize,
+    pub(crate) bytes: usize,
+}
+
+impl<'a> Operation<'a> {
+    /// Calls the driver until the operation ends. `call` has what was exchanged already.
+    pub(crate) async fn run(&mut self, mut call: Call) -> Result<End, Failure> {
+        for _ in 0..STEPS {
+            call = match self.step(call).await? {
+                (_, Outcome::Answered(answer)) => return self.answered(answer),
+                (_, Outcome::Resolved(finding)) if self.part == Part::Resolve => {
+                    return Ok(End::Found(finding, self.is_complete));
+                }
+                (_, Outcome::Resolved(_)) => return Err(self.broken("it resolves what is to be performed")),
+                (call, Outcome::Send(requests)) => match self.send(call, requests).await? {
+                    Next::Call(call) => call,
+                    Next::End(end) => return Ok(end),
+                },
+            };
+        }
+        Err(self.broken(&format!("it has no answer after {STEPS} steps")))
+    }
+
+    /// One call of the driver, on a thread that may compute.
+    async fn step(&self, call: Call) -> Result<(Call, Outcome), Failure> {
+        let driver = self.reached.driver.clone();
+        let stepped = tokio::task::spawn_blocking(move || {
+            let stepped = driver.step(&call, &DriverLimits::default());
+            (call, stepped.outcome)
+        });
+        let (call, outcome) = stepped.await.map_err(|e| self.broken(&e.to_string()))?;
+        match outcome {
+            Ok(outcome) => Ok((call, outcome)),
+            Err(fault) => Err(self.broken(&fault.to_string())),
+        }
+    }
+
+    fn answered(&self, answer: Result<String, polity_sandbox::driver::Failure>) -> Result<End, Failure> {
+        if self.part == Part::Resolve {
+            return Err(self.broken("it answers where it is to resolve"));
+        }
+        match answer {
+            Ok(answer) => match serde_json::from_str(&answer) {
+                Ok(answer) => Ok(End::Answered(answer)),
+                Err(e) => Err(self.broken(&format!("its answer is no JSON: {e}"))),
+            },
+            Err(said) => Err(effect::failure(said, self.sent)),
+        }
+    }
+
+    /// Sends what a step asks for.
+    async fn send(&mut self, mut call: Call, requests: Vec<HttpRequest>) -> Result<Next, Failure> {
+        self.requests += requests.len();
+        if requests.is_empty() {
+            return Err(self.broken("it neither sends nor answers"));
+        }
+        if self.requests > REQUESTS {
+            return Err(self.broken(&format!("it sends more than {REQUESTS} requests")));
+        }
+        let changes = requests.iter().any(|request| request.effect != Does::Read);
+        if !changes {
+            let mut ready = Vec::new();
+            for request in &requests {
+                ready.push(self.outgoing(request, &call.exchanges)?);
+            }
+            let reads = ready
+                .iter()
+                .map(|(outgoing, checked)| self.read(outgoing, checked));
+            let sent = join_all(reads).await;
+            for (request, response) in requests.into_iter().zip(sent) {
+                let response = self.take_in(&request, response)?;
+                call.exchanges.push(Exchange { request, response });
+            }
+            return Ok(Next::Call(call));
+        }
+        let Ok([request]) = <[HttpRequest; 1]>::try_from(requests) else {
+            return Err(self.broken("it sends a change together with something else"));
+        };
+        match (request.effect, self.part) {
+            (Does::Create, Part::Prepare) => {
+                check::check(
+                    &request,
+                    &self.reached.manifest,
+                    &self.reached.connection,
+                    &call.exchanges,
+                )
+                .map_err(|rule| self.broken(&rule))?;
+                return Ok(Next::End(End::Ready(call.exchanges)));
+            }
+            (Does::Create, Part::Commit) if self.sent == Sent::Nothing => {}
+            (Does::Change, Part::Perform) => {}
+            (Does::Create, _) => return Err(self.broken("it creates where it may not")),
+            _ => return Err(self.broken("it changes something where it may not")),
+        }
+        let response = self.change(&request, &call.exchanges).await?;
+        let response = self.take_in(&request, Ok(response))?;
+        call.exchanges.push(Exchange { request, response });
+        Ok(Next::Call(call))
+    }
+
+    /// Sends a read, more than once if need be. A transport that fails is for the driver to judge.
+    async fn read(&self, outgoing: &Outgoing, checked: &Checked<'_>) -> Result<Incoming, Lost> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let sent = self.paced(outgoing, checked).await;
+            let is_late = Instant::now() + PAUSE >= self.until;
+            let again = match &sent {
+                Err(lost) => lost.failure.code == Code::Unavailable,
+                Ok(response) => matches!(response.status, 429 | 502..=504),
+            };
+            if !again || tries >= READS || is_late {
+                return sent;
+            }
+            tokio::time::sleep(PAUSE * tries).await;
+        }
+    }
+
+    /// Sends a change, once, unless it is too late to begin.
+    async fn change(&mut self, request: &HttpRequest, exchanges: &[Exchange]) -> Result<Incoming, Failure> {
+        let (outgoing, checked) = self.outgoing(request, exchanges)?;
+        let half = self.began + (self.until - self.began) / 2;
+        if Instant::now() >= half {
+            let message = "there was too little time left to begin the change";
+            return Err(Failure {
+                effect: self.sent.effect(),
+                ..Failure::new(Code::Aborted, message)
+            });
+        }
+        let is_soap = checked.endpoint.soap;
+        let sent = self.paced(&outgoing, &checked).await;
+        match sent {
+            Ok(response) => {
+                self.sent = self.sent.and(Some(&response), is_soap);
+                Ok(response)
+            }
+            Err(lost) => {
+                if lost.sent {
+                    self.sent = self.sent.and(None, is_soap);
+                }
+                Err(Failure {
+                    effect: self.sent.effect(),
+                    message: self.redactor.scrub(&lost.failure.message),
+                    ..lost.failure
+                })
+            }
+        }
+    }
+
+    /// A request as it is sent, signed. From then on the redactor knows what is in it.
+    fn outgoing(
+        &mut self,
+        request: &HttpRequest,
+        exchanges: &[Exchange],
+    ) -> Result<(Outgoing, Checked<'a>), Failure> {
+        let reached: &'a Reached = self.reached;
+        let Reached {
+            manifest, connection, ..
+        } = reached;
+        let checked =
+            check::check(request, manifest, connection, exchanges).map_err(|rule| self.broken(&rule))?;
+        let (address, is_own) = match &checked.dynamic {
+            Some(address) => (address.clone(), false),
+            None => (self.address(&request.endpoint, &checked.endpoint.service)?, true),
+        };
+        let mut outgoing = check::outgoing(request, &checked, address);
+        let body = seal::body(&request.body, &self.values, &mut self.redactor);
+        outgoing.body = body.map_err(|rule| self.broken(&rule))?.into();
+        // The cloud's credentials go to the cloud, not to what runs in it.
+        if is_own {
+            let now = reached.server_time();
+            self.session
+                .sign(&mut outgoing, &checked.endpoint.service, &connection.region, now);
+        }
+        Ok((outgoing, checked))
+    }
+
+    fn address(&self, name: &str, service: &str) -> Result<polity_http::Address, Failure> {
+        let Reached { connection, .. } = self.reached;
+        let known = connection.endpoints.get(name).cloned();
+        let known = known.or_else(|| self.session.address(service, &connection.region));
+        known.ok_or_else(|| {
+            let message = format!(
+                "connection {} has no endpoint {name:?}, and its login names none",
+                connection.name
+            );
+            Failure::new(Code::FailedPrecondition, message)
+        })
+    }
+
+    /// Waits for its turn, and sends.
+    async fn paced(&self, outgoing: &Outgoing, checked: &Checked<'_>) -> Result<Incoming, Lost> {
+        let Reached { connection, pace, .. } = self.reached;
+        let class = format!("{} {}", outgoing.address.host(), self.session.principal);
+        let left = self.until.saturating_duration_since(Instant::now());
+        let Some(wait) = pace.take(&class, connection.rate, left / 2) else {
+            let message = format!("{} is asked as often as it may be", outgoing.address.host());
+            return Err(Lost {
+                failure: Failure::new(Code::Unavailable, message),
+                sent: false,
+            });
+        };
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        let sent = connection.transport.send(outgoing, self.until).await;
+        if let Ok(response) = &sent {
+            self.reached.learn_time(response);
+            if matches!(response.status, 429 | 503) {
+                let pause = response
+                    .header("retry-after")
+                    .and_then(|seconds| seconds.parse().ok());
+                pace.slow_down(&class, pause.map(Duration::from_secs));
+            }
+        }
+        if !matches!(checked.effect, Does::Read) {
+            let status = sent.as_ref().map_or(0, |response| response.status);
+            let (method, host, path) = (&outgoing.method, outgoing.address.host(), outgoing.encoded_path());
+            tracing::info!(target: "polity::audit", connection = connection.name, principal = self.session.principal, %method, host, path, status, "change");
+        }
+        sent
+    }
+
+    /// What the driver sees of a response.
+    fn take_in(
+        &mut self,
+        request: &HttpRequest,
+        sent: Result<Incoming, Lost>,
+    ) -> Result<Result<HttpResponse, polity_sandbox::driver::Failure>, Failure> {
+        let response = match sent {
+            Ok(response) => response,
+            Err(lost) => {
+                self.is_complete = false;
+                let message = self.redactor.scrub(&lost.failure.message);
+                return Ok(Err(effect::of_read(lost.failure.code, message)));
+            }
+        };
+        self.bytes += response.body.len();
+        if self.bytes > ANSWERED {
+            let message = format!("the cloud answered more than {} MiB", ANSWERED >> 20);
+            return Err(Failure {
+                effect: self.sent.effect(),
+                ..Failure::new(Code::ResourceExhausted, message)
+            });
+        }
+        if !(200..300).contains(&response.status) && response.status != 404 {
+            self.is_complete = false;
+        }
+        let body = polity_body::read(&response.body, &request.keep);
+        let kept = self.redactor.answer(Ok(body.kept)).unwrap_or(Value::Null);
+        let seen = response
+            .headers
+            .iter()
+            .filter(|(name, _)| SEEN.contains(&name.as_str()));
+        Ok(Ok(HttpResponse {
+            status: response.status,
+            headers: seen
+                .map(|(name, value)| (name.clone(), self.redactor.scrub(value)))
+                .collect(),
+            body: kept.to_string(),
+            text: body.text.map(|text| self.redactor.scrub(&text)),
+        }))
+    }
+
+    /// The failure of a driver that breaks a rule.
+    fn broken(&self, rule: &str) -> Failure {
+        let Reached {
+            manifest, connection, ..
+        } = self.reached;
+        let message = format!(
+            "driver {} of connection {}: {rule}",
+            manifest.name, connection.name
+        );
+        Failure {
+            effect: self.sent.effect(),
+            ..Failure::new(Code::Internal, self.redactor.scrub(&message))
+        }
+    }
+}
+
+enum Next {
+    Call(Call),
+    End(End),
+}
