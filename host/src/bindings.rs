@@ -107,7 +107,7 @@ struct Known {
     again: Option<Instant>,
     /// The loaded policies, as the status shows them.
     running: Value,
-    stamps: Vec<Option<Stamp>>,
+    made_of: MadeOf,
     written: Option<Value>,
 }
 
@@ -190,7 +190,7 @@ impl Bindings {
                     problem: None,
                     again: None,
                     running: Value::Null,
-                    stamps: Vec::new(),
+                    made_of: MadeOf::default(),
                     written: None,
                 };
                 self.known.insert(name.clone(), known);
@@ -199,7 +199,7 @@ impl Bindings {
         }
     }
 
-    /// Reloads the bindings whose policy files were replaced, and those whose earlier load was stopped and is
+    /// Reloads the bindings whose policy files were replaced or whose connection has changed, and those whose earlier load was stopped and is
     /// due again.
     pub(crate) fn reload_changed(&mut self) {
         let now = Instant::now();
@@ -209,7 +209,7 @@ impl Bindings {
             .filter(|(_, known)| !known.loading)
             .filter(|(_, known)| {
                 known.again.is_some_and(|again| again <= now)
-                    || known.stamps != stamps(&self.policies, &known.object)
+                    || known.made_of != made_of(&self.policies, &self.clouds, &known.object)
             })
             .map(|(name, _)| name.clone())
             .collect();
@@ -229,7 +229,7 @@ impl Bindings {
         let Some(known) = self.known.get_mut(name).filter(|_| !self.busy.contains(name)) else {
             return;
         };
-        known.stamps = stamps(&self.policies, &known.object);
+        known.made_of = made_of(&self.policies, &self.clouds, &known.object);
         let (policies, clouds, sender) = (self.policies.clone(), self.clouds.clone(), self.sender.clone());
         let (name, object, serial) = (name.to_owned(), known.object.clone(), known.serial);
         self.busy.insert(name.clone());
@@ -315,14 +315,25 @@ impl Bindings {
     }
 }
 
-fn stamps(policies: &Policies, object: &Object) -> Vec<Option<Stamp>> {
+/// What a binding is made of beside its own object. When it changes, the binding is loaded again.
+#[derive(Default, PartialEq)]
+struct MadeOf {
+    /// The files of the policies.
+    files: Vec<Option<Stamp>>,
+    /// The connection, and the file of its driver.
+    connection: Option<(Value, Option<Stamp>)>,
+}
+
+fn made_of(policies: &Policies, clouds: &Clouds, object: &Object) -> MadeOf {
     let Ok(spec) = serde_json::from_str::<BindingSpec>(object.text_at("spec").unwrap_or("null")) else {
-        return Vec::new();
+        return MadeOf::default();
     };
-    sources(&spec.policies)
-        .into_iter()
-        .map(|(_, source)| policies.stamp(source))
-        .collect()
+    let files = sources(&spec.policies).into_iter();
+    let cloud = spec.cloud.as_ref().zip(clouds.connections());
+    MadeOf {
+        files: files.map(|(_, source)| policies.stamp(source)).collect(),
+        connection: cloud.and_then(|(cloud, connections)| connections.stamp(&cloud.name)),
+    }
 }
 
 fn sources(policies: &binding::Policies) -> Vec<(Role, &PolicySource)> {

@@ -5,13 +5,14 @@ use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use polity_clouds::{Cloud, Opening, SecretResolver, Storage, node};
 use polity_core::binding::CloudRef;
 use serde_json::Value;
 
 use crate::adapters::{SIM, adapter};
 use crate::clock::Clock;
+use crate::connections::{self, Connections};
 use crate::data::Data;
 
 /// The open clouds.
@@ -30,6 +31,8 @@ pub struct Clouds {
     /// Reports that a cloud is only simulated. Set where objects are those of a real cluster.
     tells: Option<Arc<Tells>>,
     open: Arc<Mutex<BTreeMap<String, Open>>>,
+    /// The clouds that are reached through drivers.
+    connections: Option<Arc<Connections>>,
     through: Option<Arc<Through>>,
 }
 
@@ -62,8 +65,20 @@ impl Clouds {
             own_node: false,
             tells: None,
             open: Arc::default(),
+            connections: None,
             through: None,
         }
+    }
+
+    /// Also the connections of the cluster.
+    pub fn with_connections(mut self, connections: Arc<Connections>) -> Self {
+        self.connections = Some(connections);
+        self
+    }
+
+    /// The connections of the cluster, if this host takes them.
+    pub(crate) fn connections(&self) -> Option<&Arc<Connections>> {
+        self.connections.as_ref()
     }
 
     /// Allows the cloud `node`: this host is the agent of the machine on which it runs.
@@ -91,7 +106,8 @@ impl Clouds {
 
     /// The open cloud of this name.
     pub fn get(&self, name: &str) -> Option<Arc<dyn Cloud>> {
-        let cloud = self.lock().get(name).map(|open| open.cloud.clone())?;
+        let built_in = self.lock().get(name).map(|open| open.cloud.clone());
+        let cloud = built_in.or_else(|| self.connections.as_ref()?.get(name))?;
         Some(match &self.through {
             Some(through) => through(cloud),
             None => cloud,
@@ -106,9 +122,16 @@ impl Clouds {
                 cloud.name
             );
         }
+        if let Some(connections) = self.connections.as_ref().filter(|all| all.has(&cloud.name)) {
+            connections::check_reference(&cloud.name, cloud.configuration.as_ref())?;
+            return connections.open(&cloud.name);
+        }
         let configuration = self.scenario.clone().or_else(|| cloud.configuration.clone());
         // The name is checked before a file is read or a cloud is shared under it.
-        let adapter = adapter(&cloud.name)?;
+        let adapter = adapter(&cloud.name).map_err(|e| match self.connections {
+            Some(_) => anyhow!("{e}, and there is no CloudConnection of this name"),
+            None => e,
+        })?;
         (adapter.check)(configuration.as_ref())?;
         let mut open = self.lock();
         if let Some(known) = open.get(&cloud.name) {

@@ -37,6 +37,12 @@ pub fn policy_binding() -> Value {
     serde_yaml_ng::from_str(include_str!("policybinding.yaml")).unwrap_or_default()
 }
 
+/// The CRD of CloudConnection.
+pub fn cloud_connection() -> Value {
+    // As above.
+    serde_yaml_ng::from_str(include_str!("cloudconnection.yaml")).unwrap_or_default()
+}
+
 /// Whether an object is a CustomResourceDefinition.
 pub fn is_crd(object: &Value) -> bool {
     object["kind"] == KIND

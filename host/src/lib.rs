@@ -16,6 +16,7 @@ pub mod clock;
 pub mod clouds;
 pub mod config;
 mod configuration;
+pub mod connections;
 pub mod crds;
 mod data;
 pub mod display;

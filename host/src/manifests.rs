@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::applied::Applied;
 use crate::bindings::{self, Ready, is_binding};
 use crate::clouds::Clouds;
+use crate::connections;
 use crate::crds;
 use crate::install::{Target, apply, cannot_apply, install, install_own, name};
 use crate::policies::Policies;
@@ -161,6 +162,7 @@ impl Manifests {
     ) -> Result<()> {
         let mut brought = Vec::new();
         let mut problems = Problems::default();
+        self.define_connections(clouds);
         for (binding, loaded) in self.bindings.iter().zip(self.load(policies, clouds).await?) {
             // A binding that does not load is applied all the same: its status then shows the problem.
             match loaded {
@@ -184,9 +186,12 @@ impl Manifests {
         }
         // Definitions given by the person who runs the host come before those of policies, which find them
         // standing.
-        let own = (target == Target::Standalone || !self.bindings.is_empty()).then(crds::policy_binding);
+        let own = [crds::policy_binding(), crds::cloud_connection()];
+        let own = own
+            .iter()
+            .filter(|_| target == Target::Standalone || !self.bindings.is_empty());
         let given = self.objects.iter().filter(|object| rank(object) == CRD);
-        for definition in own.iter().chain(given) {
+        for definition in own.chain(given) {
             install_own(cluster, definition, target, says).await?;
         }
         // The definition of the binding that governs a kind comes before those of bindings that are only
@@ -204,6 +209,20 @@ impl Manifests {
             }
         }
         self.apply_objects(before, cluster, &problems, says).await
+    }
+
+    /// Bindings are loaded before the connections that they name are applied.
+    fn define_connections(&self, clouds: &Clouds) {
+        let Some(connections) = clouds.connections() else {
+            return;
+        };
+        for object in self
+            .objects
+            .iter()
+            .filter(|object| connections::is_connection(object))
+        {
+            connections.define(name(object), &object["spec"]);
+        }
     }
 
     async fn apply_objects(

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, MetadataExt as _};
 use polity_core::binding::{PolicyId, PolicySource};
+use polity_sandbox::driver::Driver;
 use polity_sandbox::{Compiler, Policy, Sandbox};
 use sha2::{Digest, Sha256};
 
@@ -79,6 +80,22 @@ impl Policies {
 
     /// Loads the policy that a binding names, and its bytes.
     pub fn load(&self, source: &PolicySource) -> Result<(Arc<Policy>, Arc<[u8]>)> {
+        let (name, found, bytes) = self.bytes(source)?;
+        let policy = self
+            .compiled(found, &bytes)
+            .with_context(|| format!("cannot load {name:?}"))?;
+        Ok((policy, bytes.into()))
+    }
+
+    /// Loads the driver that a connection names.
+    pub(crate) fn driver(&self, source: &PolicySource) -> Result<Driver> {
+        let (name, _, bytes) = self.bytes(source)?;
+        let driver = self.sandbox.load_driver(&bytes);
+        driver.with_context(|| format!("cannot load {name:?}"))
+    }
+
+    /// The name, the digest and the bytes of what a source names.
+    fn bytes<'a>(&self, source: &'a PolicySource) -> Result<(&'a str, String, Vec<u8>)> {
         let (name, bytes) = match (&source.file, &source.krate) {
             (Some(file), None) => (file, self.read(file)?),
             (None, Some(krate)) => (krate, self.build(krate)?),
@@ -92,10 +109,7 @@ impl Policies {
         {
             bail!("{name:?} has the sha256 {found}, but the binding demands {wanted:?}");
         }
-        let policy = self
-            .compiled(found, &bytes)
-            .with_context(|| format!("cannot load {name:?}"))?;
-        Ok((policy, bytes.into()))
+        Ok((name, found, bytes))
     }
 
     /// Compiles a policy. If the same policy is already being compiled, this waits for the result.

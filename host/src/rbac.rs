@@ -56,6 +56,8 @@ impl Allowed {
         let on = |resource: &str, name: Option<&str>| target(group, resource, name);
         allowed.add(Place::Cluster, on("policybindings", None), &LOOK);
         allowed.add(Place::Cluster, on("policybindings/status", None), &["patch"]);
+        allowed.add(Place::Cluster, on("cloudconnections", None), &LOOK);
+        allowed.add(Place::Cluster, on("cloudconnections/status", None), &["patch"]);
         let leases = |name| target("coordination.k8s.io", "leases", name);
         let there = || Place::Namespace(namespace.to_owned());
         allowed.add(there(), leases(None), &["create"]);

@@ -35,6 +35,9 @@ pub enum ManifestError {
         /// What it finds.
         stamps: Vec<u32>,
     },
+    /// The connection's configuration does not follow its schema.
+    #[error("spec.driver.configuration: {0}")]
+    Configuration(String),
     /// Its schema is none.
     #[error("its schema of the configuration does not compile: {0}")]
     Schema(String),

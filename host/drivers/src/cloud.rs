@@ -13,7 +13,7 @@ use polity_core::contract::driver::Manifest;
 use polity_core::contract::{Answer, Code, Effect, Failure, Resolution};
 use polity_core::time::millis;
 use polity_http::login::{At, Session, log_in};
-use polity_http::{Incoming, Pace};
+use polity_http::{Incoming, Pace, Transport};
 use polity_sandbox::driver::{Call, Driver, Entry, Exchange, Finding, Task};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -88,8 +88,6 @@ impl DriverCloud {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ManifestError> {
         let manifest = catalogue::manifest(driver.manifest())?;
-        let validator = jsonschema::validator_for(&manifest.config_schema);
-        validator.map_err(|e| ManifestError::Schema(e.to_string()))?;
         let catalogue = catalogue::catalogue(&manifest)?;
         Ok(DriverCloud {
             reached: Reached {
@@ -108,6 +106,24 @@ impl DriverCloud {
         })
     }
 
+    /// Whether this value follows the driver's schema of the configuration.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its path.
+    pub fn check(driver: &Driver, configuration: &Value) -> Result<(), ManifestError> {
+        let manifest = catalogue::manifest(driver.manifest())?;
+        let validator = jsonschema::validator_for(&manifest.config_schema);
+        let validator = validator.map_err(|e| ManifestError::Schema(e.to_string()))?;
+        match validator.iter_errors(configuration).next() {
+            None => Ok(()),
+            Some(e) => Err(ManifestError::Configuration(format!(
+                "{}: {}",
+                e.instance_path(),
+                e.masked()
+            ))),
+        }
+    }
+
     /// The driver's manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.reached.manifest
@@ -118,8 +134,11 @@ impl DriverCloud {
         let mut sessions: Vec<Arc<Session>> = std::mem::take(&mut *self.planned()).into_values().collect();
         sessions.extend(self.own.lock().await.take().map(|(_, session)| session));
         let until = Instant::now() + LONGEST;
+        let Ok(transport) = self.reached.connection.transport.get() else {
+            return;
+        };
         for session in sessions {
-            session.close(&self.at(until)).await;
+            session.close(&self.at(&transport, until)).await;
         }
     }
 
@@ -127,10 +146,10 @@ impl DriverCloud {
         self.planned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn at(&self, until: Instant) -> At<'_> {
+    fn at<'a>(&'a self, transport: &'a Transport, until: Instant) -> At<'a> {
         let connection = &self.reached.connection;
         At {
-            transport: &connection.transport,
+            transport,
             endpoints: &connection.endpoints,
             region: &connection.region,
             now: self.reached.server_time(),
@@ -163,7 +182,13 @@ impl DriverCloud {
         {
             return Ok(session.clone());
         }
-        let session = log_in(self.reached.manifest.login, &self.at(until), &values.1).await?;
+        let transport = self.reached.connection.transport.get()?;
+        let session = log_in(
+            self.reached.manifest.login,
+            &self.at(&transport, until),
+            &values.1,
+        )
+        .await?;
         let session = Arc::new(session);
         *own = Some((values.0, session.clone()));
         Ok(session)
@@ -355,7 +380,8 @@ impl DriverCloud {
         let none = BTreeMap::new();
         // The plan of one Secret. Chains come with the schemes that have them.
         let values = request.secrets.first().unwrap_or(&none);
-        let session = log_in(self.reached.manifest.login, &self.at(until), values).await?;
+        let transport = self.reached.connection.transport.get()?;
+        let session = log_in(self.reached.manifest.login, &self.at(&transport, until), values).await?;
         let token = self.next.fetch_add(1, Ordering::Relaxed);
         let opened = Opened {
             token: token.to_string(),

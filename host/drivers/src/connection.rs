@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ipnet::IpNet;
 use polity_clouds::BoxFuture;
@@ -16,6 +17,26 @@ pub trait Credentials: Send + Sync {
     fn values(&self) -> BoxFuture<'_, Result<(String, Values), Failure>>;
 }
 
+/// The connections to the servers of a cloud. They are made anew when the certificates change that they trust.
+pub struct CurrentTransport(Mutex<Result<Transport, Failure>>);
+
+impl CurrentTransport {
+    /// The transport, or why there is none yet.
+    pub fn new(transport: Result<Transport, Failure>) -> Self {
+        CurrentTransport(Mutex::new(transport))
+    }
+
+    /// The transport for what begins now.
+    pub fn get(&self) -> Result<Transport, Failure> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on. What is under way goes on with what it has.
+    pub fn replace(&self, transport: Result<Transport, Failure>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = transport;
+    }
+}
+
 /// One cloud as one driver reaches it.
 pub struct Connection {
     /// Its name.
@@ -27,7 +48,7 @@ pub struct Connection {
     /// The region; empty if the cloud has none.
     pub region: String,
     /// The connections to its servers.
-    pub transport: Transport,
+    pub transport: Arc<CurrentTransport>,
     /// Who asks where no identity policy says so.
     pub credentials: Option<Box<dyn Credentials>>,
     /// How fast each server may be asked.

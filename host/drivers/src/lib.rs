@@ -21,4 +21,4 @@ mod seal;
 
 pub use catalogue::ManifestError;
 pub use cloud::DriverCloud;
-pub use connection::{Connection, Credentials};
+pub use connection::{Connection, Credentials, CurrentTransport};

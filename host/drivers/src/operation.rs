@@ -285,7 +285,11 @@ impl<'a> Operation<'a> {
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
-        let sent = connection.transport.send(outgoing, self.until).await;
+        let transport = connection
+            .transport
+            .get()
+            .map_err(|failure| Lost { failure, sent: false })?;
+        let sent = transport.send(outgoing, self.until).await;
         if let Ok(response) = &sent {
             self.reached.learn_time(response);
             if matches!(response.status, 429 | 503) {

@@ -21,6 +21,7 @@ pub(super) struct Crds {
 impl Crds {
     pub(super) fn run(self, format: Format) -> Result<ExitCode> {
         show(&crate::crds::policy_binding(), format)?;
+        show(&crate::crds::cloud_connection(), format)?;
         for path in &self.policies {
             let (policy, _) = load(path, format)?;
             let manifest = policy.manifest();

@@ -138,6 +138,7 @@ impl Rbac {
         let mut first = Vec::new();
         if self.node.is_none() {
             first.push(crate::crds::policy_binding());
+            first.push(crate::crds::cloud_connection());
         }
         for binding in bindings {
             let object = Object::new(binding);

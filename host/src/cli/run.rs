@@ -22,6 +22,7 @@ use crate::applied::Applied;
 use crate::clock::{Clock, Speed};
 use crate::clouds::Clouds;
 use crate::config::Config;
+use crate::connections::Connections;
 use crate::data::Data;
 use crate::host::{self, Host};
 use crate::install::Target;
@@ -303,7 +304,16 @@ impl Run {
         let seed = scenario.as_ref().map_or_else(unpredictable, Scenario::seed);
         let cloud = scenario.as_ref().and_then(|s| s.cloud().cloned());
         let secrets = Arc::new(ClusterSecrets::new(cluster.clone()));
-        let mut clouds = Clouds::new(clock.clone(), secrets, data.clone(), seed, cloud);
+        let connections = Connections::new(
+            cluster.clone(),
+            policies.clone(),
+            clock.clone(),
+            secrets.clone(),
+            seed,
+        );
+        let connections = Arc::new(connections);
+        let mut clouds = Clouds::new(clock.clone(), secrets, data.clone(), seed, cloud)
+            .with_connections(connections.clone());
         if !self.is_standalone() {
             clouds = clouds.among_real_objects(move |message| say(format, message));
         }
@@ -324,6 +334,8 @@ impl Run {
         if self.is_standalone() {
             manifests.compile(&cluster, &policies).await;
         }
+
+        connections.follow();
 
         let recorder = recorder(self.record.as_deref(), data.as_deref(), &sandbox.engine_version())?;
         let overview = Arc::new(Overview::default());

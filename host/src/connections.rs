@@ -1,0 +1,359 @@
+//! CloudConnections: from an object of the cluster to a cloud that is reached through a driver, and back to its
+//! status.
+
+mod spec;
+mod status;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use futures::StreamExt as _;
+use polity_clouds::{BoxFuture, Cloud, Gateway, PlanSecret, SecretResolver, Sessions};
+use polity_cluster::Cluster;
+use polity_core::binding::API_VERSION;
+use polity_core::call::{Scope, Session, WatchEvent};
+use polity_core::contract::{Code, Failure, Kind};
+use polity_core::object::Object;
+use polity_drivers::{Connection, Credentials, CurrentTransport, DriverCloud};
+use polity_http::login::Values;
+use polity_http::{Pace, Tls, Transport};
+use serde_json::Value;
+
+use crate::clock::Clock;
+use crate::policies::{Policies, Stamp};
+use spec::{ConnectionSpec, Key};
+
+/// The kind of connections.
+pub(crate) const KIND: &str = "CloudConnection";
+/// How often certificates are read again, and how often it is tried whether a cloud can be reached.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// The connections of the cluster.
+pub struct Connections {
+    cluster: Arc<Cluster>,
+    policies: Arc<Policies>,
+    clock: Arc<Clock>,
+    secrets: Arc<dyn SecretResolver>,
+    seed: u64,
+    pace: Arc<Pace>,
+    known: Mutex<BTreeMap<String, Known>>,
+}
+
+/// A connection that the cluster has.
+struct Known {
+    spec: Value,
+    /// The object, once the cluster has shown it.
+    object: Option<Object>,
+    open: Option<Open>,
+    /// Why it is not open.
+    problem: Option<String>,
+    written: Option<Value>,
+}
+
+/// A connection that a binding uses.
+struct Open {
+    made_of: (Value, Option<Stamp>),
+    cloud: Arc<dyn Cloud>,
+    transport: Arc<CurrentTransport>,
+    /// The certificates that the transport trusts.
+    trusts: Option<Vec<u8>>,
+    parsed: ConnectionSpec,
+}
+
+impl Connections {
+    /// No connection is known yet.
+    pub fn new(
+        cluster: Arc<Cluster>,
+        policies: Arc<Policies>,
+        clock: Arc<Clock>,
+        secrets: Arc<dyn SecretResolver>,
+        seed: u64,
+    ) -> Self {
+        Connections {
+            cluster,
+            policies,
+            clock,
+            secrets,
+            seed,
+            pace: Arc::default(),
+            known: Mutex::default(),
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in a connection that is about to be applied.
+    pub(crate) fn define(&self, name: &str, spec: &Value) {
+        let mut known = self.known();
+        let known = known.entry(name.to_owned()).or_insert_with(|| Known {
+            spec: Value::Null,
+            object: None,
+            open: None,
+            problem: None,
+            written: None,
+        });
+        known.spec = spec.clone();
+    }
+
+    /// Follows the connections of the cluster until the host ends.
+    pub fn follow(self: &Arc<Self>) {
+        let (own, looking) = (self.clone(), self.clone());
+        tokio::spawn(async move { own.watch().await });
+        tokio::spawn(async move {
+            let mut tick = tokio::time::interval(LOOK_EVERY);
+            loop {
+                tick.tick().await;
+                looking.look().await;
+            }
+        });
+    }
+
+    async fn watch(&self) {
+        let kind = Kind {
+            api_version: API_VERSION.into(),
+            kind: KIND.into(),
+        };
+        let scope = Scope {
+            kind,
+            namespace: None,
+            name: None,
+            node: None,
+            fields: Vec::new(),
+        };
+        let mut events = std::pin::pin!(self.cluster.watch(scope));
+        while let Some(event) = events.next().await {
+            match event {
+                WatchEvent::Applied(object) => self.seen(object),
+                WatchEvent::Deleted(object) => {
+                    self.known().remove(object.name());
+                }
+                WatchEvent::Listed { objects, .. } => {
+                    let is_there = |name: &String| objects.iter().any(|object| object.name() == *name);
+                    self.known()
+                        .retain(|name, known| known.object.is_none() || is_there(name));
+                    objects.into_iter().for_each(|object| self.seen(object));
+                }
+                // Without connections the kind need not be installed.
+                WatchEvent::Failed(why) => tracing::debug!(why, "the watch of connections failed"),
+            }
+        }
+    }
+
+    fn seen(&self, object: Object) {
+        let spec = object.at("spec").unwrap_or_default();
+        self.define(object.name(), &spec);
+        if let Some(known) = self.known().get_mut(object.name()) {
+            known.object = Some(object);
+        }
+    }
+
+    /// What a connection is made of. It changes whenever the connection must be opened anew.
+    pub(crate) fn stamp(&self, name: &str) -> Option<(Value, Option<Stamp>)> {
+        let spec = self.known().get(name)?.spec.clone();
+        let stamp = ConnectionSpec::read(&spec)
+            .ok()
+            .and_then(|spec| self.policies.stamp(&spec.driver));
+        Some((spec, stamp))
+    }
+
+    /// Whether the cluster has a connection of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.known().contains_key(name)
+    }
+
+    /// Opens a connection, if it is not open as it stands.
+    ///
+    /// # Errors
+    /// There is none of this name, or what it says is wrong.
+    pub(crate) fn open(&self, name: &str) -> Result<Arc<dyn Cloud>> {
+        let at = || format!("{KIND} {name}");
+        let made_of = self
+            .stamp(name)
+            .ok_or_else(|| anyhow!("there is no {KIND} {name:?}"))?;
+        if let Some(open) = self.known().get(name).and_then(|known| known.open.as_ref())
+            && open.made_of == made_of
+        {
+            return Ok(open.cloud.clone());
+        }
+        let opened = self.opened(name, made_of).with_context(at);
+        let mut known = self.known();
+        let known = known
+            .get_mut(name)
+            .ok_or_else(|| anyhow!("{KIND} {name} is gone"))?;
+        match opened {
+            Ok(open) => {
+                let cloud = open.cloud.clone();
+                (known.open, known.problem) = (Some(open), None);
+                Ok(cloud)
+            }
+            Err(e) => {
+                known.problem = Some(format!("{e:#}"));
+                Err(e)
+            }
+        }
+    }
+
+    /// The open cloud of this name.
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<dyn Cloud>> {
+        Some(self.known().get(name)?.open.as_ref()?.cloud.clone())
+    }
+
+    fn opened(&self, name: &str, made_of: (Value, Option<Stamp>)) -> Result<Open> {
+        let parsed = ConnectionSpec::read(&made_of.0)?;
+        let driver = self.policies.driver(&parsed.driver).context("spec.driver")?;
+        let configuration = parsed.driver.configuration.clone();
+        let configuration = configuration.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+        DriverCloud::check(&driver, &configuration)?;
+        let transport = match &parsed.ca_bundle {
+            None => Ok(transport(None, parsed.proxy.as_deref())?),
+            Some(_) => Err(Failure::new(Code::Unavailable, "the CA bundle was not read yet")),
+        };
+        let transport = Arc::new(CurrentTransport::new(transport));
+        let credentials = parsed.credentials.as_ref().map(|secret| {
+            let credentials: Box<dyn Credentials> = Box::new(Named {
+                secrets: self.secrets.clone(),
+                secret: PlanSecret {
+                    namespace: secret.namespace.clone(),
+                    name: secret.name.clone(),
+                },
+            });
+            credentials
+        });
+        let connection = Connection {
+            name: name.to_owned(),
+            configuration,
+            endpoints: parsed.addresses()?,
+            region: parsed.region.clone().unwrap_or_default(),
+            transport: transport.clone(),
+            credentials,
+            rate: parsed.rate(),
+            networks: parsed.networks()?,
+        };
+        let (pace, clock) = (self.pace.clone(), self.clock.clone());
+        let cloud = DriverCloud::new(Arc::new(driver), connection, pace, clock.clone())?;
+        let gateway = Gateway::new(cloud, self.secrets.clone(), clock, Sessions::new(self.seed))?;
+        Ok(Open {
+            made_of,
+            cloud: Arc::new(gateway),
+            transport,
+            trusts: None,
+            parsed,
+        })
+    }
+
+    /// Reads certificates again, and says of each open connection how it stands.
+    async fn look(&self) {
+        let names: Vec<String> = self.known().keys().cloned().collect();
+        for name in names {
+            self.refresh(&name).await;
+            let reached = match self.get(&name) {
+                Some(cloud) => Some(cloud.site(&nobody(&name)).await),
+                None => None,
+            };
+            let write = self.known().get_mut(&name).and_then(|known| {
+                let object = known.object.as_ref()?;
+                let status = status::status(object, known.problem.as_deref(), reached.as_ref(), &self.clock);
+                let changed = known.written.as_ref() != Some(&status);
+                known.written = Some(status.clone());
+                changed.then(|| status::write(object, status))
+            });
+            if let Some(write) = write
+                && let Err(failure) = self.cluster.write(&write).await
+            {
+                tracing::debug!(connection = name, %failure, "its status is not written");
+                if let Some(known) = self.known().get_mut(&name) {
+                    known.written = None;
+                }
+            }
+        }
+    }
+
+    /// Makes the transport of a connection anew if the certificates are others.
+    async fn refresh(&self, name: &str) {
+        let needed = self.known().get(name).and_then(|known| {
+            let open = known.open.as_ref()?;
+            Some((open.parsed.ca_bundle.clone()?, open.parsed.proxy.clone()))
+        });
+        let Some((bundle, proxy)) = needed else {
+            return;
+        };
+        let read = bundle.read(&self.cluster).await;
+        if let Some(open) = self.known().get_mut(name).and_then(|known| known.open.as_mut()) {
+            match read {
+                Ok(pem) if open.trusts.as_ref() == Some(&pem) => {}
+                Ok(pem) => {
+                    let made = transport(Some(pem.clone()), proxy.as_deref());
+                    let made = made.map_err(|e| Failure::new(Code::FailedPrecondition, format!("{e:#}")));
+                    open.transport.replace(made);
+                    open.trusts = Some(pem);
+                }
+                // What was trusted is trusted until it is known to be others.
+                Err(failure) if open.trusts.is_none() => open.transport.replace(Err(failure)),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+fn transport(authorities: Option<Vec<u8>>, proxy: Option<&str>) -> Result<Transport> {
+    let tls = Tls {
+        authorities,
+        client: None,
+    };
+    Ok(Transport::new(&tls, proxy)?)
+}
+
+/// Nobody's session: that of the connection's own credentials.
+fn nobody(cloud: &str) -> Session {
+    Session {
+        cloud: cloud.to_owned(),
+        handle: None,
+        owner: String::new(),
+        tenant: String::new(),
+        namespace: None,
+    }
+}
+
+/// A Secret with credentials.
+struct Named {
+    secrets: Arc<dyn SecretResolver>,
+    secret: PlanSecret,
+}
+
+impl Credentials for Named {
+    fn values(&self) -> BoxFuture<'_, Result<(String, Values), Failure>> {
+        Box::pin(async {
+            let content = self.secrets.credentials(&self.secret).await?;
+            let mut values = Values::new();
+            for (key, value) in content.values {
+                let bad = |_| {
+                    let Key { namespace, name } = Key::of(&self.secret);
+                    Failure::new(
+                        Code::InvalidArgument,
+                        format!("Secret {namespace}/{name}: {key} is not UTF-8"),
+                    )
+                };
+                let value = String::from_utf8(value).map_err(bad)?;
+                values.insert(key, value);
+            }
+            Ok((content.digest, values))
+        })
+    }
+}
+
+/// Whether an object is a connection.
+pub(crate) fn is_connection(object: &Value) -> bool {
+    object["apiVersion"] == API_VERSION && object["kind"] == KIND
+}
+
+/// Checks that a binding which names a connection leaves its configuration to it.
+pub(crate) fn check_reference(name: &str, configuration: Option<&Value>) -> Result<()> {
+    match configuration {
+        None => Ok(()),
+        Some(_) => bail!("configuration: it is that of {KIND} {name}, in spec.driver.configuration"),
+    }
+}
