@@ -12,24 +12,77 @@ pub const CREATE: &str = "machine.create";
 pub const STATUS: &str = "machine.status";
 /// Removes a machine.
 pub const DELETE: &str = "machine.delete";
+/// Sets up what the creation of a machine leaves open.
+pub const INITIALIZE: &str = "machine.initialize";
+/// Lists the machines of a tenant.
+pub const LIST: &str = "machine.list";
+/// The cloud's ids of volumes.
+pub const VOLUMES: &str = "machine.volumes";
 
 /// The name of the service, with its major version.
 const SERVICE: &str = "machine@1";
 
-/// The operations on machines.
+/// The operations on machines that every cloud has, the simulation too.
 pub fn operations(visible_within: Duration) -> Vec<Named> {
-    let named = || fields(json!({"name": name(), "providerID": name()}), &["name"]);
     let operations = [
         create(visible_within),
-        change(DELETE, "Removes a machine, at once.", named(), &[]),
+        change(DELETE, "Removes a machine, at once.", known(), &[]),
         read(
             STATUS,
             "A machine, by the provider's id; without one, by name, which may lag behind.",
-            named(),
+            known(),
             machine(),
         ),
     ];
     of(SERVICE, operations)
+}
+
+/// The operations of the same service that drivers of real clouds have in addition. The simulation does not have
+/// them, so it does not publish them.
+pub fn driver_operations() -> Vec<Named> {
+    let initialize = change(
+        INITIALIZE,
+        "Sets up what the creation of a machine leaves open. To repeat it does no harm.",
+        known(),
+        &[],
+    );
+    of(SERVICE, [initialize, list(), volumes()])
+}
+
+/// The arguments that say which machine. With the specification of its class a driver also knows where the machine
+/// belongs, and when it is set up.
+fn known() -> Value {
+    let arguments = json!({"name": name(), "providerID": name(), "providerSpec": {"type": "object"}});
+    fields(arguments, &["name"])
+}
+
+/// Lists machines, so that those without an object are found.
+fn list() -> Named {
+    let machine = fields(
+        json!({"name": text(), "providerID": name(), "owner": name()}),
+        &["name", "providerID", "owner"],
+    );
+    let answer = fields(
+        json!({"machines": {"type": "array", "items": machine}}),
+        &["machines"],
+    );
+    let description = "All machines of the tenant, each with the uid of its owner. It may lag behind.";
+    read(LIST, description, fields(json!({}), &[]), answer)
+}
+
+/// Names the volumes that the cloud attaches to machines. A drain waits until they are detached.
+fn volumes() -> Named {
+    let volumes = json!({"type": "array", "items": {"type": "object"}});
+    let arguments = fields(json!({"volumes": volumes}), &["volumes"]);
+    let ids = json!({"type": "array", "items": name()});
+    let description = "The cloud's ids of the volumes that these specifications of PersistentVolumes name. \
+                       Volumes of another kind are left out.";
+    read(
+        VOLUMES,
+        description,
+        arguments,
+        fields(json!({"volumeIDs": ids}), &["volumeIDs"]),
+    )
 }
 
 fn machine() -> Value {

@@ -1,0 +1,93 @@
+//! Creates a machine.
+//!
+//! Two looks come first: at the owner's machines of this name, and at the image for the name of its root device. Both
+//! are reads, so nothing is in doubt if one fails. Then one request makes the instance, its disks and its marks
+//! together. There is no moment in which an instance exists without an owner.
+
+use polity_driver_sdk::Effect;
+use polity_driver_sdk::prelude::*;
+
+use crate::error;
+use crate::instance::{Instance, OF_RUN};
+use crate::launch;
+use crate::look;
+use crate::manifest;
+use crate::query::Query;
+use crate::spec::{Spec, invalid};
+use crate::validate::ROOT;
+
+const IMAGES: &str = "DescribeImages";
+
+/// What is looked at before a machine is created.
+#[derive(Clone, Copy)]
+enum Before {
+    /// That the owner has no machine of this name. EC2 itself lets a name stand any number of times.
+    Name,
+    /// The name of the root device.
+    Image,
+}
+
+pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
+    let spec = Spec::complete(cx)?;
+    manifest::check_region(cx, &spec.region)?;
+    let looks = [Before::Name, Before::Image].map(|what| what.look(cx, &spec));
+    let mut root_device = String::new();
+    for seen in join_all(looks).await {
+        root_device = seen?;
+    }
+    let root = launch::request(cx, &spec, &root_device).create(cx).await?;
+    let made = Instance::all(&root, OF_RUN, launch::ACTION, Effect::Create)?;
+    match &made[..] {
+        [instance] => Ok(instance.created()),
+        other => {
+            let what = format!("it has {} instances where there must be one", other.len());
+            Err(error::unreadable(launch::ACTION, &what, Effect::Create))
+        }
+    }
+}
+
+impl Before {
+    async fn look(self, cx: &Context, spec: &Spec) -> Result<String, Failure> {
+        match self {
+            Before::Name => vacant(cx).await.map(|()| String::new()),
+            Before::Image => root_device(cx, spec).await,
+        }
+    }
+}
+
+async fn vacant(cx: &Context) -> Result<(), Failure> {
+    let name = cx.argument("name");
+    let seen = look::by_name(cx, name).await?;
+    match look::of_name(cx, &seen, name).first() {
+        None => Ok(()),
+        Some(other) => {
+            let message = format!("there is a machine {name} already: {}", other.provider_id());
+            Err(failure(Code::AlreadyExists, message))
+        }
+    }
+}
+
+/// The name of the image's root device; empty if no disk needs it.
+async fn root_device(cx: &Context, spec: &Spec) -> Result<String, Failure> {
+    let disks = &spec.block_devices;
+    if disks.len() != 1 && disks.iter().all(|disk| disk.device_name != ROOT) {
+        return Ok(String::new());
+    }
+    let query = Query::new(IMAGES).field("ImageId.1", &*spec.ami);
+    let root = query
+        .keep("imagesSet.item.", &["imageId", "rootDeviceName"])
+        .read(cx)
+        .await?;
+    let images = tree::all(&root, "imagesSet/item");
+    let image = images
+        .into_iter()
+        .find(|image| tree::text(image, "imageId") == spec.ami);
+    let image = image.ok_or_else(|| failure(Code::NotFound, format!("there is no image {}", spec.ami)))?;
+    match tree::text(image, "rootDeviceName") {
+        "" => Err(invalid(
+            "ami",
+            format!("the image {} has no root device", spec.ami),
+        )),
+        name => Ok(name.to_owned()),
+    }
+}

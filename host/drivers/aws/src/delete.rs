@@ -1,0 +1,34 @@
+//! Removes a machine.
+
+use polity_driver_sdk::Effect;
+use polity_driver_sdk::prelude::*;
+
+use crate::error;
+use crate::look;
+use crate::manifest;
+use crate::query::Query;
+
+const ACTION: &str = "TerminateInstances";
+
+pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
+    // Of a class only the region counts here: one that has become invalid must not hold a machine back.
+    manifest::check_region(cx, cx.argument("providerSpec.region"))?;
+    let seen = look::machine(cx).await?;
+    let (_, owned) = look::meant(cx, &seen)?;
+    let query = Query::new(ACTION).field("InstanceId.1", owned.id());
+    let root = query
+        .keep("instancesSet.item.", &["instanceId"])
+        .change(cx, &owned)
+        .await?;
+    let terminated = tree::all(&root, "instancesSet/item");
+    match terminated
+        .iter()
+        .any(|row| tree::text(row, "instanceId") == owned.id())
+    {
+        true => Ok(json!({})),
+        false => {
+            let what = format!("it does not name {owned}");
+            Err(error::unreadable(ACTION, &what, Effect::Change))
+        }
+    }
+}

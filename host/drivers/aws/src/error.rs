@@ -1,0 +1,208 @@
+//! What EC2's errors mean.
+
+use polity_driver_sdk::Effect;
+use polity_driver_sdk::prelude::*;
+
+/// The most bytes of AWS's own words in a message. An authorization failure alone may have several thousand.
+const WORDS: usize = 1_024;
+/// The most bytes of a code or of the id of a request. Real ones have less than 50.
+const NAME: usize = 128;
+/// How long to wait after a request was throttled or could not be served, in milliseconds, if EC2 does not say. Its
+/// buckets fill up again each second ("Request throttling for the Amazon EC2 API"); some seconds leave room for the
+/// others of the account.
+const REST: u64 = 5_000;
+
+/// What a code of AWS means.
+struct Meaning {
+    /// The code. A star stands for any beginning or any end.
+    pattern: &'static str,
+    code: Code,
+    /// The code says that the client token is known: an earlier request with it arrived.
+    is_known_token: bool,
+}
+
+const fn means(pattern: &'static str, code: Code) -> Meaning {
+    Meaning {
+        pattern,
+        code,
+        is_known_token: false,
+    }
+}
+
+const fn known_token(pattern: &'static str, code: Code) -> Meaning {
+    Meaning {
+        pattern,
+        code,
+        is_known_token: true,
+    }
+}
+
+/// The codes of AWS; the first that fits counts. Sources: "Error codes for the Amazon EC2 API" and "Common errors" of
+/// the EC2 API reference; `pkg/aws/errors` of machine-controller-manager-provider-aws, for those that mean that there
+/// is no room.
+const MEANINGS: [Meaning; 47] = [
+    // A session that is over, a key that is wrong, a clock that is off.
+    means("ExpiredToken*", Code::Unauthenticated),
+    means("RequestExpired", Code::Unauthenticated),
+    means("InvalidClientTokenId", Code::Unauthenticated),
+    means("AuthFailure", Code::Unauthenticated),
+    means("SignatureDoesNotMatch", Code::Unauthenticated),
+    means("UnrecognizedClientException", Code::Unauthenticated),
+    means("IncompleteSignature", Code::Unauthenticated),
+    means("MissingAuthenticationToken", Code::Unauthenticated),
+    // What the principal or the account may not do.
+    means("AccessDenied*", Code::PermissionDenied),
+    means("UnauthorizedOperation", Code::PermissionDenied),
+    means("OptInRequired", Code::PermissionDenied),
+    means("PendingVerification", Code::PermissionDenied),
+    means("Blocked", Code::PermissionDenied),
+    // The token is known, with other arguments or of an instance that is gone.
+    known_token("IdempotentParameterMismatch", Code::Unknown),
+    known_token("IdempotentInstanceTerminated", Code::FailedPrecondition),
+    // The state of the thing does not allow it.
+    means("IncorrectState", Code::FailedPrecondition),
+    means("IncorrectInstanceState", Code::FailedPrecondition),
+    means("InvalidState*", Code::FailedPrecondition),
+    means("InvalidAMIID.Unavailable", Code::FailedPrecondition),
+    means("DependencyViolation", Code::FailedPrecondition),
+    means("OperationNotPermitted", Code::FailedPrecondition),
+    // Too many requests, or a service that rests. They stand before what ends in LimitExceeded.
+    means("RequestLimitExceeded", Code::Unavailable),
+    means("BandwidthLimitExceeded", Code::Unavailable),
+    means("Throttl*", Code::Unavailable),
+    means("EC2ThrottledException", Code::Unavailable),
+    means("ServiceUnavailable*", Code::Unavailable),
+    means("Unavailable", Code::Unavailable),
+    means("InternalError", Code::Unavailable),
+    means("InternalFailure", Code::Unavailable),
+    // No room, and quotas.
+    means("Insufficient*", Code::ResourceExhausted),
+    means("*LimitExceeded", Code::ResourceExhausted),
+    means("*LimitExceededException", Code::ResourceExhausted),
+    means("VolumeIOPSLimit", Code::ResourceExhausted),
+    means("MaxSpot*", Code::ResourceExhausted),
+    means("SpotMaxPriceTooLow", Code::ResourceExhausted),
+    means("UnfulfillableCapacity", Code::ResourceExhausted),
+    means("ReservationCapacityExceeded", Code::ResourceExhausted),
+    // What does not exist. These stand before what begins with Invalid.
+    means("*.NotFound", Code::NotFound),
+    means("*NotFoundException", Code::NotFound),
+    // Arguments.
+    means("Invalid*", Code::InvalidArgument),
+    means("Missing*", Code::InvalidArgument),
+    means("Malformed*", Code::InvalidArgument),
+    means("*.Malformed", Code::InvalidArgument),
+    means("Unknown*", Code::InvalidArgument),
+    means("Unsupported*", Code::InvalidArgument),
+    means("ValidationError", Code::InvalidArgument),
+    means("VPC*NotSpecified", Code::InvalidArgument),
+];
+
+/// The root of the answer to an action, or what the response says went wrong. An answer with errors in it is none,
+/// whatever its status is.
+pub(crate) fn root(response: Response, action: &str, effect: Effect) -> Result<Value, Failure> {
+    let found = tree::first(&response.body, &format!("{action}Response"));
+    match found {
+        Some(root) if response.is_success() && errors(&response.body, action).is_none() => Ok(root.clone()),
+        _ => Err(failed(&response, action, effect)),
+    }
+}
+
+/// The failure of an answer that lacks what it must have. A change that was answered so may have happened.
+pub(crate) fn unreadable(action: &str, what: &str, effect: Effect) -> Failure {
+    let message = format!("EC2 {action}: the answer cannot be read: {what}");
+    Failure {
+        doubtful: effect != Effect::Read,
+        ..failure(Code::Internal, message)
+    }
+}
+
+/// The element with the errors: the root of a refusal has one, and that of an answer must have none.
+fn errors<'a>(body: &'a Value, action: &str) -> Option<&'a Value> {
+    let inside = || tree::first(body, &format!("{action}Response/Errors"));
+    tree::first(body, "Response/Errors").or_else(inside)
+}
+
+/// The failure of a response that is no success. It is doubtful unless EC2 itself refused the request, because only
+/// then it is certain that nothing has changed.
+fn failed(response: &Response, action: &str, effect: Effect) -> Failure {
+    let errors = errors(&response.body, action);
+    let code = errors.map_or("", |errors| tree::text(errors, "Error/Code"));
+    let meaning = MEANINGS.iter().find(|meaning| matches(meaning.pattern, code));
+    let canonical = meaning.map_or_else(|| by_status(response.status), |meaning| meaning.code);
+    let is_refused = errors.is_some() && is_refusal(response.status);
+    let is_known_token = meaning.is_some_and(|meaning| meaning.is_known_token);
+    Failure {
+        code: canonical,
+        message: message(response, action, errors),
+        retry_after: retry_after(response, canonical),
+        doubtful: effect != Effect::Read && (is_known_token || !is_refused),
+    }
+}
+
+/// Whether a status says that the server did nothing. It does not after 408 and 429, which anything in between may
+/// answer.
+fn is_refusal(status: u16) -> bool {
+    (400..=499).contains(&status) && ![408, 429].contains(&status)
+}
+
+/// What a status means without a code that is known. A 404 does not mean that a machine is gone: EC2 says that in
+/// words of its own, so this one is of something in between.
+fn by_status(status: u16) -> Code {
+    match status {
+        401 => Code::Unauthenticated,
+        403 => Code::PermissionDenied,
+        408 | 429 | 500 | 502..=504 => Code::Unavailable,
+        _ => Code::Internal,
+    }
+}
+
+fn retry_after(response: &Response, code: Code) -> Option<u64> {
+    let seconds = response
+        .header("retry-after")
+        .and_then(|value| value.trim().parse::<u64>().ok());
+    let given = seconds.map(|seconds| seconds.saturating_mul(1_000));
+    given.or_else(|| (code == Code::Unavailable).then_some(REST))
+}
+
+/// The action, AWS's code and words, and the id of the request, by which AWS's support finds it.
+fn message(response: &Response, action: &str, errors: Option<&Value>) -> String {
+    let error = |name| errors.map_or("", |errors| tree::text(errors, name));
+    let status = response.status;
+    let mut message = match bounded(error("Error/Code"), NAME) {
+        "" if errors.is_some() => format!("EC2 {action}: HTTP {status} with an error that has no code"),
+        "" => format!("EC2 {action}: HTTP {status}, but the body is no answer of EC2"),
+        code => format!("EC2 {action}: {code}"),
+    };
+    let words = bounded(error("Error/Message"), WORDS);
+    if !words.is_empty() {
+        message = format!("{message}: {words}");
+    }
+    match bounded(request_id(response), NAME) {
+        "" => message,
+        id => format!("{message} (request {id})"),
+    }
+}
+
+fn request_id(response: &Response) -> &str {
+    let headers = ["x-amzn-requestid", "x-amz-request-id"];
+    let sent = || headers.iter().find_map(|name| response.header(name));
+    match tree::text(&response.body, "Response/RequestID") {
+        "" => sent().unwrap_or_default(),
+        said => said,
+    }
+}
+
+fn bounded(text: &str, longest: usize) -> &str {
+    &text[..text.floor_char_boundary(longest)]
+}
+
+/// Whether a code fits a pattern with at most one star.
+fn matches(pattern: &str, code: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == code,
+        Some((begin, end)) => {
+            code.len() >= begin.len() + end.len() && code.starts_with(begin) && code.ends_with(end)
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! A specification as fields of `RunInstances`.
+
+use std::fmt::Display;
+
+use polity_driver_sdk::prelude::*;
+
+use crate::instance::{FIELDS, OF_RUN};
+use crate::marks;
+use crate::query::Query;
+use crate::spec::{
+    BlockDevice, CapacityReservation, CpuOptions, MetadataOptions, NetworkInterface, Placement, Spec,
+};
+use crate::validate::ROOT;
+
+/// The action.
+pub(crate) const ACTION: &str = "RunInstances";
+/// What gets the marks and the tags of the class.
+const TAGGED: [&str; 2] = ["instance", "volume"];
+/// What stands in the user data for the token with which the machine joins.
+const TOKEN: &str = "<<BOOTSTRAP_TOKEN>>";
+
+/// The request for one instance. Only the client token and the mark of the key are not the same while the create is
+/// prepared.
+pub(crate) fn request(cx: &Context, spec: &Spec, root_device: &str) -> Query {
+    let mut query = Query::new(ACTION)
+        .field("ImageId", &*spec.ami)
+        .field("InstanceType", &*spec.machine_type)
+        .field("MinCount", "1")
+        .field("MaxCount", "1")
+        .field("ClientToken", cx.key())
+        .keep(OF_RUN, &FIELDS);
+    for (nth, kind) in (1..).zip(TAGGED) {
+        tags(&mut query, nth, kind, cx, spec);
+    }
+    for (nth, disk) in (1..).zip(&spec.block_devices) {
+        let only = spec.block_devices.len() == 1;
+        volume(
+            &mut query,
+            nth,
+            disk,
+            if only || disk.device_name == ROOT {
+                root_device
+            } else {
+                &disk.device_name
+            },
+        );
+    }
+    for (nth, interface) in spec.network_interfaces.iter().enumerate() {
+        network(&mut query, nth, interface);
+    }
+    rights(&mut query, spec);
+    options(&mut query, spec);
+    if let Some(data) = user_data(cx) {
+        query.put("UserData", data);
+    }
+    query
+}
+
+fn tags(query: &mut Query, nth: usize, kind: &str, cx: &Context, spec: &Spec) {
+    let at = format!("TagSpecification.{nth}");
+    query.put(format!("{at}.ResourceType"), kind);
+    let of_class = spec.tags.iter().map(|(key, value)| (&**key, &**value));
+    let all = marks::of(cx, cx.argument("name")).into_iter().chain(of_class);
+    for (nth, (key, value)) in (1..).zip(all) {
+        query.put(format!("{at}.Tag.{nth}.Key"), key);
+        query.put(format!("{at}.Tag.{nth}.Value"), value);
+    }
+}
+
+fn volume(query: &mut Query, nth: usize, disk: &BlockDevice, device: &str) {
+    let at = format!("BlockDeviceMapping.{nth}");
+    query.put(format!("{at}.DeviceName"), device);
+    let mut put = |field: &str, value: Option<String>| query.put_some(&format!("{at}.Ebs.{field}"), value);
+    let ebs = &disk.ebs;
+    put("VolumeSize", text(&ebs.volume_size));
+    put("VolumeType", ebs.volume_type.clone());
+    put("Encrypted", text(&ebs.encrypted));
+    put("KmsKeyId", ebs.kms_key_id.clone());
+    put("SnapshotId", ebs.snapshot_id.clone());
+    // Classes write 0 for none.
+    put("Iops", text(&ebs.iops.filter(|iops| *iops > 0)));
+    put("Throughput", text(&ebs.throughput));
+    put(
+        "DeleteOnTermination",
+        Some(ebs.delete_on_termination.unwrap_or(true).to_string()),
+    );
+}
+
+fn network(query: &mut Query, nth: usize, interface: &NetworkInterface) {
+    let at = format!("NetworkInterface.{}", nth + 1);
+    for (nth, group) in (1..).zip(&interface.security_group_ids) {
+        query.put(format!("{at}.SecurityGroupId.{nth}"), &**group);
+    }
+    let mut put = |field: &str, value: Option<String>| query.put_some(&format!("{at}.{field}"), value);
+    put("DeviceIndex", Some(nth.to_string()));
+    put("SubnetId", Some(interface.subnet_id.clone()));
+    put(
+        "AssociatePublicIpAddress",
+        text(&interface.associate_public_ip_address),
+    );
+    put(
+        "DeleteOnTermination",
+        Some(interface.delete_on_termination.unwrap_or(true).to_string()),
+    );
+    put("Description", interface.description.clone());
+    put("Ipv6AddressCount", text(&interface.ipv6_address_count));
+    put("Ipv6PrefixCount", text(&interface.ipv6_prefix_count));
+}
+
+fn rights(query: &mut Query, spec: &Spec) {
+    query.put_some("KeyName", filled(&spec.key_name));
+    match (&*spec.iam.name, &*spec.iam.arn) {
+        ("", "") => {}
+        ("", arn) => query.put("IamInstanceProfile.Arn", arn),
+        (name, _) => query.put("IamInstanceProfile.Name", name),
+    }
+}
+
+fn options(query: &mut Query, spec: &Spec) {
+    query.put_some("EbsOptimized", Some("true").filter(|_| spec.ebs_optimized));
+    query.put_some("Monitoring.Enabled", Some("true").filter(|_| spec.monitoring));
+    if let Some(price) = &spec.spot_price {
+        query.put("InstanceMarketOptions.MarketType", "spot");
+        query.put("InstanceMarketOptions.SpotOptions.SpotInstanceType", "one-time");
+        query.put_some(
+            "InstanceMarketOptions.SpotOptions.MaxPrice",
+            Some(price).filter(|price| !price.is_empty()),
+        );
+    }
+    spec.capacity_reservation
+        .iter()
+        .for_each(|of| reservation(query, of));
+    spec.instance_metadata_options
+        .iter()
+        .for_each(|of| metadata(query, of));
+    spec.cpu_options.iter().for_each(|of| processors(query, of));
+    spec.placement.iter().for_each(|of| placement(query, of));
+}
+
+fn reservation(query: &mut Query, of: &CapacityReservation) {
+    let mut put =
+        |field: &str, value| query.put_some(&format!("CapacityReservationSpecification.{field}"), value);
+    put(
+        "CapacityReservationPreference",
+        filled(&of.capacity_reservation_preference),
+    );
+    put(
+        "CapacityReservationTarget.CapacityReservationId",
+        filled(&of.capacity_reservation_id),
+    );
+    put(
+        "CapacityReservationTarget.CapacityReservationResourceGroupArn",
+        filled(&of.capacity_reservation_resource_group_arn),
+    );
+}
+
+fn metadata(query: &mut Query, of: &MetadataOptions) {
+    let mut put =
+        |field: &str, value: Option<String>| query.put_some(&format!("MetadataOptions.{field}"), value);
+    put("HttpEndpoint", filled(&of.http_endpoint));
+    put("HttpPutResponseHopLimit", text(&of.http_put_response_hop_limit));
+    put("HttpTokens", filled(&of.http_tokens));
+    put("HttpProtocolIpv6", filled(&of.http_protocol_ipv6));
+}
+
+fn processors(query: &mut Query, of: &CpuOptions) {
+    query.put_some("CpuOptions.CoreCount", of.core_count);
+    query.put_some("CpuOptions.ThreadsPerCore", of.threads_per_core);
+    query.put_some("CpuOptions.AmdSevSnp", filled(&of.amd_sev_snp));
+}
+
+fn placement(query: &mut Query, of: &Placement) {
+    let mut put = |field: &str, value: Option<String>| query.put_some(&format!("Placement.{field}"), value);
+    put("GroupId", filled(&of.group_id));
+    put("Tenancy", filled(&of.tenancy));
+    put("HostId", filled(&of.host_id));
+    put("PartitionNumber", text(&of.partition_number));
+    put("Affinity", filled(&of.affinity));
+}
+
+/// The user data, which the driver does not see: the host puts the token in, and makes it base64.
+fn user_data(cx: &Context) -> Option<Text> {
+    let data = cx.sealed("userData")?;
+    let data = match cx.has("bootstrapToken") {
+        true => data.replacing(TOKEN, "bootstrapToken"),
+        false => data,
+    };
+    Some(data.base64())
+}
+
+fn text(value: &Option<impl Display>) -> Option<String> {
+    value.as_ref().map(ToString::to_string)
+}
+
+/// A text, unless it is empty: classes write an empty one for none.
+fn filled(value: &Option<String>) -> Option<String> {
+    value.clone().filter(|value| !value.is_empty())
+}

@@ -1,0 +1,66 @@
+//! A driver for EC2: machines in the manner of Gardener's machine-controller-manager.
+//!
+//! ```text
+//! operation ──▶ spec.rs (what the class says) ──▶ launch.rs, look.rs (what EC2 is asked)
+//!                                                      │
+//! answer    ◀── instance.rs (what EC2 shows)  ◀── query.rs ◀── error.rs (what its errors mean)
+//! ```
+//!
+//! The driver speaks the Query API of EC2, version 2016-11-15: a form goes out, XML comes back. It never waits, and
+//! it never repeats a create: an answer that is lost is looked for by the client token ([`resolve`]).
+//!
+//! **Trust.** Every instance carries the marks of its owner ([`marks`]). An instance is changed only if its owner
+//! was read back in the same operation. A filter is a help to the server, no check: every row that comes back is
+//! compared.
+
+mod create;
+mod delete;
+mod error;
+mod initialize;
+mod instance;
+mod launch;
+mod list;
+mod look;
+mod manifest;
+mod marks;
+mod provider_id;
+mod query;
+mod resolve;
+mod spec;
+mod status;
+mod validate;
+mod volumes;
+
+pub use manifest::Config;
+
+use polity_driver_sdk::prelude::*;
+
+/// The driver.
+pub struct Aws;
+
+impl Driver for Aws {
+    fn manifest() -> Manifest {
+        manifest::manifest()
+    }
+
+    async fn perform(cx: &Context) -> Result<Value, Failure> {
+        match cx.operation() {
+            manifest::CREATE => create::perform(cx).await,
+            manifest::STATUS => status::perform(cx).await,
+            manifest::DELETE => delete::perform(cx).await,
+            manifest::INITIALIZE => initialize::perform(cx).await,
+            manifest::LIST => list::perform(cx).await,
+            manifest::VOLUMES => volumes::perform(cx),
+            other => Err(unknown_operation(other)),
+        }
+    }
+
+    async fn resolve(cx: &Context, entry: &Entry) -> Finding {
+        match cx.operation() {
+            manifest::CREATE => resolve::resolve(cx, entry).await,
+            other => unknown_operation(other).into(),
+        }
+    }
+}
+
+polity_driver_sdk::driver!(Aws);

@@ -1,0 +1,163 @@
+//! Looks: instances by their id, by their name, by filters.
+
+use std::collections::BTreeSet;
+
+use polity_driver_sdk::Effect;
+use polity_driver_sdk::prelude::*;
+
+use crate::error;
+use crate::instance::{FIELDS, Instance, LIVE, OF_DESCRIBE};
+use crate::marks;
+use crate::provider_id::ProviderId;
+use crate::query::Query;
+
+const ACTION: &str = "DescribeInstances";
+/// The instances of a page. An instance takes 5 to 10 KB of XML, and the host takes 4 MiB of a response.
+const PAGE: &str = "200";
+/// The most pages. An operation has 32 steps; four are left for what comes beside the pages.
+const PAGES: usize = 28;
+
+/// What a look has seen: answers with all their instances readable.
+pub(crate) struct Seen {
+    pages: Vec<Value>,
+}
+
+impl Seen {
+    /// The instances, each once: one that comes while the pages are read may stand in two of them.
+    pub(crate) fn instances(&self) -> impl Iterator<Item = Instance<'_>> {
+        let mut ids = BTreeSet::new();
+        // Each page was read before, so none fails here.
+        let rows = self.pages.iter().filter_map(|page| read(page).ok()).flatten();
+        rows.filter(move |instance| ids.insert(instance.id()))
+    }
+
+    /// The one instance that a caller may mean. More than one is for a person to decide.
+    pub(crate) fn single<'a>(found: &[Instance<'a>], what: &str) -> Result<Option<Instance<'a>>, Failure> {
+        if found.len() < 2 {
+            return Ok(found.first().copied());
+        }
+        let ids: Vec<&str> = found.iter().map(|instance| instance.id()).take(8).collect();
+        let message = format!("{} instances are {what}: {}", found.len(), ids.join(", "));
+        Err(failure(Code::OutOfRange, message))
+    }
+}
+
+/// A machine that the operation means, seen in this operation.
+pub(crate) async fn machine(cx: &Context) -> Result<Seen, Failure> {
+    match cx.has("providerID") {
+        true => by_id(cx, cx.argument("providerID")).await,
+        false => by_name(cx, cx.argument("name")).await,
+    }
+}
+
+/// The instance that the operation means, in what [`machine`] saw: one of the owner that is not gone.
+pub(crate) fn meant<'a>(cx: &Context, seen: &'a Seen) -> Result<(Instance<'a>, Owned<'a>), Failure> {
+    let id = cx.has("providerID").then(|| cx.argument("providerID"));
+    let found: Vec<Instance<'a>> = match id {
+        Some(_) => seen.instances().collect(),
+        None => of_name(cx, seen, cx.argument("name")),
+    };
+    let what = id.unwrap_or(cx.argument("name"));
+    let instance = Seen::single(&found, what)?.ok_or_else(|| no_machine(what))?;
+    // EC2 takes the tags from a terminated instance before it forgets the instance.
+    if instance.is_gone() && instance.tag(marks::OWNER).is_none() {
+        return Err(no_machine(what));
+    }
+    let owned = instance.owned(cx)?;
+    // An id in another zone is another spelling of it, and ids have one.
+    let is_same = id.is_none_or(|id| instance.provider_id().to_string() == id);
+    match is_same && !instance.is_gone() {
+        true => Ok((instance, owned)),
+        false => Err(no_machine(what)),
+    }
+}
+
+/// The failure of a machine that is not there, whoever it was of.
+pub(crate) fn no_machine(what: &str) -> Failure {
+    failure(Code::NotFound, format!("there is no machine {what}"))
+}
+
+async fn by_id(cx: &Context, id: &str) -> Result<Seen, Failure> {
+    // What is not spelled as an id of EC2 is none of its machines.
+    let id = ProviderId::parse(id).ok_or_else(|| no_machine(id))?;
+    let query = Query::new(ACTION).field("InstanceId.1", id.instance);
+    let page = query.keep(OF_DESCRIBE, &FIELDS).read(cx).await?;
+    match read(&page)?.iter().find(|other| other.id() != id.instance) {
+        None => Ok(Seen { pages: vec![page] }),
+        Some(other) => {
+            let what = format!("asked for {}, it shows {}", id.instance, other.id());
+            Err(error::unreadable(ACTION, &what, Effect::Read))
+        }
+    }
+}
+
+/// What the owner may have of this name. The rows are still to be compared: see [`of_name`].
+pub(crate) async fn by_name(cx: &Context, name: &str) -> Result<Seen, Failure> {
+    let (named, owned) = (tag(marks::NAME), tag(marks::OWNER));
+    let filters = [
+        (&*named, &[name][..]),
+        (&*owned, &[cx.owner()][..]),
+        ("instance-state-name", &LIVE[..]),
+    ];
+    all(cx, &filters).await
+}
+
+/// The instances of this name that are the owner's and not gone.
+pub(crate) fn of_name<'a>(cx: &Context, seen: &'a Seen, name: &str) -> Vec<Instance<'a>> {
+    let is = |instance: &Instance<'_>| {
+        instance.tag(marks::NAME) == Some(name) && instance.is_of(cx) && !instance.is_gone()
+    };
+    seen.instances().filter(is).collect()
+}
+
+/// The name of the filter for a tag.
+pub(crate) fn tag(key: &str) -> String {
+    format!("tag:{key}")
+}
+
+/// All instances that fit these filters, to the last page. A page may be empty and not be the last.
+pub(crate) async fn all(cx: &Context, filters: &[(&str, &[&str])]) -> Result<Seen, Failure> {
+    let mut pages: Vec<Value> = Vec::new();
+    let mut token = String::new();
+    while pages.len() < PAGES {
+        let page = page(cx, filters, &token).await?;
+        let next = tree::text(&page, "nextToken").to_owned();
+        let seen = |page: &Value| tree::text(page, "nextToken") == next;
+        if !next.is_empty() && pages.iter().any(seen) {
+            return Err(error::unreadable(
+                ACTION,
+                "its pages go round in a circle",
+                Effect::Read,
+            ));
+        }
+        pages.push(page);
+        if next.is_empty() {
+            return Ok(Seen { pages });
+        }
+        token = next;
+    }
+    let message = format!("EC2 {ACTION}: the list has more than {PAGES} pages of {PAGE} instances");
+    Err(failure(Code::ResourceExhausted, message))
+}
+
+async fn page(cx: &Context, filters: &[(&str, &[&str])], token: &str) -> Result<Value, Failure> {
+    let mut query = Query::new(ACTION).field("MaxResults", PAGE);
+    for (name, values) in filters {
+        query = query.filter(name, values);
+    }
+    if !token.is_empty() {
+        query.put("NextToken", token);
+    }
+    let query = query.keep(OF_DESCRIBE, &FIELDS).keep("", &["nextToken"]);
+    let page = query.read(cx).await?;
+    read(&page).map(drop)?;
+    Ok(page)
+}
+
+fn read(page: &Value) -> Result<Vec<Instance<'_>>, Failure> {
+    // An empty list is one; no list is a truncated answer.
+    if tree::first(page, "reservationSet").is_none() {
+        return Err(error::unreadable(ACTION, "there is no list", Effect::Read));
+    }
+    Instance::all(page, OF_DESCRIBE, ACTION, Effect::Read)
+}

@@ -1,0 +1,173 @@
+//! What a class says about its machines: the `providerSpec`, in the shape of the `AWSProviderSpec` of
+//! machine-controller-manager-provider-aws.
+//!
+//! Classes of that project can be used as they are, except for what this driver does not have: such a field is
+//! refused, because a machine that silently lacks something is worse than none.
+
+use std::collections::BTreeMap;
+
+use polity_driver_sdk::prelude::*;
+use serde::Deserialize;
+
+use crate::validate;
+
+/// The specification of a class's machines.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct Spec {
+    /// The version of the shape. It says nothing that is needed.
+    pub(crate) api_version: String,
+    /// The image: `ami-…`.
+    pub(crate) ami: String,
+    /// The type of the instance: `m5.large`.
+    pub(crate) machine_type: String,
+    /// The region; the one of the connection.
+    pub(crate) region: String,
+    /// The key pair for SSH.
+    pub(crate) key_name: Option<String>,
+    /// The disks. Without any, the image says which.
+    pub(crate) block_devices: Vec<BlockDevice>,
+    /// The role of the machine.
+    pub(crate) iam: Iam,
+    /// The network interfaces. Without any, the instance is in the default subnet.
+    pub(crate) network_interfaces: Vec<NetworkInterface>,
+    /// `true` leaves the source/destination check on.
+    pub(crate) src_and_dst_checks_enabled: Option<bool>,
+    /// Tags of the instance and its volumes.
+    pub(crate) tags: BTreeMap<String, String>,
+    /// Makes it a spot instance, at this price at most; an empty text sets no price.
+    pub(crate) spot_price: Option<String>,
+    pub(crate) ebs_optimized: bool,
+    /// Whether metrics come each minute.
+    pub(crate) monitoring: bool,
+    pub(crate) capacity_reservation: Option<CapacityReservation>,
+    pub(crate) instance_metadata_options: Option<MetadataOptions>,
+    pub(crate) cpu_options: Option<CpuOptions>,
+    pub(crate) placement: Option<Placement>,
+}
+
+/// A disk.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct BlockDevice {
+    /// `/dev/sdf`; `/root` is the root device of the image. The only disk of a machine is always that.
+    pub(crate) device_name: String,
+    pub(crate) ebs: Ebs,
+}
+
+/// A volume of EBS.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct Ebs {
+    /// In GiB.
+    pub(crate) volume_size: Option<u32>,
+    pub(crate) volume_type: Option<String>,
+    pub(crate) encrypted: Option<bool>,
+    #[serde(rename = "kmsKeyID")]
+    pub(crate) kms_key_id: Option<String>,
+    #[serde(rename = "snapshotID")]
+    pub(crate) snapshot_id: Option<String>,
+    pub(crate) iops: Option<u32>,
+    /// In MiB a second.
+    pub(crate) throughput: Option<u32>,
+    /// The default is true.
+    pub(crate) delete_on_termination: Option<bool>,
+}
+
+/// An instance profile, by one of its two names.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct Iam {
+    pub(crate) name: String,
+    pub(crate) arn: String,
+}
+
+/// A network interface.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct NetworkInterface {
+    #[serde(rename = "subnetID")]
+    pub(crate) subnet_id: String,
+    #[serde(rename = "securityGroupIDs")]
+    pub(crate) security_group_ids: Vec<String>,
+    #[serde(rename = "associatePublicIPAddress")]
+    pub(crate) associate_public_ip_address: Option<bool>,
+    /// The default is true.
+    pub(crate) delete_on_termination: Option<bool>,
+    pub(crate) description: Option<String>,
+    pub(crate) ipv6_address_count: Option<u32>,
+    pub(crate) ipv6_prefix_count: Option<u32>,
+}
+
+/// Reserved capacity: how to choose, or which.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct CapacityReservation {
+    pub(crate) capacity_reservation_preference: Option<String>,
+    pub(crate) capacity_reservation_id: Option<String>,
+    pub(crate) capacity_reservation_resource_group_arn: Option<String>,
+}
+
+/// The metadata service of the instance.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct MetadataOptions {
+    pub(crate) http_endpoint: Option<String>,
+    pub(crate) http_put_response_hop_limit: Option<u32>,
+    pub(crate) http_tokens: Option<String>,
+    pub(crate) http_protocol_ipv6: Option<String>,
+}
+
+/// The processors.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct CpuOptions {
+    pub(crate) core_count: Option<u32>,
+    pub(crate) threads_per_core: Option<u32>,
+    pub(crate) amd_sev_snp: Option<String>,
+}
+
+/// Where the instance stands.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct Placement {
+    pub(crate) group_id: Option<String>,
+    pub(crate) tenancy: Option<String>,
+    pub(crate) host_id: Option<String>,
+    pub(crate) partition_number: Option<u32>,
+    pub(crate) affinity: Option<String>,
+}
+
+impl Spec {
+    /// The specification of a machine that is to be created, complete.
+    pub(crate) fn complete(cx: &Context) -> Result<Self, Failure> {
+        let spec = Self::given(cx)?
+            .ok_or_else(|| invalid("", "it is missing: a machine needs an ami and a machineType"))?;
+        validate::check(&spec)?;
+        Ok(spec)
+    }
+
+    /// The specification among the arguments, if there is one.
+    pub(crate) fn given(cx: &Context) -> Result<Option<Self>, Failure> {
+        if !cx.has("providerSpec") {
+            return Ok(None);
+        }
+        let given = &cx.arguments()["providerSpec"];
+        let spec = serde_path_to_error::deserialize(given);
+        spec.map(Some).map_err(|e| {
+            let path = e.path().to_string();
+            invalid(if path == "." { "" } else { &path }, e.inner())
+        })
+    }
+
+    /// Whether the source/destination check of the machine is to be off. It is, unless the class says otherwise.
+    pub(crate) fn drops_source_dest_check(&self) -> bool {
+        self.src_and_dst_checks_enabled != Some(true)
+    }
+}
+
+/// A failure that names the field.
+pub(crate) fn invalid(path: &str, what: impl std::fmt::Display) -> Failure {
+    let dot = if path.is_empty() { "" } else { "." };
+    failure(Code::InvalidArgument, format!("providerSpec{dot}{path}: {what}"))
+}

@@ -1,0 +1,29 @@
+//! Reads a machine.
+
+use polity_driver_sdk::prelude::*;
+
+use crate::look;
+use crate::manifest;
+use crate::spec::Spec;
+
+pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
+    let spec = Spec::given(cx)?;
+    manifest::check_region(cx, spec.as_ref().map_or("", |spec| &spec.region))?;
+    let seen = look::machine(cx).await?;
+    let (instance, _) = look::meant(cx, &seen)?;
+    let mut machine = instance.machine();
+    if let Some(initialized) = is_initialized(instance.source_dest_check(), spec.as_ref()) {
+        machine["initialized"] = initialized.into();
+    }
+    Ok(machine)
+}
+
+/// Whether `machine.initialize` has nothing to do. Without the class it is not known whether a check that is on is
+/// meant to be.
+fn is_initialized(source_dest_check: Option<bool>, spec: Option<&Spec>) -> Option<bool> {
+    match (source_dest_check?, spec) {
+        (false, _) => Some(true),
+        (true, Some(spec)) => Some(!spec.drops_source_dest_check()),
+        (true, None) => None,
+    }
+}

@@ -1,0 +1,86 @@
+//! What a specification must say beyond its shape. The rest is for EC2 to refuse, which knows it better.
+
+use polity_driver_sdk::prelude::*;
+
+use crate::marks;
+use crate::spec::{BlockDevice, Iam, NetworkInterface, Spec, invalid};
+
+/// The name of the root device, whatever the image calls it.
+pub(crate) const ROOT: &str = "/root";
+
+/// Checks a specification with which a machine is to be created.
+pub(crate) fn check(spec: &Spec) -> Result<(), Failure> {
+    for (path, value) in [("ami", &spec.ami), ("machineType", &spec.machine_type)] {
+        present(path, value)?;
+    }
+    profile(&spec.iam)?;
+    disks(&spec.block_devices)?;
+    for (nth, interface) in spec.network_interfaces.iter().enumerate() {
+        network(&format!("networkInterfaces[{nth}]"), interface)?;
+    }
+    tags(spec)
+}
+
+fn present(path: &str, value: &str) -> Result<(), Failure> {
+    match value {
+        "" => Err(invalid(path, "it must not be empty")),
+        _ => Ok(()),
+    }
+}
+
+fn profile(iam: &Iam) -> Result<(), Failure> {
+    match !iam.name.is_empty() && !iam.arn.is_empty() {
+        true => Err(invalid(
+            "iam",
+            "it has a name and an arn: only one of them may be given",
+        )),
+        false => Ok(()),
+    }
+}
+
+fn disks(disks: &[BlockDevice]) -> Result<(), Failure> {
+    for (nth, disk) in disks.iter().enumerate() {
+        let path = format!("blockDevices[{nth}]");
+        if disks.len() > 1 {
+            present(&format!("{path}.deviceName"), &disk.device_name)?;
+        }
+        if disks[..nth]
+            .iter()
+            .any(|other| other.device_name == disk.device_name)
+        {
+            let what = format!("{:?} stands there twice", disk.device_name);
+            return Err(invalid(&format!("{path}.deviceName"), what));
+        }
+        if disk.ebs.volume_size == Some(0) {
+            return Err(invalid(
+                &format!("{path}.ebs.volumeSize"),
+                "it must be at least 1 GiB",
+            ));
+        }
+    }
+    match disks.len() > 1 && disks.iter().all(|disk| disk.device_name != ROOT) {
+        true => Err(invalid(
+            "blockDevices",
+            "of several, one must have the deviceName \"/root\"",
+        )),
+        false => Ok(()),
+    }
+}
+
+fn network(path: &str, interface: &NetworkInterface) -> Result<(), Failure> {
+    present(&format!("{path}.subnetID"), &interface.subnet_id)?;
+    for (nth, group) in interface.security_group_ids.iter().enumerate() {
+        present(&format!("{path}.securityGroupIDs[{nth}]"), group)?;
+    }
+    Ok(())
+}
+
+fn tags(spec: &Spec) -> Result<(), Failure> {
+    match spec.tags.keys().find(|tag| marks::is_reserved(tag)) {
+        Some(tag) => Err(invalid(
+            &format!("tags.{tag}"),
+            "this tag is not for a class to set: remove it",
+        )),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,123 @@
+//! What EC2 answers, in its XML.
+
+use polity_driver_sdk::test::Reply;
+
+use super::Instance;
+
+const SPACE: &str = "xmlns=\"http://ec2.amazonaws.com/doc/2016-11-15/\"";
+const ID: &str = "59dbff89-35bd-4eac-99ed-be587EXAMPLE";
+
+/// A refusal.
+pub fn error(status: u16, code: &str, message: &str) -> Reply {
+    failed(
+        status,
+        &format!(
+            "<Error><Code>{}</Code><Message>{}</Message></Error>",
+            text(code),
+            text(message)
+        ),
+    )
+}
+
+/// A refusal that does not say why.
+pub fn error_without_code(status: u16) -> Reply {
+    failed(status, "")
+}
+
+fn failed(status: u16, errors: &str) -> Reply {
+    let head = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>";
+    let body = format!("{head}\n<Response><Errors>{errors}</Errors><RequestID>{ID}</RequestID></Response>");
+    Reply::new(status, body)
+}
+
+/// A page of reservations, each of one instance.
+pub fn describe(rows: &[&Instance], next: Option<&str>) -> Reply {
+    let rows: String = rows
+        .iter()
+        .map(|row| {
+            format!(
+                "<item><reservationId>r-1</reservationId><ownerId>111122223333</ownerId>{}</item>",
+                set(row)
+            )
+        })
+        .collect();
+    let next = next
+        .map(|next| format!("<nextToken>{next}</nextToken>"))
+        .unwrap_or_default();
+    success(
+        "DescribeInstances",
+        &format!("<reservationSet>{rows}</reservationSet>{next}"),
+    )
+}
+
+pub fn run(made: &Instance) -> Reply {
+    success(
+        "RunInstances",
+        &format!("<reservationId>r-1</reservationId><groupSet/>{}", set(made)),
+    )
+}
+
+pub fn terminate(id: &str) -> Reply {
+    let state = |name: &str, code: u8| format!("<{name}><code>{code}</code><name>x</name></{name}>");
+    let states = format!("{}{}", state("currentState", 32), state("previousState", 16));
+    success(
+        "TerminateInstances",
+        &format!("<instancesSet><item><instanceId>{id}</instanceId>{states}</item></instancesSet>"),
+    )
+}
+
+pub fn done(action: &str) -> Reply {
+    success(action, "<return>true</return>")
+}
+
+pub fn image(id: &str, root: &str) -> Reply {
+    let image = format!(
+        "<imageId>{id}</imageId><imageState>available</imageState><rootDeviceType>ebs</rootDeviceType><rootDeviceName>{root}</rootDeviceName>"
+    );
+    success(
+        "DescribeImages",
+        &format!("<imagesSet><item>{image}</item></imagesSet>"),
+    )
+}
+
+fn success(action: &str, inside: &str) -> Reply {
+    let body = format!("<{action}Response {SPACE}><requestId>{ID}</requestId>{inside}</{action}Response>");
+    Reply::new(200, format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{body}"))
+        .header("content-type", "text/xml;charset=UTF-8")
+}
+
+fn set(of: &Instance) -> String {
+    let Instance {
+        id,
+        token,
+        state,
+        zone,
+        dns,
+        source_dest_check,
+        ..
+    } = of;
+    let tag = |(key, value): (&String, &Option<String>)| {
+        let value = value
+            .as_ref()
+            .map(|value| format!("<value>{}</value>", text(value)))
+            .unwrap_or_default();
+        format!("<item><key>{}</key>{value}</item>", text(key))
+    };
+    let tags: String = of.tags.iter().map(tag).collect();
+    format!(
+        "<instancesSet>\n  <item>\n    <instanceId>{id}</instanceId><imageId>ami-1</imageId>\
+         <instanceState><code>16</code><name>{state}</name></instanceState><privateDnsName>{dns}</privateDnsName>\
+         <dnsName/><reason/><keyName>k</keyName><clientToken>{}</clientToken>\
+         <placement><availabilityZone>{zone}</availabilityZone><groupName/><tenancy>default</tenancy></placement>\
+         <sourceDestCheck>{source_dest_check}</sourceDestCheck>\
+         <networkInterfaceSet><item><sourceDestCheck>true</sourceDestCheck></item></networkInterfaceSet>\
+         <tagSet>{tags}</tagSet>\n  </item>\n</instancesSet>",
+        text(token),
+    )
+}
+
+fn text(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}

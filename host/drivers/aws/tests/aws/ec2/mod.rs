@@ -1,0 +1,260 @@
+//! A small EC2: instances with marks, filters, pages, client tokens. It answers XML as the real one does.
+
+mod answer;
+mod filter;
+mod form;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use polity_driver_aws::Aws;
+use polity_driver_sdk::test::{Play, Reply};
+use polity_driver_sdk::{Failure, Finding, HttpRequest};
+use serde_json::{Value, json};
+
+pub use answer::{error, error_without_code};
+pub use form::Fields;
+
+/// A zone of the region that is played.
+pub const ZONE: &str = "eu-central-1a";
+/// The only image.
+pub const IMAGE: &str = "ami-0123456789abcdef0";
+
+/// An instance.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    pub id: String,
+    pub token: String,
+    pub state: &'static str,
+    pub zone: &'static str,
+    pub dns: String,
+    pub source_dest_check: &'static str,
+    /// A tag without a value has no element for it.
+    pub tags: BTreeMap<String, Option<String>>,
+}
+
+/// The state of the server.
+pub struct Ec2 {
+    pub instances: Vec<Instance>,
+    /// The instances of a page.
+    pub page: usize,
+    /// Whether filters are applied. A server may ignore them.
+    pub filters: bool,
+    /// What an action answers in place of what it should.
+    pub instead: BTreeMap<String, Reply>,
+    /// What an action does, and then answers.
+    pub afterwards: BTreeMap<String, Reply>,
+    made: usize,
+}
+
+/// The server, shared by a test and the operations in it.
+pub type Server = Rc<RefCell<Ec2>>;
+
+/// A server without instances.
+pub fn server() -> Server {
+    Rc::new(RefCell::new(Ec2 {
+        instances: Vec::new(),
+        page: 1_000,
+        filters: true,
+        instead: BTreeMap::new(),
+        afterwards: BTreeMap::new(),
+        made: 0,
+    }))
+}
+
+/// An object whose operations are performed against the server.
+pub struct Object {
+    pub play: Play<Box<dyn FnMut(&HttpRequest) -> Reply>>,
+}
+
+/// The object `owner-1` of `tenant-1`, logged in to the region of the server.
+pub fn object(server: &Server) -> Object {
+    let server = Rc::clone(server);
+    let answer: Box<dyn FnMut(&HttpRequest) -> Reply> =
+        Box::new(move |request| server.borrow_mut().answer(request));
+    let mut play = Play::new(answer);
+    play.session = json!({"region": "eu-central-1", "account": "111122223333"});
+    let secrets = [
+        ("userData", "join <<BOOTSTRAP_TOKEN>>!"),
+        ("bootstrapToken", "abc.def"),
+    ];
+    play.secrets = secrets
+        .map(|(path, value)| (path.to_owned(), value.to_owned()))
+        .into();
+    Object { play }
+}
+
+/// The smallest specification.
+pub fn small() -> Value {
+    json!({"ami": IMAGE, "machineType": "m5.large", "region": "eu-central-1"})
+}
+
+/// The arguments that create a machine of this name.
+pub fn named(name: &str) -> Value {
+    json!({"name": name, "providerSpec": small()})
+}
+
+impl Object {
+    pub fn perform(&mut self, operation: &str, arguments: Value) -> Result<Value, Failure> {
+        self.play.perform::<Aws>(operation, arguments)
+    }
+
+    /// Creates a machine.
+    pub fn create(&mut self, name: &str) -> Value {
+        self.perform("machine.create", named(name))
+            .expect("it is created")
+    }
+
+    pub fn resolve(&mut self, name: &str) -> Finding {
+        let entry = self.play.entry(name);
+        self.play.resolve::<Aws>("machine.create", entry)
+    }
+
+    /// The fields of what was sent so far, with the secrets in them.
+    pub fn sent(&self) -> Vec<Fields> {
+        let forms = self
+            .play
+            .sent
+            .iter()
+            .map(|request| Fields::read(&self.play.body(request)));
+        forms.collect()
+    }
+
+    /// The actions that were sent so far.
+    pub fn actions(&self) -> Vec<String> {
+        self.sent().iter().map(|form| form["Action"].clone()).collect()
+    }
+
+    /// The number of requests that changed something.
+    pub fn changes(&self) -> usize {
+        self.play.changes().count()
+    }
+}
+
+impl Ec2 {
+    /// An instance that somebody has made, with these tags.
+    pub fn make(&mut self, tags: &[(&str, &str)]) -> &mut Instance {
+        self.made += 1;
+        let nth = self.made;
+        let tags = tags
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), Some((*value).to_owned())));
+        self.instances.push(Instance {
+            id: format!("i-{nth:017x}"),
+            token: format!("token-{nth}"),
+            state: "running",
+            zone: ZONE,
+            dns: format!("ip-10-0-0-{nth}.eu-central-1.compute.internal"),
+            source_dest_check: "true",
+            tags: tags.collect(),
+        });
+        self.instances.last_mut().expect("it was pushed")
+    }
+
+    /// A machine of an owner of `tenant-1`.
+    pub fn machine(&mut self, owner: &str, name: &str) -> &mut Instance {
+        let tags = [
+            ("Name", name),
+            ("polity.dev/owner", owner),
+            ("polity.dev/tenant", "tenant-1"),
+        ];
+        self.make(&tags)
+    }
+
+    fn answer(&mut self, request: &HttpRequest) -> Reply {
+        assert_eq!((&*request.method, &*request.endpoint), ("POST", "ec2"));
+        assert!(
+            request.path.is_empty() && request.query.is_empty(),
+            "one URL: {request:?}"
+        );
+        let form = Fields::of(request);
+        assert_eq!(form["Version"], "2016-11-15");
+        let action = form["Action"].clone();
+        if let Some(reply) = self.instead.get(&action) {
+            return reply.clone();
+        }
+        let reply = match &*action {
+            "RunInstances" => self.run(&form),
+            "DescribeInstances" => self.describe(&form),
+            "TerminateInstances" => self.terminate(&form),
+            "ModifyInstanceAttribute" => self.modify(&form),
+            "DescribeImages" => self.images(&form),
+            other => error(400, "InvalidAction", &format!("The action {other} is not valid")),
+        };
+        self.afterwards.get(&action).cloned().unwrap_or(reply)
+    }
+
+    fn run(&mut self, form: &Fields) -> Reply {
+        assert_eq!((&*form["MinCount"], &*form["MaxCount"]), ("1", "1"));
+        let token = &form["ClientToken"];
+        let known = self.instances.iter().find(|instance| instance.token == *token);
+        if let Some(known) = known {
+            return answer::run(known);
+        }
+        let tags = form.tags("instance");
+        let (token, marked): (_, Vec<(&str, &str)>) =
+            (token.clone(), tags.iter().map(|(k, v)| (&**k, &**v)).collect());
+        let made = self.make(&marked);
+        (made.token, made.state) = (token, "pending");
+        answer::run(made)
+    }
+
+    fn describe(&self, form: &Fields) -> Reply {
+        if let Some(id) = form.get("InstanceId.1") {
+            assert!(form.get("MaxResults").is_none(), "EC2 takes no pages with ids");
+            return match self.instances.iter().find(|instance| instance.id == *id) {
+                Some(instance) => answer::describe(&[instance], None),
+                None => error(
+                    400,
+                    "InvalidInstanceID.NotFound",
+                    &format!("The instance ID '{id}' does not exist"),
+                ),
+            };
+        }
+        let fits = |instance: &&Instance| !self.filters || filter::fits(form, instance);
+        let rows: Vec<&Instance> = self.instances.iter().filter(fits).collect();
+        let most: usize = form["MaxResults"].parse().expect("a number");
+        let from: usize = form
+            .get("NextToken")
+            .map_or(0, |token| token.parse().expect("a token of this server"));
+        let until = rows.len().min(from + self.page.min(most));
+        let next = (until < rows.len()).then(|| until.to_string());
+        answer::describe(&rows[from..until], next.as_deref())
+    }
+
+    fn terminate(&mut self, form: &Fields) -> Reply {
+        match self
+            .instances
+            .iter_mut()
+            .find(|instance| instance.id == form["InstanceId.1"])
+        {
+            Some(instance) => {
+                instance.state = "shutting-down";
+                answer::terminate(&instance.id)
+            }
+            None => error(400, "InvalidInstanceID.NotFound", "The instance does not exist"),
+        }
+    }
+
+    fn modify(&mut self, form: &Fields) -> Reply {
+        assert_eq!(form["SourceDestCheck.Value"], "false");
+        let found = self
+            .instances
+            .iter_mut()
+            .find(|instance| instance.id == form["InstanceId"]);
+        found.expect("it was seen before").source_dest_check = "false";
+        answer::done("ModifyInstanceAttribute")
+    }
+
+    fn images(&self, form: &Fields) -> Reply {
+        match &*form["ImageId.1"] {
+            IMAGE => answer::image(IMAGE, "/dev/xvda"),
+            other => error(
+                400,
+                "InvalidAMIID.NotFound",
+                &format!("The image id '[{other}]' does not exist"),
+            ),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The source/destination check.
+
+use polity_driver_sdk::Code;
+use polity_driver_sdk::test::Reply;
+use serde_json::json;
+
+use crate::ec2::{error, object, server, small};
+
+#[test]
+fn the_check_is_switched_off_once() {
+    let server = server();
+    let mut owner = object(&server);
+    let made = owner.create("web-1");
+    let arguments = json!({"name": "web-1", "providerID": made["providerID"]});
+    for _ in 0..2 {
+        assert_eq!(
+            owner.perform("machine.initialize", arguments.clone()).unwrap(),
+            json!({})
+        );
+    }
+    assert_eq!(server.borrow().instances[0].source_dest_check, "false");
+    assert_eq!(owner.changes(), 2, "the create, and one change");
+    let sent = owner.sent();
+    let change = sent
+        .iter()
+        .find(|form| form["Action"] == "ModifyInstanceAttribute")
+        .unwrap();
+    assert_eq!(change["InstanceId"], server.borrow().instances[0].id);
+}
+
+#[test]
+fn the_check_stays_on_if_the_class_says_so() {
+    for (says, check) in [
+        (json!(true), "true"),
+        (json!(false), "false"),
+        (json!(null), "false"),
+    ] {
+        let server = server();
+        let mut owner = object(&server);
+        owner.create("web-1");
+        let mut spec = small();
+        spec["srcAndDstChecksEnabled"] = says;
+        owner
+            .perform(
+                "machine.initialize",
+                json!({"name": "web-1", "providerSpec": spec}),
+            )
+            .unwrap();
+        assert_eq!(server.borrow().instances[0].source_dest_check, check);
+    }
+}
+
+#[test]
+fn a_machine_that_is_not_there_cannot_be_initialized() {
+    let mut owner = object(&server());
+    let failure = owner
+        .perform("machine.initialize", json!({"name": "web-1"}))
+        .unwrap_err();
+    assert_eq!(failure.code, Code::NotFound);
+}
+
+#[test]
+fn an_initialization_that_is_not_confirmed_is_doubtful() {
+    let server = server();
+    let mut owner = object(&server);
+    owner.create("web-1");
+    let no = "<ModifyInstanceAttributeResponse><return>false</return></ModifyInstanceAttributeResponse>";
+    for (reply, code, doubtful) in [
+        (Reply::new(200, no), Code::Internal, true),
+        (error(500, "InternalError", "oh"), Code::Unavailable, true),
+        (
+            error(400, "IncorrectState", "not now"),
+            Code::FailedPrecondition,
+            false,
+        ),
+    ] {
+        server
+            .borrow_mut()
+            .instead
+            .insert("ModifyInstanceAttribute".into(), reply);
+        let failure = owner
+            .perform("machine.initialize", json!({"name": "web-1"}))
+            .unwrap_err();
+        assert_eq!((failure.code, failure.doubtful), (code, doubtful));
+    }
+}

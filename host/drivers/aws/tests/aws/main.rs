@@ -1,0 +1,14 @@
+//! The driver in front of an EC2 that the tests play.
+
+mod create;
+mod delete;
+mod ec2;
+mod errors;
+mod hostile;
+mod initialize;
+mod list;
+mod manifest;
+mod resolve;
+mod spec;
+mod status;
+mod volumes;
