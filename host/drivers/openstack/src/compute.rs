@@ -128,7 +128,6 @@ pub(crate) async fn of_name(
             Err(failure) => return Err(failure),
         }
     }
-    servers.retain(|server| server.name == name);
     Ok(servers)
 }
 

@@ -6,8 +6,8 @@ use crate::api::{Service, read};
 use crate::error::{Does, unreadable};
 use crate::id::is_id;
 
-/// The most pages of a list. Nova's have 1,000 servers each; an operation has 32 steps.
-const PAGES: usize = 20;
+/// The most pages of a list. Nova's have 1,000 servers each. An operation has 32 steps, and may read two lists.
+const PAGES: usize = 14;
 
 /// A list of a service.
 pub(crate) struct List<'a> {

@@ -126,7 +126,7 @@ pub(crate) async fn holder(cx: &Context, config: &Config, port: &Port) -> Result
         return Ok(Holder::Router(router.to_owned()));
     }
     let is_of_a_server = port.device_owner.is_empty() || port.device_owner.starts_with("compute:");
-    if !is_of_a_server || !is_id(&port.device) {
+    if !is_of_a_server {
         return Err(anothers(port));
     }
     match own(cx, &port.device).await {

@@ -25,9 +25,6 @@ pub(crate) async fn attach(cx: &Context) -> Result<Value, Failure> {
     let config = Config::of(cx)?;
     let (server, owned) = compute::own(cx, cx.argument("id")).await?;
     let port = network::find(cx, cx.argument("network"), cx.argument("mac")).await?;
-    if port.device == server.id {
-        return Err(plugged_in(&port));
-    }
     free(cx, &config, &port, &server.name).await?;
     let request = Request::change("POST", "compute", &owned)
         .path(["servers", owned.id(), "os-interface"])

@@ -91,9 +91,12 @@ fn an_image_boots_only_if_it_is_there_and_active() {
             json!({"message": "You are not authorized", "title": "Forbidden"}),
         ),
     );
-    assert_eq!(
-        bench.code("image.get", json!({"image": "image-1"})),
-        Code::PermissionDenied
+    let denied = bench.failure("image.get", json!({"image": "image-1"}));
+    assert_eq!(denied.code, Code::PermissionDenied);
+    assert!(
+        denied.message.contains("You are not authorized"),
+        "{}",
+        denied.message
     );
 }
 
@@ -148,8 +151,13 @@ fn nothing_boots_with_a_port_that_is_plugged_in() {
             "{number}"
         );
     }
-    // Its own server of the same name is there, but the look by name misses it.
+    // The port is looked at before the name.
     bench.cloud().row(&own)["name"] = json!("edge");
+    assert_eq!(
+        bench.code("router.boot", boot("edge", &[4])),
+        Code::PermissionDenied,
+        "not by a server"
+    );
     assert_eq!(bench.code("router.boot", boot("edge", &[1])), Code::AlreadyExists);
     assert_eq!(bench.changes().len(), 0);
 }

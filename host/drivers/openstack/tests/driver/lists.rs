@@ -87,6 +87,14 @@ fn a_list_that_does_not_end_is_a_failure() {
 }
 
 #[test]
+fn a_link_to_something_else_is_no_further_page() {
+    let mut bench = Bench::new();
+    let page = json!({"servers": [], "servers_links": [{"rel": "previous"}, {"href": "h"}, null]});
+    bench.cloud().answer("GET servers", Reply::json(200, page));
+    assert_eq!(bench.resolve("edge"), Finding::None);
+}
+
+#[test]
 fn a_list_that_is_too_long_is_a_failure() {
     let mut bench = Bench::new();
     bench.cloud().page = 1;

@@ -81,6 +81,7 @@ fn a_port_is_plugged_in_and_out() {
     let sent = bench.play.changes().next().map(body).unwrap();
     assert_eq!(sent, json!({"interfaceAttachment": {"port_id": made}}));
     assert_eq!(bench.code("port.attach", plug(&id, 1)), Code::AlreadyExists);
+    assert!(bench.changes().is_empty());
     assert_eq!(bench.call("port.detach", plug(&id, 1)).unwrap(), json!({}));
     assert_eq!(
         bench.changes(),

@@ -199,6 +199,10 @@ fn a_look_that_is_not_complete_leaves_the_boot_in_doubt() {
             Code::Internal,
         ),
         (
+            Reply::json(200, json!({"servers": [{"id": "a", "status": "UNKNOWN"}]})),
+            Code::Unavailable,
+        ),
+        (
             Reply::json(200, json!({"servers": [], "servers_links": "next"})),
             Code::Internal,
         ),

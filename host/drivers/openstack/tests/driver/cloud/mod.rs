@@ -153,12 +153,19 @@ fn check(request: &HttpRequest) {
     assert!(!request.keep.is_empty() && !request.keep.iter().any(|path| path == "*"));
     let is_secret = |path: &String| path.contains("adminPass") || path.contains("user_data");
     assert!(!request.keep.iter().any(is_secret), "{:?}", request.keep);
-    let version = request
-        .headers
-        .iter()
-        .find(|(name, _)| name == "openstack-api-version");
-    let version = version.map(|(_, value)| value.as_str());
-    assert_eq!(version, (request.endpoint == "compute").then_some("compute 2.75"));
+    let header = |name: &str| {
+        let mut headers = request.headers.iter();
+        headers
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
+    };
+    let to_cloud = request.endpoint != "appliance";
+    assert_eq!(header("accept"), to_cloud.then_some("application/json"));
+    let is_compute = request.endpoint == "compute";
+    assert_eq!(
+        header("openstack-api-version"),
+        is_compute.then_some("compute 2.75")
+    );
 }
 
 /// The failure of a request that has no response.
