@@ -1,0 +1,238 @@
+//! Servers of nova.
+
+use polity_driver_sdk::prelude::*;
+
+use crate::api::{Service, read};
+use crate::error::{Does, unreadable};
+use crate::id::{given, is_id};
+use crate::list::List;
+use crate::time::unix_ms;
+
+/// The metadata of a server that says for which object it was booted.
+pub(crate) const OWNER: &str = "polity-owner";
+/// The metadata of a server that says for which tenant it was booted.
+pub(crate) const TENANT: &str = "polity-tenant";
+/// The metadata of a server that says by which create it was booted.
+pub(crate) const KEY: &str = "polity-key";
+/// The status of a server of which nova knows little, because its cell is down.
+const UNKNOWN: &str = "UNKNOWN";
+/// The fields of a server that are kept.
+const FIELDS: [&str; 8] = [
+    "id",
+    "name",
+    "status",
+    "created",
+    "OS-EXT-STS:task_state",
+    "metadata.polity-owner",
+    "metadata.polity-tenant",
+    "metadata.polity-key",
+];
+/// Servers that an unfiltered list shows and the filtered one did not, at most. Usually there is none.
+const LEFT_OUT: usize = 16;
+
+/// A server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Server {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) status: String,
+    pub(crate) task_state: String,
+    /// When nova began to create it, in milliseconds since 1970.
+    pub(crate) created: Option<u64>,
+    pub(crate) owner: Option<String>,
+    pub(crate) tenant: Option<String>,
+    pub(crate) key: Option<String>,
+}
+
+impl Server {
+    /// Whether its marks say that it belongs to the object of the operation.
+    pub(crate) fn is_own(&self, cx: &Context) -> bool {
+        self.owner.as_deref() == Some(cx.owner()) && self.is_of_tenant(cx)
+    }
+
+    /// Whether its mark says that it belongs to the tenant of the operation.
+    pub(crate) fn is_of_tenant(&self, cx: &Context) -> bool {
+        self.tenant.as_deref() == Some(cx.tenant())
+    }
+
+    /// Whether it is being removed.
+    pub(crate) fn is_leaving(&self) -> bool {
+        let removes = ["deleting", "soft-deleting"].contains(&self.task_state.as_str());
+        removes || ["DELETED", "SOFT_DELETED"].contains(&self.status.as_str())
+    }
+}
+
+/// The server with an id that the caller gives, which must belong to the object of the operation.
+pub(crate) async fn own<'a>(cx: &Context, id: &'a str) -> Result<(Server, Owned<'a>), Failure> {
+    let server = by_id(cx, id).await?;
+    let owned = cx.owned(id, server.owner.as_deref())?;
+    match server.is_of_tenant(cx) {
+        true => Ok((server, owned)),
+        false => Err(failure(
+            Code::PermissionDenied,
+            format!("server {id} belongs to another tenant"),
+        )),
+    }
+}
+
+/// The server with this id, whoever it belongs to.
+pub(crate) async fn by_id(cx: &Context, id: &str) -> Result<Server, Failure> {
+    let id = given(id, "server")?;
+    let request = Request::get("compute").path(["servers", id]);
+    let keep = FIELDS.map(|field| format!("server.{field}"));
+    let keep: Vec<&str> = keep.iter().map(String::as_str).collect();
+    let seen = read(cx, Service::Compute, request, &keep).await?;
+    let row = &seen.body["server"];
+    if row["id"] != id {
+        return Err(unreadable(
+            Service::Compute,
+            Does::Read,
+            &seen,
+            "it is not of that server",
+        ));
+    }
+    if row["status"] == UNKNOWN {
+        return Err(cell_is_down(id));
+    }
+    server(row).ok_or_else(|| unreadable(Service::Compute, Does::Read, &seen, "it has no server"))
+}
+
+/// The servers of this name, whoever they belong to. If none of them is wanted, it is sure that there is none: a
+/// list with a filter leaves out what stands in a cell that is down, and says nothing of it.
+pub(crate) async fn of_name(
+    cx: &Context,
+    name: &str,
+    is_wanted: impl Fn(&Server) -> bool,
+) -> Result<Vec<Server>, Failure> {
+    let mut servers = filtered(cx, name).await?;
+    if servers.iter().any(&is_wanted) {
+        return Ok(servers);
+    }
+    let left_out: Vec<String> = ids_of_name(cx, name).await?;
+    let is_new = |id: &&String| !servers.iter().any(|server| server.id == **id);
+    let left_out: Vec<&String> = left_out.iter().filter(is_new).collect();
+    if left_out.len() > LEFT_OUT {
+        let message = format!("nova leaves {} servers of a name out of a list", left_out.len());
+        return Err(failure(Code::Internal, message));
+    }
+    for server in join_all(left_out.into_iter().map(|id| by_id(cx, id))).await {
+        match server {
+            Ok(server) => servers.push(server),
+            // It went between the two looks, so nobody can say any more whose it was.
+            Err(gone) if gone.code == Code::NotFound => {
+                return Err(Failure {
+                    code: Code::Unavailable,
+                    ..gone
+                });
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(servers)
+}
+
+async fn filtered(cx: &Context, name: &str) -> Result<Vec<Server>, Failure> {
+    let rows = List {
+        service: Service::Compute,
+        path: &["servers", "detail"],
+        rows: "servers",
+        query: &[("name", &exactly(name))],
+        keep: &FIELDS,
+    }
+    .read(cx)
+    .await?;
+    let mut servers = Vec::new();
+    for row in rows {
+        if row["status"] == UNKNOWN {
+            return Err(cell_is_down(row["id"].as_str().unwrap_or("")));
+        }
+        servers.push(server(&row).ok_or_else(unreadable_row)?);
+    }
+    servers.retain(|server| server.name == name);
+    Ok(servers)
+}
+
+/// The ids of the servers of this name in the list without a filter. One of a cell that is down fails the look: its
+/// name is not known.
+async fn ids_of_name(cx: &Context, name: &str) -> Result<Vec<String>, Failure> {
+    let rows = List {
+        service: Service::Compute,
+        path: &["servers"],
+        rows: "servers",
+        query: &[],
+        keep: &["id", "name", "status"],
+    }
+    .read(cx)
+    .await?;
+    let mut ids = Vec::new();
+    for row in rows {
+        let id = row["id"]
+            .as_str()
+            .filter(|id| is_id(id))
+            .ok_or_else(unreadable_row)?;
+        if row["status"] == UNKNOWN {
+            return Err(cell_is_down(id));
+        }
+        let known = row["name"].as_str().ok_or_else(unreadable_row)?;
+        if known == name {
+            ids.push(id.to_owned());
+        }
+    }
+    Ok(ids)
+}
+
+/// A server, if the row has all that every server has.
+fn server(row: &Value) -> Option<Server> {
+    let text = |field: &str| row.get(field).and_then(Value::as_str).map(str::to_owned);
+    let mark = |name: &str| row.get("metadata")?.get(name)?.as_str().map(str::to_owned);
+    Some(Server {
+        id: text("id").filter(|id| is_id(id))?,
+        name: text("name")?,
+        status: text("status")?,
+        task_state: text("OS-EXT-STS:task_state").unwrap_or_default(),
+        created: text("created").and_then(|created| unix_ms(&created)),
+        owner: mark(OWNER),
+        tenant: mark(TENANT),
+        key: mark(KEY),
+    })
+}
+
+/// A regular expression of nova that finds this name alone. Its databases understand it in the same way: letters and
+/// digits stand for themselves, and a backslash before anything else in ASCII.
+fn exactly(name: &str) -> String {
+    let mut quoted = String::with_capacity(name.len() + 2);
+    quoted.push('^');
+    for character in name.chars() {
+        let is_plain = character.is_ascii_alphanumeric() || matches!(character, '-' | '_');
+        if character.is_ascii() && !is_plain {
+            quoted.push('\\');
+        }
+        quoted.push(character);
+    }
+    quoted.push('$');
+    quoted
+}
+
+fn cell_is_down(id: &str) -> Failure {
+    let message = format!("nova does not reach the cell of server {id:?}: nobody can say what it is");
+    failure(Code::Unavailable, message)
+}
+
+fn unreadable_row() -> Failure {
+    failure(
+        Code::Internal,
+        "nova lists a server without an id, a name or a status",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_quoted_for_the_regular_expressions_of_nova() {
+        assert_eq!(exactly("edge-1_a"), "^edge-1_a$");
+        assert_eq!(exactly("a.b*(c)|^$[x]\\"), r"^a\.b\*\(c\)\|\^\$\[x\]\\$");
+        assert_eq!(exactly("ä'\""), "^ä\\'\\\"$");
+    }
+}

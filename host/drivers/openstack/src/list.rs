@@ -1,0 +1,90 @@
+//! Lists, to their end.
+
+use polity_driver_sdk::prelude::*;
+
+use crate::api::{Service, read};
+use crate::error::{Does, unreadable};
+use crate::id::is_id;
+
+/// The most pages of a list. Nova's have 1,000 servers each. An operation has 32 steps, and may read two lists.
+const PAGES: usize = 14;
+
+/// A list of a service.
+pub(crate) struct List<'a> {
+    /// The service.
+    pub(crate) service: Service,
+    /// The path.
+    pub(crate) path: &'a [&'a str],
+    /// The field of the rows.
+    pub(crate) rows: &'a str,
+    /// The filters.
+    pub(crate) query: &'a [(&'a str, &'a str)],
+    /// The fields of a row that are kept.
+    pub(crate) keep: &'a [&'a str],
+}
+
+impl List<'_> {
+    /// All rows. A list that cannot be read to its end is a failure, never a shorter list.
+    pub(crate) async fn read(&self, cx: &Context) -> Result<Vec<Value>, Failure> {
+        let mut rows = Vec::new();
+        let mut markers: Vec<String> = Vec::new();
+        while markers.len() < PAGES {
+            let page = self.page(cx, markers.last()).await?;
+            let found = page.body.get(self.rows).and_then(Value::as_array);
+            let found = found.ok_or_else(|| self.unreadable(&page, "it has no list"))?;
+            rows.extend(found.iter().cloned());
+            if !self.has_next(&page)? {
+                return Ok(rows);
+            }
+            let last = found.last().and_then(|row| row["id"].as_str());
+            let last = last.filter(|id| is_id(id) && !markers.iter().any(|marker| marker == id));
+            let last = last.ok_or_else(|| self.unreadable(&page, "the list does not go on"))?;
+            markers.push(last.to_owned());
+        }
+        let message = format!(
+            "{} has more than {PAGES} pages of {}",
+            self.service.name(),
+            self.rows
+        );
+        Err(failure(Code::ResourceExhausted, message))
+    }
+
+    async fn page(&self, cx: &Context, marker: Option<&String>) -> Result<Response, Failure> {
+        let mut request = Request::get(self.service.endpoint()).path(self.path.iter().copied());
+        for (name, value) in self.query {
+            request = request.query(name, *value);
+        }
+        // No `limit`: nova leaves servers of cells that are down out of a list with one.
+        if let Some(marker) = marker {
+            request = request.query("marker", marker);
+        }
+        let links = format!("{}_links.rel", self.rows);
+        let kept: Vec<String> = self
+            .keep
+            .iter()
+            .map(|field| format!("{}.{field}", self.rows))
+            .collect();
+        let keep: Vec<&str> = kept.iter().chain([&links]).map(String::as_str).collect();
+        let page = read(cx, self.service, request, &keep).await;
+        page.map_err(|failure| match failure.code {
+            // A list that is not there says nothing of what would be in it.
+            Code::NotFound => Failure {
+                code: Code::Unimplemented,
+                ..failure
+            },
+            _ => failure,
+        })
+    }
+
+    fn has_next(&self, page: &Response) -> Result<bool, Failure> {
+        match page.body.get(format!("{}_links", self.rows)) {
+            None => Ok(false),
+            Some(Value::Array(links)) => Ok(links.iter().any(|link| link["rel"] == "next")),
+            Some(_) => Err(self.unreadable(page, "its links are no list")),
+        }
+    }
+
+    fn unreadable(&self, page: &Response, what: &str) -> Failure {
+        unreadable(self.service, Does::Read, page, what)
+    }
+}

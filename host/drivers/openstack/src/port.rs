@@ -1,0 +1,115 @@
+//! Ports of routers: `port.get`, `port.attach`, `port.detach`, `router.delete-ports`.
+
+use polity_driver_sdk::prelude::*;
+
+use crate::Config;
+use crate::api::{Service, change};
+use crate::compute;
+use crate::network::{self, Holder, Port};
+
+/// The most ports that one operation gives back. Each takes a step of the operation, which has 32.
+const GIVEN_BACK: usize = 20;
+
+/// `port.get`
+pub(crate) async fn get(cx: &Context) -> Result<Value, Failure> {
+    let config = Config::of(cx)?;
+    let port = network::find(cx, cx.argument("network"), cx.argument("mac")).await?;
+    let holder = network::holder(cx, &config, &port).await?;
+    let mut shown = port.shown();
+    shown["router"] = holder.router().into();
+    Ok(shown)
+}
+
+/// `port.attach`
+pub(crate) async fn attach(cx: &Context) -> Result<Value, Failure> {
+    let config = Config::of(cx)?;
+    let (server, owned) = compute::own(cx, cx.argument("id")).await?;
+    let port = network::find(cx, cx.argument("network"), cx.argument("mac")).await?;
+    free(cx, &config, &port, &server.name).await?;
+    let request = Request::change("POST", "compute", &owned)
+        .path(["servers", owned.id(), "os-interface"])
+        .json(&json!({"interfaceAttachment": {"port_id": port.id}}));
+    match change(cx, Service::Compute, request, &[]).await {
+        Ok(_) => Ok(json!({})),
+        // Somebody was faster. Who it was is seen by the next look.
+        Err(refusal) if refusal.code == Code::FailedPrecondition && refusal.message.contains("in use") => {
+            Err(Failure {
+                code: Code::AlreadyExists,
+                ..refusal
+            })
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Succeeds if the router of this name may have the port and it is plugged into nothing.
+pub(crate) async fn free(cx: &Context, config: &Config, port: &Port, router: &str) -> Result<(), Failure> {
+    match network::holder(cx, config, port).await? {
+        holder if holder.router() != router => {
+            let message = format!("the port {} belongs to router {:?}", port.mac, holder.router());
+            Err(failure(Code::PermissionDenied, message))
+        }
+        // A second server with this port would end in the removal of the port from the first one.
+        Holder::Server(_) => Err(plugged_in(port)),
+        Holder::Router(_) => Ok(()),
+    }
+}
+
+fn plugged_in(port: &Port) -> Failure {
+    let message = format!("the port {} is plugged in already", port.mac);
+    failure(Code::AlreadyExists, message)
+}
+
+/// `port.detach`
+pub(crate) async fn detach(cx: &Context) -> Result<Value, Failure> {
+    let (server, owned) = compute::own(cx, cx.argument("id")).await?;
+    let port = network::find(cx, cx.argument("network"), cx.argument("mac")).await?;
+    if port.device != server.id {
+        let message = format!("the port {} is not plugged in", port.mac);
+        return Err(failure(Code::NotFound, message));
+    }
+    // What is plugged into a server of the object belongs to the object.
+    let port = cx.owned(&port.id, server.owner.as_deref())?;
+    let request =
+        Request::change("DELETE", "compute", &port).path(["servers", owned.id(), "os-interface", port.id()]);
+    change(cx, Service::Compute, request, &[]).await?;
+    Ok(json!({}))
+}
+
+/// `router.delete-ports`: unplugs the ports that were made for the router from its servers. It is done in neutron,
+/// because nova unplugs nothing from a server that is being built or that failed. The port that nova made for itself
+/// stays, and goes with the server.
+pub(crate) async fn give_back(cx: &Context) -> Result<Value, Failure> {
+    let config = Config::of(cx)?;
+    let name = cx.argument("name");
+    let mut servers = compute::of_name(cx, name, |server| server.is_own(cx)).await?;
+    servers.retain(|server| server.is_own(cx));
+    let looks = servers.iter().map(|server| network::of_server(cx, &server.id));
+    let looks = join_all(looks).await;
+    let mut left = GIVEN_BACK;
+    for (server, ports) in servers.iter().zip(looks) {
+        for port in ports? {
+            if port.made_for(cx, &config) != Some(name) {
+                continue;
+            }
+            left = left.checked_sub(1).ok_or_else(too_many)?;
+            unplug(cx, &cx.owned(&port.id, server.owner.as_deref())?).await?;
+        }
+    }
+    Ok(json!({}))
+}
+
+async fn unplug(cx: &Context, port: &Owned<'_>) -> Result<(), Failure> {
+    let request = Request::change("PUT", "network", port)
+        .path(["v2.0", "ports", port.id()])
+        .json(&json!({"port": {"device_id": "", "device_owner": ""}}));
+    match change(cx, Service::Network, request, &[]).await {
+        Err(failure) if failure.code != Code::NotFound => Err(failure),
+        _ => Ok(()),
+    }
+}
+
+fn too_many() -> Failure {
+    let message = format!("{GIVEN_BACK} ports are given back, and there are more: the next try goes on");
+    failure(Code::Unavailable, message)
+}

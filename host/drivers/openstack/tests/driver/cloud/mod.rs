@@ -1,0 +1,191 @@
+//! A small OpenStack: what the driver uses of nova, neutron, glance and an appliance, with the answers of the real
+//! ones.
+
+mod appliance;
+pub(crate) mod neutron;
+pub(crate) mod nova;
+
+use std::collections::BTreeMap;
+
+pub(crate) use polity_driver_sdk::test::Reply;
+use polity_driver_sdk::{Failure, HttpRequest, Piece};
+use serde_json::{Value, json};
+
+/// The network of the management.
+pub(crate) const MANAGEMENT: &str = "net-mgmt";
+
+/// What stands in the cloud, and what is wrong with it.
+pub(crate) struct Cloud {
+    /// Rows of nova.
+    pub(crate) servers: Vec<Value>,
+    /// The servers whose cell is down.
+    pub(crate) down: Vec<String>,
+    /// Rows of neutron.
+    pub(crate) ports: Vec<Value>,
+    /// Rows of neutron.
+    pub(crate) routers: Vec<Value>,
+    /// The status of images, by id.
+    pub(crate) images: BTreeMap<String, String>,
+    /// What answers at addresses.
+    pub(crate) appliances: BTreeMap<String, Reply>,
+    /// The configurations that appliances were sent.
+    pub(crate) pushed: Vec<Value>,
+    /// The replies to requests that begin like this (`GET servers/`), instead of the true ones.
+    pub(crate) instead: Vec<(String, Reply)>,
+    /// Requests that begin like this are performed, and the reply is lost.
+    pub(crate) lost: Vec<String>,
+    /// The most rows of a page.
+    pub(crate) page: usize,
+    /// Whether lists return everything whatever the filters are.
+    pub(crate) ignores_filters: bool,
+    /// Whether a list with a filter misses every server.
+    pub(crate) misses_servers: bool,
+    /// The time: nova shows it as that of creations.
+    pub(crate) created: String,
+    /// All that was told so far, as text: an address must have stood there before it is asked.
+    told: String,
+    /// The number of the last thing that was created.
+    last: u32,
+}
+
+impl Cloud {
+    /// With an image, and nothing else.
+    pub(crate) fn new() -> Self {
+        Cloud {
+            servers: Vec::new(),
+            down: Vec::new(),
+            ports: Vec::new(),
+            routers: Vec::new(),
+            images: BTreeMap::from([("image-1".to_owned(), "active".to_owned())]),
+            appliances: BTreeMap::new(),
+            pushed: Vec::new(),
+            instead: Vec::new(),
+            lost: Vec::new(),
+            page: 1_000,
+            ignores_filters: false,
+            misses_servers: false,
+            created: "2026-09-21T14:12:50Z".to_owned(),
+            told: String::new(),
+            last: 0,
+        }
+    }
+
+    /// From now on, requests that begin like this get this reply.
+    pub(crate) fn answer(&mut self, begin: &str, reply: Reply) {
+        self.instead.insert(0, (begin.to_owned(), reply));
+    }
+
+    /// An operation begins: nothing was told to it.
+    pub(crate) fn begin(&mut self) {
+        self.told.clear();
+    }
+
+    /// The reply to a request.
+    pub(crate) fn reply(&mut self, request: &HttpRequest) -> Reply {
+        check(request);
+        let line = format!("{} {}", request.method, request.path.join("/"));
+        if let Some((_, reply)) = self
+            .instead
+            .iter()
+            .find(|(begin, _)| line.starts_with(begin.as_str()))
+        {
+            return reply.clone();
+        }
+        let reply = match request.endpoint.as_str() {
+            "compute" => self.nova(request),
+            "network" => self.neutron(request),
+            "image" => self.glance(request),
+            "appliance" => self.appliance(request),
+            other => panic!("no endpoint {other}"),
+        };
+        match self.lost.iter().any(|begin| line.starts_with(begin.as_str())) {
+            true => Reply::lost(unreachable()),
+            false => reply,
+        }
+    }
+
+    fn glance(&mut self, request: &HttpRequest) -> Reply {
+        let id = &request.path[2];
+        match self.images.get(id) {
+            Some(status) => Reply::json(200, json!({"id": id, "status": status, "owner": "p", "size": 1})),
+            None => Reply::new(
+                404,
+                format!(
+                    "<html>\n <head>\n  <title>404 Not Found</title>\n </head>\n <body>\n  <h1>404 Not Found</h1>\n  \
+                     No image found with ID {id}<br /><br />\n\n </body>\n</html>"
+                ),
+            ),
+        }
+    }
+
+    /// Rows as pages: those after the marker, and a link if there are more.
+    fn paged(&mut self, name: &str, rows: Vec<Value>, request: &HttpRequest) -> Reply {
+        let after = match query(request, "marker") {
+            None => 0,
+            Some(marker) => match rows.iter().position(|row| row["id"] == marker) {
+                Some(position) => position + 1,
+                None => return nova::fault(400, "badRequest", "marker not found"),
+            },
+        };
+        let page: Vec<Value> = rows.iter().skip(after).take(self.page).cloned().collect();
+        let mut body = json!({name: page});
+        if after + self.page < rows.len() {
+            let href = "http://nova.example/next";
+            body[format!("{name}_links")] = json!([{"rel": "next", "href": href}]);
+        }
+        self.told.push_str(&body.to_string());
+        Reply::json(200, body)
+    }
+
+    fn next(&mut self) -> u32 {
+        self.last += 1;
+        self.last
+    }
+}
+
+/// What holds for every request.
+fn check(request: &HttpRequest) {
+    let is_plain = |segment: &String| {
+        let outside = |character: char| "/?#%\\ ".contains(character) || character.is_control();
+        !segment.is_empty() && segment != "." && segment != ".." && !segment.contains(outside)
+    };
+    assert!(request.path.iter().all(is_plain), "{:?}", request.path);
+    assert!(!request.keep.is_empty() && !request.keep.iter().any(|path| path == "*"));
+    let is_secret = |path: &String| path.contains("adminPass") || path.contains("user_data");
+    assert!(!request.keep.iter().any(is_secret), "{:?}", request.keep);
+    let header = |name: &str| {
+        let mut headers = request.headers.iter();
+        headers
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
+    };
+    let to_cloud = request.endpoint != "appliance";
+    assert_eq!(header("accept"), to_cloud.then_some("application/json"));
+    let is_compute = request.endpoint == "compute";
+    assert_eq!(
+        header("openstack-api-version"),
+        is_compute.then_some("compute 2.75")
+    );
+}
+
+/// The failure of a request that has no response.
+pub(crate) fn unreachable() -> Failure {
+    polity_driver_sdk::failure(polity_driver_sdk::Code::Unavailable, "connection reset")
+}
+
+fn query<'a>(request: &'a HttpRequest, name: &str) -> Option<&'a str> {
+    let mut pairs = request.query.iter();
+    pairs
+        .find(|(known, _)| known == name)
+        .map(|(_, value)| value.as_str())
+}
+
+/// The JSON of a request.
+pub(crate) fn body(request: &HttpRequest) -> Value {
+    let text = |piece: &Piece| match piece {
+        Piece::Text(text) => text.clone(),
+        Piece::Sealed(_) => panic!("nothing of a router is sealed"),
+    };
+    let text: String = request.body.iter().map(text).collect();
+    serde_json::from_str(&text).expect("a body is JSON")
+}

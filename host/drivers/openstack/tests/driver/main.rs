@@ -1,0 +1,13 @@
+//! The driver of OpenStack, in front of a small OpenStack with a state.
+
+mod bench;
+mod boot;
+mod cloud;
+mod contract;
+mod failures;
+mod hostile;
+mod lists;
+mod management;
+mod ports;
+mod resolving;
+mod routers;
