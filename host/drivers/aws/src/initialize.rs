@@ -5,12 +5,11 @@ use polity_driver_sdk::Effect;
 use polity_driver_sdk::prelude::*;
 
 use crate::error;
+use crate::interfaces;
 use crate::look;
 use crate::manifest;
 use crate::query::Query;
 use crate::spec::Spec;
-
-const ACTION: &str = "ModifyInstanceAttribute";
 
 pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
     let spec = Spec::given(cx)?.unwrap_or_default();
@@ -20,14 +19,32 @@ pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
     if !spec.drops_source_dest_check() || instance.source_dest_check() == Some(false) {
         return Ok(json!({}));
     }
-    let query = Query::new(ACTION)
-        .field("InstanceId", owned.id())
+    if instance.interfaces() < 2 {
+        switch_off(cx, "ModifyInstanceAttribute", "InstanceId", &owned).await?;
+        return Ok(json!({}));
+    }
+    let pages = interfaces::look(cx, instance).await?;
+    for interface in interfaces::checked(cx, &pages)? {
+        switch_off(
+            cx,
+            "ModifyNetworkInterfaceAttribute",
+            "NetworkInterfaceId",
+            &interface,
+        )
+        .await?;
+    }
+    Ok(json!({}))
+}
+
+async fn switch_off(cx: &Context, action: &'static str, field: &str, id: &Owned<'_>) -> Result<(), Failure> {
+    let query = Query::new(action)
+        .field(field, id.id())
         .field("SourceDestCheck.Value", "false");
-    let root = query.keep("", &["return"]).change(cx, &owned).await?;
+    let root = query.keep("", &["return"]).change(cx, id).await?;
     match tree::text(&root, "return") {
-        "true" => Ok(json!({})),
+        "true" => Ok(()),
         _ => Err(error::unreadable(
-            ACTION,
+            action,
             "it does not say that it is done",
             Effect::Change,
         )),

@@ -12,13 +12,14 @@ pub(crate) const OF_RUN: &str = "instancesSet.item.";
 /// The same for `DescribeInstances`.
 pub(crate) const OF_DESCRIBE: &str = "reservationSet.item.instancesSet.item.";
 /// What is kept of an instance. Its user data is not part of these answers, and nothing else is needed.
-pub(crate) const FIELDS: [&str; 8] = [
+pub(crate) const FIELDS: [&str; 9] = [
     "instanceId",
     "clientToken",
     "instanceState.name",
     "placement.availabilityZone",
     "privateDnsName",
     "sourceDestCheck",
+    "networkInterfaceSet.item.networkInterfaceId",
     "tagSet.item.key",
     "tagSet.item.value",
 ];
@@ -104,11 +105,14 @@ impl<'a> Instance<'a> {
         }
     }
 
-    /// The value of a tag; `None` if it has no such tag. A tag without a value has an empty one.
+    /// The number of its network interfaces.
+    pub(crate) fn interfaces(self) -> usize {
+        tree::all(self.row, "networkInterfaceSet/item").len()
+    }
+
+    /// The value of a tag; `None` if it has no such tag.
     pub(crate) fn tag(self, key: &str) -> Option<&'a str> {
-        let tags = tree::all(self.row, "tagSet/item");
-        let found = tags.into_iter().find(|tag| tree::text(tag, "key") == key);
-        found.map(|tag| tree::text(tag, "value"))
+        marks::tag(self.row, key)
     }
 
     /// Whether it carries the marks of the operation's owner and tenant.
@@ -118,8 +122,7 @@ impl<'a> Instance<'a> {
 
     /// Its id as one that may be changed, if its marks are those of the operation's owner and tenant.
     pub(crate) fn owned(self, cx: &Context) -> Result<Owned<'a>, Failure> {
-        let of_tenant = self.tag(marks::TENANT) == Some(cx.tenant());
-        cx.owned(self.id(), self.tag(marks::OWNER).filter(|_| of_tenant))
+        marks::owned(cx, self.id(), self.row)
     }
 
     /// The provider's id.

@@ -15,7 +15,7 @@ use crate::validate::ROOT;
 /// The action.
 pub(crate) const ACTION: &str = "RunInstances";
 /// What gets the marks and the tags of the class.
-const TAGGED: [&str; 2] = ["instance", "volume"];
+const TAGGED: [&str; 3] = ["instance", "volume", "network-interface"];
 /// What stands in the user data for the token with which the machine joins.
 const TOKEN: &str = "<<BOOTSTRAP_TOKEN>>";
 

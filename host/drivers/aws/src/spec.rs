@@ -33,7 +33,7 @@ pub(crate) struct Spec {
     pub(crate) network_interfaces: Vec<NetworkInterface>,
     /// `true` leaves the source/destination check on.
     pub(crate) src_and_dst_checks_enabled: Option<bool>,
-    /// Tags of the instance and its volumes.
+    /// Tags of the instance, its volumes and its network interfaces.
     pub(crate) tags: BTreeMap<String, String>,
     /// Makes it a spot instance, at this price at most; an empty text sets no price.
     pub(crate) spot_price: Option<String>,

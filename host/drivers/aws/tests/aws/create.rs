@@ -30,7 +30,7 @@ fn a_machine_is_created_with_its_marks_in_one_request() {
         ("polity.dev/owner", "owner-1"),
         ("polity.dev/tenant", "tenant-1"),
     ];
-    for kind in ["instance", "volume"] {
+    for kind in ["instance", "volume", "network-interface"] {
         let tags = run.tags(kind);
         let tags: Vec<(&str, &str)> = tags.iter().map(|(key, value)| (&**key, &**value)).collect();
         assert_eq!(tags, marks, "{kind}");
