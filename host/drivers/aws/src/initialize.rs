@@ -11,6 +11,7 @@ use crate::manifest;
 use crate::query::Query;
 use crate::spec::Spec;
 
+/// Switches the check off, unless the class says otherwise or it is off.
 pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
     let spec = Spec::given(cx)?.unwrap_or_default();
     manifest::check_region(cx, &spec.region)?;
@@ -36,17 +37,18 @@ pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
     Ok(json!({}))
 }
 
+/// Switches off the check of an instance or of a network interface.
 async fn switch_off(cx: &Context, action: &'static str, field: &str, id: &Owned<'_>) -> Result<(), Failure> {
     let query = Query::new(action)
         .field(field, id.id())
         .field("SourceDestCheck.Value", "false");
     let root = query.keep("", &["return"]).change(cx, id).await?;
+    // An answer without the element is a success for AWS's own SDKs, which do not read it.
     match tree::text(&root, "return") {
-        "true" => Ok(()),
-        _ => Err(error::unreadable(
-            action,
-            "it does not say that it is done",
-            Effect::Change,
-        )),
+        "" | "true" => Ok(()),
+        other => {
+            let what = format!("it returns {other}");
+            Err(error::unreadable(action, &what, Effect::Change))
+        }
     }
 }

@@ -25,6 +25,7 @@ pub(crate) const FIELDS: [&str; 9] = [
 ];
 /// The states of an instance that exists. The others are `shutting-down` and `terminated`; none comes back from them.
 pub(crate) const LIVE: [&str; 4] = ["pending", "running", "stopping", "stopped"];
+/// The states of an instance that is gone or goes.
 const GONE: [&str; 2] = ["shutting-down", "terminated"];
 
 /// An instance: a row of an answer that has what every instance has.
@@ -49,6 +50,7 @@ impl<'a> Instance<'a> {
             .collect()
     }
 
+    /// A row, if it has an id, a state and, as long as it exists, a zone.
     fn read(row: &'a Value, action: &str, effect: Effect) -> Result<Self, Failure> {
         let instance = Instance { row };
         let (id, state) = (instance.id(), instance.state());
@@ -78,10 +80,12 @@ impl<'a> Instance<'a> {
         tree::text(self.row, "instanceId")
     }
 
+    /// The availability zone: `eu-central-1a`.
     fn zone(self) -> &'a str {
         tree::text(self.row, "placement/availabilityZone")
     }
 
+    /// The state: one of [`LIVE`] or [`GONE`].
     fn state(self) -> &'a str {
         tree::text(self.row, "instanceState/name")
     }

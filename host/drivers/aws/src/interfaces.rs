@@ -9,6 +9,7 @@ use crate::instance::Instance;
 use crate::marks;
 use crate::pages::List;
 
+/// The list of network interfaces.
 const INTERFACES: List = List {
     action: "DescribeNetworkInterfaces",
     element: "networkInterfaceSet",

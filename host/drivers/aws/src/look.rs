@@ -39,7 +39,7 @@ impl Seen {
             return Ok(found.first().copied());
         }
         let ids: Vec<&str> = found.iter().map(|instance| instance.id()).take(8).collect();
-        let message = format!("{} instances are {what}: {}", found.len(), ids.join(", "));
+        let message = format!("{} instances fit {what}: {}", found.len(), ids.join(", "));
         Err(failure(Code::OutOfRange, message))
     }
 }
@@ -79,6 +79,7 @@ pub(crate) fn no_machine(what: &str) -> Failure {
     failure(Code::NotFound, format!("there is no machine {what}"))
 }
 
+/// The instance of a provider's id, whoever it is of.
 async fn by_id(cx: &Context, id: &str) -> Result<Seen, Failure> {
     // What is not spelled as an id of EC2 is none of its machines.
     let id = ProviderId::parse(id).ok_or_else(|| no_machine(id))?;
@@ -124,6 +125,7 @@ pub(crate) async fn all(cx: &Context, filters: &[Filter<'_>]) -> Result<Seen, Fa
     Ok(Seen { pages })
 }
 
+/// The instances of an answer.
 fn read(page: &Value) -> Result<Vec<Instance<'_>>, Failure> {
     INSTANCES.check(page)?;
     Instance::all(page, INSTANCES.row, INSTANCES.action, Effect::Read)

@@ -50,6 +50,7 @@ impl List {
         Err(failure(Code::ResourceExhausted, message))
     }
 
+    /// The page to which a token leads; the first one without a token.
     async fn page(&self, cx: &Context, filters: &[Filter<'_>], token: &str) -> Result<Value, Failure> {
         let mut query = Query::new(self.action).field("MaxResults", ROWS);
         for (name, values) in filters {

@@ -65,7 +65,18 @@ fn an_initialization_that_is_not_confirmed_is_doubtful() {
     let mut owner = object(&server);
     owner.create("web-1");
     let no = "<ModifyInstanceAttributeResponse><return>false</return></ModifyInstanceAttributeResponse>";
+    let empty = "<ModifyInstanceAttributeResponse/>";
+    server
+        .borrow_mut()
+        .instead
+        .insert("ModifyInstanceAttribute".into(), Reply::new(200, empty));
+    assert!(
+        owner
+            .perform("machine.initialize", json!({"name": "web-1"}))
+            .is_ok()
+    );
     for (reply, code, doubtful) in [
+        (Reply::new(200, "<html/>"), Code::Internal, true),
         (Reply::new(200, no), Code::Internal, true),
         (error(500, "InternalError", "oh"), Code::Unavailable, true),
         (
