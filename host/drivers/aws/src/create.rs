@@ -16,6 +16,7 @@ use crate::query::Query;
 use crate::spec::{Spec, invalid};
 use crate::validate::ROOT;
 
+/// The action that shows images.
 const IMAGES: &str = "DescribeImages";
 
 /// What is looked at before a machine is created.
@@ -27,6 +28,7 @@ enum Before {
     Image,
 }
 
+/// Creates the machine. The answer names it.
 pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
     let spec = Spec::complete(cx)?;
     manifest::check_region(cx, &spec.region)?;
@@ -47,6 +49,7 @@ pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
 }
 
 impl Before {
+    /// Looks. The value is the name of the root device, or empty.
     async fn look(self, cx: &Context, spec: &Spec) -> Result<String, Failure> {
         match self {
             Before::Name => vacant(cx).await.map(|()| String::new()),
@@ -55,6 +58,7 @@ impl Before {
     }
 }
 
+/// Checks that the owner has no machine of this name.
 async fn vacant(cx: &Context) -> Result<(), Failure> {
     let name = cx.argument("name");
     let seen = look::by_name(cx, name).await?;
@@ -82,7 +86,7 @@ async fn root_device(cx: &Context, spec: &Spec) -> Result<String, Failure> {
     let image = images
         .into_iter()
         .find(|image| tree::text(image, "imageId") == spec.ami);
-    let image = image.ok_or_else(|| failure(Code::NotFound, format!("there is no image {}", spec.ami)))?;
+    let image = image.ok_or_else(|| invalid("ami", format!("there is no image {}", spec.ami)))?;
     match tree::text(image, "rootDeviceName") {
         "" => Err(invalid(
             "ami",

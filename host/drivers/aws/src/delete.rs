@@ -8,8 +8,10 @@ use crate::look;
 use crate::manifest;
 use crate::query::Query;
 
+/// The action that removes instances.
 const ACTION: &str = "TerminateInstances";
 
+/// Removes the machine. One that is gone is not found.
 pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
     // Of a class only the region counts here: one that has become invalid must not hold a machine back.
     manifest::check_region(cx, cx.argument("providerSpec.region"))?;

@@ -21,6 +21,7 @@ struct Meaning {
     is_known_token: bool,
 }
 
+/// A code that says nothing about the client token.
 const fn means(pattern: &'static str, code: Code) -> Meaning {
     Meaning {
         pattern,
@@ -29,6 +30,7 @@ const fn means(pattern: &'static str, code: Code) -> Meaning {
     }
 }
 
+/// A code that says that the client token is known.
 const fn known_token(pattern: &'static str, code: Code) -> Meaning {
     Meaning {
         pattern,
@@ -38,8 +40,8 @@ const fn known_token(pattern: &'static str, code: Code) -> Meaning {
 }
 
 /// The codes of AWS; the first that fits counts. Sources: "Error codes for the Amazon EC2 API" and "Common errors" of
-/// the EC2 API reference; `pkg/aws/errors` of machine-controller-manager-provider-aws, for those that mean that there
-/// is no room.
+/// the EC2 API reference, <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>; for those
+/// that mean that there is no room also `pkg/aws/errors` of machine-controller-manager-provider-aws.
 const MEANINGS: [Meaning; 47] = [
     // A session that is over, a key that is wrong, a clock that is off.
     means("ExpiredToken*", Code::Unauthenticated),
@@ -84,10 +86,10 @@ const MEANINGS: [Meaning; 47] = [
     means("SpotMaxPriceTooLow", Code::ResourceExhausted),
     means("UnfulfillableCapacity", Code::ResourceExhausted),
     means("ReservationCapacityExceeded", Code::ResourceExhausted),
-    // What does not exist. These stand before what begins with Invalid.
-    means("*.NotFound", Code::NotFound),
-    means("*NotFoundException", Code::NotFound),
-    // Arguments.
+    // The machine does not exist. Policies let a machine go when they read this, so no other code means it.
+    means("InvalidInstanceID.NotFound", Code::NotFound),
+    // Arguments, among them what a class names and does not exist: an image, a subnet, a key pair.
+    means("*NotFoundException", Code::InvalidArgument),
     means("Invalid*", Code::InvalidArgument),
     means("Missing*", Code::InvalidArgument),
     means("Malformed*", Code::InvalidArgument),
@@ -157,6 +159,7 @@ fn by_status(status: u16) -> Code {
     }
 }
 
+/// The time until a next try: what the server says in seconds, or a rest. A date is not read.
 fn retry_after(response: &Response, code: Code) -> Option<u64> {
     let seconds = response
         .header("retry-after")
@@ -184,6 +187,7 @@ fn message(response: &Response, action: &str, errors: Option<&Value>) -> String 
     }
 }
 
+/// The id of the request, from the body or from a header.
 fn request_id(response: &Response) -> &str {
     let headers = ["x-amzn-requestid", "x-amz-request-id"];
     let sent = || headers.iter().find_map(|name| response.header(name));
@@ -193,6 +197,7 @@ fn request_id(response: &Response) -> &str {
     }
 }
 
+/// The beginning of a text, cut between two characters.
 fn bounded(text: &str, longest: usize) -> &str {
     &text[..text.floor_char_boundary(longest)]
 }

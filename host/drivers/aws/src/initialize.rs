@@ -5,13 +5,13 @@ use polity_driver_sdk::Effect;
 use polity_driver_sdk::prelude::*;
 
 use crate::error;
+use crate::interfaces;
 use crate::look;
 use crate::manifest;
 use crate::query::Query;
 use crate::spec::Spec;
 
-const ACTION: &str = "ModifyInstanceAttribute";
-
+/// Switches the check off, unless the class says otherwise or it is off.
 pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
     let spec = Spec::given(cx)?.unwrap_or_default();
     manifest::check_region(cx, &spec.region)?;
@@ -20,16 +20,35 @@ pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
     if !spec.drops_source_dest_check() || instance.source_dest_check() == Some(false) {
         return Ok(json!({}));
     }
-    let query = Query::new(ACTION)
-        .field("InstanceId", owned.id())
+    if instance.interfaces() < 2 {
+        switch_off(cx, "ModifyInstanceAttribute", "InstanceId", &owned).await?;
+        return Ok(json!({}));
+    }
+    let pages = interfaces::look(cx, instance).await?;
+    for interface in interfaces::checked(cx, &pages)? {
+        switch_off(
+            cx,
+            "ModifyNetworkInterfaceAttribute",
+            "NetworkInterfaceId",
+            &interface,
+        )
+        .await?;
+    }
+    Ok(json!({}))
+}
+
+/// Switches off the check of an instance or of a network interface.
+async fn switch_off(cx: &Context, action: &'static str, field: &str, id: &Owned<'_>) -> Result<(), Failure> {
+    let query = Query::new(action)
+        .field(field, id.id())
         .field("SourceDestCheck.Value", "false");
-    let root = query.keep("", &["return"]).change(cx, &owned).await?;
+    let root = query.keep("", &["return"]).change(cx, id).await?;
+    // An answer without the element is a success for AWS's own SDKs, which do not read it.
     match tree::text(&root, "return") {
-        "true" => Ok(json!({})),
-        _ => Err(error::unreadable(
-            ACTION,
-            "it does not say that it is done",
-            Effect::Change,
-        )),
+        "" | "true" => Ok(()),
+        other => {
+            let what = format!("it returns {other}");
+            Err(error::unreadable(action, &what, Effect::Change))
+        }
     }
 }

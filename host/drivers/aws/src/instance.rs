@@ -12,18 +12,20 @@ pub(crate) const OF_RUN: &str = "instancesSet.item.";
 /// The same for `DescribeInstances`.
 pub(crate) const OF_DESCRIBE: &str = "reservationSet.item.instancesSet.item.";
 /// What is kept of an instance. Its user data is not part of these answers, and nothing else is needed.
-pub(crate) const FIELDS: [&str; 8] = [
+pub(crate) const FIELDS: [&str; 9] = [
     "instanceId",
     "clientToken",
     "instanceState.name",
     "placement.availabilityZone",
     "privateDnsName",
     "sourceDestCheck",
+    "networkInterfaceSet.item.networkInterfaceId",
     "tagSet.item.key",
     "tagSet.item.value",
 ];
 /// The states of an instance that exists. The others are `shutting-down` and `terminated`; none comes back from them.
 pub(crate) const LIVE: [&str; 4] = ["pending", "running", "stopping", "stopped"];
+/// The states of an instance that is gone or goes.
 const GONE: [&str; 2] = ["shutting-down", "terminated"];
 
 /// An instance: a row of an answer that has what every instance has.
@@ -48,6 +50,7 @@ impl<'a> Instance<'a> {
             .collect()
     }
 
+    /// A row, if it has an id, a state and, as long as it exists, a zone.
     fn read(row: &'a Value, action: &str, effect: Effect) -> Result<Self, Failure> {
         let instance = Instance { row };
         let (id, state) = (instance.id(), instance.state());
@@ -77,10 +80,12 @@ impl<'a> Instance<'a> {
         tree::text(self.row, "instanceId")
     }
 
+    /// The availability zone: `eu-central-1a`.
     fn zone(self) -> &'a str {
         tree::text(self.row, "placement/availabilityZone")
     }
 
+    /// The state: one of [`LIVE`] or [`GONE`].
     fn state(self) -> &'a str {
         tree::text(self.row, "instanceState/name")
     }
@@ -104,11 +109,14 @@ impl<'a> Instance<'a> {
         }
     }
 
-    /// The value of a tag; `None` if it has no such tag. A tag without a value has an empty one.
+    /// The number of its network interfaces.
+    pub(crate) fn interfaces(self) -> usize {
+        tree::all(self.row, "networkInterfaceSet/item").len()
+    }
+
+    /// The value of a tag; `None` if it has no such tag.
     pub(crate) fn tag(self, key: &str) -> Option<&'a str> {
-        let tags = tree::all(self.row, "tagSet/item");
-        let found = tags.into_iter().find(|tag| tree::text(tag, "key") == key);
-        found.map(|tag| tree::text(tag, "value"))
+        marks::tag(self.row, key)
     }
 
     /// Whether it carries the marks of the operation's owner and tenant.
@@ -118,8 +126,7 @@ impl<'a> Instance<'a> {
 
     /// Its id as one that may be changed, if its marks are those of the operation's owner and tenant.
     pub(crate) fn owned(self, cx: &Context) -> Result<Owned<'a>, Failure> {
-        let of_tenant = self.tag(marks::TENANT) == Some(cx.tenant());
-        cx.owned(self.id(), self.tag(marks::OWNER).filter(|_| of_tenant))
+        marks::owned(cx, self.id(), self.row)
     }
 
     /// The provider's id.

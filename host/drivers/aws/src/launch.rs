@@ -15,7 +15,7 @@ use crate::validate::ROOT;
 /// The action.
 pub(crate) const ACTION: &str = "RunInstances";
 /// What gets the marks and the tags of the class.
-const TAGGED: [&str; 2] = ["instance", "volume"];
+const TAGGED: [&str; 3] = ["instance", "volume", "network-interface"];
 /// What stands in the user data for the token with which the machine joins.
 const TOKEN: &str = "<<BOOTSTRAP_TOKEN>>";
 
@@ -33,17 +33,9 @@ pub(crate) fn request(cx: &Context, spec: &Spec, root_device: &str) -> Query {
         tags(&mut query, nth, kind, cx, spec);
     }
     for (nth, disk) in (1..).zip(&spec.block_devices) {
-        let only = spec.block_devices.len() == 1;
-        volume(
-            &mut query,
-            nth,
-            disk,
-            if only || disk.device_name == ROOT {
-                root_device
-            } else {
-                &disk.device_name
-            },
-        );
+        let is_root = spec.block_devices.len() == 1 || disk.device_name == ROOT;
+        let device = if is_root { root_device } else { &disk.device_name };
+        volume(&mut query, nth, disk, device);
     }
     for (nth, interface) in spec.network_interfaces.iter().enumerate() {
         network(&mut query, nth, interface);
@@ -56,6 +48,7 @@ pub(crate) fn request(cx: &Context, spec: &Spec, root_device: &str) -> Query {
     query
 }
 
+/// The marks and the tags of the class, for one kind of resource.
 fn tags(query: &mut Query, nth: usize, kind: &str, cx: &Context, spec: &Spec) {
     let at = format!("TagSpecification.{nth}");
     query.put(format!("{at}.ResourceType"), kind);
@@ -67,6 +60,7 @@ fn tags(query: &mut Query, nth: usize, kind: &str, cx: &Context, spec: &Spec) {
     }
 }
 
+/// A disk, as the device of this name.
 fn volume(query: &mut Query, nth: usize, disk: &BlockDevice, device: &str) {
     let at = format!("BlockDeviceMapping.{nth}");
     query.put(format!("{at}.DeviceName"), device);
@@ -86,6 +80,7 @@ fn volume(query: &mut Query, nth: usize, disk: &BlockDevice, device: &str) {
     );
 }
 
+/// A network interface.
 fn network(query: &mut Query, nth: usize, interface: &NetworkInterface) {
     let at = format!("NetworkInterface.{}", nth + 1);
     for (nth, group) in (1..).zip(&interface.security_group_ids) {
@@ -107,6 +102,7 @@ fn network(query: &mut Query, nth: usize, interface: &NetworkInterface) {
     put("Ipv6PrefixCount", text(&interface.ipv6_prefix_count));
 }
 
+/// The key pair and the instance profile.
 fn rights(query: &mut Query, spec: &Spec) {
     query.put_some("KeyName", filled(&spec.key_name));
     match (&*spec.iam.name, &*spec.iam.arn) {
@@ -116,6 +112,7 @@ fn rights(query: &mut Query, spec: &Spec) {
     }
 }
 
+/// The options of the instance.
 fn options(query: &mut Query, spec: &Spec) {
     query.put_some("EbsOptimized", Some("true").filter(|_| spec.ebs_optimized));
     query.put_some("Monitoring.Enabled", Some("true").filter(|_| spec.monitoring));
@@ -137,6 +134,7 @@ fn options(query: &mut Query, spec: &Spec) {
     spec.placement.iter().for_each(|of| placement(query, of));
 }
 
+/// The capacity reservation.
 fn reservation(query: &mut Query, of: &CapacityReservation) {
     let mut put =
         |field: &str, value| query.put_some(&format!("CapacityReservationSpecification.{field}"), value);
@@ -154,6 +152,7 @@ fn reservation(query: &mut Query, of: &CapacityReservation) {
     );
 }
 
+/// The metadata service.
 fn metadata(query: &mut Query, of: &MetadataOptions) {
     let mut put =
         |field: &str, value: Option<String>| query.put_some(&format!("MetadataOptions.{field}"), value);
@@ -163,12 +162,14 @@ fn metadata(query: &mut Query, of: &MetadataOptions) {
     put("HttpProtocolIpv6", filled(&of.http_protocol_ipv6));
 }
 
+/// The processors.
 fn processors(query: &mut Query, of: &CpuOptions) {
     query.put_some("CpuOptions.CoreCount", of.core_count);
     query.put_some("CpuOptions.ThreadsPerCore", of.threads_per_core);
     query.put_some("CpuOptions.AmdSevSnp", filled(&of.amd_sev_snp));
 }
 
+/// The placement.
 fn placement(query: &mut Query, of: &Placement) {
     let mut put = |field: &str, value: Option<String>| query.put_some(&format!("Placement.{field}"), value);
     put("GroupId", filled(&of.group_id));
@@ -188,6 +189,7 @@ fn user_data(cx: &Context) -> Option<Text> {
     Some(data.base64())
 }
 
+/// A value as text.
 fn text(value: &Option<impl Display>) -> Option<String> {
     value.as_ref().map(ToString::to_string)
 }

@@ -7,6 +7,7 @@ use crate::look;
 use crate::manifest;
 use crate::marks;
 
+/// Lists the machines.
 pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
     manifest::check_region(cx, "")?;
     let tenant = look::tag(marks::TENANT);

@@ -5,19 +5,21 @@ use std::collections::BTreeSet;
 use polity_driver_sdk::Effect;
 use polity_driver_sdk::prelude::*;
 
-use crate::error;
 use crate::instance::{FIELDS, Instance, LIVE, OF_DESCRIBE};
 use crate::marks;
+use crate::pages::{Filter, List};
 use crate::provider_id::ProviderId;
 use crate::query::Query;
 
-const ACTION: &str = "DescribeInstances";
-/// The instances of a page. An instance takes 5 to 10 KB of XML, and the host takes 4 MiB of a response.
-const PAGE: &str = "200";
-/// The most pages. An operation has 32 steps; four are left for what comes beside the pages.
-const PAGES: usize = 28;
+/// The list of instances.
+const INSTANCES: List = List {
+    action: "DescribeInstances",
+    element: "reservationSet",
+    row: OF_DESCRIBE,
+    fields: &FIELDS,
+};
 
-/// What a look has seen: answers with all their instances readable.
+/// What a look has seen: answers in which every instance can be read.
 pub(crate) struct Seen {
     pages: Vec<Value>,
 }
@@ -37,7 +39,7 @@ impl Seen {
             return Ok(found.first().copied());
         }
         let ids: Vec<&str> = found.iter().map(|instance| instance.id()).take(8).collect();
-        let message = format!("{} instances are {what}: {}", found.len(), ids.join(", "));
+        let message = format!("{} instances fit {what}: {}", found.len(), ids.join(", "));
         Err(failure(Code::OutOfRange, message))
     }
 }
@@ -77,16 +79,17 @@ pub(crate) fn no_machine(what: &str) -> Failure {
     failure(Code::NotFound, format!("there is no machine {what}"))
 }
 
+/// The instance of a provider's id, whoever it is of.
 async fn by_id(cx: &Context, id: &str) -> Result<Seen, Failure> {
     // What is not spelled as an id of EC2 is none of its machines.
     let id = ProviderId::parse(id).ok_or_else(|| no_machine(id))?;
-    let query = Query::new(ACTION).field("InstanceId.1", id.instance);
+    let query = Query::new(INSTANCES.action).field("InstanceId.1", id.instance);
     let page = query.keep(OF_DESCRIBE, &FIELDS).read(cx).await?;
     match read(&page)?.iter().find(|other| other.id() != id.instance) {
         None => Ok(Seen { pages: vec![page] }),
         Some(other) => {
             let what = format!("asked for {}, it shows {}", id.instance, other.id());
-            Err(error::unreadable(ACTION, &what, Effect::Read))
+            Err(INSTANCES.unreadable(&what))
         }
     }
 }
@@ -115,49 +118,15 @@ pub(crate) fn tag(key: &str) -> String {
     format!("tag:{key}")
 }
 
-/// All instances that fit these filters, to the last page. A page may be empty and not be the last.
-pub(crate) async fn all(cx: &Context, filters: &[(&str, &[&str])]) -> Result<Seen, Failure> {
-    let mut pages: Vec<Value> = Vec::new();
-    let mut token = String::new();
-    while pages.len() < PAGES {
-        let page = page(cx, filters, &token).await?;
-        let next = tree::text(&page, "nextToken").to_owned();
-        let seen = |page: &Value| tree::text(page, "nextToken") == next;
-        if !next.is_empty() && pages.iter().any(seen) {
-            return Err(error::unreadable(
-                ACTION,
-                "its pages go round in a circle",
-                Effect::Read,
-            ));
-        }
-        pages.push(page);
-        if next.is_empty() {
-            return Ok(Seen { pages });
-        }
-        token = next;
-    }
-    let message = format!("EC2 {ACTION}: the list has more than {PAGES} pages of {PAGE} instances");
-    Err(failure(Code::ResourceExhausted, message))
+/// All instances that fit these filters.
+pub(crate) async fn all(cx: &Context, filters: &[Filter<'_>]) -> Result<Seen, Failure> {
+    let pages = INSTANCES.read(cx, filters).await?;
+    pages.iter().try_for_each(|page| read(page).map(drop))?;
+    Ok(Seen { pages })
 }
 
-async fn page(cx: &Context, filters: &[(&str, &[&str])], token: &str) -> Result<Value, Failure> {
-    let mut query = Query::new(ACTION).field("MaxResults", PAGE);
-    for (name, values) in filters {
-        query = query.filter(name, values);
-    }
-    if !token.is_empty() {
-        query.put("NextToken", token);
-    }
-    let query = query.keep(OF_DESCRIBE, &FIELDS).keep("", &["nextToken"]);
-    let page = query.read(cx).await?;
-    read(&page).map(drop)?;
-    Ok(page)
-}
-
+/// The instances of an answer.
 fn read(page: &Value) -> Result<Vec<Instance<'_>>, Failure> {
-    // An empty list is one; no list is a truncated answer.
-    if tree::first(page, "reservationSet").is_none() {
-        return Err(error::unreadable(ACTION, "there is no list", Effect::Read));
-    }
-    Instance::all(page, OF_DESCRIBE, ACTION, Effect::Read)
+    INSTANCES.check(page)?;
+    Instance::all(page, INSTANCES.row, INSTANCES.action, Effect::Read)
 }

@@ -38,6 +38,7 @@ pub struct Config {
     pub region: Option<String>,
 }
 
+/// The manifest.
 pub(crate) fn manifest() -> Manifest {
     let operations = [CREATE, STATUS, DELETE, INITIALIZE, LIST, VOLUMES];
     let machines = Implements::new("machine@1", &operations).lingers(CREATE, LINGERS);

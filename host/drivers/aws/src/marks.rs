@@ -1,4 +1,5 @@
-//! The tags with which a machine is marked: whose it is, and by which create it was made.
+//! The tags with which a machine is marked: whose it is, and by which create it was made. Its disks and network
+//! interfaces carry the same.
 
 use polity_driver_sdk::prelude::*;
 
@@ -27,4 +28,17 @@ pub(crate) fn of<'a>(cx: &'a Context, name: &'a str) -> [(&'static str, &'a str)
 /// Whether a class must not set this tag.
 pub(crate) fn is_reserved(tag: &str) -> bool {
     tag == NAME || RESERVED.iter().any(|prefix| tag.starts_with(prefix))
+}
+
+/// The value of a tag of a row; `None` if the row has no such tag. A tag without a value has an empty one.
+pub(crate) fn tag<'a>(row: &'a Value, key: &str) -> Option<&'a str> {
+    let tags = tree::all(row, "tagSet/item");
+    let found = tags.into_iter().find(|tag| tree::text(tag, "key") == key);
+    found.map(|tag| tree::text(tag, "value"))
+}
+
+/// The id of a row as one that may be changed, if its marks are those of the operation's owner and tenant.
+pub(crate) fn owned<'a>(cx: &Context, id: &'a str, row: &Value) -> Result<Owned<'a>, Failure> {
+    let is_of_tenant = tag(row, TENANT) == Some(cx.tenant());
+    cx.owned(id, tag(row, OWNER).filter(|_| is_of_tenant))
 }

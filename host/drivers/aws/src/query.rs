@@ -88,6 +88,7 @@ impl Query {
         self.send(cx, Request::create("POST", EC2), Effect::Create).await
     }
 
+    /// Sends the request. The value is the root of the answer.
     async fn send(self, cx: &Context, request: Request, effect: Effect) -> Result<Value, Failure> {
         let request = request.form(self.form).keep(self.keep);
         let response = cx.send(request).await?;

@@ -16,6 +16,7 @@ use crate::instance::Instance;
 use crate::look::{self, Seen};
 use crate::manifest::{self, STAMP};
 
+/// Finds the instance of an entry.
 pub(crate) async fn resolve(cx: &Context, entry: &Entry) -> Finding {
     match find(cx, entry).await {
         Ok(Some(answer)) => Finding::Found(answer.to_string()),
@@ -24,6 +25,7 @@ pub(crate) async fn resolve(cx: &Context, entry: &Entry) -> Finding {
     }
 }
 
+/// What the create would have answered; `None` if it made nothing.
 async fn find(cx: &Context, entry: &Entry) -> Result<Option<Value>, Failure> {
     manifest::check_region(cx, "")?;
     let Entry { key, stamp, .. } = entry;
@@ -37,6 +39,6 @@ async fn find(cx: &Context, entry: &Entry) -> Result<Option<Value>, Failure> {
     // An instance with our token and other marks was made by us, and somebody has changed the marks since.
     made.iter()
         .try_for_each(|instance| instance.owned(cx).map(drop))?;
-    let one = Seen::single(&made, &format!("made with the client token {key}"))?;
+    let one = Seen::single(&made, &format!("the client token {key}"))?;
     Ok(one.map(Instance::created))
 }

@@ -33,16 +33,21 @@ pub(crate) struct Spec {
     pub(crate) network_interfaces: Vec<NetworkInterface>,
     /// `true` leaves the source/destination check on.
     pub(crate) src_and_dst_checks_enabled: Option<bool>,
-    /// Tags of the instance and its volumes.
+    /// Tags of the instance, its volumes and its network interfaces.
     pub(crate) tags: BTreeMap<String, String>,
     /// Makes it a spot instance, at this price at most; an empty text sets no price.
     pub(crate) spot_price: Option<String>,
+    /// Whether the instance has bandwidth of its own for its volumes.
     pub(crate) ebs_optimized: bool,
     /// Whether metrics come each minute.
     pub(crate) monitoring: bool,
+    /// Capacity that was reserved before.
     pub(crate) capacity_reservation: Option<CapacityReservation>,
+    /// The metadata service of the instance.
     pub(crate) instance_metadata_options: Option<MetadataOptions>,
+    /// The processors.
     pub(crate) cpu_options: Option<CpuOptions>,
+    /// Where the instance stands.
     pub(crate) placement: Option<Placement>,
 }
 
@@ -52,6 +57,7 @@ pub(crate) struct Spec {
 pub(crate) struct BlockDevice {
     /// `/dev/sdf`; `/root` is the root device of the image. The only disk of a machine is always that.
     pub(crate) device_name: String,
+    /// The volume.
     pub(crate) ebs: Ebs,
 }
 

@@ -6,6 +6,7 @@ use crate::look;
 use crate::manifest;
 use crate::spec::Spec;
 
+/// Reads the machine.
 pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
     let spec = Spec::given(cx)?;
     manifest::check_region(cx, spec.as_ref().map_or("", |spec| &spec.region))?;

@@ -21,6 +21,7 @@ pub(crate) fn check(spec: &Spec) -> Result<(), Failure> {
     tags(spec)
 }
 
+/// Checks that a text is not empty.
 fn present(path: &str, value: &str) -> Result<(), Failure> {
     match value {
         "" => Err(invalid(path, "it must not be empty")),
@@ -28,6 +29,7 @@ fn present(path: &str, value: &str) -> Result<(), Failure> {
     }
 }
 
+/// Checks that the instance profile has one name.
 fn profile(iam: &Iam) -> Result<(), Failure> {
     match !iam.name.is_empty() && !iam.arn.is_empty() {
         true => Err(invalid(
@@ -38,6 +40,7 @@ fn profile(iam: &Iam) -> Result<(), Failure> {
     }
 }
 
+/// Checks that the disks are different, and that one of several is the root device.
 fn disks(disks: &[BlockDevice]) -> Result<(), Failure> {
     for (nth, disk) in disks.iter().enumerate() {
         let path = format!("blockDevices[{nth}]");
@@ -67,6 +70,7 @@ fn disks(disks: &[BlockDevice]) -> Result<(), Failure> {
     }
 }
 
+/// Checks that an interface has a subnet, and no empty security group.
 fn network(path: &str, interface: &NetworkInterface) -> Result<(), Failure> {
     present(&format!("{path}.subnetID"), &interface.subnet_id)?;
     for (nth, group) in interface.security_group_ids.iter().enumerate() {
@@ -75,6 +79,7 @@ fn network(path: &str, interface: &NetworkInterface) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Checks that no tag is one of ours or of AWS.
 fn tags(spec: &Spec) -> Result<(), Failure> {
     match spec.tags.keys().find(|tag| marks::is_reserved(tag)) {
         Some(tag) => Err(invalid(

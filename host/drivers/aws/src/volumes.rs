@@ -12,9 +12,11 @@ const DRIVER: &str = "ebs.csi.aws.com";
 struct Volume {
     /// A volume of the time before CSI.
     aws_elastic_block_store: Option<BlockStore>,
+    /// A volume of CSI.
     csi: Option<Csi>,
 }
 
+/// A volume of the in-tree plugin.
 #[derive(Deserialize)]
 struct BlockStore {
     /// `vol-…`, or `aws://ZONE/vol-…`.
@@ -22,6 +24,7 @@ struct BlockStore {
     volume_id: String,
 }
 
+/// A volume of a CSI driver.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Csi {
@@ -29,11 +32,13 @@ struct Csi {
     volume_handle: String,
 }
 
+/// The arguments.
 #[derive(Deserialize)]
 struct Arguments {
     volumes: Vec<Volume>,
 }
 
+/// Names the volumes.
 pub(crate) fn perform(cx: &Context) -> Result<Value, Failure> {
     let arguments: Arguments = cx.read()?;
     let ids: Vec<&str> = arguments.volumes.iter().filter_map(id).collect();

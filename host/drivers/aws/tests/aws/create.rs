@@ -30,7 +30,7 @@ fn a_machine_is_created_with_its_marks_in_one_request() {
         ("polity.dev/owner", "owner-1"),
         ("polity.dev/tenant", "tenant-1"),
     ];
-    for kind in ["instance", "volume"] {
+    for kind in ["instance", "volume", "network-interface"] {
         let tags = run.tags(kind);
         let tags: Vec<(&str, &str)> = tags.iter().map(|(key, value)| (&**key, &**value)).collect();
         assert_eq!(tags, marks, "{kind}");
@@ -151,7 +151,7 @@ fn an_image_that_is_not_there_or_has_no_root_device_ends_the_create_before_it_be
     arguments["providerSpec"]["ami"] = json!("ami-9");
     let mut owner = object(&server);
     let failure = owner.perform("machine.create", arguments.clone()).unwrap_err();
-    assert_eq!((failure.code, failure.doubtful), (Code::NotFound, false));
+    assert_eq!((failure.code, failure.doubtful), (Code::InvalidArgument, false));
     let mut say = |body: &str, code: Code| {
         let body = format!("<DescribeImagesResponse><imagesSet>{body}</imagesSet></DescribeImagesResponse>");
         server
@@ -169,9 +169,9 @@ fn an_image_that_is_not_there_or_has_no_root_device_ends_the_create_before_it_be
     say("<item><imageId>ami-9</imageId></item>", Code::InvalidArgument);
     say(
         "<item><imageId>ami-8</imageId><rootDeviceName>/dev/xvda</rootDeviceName></item>",
-        Code::NotFound,
+        Code::InvalidArgument,
     );
-    say("", Code::NotFound);
+    say("", Code::InvalidArgument);
     assert_eq!(owner.changes(), 0);
 }
 

@@ -31,6 +31,8 @@ fn every_code_of_aws_has_its_meaning() {
         ("OptInRequired", Code::PermissionDenied),
         ("InvalidInstanceID.Malformed", Code::InvalidArgument),
         ("InvalidInstanceID.NotFound", Code::NotFound),
+        ("InvalidSubnetID.NotFound", Code::InvalidArgument),
+        ("InvalidAMIID.NotFound", Code::InvalidArgument),
         ("InvalidParameterValue", Code::InvalidArgument),
         ("MissingParameter", Code::InvalidArgument),
         ("UnknownParameter", Code::InvalidArgument),

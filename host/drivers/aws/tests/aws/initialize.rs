@@ -4,7 +4,7 @@ use polity_driver_sdk::Code;
 use polity_driver_sdk::test::Reply;
 use serde_json::json;
 
-use crate::ec2::{error, object, server, small};
+use crate::ec2::{Interface, Server, error, object, server, small};
 
 #[test]
 fn the_check_is_switched_off_once() {
@@ -65,7 +65,18 @@ fn an_initialization_that_is_not_confirmed_is_doubtful() {
     let mut owner = object(&server);
     owner.create("web-1");
     let no = "<ModifyInstanceAttributeResponse><return>false</return></ModifyInstanceAttributeResponse>";
+    let empty = "<ModifyInstanceAttributeResponse/>";
+    server
+        .borrow_mut()
+        .instead
+        .insert("ModifyInstanceAttribute".into(), Reply::new(200, empty));
+    assert!(
+        owner
+            .perform("machine.initialize", json!({"name": "web-1"}))
+            .is_ok()
+    );
     for (reply, code, doubtful) in [
+        (Reply::new(200, "<html/>"), Code::Internal, true),
         (Reply::new(200, no), Code::Internal, true),
         (error(500, "InternalError", "oh"), Code::Unavailable, true),
         (
@@ -82,5 +93,70 @@ fn an_initialization_that_is_not_confirmed_is_doubtful() {
             .perform("machine.initialize", json!({"name": "web-1"}))
             .unwrap_err();
         assert_eq!((failure.code, failure.doubtful), (code, doubtful));
+    }
+}
+
+/// A machine with a primary interface and others; some of them somebody else attached.
+fn with_interfaces(server: &Server) {
+    let ours = server.borrow_mut().machine("owner-1", "web-1").tags.clone();
+    let theirs = server.borrow_mut().machine("owner-2", "web-2").tags.clone();
+    let of = |id, index, tags: &crate::ec2::Tags| Interface {
+        id,
+        index,
+        source_dest_check: true,
+        tags: tags.clone(),
+    };
+    server.borrow_mut().instances[0].interfaces = vec![
+        of("eni-primary", 0, &ours),
+        of("eni-second", 1, &ours),
+        of("eni-plugin", 2, &Default::default()),
+        of("eni-theirs", 3, &theirs),
+        of("eni-third", 10, &ours),
+    ];
+}
+
+#[test]
+fn of_several_interfaces_those_of_the_owner_are_changed_and_the_primary_one_last() {
+    let server = server();
+    with_interfaces(&server);
+    let mut owner = object(&server);
+    assert_eq!(
+        owner
+            .perform("machine.initialize", json!({"name": "web-1"}))
+            .unwrap(),
+        json!({})
+    );
+    let sent = owner.sent();
+    let changed: Vec<_> = sent
+        .iter()
+        .filter_map(|form| form.get("NetworkInterfaceId"))
+        .collect();
+    assert_eq!(changed, ["eni-third", "eni-second", "eni-primary"]);
+    // What is off already is not changed again.
+    let mut again = object(&server);
+    again
+        .perform("machine.initialize", json!({"name": "web-1"}))
+        .unwrap();
+    assert_eq!(again.changes(), 0);
+}
+
+#[test]
+fn interfaces_that_cannot_be_read_are_not_changed() {
+    let server = server();
+    with_interfaces(&server);
+    let mut owner = object(&server);
+    for body in [
+        "<DescribeNetworkInterfacesResponse/>",
+        "<DescribeNetworkInterfacesResponse><networkInterfaceSet><item/></networkInterfaceSet></DescribeNetworkInterfacesResponse>",
+        "<html/>",
+    ] {
+        server
+            .borrow_mut()
+            .instead
+            .insert("DescribeNetworkInterfaces".into(), Reply::new(200, body));
+        let failure = owner
+            .perform("machine.initialize", json!({"name": "web-1"}))
+            .unwrap_err();
+        assert_eq!((failure.code, owner.changes()), (Code::Internal, 0), "{body}");
     }
 }

@@ -108,3 +108,14 @@ fn a_list_without_end_is_a_failure_and_no_list() {
     let failure = object(&server).perform("machine.list", json!({})).unwrap_err();
     assert_eq!(failure.code, Code::ResourceExhausted, "{}", failure.message);
 }
+
+#[test]
+fn a_machine_that_stands_in_two_pages_is_listed_once() {
+    let server = server();
+    for nth in 0..9 {
+        server.borrow_mut().machine("owner-1", &format!("web-{nth}"));
+    }
+    (server.borrow_mut().page, server.borrow_mut().overlap) = (3, 1);
+    let listed = object(&server).perform("machine.list", json!({})).unwrap();
+    assert_eq!(names(&listed).len(), 9);
+}

@@ -8,6 +8,7 @@ mod hostile;
 mod initialize;
 mod list;
 mod manifest;
+mod moto;
 mod resolve;
 mod spec;
 mod status;

@@ -134,3 +134,17 @@ fn no_operation_takes_a_machine_of_another_region_for_gone() {
     }
     assert_eq!(owner.changes(), 1, "the create alone");
 }
+
+#[test]
+fn nothing_is_listed_or_resolved_in_another_region_than_the_configured_one() {
+    let server = server();
+    let mut owner = object(&server);
+    owner.play.config = json!({"region": "us-east-1"});
+    let failure = owner.perform("machine.list", json!({})).unwrap_err();
+    assert_eq!(failure.code, Code::InvalidArgument);
+    assert!(matches!(
+        owner.resolve("web-1"),
+        polity_driver_sdk::Finding::CannotTell(_)
+    ));
+    assert_eq!(owner.play.sent, []);
+}

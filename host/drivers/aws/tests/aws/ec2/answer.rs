@@ -2,7 +2,7 @@
 
 use polity_driver_sdk::test::Reply;
 
-use super::Instance;
+use super::{Instance, Interface, Tags};
 
 const SPACE: &str = "xmlns=\"http://ec2.amazonaws.com/doc/2016-11-15/\"";
 const ID: &str = "59dbff89-35bd-4eac-99ed-be587EXAMPLE";
@@ -86,6 +86,39 @@ fn success(action: &str, inside: &str) -> Reply {
         .header("content-type", "text/xml;charset=UTF-8")
 }
 
+/// The network interfaces of an instance.
+pub fn interfaces(of: &[Interface]) -> Reply {
+    let row = |of: &Interface| {
+        let Interface {
+            id,
+            index,
+            source_dest_check,
+            ..
+        } = of;
+        format!(
+            "<item><networkInterfaceId>{id}</networkInterfaceId><sourceDestCheck>{source_dest_check}</sourceDestCheck>\
+             <attachment><deviceIndex>{index}</deviceIndex></attachment>{}</item>",
+            tags(&of.tags)
+        )
+    };
+    let rows: String = of.iter().map(row).collect();
+    success(
+        "DescribeNetworkInterfaces",
+        &format!("<networkInterfaceSet>{rows}</networkInterfaceSet>"),
+    )
+}
+
+fn tags(of: &Tags) -> String {
+    let tag = |(key, value): (&String, &Option<String>)| {
+        let value = value
+            .as_ref()
+            .map(|value| format!("<value>{}</value>", text(value)))
+            .unwrap_or_default();
+        format!("<item><key>{}</key>{value}</item>", text(key))
+    };
+    format!("<tagSet>{}</tagSet>", of.iter().map(tag).collect::<String>())
+}
+
 fn set(of: &Instance) -> String {
     let Instance {
         id,
@@ -96,22 +129,21 @@ fn set(of: &Instance) -> String {
         source_dest_check,
         ..
     } = of;
-    let tag = |(key, value): (&String, &Option<String>)| {
-        let value = value
-            .as_ref()
-            .map(|value| format!("<value>{}</value>", text(value)))
-            .unwrap_or_default();
-        format!("<item><key>{}</key>{value}</item>", text(key))
+    let tags = tags(&of.tags);
+    let interface = |nth| {
+        format!(
+            "<item><networkInterfaceId>eni-{nth}</networkInterfaceId><sourceDestCheck>true</sourceDestCheck></item>"
+        )
     };
-    let tags: String = of.tags.iter().map(tag).collect();
+    let interfaces: String = (0..of.interfaces.len().max(1)).map(interface).collect();
     format!(
         "<instancesSet>\n  <item>\n    <instanceId>{id}</instanceId><imageId>ami-1</imageId>\
          <instanceState><code>16</code><name>{state}</name></instanceState><privateDnsName>{dns}</privateDnsName>\
          <dnsName/><reason/><keyName>k</keyName><clientToken>{}</clientToken>\
          <placement><availabilityZone>{zone}</availabilityZone><groupName/><tenancy>default</tenancy></placement>\
          <sourceDestCheck>{source_dest_check}</sourceDestCheck>\
-         <networkInterfaceSet><item><sourceDestCheck>true</sourceDestCheck></item></networkInterfaceSet>\
-         <tagSet>{tags}</tagSet>\n  </item>\n</instancesSet>",
+         <networkInterfaceSet>{interfaces}</networkInterfaceSet>\
+         {tags}\n  </item>\n</instancesSet>",
         text(token),
     )
 }

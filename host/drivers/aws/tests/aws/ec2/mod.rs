@@ -31,7 +31,21 @@ pub struct Instance {
     pub dns: String,
     pub source_dest_check: &'static str,
     /// A tag without a value has no element for it.
-    pub tags: BTreeMap<String, Option<String>>,
+    pub tags: Tags,
+    /// If there are several network interfaces: what stands at each.
+    pub interfaces: Vec<Interface>,
+}
+
+/// Tags, some without a value.
+pub type Tags = BTreeMap<String, Option<String>>;
+
+/// A network interface of an instance.
+#[derive(Clone, Debug)]
+pub struct Interface {
+    pub id: &'static str,
+    pub index: usize,
+    pub source_dest_check: bool,
+    pub tags: Tags,
 }
 
 /// The state of the server.
@@ -39,6 +53,8 @@ pub struct Ec2 {
     pub instances: Vec<Instance>,
     /// The instances of a page.
     pub page: usize,
+    /// How many instances of a page the next one shows again.
+    pub overlap: usize,
     /// Whether filters are applied. A server may ignore them.
     pub filters: bool,
     /// What an action answers in place of what it should.
@@ -56,6 +72,7 @@ pub fn server() -> Server {
     Rc::new(RefCell::new(Ec2 {
         instances: Vec::new(),
         page: 1_000,
+        overlap: 0,
         filters: true,
         instead: BTreeMap::new(),
         afterwards: BTreeMap::new(),
@@ -63,17 +80,23 @@ pub fn server() -> Server {
     }))
 }
 
+/// What answers requests.
+pub type Answers = Box<dyn FnMut(&HttpRequest) -> Reply>;
+
 /// An object whose operations are performed against the server.
 pub struct Object {
-    pub play: Play<Box<dyn FnMut(&HttpRequest) -> Reply>>,
+    pub play: Play<Answers>,
 }
 
 /// The object `owner-1` of `tenant-1`, logged in to the region of the server.
 pub fn object(server: &Server) -> Object {
     let server = Rc::clone(server);
-    let answer: Box<dyn FnMut(&HttpRequest) -> Reply> =
-        Box::new(move |request| server.borrow_mut().answer(request));
-    let mut play = Play::new(answer);
+    over(Box::new(move |request| server.borrow_mut().answer(request)))
+}
+
+/// The same in front of any server.
+pub fn over(server: Answers) -> Object {
+    let mut play = Play::new(server);
     play.session = json!({"region": "eu-central-1", "account": "111122223333"});
     let secrets = [
         ("userData", "join <<BOOTSTRAP_TOKEN>>!"),
@@ -148,6 +171,7 @@ impl Ec2 {
             dns: format!("ip-10-0-0-{nth}.eu-central-1.compute.internal"),
             source_dest_check: "true",
             tags: tags.collect(),
+            interfaces: Vec::new(),
         });
         self.instances.last_mut().expect("it was pushed")
     }
@@ -179,6 +203,8 @@ impl Ec2 {
             "DescribeInstances" => self.describe(&form),
             "TerminateInstances" => self.terminate(&form),
             "ModifyInstanceAttribute" => self.modify(&form),
+            "DescribeNetworkInterfaces" => self.interfaces(&form),
+            "ModifyNetworkInterfaceAttribute" => self.modify_interface(&form),
             "DescribeImages" => self.images(&form),
             other => error(400, "InvalidAction", &format!("The action {other} is not valid")),
         };
@@ -219,7 +245,7 @@ impl Ec2 {
             .get("NextToken")
             .map_or(0, |token| token.parse().expect("a token of this server"));
         let until = rows.len().min(from + self.page.min(most));
-        let next = (until < rows.len()).then(|| until.to_string());
+        let next = (until < rows.len()).then(|| (until - self.overlap).to_string());
         answer::describe(&rows[from..until], next.as_deref())
     }
 
@@ -243,8 +269,32 @@ impl Ec2 {
             .instances
             .iter_mut()
             .find(|instance| instance.id == form["InstanceId"]);
-        found.expect("it was seen before").source_dest_check = "false";
+        let instance = found.expect("it was seen before");
+        if instance.interfaces.len() > 1 {
+            return error(
+                400,
+                "InvalidInstanceID",
+                "There are multiple interfaces attached to the instance",
+            );
+        }
+        instance.source_dest_check = "false";
         answer::done("ModifyInstanceAttribute")
+    }
+
+    fn interfaces(&self, form: &Fields) -> Reply {
+        assert_eq!(form["Filter.1.Name"], "attachment.instance-id");
+        let is = |instance: &&Instance| instance.id == form["Filter.1.Value.1"];
+        let of = self.instances.iter().find(is).expect("it was seen before");
+        answer::interfaces(&of.interfaces)
+    }
+
+    fn modify_interface(&mut self, form: &Fields) -> Reply {
+        assert_eq!(form["SourceDestCheck.Value"], "false");
+        let instances = self.instances.iter_mut();
+        let mut all = instances.flat_map(|instance| &mut instance.interfaces);
+        let found = all.find(|interface| interface.id == form["NetworkInterfaceId"]);
+        found.expect("it was seen before").source_dest_check = false;
+        answer::done("ModifyNetworkInterfaceAttribute")
     }
 
     fn images(&self, form: &Fields) -> Reply {

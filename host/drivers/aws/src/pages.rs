@@ -1,0 +1,80 @@
+//! Lists that are read page by page, to their end.
+
+use polity_driver_sdk::Effect;
+use polity_driver_sdk::prelude::*;
+
+use crate::error;
+use crate::query::Query;
+
+/// The rows of a page. An instance takes 5 to 10 KB of XML, and the host takes 4 MiB of a response.
+const ROWS: &str = "200";
+/// The most pages. An operation has 32 steps; four are left for what comes beside the pages.
+const PAGES: usize = 28;
+
+/// A list of EC2.
+pub(crate) struct List {
+    /// The action that reads it.
+    pub(crate) action: &'static str,
+    /// The element of the list. An empty list has it, too.
+    pub(crate) element: &'static str,
+    /// Where a row is, and what is kept of it.
+    pub(crate) row: &'static str,
+    pub(crate) fields: &'static [&'static str],
+}
+
+/// A filter: its name and its values.
+pub(crate) type Filter<'a> = (&'a str, &'a [&'a str]);
+
+impl List {
+    /// Every page of the list. A page may be empty and not be the last.
+    pub(crate) async fn read(&self, cx: &Context, filters: &[Filter<'_>]) -> Result<Vec<Value>, Failure> {
+        let mut pages: Vec<Value> = Vec::new();
+        let mut token = String::new();
+        while pages.len() < PAGES {
+            let page = self.page(cx, filters, &token).await?;
+            let next = tree::text(&page, "nextToken").to_owned();
+            let leads_there = |page: &Value| tree::text(page, "nextToken") == next;
+            if !next.is_empty() && pages.iter().any(leads_there) {
+                return Err(self.unreadable("its pages go round in a circle"));
+            }
+            pages.push(page);
+            if next.is_empty() {
+                return Ok(pages);
+            }
+            token = next;
+        }
+        let message = format!(
+            "EC2 {}: the list has more than {PAGES} pages of {ROWS} rows",
+            self.action
+        );
+        Err(failure(Code::ResourceExhausted, message))
+    }
+
+    /// The page to which a token leads; the first one without a token.
+    async fn page(&self, cx: &Context, filters: &[Filter<'_>], token: &str) -> Result<Value, Failure> {
+        let mut query = Query::new(self.action).field("MaxResults", ROWS);
+        for (name, values) in filters {
+            query = query.filter(name, values);
+        }
+        if !token.is_empty() {
+            query.put("NextToken", token);
+        }
+        let query = query.keep(self.row, self.fields).keep("", &["nextToken"]);
+        let page = query.read(cx).await?;
+        self.check(&page)?;
+        Ok(page)
+    }
+
+    /// Checks that an answer has the list. Without it the answer is cut, and no empty list.
+    pub(crate) fn check(&self, page: &Value) -> Result<(), Failure> {
+        match tree::first(page, self.element) {
+            Some(_) => Ok(()),
+            None => Err(self.unreadable("there is no list")),
+        }
+    }
+
+    /// The failure of an answer that lacks what it must have.
+    pub(crate) fn unreadable(&self, what: &str) -> Failure {
+        error::unreadable(self.action, what, Effect::Read)
+    }
+}
