@@ -94,7 +94,10 @@ fn known(service: &str) -> Option<Vec<Named>> {
     let later = Duration::ZERO;
     Some(match service {
         "vm@1" => vm::operations(later),
-        "machine@1" => machine::operations(later),
+        "machine@1" => {
+            let own = machine::driver_operations();
+            machine::operations(later).into_iter().chain(own).collect()
+        }
         "router@1" => router::operations(later),
         "task@1" => task::operations(),
         _ => return None,
