@@ -2,6 +2,7 @@
 
 mod create;
 mod delete;
+mod doubt;
 mod ec2;
 mod errors;
 mod hostile;
