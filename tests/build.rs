@@ -1,10 +1,10 @@
-//! Compiles the shipped and the misbehaving policies to WebAssembly. They have a target folder of their own,
+//! Compiles the shipped and the misbehaving policies, and the drivers, to WebAssembly. They have a target folder of their own,
 //! because the cargo that runs this script has locked the shared one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const POLICIES: [&str; 17] = [
+const GUESTS: [&str; 18] = [
     "capv-machine",
     "capa-identity",
     "mcm-machine",
@@ -14,6 +14,7 @@ const POLICIES: [&str; 17] = [
     "rug-router",
     "mcm-retry",
     "backoff-retry",
+    "polity-driver-aws",
     "hostile",
     "hostile-identity",
     "hostile-manifest",
@@ -29,7 +30,14 @@ fn main() {
         .parent()
         .expect("tests lies in the workspace");
     let target = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo says where")).join("guests");
-    for source in ["policies", "tests/hostile", "wit", "Cargo.lock", "Cargo.toml"] {
+    for source in [
+        "policies",
+        "host/drivers",
+        "tests/hostile",
+        "wit",
+        "Cargo.lock",
+        "Cargo.toml",
+    ] {
         println!("cargo::rerun-if-changed={}", workspace.join(source).display());
     }
     let mut cargo = Command::new("cargo");
@@ -37,7 +45,7 @@ fn main() {
         .current_dir(workspace)
         .args(["build", "--profile", "wasm", "--target", "wasm32-unknown-unknown"]);
     cargo.arg("--target-dir").arg(&target);
-    for policy in POLICIES {
+    for policy in GUESTS {
         cargo.args(["--package", policy]);
     }
     // The variables of the outer cargo must not reach the inner one, nor another compiler with which the
@@ -57,7 +65,7 @@ fn main() {
     );
     let folder = target.join("wasm32-unknown-unknown/wasm");
     println!("cargo::rustc-env=GUESTS={}", folder.display());
-    for policy in POLICIES {
+    for policy in GUESTS {
         let file = policy.replace('-', "_");
         let path = folder.join(format!("{file}.wasm"));
         println!(

@@ -48,10 +48,14 @@ pub fn copy(name: &str) -> TempDir {
 
 /// A line of a manifest; where it names a crate, its component is put into the folder and named instead.
 fn with_file(line: &str, folder: &Path) -> String {
-    let Some((before, policy)) = line.split_once("crate: ../../policies/") else {
+    let policy = line.split_once("crate: ../../policies/");
+    let policy = policy.map(|(before, policy)| (before, policy.trim().to_owned()));
+    let driver = line.split_once("crate: ../../host/drivers/");
+    let driver = driver.map(|(before, driver)| (before, format!("polity-driver-{}", driver.trim())));
+    let Some((before, package)) = policy.or(driver) else {
         return line.to_owned();
     };
-    let file = format!("{}.wasm", policy.trim().replace('-', "_"));
+    let file = format!("{}.wasm", package.replace('-', "_"));
     std::fs::copy(guests::folder().join(&file), folder.join(&file)).unwrap_or_else(|e| panic!("{file}: {e}"));
     format!("{before}file: {file}")
 }

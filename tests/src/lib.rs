@@ -8,6 +8,7 @@ pub mod fuzz;
 pub mod guests;
 pub mod host_harness;
 pub mod kubernetes;
+pub mod moto;
 pub mod passes;
 pub mod served;
 pub mod simulation;

@@ -1,0 +1,145 @@
+//! EC2 and STS by moto, in a process of its own.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+use crate::skip::Skip;
+
+/// The version of moto. Its answers are those that the drivers were written against.
+const VERSION: &str = "5.2.5";
+/// The program that runs it.
+const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/aws.py");
+
+/// A server, ended when dropped.
+pub struct Moto {
+    child: Child,
+    address: String,
+}
+
+impl Moto {
+    /// Starts a server without anything in it. Where moto is not here yet, pip brings it, once.
+    ///
+    /// # Errors
+    /// [`Skip`] where Python is missing.
+    ///
+    /// # Panics
+    /// The server does not start; instead of the skip when `POLITY_NO_SKIP=1`.
+    pub fn start() -> Result<Self, Skip> {
+        static PYTHON: OnceLock<Option<PathBuf>> = OnceLock::new();
+        let Some(python) = PYTHON.get_or_init(python) else {
+            return Err(Skip::because(
+                "Python with venv and pip, which run moto, is not here",
+            ));
+        };
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
+        let address = free.expect("a port is free");
+        let child = Command::new(python)
+            .args([PROGRAM, &address.port().to_string()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("moto starts");
+        let mut moto = Moto {
+            child,
+            address: address.to_string(),
+        };
+        while TcpStream::connect(&moto.address).is_err() {
+            let ended = moto.child.try_wait().expect("it is a child");
+            assert!(ended.is_none(), "moto ended with {ended:?}");
+            std::thread::yield_now();
+        }
+        Ok(moto)
+    }
+
+    /// `127.0.0.1:PORT`
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The response to a request of EC2's API: the fields of its form.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn ec2(&self, form: &str) -> String {
+        let body = format!("Version=2016-11-15&{form}");
+        let scope = "Credential=nobody/20260101/eu-west-1/ec2/aws4_request";
+        let request = format!(
+            "POST / HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/x-www-form-urlencoded\r\n\
+             authorization: AWS4-HMAC-SHA256 {scope}, SignedHeaders=host, Signature=none\r\ncontent-length: {}\r\n\r\n{body}",
+            self.address,
+            body.len()
+        );
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        stream.write_all(request.as_bytes()).expect("asked");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("answered");
+        answer
+    }
+
+    /// The instances in this state, by their ids.
+    pub fn instances(&self, state: &str) -> Vec<String> {
+        let filter =
+            format!("Action=DescribeInstances&Filter.1.Name=instance-state-name&Filter.1.Value.1={state}");
+        let answer = self.ec2(&filter);
+        let ids = answer.split("<instanceId>").skip(1);
+        ids.filter_map(|rest| Some(rest.split_once('<')?.0.to_owned()))
+            .collect()
+    }
+}
+
+impl Drop for Moto {
+    fn drop(&mut self) {
+        // Where it has ended by itself, there is nothing left to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The Python that has moto: in the folder of assets, made on first use.
+fn python() -> Option<PathBuf> {
+    let folder = folder()?.join(format!("moto-{VERSION}"));
+    let python = folder.join("bin/python");
+    let has_moto = |python: &Path| {
+        Command::new(python)
+            .args(["-c", "import moto"])
+            .status()
+            .is_ok_and(|s| s.success())
+    };
+    if python.exists() && has_moto(&python) {
+        return Some(python);
+    }
+    let made = Command::new("python3")
+        .args(["-m", "venv", "--clear"])
+        .arg(&folder)
+        .status();
+    if !made.is_ok_and(|status| status.success()) {
+        return None;
+    }
+    let package = format!("moto[ec2,server]=={VERSION}");
+    let pip = Command::new(&python)
+        .args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            &package,
+        ])
+        .status();
+    let installed = pip.is_ok_and(|status| status.success());
+    assert!(
+        installed,
+        "pip cannot install {package}: see what it printed above"
+    );
+    Some(python)
+}
+
+/// Where `tests/assets/fetch` keeps what it brought.
+fn folder() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).map(PathBuf::from);
+    let cache = || set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
+    set("POLITY_ASSETS").or_else(|| Some(cache()?.join("polity/assets")))
+}

@@ -1,0 +1,204 @@
+//! The policies of machines on EC2: the driver as a component, the host as a process, the cloud by moto.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use polity_cluster::Cluster;
+use polity_core::call::Write;
+use polity_core::contract::{Act, Kind, ListQuery, ObjectDelete, ObjectRef, Precondition, Question};
+use polity_core::object::Object;
+use polity_tests::examples;
+use polity_tests::moto::Moto;
+use serde_json::{Value, json};
+
+const MCM: &str = "mcm.polity.dev/v1alpha1";
+/// How often a test looks.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The values that stand in Secrets of the example.
+const SECRETS: [&str; 2] = ["wJalrXUtnFEMI", "#cloud-config"];
+
+/// A host of the example in front of a cloud.
+struct Stage {
+    example: tempfile::TempDir,
+    data: tempfile::TempDir,
+    host: Child,
+    cluster: Cluster,
+}
+
+impl Stage {
+    async fn begin(moto: &Moto) -> Self {
+        let example = examples::copy("aws-machines");
+        let file = example.path().join("connection.yaml");
+        let text = std::fs::read_to_string(&file).expect("the connection");
+        std::fs::write(&file, text.replace("127.0.0.1:5555", moto.address())).expect("written");
+        let data = tempfile::tempdir().expect("a folder");
+        let (host, cluster) = start(example.path(), data.path()).await;
+        Stage {
+            example,
+            data,
+            host,
+            cluster,
+        }
+    }
+
+    /// Kills the host, as a machine without power does, and starts it again.
+    async fn kill(&mut self) {
+        self.host.kill().expect("killed");
+        self.host.wait().expect("ended");
+        (self.host, self.cluster) = start(self.example.path(), self.data.path()).await;
+    }
+
+    async fn machines(&self) -> Vec<Value> {
+        let query = ListQuery {
+            latest: true,
+            limit: 100,
+            namespace: Some("team-a".to_owned()),
+            ..ListQuery::all(kind(MCM, "Machine"))
+        };
+        match self.cluster.read(&Question::Objects(query)).await {
+            Ok(Value::Array(machines)) => machines,
+            _ => Vec::new(),
+        }
+    }
+
+    /// Waits until all machines are as wanted. Who waits is ended from outside where that never comes.
+    async fn until(&self, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+        loop {
+            let machines = self.machines().await;
+            if is_so(&machines) {
+                return machines;
+            }
+            // The host and the cloud need the processor more.
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// The node that a machine's kubelet would register.
+    async fn register(&self, machine: &Value) {
+        let id = machine["status"]["providerID"].as_str().expect("an id");
+        let name = format!("node-{}", id.rsplit('/').next().expect("an instance"));
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"providerID": id}});
+        self.cluster.apply(&node).await.expect("a node");
+        let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        let write = Write::Patch {
+            object: Object::new(node).reference(),
+            subresource: Some("status".into()),
+            precondition: None,
+            patch: ready,
+        };
+        self.cluster.write(&write).await.expect("it is ready");
+    }
+
+    async fn delete(&self, machine: &Value) {
+        let machine = Object::new(machine.clone());
+        let delete = ObjectDelete {
+            object: ObjectRef {
+                kind: kind(MCM, "Machine"),
+                ..machine.reference()
+            },
+            precondition: Precondition {
+                uid: machine.uid().to_owned(),
+                resource_version: None,
+            },
+            grace_period_seconds: None,
+            propagation_policy: None,
+        };
+        self.cluster
+            .write(&Write::Act(Act::Delete(delete)))
+            .await
+            .expect("it is there");
+    }
+
+    /// All that was recorded.
+    fn recorded(&self) -> String {
+        let folder = self.data.path().join("kept/recordings/passes");
+        let files = std::fs::read_dir(folder).expect("a recording");
+        let text = |file: std::io::Result<std::fs::DirEntry>| {
+            std::fs::read_to_string(file.expect("a file").path()).expect("text")
+        };
+        files.map(text).collect()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // Where it has ended by itself, there is nothing left to do.
+        let _ = self.host.kill();
+        let _ = self.host.wait();
+    }
+}
+
+fn kind(api_version: &str, kind: &str) -> Kind {
+    Kind {
+        api_version: api_version.into(),
+        kind: kind.into(),
+    }
+}
+
+async fn start(example: &Path, data: &Path) -> (Child, Cluster) {
+    let kubeconfig = data.join("kubeconfig");
+    let _ = std::fs::remove_file(&kubeconfig);
+    let mut host = Command::new(env!("CARGO_BIN_EXE_polity-under-test"))
+        .args(["run", "--listen", "0", "--write-kubeconfig"])
+        .arg(&kubeconfig)
+        .arg("--data")
+        .arg(data.join("kept"))
+        .arg(example)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it runs");
+    while !kubeconfig.exists() {
+        let ended = host.try_wait().expect("a child");
+        assert!(ended.is_none(), "the host ended: {ended:?}");
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    let cluster = Cluster::connect(Some(&kubeconfig), None, ("kube-system", "nobody")).await;
+    (host, cluster.expect("it connects"))
+}
+
+fn all_have(machines: &[Value], count: usize, is_so: impl Fn(&Value) -> bool) -> bool {
+    machines.len() == count && machines.iter().all(is_so)
+}
+
+#[tokio::test]
+async fn machines_come_and_go_on_ec2_however_often_the_host_is_killed() {
+    let moto = match Moto::start() {
+        Ok(moto) => moto,
+        Err(skip) => return skip.print(),
+    };
+    let mut stage = Stage::begin(&moto).await;
+    // A create is on its way, and may have been sent.
+    let in_doubt = |machines: &[Value]| {
+        let mut machines = machines.iter();
+        machines.any(|machine| machine["status"]["pending"][0].is_object())
+    };
+    stage.until(in_doubt).await;
+    stage.kill().await;
+    let machines = stage
+        .until(|all| all_have(all, 2, |machine| machine["status"]["providerID"].is_string()))
+        .await;
+    assert_eq!(moto.instances("running").len(), 2, "one for each machine");
+    for machine in &machines {
+        stage.register(machine).await;
+    }
+    let running = |all: &[Value]| {
+        all_have(all, 2, |machine| {
+            machine["status"]["currentStatus"]["phase"] == "Running"
+        })
+    };
+    stage.until(running).await;
+    for machine in &machines {
+        stage.delete(machine).await;
+    }
+    stage.kill().await;
+    stage.until(<[Value]>::is_empty).await;
+    assert_eq!(moto.instances("running"), Vec::<String>::new());
+    assert_eq!(moto.instances("terminated").len(), 2);
+    let recorded = stage.recorded();
+    assert!(recorded.contains("machine.create"));
+    for secret in SECRETS {
+        assert!(!recorded.contains(secret), "{secret}");
+    }
+}
