@@ -33,7 +33,7 @@ pub(crate) async fn clone(cx: &Context) -> Result<Value, Failure> {
     let (arguments, config) = (cx.read::<Arguments>()?, Config::of(cx)?);
     let paths = Paths::of(&arguments, &config)?;
     let services = Services::of(cx).await?;
-    let found = find(cx, &services, &paths).await?;
+    let found = find(cx, &services, &paths, &arguments.template).await?;
 
     let template = template::read(cx, &services, &arguments.template, &found.template);
     let backings = join_all(
@@ -131,7 +131,12 @@ struct Found {
     networks: Vec<Moid>,
 }
 
-async fn find(cx: &Context, services: &Services, paths: &Paths<'_>) -> Result<Found, Failure> {
+async fn find(
+    cx: &Context,
+    services: &Services,
+    paths: &Paths<'_>,
+    template_name: &str,
+) -> Result<Found, Failure> {
     let expect = |path, kinds| expect(cx, services, path, kinds, Code::InvalidArgument);
     let template = expect(&paths.template, &[VM]);
     let folder = expect(&paths.folder, &[FOLDER]);
@@ -146,9 +151,13 @@ async fn find(cx: &Context, services: &Services, paths: &Paths<'_>) -> Result<Fo
     let (singles, (datastores, networks)) =
         join(join_all([template, folder, pool]), join(datastores, networks)).await;
     let mut singles = singles.into_iter();
-    let mut next = || singles.next().unwrap_or_else(|| Err(template::no_template("")));
+    let mut next = || {
+        singles
+            .next()
+            .unwrap_or_else(|| Err(template::no_template(template_name)))
+    };
     Ok(Found {
-        template: next().map_err(|failure| as_no_template(failure, &paths.template))?,
+        template: next().map_err(|failure| as_no_template(failure, template_name))?,
         folder: next()?,
         pool: next()?,
         datastore: datastores.into_iter().next().transpose()?,
@@ -156,9 +165,9 @@ async fn find(cx: &Context, services: &Services, paths: &Paths<'_>) -> Result<Fo
     })
 }
 
-fn as_no_template(failure: Failure, path: &str) -> Failure {
+fn as_no_template(failure: Failure, name: &str) -> Failure {
     match failure.code {
-        Code::InvalidArgument => template::no_template(path),
+        Code::InvalidArgument => template::no_template(name),
         _ => failure,
     }
 }

@@ -3,7 +3,7 @@
 use polity_driver_sdk::prelude::*;
 use polity_driver_sdk::xml::Element;
 
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::inventory::{Branch, Datacenter, escaped};
 use crate::moid::Moid;
 use crate::properties::{self, Property};
@@ -22,8 +22,10 @@ const UUID: Property = Property::text("uuid");
 
 /// The path of a network. Its name is one segment of it, whatever characters it has.
 pub(crate) fn path(datacenter: &Datacenter<'_>, config: &Config, name: &str) -> Result<String, Failure> {
-    let folder = config.network_folder.as_deref().unwrap_or("");
-    datacenter.path(Branch::Network, &format!("{folder}/{}", escaped(name)))
+    // The whole path of the folder first: a name that stands alone must not begin with a slash.
+    let folder = config::or_default("", &config.network_folder).unwrap_or("");
+    let folder = datacenter.path(Branch::Network, folder)?;
+    Ok(format!("{folder}/{}", escaped(name)))
 }
 
 /// What stands behind an interface on a network.

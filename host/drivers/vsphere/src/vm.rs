@@ -85,11 +85,16 @@ pub(crate) async fn own_through(
         kind: VM,
         properties: &properties,
     };
-    let objects = properties::read_through(cx, services, &of, through, &[set, listed]).await;
-    let objects = objects.map_err(|failure| as_no_vm(failure, id))?;
+    let objects = properties::read_through(cx, services, &of, through, &[set, listed]).await?;
     let (mut vms, listed): (Vec<Object>, Vec<Object>) =
         objects.into_iter().partition(|object| object.of == of);
-    let vm = Vm::new(vms.pop().ok_or_else(|| no_vm(id))?)?;
+    let Some(object) = vms.pop() else {
+        // What has gone is left out of a list. Asked for alone, it is said to be gone.
+        look(cx, services, id, &[]).await?;
+        let message = format!("VM {id} cannot be read now");
+        return Err(failure(Code::Unavailable, message));
+    };
+    let vm = Vm::new(object)?;
     vm.owned(cx)?;
     Ok((vm, listed))
 }
