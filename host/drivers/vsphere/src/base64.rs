@@ -29,7 +29,7 @@ pub(crate) fn decode(encoded: &str) -> Option<String> {
         .filter(|byte| !byte.is_ascii_whitespace())
         .collect();
     let padding = encoded.iter().rev().take_while(|byte| **byte == b'=').count();
-    if encoded.len() % 4 != 0 || padding > 2 {
+    if !encoded.len().is_multiple_of(4) || padding > 2 {
         return None;
     }
     let mut out = Vec::with_capacity(encoded.len() / 4 * 3);

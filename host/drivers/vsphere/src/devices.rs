@@ -68,9 +68,12 @@ impl<'a> Device<'a> {
     }
 }
 
-/// The devices of a VM, of which [`DEVICES`] was read.
+/// The devices of a VM, of which [`DEVICES`] was read. Every VM has some.
 pub(crate) fn read(object: &Object) -> Result<Vec<Device<'_>>, Failure> {
-    let devices = object.value(&DEVICES)?.unwrap_or(&Value::Null);
+    let devices = object.value(&DEVICES)?.ok_or_else(|| {
+        let message = format!("the devices of VM {} cannot be read now", object.of.id);
+        failure(Code::Unavailable, message)
+    })?;
     Ok(tree::all(devices, "VirtualDevice")
         .into_iter()
         .map(Device)

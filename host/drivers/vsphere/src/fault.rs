@@ -120,10 +120,14 @@ pub(crate) fn name(fault: &Value) -> &str {
     plain(fault.get("@type").and_then(Value::as_str).unwrap_or(""))
 }
 
-/// The failure of a request that was answered with the fault of SOAP.
-pub(crate) fn of_soap(fault: &Value, does: Does) -> Failure {
-    let kind = soap_name(fault);
+/// The failure of a request to an object that was answered with the fault of SOAP.
+pub(crate) fn of_soap(fault: &Value, to: &str, does: Does) -> Failure {
+    let (kind, detail) = soap_detail(fault);
     let words = bounded(tree::text(fault, "faultstring"));
+    if does == Does::Read && code(kind) == Code::NotFound && tree::text(detail, "obj") == to {
+        // A service is not there. That tells nothing of what it was asked for.
+        return failure(Code::Internal, format!("the server has no service {to}: {words}"));
+    }
     Failure {
         doubtful: does == Does::Change && BROKEN_OFF.contains(&kind),
         ..named(kind, &words)
@@ -145,19 +149,21 @@ fn named(kind: &str, words: &str) -> Failure {
     failure(code(kind), message)
 }
 
-/// The name of a SOAP fault: the type of the element in its detail, or that element's name without `Fault`.
-fn soap_name(fault: &Value) -> &str {
+/// The name of a SOAP fault, and the element of its detail: the name is the type of that element, or its own name
+/// without `Fault`.
+fn soap_detail(fault: &Value) -> (&str, &Value) {
     let detail = tree::first(fault, "detail").and_then(Value::as_object);
     let mut elements = detail
         .into_iter()
         .flatten()
         .filter(|(_, element)| element.is_array());
     let Some((element, faults)) = elements.next() else {
-        return "";
+        return ("", &Value::Null);
     };
-    match faults.get(0).map_or("", name) {
-        "" => element.strip_suffix("Fault").unwrap_or(element),
-        name => name,
+    let detail = faults.get(0).unwrap_or(&Value::Null);
+    match name(detail) {
+        "" => (element.strip_suffix("Fault").unwrap_or(element), detail),
+        name => (name, detail),
     }
 }
 
@@ -190,23 +196,23 @@ mod tests {
             (json!({}), ""),
             (json!({"$text": "x", "@type": "y"}), ""),
         ] {
-            assert_eq!(soap_name(&soap(detail.clone())), name, "{detail}");
+            assert_eq!(soap_detail(&soap(detail.clone())).0, name, "{detail}");
         }
-        assert_eq!(soap_name(&json!({})), "");
+        assert_eq!(soap_detail(&json!({})).0, "");
     }
 
     #[test]
     fn only_a_fault_that_breaks_off_a_change_is_doubtful() {
         let refused = soap(json!({"F": [{"@type": "NoDiskSpace"}]}));
-        let seen = of_soap(&refused, Does::Change);
+        let seen = of_soap(&refused, "vm-1", Does::Change);
         assert_eq!(
             (seen.code, seen.doubtful, &*seen.message),
             (Code::ResourceExhausted, false, "NoDiskSpace: it broke")
         );
         for detail in [json!({"SystemErrorFault": [{}]}), json!({})] {
             let fault = soap(detail);
-            assert!(of_soap(&fault, Does::Change).doubtful);
-            assert!(!of_soap(&fault, Does::Read).doubtful);
+            assert!(of_soap(&fault, "vm-1", Does::Change).doubtful);
+            assert!(!of_soap(&fault, "vm-1", Does::Read).doubtful);
         }
     }
 

@@ -30,6 +30,7 @@ mod nics;
 mod power;
 mod properties;
 mod reads;
+mod recent;
 mod resolve;
 mod services;
 mod soap;

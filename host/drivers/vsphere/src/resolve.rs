@@ -12,10 +12,10 @@ use crate::inventory::{self, Datacenter, by_instance_uuid, escaped};
 use crate::marks::{EXTRA_CONFIG, KEY, Options};
 use crate::moid::{Moid, VM};
 use crate::properties::{self, Property};
+use crate::recent::{self, Recent};
 use crate::services::Services;
-use crate::tasks::{self, Recent};
 use crate::time::unix_ms;
-use crate::vm;
+use crate::{tasks, vm};
 
 /// By how much the clocks of the vCenter and of the host may differ, in milliseconds.
 const CLOCK_SKEW: u64 = 5 * 60 * 1_000;
@@ -61,7 +61,7 @@ async fn look(cx: &Context, entry: &Entry) -> Result<Option<String>, Failure> {
     let folder = folder_of(entry, &config)?;
     let services = Services::of(cx).await?;
     let vms = candidates(cx, &services, entry, &folder);
-    let (vms, recent) = join(vms, tasks::recent(cx, &services)).await;
+    let (vms, recent) = join(vms, recent::recent(cx, &services)).await;
     let recent = recent?;
     let its: Vec<&Recent> = recent
         .iter()

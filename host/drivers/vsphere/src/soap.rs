@@ -84,14 +84,14 @@ impl<'a> Call<'a> {
         let response = format!("Envelope.Body.{}Response", self.method);
         let kept = self.keep.iter().map(|path| format!("{response}.{path}"));
         let kept: Vec<String> = kept.chain(["Envelope.Body.Fault".to_owned()]).collect();
-        let method = self.method;
+        let (method, this) = (self.method, self.this);
         let request = request
             .path([PATH])
             .header("soapaction", format!("urn:vim25/{}", self.version))
             .keep(kept)
             .xml("text/xml; charset=utf-8", &self.envelope(operation_id));
         let seen = cx.send(request).await?;
-        answer(&seen, method, does)
+        answer(&seen, method, this, does)
     }
 
     fn envelope(self, operation_id: Option<&str>) -> Element {
@@ -111,9 +111,9 @@ impl<'a> Call<'a> {
 }
 
 /// The element of the response. A fault counts with any status, the response of a method only with success.
-fn answer(seen: &Response, method: &str, does: Does) -> Result<Value, Failure> {
+fn answer(seen: &Response, method: &str, this: &Moid, does: Does) -> Result<Value, Failure> {
     if let Some(fault) = tree::first(&seen.body, "Envelope/Body/Fault") {
-        return Err(fault::of_soap(fault, does));
+        return Err(fault::of_soap(fault, &this.id, does));
     }
     let response = tree::first(&seen.body, &format!("Envelope/Body/{method}Response"));
     match response.filter(|_| seen.is_success()) {

@@ -157,3 +157,49 @@ fn a_server_that_never_ends_a_result_is_given_up() {
     }
     assert_eq!(bench.code("vm.get", json!({"id": OWN_VM})), Code::Unavailable);
 }
+
+#[test]
+fn a_service_that_is_not_there_makes_nothing_absent() {
+    let gone = |id: &str| {
+        Reply::new(
+            500,
+            xml::fault("ManagedObjectNotFound", &format!("<obj>{id}</obj>")),
+        )
+    };
+    for (method, service, operation, arguments) in [
+        ("RetrievePropertiesEx", "pc-1", "vm.get", own()),
+        (
+            "RetrievePropertiesEx",
+            "pc-1",
+            "task.get",
+            json!({"id": "task-7"}),
+        ),
+        (
+            "FindAllByUuid",
+            "si-1",
+            "vm.find",
+            json!({"instanceUuid": "owner-1"}),
+        ),
+        ("FindByInventoryPath", "si-1", "vm.clone", clone_arguments()),
+    ] {
+        let mut bench = instead(method, gone(service));
+        assert_eq!(bench.code(operation, arguments), Code::Internal, "{operation}");
+    }
+    let mut bench = instead("RetrievePropertiesEx", gone(OWN_VM));
+    assert_eq!(bench.code("vm.get", own()), Code::NotFound);
+    let mut bench = instead("PowerOnVM_Task", gone(OWN_VM));
+    assert_eq!(bench.code("vm.power-on", own()), Code::NotFound);
+}
+
+#[test]
+fn a_vm_whose_devices_are_not_there_now_is_not_without_devices() {
+    let unset = || [("config.hardware.device".to_owned(), String::new())].into();
+    let mut bench = Bench::new();
+    bench.vcenter().vm(OWN_VM).withheld = unset();
+    assert_eq!(bench.code("vm.nics", own()), Code::Unavailable);
+    let mut arguments = clone_arguments();
+    arguments["networks"] = json!(["prod"]);
+    bench.vcenter().vm("vm-20").withheld = unset();
+    assert_eq!(bench.code("vm.clone", arguments), Code::Unavailable);
+    assert_eq!(bench.changes(), 0);
+}

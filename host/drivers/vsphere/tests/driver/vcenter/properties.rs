@@ -68,13 +68,12 @@ impl VCenter {
             token = xml::text("token", &name);
             self.rest.insert(name, rest);
         }
-        match objects.is_empty() {
-            true => found(call, ""),
-            false => found(
-                call,
-                &format!("<returnval>{token}{}</returnval>", objects.concat()),
-            ),
-        }
+        let inside = match objects.is_empty() {
+            true => String::new(),
+            false => format!("<returnval>{token}{}</returnval>", objects.concat()),
+        };
+        self.said = xml::response(&call.method, &inside);
+        found(call, &inside)
     }
 
     fn exists(&self, (kind, id): &(String, String)) -> bool {
@@ -163,7 +162,10 @@ impl VCenter {
 
 fn of_vm(vm: &Vm, path: &str) -> Property {
     if let Some(fault) = vm.withheld.get(path) {
-        return Property::Missing(fault.clone());
+        return match fault.as_str() {
+            "" => Property::Unset,
+            fault => Property::Missing(fault.to_owned()),
+        };
     }
     if path.starts_with("config.") && !vm.is_configured {
         return Property::Unset;

@@ -28,7 +28,7 @@ pub(crate) struct Vm {
     pub(crate) guest: Vec<String>,
     pub(crate) networks: Vec<String>,
     pub(crate) created: Option<String>,
-    /// The fault beside a property, by its path.
+    /// The fault beside a property, by its path. An empty one lets the property be unset.
     pub(crate) withheld: Texts,
 }
 
@@ -72,6 +72,8 @@ pub(crate) struct VCenter {
     pub(crate) page: usize,
     /// The rest of a result, by its token.
     pub(crate) rest: BTreeMap<String, Vec<String>>,
+    /// The last response of the property collector.
+    pub(crate) said: String,
 }
 
 impl VCenter {
@@ -117,6 +119,7 @@ impl VCenter {
             requests: 0,
             page: usize::MAX,
             rest: BTreeMap::new(),
+            said: String::new(),
         }
     }
 
