@@ -3,7 +3,7 @@
 use polity_driver_sdk::prelude::*;
 
 use crate::bench::{Bench, by_id, clone_arguments};
-use crate::vcenter::{Ended, clone_task};
+use crate::vcenter::{Ended, OWN_VM, clone_task, options};
 
 /// Every operation that succeeds on a fresh bench, with its arguments.
 fn operations() -> Vec<(&'static str, Value)> {
@@ -71,4 +71,21 @@ fn resolving_in_a_session_that_has_ended_cannot_tell() {
             }
         }
     }
+}
+
+#[test]
+fn a_response_in_which_a_session_ends_does_not_count_in_part() {
+    let mut bench = Bench::new();
+    {
+        let mut vcenter = bench.vcenter();
+        let vm = vcenter.vm(OWN_VM);
+        vm.options = options(&[("polity.owner", "owner-2")]);
+        vm.withheld = [("name".to_owned(), "NotAuthenticated".to_owned())].into();
+    }
+    let find = json!({"instanceUuid": "owner-1"});
+    assert_eq!(
+        bench.code("vm.find", find),
+        Code::Unauthenticated,
+        "and not absent"
+    );
 }
