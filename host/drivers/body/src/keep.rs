@@ -12,8 +12,9 @@ const SECRET: [&str; 7] = [
     "password",
     "secretaccesskey",
 ];
-/// Names under which vSphere keeps secrets, in elements with a `key` and a `value`.
-const SECRET_KEYS: [&str; 3] = ["guestinfo.userdata", "guestinfo.vendordata", "guestinfo.metadata"];
+/// Names under which vSphere keeps secrets, in elements with a `key` and a `value`. What cloud-init reads as metadata
+/// is none: a controller reads it back.
+const SECRET_KEYS: [&str; 2] = ["guestinfo.userdata", "guestinfo.vendordata"];
 
 /// The paths of which nothing but what follows is left. `None` keeps everything that stands there.
 type Paths<'a> = Vec<Option<&'a str>>;
@@ -126,6 +127,24 @@ mod tests {
         ]});
         let kept = keep(extra, &["*"]).to_string();
         assert!(kept.contains("\"u\"") && !kept.contains("\"s\""), "{kept}");
+    }
+
+    #[test]
+    fn the_metadata_of_a_guest_is_no_secret_and_its_user_data_is() {
+        for (key, is_kept) in [
+            ("guestinfo.metadata", true),
+            ("guestinfo.metadata.encoding", true),
+            ("guestinfo.userdata", false),
+            ("GuestInfo.UserData", false),
+            ("guestinfo.userdata.encoding", false),
+            ("guestinfo.vendordata", false),
+        ] {
+            let extra = json!({"e": [{"key": [{"$text": key}], "value": [{"$text": "v"}]}]});
+            for paths in [vec!["*"], vec!["e.key", "e.value"]] {
+                let kept = keep(extra.clone(), &paths);
+                assert_eq!(kept["e"][0].get("value").is_some(), is_kept, "{key} {paths:?}");
+            }
+        }
     }
 
     #[test]

@@ -66,8 +66,13 @@ fn begin(start: &BytesStart<'_>) -> Option<Element> {
         let name = attribute.key.local_name().into_inner();
         let value = attribute.normalized_value(XmlVersion::Implicit1_0).ok()?;
         // Declarations of namespaces say nothing.
-        if attribute.key.as_namespace_binding().is_none() {
-            fields.insert(format!("@{name}"), value.into());
+        if attribute.key.as_namespace_binding().is_some() {
+            continue;
+        }
+        // An element of SOAP may have `type` and `xsi:type`, in any order. Its own attribute counts.
+        let (field, is_own) = (format!("@{name}"), attribute.key.prefix().is_none());
+        if is_own || !fields.contains_key(&field) {
+            fields.insert(field, value.into());
         }
     }
     Some(Element {
@@ -107,6 +112,19 @@ mod tests {
             tree(text.as_bytes()),
             Some(json!({"E": [{"B": [{"i": [{"@a": "1", "@type": "T", "$text": " <one! "}, {}]}]}]}))
         );
+    }
+
+    #[test]
+    fn an_attribute_without_a_prefix_counts_before_one_with_it() {
+        for text in [
+            r#"<r type="Vm" x:type="Ref">1</r>"#,
+            r#"<r x:type="Ref" type="Vm">1</r>"#,
+        ] {
+            assert_eq!(
+                tree(text.as_bytes()),
+                Some(json!({"r": [{"@type": "Vm", "$text": "1"}]}))
+            );
+        }
     }
 
     #[test]

@@ -102,7 +102,7 @@ pub fn unknown_operation(name: &str) -> Failure {
 
 /// What most drivers use.
 pub mod prelude {
-    pub use crate::join::join_all;
+    pub use crate::join::{join, join_all};
     pub use crate::{
         Code, Context, Driver, Endpoint, Entry, Failure, Finding, Implements, Login, Manifest, Owned,
         Request, Response, Text, failure, tree, unknown_operation,

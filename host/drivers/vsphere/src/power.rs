@@ -1,0 +1,11 @@
+//! Power states.
+
+/// A power state in the words of the catalogue; `None` if vCenter says something else.
+pub(crate) fn shown(state: &str) -> Option<&'static str> {
+    match state {
+        "poweredOn" => Some("on"),
+        "poweredOff" => Some("off"),
+        "suspended" => Some("suspended"),
+        _ => None,
+    }
+}

@@ -1,0 +1,89 @@
+//! The operations that read a VM.
+
+use polity_driver_sdk::prelude::*;
+
+use crate::inventory::{by_instance_uuid, unescaped};
+use crate::marks::{BASE64, METADATA, METADATA_ENCODING};
+use crate::properties::Property;
+use crate::services::Services;
+use crate::vm::{self, Vm};
+use crate::{base64, power};
+
+const NAME: Property = Property::text("name");
+const INSTANCE_UUID: Property = Property::text("config.instanceUuid");
+const BIOS_UUID: Property = Property::text("config.uuid");
+const DESCRIBED: [Property; 3] = [NAME, INSTANCE_UUID, BIOS_UUID];
+
+const POWER_STATE: Property = Property::text("runtime.powerState");
+
+/// `vm.find`. A VM of another object is as good as none.
+pub(crate) async fn find(cx: &Context) -> Result<Value, Failure> {
+    let services = Services::of(cx).await?;
+    let uuid = cx.argument("instanceUuid");
+    let hits = by_instance_uuid(cx, &services, uuid).await?;
+    let looks = hits
+        .iter()
+        .map(|hit| vm::look(cx, &services, &hit.id, &DESCRIBED));
+    for look in join_all(looks).await {
+        match look {
+            Ok(vm) if vm.options.are_own(cx) => return describe(&vm),
+            Ok(_) => {}
+            // It went between the search and the look.
+            Err(gone) if gone.code == Code::NotFound => {}
+            Err(unread) => return Err(unread),
+        }
+    }
+    let message = format!("no VM with instance UUID {uuid:?}");
+    Err(failure(Code::NotFound, message))
+}
+
+/// `vm.get`.
+pub(crate) async fn get(cx: &Context) -> Result<Value, Failure> {
+    describe(&own(cx, &DESCRIBED).await?)
+}
+
+/// `vm.metadata`. What is encoded in a way that is not ours is answered as it stands: it is not what was set.
+pub(crate) async fn metadata(cx: &Context) -> Result<Value, Failure> {
+    let vm = own(cx, &[]).await?;
+    let metadata = vm
+        .options
+        .get(METADATA)
+        .map(|text| match vm.options.get(METADATA_ENCODING) {
+            Some(BASE64 | "b64") => base64::decode(text).unwrap_or_else(|| text.to_owned()),
+            _ => text.to_owned(),
+        });
+    Ok(json!({"metadata": metadata}))
+}
+
+/// `vm.power`.
+pub(crate) async fn power(cx: &Context) -> Result<Value, Failure> {
+    let vm = own(cx, &[POWER_STATE]).await?;
+    let state = vm.object.text(&POWER_STATE)?;
+    let shown = power::shown(state);
+    let shown = shown.ok_or_else(|| {
+        let message = format!("VM {} has the power state {state:?}", vm.id());
+        failure(Code::Internal, message)
+    })?;
+    Ok(json!({"state": shown}))
+}
+
+async fn own(cx: &Context, more: &[Property]) -> Result<Vm, Failure> {
+    let services = Services::of(cx).await?;
+    vm::own(cx, &services, cx.argument("id"), more).await
+}
+
+fn describe(vm: &Vm) -> Result<Value, Failure> {
+    let text = |property: &Property| match vm.object.text(property)? {
+        "" => {
+            let message = format!("VM {} has no {} now", vm.id(), property.path);
+            Err(failure(Code::Unavailable, message))
+        }
+        text => Ok(text),
+    };
+    Ok(json!({
+        "id": vm.id(),
+        "name": unescaped(text(&NAME)?),
+        "instanceUuid": text(&INSTANCE_UUID)?,
+        "biosUuid": text(&BIOS_UUID)?,
+    }))
+}

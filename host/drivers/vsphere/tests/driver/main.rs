@@ -1,0 +1,13 @@
+//! The driver of vSphere, in front of a small vCenter with a state.
+
+mod bench;
+mod changes;
+mod clone;
+mod contract;
+mod failures;
+mod hostile;
+mod reads;
+mod resolving;
+mod sessions;
+mod tasks;
+mod vcenter;
