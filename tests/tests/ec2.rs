@@ -77,7 +77,9 @@ impl Stage {
     /// The node that a machine's kubelet would register.
     async fn register(&self, machine: &Value) {
         let id = machine["status"]["providerID"].as_str().expect("an id");
-        let name = format!("node-{}", id.rsplit('/').next().expect("an instance"));
+        let name = machine["metadata"]["labels"]["node"]
+            .as_str()
+            .expect("the name of its node");
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"providerID": id}});
         self.cluster.apply(&node).await.expect("a node");
         let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});

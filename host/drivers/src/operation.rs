@@ -95,7 +95,7 @@ impl<'a> Operation<'a> {
                 }
                 (_, Outcome::Resolved(_)) => return Err(self.broken("it resolves what is to be performed")),
                 (call, Outcome::Send(requests)) => match self.send(call, requests).await? {
-                    Next::Call(call) => call,
+                    Next::Call(call) => *call,
                     Next::End(end) => return Ok(end),
                 },
             };
@@ -153,7 +153,7 @@ impl<'a> Operation<'a> {
                 let response = self.take_in(&request, response)?;
                 call.exchanges.push(Exchange { request, response });
             }
-            return Ok(Next::Call(call));
+            return Ok(Next::Call(call.into()));
         }
         let Ok([request]) = <[HttpRequest; 1]>::try_from(requests) else {
             return Err(self.broken("it sends a change together with something else"));
@@ -177,7 +177,7 @@ impl<'a> Operation<'a> {
         let response = self.change(&request, &call.exchanges).await?;
         let response = self.take_in(&request, Ok(response))?;
         call.exchanges.push(Exchange { request, response });
-        Ok(Next::Call(call))
+        Ok(Next::Call(call.into()))
     }
 
     /// Sends a read, more than once if need be. A transport that fails is for the driver to judge.
@@ -365,6 +365,6 @@ impl<'a> Operation<'a> {
 }
 
 enum Next {
-    Call(Call),
+    Call(Box<Call>),
     End(End),
 }
